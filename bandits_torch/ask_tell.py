@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast, overload
 
+import torch
 from torch import Tensor
 
 from bandits_torch import border, recipes, validation
@@ -17,6 +18,7 @@ from bandits_torch.arm_context import ArmContext
 from bandits_torch.border import Settings, Times
 from bandits_torch.description import Described
 from bandits_torch.domain import Domain
+from bandits_torch.growth import Roster
 from bandits_torch.mixed_points import MixedSearch
 from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import KINDS, LatentRewards
@@ -25,6 +27,7 @@ from bandits_torch.policies.wrapping import StandardisedPolicy, WrappingPolicy
 from bandits_torch.problems.logs import Log
 from bandits_torch.threads import fitting
 from bandits_torch.turn import Turn
+from bandits_torch.watch import Watch, Watched
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Question:
         return f"Question(id={self.id}, time={self.time}, name={self.name!r})"
 
 
-class AskTell(Described):
+class AskTell(Watched, Described):
     """Numbers a policy's choices, so that reporting a reward needs only the number of its question.
 
     * Late, out of order: ``tell`` passes time, arm and ``why`` of the choice to the policy, which learns the reward as
@@ -87,6 +90,7 @@ class AskTell(Described):
         time_unit: "s", "min", "h" or "D", in which the policy counts dates. A time may be a number, or a date: a
             ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. The first decides, and a
             file keeps which it was and its zone.
+        history: questions that ``history()`` shows, an integer >= 0; a state holds them.
 
     Raises ValueError for a policy that does not learn such rewards, or the unit by itself, and both of the two.
     """
@@ -100,6 +104,7 @@ class AskTell(Described):
         names: Sequence[str] | None = None,
         settings: Settings | None = None,
         time_unit: str = "s",
+        history: int = 1000,
     ) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
         validation.require(
@@ -114,15 +119,23 @@ class AskTell(Described):
             dim = settings.space.dim
             validation.require(policy.dim == dim, "settings", dim, f"of {policy.dim} columns, as the policy")
         self.settings = settings
-        if rewards != "numbers":
-            policy = LatentRewards(policy, rewards)
-        elif standardise:
-            policy = StandardisedPolicy(policy)
-        self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
+        self._rewards, self._standardise, self._origin = rewards, standardise, policy.origin
+        self._take(self._wrapped(policy))
+        self._roster = Roster(policy.num_arms, torch.zeros(policy.num_arms, dtype=torch.bool), self.names)
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}
         self._latest: float | None = None  # time of the latest reward learned
+        self._watch = Watch(policy, history)
         self._turn = Turn()
+
+    def _wrapped(self, policy: Policy) -> Policy:
+        """What is asked and told: ``policy``, or one around it."""
+        if self._rewards != "numbers":
+            return LatentRewards(policy, self._rewards)
+        return StandardisedPolicy(policy) if self._standardise else policy
+
+    def _take(self, policy: Policy) -> None:
+        self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
 
     @classmethod
     def auto(
@@ -131,6 +144,7 @@ class AskTell(Described):
         *,
         names: Sequence[str] | None = None,
         time_unit: str = "s",
+        history: int = 1000,
         **told: Any,
     ) -> AskTell:
         """Ready to ask, told no more than what can be chosen: the recipe ``auto``.
@@ -149,8 +163,9 @@ class AskTell(Described):
                 name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
                 None: the arms of ``log=``, by their names.
             names: of arms that have features.
-            time_unit: see above.
+            time_unit, history: see above.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
+                ``cycles`` may also say "day" and "week", where times are dates.
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
@@ -174,22 +189,10 @@ class AskTell(Described):
             validation.instance("search", told["search"], Mapping, "arguments of a PointSearch")
             told["search"] = MixedSearch(**{"initial": 2 * (space.dim + 1), "space": space, **told["search"]})
             choices = space.domain()
+        if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
+            told["cycles"] = border.periods_of(cycles, time_unit)
         policy = recipes.auto(cast(Any, choices), **told)
-        return cls(policy, names=names, settings=settings, time_unit=time_unit)
-
-    def __repr__(self) -> str:
-        inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
-        if self.settings is not None:
-            over = f"settings {', '.join(self.settings.space.axes)}"
-        elif self.names is not None:
-            few = self.names if len(self.names) <= 6 else (*self.names[:5], "...")
-            over = f"{self.num_arms} arms: {', '.join(few)}"
-        else:
-            over = f"points of {self.policy.dim} numbers" if self.policy.dim else f"{self.num_arms} arms"
-        more = f", {self.replicates} replicates" if self.replicates > 1 else ""
-        with self._turn.any_process():
-            counts = f"{self._asked} asked, {len(self._open)} open"
-        return f"<AskTell {type(inside).__name__} over {over}{more}; {counts}>"
+        return cls(policy, names=names, settings=settings, time_unit=time_unit, history=history)
 
     @property
     def name(self) -> str:
@@ -243,6 +246,7 @@ class AskTell(Described):
             number, zone = self._times.read("time", time)
             if self.policy.dim == 0:
                 available = border.mask_of_arms(available, self.names, self.num_arms)
+                available = self._roster.of_those_here(available)
             elif self.settings is not None:
                 available = self.settings.domain(available)
             choices = self.policy.choose_many(number, wanted, available, pending)
@@ -257,6 +261,8 @@ class AskTell(Described):
             )
             self._open |= {q.id: (number, choice) for q, choice in zip(questions, choices, strict=True)}
             self._asked += len(questions)
+            for question, choice in zip(questions, choices, strict=True):
+                self._watch.asked(question.id, number, choice.arm)
             return questions[0] if count is None else questions
 
     def tell(
@@ -295,6 +301,7 @@ class AskTell(Described):
             self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
             self._latest = time if self._latest is None else max(time, self._latest)
             del self._open[id]
+            self._watch.learned(id, self._asked, time, choice.arm, rewards, self.policy)
             return True
 
     def tell_many(
@@ -318,6 +325,7 @@ class AskTell(Described):
             )
         with self._turn, self._fitting():
             before, still_open, latest = self.policy.state_dict(), dict(self._open), self._latest
+            watched = self._watch.state_dict()
             try:
                 return [
                     self.tell(id, reward, outcomes=measured, noise_variance=noise)
@@ -326,6 +334,7 @@ class AskTell(Described):
             except Exception:
                 self.policy.load_state_dict(before)
                 self._open, self._latest = still_open, latest
+                self._watch.load_state_dict(watched)
                 raise
 
     def _known(self, id: Any) -> int:
@@ -410,7 +419,82 @@ class AskTell(Described):
             ]
             for id in old:
                 del self._open[id]
+                self._watch.dropped(id, self._asked)
             return len(old)
+
+    def add_arms(
+        self,
+        arms: Sequence[str] | Sequence[int] | int,
+        *,
+        features: Tensor | None = None,
+        covariance: Tensor | None = None,
+        prior_mean: Tensor | None = None,
+    ) -> tuple[int, ...]:
+        """Take up more arms, as if they had been there from the start and never been asked; returns their numbers.
+
+        A retired arm comes back with all that is known of it. Nothing else changes: open questions stay open, and what
+        was learned stays. What is learned of new arms beforehand follows from the prior: with features from the kernel
+        over them, else nothing.
+
+        Args:
+            arms: names; or, of arms without names, how many there are to come, or the numbers of retired ones.
+            features: (n, d), a row for each new arm, where the policy was built with features.
+            covariance: of all arms, (N, N), where it was built with such a matrix; the block of the others as it was.
+            prior_mean: (n,) of the new arms, where it was built with one for each arm.
+
+        Cost: that of building the policy anew. An exact Gaussian process learns the rewards that it holds again.
+
+        Raises ValueError, with nothing changed, for arms that are here already, what does not fit the policy, one that
+        no recipe made, and one that cannot take up more arms, which says why (``Policy.needs_all_arms``).
+        """
+        with self._turn, self._fitting():
+            self._check_arms()
+            told = {"features": features, "covariance": covariance, "prior_mean": prior_mean}
+            roster, numbers = self._roster.with_arms(arms, **told)
+            if roster.num_arms > self.num_arms:
+                policy = self._wrapped(roster.policy(self._origin))
+                policy.grow_from(self.policy)
+                self._take(policy)
+            self._roster, self.names = roster, roster.names
+            return tuple(numbers)
+
+    def retire_arms(self, arms: Sequence[str] | Sequence[int]) -> None:
+        """Never ask these arms, by name or number, again, until ``add_arms`` brings them back.
+
+        Rewards of questions asked before are still told, and what was learned of them goes on to tell of others.
+        ``predict`` tells of them, too. Raises ValueError, with nothing changed, for arms that are not here or retired
+        already, and where none would be left.
+        """
+        with self._turn:
+            self._check_arms()
+            self._roster = self._roster.without(arms)
+
+    @property
+    def retired(self) -> tuple[Any, ...]:
+        """The arms that are retired, by name, or number where arms have none."""
+        with self._turn.any_process():
+            at = self._roster.retired.nonzero().flatten().tolist()
+            return tuple(at if self.names is None else [self.names[k] for k in at])
+
+    def _check_arms(self) -> None:
+        kind = type(self.policy).__name__
+        validation.require(self.policy.dim == 0, "policy", kind, "over arms, not over the points of a domain")
+        why = self.policy.needs_all_arms
+        validation.require(not why, "policy", kind, f"one whose arms may come and go ({why})")
+
+    def with_arms_of(self, state: Mapping[str, Any]) -> AskTell:
+        """This one, or one over the arms that came in the system that gave ``state``, which has learned nothing.
+
+        ValueError for the state of a system that began with other arms.
+        """
+        with self._turn.any_process():
+            roster = self._roster.in_state(state.get("arms"))
+            other = self
+            if not roster.is_over(self._roster):
+                other = copy.deepcopy(self)
+                other._take(self._wrapped(roster.policy(self._origin)))
+                other.names = roster.names
+            return other
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -435,6 +519,7 @@ class AskTell(Described):
                 (id, time, choice.arm, dict(choice.why)) for id, (time, choice) in self._open.items()
             ]
             own = {"asked": self._asked, "open": questions, "latest": self._latest, "zone": self._times.zone}
+            own |= {"arms": self._roster.state_dict(), "watch": self._watch.state_dict()}
             return {"policy": self.policy.state_dict()} | own
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -451,7 +536,16 @@ class AskTell(Described):
             validation.tensor("arm", arm)
             questions[id] = (validation.finite_number("time", time), Choice(arm, why))
         with self._turn.any_process():
-            self.policy.load_state_dict(state["policy"])
+            roster, policy = self._roster.in_state(state.get("arms")), self.with_arms_of(state).policy
+            watched = self._watch.state_dict()
+            self._watch.load_state_dict(state["watch"])
+            try:
+                policy.load_state_dict(state["policy"])
+            except Exception:
+                self._watch.load_state_dict(watched)
+                raise
+            self._take(policy)
+            self._roster, self.names = roster, roster.names
             self._asked, self._open, self._latest = asked, questions, latest
             self._times.zone = zone
             self._turn.own()

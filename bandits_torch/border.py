@@ -16,6 +16,7 @@ from bandits_torch.description import Described
 from bandits_torch.mixed_points import Axis, Space
 
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0}  # in a unit of time
+_PERIODS = {"day": 86400.0, "week": 7 * 86400.0}  # in seconds
 _SEQUENCES = (list, tuple, np.ndarray)
 _WORDS = ("log", "integer")
 
@@ -135,6 +136,16 @@ def checked_zone(zone: Any) -> str:
         right = False
     validation.require(right, "state['zone']", zone, "a zone of time that this machine knows")
     return str(zone)
+
+
+def periods_of(cycles: Any, time_unit: str) -> Any:
+    """Cycles with "day" and "week" as numbers of dates in ``time_unit``; anything else as it is."""
+    Times(time_unit)
+
+    def number(one: Any) -> Any:
+        return _PERIODS[one] / SECONDS[time_unit] if isinstance(one, str) and one in _PERIODS else one
+
+    return number(cycles) if isinstance(cycles, str) else [number(one) for one in cycles]
 
 
 class Settings(Described):

@@ -120,14 +120,19 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
         built, state, mark = dict(content["built"]), content["state"], str(header["mark"])
         made_by = dict(header["versions"])
     with _alone(policy):
-        found = said_differences(built, description(policy, "policy"))
-        said = (
-            f"{name!r} must be of a policy built in the same way: {found} "
-            "(on_difference='file' takes the file's settings, where it can)"
-        )
-        if found and on_difference == "error":
-            raise ValueError(said)
-        target = _as_in_file(said, policy, built) if found else policy
+        target: Any = policy
+        if isinstance(policy, AskTell):
+            with whole_or_refused(name, "policy"):
+                target = policy.with_arms_of(state)
+        found = said_differences(built, description(target, "policy"))
+        if found:
+            said = (
+                f"{name!r} must be of a policy built in the same way: {found} "
+                "(on_difference='file' takes the file's settings, where it can)"
+            )
+            if on_difference == "error":
+                raise ValueError(said)
+            target = _as_in_file(said, target, built)
         before = copy.deepcopy(policy.state_dict())
         with whole_or_refused(name, "policy"):
             try:

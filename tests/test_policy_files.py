@@ -28,6 +28,7 @@ from tests.reference import all_recipes
 T = 40
 # Another value of every option there is; a new option needs a line, or the test of all options fails.
 OTHERS = {
+    "base": "igp_ucb",
     "behind": 5.0,
     "changes": 7.0,
     "chunk_size": 5,
@@ -37,6 +38,7 @@ OTHERS = {
     "context_dim": 1,
     "context_kernel": RBFKernel(),
     "contexts": torch.rand(3, 1).double(),
+    "cycles": 3.0,
     "delta": 0.25,
     "depth": 4,
     "bound_is_guess": True,
@@ -53,6 +55,7 @@ OTHERS = {
     "growth": 3.0,
     "guarantee": "step",
     "hidden": 8,
+    "history_times": torch.arange(30).double(),
     "history": torch.rand(30, 12, generator=torch.Generator().manual_seed(0)).double(),
     "horizon": T + 7,
     "interval": 5,
@@ -200,6 +203,7 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
         assert (name, option) in alone | {
             ("pe_gp_ucb", "learn_hyperparameters"),
             ("auto", "history"),
+            ("auto", "history_times"),
             ("auto", "log"),
             ("gp_ts", "grid_until"),
             ("safe_gp_ucb", "safe_points"),

@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
+from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused, write_back
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.state import copied
@@ -79,9 +79,10 @@ class ArmSteps(CapturedSteps):
         choice = policy.choice(policy.state, time, available, cast(ReplicateStreams, draws))
         reward = pull(choice.arm).double()
         state = policy.learned(dict(policy.state), Observation(time, choice.arm, reward, choice.why))
-        new = {name: state[name].clone() for name, old in policy.state.items() if state[name] is not old}
-        for name, value in new.items():  # only now: one may have been another
-            policy.state[name].copy_(value)
+        # Copies: a new value may be, or share, another's old one.
+        write_back(
+            [(old, state[name].clone()) for name, old in policy.state.items() if state[name] is not old]
+        )
         told = {name: torch.as_tensor(value).clone() for name, value in policy.trace().items()}
         return {"arm": choice.arm} | told
 

@@ -5,6 +5,7 @@ from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import LatentRewards
+from bandits_torch.policies.detection import DetectionAugmented
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
@@ -26,6 +27,7 @@ from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
     LikeliestPriorPolicy,
     PriorElimination,
+    SampledPriorPolicy,
     UnknownPriorPolicy,
 )
 from bandits_torch.policies.point_averaging import PointAveraging
@@ -49,6 +51,7 @@ __all__ = [
     "Choice",
     "Constants",
     "ContextualPolicy",
+    "DetectionAugmented",
     "DoublingTrick",
     "EventTriggeredRestart",
     "FeatureSource",
@@ -79,6 +82,7 @@ __all__ = [
     "RewardImprovementPolicy",
     "SafePointPolicy",
     "SafePolicy",
+    "SampledPriorPolicy",
     "SlidingWindow",
     "StaleObservations",
     "StandardisedPolicy",

@@ -16,6 +16,18 @@ from bandits_torch.description import Described
 from bandits_torch.state import HasState
 
 
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The call of a recipe: ``recipe(setup, **options)``. Copies of its policy share it."""
+
+    recipe: Callable[..., Policy]
+    setup: Any
+    options: Mapping[str, Any]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Origin:
+        return self
+
+
 @dataclass(frozen=True)
 class Choice:
     """The choice of a policy at a step.
@@ -94,6 +106,8 @@ class Policy(Described, HasState, ABC):
         dim: d, the dimension of a point; 0 with arms.
         outcome_names: what it learns in addition to the reward; others refuse an observation with outcomes.
         needs_unit: why it cannot learn its rewards again in another unit (``StandardisedPolicy``); empty where it can.
+        needs_all_arms: why arms can neither come nor go while it runs (``AskTell.add_arms``); empty where they can.
+        origin: how a recipe made it; None for one put together otherwise.
         knows_past: whether its beliefs about times before the latest reward learned are right: it holds all rewards.
     """
 
@@ -102,6 +116,8 @@ class Policy(Described, HasState, ABC):
     dim: int = 0
     outcome_names: tuple[str, ...] = ()
     needs_unit: str = ""
+    needs_all_arms: str = ""
+    origin: Origin | None = None
     knows_past: bool = False
     _expects: ClassVar[tuple[str, ...] | None] = None  # what ``_expect`` changes, by name; None: all
 

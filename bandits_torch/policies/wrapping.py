@@ -41,6 +41,11 @@ class WrappingPolicy(Policy):
         return self.policy.needs_unit
 
     @property
+    def needs_all_arms(self) -> str:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.needs_all_arms
+
+    @property
     def knows_past(self) -> bool:  # type: ignore[override]
         """As the policy inside."""
         return self.policy.knows_past

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.signal import lombscargle
+
+from bandits_torch import validation
 
 _ROWS = 2048  # the last rows looked at
 _SERIES = 3  # leading common movements
 _FEWEST, _CYCLES = 40, 4  # rows; cycles that a record must hold
 _EULER = 0.5772156649  # minus the mean of the logarithm of an Exp(1) variable
 _OUTLIER = 4.0  # times the background: left out of it
+_MOST_HARMONICS, _RIDGE = 6, 1.0  # of a period; what is added to the squares of a wave, in rows
+_WORSE = 12.0  # of twice the log-likelihood: so much a whole number of rows may cost
 _LOG_SPREAD, _CUT, _UPPER = (
     1.2825,
     0.05,
@@ -112,3 +117,99 @@ def _background(log_frequency: np.ndarray, power: np.ndarray) -> np.ndarray:
         error = _LOG_SPREAD * np.sqrt(np.einsum("ki,ij,kj->k", design, inverse, design))
         kept = power < _OUTLIER * np.exp(fit + error)
     return np.exp(fit + _UPPER * error + _CUT)
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """The cycle of each arm: y_n(t) = levels_n + sum_j (cos(w_j t) a_jn + sin(w_j t) b_jn) + residuals.
+
+    Attributes:
+        periods: of the cycles, in units of the times.
+        harmonics: of each period.
+        levels: (N,).
+        profile: (2 J, N), the a_j and b_j in turn, periods one after the other.
+        residuals: (T, N), NaN where a reward is missing.
+    """
+
+    periods: tuple[float, ...]
+    harmonics: tuple[int, ...]
+    levels: np.ndarray
+    profile: np.ndarray
+    residuals: np.ndarray
+
+
+FIND = "find"
+
+
+def fit_cycles(
+    rewards: np.ndarray,
+    times: np.ndarray | None = None,
+    periods: str | float | Sequence[float] | None = FIND,
+) -> Cycles | None:
+    """The cycle that each arm has in a record, by least squares; None where there is none.
+
+    The number of harmonics, 1 to 6 of each period, is that of the least BIC over all arms; none is shorter than two
+    typical gaps. A period that was found is moved to the length of least squares, within what the record can tell, or
+    to a whole number of typical gaps if that does nearly as well.
+
+    Args:
+        rewards: (T, N), NaN where missing.
+        times: (T,) increasing; None: 1 - T, ..., 0.
+        periods: of the cycles, in units of the times, a number or several; ``"find"``: those of ``find_periods``; None:
+            no cycles.
+
+    Cost: O(T N J) for each of some hundred fits. Source: least squares; BIC of Schwarz 1978. Raises ValueError for
+    periods that are not finite and > 0, times that do not increase, and fewer than two rows.
+    """
+    rewards = np.asarray(rewards, dtype=np.float64)
+    T, seen = len(rewards), ~np.isnan(rewards)
+    times = np.arange(1.0 - T, 1.0) if times is None else np.asarray(times, dtype=np.float64)
+    ok = times.shape == (T,) and bool(np.isfinite(times).all() and (np.diff(times) > 0).all())
+    validation.require(ok, "times", times, f"{T} increasing numbers, one for each row")
+    lengths = checked_periods(periods)
+    if periods == FIND:
+        lengths = [one.length for one in find_periods(rewards, times)]
+    if not lengths:
+        return None
+    validation.require(T > 1, "rewards", rewards, "at least two rows where there are cycles")
+    span, gap = times[-1] - times[0], float(np.median(np.diff(times)))
+    count, y = seen.sum(0), np.where(seen, rewards, 0.0)
+    scale = 1e-12 * max(float(np.nanvar(rewards)), 1e-300)
+
+    def fitted(lengths: Sequence[float], harmonics: int) -> tuple[float, np.ndarray, np.ndarray]:
+        """Minus twice the log-likelihood, up to a constant; coefficients (1 + 2 J, N); residuals (T, N)."""
+        angles = [2 * np.pi * h * (times % p / p) for p in lengths for h in range(1, harmonics + 1)]
+        X = np.stack([np.ones(T), *(wave(angle) for angle in angles for wave in (np.cos, np.sin))], 1)
+        ridge = _RIDGE * np.diag([1e-9] + [1.0] * (X.shape[1] - 1))
+        if seen.all():
+            found = np.linalg.solve(X.T @ X + ridge, X.T @ y)
+        else:
+            gram = np.einsum("ti,tn,tj->nij", X, seen, X, optimize=True) + ridge
+            found = np.linalg.solve(gram, (X.T @ y).T[..., None])[..., 0].T
+        left = rewards - X @ found
+        mean_square = (np.where(seen, left, 0.0) ** 2).sum(0) / np.maximum(count, 1)
+        return float((count * np.log(np.maximum(mean_square, scale))).sum()), found, left
+
+    most = max(1, min([_MOST_HARMONICS, *(int(one / (2 * gap) + 1e-9) for one in lengths)]))
+    price = 2 * len(lengths) * np.log(np.maximum(count, 1)).sum()
+    harmonics = min(range(1, most + 1), key=lambda h: fitted(lengths, h)[0] + h * price)
+    for k in range(len(lengths)) if periods == FIND else ():
+        tries = (1 / (1 / lengths[k] + np.linspace(-0.5, 0.5, 41) / span)).tolist()
+        whole = [gap * round(one / gap) for one in tries]
+        fits = {one: fitted([*lengths[:k], one, *lengths[k + 1 :]], harmonics)[0] for one in {*tries, *whole}}
+        best, near = min(fits, key=fits.__getitem__), min(whole, key=fits.__getitem__)
+        lengths[k] = near if fits[near] <= fits[best] + _WORSE else best
+    _, found, left = fitted(lengths, harmonics)
+    return Cycles(tuple(lengths), (harmonics,) * len(lengths), found[0], found[1:], left)
+
+
+def checked_periods(periods: object) -> list[float]:
+    """Periods that are told, as numbers; none for None and for ``"find"``. ValueError for anything else."""
+    if periods is None or (isinstance(periods, str) and periods == FIND):
+        return []
+    several = isinstance(periods, (list, tuple)) and len(periods) > 0
+    lengths = list(periods) if several else [periods]  # type: ignore[call-overload]
+    expected = f"a number > 0, several different ones, {FIND!r} or None"
+    ok = all(validation.is_number(one) and np.isfinite(one) and one > 0 for one in lengths)
+    validation.require(ok and len({*lengths}) == len(lengths), "periods", periods, expected)
+    return [float(one) for one in lengths]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +20,7 @@ from bandits_torch.problems.forgetting_fit import (
     fit_forgetting_rate,
     without_noise,
 )
+from bandits_torch.problems.periods import FIND, checked_periods, fit_cycles
 from bandits_torch.problems.problem import Knowledge, Problem, named
 from bandits_torch.problems.simulated import regularised_norm
 from bandits_torch.problems.tables import RewardTable, read_table
@@ -202,6 +204,7 @@ def replay(
     prior_mean: str | float = "arm",
     noise_fraction: float | None = None,
     forgetting_rate: float | None = None,
+    cycles: str | float | Sequence[float] | None = FIND,
     horizon: int | None = None,
     replicates: int = 1,
 ) -> Replay:
@@ -211,8 +214,11 @@ def replay(
         data: the file.
         rewards, time_column, ignore, long, missing, header, separator, decimal, encoding: as for ``read_table``.
         warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates: as for ``Replay``.
+        cycles: periods, in steps, of the cycles that each arm has in the past rows, a number or several, which ``auto``
+            is told; ``"find"``: those that are found there (``find_periods``); None: no cycles.
     """
-    return Replay(
+    checked_periods(cycles)
+    problem = Replay(
         read_table(
             data,
             rewards,
@@ -232,6 +238,9 @@ def replay(
         horizon=horizon,
         replicates=replicates,
     )
+    past, times = problem.history.cpu().numpy(), cast(Tensor, problem.history_times).cpu().numpy()
+    problem.knowledge = replace(problem.knowledge, cycles=fit_cycles(past, times, cycles))
+    return problem
 
 
 def _split(

@@ -138,7 +138,7 @@ def same_run_and_books(name):
     for ours, theirs in zip(moments, moments_plain, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
     assert torch.equal(captured.restarts, plain.restarts)
-    assert torch.equal(torch.as_tensor(captured._clock), torch.as_tensor(plain._clock))
+    assert torch.equal(torch.as_tensor(captured.clock), torch.as_tensor(plain.clock))
 
 
 @pytest.mark.every(3)
@@ -318,7 +318,7 @@ def test_restarts_happened_in_the_case_that_is_to_show_them():
     policy, problem = built("et_gp_ucb, restarts")
     run(policy, problem, HORIZON, seed=7, capture=True)
     assert policy.restarts.sum() >= 2
-    assert (policy._clock < HORIZON).any()
+    assert (policy.clock < HORIZON).any()
 
 
 def test_a_replicate_alone_is_the_replicate_in_the_batch():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bandits_torch import load_policy, make, recipes, run, save_policy
+from bandits_torch import make, recipes, run
 from bandits_torch.captured.playing import captured_steps
 from bandits_torch.experiments import race
 from bandits_torch.policies import ArmPolicy, Choice, Observation, Pending
@@ -16,6 +16,7 @@ from bandits_torch.policies.classical import EXP3S, GLRKLUCB, UCB1, SlidingWindo
 from bandits_torch.recipes.registration import RECIPES, REGISTERED
 from bandits_torch.state import copied, differing
 from benchmarks.gpu.launches import CountLaunches
+from tests import test_checkpoint, test_reproducible, test_restart, test_resume_bits
 from tests.captured.test_captured_blocks import Blocks
 from tests.captured.test_captured_runs import never_looks
 
@@ -86,52 +87,16 @@ def test_it_chooses_by_the_formula_of_the_paper():
         assert int(chosen.arm[s]) == max(range(N), key=index.__getitem__)
 
 
-@pytest.mark.parametrize("name", [OWN, "sliding_window_ucb", "glr_kl_ucb"])
-def test_it_resumes_and_is_saved(name, tmp_path):
-    policy, world = built(name)
-    whole = run(policy, world, T, checkpoint=tmp_path / "whole", every=T)
-    run(built(name)[0], problem(), 23, seed=1)  # another run: leaves no trace
-    part, world = built(name)
-    with pytest.raises(KeyboardInterrupt):
-        run(stopping(part, 40), world, T, checkpoint=tmp_path / "part", every=7)
-    resumed = run(*built(name), T, checkpoint=tmp_path / "part", every=7)
-    assert_same(resumed, whole)
-    save_policy(tmp_path / "policy", policy)
-    other = built(name)[0]
-    load_policy(tmp_path / "policy", other)
-    assert differing(other.state_dict(), policy.state_dict()) == []
-    assert torch.equal(other.choose(T + 1.0).arm, policy.choose(T + 1.0).arm)
-
-
-def stopping(policy, at):
-    """The policy, interrupted where it would learn the reward of a step."""
-    learn = policy.learn
-
-    def once(observation):
-        if observation.time == problem().time(at):
-            raise KeyboardInterrupt
-        learn(observation)
-
-    policy.learn = once
-    return policy
-
-
-@pytest.mark.parametrize("name", [OWN, "sliding_window_ucb", "exp3_s"])
-def test_a_replicate_alone_is_the_one_in_the_batch(name):
-    whole = run(*built(name), T)
-    for k in range(S):
-        assert_same(run(*built(name, 1, k), T, first_replicate=k), whole, k)
-
-
-@pytest.mark.parametrize("name", FIXED)
-def test_restarted_replicates_are_fresh_and_the_others_go_on(name):
-    policy, world = built(name)
-    run(policy, world, T)
-    before, where = copied(policy.state), torch.tensor([True, False, True])
-    policy.reset(where)
-    for key, fresh in policy.init().items():
-        assert torch.equal(policy.state[key][where], fresh[where])
-        assert torch.equal(policy.state[key][~where], before[key][~where])
+@pytest.mark.parametrize("where", [test_restart.SOME, None])
+def test_it_obeys_the_laws_of_all_recipes(where, tmp_path, monkeypatch):
+    """Once it is imported they are what it is checked by: tests/test_restart.py, and so on."""
+    test_restart.test_every_recipe_begins_anew_where_it_is_told_to(OWN, where)
+    if where is None:
+        test_reproducible.test_a_replicate_of_25_is_the_replicate_alone(OWN)
+        test_resume_bits.test_every_recipe_resumes_bit_for_bit_at_every_stop(
+            OWN, False, tmp_path, monkeypatch
+        )
+        test_checkpoint.test_every_recipe_s_state_goes_through_a_file(OWN, tmp_path)
 
 
 @pytest.mark.parametrize("name", [OWN, "ucb1", "sliding_window_ucb", "glr_kl_ucb", "epsilon_greedy"])

@@ -115,6 +115,11 @@ class ArmGP(ArmModel):
     # -- what it is ------------------------------------------------------------------------------------
 
     @property
+    def belief(self) -> ArmBelief:
+        """All that observations change, with the batch flattened to one dimension: what captured steps work on."""
+        return self._belief
+
+    @property
     def batch_shape(self) -> torch.Size:
         """Replicates, priors: every batch dimension."""
         return self._batch_shape
@@ -191,7 +196,7 @@ class ArmGP(ArmModel):
         )
         moments = inputs.moments(times, index.shape[-1])
         if self.drifts and moments:
-            self._check_not_past(moments[0])
+            self.check_not_past(moments[0])
             self._belief.check_spread(moments[-1])
         mask = self._mask(where)
         for k, moment in enumerate(moments):
@@ -358,11 +363,12 @@ class ArmGP(ArmModel):
             return 0.0
         moment = validation.finite_number("time", time)
         if not late or self.now is None or moment >= self.now:
-            self._check_not_past(moment)
+            self.check_not_past(moment)
             self._belief.check_spread(moment)
         return moment
 
-    def _check_not_past(self, time: float | None) -> float:
+    def check_not_past(self, time: float | None) -> float:
+        """A time to learn or predict at, as a number. ValueError for one before the latest observation."""
         moment = validation.finite_number("time", time)
         ok = self.now is None or moment >= self.now
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
@@ -381,7 +387,7 @@ class ArmGP(ArmModel):
             self._candidates = self._arm_inputs()
             return self._candidates
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-        moment = self._check_not_past(time)
+        moment = self.check_not_past(time)
         self._candidates = with_time(self._arm_inputs(), moment)
         self._candidates_time = moment
         return self._candidates
@@ -412,7 +418,7 @@ class ArmGP(ArmModel):
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
         if self.drifts and time is not None:
-            self._check_not_past(time)
+            self.check_not_past(time)
         mean, variance = self._belief.marginals(time)
         shape = (*self._batch_shape, -1)
         return mean.reshape(shape), variance.reshape(shape)
@@ -420,7 +426,7 @@ class ArmGP(ArmModel):
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N`` of all arms at ``time``."""
         if self.drifts and time is not None:
-            self._check_not_past(time)
+            self.check_not_past(time)
         mean, covariance = self._belief.joint(time)
         shape = (*self._batch_shape, self.num_arms)
         return mean.reshape(shape), covariance.reshape(*shape, self.num_arms)
@@ -437,7 +443,7 @@ class ArmGP(ArmModel):
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         index, times = inputs.split(X, self.num_arms, self.drifts)
         if times is not None:
-            self._check_not_past(float(times.min()))
+            self.check_not_past(float(times.min()))
         q, b = X.shape[-2], self._batch_shape.numel()
         points = (*inputs.points_of(X, self._batch_shape), q)
         flat = (-1, b, q)
@@ -463,7 +469,7 @@ class ArmGP(ArmModel):
         model._batch_shape, model._candidates = wide, None
         model.noise_variance = self.noise_variance.expand(wide).clone()
         model.prior.fill(model._batch_shape)
-        model._belief.widen(source)
+        model.belief.widen(source)
         return model
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
@@ -498,12 +504,25 @@ class ArmGP(ArmModel):
             form=self.form,
             batch_shape=self._batch_shape,
         )
-        belief = model._belief
-        belief.observations, belief.now = copy.deepcopy(self._belief.observations), self.now
-        belief.forgets = self._belief.forgets
-        keeps_form = belief.forgets or belief.observations.noise is not None
-        belief.relearn(self._belief.form_name if keeps_form else belief.form_name)
+        model.grow_from(self)
         return model
+
+    def grow_from(self, small: ArmGP) -> None:  # type: ignore[override]
+        """Learn what ``small`` holds, a model over the first of these arms, with the hyperparameters that it has now.
+        Cost: the steps of the observations held."""
+        n, learned = small.num_arms, small.prior.kernel.state_dict()
+        own = self.prior.kernel.state_dict()
+        same = {name: value for name, value in learned.items() if value.shape == own[name].shape}
+        self.prior.kernel.load_state_dict(own | same)
+        self.noise_variance.copy_(small.noise_variance)
+        belief, mean = self._belief, small._belief.prior_mean
+        belief.noise_variance.copy_(small._belief.noise_variance)
+        if not torch.equal(belief.prior_mean[:, :n], mean):  # learned: one for all arms
+            belief.prior_mean.copy_(mean[:, :1].expand_as(belief.prior_mean))
+        belief.observations, belief.now = copy.deepcopy(small._belief.observations), small.now
+        belief.forgets = small._belief.forgets
+        keeps_form = belief.forgets or belief.observations.noise is not None
+        belief.relearn(small._belief.form_name if keeps_form else belief.form_name)
 
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -133,12 +133,23 @@ class ArmBelief(torch.nn.Module):
         """
         if time != self.now:
             self._move_to(time)
-        residual = reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        self.form.add(arm, residual, time, where, *noise)
+        self.form.add(arm, self.residual(arm, reward), time, where, *noise)
         self.observations.append(arm, reward, time, where)
-        self._learned += 1
-        if self._learned >= self._next_look or isinstance(self.form, FactorForm):
-            self._look(time)
+        self.count(1)
+
+    def residual(self, arm: Tensor, reward: Tensor) -> Tensor:
+        """Rewards less the prior means of their arms, (b,) or (b, n)."""
+        one = arm.dim() == 1
+        mean = self.prior_mean.gather(-1, arm.unsqueeze(-1) if one else arm)
+        return reward - (mean.squeeze(-1) if one else mean)
+
+    def keep(self, arm: Tensor, reward: Tensor, times: Sequence[float], held: int) -> None:
+        """Hold observations (b, k) of these times, oldest first, that the form has learned step by step, still to be
+        ``count``-ed; ``held``: the most that a member held before."""
+        moments = times if self.drifts else [0.0] * len(times)
+        at = torch.tensor(moments, dtype=torch.float64, device=reward.device)
+        self.observations.extend(arm, reward, at, held)
+        self.now = moments[-1]
 
     def take(
         self,
@@ -174,11 +185,12 @@ class ArmBelief(torch.nn.Module):
     def _as_form(self, noise: Tensor) -> Tensor:
         return noise.to(self.noise_variance).unsqueeze(-1)
 
-    def _look(self, time: float) -> None:
-        """Check rounding errors and the choice of the form, if that is due."""
+    def count(self, learned: int) -> None:
+        """So many observations more are learned. Check rounding errors and the choice of the form, if that is due."""
+        self._learned += learned
         if self._learned >= self._next_look:
-            self._mend(time, [look <= self._learned for look in self._looks])
-        self.weigh_forms(self._learned - 1)
+            self._mend(self.now or 0.0, [look <= self._learned for look in self._looks])
+        self.weigh_forms(self._learned - learned)
 
     # -- rounding errors -------------------------------------------------------------------------------
 
@@ -221,7 +233,7 @@ class ArmBelief(torch.nn.Module):
         An observation of noise variance r counts lambda / r times.
         """
         arm, reward, _, valid = self.observations.held()
-        residual = (reward - self.prior_mean.gather(-1, arm)).double() * valid
+        residual = self.residual(arm, reward).double() * valid
         zeros = torch.zeros_like(self.prior_mean, dtype=torch.float64)
         times, lam = valid.double(), self.form.noise_variance.double()
         noise = self.observations.noises(lam)
@@ -237,23 +249,25 @@ class ArmBelief(torch.nn.Module):
         if not self.drifts:
             return total.gather(-1, form.point_arm) * held
         arm, reward, time, valid = self.observations.held()
-        residual = (reward - self.prior_mean.gather(-1, arm)).double()
+        residual = self.residual(arm, reward).double()
         same = (form.point_arm.unsqueeze(-1) == arm.unsqueeze(-2)) & valid.unsqueeze(-2)
         same &= form.point_time.unsqueeze(-1) == time.unsqueeze(-2)
         return (same * residual.unsqueeze(-2)).sum(-1) * held
 
-    def _settle(self, frail: Tensor, emptied: Tensor) -> None:
-        """Learn frail members again; those that hold nothing are as before the first observation, to the last bit.
+    def settle(self, emptied: Tensor) -> None:
+        """After removals learn frail members again; those that are ``emptied`` (b,) are as before the first
+        observation, to the last bit.
 
         A GPU is not waited for: the next look will see to what is frail, and to the covariance of what is empty.
         """
+        frail = self.form.frail
         if not frail.is_cpu:
             for state in (self.form.gain, self.form.surprise, self.form.mean):
                 state.masked_fill_(emptied if state.dim() == 1 else emptied.unsqueeze(-1), 0.0)
-            return
-        self.form.reset(self._present(), emptied)
-        if bool((frail & ~emptied).any()):
-            self._mend(self.now or 0.0, (frail & ~emptied).tolist())
+        elif (frail | emptied).any():
+            self.form.reset(self._present(), emptied)
+            if bool((frail & ~emptied).any()):
+                self._mend(self.now or 0.0, (frail & ~emptied).tolist())
 
     def _present(self) -> Tensor | float:
         """Prior variance now, in units of that over the arms."""
@@ -332,11 +346,8 @@ class ArmBelief(torch.nn.Module):
             return
         for _ in range(count):
             arm, reward, moment, held = self.observations.pop(where)
-            residual = reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-            self.form.remove(arm, residual, moment, self.now or 0.0, held)
-        frail, emptied = self.form.frail, where & (self.observations.count == 0)
-        if not frail.is_cpu or (frail | emptied).any():
-            self._settle(frail, emptied)
+            self.form.remove(arm, self.residual(arm, reward), moment, self.now or 0.0, held)
+        self.settle(where & (self.observations.count == 0))
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything."""

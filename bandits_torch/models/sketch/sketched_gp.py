@@ -99,6 +99,12 @@ class SketchedGP(ArmModel):
         self.sketches = sketches  # walked through at every step, which takes a ModuleList longer
         self._members = torch.nn.ModuleList(sketches)  # their state and device
 
+    def grow_from(self, small: ArmModel) -> None:
+        """ValueError: a dictionary stands for the arms that it was drawn from."""
+        validation.require(
+            False, "model", "a SketchedGP", "one that can take up more arms: its features are of all arms"
+        )
+
     @property
     def batch_shape(self) -> torch.Size:
         """Replicates."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
@@ -155,6 +156,18 @@ class ModelChoices(Choices, HasState):
     @abstractmethod
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance at ``time`` of every arm, or of points (N, d), (S, N) each."""
+
+    def joint(self, time: float, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Posterior mean (S, K) and covariance (S, K, K) at ``time`` of arms (S, K), or of points (S, K, d)."""
+        inputs = self._inputs_at(time, at)
+        own = inputs if self.model.batch_shape else inputs[:1]
+        posterior = cast(GPyTorchPosterior, self.model.posterior(own))
+        covariance = posterior.distribution.covariance_matrix
+        return posterior.mean.squeeze(-1).expand(at.shape[:2]), covariance.expand(len(at), -1, -1)
+
+    def _inputs_at(self, time: float, at: Tensor) -> Tensor:
+        """The model's inputs of arms (S, K) or points (S, K, d), (S, K, D)."""
+        raise NotImplementedError
 
     @abstractmethod
     def best(self, acquisition: AcquisitionFunction, time: float, available: Any) -> tuple[Tensor, Tensor]:

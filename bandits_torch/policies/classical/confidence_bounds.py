@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -204,9 +205,7 @@ class GLRKLUCB(MeansPolicy):
     def _turn(self, state: State) -> Tensor:
         """Whose turn it is, (S,); N or above: nobody's."""
         rate = (self.exploration * (1 + state["changes"]).sqrt()).clamp(max=1.0)
-        period, clock = torch.where(rate > 0, (self.num_arms / rate).floor(), torch.inf), state["clock"]
-        turn = torch.where(period.isinf(), float(self.num_arms), clock - period * (clock / period).floor())
-        return turn.clamp(max=self.num_arms).long()
+        return forced_turn(state["clock"], rate, self.num_arms)
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
         """See ``MeansPolicy``."""
@@ -248,13 +247,9 @@ class GLRKLUCB(MeansPolicy):
         at, length = arm.unsqueeze(-1), state["length"]
         position = torch.arange(length, device=self.device)
         own = (state["arms"][:, :length] == at) & (position >= state["since"].gather(-1, at))
-        n1, s1 = own.double().cumsum(-1), (scaled(state, state["rewards"][:, :length]) * own).cumsum(-1)
-        n, s = n1[:, -1:], s1[:, -1:]
-        n2, s2, mean = n - n1, s - s1, s / n
-        ratio = n1 * bernoulli_kl(s1 / n1, mean) + n2 * bernoulli_kl(s2 / n2, mean)
-        ratio = ratio.masked_fill((n1 < 1) | (n2 < 1), 0.0)
-        threshold = 1.5 * n.squeeze(-1).log() - math.log(self.delta)  # type: ignore[arg-type]
-        return (ratio.amax(-1) > threshold) & (spread(state) > 0)
+        ratio, n = likelihood_ratio(own, scaled(state, state["rewards"][:, :length]), bernoulli_kl)
+        threshold = 1.5 * n.log() - math.log(self.delta)  # type: ignore[arg-type]
+        return (ratio > threshold) & (spread(state) > 0)
 
     def trace(self) -> dict[str, Tensor | float]:
         """How many changes have been found, (S,)."""
@@ -265,6 +260,28 @@ class GLRKLUCB(MeansPolicy):
         if where is not None:
             length = float(self.state["length"])
             self.state["since"] = torch.where(where.unsqueeze(-1), length, self.state["since"])
+
+
+def forced_turn(clock: Tensor, rate: Tensor, num_arms: int) -> Tensor:
+    """Whose turn it is, (S,): arm by arm in the first N of every floor(N / rate) steps, then nobody's, N."""
+    period = torch.where(rate > 0, (num_arms / rate).floor(), torch.inf)
+    turn = torch.where(period.isinf(), float(num_arms), clock - period * (clock / period).floor())
+    return turn.clamp(max=num_arms).long()
+
+
+def likelihood_ratio(
+    own: Tensor, rewards: Tensor, divergence: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The likelihood ratio of one change among the rewards with ``own`` True, and their number n, (S,) each.
+
+    It is max_s s d(mean_{1:s}, mean_{1:n}) + (n - s) d(mean_{s+1:n}, mean_{1:n}), d the ``divergence`` of two laws by
+    their means; 0 for n < 2. ``own``, ``rewards``: (S, t), at least one True in each row. Cost: O(S t).
+    """
+    n1, s1 = own.double().cumsum(-1), (rewards * own).cumsum(-1)
+    n, s = n1[:, -1:], s1[:, -1:]
+    n2, s2, mean = n - n1, s - s1, s / n
+    ratio = n1 * divergence(s1 / n1, mean) + n2 * divergence(s2 / n2, mean)
+    return ratio.masked_fill((n1 < 1) | (n2 < 1), 0.0).amax(-1), n.squeeze(-1)
 
 
 def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:

@@ -238,6 +238,12 @@ class EXP3S(MeansPolicy):
         state["weight"] = weight / weight.sum(-1, keepdim=True)  # as good, and finite for ever
         return state
 
+    def grow_from(self, small: EXP3S) -> None:
+        """See ``HasState``: new arms begin with the average weight."""
+        super().grow_from(small)
+        weight, n = self.state["weight"], small.num_arms
+        weight[:, :n] *= n / self.num_arms
+
     def means(self, state: State) -> None:  # type: ignore[override]
         """None: every choice is an independent draw."""
 
