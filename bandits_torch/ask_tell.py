@@ -144,7 +144,7 @@ class AskTell(Watched, Described):
         *,
         names: Sequence[str] | None = None,
         time_unit: str = "s",
-        history: int = 1000,
+        history: int | Tensor = 1000,
         **told: Any,
     ) -> AskTell:
         """Ready to ask, told no more than what can be chosen: the recipe ``auto``.
@@ -163,7 +163,7 @@ class AskTell(Watched, Described):
                 name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
                 None: the arms of ``log=``, by their names.
             names: of arms that have features.
-            time_unit, history: see above.
+            time_unit, history: see above; a tensor (T, N) of past rewards is the ``history`` of ``recipes.auto``.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
                 ``cycles`` may also say "day" and "week", where times are dates.
 
@@ -191,6 +191,8 @@ class AskTell(Watched, Described):
             choices = space.domain()
         if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
             told["cycles"] = border.periods_of(cycles, time_unit)
+        if isinstance(history, Tensor):
+            told["history"], history = history, 1000
         policy = recipes.auto(cast(Any, choices), **told)
         return cls(policy, names=names, settings=settings, time_unit=time_unit, history=history)
 
@@ -442,7 +444,7 @@ class AskTell(Watched, Described):
             covariance: of all arms, (N, N), where it was built with such a matrix; the block of the others as it was.
             prior_mean: (n,) of the new arms, where it was built with one for each arm.
 
-        Cost: that of building the policy anew. An exact Gaussian process learns the rewards that it holds again.
+        Cost: a few times that of building the policy. An exact Gaussian process learns the rewards that it holds again.
 
         Raises ValueError, with nothing changed, for arms that are here already, what does not fit the policy, one that
         no recipe made, and one that cannot take up more arms, which says why (``Policy.needs_all_arms``).

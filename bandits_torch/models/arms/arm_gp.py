@@ -532,14 +532,14 @@ class ArmGP(ArmModel):
         same = {name: value for name, value in learned.items() if value.shape == own[name].shape}
         self.prior.kernel.load_state_dict(own | same)
         self.noise_variance.copy_(small.noise_variance)
-        belief, mean = self._belief, small._belief.prior_mean
-        belief.noise_variance.copy_(small._belief.noise_variance)
+        belief, mean = self._belief, small.belief.prior_mean
+        belief.noise_variance.copy_(small.belief.noise_variance)
         if not torch.equal(belief.prior_mean[:, :n], mean):  # learned: one for all arms
             belief.prior_mean.copy_(mean[:, :1].expand_as(belief.prior_mean))
-        belief.observations, belief.now = copy.deepcopy(small._belief.observations), small.now
-        belief.forgets = small._belief.forgets
+        belief.observations, belief.now = copy.deepcopy(small.belief.observations), small.now
+        belief.forgets = small.belief.forgets
         keeps_form = belief.forgets or belief.observations.noise is not None
-        belief.relearn(small._belief.form_name if keeps_form else belief.form_name)
+        belief.relearn(small.belief.form_name if keeps_form else belief.form_name)
 
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -306,7 +306,7 @@ class RecursiveMembers(MembersOverArms):
 
     def _passing_between(self, time: Time | Sequence[Time], times: Sequence[Time]) -> Tensor:
         """F over |t - t'|, (P, ..., K, s, s): of one time, or of each of several, to ``times`` (K)."""
-        before = [fading(one) for one in time] if isinstance(time, list) else fading(time)
+        before = [fading(one) for one in time] if isinstance(time, list) else fading(cast(Time, time))
         one, two = (torch.tensor(value, dtype=torch.float64) for value in (before, [*map(fading, times)]))
         gap = (one.unsqueeze(-1) - two).abs().to(self.mean)  # the difference of figures in float64
         return self.passing(self.forgetting_rate.reshape(-1, *[1] * gap.dim()), gap)
