@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -278,7 +279,7 @@ def checked_periods(periods: object) -> list[float]:
     if periods is None or (isinstance(periods, str) and periods == FIND):
         return []
     several = isinstance(periods, (list, tuple)) and len(periods) > 0
-    lengths = list(periods) if several else [periods]  # type: ignore[call-overload]
+    lengths: list[Any] = list(periods) if several else [periods]  # type: ignore[call-overload]
     expected = f"a number > 0, several different ones, {FIND!r} or None"
     ok = all(validation.is_number(one) and np.isfinite(one) and one > 0 for one in lengths)
     validation.require(ok and len({*lengths}) == len(lengths), "periods", periods, expected)

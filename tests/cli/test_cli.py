@@ -21,6 +21,8 @@ from bandits_torch.cli.output import one_line_errors
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.recipes import build
 
+pytestmark = pytest.mark.usefixtures("without_a_page")
+
 SMALL = ["--horizon", "30", "--replicates", "3", "--option", "num_arms=8", "--policies", "first,lucky"]
 
 
