@@ -78,7 +78,7 @@ def test_a_table_brings_in_the_policies_that_fit_it():
 
 
 def test_a_race_of_zeros_and_ones_races_what_fits_unless_an_option_is_for_a_policy(tmp_path):
-    clicks = (np.random.default_rng(7).random((40, 3)) < 0.3).astype(int)
+    clicks = (np.random.default_rng(7).random((150, 3)) < 0.4).astype(int)
     np.savetxt(tmp_path / "c.csv", clicks, fmt="%d", delimiter=",", header="a,b,c", comments="")
     asked = ["race", "--data", str(tmp_path / "c.csv"), "--replicates", "1", "--horizon", "10"]
     for option, fits in (([], True), (["--option", "r_gp_ucb.interval=9"], False)):
