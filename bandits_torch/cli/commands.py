@@ -88,7 +88,7 @@ OVERWRITE = "Give up the results or checkpoints of another race in OUT."
 @click.option(
     "--policies",
     help="The algorithms, names separated by commas; `bandits-torch list` names all. By default those that fit the "
-    f"data, without data {DEFAULT_POLICIES.replace(',', ', ')}.",
+    f"data; without data, and with an option of a policy, {DEFAULT_POLICIES.replace(',', ', ')}.",
 )
 @number(
     "--horizon",

@@ -66,16 +66,16 @@ def play(
 ) -> dict[str, History] | None:
     """Play the race and write its report into ``out``; None if it was to be resumed and is over.
 
-    ``fitting``: whether a table brings in the policies that fit it, beside those that an option was given for.
+    ``fitting``: whether a table brings in the policies that fit it, unless options are for policies.
     """
     problem = _problem(asked)
     found = diagnose(problem.record()) if isinstance(problem, Replay) else None
     if found is not None:
         click.echo(str(found))
-    if found is not None and fitting:
+    if found is not None and fitting and not any(asked.options[name] for name in asked.policies):
         names, why = policies_for(found)
-        names += [name for name in asked.policies if asked.options[name] and name not in names]
-        asked = replace(asked, policies=names, options={name: {} for name in names} | asked.options)
+        options = {"problem": asked.options["problem"], **{name: {} for name in names}}
+        asked = replace(asked, policies=names, options=options)
         click.echo(f"{why}: {', '.join(names)} are raced; --policies names others.")
     click.echo("\n".join([*problem.summary(), ""]), nl=False)
     by_default = not asked.horizon

@@ -892,6 +892,7 @@ LEFT_OUT = {
     "bandits_torch.Value": "a record that value makes",
     "bandits_torch.value": "tests/test_off_policy.py",
     "problems.Log": "a record that checks itself: tests/test_off_policy.py",
+    "problems.read_data": "tests/test_off_policy.py",
     "problems.read_log": "tests/test_off_policy.py",
     "bandits_torch.History": "a record that the loop makes",
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from matplotlib.image import imread
 
 from bandits_torch import diagnose
 from bandits_torch.cli.commands import app
+from bandits_torch.experiments.comparison import policies_for
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,43 @@ def test_look_says_the_day_the_noise_and_the_best_arm(tmp_path):
     assert abs(day / 24 - 1) < 0.005
     assert "in hindsight, c" in said
     assert json.dumps(diagnose(torch.from_numpy(rewards)).to_dict())
+
+
+def test_look_draws_what_it_found(tmp_path):
+    generator = np.random.default_rng(5)
+    rewards = generator.standard_normal((300, 8))
+    rewards[150:] += 3 * generator.standard_normal(8)
+    file, plot = tmp_path / "my.csv", tmp_path / "my.png"
+    np.savetxt(file, rewards, delimiter=",", header=",".join("abcdefgh"), comments="")
+    result = CliRunner().invoke(app, ["look", str(file), "--plot", str(plot)])
+    assert result.exit_code == 0, result.output
+    assert "Jumps: between row 150 and row 151" in result.output
+    assert imread(plot).shape[:2] == (750, 1200)
+    result = CliRunner().invoke(app, ["look", str(file), "--plot", "my.doc"])
+    assert result.output == "error: plot must be a file ending in .png, .svg or .pdf, got 'my.doc'\n"
+
+
+def test_a_table_brings_in_the_policies_that_fit_it():
+    generator = np.random.default_rng(6)
+    clicks = diagnose(torch.from_numpy((generator.random((200, 4)) < 0.2) * 1.0))
+    names, why = policies_for(clicks)
+    assert {"discounted_ts", "glr_kl_ucb", "auto", "random"} <= {*names}
+    assert "0/1" in why
+    alone = diagnose(torch.from_numpy(np.cumsum(generator.standard_normal((200, 4)), 0)))
+    assert (alone.shared, "discounted_ts" in policies_for(alone)[0]) == (False, True)
+    common = generator.standard_normal((200, 1)) + 0.3 * generator.standard_normal((200, 4))
+    together = diagnose(torch.from_numpy(common))
+    assert (together.shared, "discounted_ts" in policies_for(together)[0]) == (True, False)
+
+
+def test_a_race_of_zeros_and_ones_races_what_fits_unless_an_option_is_for_a_policy(tmp_path):
+    clicks = (np.random.default_rng(7).random((150, 3)) < 0.4).astype(int)
+    np.savetxt(tmp_path / "c.csv", clicks, fmt="%d", delimiter=",", header="a,b,c", comments="")
+    asked = ["race", "--data", str(tmp_path / "c.csv"), "--replicates", "1", "--horizon", "10"]
+    for option, fits in (([], True), (["--option", "r_gp_ucb.interval=9"], False)):
+        out = tmp_path / f"out{fits}"
+        result = CliRunner().invoke(app, [*asked, *option, "--out", str(out)])
+        assert result.exit_code == 0, result.output
+        assert ("As rewards are 0/1" in result.output) == fits
+        raced = list(json.loads((out / "run.json").read_text())["results"])
+        assert ("glr_kl_ucb" in raced, "r_gp_ucb" in raced) == (fits, not fits)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import numpy as np
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 
 from bandits_torch.experiments.plots.style import COLOURS, GREY, finish
@@ -40,7 +38,11 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     bins = np.array_split(np.arange(T), min(T, _BINS))
     middle = np.array([times[part].mean() for part in bins])
     dates = found.unit == "seconds"
-    x = [datetime.fromtimestamp(float(t), UTC) for t in middle] if dates else middle
+
+    def place(moments: np.ndarray) -> np.ndarray:
+        return np.asarray(date2num(moments.astype("datetime64[s]"))) if dates else moments
+
+    x = place(middle)
     ax = axes[0]
     binned = np.full((len(bins), len(shown)), np.nan)
     for b, part in enumerate(bins):
@@ -51,14 +53,8 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     for colour, n, line in zip(COLOURS, shown, levels.T, strict=False):
         ax.plot(x, line, color=colour, linewidth=1.3, label=_short(table.arm_names[n]))
     for one in found.jumps or ():
-        where = (times[one.before] + times[one.after]) / 2
-        ax.axvline(
-            datetime.fromtimestamp(float(where), UTC) if dates else where,
-            color=GREY,
-            linestyle=":",
-            linewidth=1.2,
-            zorder=0,
-        )
+        where = place(np.array([(times[one.before] + times[one.after]) / 2]))
+        ax.axvline(float(where[0]), color=GREY, linestyle=":", linewidth=1.2, zorder=0)
     if dates:
         locator = AutoDateLocator()
         ax.xaxis.set_major_locator(locator)
