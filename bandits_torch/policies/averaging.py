@@ -236,7 +236,7 @@ class ModelAveraging(Policy):
 
     _expects = ("_pending_columns", "_pulled", "looks", "range")
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
         """Pending pulls, as if made at ``time``, take off the mixture's variance what a linear estimate would learn.
 
         With the mixture's covariance K(x, y) = sum_p w_p (C_p(x, y) + (mu_p(x) - m(x)) (mu_p(y) - m(y))) and its noise

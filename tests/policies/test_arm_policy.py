@@ -212,18 +212,6 @@ def test_settings_are_arguments_and_names_are_checked():
             UCB1(*wrong)
 
 
-def test_what_is_wrong_changes_nothing():
-    policy, world = built("exp3_s")
-    run(policy, world, 20)
-    before, arm = policy.state_dict(), torch.zeros(S, dtype=torch.long)
-    for reward, why in ((torch.full((S,), torch.nan), {"probability": torch.ones(S)}), (torch.ones(S), {})):
-        with pytest.raises(ValueError, match=r"reward|probability"):
-            policy.learn(Observation(21.0, arm, reward, why))
-    with pytest.raises(ValueError, match="available"):
-        policy.choose(21.0, torch.zeros(N, dtype=torch.bool))
-    assert differing(policy.state_dict(), before) == []
-
-
 def test_rewards_of_float32_are_learned_in_float64():
     one, other = (EXP3S(N, S, horizon=T, reward_range=(0.0, 1.0)) for _ in range(2))
     arm, reward, why = torch.zeros(S, dtype=torch.long), torch.rand(S), {"probability": torch.full((S,), 0.1)}

@@ -346,16 +346,6 @@ def test_a_model_it_cannot_work_with_is_refused():
         IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), forgetting=rule)
 
 
-def test_a_bad_observation_changes_nothing():
-    policy = over_arms()
-    for observation in observations(policy, 20):
-        policy.learn(observation)
-    before = policy.forgetting.scores.clone()
-    with pytest.raises(ValueError, match="reward must be finite"):
-        policy.learn(Observation(21.0, torch.zeros(S, dtype=torch.long), torch.full((S,), math.nan).double()))
-    assert torch.equal(policy.forgetting.scores, before)
-
-
 def test_rewards_that_come_late_under_drift_are_scored_and_held():
     policy = over_arms(kernel=drifting())
     told = list(observations(policy, 110))

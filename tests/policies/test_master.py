@@ -163,13 +163,6 @@ def test_calibrated_preset_leaves_what_does_not_change_and_finds_what_does() -> 
         assert ((detected >= 420) & (detected <= 520)).all()
 
 
-def test_bad_observation_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^reward must"):
-        master().learn(
-            Observation(1.0, torch.tensor([0]), torch.tensor([torch.nan]), {"index": torch.ones(1)})
-        )
-
-
 def test_theory_rate_is_lemma_e_3() -> None:
     """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), gamma at least 1; no test fires and the run goes on."""
     of = SwitchingFunctions(num_arms=8, horizon=40, replicates=1)

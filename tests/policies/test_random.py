@@ -42,26 +42,9 @@ def test_replicates_differ():
     assert not torch.equal(arms[:, 0], arms[:, 1])
 
 
-def test_no_available_arm_is_an_error_and_draws_nothing():
-    policy, twin = RandomPolicy(3, 2, seed=0), RandomPolicy(3, 2, seed=0)
-    with pytest.raises(ValueError, match="at least one arm"):
-        policy.choose(1.0, torch.zeros(3, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"replicates \[1\]"):
-        policy.choose(1.0, torch.tensor([[True, True, True], [False, False, False]]))
-    assert torch.equal(play(policy, 20), play(twin, 20))
-
-
 def test_a_mask_emptied_in_place_is_noticed():
     policy, mask = RandomPolicy(3), torch.ones(3, dtype=torch.bool)
     policy.choose(1.0, mask)
     mask.zero_()
     with pytest.raises(ValueError, match="at least one arm"):
         policy.choose(2.0, mask)
-
-
-@pytest.mark.parametrize(
-    "mask", [torch.ones(4, dtype=torch.bool), torch.ones(3), torch.ones(3, 3, dtype=torch.bool)]
-)
-def test_a_mask_of_the_wrong_shape_or_kind_is_an_error(mask):
-    with pytest.raises(ValueError, match=r"available must (have shape|be booleans)"):
-        RandomPolicy(3, 2).choose(1.0, mask)

@@ -55,19 +55,6 @@ def test_equals_the_algorithm_word_for_word_with_every_prior_refitted() -> None:
     assert dropped > 0
 
 
-def play(policy, steps, truth, start=1):
-    arms = []
-    for step in range(start, start + steps):
-        choice = policy.choose(step)
-        arms.append(choice.arm)
-        reward = truth[torch.arange(policy.replicates), choice.arm]
-        policy.learn(Observation(step, choice.arm, reward, choice.why))
-    return torch.stack(arms)
-
-
-TRUTH = torch.tensor([[5.0, 4, 3, 2, 1, 0], [0, 0, 0, 0, 0, 9], [1, 1, 4, 1, 1, 1]], dtype=torch.float64)
-
-
 def policies(**changes):
     sizes = {"replicates": 2} | changes
     model = ArmGP(sizes.get("arms", ARMS), RBFKernel(), 0.1, batch_shape=(sizes["replicates"],))

@@ -194,20 +194,6 @@ def test_almost_static_member_equals_a_static_model() -> None:
         torch.testing.assert_close(own[:, 0], other, rtol=1e-9, atol=1e-9)
 
 
-def test_a_reward_that_is_no_number_leaves_the_policy_unchanged() -> None:
-    policy, other = elimination(), elimination()
-    play(policy, 5, TRUTH)
-    play(other, 5, TRUTH)
-    choice = policy.choose(6)
-    bad = Observation(6, choice.arm, torch.tensor([1.0, math.nan, 0.0], dtype=torch.float64), choice.why)
-    with pytest.raises(ValueError, match="reward must be finite"):
-        policy.learn(bad)
-    with pytest.raises(ValueError, match="arm must be"):
-        policy.learn(Observation(6, choice.arm + N, TRUTH[:, 0], choice.why))
-    assert torch.equal(play(policy, 10, TRUTH, 6), play(other, 10, TRUTH, 6))
-    assert torch.equal(policy._errors, other._errors)
-
-
 BAD = [
     ([], "priors must be at least one CandidatePrior"),
     (
