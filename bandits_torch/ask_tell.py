@@ -90,7 +90,7 @@ class AskTell(Watched, Described):
         time_unit: "s", "min", "h" or "D", in which the policy counts dates. A time may be a number, or a date: a
             ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. The first decides, and a
             file keeps which it was and its zone.
-        history: questions that ``history()`` shows, an integer >= 0; a state holds them.
+        keep: questions that ``history()`` shows, an integer >= 0; a state holds them.
 
     Raises ValueError for a policy that does not learn such rewards, or the unit by itself, and both of the two.
     """
@@ -104,7 +104,7 @@ class AskTell(Watched, Described):
         names: Sequence[str] | None = None,
         settings: Settings | None = None,
         time_unit: str = "s",
-        history: int = 1000,
+        keep: int = 1000,
     ) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
         validation.require(
@@ -125,7 +125,7 @@ class AskTell(Watched, Described):
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}
         self._latest: float | None = None  # time of the latest reward learned
-        self._watch = Watch(policy, history)
+        self._watch = Watch(policy, keep)
         self._turn = Turn()
 
     def _wrapped(self, policy: Policy) -> Policy:
@@ -144,7 +144,7 @@ class AskTell(Watched, Described):
         *,
         names: Sequence[str] | None = None,
         time_unit: str = "s",
-        history: int = 1000,
+        keep: int = 1000,
         **told: Any,
     ) -> AskTell:
         """Ready to ask, told no more than what can be chosen: the recipe ``auto``.
@@ -163,7 +163,7 @@ class AskTell(Watched, Described):
                 name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
                 None: the arms of ``log=``, by their names.
             names: of arms that have features.
-            time_unit, history: see above.
+            time_unit, keep: see above.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
                 ``cycles`` may also say "day" and "week", where times are dates.
 
@@ -192,7 +192,7 @@ class AskTell(Watched, Described):
         if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
             told["cycles"] = border.periods_of(cycles, time_unit)
         policy = recipes.auto(cast(Any, choices), **told)
-        return cls(policy, names=names, settings=settings, time_unit=time_unit, history=history)
+        return cls(policy, names=names, settings=settings, time_unit=time_unit, keep=keep)
 
     @property
     def name(self) -> str:
@@ -442,7 +442,7 @@ class AskTell(Watched, Described):
             covariance: of all arms, (N, N), where it was built with such a matrix; the block of the others as it was.
             prior_mean: (n,) of the new arms, where it was built with one for each arm.
 
-        Cost: that of building the policy anew. An exact Gaussian process learns the rewards that it holds again.
+        Cost: a few times that of building the policy. An exact Gaussian process learns the rewards that it holds again.
 
         Raises ValueError, with nothing changed, for arms that are here already, what does not fit the policy, one that
         no recipe made, and one that cannot take up more arms, which says why (``Policy.needs_all_arms``).

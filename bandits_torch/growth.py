@@ -113,8 +113,10 @@ class Roster:
         for name, dim in (("features", -2), ("prior_mean", -1)):
             before, value = getattr(self, name), told[name]
             if value is not None:
-                validation.finite_tensor(name, value)
-                fits = value.dim() >= -dim and new > 0 and value.shape[dim] == new
+                real = not validation.finite_tensor(name, value).is_complex()
+                validation.require(real, name, value.dtype, "real numbers")
+                dims = (2, 3) if name == "features" else (1,)
+                fits = value.dim() in dims and new > 0 and value.shape[dim] == new
                 validation.shape_is(name, value, fits, f"a row for each of the {new} new arms")
             alike = self.num_arms == self.first or (before is None) == (value is None)
             validation.require(alike, name, value, "given as for the arms that came before")

@@ -42,10 +42,12 @@ class HasState:
     Attributes:
         _parts: names of the attributes that are parts.
         _lasting: names, of those in ``_fresh``, that a reset leaves as they are.
+        _expects: names, of values and parts, that a pending pull changes; None: all.
     """
 
     _parts: ClassVar[tuple[str, ...]] = ()
     _lasting: ClassVar[tuple[str, ...]] = ()
+    _expects: ClassVar[tuple[str, ...] | None] = None
 
     # -- what a class says -----------------------------------------------------------------------------
 
@@ -157,8 +159,10 @@ class HasState:
 
     @contextmanager
     def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
-        """Within the block copies stand for the values and parts of these names (None: all), to be changed at will; at
-        its end all is as before, to the last bit. A model may ``expect`` within, no more. Random streams go on."""
+        """Within the block copies stand for the values and parts of these names (None: those of ``_expects``), to be
+        changed at will; at its end all is as before, to the last bit. A model may ``expect`` within, no more. Random
+        streams go on."""
+        names = self._expects if names is None else names
         names = (*self.state_names, *self._parts) if names is None else tuple(names)
         kept = {name: getattr(self, name) for name in names if name not in self._parts}
         with ExitStack() as stack:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -40,50 +42,143 @@ _CONTENDERS = 256  # arms that can be told apart by draws
 _FAR = 4.0  # standard deviations from which on an arm counts as out of the race
 _BISECTIONS = 60
 _HEARD = 100  # rewards of an arm that the next is compared with
-# The sums of scores, of changes by little and by much, up and down each: what each loses, and where it rings.
-_SIGN = np.array([1.0, -1.0, 1.0, -1.0])
-_SLACK = np.array([0.5, 0.5, 1.0, 1.0])
-_LIMIT = np.array([8.75, 8.75, 4.4, 4.4])
+# The sums of scores, up and down, of small changes and of large ones: sign, what each loses, and where it rings.
+_SUMS = ((1, 0.5, 8.75), (-1, 0.5, 8.75), (1, 1.0, 4.4), (-1, 1.0, 4.4))
 _LIMIT_OF_TWO = 10.25  # nats, of the likelihood ratio of rewards that have two values
 # Rewards to a false alarm at the limit, on average at least; their logarithm grows so with nats beyond it.
 _FALSE, _STEEP = 10_000, 0.85
 _ALARMS = 1000  # kept
-_ROOM = 8  # rows more, when there are none left
+
+
+class ArmTest:
+    """A test for changes of the rewards of one arm.
+
+    Let r count the rewards below a new one (equal ones half) among the n <= 100 latest since the alarm before. Its
+    score is z = Phi^{-1}((r + 1/2) / (n + 1)), and the sums
+
+        up <- max(0, up + z - k),    down <- max(0, down - z - k),    for k = 1/2 and k = 1,
+
+    ring where one exceeds 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large one); then the test begins anew. Ranks
+    do not depend on the unit or the distribution of rewards, so the rate of false alarms does not either. Rewards of
+    two values alone, such as 0 and 1, have too few ranks: there the likelihood ratio of a change against none rings,
+    that of GLR-klUCB over the 100 rewards, where it exceeds 10.25 nats.
+
+    While nothing changes there is at most one false alarm in 10 000 rewards on average (``tests/test_watch_alarms.py``;
+    over 3 10^6 rewards there were 0.6). Beyond a limit each nat more (a sum counts 2 k nats a unit) is at least e^0.85
+    times as rare.
+
+    Cost: a few microseconds a reward, 30 where rewards have two values, and some 10 kB.
+
+    Source: CUSUM (Page 1954) of the normal scores of sequential ranks (McDonald 1990; Lombard & Van Zyl 2018), over a
+    window; Besson et al. 2022 for the ratio. Limits are ours, set by simulation.
+    """
+
+    def __init__(self) -> None:
+        self.begin((), (), [0.0] * len(_SUMS), [0] * len(_SUMS))
+
+    def begin(
+        self, rewards: Iterable[float], times: Iterable[float], sums: list[float], runs: list[int]
+    ) -> None:
+        """With these rewards at these times, oldest first, the four sums, and how many rewards ago each was 0."""
+        self.rewards, self.times = deque(rewards, _HEARD), deque(times, _HEARD)
+        self.sorted, self.sums, self.runs = sorted(self.rewards), sums, runs
+
+    def hear(self, reward: float, time: float) -> dict[str, Any] | None:
+        """One more reward; what is found if it rings: since when, both means, and once in how many rewards."""
+        held, sums, runs = self.sorted, self.sums, self.runs
+        rank = (bisect_left(held, reward) + bisect_right(held, reward)) / 2
+        score = float(ndtri((rank + 0.5) / (len(held) + 1)))
+        beyond, run = -math.inf, 0
+        for i, (sign, slack, limit) in enumerate(_SUMS):
+            sums[i] = max(0.0, sums[i] + sign * score - slack)
+            runs[i] = runs[i] + 1 if sums[i] else 0
+            if 2 * slack * (sums[i] - limit) > beyond:
+                beyond, run = 2 * slack * (sums[i] - limit), runs[i]
+        if len(held) == _HEARD:
+            del held[bisect_left(held, self.rewards[0])]
+        insort(held, reward)
+        self.rewards.append(reward)
+        self.times.append(time)
+        least, most = held[0], held[-1]
+        if least < most and bisect_right(held, least) == bisect_left(held, most):  # two values
+            likelihood, run = _of_two_values(np.array(self.rewards) == most)
+            beyond = likelihood - _LIMIT_OF_TWO
+        if beyond <= 0:
+            return None
+        told, run = np.array(self.rewards), min(run, len(held))
+        since, before, after = self.times[-run], told[:-run], told[-run:]
+        self.__init__()  # type: ignore[misc]
+        return {
+            "since": since,
+            "before": float(before.mean()) if len(before) else None,
+            "after": float(after.mean()),
+            "once_in": _FALSE * math.exp(_STEEP * beyond),
+        }
+
+
+class ArmTests:
+    """The tests of all arms that were played, by replicate and arm."""
+
+    def __init__(self) -> None:
+        self.each: dict[tuple[int, int], ArmTest] = {}
+
+    def of(self, replicate: int, arm: int) -> ArmTest:
+        """The test of this arm."""
+        if (replicate, arm) not in self.each:
+            self.each[replicate, arm] = ArmTest()
+        return self.each[replicate, arm]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Rewards and times of all, one after the other; whose they are, how many, and the sums."""
+        tests, floats = list(self.each.values()), partial(torch.tensor, dtype=torch.float64)
+        return {
+            "of": torch.tensor(list(self.each), dtype=torch.long).reshape(-1, 2),
+            "counts": torch.tensor([len(one.rewards) for one in tests], dtype=torch.long),
+            "rewards": floats([reward for one in tests for reward in one.rewards]),
+            "times": floats([time for one in tests for time in one.times]),
+            "sums": floats([one.sums for one in tests]).reshape(-1, len(_SUMS)),
+            "runs": torch.tensor([one.runs for one in tests], dtype=torch.long).reshape(-1, len(_SUMS)),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Counterpart of ``state_dict``."""
+        counts = state["counts"].tolist()
+        rewards, times = (state[name].split(counts) for name in ("rewards", "times"))
+        each = {}
+        for (s, arm), own, then, sums, runs in zip(
+            state["of"].tolist(), rewards, times, state["sums"].tolist(), state["runs"].tolist(), strict=True
+        ):
+            each[s, arm] = ArmTest()
+            each[s, arm].begin(own.tolist(), then.tolist(), sums, runs)
+        self.each = each
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """None was played, in the replicates with ``where`` True."""
+        kept = {} if where is None else {key: one for key, one in self.each.items() if not where[key[0]]}
+        self.each = kept
 
 
 class Watch(HasState):
     """What a live system remembers of its questions, and its test for changes; nothing that chooses reads any of it.
 
-    Kept: the latest ``history`` questions with their rewards, how often and when each arm was played, and the latest
+    Kept: the latest ``keep`` questions with their rewards, how often and when each arm was played, and the latest
     1000 alarms.
 
-    The test looks at each arm by itself. Let r count the rewards below a new one (equal ones half) among the n <= 100
-    latest of its arm since that arm's alarm. Its score is z = Phi^{-1}((r + 1/2) / (n + 1)), and the sums
-
-        up <- max(0, up + z - k),    down <- max(0, down - z - k),    for k = 1/2 and k = 1,
-
-    ring where one exceeds 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large one); then the test of this arm begins
-    anew. Ranks do not depend on the unit or the distribution of rewards, so the rate of false alarms does not either.
-    Rewards of two values alone, such as 0 and 1, have too few ranks: there the likelihood ratio of a change against
-    none rings, that of GLR-klUCB over the 100 rewards, where it exceeds 10.25 nats.
-
-    While nothing changes there is at most one false alarm in 10 000 rewards on average, however many arms there are and
-    however they are chosen: measured over 3 10^6 rewards and in ``tests/test_watch_alarms.py``.
+    Each arm has a test for changes of its own, which sees its rewards alone (``ArmTest``). So there is at most one
+    false alarm in 10 000 rewards on average, however many arms there are and however they are chosen.
 
     The policy's own test counts too, where it has one: when it restarts because of what it saw.
 
     Args:
         policy: whose questions they are.
-        history: questions to keep, an integer >= 0.
+        keep: questions to keep, an integer >= 0.
 
-    Cost: a few microseconds a question, and some ten operations on 100 numbers a reward; for each replicate 24 bytes an
-    arm, 1 700 more once it is played, and 30 a question kept.
-
-    Source: CUSUM (Page 1954) of the normal scores of sequential ranks (McDonald 1990; Lombard & Van Zyl 2018), over a
-    window; Besson et al. 2022 for the ratio. Limits are ours, set by simulation. Raises ValueError for a ``history``
-    that is no integer >= 0.
+    Cost: some microseconds a question and a reward, about 30 where rewards are 0 or 1; for each replicate 16 bytes an
+    arm, up to 10 000 more once it is played, and 30 a question kept. Raises ValueError for a ``keep`` that is no
+    integer >= 0.
     """
 
+    _parts = ("arm_tests",)
     plays: Tensor  # (S, N)
     last: Tensor  # (S, N), the time of the latest play
     first: float | None  # the time of the first question
@@ -94,19 +189,14 @@ class Watch(HasState):
     marks: Tensor  # (1, H), twice the state, and one more if the reward was late
     told: int  # the largest number of a question told
     learned_so_far: int  # rewards
-    rows: Tensor  # (S, N), of an arm in the tensors that follow; -1: not played yet
-    heard: Tensor  # (K, 100), rewards since the alarm, the j-th at j mod 100
-    when: Tensor  # (K, 100), their times
-    counts: Tensor  # (K,), how many these were
-    sums: Tensor  # (K, 4)
-    runs: Tensor  # (K, 4), rewards since each was 0
     restarts: Tensor  # (S,), of the policy, for what it saw
     rung: list[dict[str, Any]]
 
-    def __init__(self, policy: Policy, history: int) -> None:
-        self.size = validation.natural("history", history)
+    def __init__(self, policy: Policy, keep: int) -> None:
+        self.size = validation.natural("keep", keep)
         self.tests = _tests_changes(policy)
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+        self.arm_tests = ArmTests()
         self._begin()
 
     def _fresh(self) -> dict[str, Any]:
@@ -123,12 +213,6 @@ class Watch(HasState):
             "marks": zeros(1, H, dtype=whole),
             "told": -1,
             "learned_so_far": 0,
-            "rows": zeros(S, N, dtype=whole) - 1,
-            "heard": zeros(0, _HEARD),
-            "when": zeros(0, _HEARD),
-            "counts": zeros(0, dtype=whole),
-            "sums": zeros(0, 4),
-            "runs": zeros(0, 4, dtype=whole),
             "restarts": zeros(S),
             "rung": [],
         }
@@ -149,21 +233,26 @@ class Watch(HasState):
 
     def learned(self, id: int, asked: int, time: float, arm: Tensor, reward: Tensor, policy: Policy) -> None:
         """The reward (S,) of question ``id``, one of ``asked``, was learned by the policy."""
-        value, where = reward.detach().cpu().numpy(), arm.detach().cpu().numpy()
+        values = reward.tolist()
         if asked - id <= self.size:
             k = id % self.size
-            self.rewards.numpy()[:, k] = value
+            self.rewards.numpy()[:, k] = values
             self.marks.numpy()[0, k] = 2 * TOLD + (id < self.told)
         self.told = max(self.told, id)
         self.learned_so_far += 1
-        if not self.dim:
-            self._make_room_for(int(where.max()) + 1)
-            run, last = np.arange(self.replicates), self.last.numpy()
-            self.plays.numpy()[run, where] += 1
-            last[run, where] = np.fmax(last[run, where], time)
-            self._compare(id, time, where, value)
+        where = [] if self.dim else arm.tolist()
+        if where and max(where) >= self.plays.shape[-1]:
+            self._make_room_for(max(where) + 1)
+        plays, last = self.plays.numpy(), self.last.numpy()
+        for s, number in enumerate(where):
+            plays[s, number] += 1
+            if not last[s, number] >= time:
+                last[s, number] = time
+            found = self.arm_tests.of(s, number).hear(values[s], time)
+            if found is not None:
+                self._note(id, time, s, number, **found)
         if self.tests:
-            self._look_at_restarts(id, time, where, policy)
+            self._look_at_restarts(id, time, None if self.dim else where, policy)
 
     def dropped(self, id: int, asked: int) -> None:
         """Question ``id``, one of ``asked``, was removed."""
@@ -177,70 +266,16 @@ class Watch(HasState):
     # -- changes ---------------------------------------------------------------------------------------
 
     def _make_room_for(self, arms: int) -> None:
-        """Be over so many arms at least."""
+        """Be over so many arms."""
         more = arms - self.plays.shape[-1]
-        if more > 0:
-            for name, value in (("plays", 0), ("last", math.nan), ("rows", -1)):
-                setattr(self, name, torch.nn.functional.pad(getattr(self, name), (0, more), value=value))
+        self.plays = torch.nn.functional.pad(self.plays, (0, more))
+        self.last = torch.nn.functional.pad(self.last, (0, more), value=math.nan)
 
-    def _rows_of(self, arm: np.ndarray) -> np.ndarray:
-        """Rows of these arms (S,), new ones where an arm had none."""
-        run, rows = np.arange(self.replicates), self.rows.numpy()
-        new = (rows[run, arm] < 0).nonzero()[0]
-        if len(new):
-            used = int(rows.max()) + 1
-            more = used + len(new) - len(self.counts)
-            if more > 0:
-                more += max(_ROOM, used // 2)
-                for name in ("heard", "when", "counts", "sums", "runs"):
-                    value = getattr(self, name)
-                    setattr(self, name, torch.cat([value, value.new_zeros(more, *value.shape[1:])]))
-            rows[new, arm[new]] = used + np.arange(len(new))
-        return rows[run, arm]
-
-    def _compare(self, id: int, time: float, arm: np.ndarray, reward: np.ndarray) -> None:
-        """The test, with one more reward of each of these arms, (S,) each."""
-        at = self._rows_of(arm)
-        heard, when, counts, sums, runs = (
-            getattr(self, name).numpy() for name in ("heard", "when", "counts", "sums", "runs")
-        )
-        seen, y = counts[at], reward[:, None]
-        held, before = np.arange(_HEARD) < seen[:, None], heard[at]
-        equal = ((before == y) & held).sum(-1)
-        rank = ((before < y) & held).sum(-1) + equal / 2
-        score = ndtri((rank + 0.5) / (np.minimum(seen, _HEARD) + 1))
-        grown = np.maximum(0.0, sums[at] + score[:, None] * _SIGN - _SLACK)
-        runs[at] = np.where(grown > 0, runs[at] + 1, 0)
-        k = seen % _HEARD
-        heard[at, k], when[at, k], counts[at], sums[at] = reward, time, seen + 1, grown
-        over = 2 * _SLACK * (grown - _LIMIT)  # nats: as rare as exp of it, about
-        for s in ((over > 0).any(-1) | (equal > 0)).nonzero()[0].tolist():
-            row, count = int(at[s]), min(int(seen[s]) + 1, _HEARD)
-            order = np.arange(seen[s] + 1 - count, seen[s] + 1) % _HEARD
-            last = heard[row, order]
-            low, high = last.min(), last.max()
-            run, beyond = min(int(runs[row, over[s].argmax()]), count), float(over[s].max())
-            if low < high and bool(((last == low) | (last == high)).all()):
-                likelihood, run = _of_two_values(last == high)
-                beyond = likelihood - _LIMIT_OF_TWO
-            if beyond > 0:
-                self._note(
-                    id,
-                    time,
-                    s,
-                    int(arm[s]),
-                    since=float(when[row, order[-run]]),
-                    before=float(last[:-run].mean()) if run < count else None,
-                    after=float(last[-run:].mean()),
-                    once_in=_FALSE * math.exp(_STEEP * beyond),
-                )
-                counts[row], sums[row], runs[row] = 0, 0.0, 0
-
-    def _look_at_restarts(self, id: int, time: float, arm: np.ndarray, policy: Policy) -> None:
+    def _look_at_restarts(self, id: int, time: float, where: list[int] | None, policy: Policy) -> None:
         """Whether the policy has restarted because of what it saw."""
         now = _restarts(policy)
         for s in (now > self.restarts).nonzero().flatten().tolist():
-            self._note(id, time, s, None if self.dim else int(arm[s]))
+            self._note(id, time, s, None if where is None else where[s])
         self.restarts = now
 
     def _note(self, id: int, time: float, replicate: int, arm: int | None, **found: float | None) -> None:
@@ -290,7 +325,7 @@ class Watched:
         interval and no probability; policies without a belief about single arms (random, EXP3.S, the OPKB family,
         several priors) have none of the three.
 
-        Over a domain there is a row for each of the settings among the questions kept (``history``) that a reward is
+        Over a domain there is a row for each of the settings among the questions kept (``keep``) that a reward is
         known of, with a column for each name (``x0``, ``x1``, ... without names), the largest mean first.
         ``probability_best`` is then among these.
 
@@ -408,7 +443,7 @@ class Watched:
     def history(self) -> pd.DataFrame:
         """What was asked and told: a row for each of the latest questions, and for each replicate if there are several.
 
-        As many questions are kept as ``history=`` said when this was built, 1000 by default, in the state and its
+        As many questions are kept as ``keep=`` said when this was built, 1000 by default, in the state and its
         files too. Columns: ``id``, the question's number; ``time``, when it was asked; ``arm``, name or number, or
         a column for each name of a setting; ``reward``, NaN where none was told; ``late``, whether a question asked
         later had its reward before; ``state``, "open", "told" or "dropped".

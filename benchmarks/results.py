@@ -30,6 +30,8 @@ _OTHERS = {
     "speed/RESULTS.md": "[Speed]({}): a step's time against arms, observations, replicates, window, beside BoTorch's.",
     "leaderboard/results/RESULTS.md": "[Leaderboard]({}): every recipe on many environments, with settings fixed once.",
     "auto/results/RESULTS.md": "[Auto]({}): what `auto` costs that is told nothing, by a protocol fixed before.",
+    "bernoulli/results/RESULTS.md": "[Rewards of 0 and 1]({}): what a race advises beside policies for such rewards.",
+    "diagnosis/results/RESULTS.md": "[Diagnosis]({}): what `look` says of fifty files whose truth is known.",
     "widths/results/RESULTS.md": "[Widths]({}): widths with a theorem, unknown length-scales, R-PERP.",
     "safety/results/RESULTS.md": "[Safety]({}): limits on a measured outcome that drifts, broken and kept.",
     "safety/results/POINTS.md": "[Safety over points]({}): the same over the unit square.",

@@ -56,10 +56,8 @@ COLUMNS = {
     "compiled": {"recipe", "arms", "replicates", "compile_seconds", "plain_seconds", "compiled_seconds"}
     | {"plain_over_compiled", "largest_difference", "error"},
     "in_cache": {"recipe", "arms", "replicates", "steps", "first", "plain", "blocks", "compiled", "copy"},
-    "form_choice": {"arms", "replicates", "drift", "dtype", "steps", "covariance_seconds", "factor_seconds"}
-    | {"auto_seconds", "covariance_steps_timed", "forms", "over_cheaper"},
-    "form_costs": {"dtype", "drifts", "entries", "replicates", "device"}
-    | {"covariance_seconds", "factor_seconds", "new_arms_seconds"},
+    "form_choice": {"arms", "replicates", "drifts", "dtype", "rows", "points", "room", "auto", "over_cheaper"}
+    | {"covariance_seconds", "factor_seconds"},
     "state_space": {"kernel", "arms", "states_per_arm", "steps_before", "steps", "seconds_per_step"},
     "step_trace": {"step", "files", "functions", "lines"},
     "streaming": {"way", "observations", "seconds", "mean_off", "variance_off"},

@@ -2,6 +2,7 @@
 asked again. One law over every recipe."""
 
 import copy
+import math
 import re
 import warnings
 from dataclasses import replace
@@ -18,6 +19,7 @@ from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKern
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, SmoothMembers
 from bandits_torch.policies import IndexPolicy, Observation
+from bandits_torch.problems import Log
 from bandits_torch.recipes import Setup
 from bandits_torch.state import differing
 from bandits_torch.theory.widths import ConstantWidth
@@ -148,7 +150,7 @@ def test_the_page_lists_those_who_refuse():
     section = page.split("## Arms that come and go")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]
     named = {word for row in rows for word in re.findall(r"`(\w+)`", row) if word in recipes.RECIPES}
-    assert named == set(REFUSE) | OTHERWISE
+    assert named == set(REFUSE) | OTHERWISE | {"gp_ei", "gp_pi"}  # and those with an incumbent
 
 
 @pytest.mark.parametrize("name", [*GROW, "bkb", "bbkb"])
@@ -481,6 +483,7 @@ def refused():
         "features must have shape a row for each of the 2",
     )
     yield features, lambda: features.add_arms(1, features=X[:1] * torch.nan), "features must be finite"
+    yield features, lambda: features.add_arms(1, features=X[:1].cdouble()), "features must be real numbers"
     yield (
         features,
         lambda: features.add_arms(1, features=torch.ones(1, 2)),
@@ -493,7 +496,7 @@ def refused():
         "covariance must be that told before",
     )
     yield hand, lambda: hand.add_arms(1, features=X[:1]), "policy must be made by a recipe"
-    history = AskTell.auto(2, history=torch.randn(9, 2, dtype=torch.float64))
+    history = AskTell(recipes.auto(2, history=torch.randn(9, 2, dtype=torch.float64)))
     yield (
         history,
         lambda: history.add_arms(1),
@@ -586,3 +589,37 @@ def test_what_auto_knows_of_new_arms_among_many_is_exact_among_them_and_near_it_
             one.learn(Observation(float(step), arm, torch.sin(9 * arms[arm, 0])))
     grown.grow_from(small)
     torch.testing.assert_close(grown.marginals(61.0), twin.marginals(61.0), rtol=0, atol=tolerance)
+
+
+def test_a_new_arm_of_exp3_s_has_the_average_weight():
+    live = AskTell(recipes.exp3_s(4, horizon=50))
+    for step in range(20):
+        question = live.ask(float(step))
+        live.tell(question.id, float(question.arm == 1))
+    before = live.policy.state["weight"]
+    live.add_arms(2)
+    after = live.policy.state["weight"]
+    torch.testing.assert_close(after[:, 4:], torch.full((1, 2), 1 / 6).double())
+    torch.testing.assert_close(after[:, :4], before * 4 / 6)
+
+
+@pytest.mark.parametrize("told", [{"log": True}, {"cycles": 12.0}], ids=["log", "cycles"])
+def test_auto_told_a_log_or_a_cycle_takes_up_arms(told):
+    if "log" in told:
+        pulls = torch.arange(20) % 6
+        told = {"log": Log(torch.arange(20.0).double(), pulls, (pulls == 2).double())}
+    live = AskTell.auto(X[:6], look_again=0.0, **told)
+    own = {} if "log" in told else told
+    twin = AskTell(recipes.auto(Setup(X, grown_from=6), look_again=0.0, **own))
+    if "log" in told:
+        for time, arm, reward in zip(told["log"].times.tolist(), pulls, told["log"].rewards, strict=True):
+            twin.policy.learn(Observation(time, arm.reshape(1), reward.reshape(1)))
+    hidden = (torch.arange(9) < 6).tolist()
+    for step in range(20, 60):
+        if step == 40:
+            live.add_arms(3, features=X[6:])
+        ours, theirs = live.ask(float(step)), twin.ask(float(step), hidden if step < 40 else None)
+        assert torch.equal(ours.arm, theirs.arm)
+        reward = math.cos(step / 2) + 0.1 * float(ours.arm)
+        live.tell(ours.id, reward), twin.tell(theirs.id, reward)
+    torch.testing.assert_close(live.predict(61.0), twin.predict(61.0), rtol=1e-8, atol=1e-8)

@@ -202,20 +202,20 @@ def test_the_history_says_what_was_asked_and_told():
 
 
 def test_the_history_is_bounded_and_moves_with_the_file(tmp_path):
-    live = play(AskTell.auto(3, history=4), 10, every=4)
+    live = play(AskTell.auto(3, keep=4), 10, every=4)
     assert live.history()["id"].tolist() == [6, 7, 8, 9]
     assert live.tell(0, 1.0)  # older than what is kept
     assert live.history()["reward"].isna().tolist() == [False, False, True, False]
     save_policy(tmp_path / "live", live)
-    other = AskTell.auto(3, history=4)
+    other = AskTell.auto(3, keep=4)
     load_policy(tmp_path / "live", other)
     pd.testing.assert_frame_equal(other.history(), live.history())
     pd.testing.assert_frame_equal(other.beliefs(), live.beliefs())
-    none = play(AskTell.auto(3, history=0), 3)
+    none = play(AskTell.auto(3, keep=0), 3)
     assert none.history().empty
     assert none.beliefs()["plays"].sum() == 3
-    with pytest.raises(ValueError, match="history must be"):
-        AskTell.auto(3, history=-1)
+    with pytest.raises(ValueError, match="keep must be"):
+        AskTell.auto(3, keep=-1)
 
 
 def test_several_replicates_have_rows_of_their_own():

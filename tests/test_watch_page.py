@@ -1,10 +1,13 @@
 """The page of a live system, and watching one over HTTP as docs/watch.md does."""
 
+import json
 import math
 import re
 import threading
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pytest
@@ -105,7 +108,7 @@ def _written(live, folder, **options):
         lambda: play(AskTell.auto({"heat": (150.0, 250.0), "mode": ["fan", "grill"]}), 9, every=4),
         lambda: play(AskTell(recipes.ucb1(60, replicates=2)), 70),
         lambda: play(AskTell(recipes.exp3_s(3, horizon=20)), 6),
-        lambda: play(AskTell.auto(3, history=0), 6),
+        lambda: play(AskTell.auto(3, keep=0), 6),
     ],
     ids=["nothing", "settings", "many", "no-beliefs", "no-history"],
 )
@@ -153,3 +156,40 @@ def test_a_page_is_written_while_others_ask_and_tell(tmp_path):
     thread.join()
     assert errors == []
     assert live.history()["state"].eq("told").sum() == 40
+
+
+def test_the_service_over_http_shows_its_page_and_tables(tmp_path, monkeypatch):
+    """As docs/watch.md says: the handler of docs/service.md is also a ``Look``."""
+    from tests.test_docs import PAGES, blocks
+
+    monkeypatch.chdir(tmp_path)
+    scope = {"__name__": "service"}
+    exec(compile(blocks(PAGES["service"], "python")[0], "service.md", "exec"), scope)
+    look = next(block for block in blocks(PAGES["watch"], "python") if "class Look" in block)
+    exec(compile(look.partition("\n\nserver = ")[0], "watch.md", "exec"), scope)
+    exec("class Handler(Handler, Look):\n    pass\n", scope)
+    server = scope["serve"](tmp_path, port=0)
+    server.live = server.service.live
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    at = f"http://127.0.0.1:{server.server_address[1]}"
+
+    def post(path, **what):
+        with urlopen(Request(at + path, json.dumps(what).encode())) as answer:
+            return json.load(answer)
+
+    def get(path):
+        with urlopen(at + path) as answer:
+            return answer.read().decode()
+
+    for k in range(12):
+        question = post("/ask", worker=f"w{k % 3}")
+        if k % 4:
+            post("/tell", id=question["id"], reward=float(len(question["arm"])))
+    beliefs, history = json.loads(get("/beliefs")), json.loads(get("/history"))
+    assert [row["arm"] for row in beliefs] == list(server.live.names)
+    assert sum(row["plays"] for row in beliefs) == sum(row["state"] == "told" for row in history) > 5
+    assert json.loads(get("/alarms")) == []
+    assert Page(get("/")).said["h1"]
+    with pytest.raises(HTTPError, match="404"):
+        get("/nothing")
+    server.shutdown(), server.server_close()

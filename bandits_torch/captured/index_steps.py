@@ -94,7 +94,7 @@ class IndexSteps(CapturedSteps):
             return 0  # the clock starts with the first observation
         if self.samples:
             belief.form.joint_root()  # kept from now on
-        return belief.form.reserve(wanted, belief.now or 0.0) if self.static else wanted
+        return belief.form.reserve(wanted, belief.now or 0.0, self.static)
 
     def given(self, times: Sequence[float]) -> Given:
         """Clock, drift, normal numbers, and the observations that leave."""
@@ -111,7 +111,8 @@ class IndexSteps(CapturedSteps):
                 now = time
             kept, gained = zip(*moves, strict=True)
             given |= {"kept": torch.stack(kept), "gained": torch.stack(gained)}
-            given["time"] = torch.tensor(times, dtype=torch.float64, device=device)
+            if belief.form_name == "factor":  # which tells points by it
+                given["time"] = torch.tensor(times, dtype=torch.float64, device=device)
             if self.by_mask:
                 given["prior"] = torch.stack([torch.as_tensor(prior.present(time)) for time in times])
         if self.samples:
@@ -119,7 +120,9 @@ class IndexSteps(CapturedSteps):
             given["normal"] = torch.stack(draws)
         if self._full:
             arm, reward, then, _ = belief.observations.held(k)
-            leaving = {"leaving_arm": arm, "leaving": belief.residual(arm, reward), "leaving_time": then}
+            leaving = {"leaving_arm": arm, "leaving": belief.residual(arm, reward)}
+            if belief.form_name == "factor":
+                leaving["leaving_time"] = then
             given |= {name: value.mT.contiguous() for name, value in leaving.items()}
         return given
 
@@ -147,7 +150,7 @@ class IndexSteps(CapturedSteps):
         if self._clock is not None:
             self._clock.add_(1)
         residual = reward if self._centred else belief.residual(arm, reward)
-        now = given["time"][j] if belief.drifts else 0.0
+        now = given["time"][j] if "time" in given else 0.0
         leaving = [given[name][j] for name in ("leaving_arm", "leaving", "leaving_time") if name in given]
         later = None if self.by_mask else books  # a restart must find all counted
         form.observe(arm, residual, now, leaving or None, later, self.static)
@@ -157,11 +160,11 @@ class IndexSteps(CapturedSteps):
         """Of every arm, (S, N): UCB, or the draw of Thompson sampling."""
         belief, form = self.belief, self.belief.form
         mean = form.mean if self._centred else form.mean + belief.prior_mean
-        mean, width = mean.to(belief.prior_mean.dtype), None if width is None else width.reshape(-1)
+        mean = mean.to(belief.prior_mean.dtype)
         if self.samples:
+            width = None if width is None else width.reshape(-1)
             return ThompsonSampling.of(mean, cast(Tensor, form.joint_root()), given["normal"][j], width)
-        variance = form.variance.to(mean.dtype)
-        return UpperConfidenceBound.of(mean, variance, cast(Tensor, width).unsqueeze(-1))
+        return UpperConfidenceBound.of(mean, form.variance.to(mean.dtype), cast(Tensor, width).reshape(-1, 1))
 
     def _restart(self, arm: Tensor, reward: Tensor, prior: Tensor | float) -> Tensor:
         """Which replicates (S,) start anew before they learn, ``prior``: its variance now."""

@@ -87,10 +87,8 @@ OVERWRITE = "Give up the results or checkpoints of another race in OUT."
 )
 @click.option(
     "--policies",
-    default=DEFAULT_POLICIES,
-    show_default=False,
-    help="The algorithms, names separated by commas; `bandits-torch list` names all. By default "
-    f"{DEFAULT_POLICIES.replace(',', ', ')}.",
+    help="The algorithms, names separated by commas; `bandits-torch list` names all. By default those that fit the "
+    f"data, without data {DEFAULT_POLICIES.replace(',', ', ')}.",
 )
 @number(
     "--horizon",
@@ -152,35 +150,55 @@ def race(
 
     bandits-torch race --problem tv-gp --option forgetting_rate=0.1 --option sw_gp_ucb.window=150
     """
-    asked = asked_race(**settings)
+    fitting = settings["policies"] is None
+    asked = asked_race(**settings | {"policies": settings["policies"] or DEFAULT_POLICIES})
     from bandits_torch.cli.play import play
 
-    play(asked, out, threads=threads, checkpoint=checkpoint, resume=resume, overwrite=overwrite)
+    play(
+        asked,
+        out,
+        threads=threads,
+        checkpoint=checkpoint,
+        resume=resume,
+        overwrite=overwrite,
+        fitting=fitting,
+    )
 
 
 @app.command(short_help="What a table or a log holds.")
 @click.argument("data", type=FILE)
-def look(data: Path) -> None:
+@click.option(
+    "--plot",
+    type=FILE,
+    help="Draw the levels of the arms of a table, with jumps and cycles, as PNG, SVG or PDF.",
+)
+def look(data: Path, plot: Path | None) -> None:
     """Say what DATA holds: a table of rewards (a row a step, a column an arm), or a log of pulls (a row a pull).
 
-    Of a table: values, gaps, noise, cycles, what could be gained. Of a log: pulls and mean reward of every arm.
+    Of a table: values, gaps, noise, drift, jumps, cycles, what could be gained. Of a log: pulls and mean reward of
+    every arm.
     """
     from bandits_torch.problems.diagnosis import diagnose
-    from bandits_torch.problems.logs import read_log
-    from bandits_torch.problems.tables import read_table
+    from bandits_torch.problems.logs import Log, read_data
 
-    try:
-        found = str(diagnose(read_table(data)))
-    except ValueError as no_table:
-        try:
-            log = read_log(data)
-            if len(log.arms) == log.num_arms * len(log.times.unique()):  # all arms at every time
-                found = str(diagnose(read_table(data, long=True)))
-            else:
-                found = f"{log}\n`bandits-torch value {data}` says what policies would have earned."
-        except ValueError as no_log:
-            raise ValueError(f"as a table: {no_table}; as a log: {no_log}") from None
-    click.echo(found)
+    if plot is not None and plot.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"plot must be a file ending in .png, .svg or .pdf, got {str(plot)!r}")
+    held = read_data(data)
+    if isinstance(held, Log):
+        if plot is not None:
+            raise ValueError(f"plot must be left out for a log of pulls, got {str(plot)!r}: it draws tables")
+        click.echo(f"{held}\n`bandits-torch value {data}` says what policies would have earned.")
+        return
+    found = diagnose(held)
+    click.echo("\n".join([str(found), *held.notes]))
+    if plot is not None:
+        from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
+        from bandits_torch.files import atomic_write
+
+        figure = plot_diagnosis(held, found)
+        with atomic_write(plot) as file:
+            figure.savefig(file, format=plot.suffix[1:].lower())
+        click.echo(f"wrote {plot}")
 
 
 @app.command(short_help="What policies would have earned, from a log.")

@@ -24,14 +24,18 @@ from matplotlib.ticker import EngFormatter
 from torch import Tensor
 
 from bandits_torch.experiments.comparison import Comparison
+from bandits_torch.experiments.earned import Earned
 from bandits_torch.experiments.plots.arms import plot_pulls
 from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
+from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
 from bandits_torch.experiments.plots.regret import plot_regret, plot_starts
 from bandits_torch.experiments.plots.style import COLOURS, GREY, GREY_ON_DARK, GRID, ON_DARK, finish, looks
 from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, standings, summary
 from bandits_torch.experiments.starts import Starts
 from bandits_torch.history import History
+from bandits_torch.problems.diagnosis import Diagnosis
 from bandits_torch.problems.problem import Problem
+from bandits_torch.problems.replay import Replay
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
@@ -67,6 +71,8 @@ def page(
     compared: Comparison | None = None,
     python: str | None = None,
     facts: Mapping[str, Any] | None = None,
+    gained: Earned | None = None,
+    found: Diagnosis | None = None,
 ) -> str:
     """The whole page. Every name is escaped, and the page forbids scripts and loading anything.
 
@@ -78,6 +84,8 @@ def page(
         compared: the advice to begin with; None for none.
         python: lines that put the policy to work; None for none.
         facts: names and values at the end of the page.
+        gained: what the policies earned; None: the page does not say.
+        found: what the table holds that was replayed; None: the page does not say.
     """
     first = next(iter(histories.values()))
     shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
@@ -91,7 +99,12 @@ def page(
         verdict=_VERDICTS["short" if advice is None else advice.verdict],
         python=python,
         read=problem.summary(),
-        **_table(shown, random),
+        holds=_holds(problem, found),
+        earned=_earned(shown, gained),
+        noisy=gained is not None and gained.noisy,
+        **_table(
+            shown, random, None if gained is None or not gained.noisy else gained.maximum - gained.attainable
+        ),
         regret=_picture("regret", 3.6, partial(_draw_regret, shown, random)),
         bands=_bands(shown),
         starts=_starts(None if compared is None else compared.starts, shown),
@@ -295,8 +308,49 @@ def _draw_plays(told: pd.DataFrame, order: Sequence[str], figure: Figure) -> Non
     _in_dates(ax, told["time"])
 
 
-def _table(histories: Mapping[str, History], random: Tensor) -> dict[str, Any]:
-    """A row for each policy, the best first, and one for drawing at random."""
+def _holds(problem: Problem, found: Diagnosis | None) -> dict[str, Any] | None:
+    """What a table holds, in sentences and as a picture."""
+    if found is None or not isinstance(problem, Replay):
+        return None
+    table = problem.record()
+    picture = _picture("holds", 3.8, lambda figure: plot_diagnosis(table, found, figure), titles=True)
+    return {"lines": str(found).splitlines(), "picture": picture, "jumps": bool(found.jumps)}
+
+
+def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str, Any] | None:
+    """A row for each policy, the one that earned most first, and rows for what it is compared with."""
+    if gained is None:
+        return None
+    look, could = looks(histories), gained.attainable - gained.random
+
+    def cells(name: str, total: float) -> dict[str, str]:
+        share = (total - gained.random) / could if could > 0 else math.nan
+        return {
+            "name": name,
+            "total": gained.total(total),
+            "a_step": f"{total / gained.steps:.4g}",
+            "above": gained.above_random(total),
+            "share": "" if math.isnan(share) else f"{100 * share:.0f} %",
+            "width": "0%" if math.isnan(share) else f"{100 * min(1.0, max(0.0, share)):.1f}%",
+            "colour": _CSS_COLOURS[look[name][0].lower()] if name in look else "var(--grey)",
+        }
+
+    arm = (
+        []
+        if gained.best_arm is None
+        else [cells(f"best single arm in hindsight: {gained.best_arm[0]}", gained.best_arm[1])]
+    )
+    known = "best arm by the smoothed table" if gained.noisy else "best arm of every step"
+    return {
+        "noun": gained.noun,
+        "rows": [cells(name, total) for name, total in gained.policies.items() if name in histories],
+        "references": [cells("drawing at random", gained.random), *arm, cells(known, gained.attainable)],
+        "about": gained.about_regret(),
+    }
+
+
+def _table(histories: Mapping[str, History], random: Tensor, attainable: float | None) -> dict[str, Any]:
+    """A row for each policy, the best first, and one for drawing at random; one for what was attainable."""
     look, (frame, at_random) = looks(histories), standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].max())) or 1.0
 
@@ -317,7 +371,11 @@ def _table(histories: Mapping[str, History], random: Tensor) -> dict[str, Any]:
         }
         for name, row in frame.iterrows()
     ]
-    return {"rows": rows, "at_random": cells(at_random) | {"share": "100 %" if at_random > 0 else ""}}
+    beside = [{"name": "drawing at random", **cells(at_random), "share": "100 %" if at_random > 0 else ""}]
+    if attainable is not None:
+        share = f"{100 * attainable / at_random:.1f} %" if at_random > 0 else ""
+        beside.append({"name": "best arm by the smoothed table", **cells(attainable), "share": share})
+    return {"rows": rows, "references": beside}
 
 
 def _draw_regret(histories: Mapping[str, History], random: Tensor, figure: Figure) -> None:
@@ -442,17 +500,19 @@ def _css_variables(colours: Sequence[str], grey: str) -> str:
     return " ".join(f"--{name}: {colour.lower()};" for name, colour in named.items())
 
 
-def _picture(name: str, height: float, draw: Callable[[Figure], object]) -> dict[str, str]:
+def _picture(
+    name: str, height: float, draw: Callable[[Figure], object], *, titles: bool = False
+) -> dict[str, str]:
     """A picture for a screen, ``wide``, and for a phone, ``narrow``, ``height`` inches high.
 
     ``name`` is of letters and digits; no two pictures of a page may share it. What ``draw`` makes of an empty figure
-    is left without titles, since the page has them.
+    is left without titles, unless these are asked for, since the page has them.
     """
     made = {}
     for kind, width in (("wide", _SCREEN), ("narrow", _PHONE)):
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure)
-        if len(figure.axes) == 1:
+        if len(figure.axes) == 1 and not titles:
             figure.axes[0].set_title("", loc="left")
         if figure.get_suptitle():
             figure.suptitle("")

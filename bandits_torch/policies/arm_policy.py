@@ -61,6 +61,7 @@ class ArmPolicy(Policy):
     needed: ClassVar[tuple[str, ...]] = ()
     fixed: ClassVar[bool] = True
     _parts = ("streams",)
+    _expects = ("state",)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         dataclass(kw_only=True, eq=False, repr=False)(cls)
@@ -134,7 +135,8 @@ class ArmPolicy(Policy):
             observation = replace(observation, reward=reward.double())
         self.state = self.learned(self.state, observation)
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
+        """See ``Policy``: the state becomes that after a reward that is the mean, if there are ``means``."""
         means = self.means(self.state)
         if means is not None:
             reward = means.gather(-1, pending.arm.unsqueeze(-1)).squeeze(-1)

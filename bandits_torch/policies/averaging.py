@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.members import MembersOverArms, Time
+from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
 from bandits_torch.policies.learned_units import HELD, FirstRewards, MemberScale, RewardFrame, TypicalClock
@@ -236,7 +236,7 @@ class ModelAveraging(Policy):
 
     _expects = ("_pending_columns", "_pulled", "looks", "range")
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
         """Pending pulls, as if made at ``time``, take off the mixture's variance what a linear estimate would learn.
 
         With the mixture's covariance K(x, y) = sum_p w_p (C_p(x, y) + (mu_p(x) - m(x)) (mu_p(y) - m(y))) and its noise
@@ -366,10 +366,10 @@ class ModelAveraging(Policy):
             mean = torch.addcmul(offset.unsqueeze(-1), mean, self._units().unsqueeze(-1))
         return mean, variance * self._factors().unsqueeze(-1)
 
-    def _at(self, time: float) -> Time:
+    def _at(self, time: float) -> Any:
         return self._timed(self.clock.at(time), time)
 
-    def _timed(self, passed: float, time: float) -> Time:
+    def _timed(self, passed: float, time: float) -> Any:
         """What the model calls a time: that of the clock, and where members have cycles, which no clock bends, both."""
         return (passed, time) if self._cycles else passed
 

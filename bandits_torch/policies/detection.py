@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +13,7 @@ from bandits_torch import validation
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.classical.confidence_bounds import forced_turn, likelihood_ratio
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.wrapping import WrappingPolicy
 
 
@@ -118,19 +116,12 @@ class DetectionAugmented(WrappingPolicy):
 
     _pending = 0  # pulls that are to be counted as made
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("policy", "_pending")
+
+    def expect(self, pending: Pending, time: float) -> None:
         """As the policy inside; each pending pull takes a turn."""
-        with self.policy.expecting(time) as inside:
-
-            def expect(pending: Pending) -> None:
-                inside(pending)
-                self._pending += 1
-
-            try:
-                yield expect
-            finally:
-                self._pending = 0
+        super().expect(pending, time)
+        self._pending += 1
 
     # -- learning --------------------------------------------------------------------------------------
 

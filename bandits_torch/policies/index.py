@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -20,7 +19,7 @@ from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import ModelChoices, choices_over
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
-from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
@@ -109,6 +108,7 @@ class IndexPolicy(Policy):
         )
         self._begin()
         takes = isinstance(model, ArmGP) and model.takes_noise  # what is forgotten is of one noise variance
+        self.choices.conditions = not getattr(acquisition, "is_draw", False)
         self.choices.takes_noise = takes and type(self.forgetting) is KeepEverything
 
     def _choices_over(
@@ -138,15 +138,14 @@ class IndexPolicy(Policy):
             return made
         return self.acquisition(self.model, **({} if self.width is None else {"width": self.used_width}))
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("choices",)
+
+    def expect(self, pending: Pending, time: float) -> None:
         """The model conditions on pending pulls; the width counts only what has been learned.
 
         Acquisitions that draw (``is_draw``: Thompson sampling) take the model as it is, and another draw for each.
         """
-        choices, conditions = self.choices, not getattr(self.acquisition, "is_draw", False)
-        with choices.put_aside(None if conditions else choices.state_names):
-            yield torch.no_grad()(lambda pending: choices.expect(pending.arm, pending.time, conditions))
+        self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
@@ -243,7 +242,8 @@ class IndexPolicy(Policy):
             not counts, "width", width, f"given: {type(self.width).__name__} counts the arms there were"
         )
         self.model = self.model.with_arms(arms, prior_mean)
-        self.choices = choices_over(self.model)
+        conditions, self.choices = self.choices.conditions, choices_over(self.model)
+        self.choices.conditions = conditions
         self.num_arms = self.choices.num_arms
         self.width = self.width if width is None else width.bind(self.model, self.forgetting)
 

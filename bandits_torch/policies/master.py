@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, check_turn
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy, check_turn
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 
@@ -158,17 +158,12 @@ class Master(Policy):
             optimism.append(choice.why["index"])
         return Choice(torch.cat(arms), {"index": torch.cat(optimism), "turn": self._turn})
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("_blocks",)
+
+    def expect(self, pending: Pending, time: float) -> None:
         """The copies that play expect what is pending. (Of choices made together it learns only the first reward.)"""
-
-        def expect(pending: Pending) -> None:
-            for s, one in enumerate(each):
-                one(Pending(pending.time, pending.arm[s : s + 1]))
-
-        with ExitStack() as stack:
-            each = [stack.enter_context(block.policy.expecting(time)) for block in self._blocks]
-            yield expect
+        for s, block in enumerate(self._blocks):
+            block.policy.expect(Pending(pending.time, pending.arm[s : s + 1]), time)
 
     def learn(self, observation: Observation) -> None:
         """The copy that played learns; then both tests, in each replicate."""
@@ -288,6 +283,12 @@ class _Block(HasState):
     def policy(self) -> Policy:
         """The policy of the player."""
         return self.pool[self.player.order]
+
+    @contextmanager
+    def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
+        """See ``HasState``: of the player's policy alone."""
+        with self.policy.put_aside():
+            yield
 
     def learn(self, reward: float, optimism: float) -> bool:
         """Count a step; whether a test fires."""

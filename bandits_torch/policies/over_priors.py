@@ -80,6 +80,7 @@ class UnknownPriorPolicy(Policy):
         validation.instance("draws", draws, bool, "True or False")
         validation.require(choices is None or not draws, "draws", draws, "False over a domain")
         self._streams: ReplicateStreams | None = None
+        own.conditions = not draws
         if draws:
             noise = model.noise_variance
             kind: dict[str, Any] = {"dtype": noise.dtype, "device": noise.device}
@@ -112,9 +113,9 @@ class UnknownPriorPolicy(Policy):
 
     _expects = ("choices",)
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
         """Under every prior the model conditions on pending pulls; widths and the priors' records stay."""
-        self.choices.expect(pending.arm, pending.time, conditions=self._streams is None)
+        self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:

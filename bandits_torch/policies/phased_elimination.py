@@ -94,7 +94,7 @@ class PhasedElimination(Policy):
 
     _expects = ("_queue",)
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
         """What is pending counts as played."""
         self._queue = self._played(pending.arm)
 

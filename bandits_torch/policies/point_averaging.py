@@ -150,7 +150,7 @@ class PointAveraging(Policy):
 
     _expects = ("_pending", "_steps", "looks", "range")
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
         """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean, weights wait.
 
         They count as steps of the opening and for the seeds of searches, and places are examined by them.

@@ -119,7 +119,7 @@ class Policy(Described, HasState, ABC):
     needs_all_arms: str = ""
     origin: Origin | None = None
     knows_past: bool = False
-    _expects: ClassVar[tuple[str, ...] | None] = None  # what ``_expect`` changes, by name; None: all
+    _expects: ClassVar[tuple[str, ...] | None] = ()  # as long as ``expect`` changes nothing
 
     @abstractmethod
     def choose(self, time: float, available: Any = None) -> Choice:
@@ -169,16 +169,15 @@ class Policy(Described, HasState, ABC):
         """Within the block, choices at ``time`` count the pulls passed to the function it yields as pending. Afterwards
         the policy is as before, to the last bit, except for its random streams.
 
-        Without ``_expect`` they count for nothing, which is right for policies that draw every choice independently.
+        Without an ``expect`` of its own they count for nothing, which is right for a policy that draws every choice
+        independently.
         """
-        if type(self)._expect is Policy._expect:
-            yield lambda pending: None
-            return
-        with self.put_aside(self._expects):
-            yield torch.no_grad()(lambda pending: self._expect(pending, time))
+        with self.put_aside():
+            yield torch.no_grad()(lambda pending: self.expect(pending, time))
 
-    def _expect(self, pending: Pending, time: float) -> None:
-        """Count a pull as pending, for choices at ``time``; what of the state it changes comes back afterwards."""
+    def expect(self, pending: Pending, time: float) -> None:
+        """Count a pull as pending, for choices at ``time``. It may change what ``_expects`` names, and is called where
+        that is ``put_aside``."""
 
     def numbers_per_step(self, observations: int) -> int:
         """About how many numbers a step passes over: covariances of all arms, or over a domain of so many observations.

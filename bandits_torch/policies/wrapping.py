@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 
 
 class WrappingPolicy(Policy):
@@ -54,11 +53,11 @@ class WrappingPolicy(Policy):
         """As the policy inside."""
         return self.policy.numbers_per_step(observations)
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("policy",)
+
+    def expect(self, pending: Pending, time: float) -> None:
         """As the policy inside."""
-        with self.policy.expecting(time) as expect:
-            yield expect
+        self.policy.expect(pending, time)
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of the policy inside, if it has ``marginals``: (S, N) each."""
@@ -268,16 +267,10 @@ class DoublingTrick(WrappingPolicy):
         choice = self.policy.choose(time, available)
         return replace(choice, why={**choice.why, "phase": self.phase})
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    def expect(self, pending: Pending, time: float) -> None:
         """As the phase's policy; what is pending of earlier phases is not counted."""
-        with self.policy.expecting(time) as inside:
-
-            def expect(pending: Pending) -> None:
-                if pending.why.get("phase", self.phase) == self.phase:
-                    inside(pending)
-
-            yield expect
+        if pending.why.get("phase", self.phase) == self.phase:
+            super().expect(pending, time)
 
     def learn(self, observation: Observation) -> None:
         """The phase's policy learns; after T_k observations the next phase begins."""

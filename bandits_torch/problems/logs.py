@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.naming import some, unknown_name
-from bandits_torch.problems.table_cells import decimal_mark, is_missing, numbers
-from bandits_torch.problems.table_files import TEXT, read_csv, read_parquet, text_cells
+from bandits_torch.problems.table_cells import is_missing, numbers
+from bandits_torch.problems.table_files import TEXT
 from bandits_torch.problems.table_times import find_time, seconds
+from bandits_torch.problems.tables import RewardTable, read_frame, table_of
 
 _ARM = ("arm", "arms", "action", "variant", "choice", "item")
 _REWARD = ("reward", "rewards", "value", "y")
@@ -139,21 +141,42 @@ def read_log(
     what ``Log`` refuses.
     """
     validation.instance("path", path, (str, Path), "the path of a file")
-    file = Path(path)
     kinds = (*TEXT, ".parquet")
-    validation.require(
-        file.suffix.lower() in kinds, "path", str(path), f"a file ending in {', '.join(kinds)}"
-    )
-    validation.require(file.is_file(), "path", str(path), "an existing file")
+    right = Path(path).suffix.lower() in kinds
+    validation.require(right, "path", str(path), f"a file ending in {', '.join(kinds)}")
     as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
-    if file.suffix.lower() in TEXT:
-        frame, mark = read_csv(
-            file, (), as_text, separator=separator, header=None, encoding=encoding, decimal=decimal
-        )
-    else:
-        frame = read_parquet(file)
-        mark = decimal or decimal_mark(text_cells(frame))
-    validation.require(mark is not None, "decimal", decimal, "'.' or ',': the numbers can be read either way")
+    frame, _, mark = read_frame(path, (), as_text, separator=separator, encoding=encoding, decimal=decimal)
+    return _log_of(frame, mark, time, arm, reward, propensity, available, arm_names)
+
+
+def read_data(path: str | Path) -> RewardTable | Log:
+    """A file read as what it is: a table of rewards, or a log of pulls.
+
+    A file is a log if one of its columns is called as an arm and one as a reward is (``read_log``), and a tidy table if
+    it holds all arms at every time. Everything else is a table with a column for every arm (``read_table``).
+
+    Raises ValueError for what is neither.
+    """
+    frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE})
+    called = {name.strip().lower() for name in frame.columns}
+    if not (called & {*_ARM} and called & {*_REWARD}):
+        return table_of(frame, mark, time_column=time)
+    log = _log_of(frame, mark, "auto", None, None, None, None, None)
+    whole = len(log.arms) == log.num_arms * len(log.times.unique())
+    return table_of(frame, mark, time_column=time, long=True) if whole else log
+
+
+def _log_of(
+    frame: pd.DataFrame,
+    mark: str,
+    time: str,
+    arm: str | None,
+    reward: str | None,
+    propensity: str | None,
+    available: str | None,
+    arm_names: Sequence[str] | None,
+) -> Log:
+    """The log in the columns of a file."""
     names = list(frame.columns)
 
     def column(argument: str, asked: str | None, known: tuple[str, ...], needed: bool) -> str | None:
@@ -167,10 +190,10 @@ def read_log(
     of_arm, of_reward = column("arm", arm, _ARM, True), column("reward", reward, _REWARD, True)
     of_chance = column("propensity", propensity, _PROPENSITY, False)
     of_lists = column("available", available, _AVAILABLE, False)
-    of_time = find_time(frame, time, str(mark))
+    of_time = find_time(frame, time, mark)
     if of_time is None:
         raise ValueError(f"time must be the name of a column, got {time!r}; there are {some(names)}")
-    clock, unit = seconds(of_time, frame[of_time], str(mark))
+    clock, unit = seconds(of_time, frame[of_time], mark)
     order = np.argsort(clock, kind="stable")
     for name in filter(None, (of_arm, of_reward, of_chance, of_lists)):
         empty = frame[name].map(is_missing).to_numpy()
@@ -192,7 +215,7 @@ def read_log(
     notes += [f"left out: {some(others)}"] if others else []
 
     def values(name: str) -> Tensor:
-        return torch.from_numpy(numbers(name, frame[name], str(mark))[order])
+        return torch.from_numpy(numbers(name, frame[name], mark)[order])
 
     return Log(
         torch.from_numpy(clock[order]),

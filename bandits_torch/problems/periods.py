@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy.signal import lombscargle
 
 from bandits_torch import validation
 
@@ -14,6 +14,7 @@ _ROWS = 2048  # the last rows looked at
 _SERIES = 3  # leading common movements
 _FEWEST, _CYCLES = 40, 4  # rows; cycles that a record must hold
 _EULER = 0.5772156649  # minus the mean of the logarithm of an Exp(1) variable
+_SAME = 0.03  # relative difference of periods
 _OUTLIER = 4.0  # times the background: left out of it
 _MOST_HARMONICS, _RIDGE = 6, 1.0  # of a period; what is added to the squares of a wave, in rows
 _WORSE = 12.0  # of twice the log-likelihood: so much a whole number of rows may cost
@@ -57,52 +58,122 @@ def find_periods(
 
     Cost: O(T^2), at most some 10^7 operations.
     """
-    rewards = np.asarray(rewards, dtype=np.float64)
-    times = np.arange(len(rewards)) if times is None else np.asarray(times, dtype=np.float64)
-    seen = ~np.isnan(rewards).all(1)
-    rewards, times = rewards[seen][-_ROWS:], times[seen][-_ROWS:]
-    T = len(times)
-    if T < _FEWEST:
+    record = _Record.of(rewards, times)
+    if record is None:
         return []
-    span, gap = times[-1] - times[0], float(np.median(np.diff(times)))
-    k = np.arange(_CYCLES, int(span / (2 * gap)) + 1)
-    if len(k) < _FEWEST // 4:
-        return []
-    frequency = k / span
-    x = (times - times[0]) / span
-    held = (~np.isnan(rewards)).astype(float)
-    slope = np.polynomial.polynomial.Polynomial
-    centred = np.zeros_like(rewards)
-    for n in range(rewards.shape[1]):
-        at = held[:, n] > 0
-        if at.sum() >= _FEWEST // 2:
-            line = slope.fit(x[at], rewards[at, n], 1)
-            residual = rewards[at, n] - line(x[at])
-            spread = residual.std()
-            centred[at, n] = residual / spread if spread > 1e-12 * np.abs(rewards[at, n]).max() else 0.0
-    u, s, _ = np.linalg.svd(centred, full_matrices=False)
+    u, s, _ = np.linalg.svd(record.centred, full_matrices=False)
     kept = [i for i in range(min(_SERIES, len(s))) if s[i] > 1e-9 * max(s[0], 1e-300)]
-    found: list[Period] = []
-    for i in kept:
-        series = u[:, i] - u[:, i].mean()
-        power = lombscargle(times - times[0], series * np.sin(np.pi * x) ** 2, 2 * np.pi * frequency)
-        ratio = power / _background(np.log(frequency), power)
-        p = np.minimum(1.0, -np.expm1(len(k) * np.log1p(-np.exp(-ratio) + 1e-300)) * len(kept))
-        for j in np.argsort(p, kind="stable")[: 4 * most]:
-            if p[j] <= level:
-                low, high = frequency[max(j - 1, 0)], frequency[min(j + 1, len(k) - 1)]
-                fine = np.linspace(low, high, 41)
-                tapered = series * np.sin(np.pi * x) ** 2
-                best = fine[np.argmax(lombscargle(times - times[0], tapered, 2 * np.pi * fine))]
-                found.append(Period(float(1 / best), float(p[j])))
+    found = [one for peaks in record.peaks(u[:, kept], level / max(1, len(kept)), 4 * most) for one in peaks]
+    found = [Period(one.length, min(1.0, one.p_value * len(kept))) for one in found]
     told: list[Period] = []
     for one in sorted(found, key=lambda each: each.p_value):
         again = any(
-            abs(1 / one.length - m / other.length) < 3 / span for other in told for m in (1, 2, 3, 4, 5, 6)
+            abs(1 / one.length - m / other.length) < 3 / record.span
+            for other in told
+            for m in (1, 2, 3, 4, 5, 6)
         )
         if not again and len(told) < most:
             told.append(one)
     return told
+
+
+def find_own_periods(
+    rewards: np.ndarray,
+    times: np.ndarray | None = None,
+    common: Sequence[Period] = (),
+    *,
+    level: float = 0.01,
+) -> dict[int, Period]:
+    """The clearest cycle of each arm by itself, by the arm's index, which is none of the ``common`` ones.
+
+    Each arm is looked at as a principal component is by ``find_periods``, and p-values are times the number of arms. A
+    cycle within 3 % of a common one, of its harmonics, or of what it is a harmonic of, is not told.
+
+    Args: as for ``find_periods``; ``common``: cycles of all arms.
+
+    Cost: O(T^2 + T N).
+    """
+    record = _Record.of(rewards, times)
+    if record is None:
+        return {}
+    N = record.centred.shape[1]
+    found: dict[int, Period] = {}
+    for n, peaks in enumerate(record.peaks(record.centred, level / N, 4)):
+        for one in peaks:
+            ratios = [m * one.length / other.length for other in common for m in range(1, 7)]
+            ratios += [one.length / (m * other.length) for other in common for m in range(1, 7)]
+            if all(abs(ratio - 1) > _SAME for ratio in ratios):
+                found[n] = Period(one.length, min(1.0, one.p_value * N))
+                break
+    return found
+
+
+class _Record:
+    """The last rows of a record, each arm less its line and in units of its spread, and their periodograms."""
+
+    def __init__(self, centred: np.ndarray, times: np.ndarray, k: np.ndarray) -> None:
+        self.centred, self.times, self.span = centred, times - times[0], float(times[-1] - times[0])
+        self.frequency = k / self.span
+        self.taper = np.sin(np.pi * self.times / self.span)[:, None] ** 2
+
+    @staticmethod
+    def of(rewards: np.ndarray, times: np.ndarray | None) -> _Record | None:
+        """None where the record is too short."""
+        rewards = np.asarray(rewards, dtype=np.float64)
+        times = np.arange(len(rewards)) if times is None else np.asarray(times, dtype=np.float64)
+        rewards, times = rewards[-2 * _ROWS :], times[-2 * _ROWS :]
+        seen = ~np.isnan(rewards).all(1)
+        rewards, times = rewards[seen][-_ROWS:], times[seen][-_ROWS:]
+        if len(times) < _FEWEST:
+            return None
+        span, gap = times[-1] - times[0], float(np.median(np.diff(times)))
+        k = np.arange(_CYCLES, int(span / (2 * gap)) + 1)
+        if len(k) < _FEWEST // 4:
+            return None
+        held = ~np.isnan(rewards)
+        x = (times - times[0]) / span
+        slope = np.polynomial.polynomial.Polynomial
+        centred = np.zeros_like(rewards)
+        for n in range(rewards.shape[1]):
+            at = held[:, n]
+            if at.sum() >= _FEWEST // 2:
+                line = slope.fit(x[at], rewards[at, n], 1)
+                residual = rewards[at, n] - line(x[at])
+                spread = residual.std()
+                if spread > 1e-12 * np.abs(rewards[at, n]).max():
+                    centred[at, n] = residual / spread
+        return _Record(centred, times, k)
+
+    def peaks(self, series: np.ndarray, level: float, most: int) -> list[list[Period]]:
+        """Of each series (T, n) the clearest cycles with a p-value up to ``level``."""
+        tapered = (series - series.mean(0)) * self.taper
+        count, found = len(self.frequency), []
+        for n, power in enumerate(_powers(self.times, tapered, self.frequency)):
+            told: list[Period] = []
+            found.append(told)
+            if power.max() <= 0:
+                continue
+            ratio = power / _background(np.log(self.frequency), power)
+            p = np.clip(-np.expm1(count * np.log1p(-np.minimum(np.exp(-ratio), 1 - 1e-16))), 0.0, 1.0)
+            for j in np.argsort(p, kind="stable")[:most]:
+                if p[j] <= level:
+                    low, high = self.frequency[max(j - 1, 0)], self.frequency[min(j + 1, count - 1)]
+                    fine = np.linspace(low, high, 41)
+                    best = fine[np.argmax(_powers(self.times, tapered[:, n : n + 1], fine)[0])]
+                    told.append(Period(float(1 / best), float(p[j])))
+        return found
+
+
+def _powers(times: np.ndarray, series: np.ndarray, frequency: np.ndarray) -> np.ndarray:
+    """Lomb and Scargle's power of each series (T, n), (n, K): of the best sine and cosine at each frequency."""
+    angle = 2 * np.pi * frequency[:, None] * times
+    c, s = np.cos(angle), np.sin(angle)
+    cc, ss, cs = (c * c).sum(1), (s * s).sum(1), (c * s).sum(1)
+    a, b = (c @ series).T, (s @ series).T
+    apart = cc * ss - cs * cs
+    two = apart > 1e-6 * (cc + ss) ** 2  # at half the sampling rate sine and cosine are one wave
+    power = (a * a * ss - 2 * a * b * cs + b * b * cc) / (2 * np.where(two, apart, 1.0))
+    return np.asarray(np.where(two, power, (a * a + b * b) / (2 * (cc + ss))))
 
 
 def _background(log_frequency: np.ndarray, power: np.ndarray) -> np.ndarray:
@@ -208,7 +279,7 @@ def checked_periods(periods: object) -> list[float]:
     if periods is None or (isinstance(periods, str) and periods == FIND):
         return []
     several = isinstance(periods, (list, tuple)) and len(periods) > 0
-    lengths = list(periods) if several else [periods]  # type: ignore[call-overload]
+    lengths: list[Any] = list(periods) if several else [periods]  # type: ignore[call-overload]
     expected = f"a number > 0, several different ones, {FIND!r} or None"
     ok = all(validation.is_number(one) and np.isfinite(one) and one > 0 for one in lengths)
     validation.require(ok and len({*lengths}) == len(lengths), "periods", periods, expected)

@@ -105,6 +105,11 @@ class Replay(Problem):
         if history is None and warm_up is None:
             warm_up = _WARM_UP
         past, played = _split(table, history, history_times, warm_up)
+        self._record = table
+        if history is not None:
+            times = None if table.times is None else torch.cat([cast(Tensor, past.times), table.times])
+            every = torch.cat([past.rewards, table.rewards])
+            self._record = RewardTable(every, times, table.arm_names, table.notes, table.in_seconds)
         self.arms = _arms(arms, played.rewards.shape[1])
         past, played, unit = _in_steps(past, played)
         self._step_length = (
@@ -175,11 +180,8 @@ class Replay(Problem):
         return lines + ([] if self.fit is None else self.fit.describe())
 
     def record(self) -> RewardTable:
-        """The rows learned from and those that are played, with times in steps."""
-        assert self.history_times is not None
-        played = self.history_times.new_tensor(self._times[: self.horizon])
-        times = torch.cat([self.history_times, played]).cpu()
-        return RewardTable(torch.cat([self.history, self.table]).cpu(), times, self.arm_names)
+        """All rows that were given, in their order: those learned from, played, and left out; times are as given."""
+        return self._record
 
     def time(self, step: int) -> float:
         """When the step happens: 1 for the first, in units of the table's median gap."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any, cast
@@ -76,8 +77,8 @@ def auto(
         cycles: of the rewards. A period, or several, in units of time. ``"find"``: those that are found in the history
             (``find_periods``); None: none. A history tells each arm's cycle (``fit_cycles``), up to 500 arms; half of
             the prior weight is on members whose prior mean has it (``CyclicMembers``), with the covariance of what is
-            left. Without a history such members learn the cycles, up to 200 arms; one costs as much memory as 25 others
-            (of two periods: 81). ``Cycles``: known beside a ``kernel``, as a replayed table knows them.
+            left. Without a history such members learn the cycles, each one of them, up to 200 arms; one costs as much
+            memory as 25 others. ``Cycles``: known beside a ``kernel``, as a replayed table knows them.
         log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
             had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only.
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
@@ -277,16 +278,14 @@ def _policy(
     build = LowRankMembers if n > FULL_UP_TO else ArmMembers
     kinds: list[tuple[Any, list[Family], Tensor]] = [(build, forgetting, mean.expand(n))]
     kinds += [(SmoothMembers, smooth, mean.expand(n))] if smooth else []
-    if cycles is not None:
-        told = len(cycles.residuals) > 0
-        turning = partial(
-            CyclicMembers,
-            periods=cycles.periods,
-            harmonics=cycles.harmonics,
-            profile=torch.from_numpy(cycles.profile).to(features),
-        )
-        level = torch.from_numpy(cycles.levels).to(features) if told else mean.expand(n)
-        kinds += [(turning, cyclic, level)]
+    if cycles is not None and len(cycles.residuals):
+        profile, level = (torch.from_numpy(part).to(features) for part in (cycles.profile, cycles.levels))
+        whole = {"periods": cycles.periods, "harmonics": cycles.harmonics, "profile": profile}
+        kinds += [(partial(CyclicMembers, **whole), cyclic, level)]
+    elif cycles is not None:  # a member learns one cycle: a period that is none then misleads none of another
+        each = [replace(family, weight=family.weight / len(cycles.periods)) for family in cyclic]
+        for period, count in zip(cycles.periods, cycles.harmonics, strict=True):
+            kinds += [(partial(CyclicMembers, periods=[period], harmonics=[count]), each, mean.expand(n))]
     parts, weights, strengths = [], [], []
     for kind, of_kind, level in kinds:
         part, weight, strength = _members(kind, features, of_kind, level, replicates)

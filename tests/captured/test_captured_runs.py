@@ -67,14 +67,10 @@ def averaging(name, device="cpu"):
 
 def built(name, replicates=REPLICATES, first=0, device="cpu"):
     recipe, problem, of_problem, options = CASES[name]
-    form, options = options.get("form"), {k: v for k, v in options.items() if k != "form"}
     problem = make(problem, replicates=replicates, seed=3, first_replicate=first, **of_problem).to(device)
     policy = recipes.build(
         recipe, problem, replicates=replicates, horizon=HORIZON, seed=5, first_replicate=first, **options
     )
-    if form == "factor":
-        policy.model._belief.costs = None  # it stays in the form that it is started in
-        policy.model._belief.start(form)
     return policy, problem
 
 

@@ -82,6 +82,21 @@ def to_ask_tell(asked: Any) -> Iterator[Said]:
         yield f"tell: reward {what}", lambda bad=bad: asked.tell(question.id, bad), ("reward",)
     for what, time in BAD_TIMES.items():
         yield f"ask: time {what}", lambda time=time: asked.ask(time), ("time",)
+    arms = {
+        "none": [],
+        "one that is not here": [10**6],
+        "half": [0.5],
+        "booleans": [True],
+        "twice": [0, 0],
+        "0": 0,
+    }
+    for what, bad in (arms | junk | {"None": None, "a fraction": 1.5}).items():
+        for act in (asked.add_arms, asked.retire_arms):
+            yield f"{act.__name__}: {what}", lambda act=act, bad=bad: act(bad), ("arms", "policy")
+    for what, bad in BAD_REWARDS.items():
+        if bad is not None:
+            told = {"features": bad, "prior_mean": bad, "covariance": bad}
+            yield f"add_arms: {what}", lambda told=told: asked.add_arms(1, **told), (*told, "policy")
 
 
 def to_model(name: str, model: Any) -> Iterator[Said]:

@@ -19,12 +19,15 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.arms.belief import FORMS, ArmBelief
-from bandits_torch.models.arms.form_costs import COSTS, Costs, first_form
+from bandits_torch.models.arms.belief import FORMS, ArmBelief, covariance_pays
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.at_time import with_time
 from bandits_torch.models.online_model import MarginalPosterior, check_held, noise_added
+
+_ROOM = 32  # points that the factor form begins with room for
+_FIRST = 16  # pulls before the forms are weighed again
+_UNSTEADY_UP_TO = 1_500  # arms of the covariance form, if the prior variance grows with time
 
 
 class ArmGP(ArmModel):
@@ -47,10 +50,9 @@ class ArmGP(ArmModel):
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
             O(uN + n^2) a step, no N x N memory) or ``"auto"``: the cheaper one for its arms and members, and from
-            factor to covariance, exactly, once so many points are held that this is cheaper (``form_costs``), or a
-            draw needs a root; on devices without figures covariance up to 500 arms, under drift up to 1 500, and
-            so under a variance that grows with time; a drifting model that has to ``forget`` changes to the factor
-            form, the only one that supports both.
+            factor to covariance, exactly, once so many points are held that this is cheaper (``covariance_pays``), or
+            a draw needs a root; under a variance that grows with time covariance up to 1 500 arms, and for good; a
+            drifting model that has to ``forget`` changes to the factor form, the only one that supports both.
             With a state space the covariance is that of all states, O((s N)^2) a step for s numbers per arm;
             ``forget`` then learns what is left again.
         batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
@@ -97,27 +99,18 @@ class ArmGP(ArmModel):
         self.form = form
         self.register_buffer("noise_variance", noise.expand(self._batch_shape).clone())
         b = self._batch_shape.numel()
-        costs = self._costs() if form == "auto" else None
+        flat = mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone()
+        over_time = self.prior.time_kernel
+        steady = not in_states and (over_time is None or over_time.is_stationary)
         if form == "auto":
-            form = first_form(costs, self.arms.dtype, self.drifts, b, self.num_arms)
+            soon = covariance_pays(flat, self.drifts, _ROOM, min(b * _FIRST, self.num_arms))
+            form = "covariance" if (soon if steady else self.num_arms <= _UNSTEADY_UP_TO) else "factor"
         self._belief = (StateSpaceBelief if in_states else ArmBelief)(
-            self.prior,
-            mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone(),
-            self.noise_variance.reshape(b, 1),
-            form,
+            self.prior, flat, self.noise_variance.reshape(b, 1), form
         )
-        self._belief.costs = costs
+        self._belief.changes_form = self.form == "auto" and steady
         self._candidates_time = 0.0
         self.eval()
-
-    def _costs(self) -> Costs | None:
-        """The costs by which a form is chosen. None on a device not measured, and where a variance grows with time: for
-        few arms the covariance form is then the exact one."""
-        kernel = self.prior.time_kernel
-        if isinstance(self.prior, StateSpacePrior) or (kernel is not None and not kernel.is_stationary):
-            return None
-        batch = self._batch_shape.numel() > 1
-        return COSTS.get((self.arms.device.type, self.arms.dtype, self.drifts, batch))
 
     # -- what it is ------------------------------------------------------------------------------------
 
@@ -236,16 +229,10 @@ class ArmGP(ArmModel):
         with nothing changed; values are checked on the CPU only, since a check would synchronise with a GPU
         (``run`` checks there).
         """
-        moment = 0.0
-        if self.drifts:
-            validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-            moment = validation.finite_number(
-                "time", time.item() if isinstance(time, Tensor | np.generic) else time
-            )
-            late = late and self.now is not None and moment < self.now
-            if not late:
-                self.check_not_past(moment)
-                self._belief.check_spread(moment)
+        validation.require(
+            time is not None or not self.drifts, "time", time, "a number: the kernel has a time part"
+        )
+        moment = self._moment(time.item() if isinstance(time, Tensor | np.generic) else time, late)
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
         if validation.tensor("reward", reward).is_cpu:
@@ -258,10 +245,7 @@ class ArmGP(ArmModel):
             return
         flat_arm = inputs.flat("arm", arm, self._batch_shape)
         flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape)
-        if late and self.drifts:
-            self._belief.learn_late(flat_arm, flat_reward, moment, self._mask(where))
-        else:
-            self._belief.learn(flat_arm, flat_reward, moment, self._mask(where))
+        self._belief.take(flat_arm, flat_reward, moment, self._mask(where))
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
@@ -321,15 +305,8 @@ class ArmGP(ArmModel):
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked."""
-        moment, b = 0.0, self._batch_shape
-        if self.drifts:
-            moment = float(time)
-            late = late and self.now is not None and moment < self.now
-            if not late:
-                self.check_not_past(moment)
-                self._belief.check_spread(moment)
-        arm, reward = arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1)
-        (self._belief.learn_late if late and self.drifts else self._belief.learn)(arm, reward, moment)
+        b, moment = self._batch_shape, self._moment(time, late)
+        self._belief.take(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
 
     @property
     def takes_noise(self) -> bool:
@@ -338,13 +315,11 @@ class ArmGP(ArmModel):
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """``take`` of rewards with their noise variances, late rewards too, all checked."""
-        late = self.drifts and self.now is not None and time < self.now
-        flat = [
+        arm, reward, noise = (
             value.expand(self._batch_shape).reshape(-1)
             for value in (arm, reward.to(self.arms.dtype), noise_variance.to(self.arms.dtype))
-        ]
-        moment = float(time) if self.drifts else 0.0
-        self._belief.learn_noisy(flat[0], flat[1], moment, flat[2], late=late)
+        )
+        self._belief.take(arm, reward, self._moment(time, late=True), noise=noise)
 
     def slide(self, window: int) -> None:
         """Unlearn the oldest observation of the members that hold more than ``window``."""
@@ -369,11 +344,9 @@ class ArmGP(ArmModel):
         self.rebuild()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
-        """``model.to(...)``: candidates kept have another dtype or device, and steps have the costs of that device."""
+        """``model.to(...)``: candidates kept have another dtype or device."""
         self._candidates = None
-        moved = super()._apply(fn, recurse)
-        self._belief.costs = self._costs() if self.form == "auto" else None
-        return moved
+        return super()._apply(fn, recurse)
 
     def _check_own_noise(self, noise_variance: Tensor, where: Tensor | None) -> None:
         expected = "None for form='factor', for arms with a state, and for a model that forgets"
@@ -383,6 +356,16 @@ class ArmGP(ArmModel):
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
         return None if where is None else inputs.flat_mask(where, self._batch_shape)
+
+    def _moment(self, time: float | None, late: bool) -> float:
+        """The time of a pull, 0 without drift. ValueError for one before the latest observation, unless ``late``."""
+        if not self.drifts:
+            return 0.0
+        moment = validation.finite_number("time", time)
+        if not late or self.now is None or moment >= self.now:
+            self.check_not_past(moment)
+            self._belief.check_spread(moment)
+        return moment
 
     def check_not_past(self, time: float | None) -> float:
         """A time to learn or predict at, as a number. ValueError for one before the latest observation."""
@@ -532,14 +515,14 @@ class ArmGP(ArmModel):
         same = {name: value for name, value in learned.items() if value.shape == own[name].shape}
         self.prior.kernel.load_state_dict(own | same)
         self.noise_variance.copy_(small.noise_variance)
-        belief, mean = self._belief, small._belief.prior_mean
-        belief.noise_variance.copy_(small._belief.noise_variance)
+        belief, mean = self._belief, small.belief.prior_mean
+        belief.noise_variance.copy_(small.belief.noise_variance)
         if not torch.equal(belief.prior_mean[:, :n], mean):  # learned: one for all arms
             belief.prior_mean.copy_(mean[:, :1].expand_as(belief.prior_mean))
-        belief.observations, belief.now = copy.deepcopy(small._belief.observations), small.now
-        belief.forgets = small._belief.forgets
+        belief.observations, belief.now = copy.deepcopy(small.belief.observations), small.now
+        belief.forgets = small.belief.forgets
         keeps_form = belief.forgets or belief.observations.noise is not None
-        belief.relearn(small._belief.form_name if keeps_form else belief.form_name)
+        belief.relearn(small.belief.form_name if keeps_form else belief.form_name)
 
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)

@@ -14,18 +14,44 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.factor_form import FactorForm
-from bandits_torch.models.arms.form_costs import Costs, covariance_pays, time_to_weigh
 from bandits_torch.models.arms.inputs import SMALLEST_SPREAD
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import held_elsewhere
 
 _FIRST_PAUSE = 64  # observations before the first look
+_LARGEST = 2 * 2**30  # bytes of covariance matrices that ``form="auto"`` takes
+LAUNCHES = 1_000_000  # numbers of C that pass while the factor form launches what it launches more
 FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "covariance": CovarianceForm,
     "factor": FactorForm,
 }
 _SMALLEST_SPREAD = SMALLEST_SPREAD[torch.float64]  # the factor form computes in float64
+
+
+def covariance_pays(prior_mean: Tensor, drifts: bool, room: int, rows: int) -> bool:
+    """Whether the covariance form fits into 2 GiB, and its step costs less than the factor form's.
+
+    With b members over N arms (``prior_mean``, b x N), ``room`` for n points in each and the prior ``rows`` of u arms,
+    its step costs less on a CPU if
+
+        b N^2 <= k F   or   b N^2 <= 10 k b n^2 + 7 min(b, 4) u N,   F = 10^6 and k = 1, under drift k = 5.
+
+    The unit is a number of C in float64, two in float32: some 0.07 ns a step, as C is passed over once in 32 steps. F
+    is what the factor form launches more, k F under drift. It passes over n x n matrices several times at every step,
+    hence 10 k, and over u rows of N once; a product of matrices shares that pass among members only when they are many.
+
+    Fitted to steps of UCB at b = 1, 5, 25, N = 100 to 8 000 and n = 10 to 1 000, in both dtypes. At 60 other sizes the
+    form taken is at most 1.21 times slower than the other (``benchmarks.speed form_choice``). On a GPU (not measured)
+    launches outlast a 32nd of a pass over 2 GiB, and the covariance form is taken wherever it fits.
+    """
+    members, arms = prior_mean.shape
+    size = members * arms**2 * prior_mean.itemsize
+    if size > _LARGEST:
+        return False
+    k = 5 if drifts else 1
+    held = 10 * k * members * room**2 + 7 * min(members, 4) * rows * arms
+    return not prior_mean.is_cpu or size <= 8 * max(k * LAUNCHES, held)
 
 
 class ArmBelief(torch.nn.Module):
@@ -46,7 +72,7 @@ class ArmBelief(torch.nn.Module):
     prior_mean: Tensor
     now: float | None
     drifts: bool
-    costs: Costs | None = None  # once the covariance form is cheaper by them, the factor form gives way to it
+    changes_form = False  # whether the factor form gives way to the covariance form once that is cheaper
     _WATCHED = ("_learned", "_pauses", "_looks", "_next_look")
     takes_noise = True  # whether each reward may have its noise variance
 
@@ -125,21 +151,31 @@ class ArmBelief(torch.nn.Module):
         self.observations.extend(arm, reward, at, held)
         self.now = moments[-1]
 
-    def learn_noisy(self, arm: Tensor, reward: Tensor, time: float, noise: Tensor, *, late: bool) -> None:
-        """``learn``, or ``learn_late``, of rewards with noise variances (b,).
+    def take(
+        self,
+        arm: Tensor,
+        reward: Tensor,
+        time: float,
+        where: Tensor | None = None,
+        noise: Tensor | None = None,
+    ) -> None:
+        """``learn``, of a time before ``now`` too: all that is held is then learnt again, in the order of time.
 
-        The covariance form alone takes them: a form that may change does so here.
+        ``noise``: variances (b,) of these rewards, which the covariance form alone takes: a form that may change does
+        so here.
         """
-        if isinstance(self.form, FactorForm):
-            if self.drifts:
-                self.relearn("covariance")
-            else:
-                self._change_over(self.form)
-        self.observations.note_noise(noise)
-        if late:
-            self.learn_late(arm, reward, time)
+        if noise is not None:
+            if isinstance(self.form, FactorForm):
+                if self.drifts:
+                    self.relearn("covariance")
+                else:
+                    self._change_over(self.form)
+            self.observations.note_noise(noise)
+        if self.now is not None and time < self.now:
+            self.observations.append(arm, reward, time, where)
+            self.relearn(self.form_name)
         else:
-            self.learn(arm, reward, time, None, self._as_form(noise))
+            self.learn(arm, reward, time, where, *([] if noise is None else [self._as_form(noise)]))
 
     def check_one_noise(self) -> None:
         """Raise ValueError where some of the rewards held have noise variances of their observation."""
@@ -241,16 +277,15 @@ class ArmBelief(torch.nn.Module):
 
     def weigh_forms(self, before: int) -> None:
         """Take the covariance form if, with so many points, its step is cheaper. Looked at if it is time to, since
-        ``before`` observations were learned: a look waits for a GPU.
+        ``before`` observations were learned: every 16, from 256 on after a sixteenth to an eighth of those learned.
 
         The forms agree up to rounding, so it does not matter to a replicate that its neighbours have a say in when.
         """
-        form = self.form
-        if self.costs is None or not isinstance(form, FactorForm) or not time_to_weigh(before, self._learned):
+        form, pause = self.form, 1 << max(4, self._learned.bit_length() - 4)
+        if not isinstance(form, FactorForm) or before // pause == self._learned // pause:
             return
         if not (self.drifts and self.forgets):  # there the factor form alone can
-            points, rows = int((form.point_count > 0).sum(-1).max()), int(form.rows.used)
-            self._change_over_if_cheaper(form, points, rows)
+            self._change_over_if_cheaper(form, form.size, int(form.rows.used))
 
     def want_root(self) -> None:
         """A draw needs a root of the covariance, which only a static covariance form keeps."""
@@ -258,10 +293,8 @@ class ArmBelief(torch.nn.Module):
             arms = self.prior_mean.shape[-1]
             self._change_over_if_cheaper(self.form, arms, arms)
 
-    def _change_over_if_cheaper(self, form: FactorForm, points: int, rows: int) -> None:
-        members, arms = self.prior_mean.shape
-        held = members, arms, points, rows, self._learned
-        if self.costs is not None and covariance_pays(self.costs, self.prior_mean.dtype, *held):
+    def _change_over_if_cheaper(self, form: FactorForm, room: int, rows: int) -> None:
+        if self.changes_form and covariance_pays(self.prior_mean, self.drifts, room, rows):
             self._change_over(form)
 
     def _change_over(self, old: FactorForm) -> None:
@@ -278,11 +311,6 @@ class ArmBelief(torch.nn.Module):
         for name in ("mean", "gain", "surprise", "removed", "frail"):
             getattr(new, name).copy_(getattr(old, name))
         self.form = new
-
-    def learn_late(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
-        """``learn`` of a time before ``now``: all that is held is learnt again, in the order of time."""
-        self.observations.append(arm, reward, time, where)
-        self.relearn(self.form_name)
 
     def hold(self, arm: Tensor, reward: Tensor, times: list[float], held: Tensor) -> None:
         """Learn the rows (b, n) with ``held`` True, oldest first, in place of all that members with such rows held.

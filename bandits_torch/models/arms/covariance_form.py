@@ -205,8 +205,8 @@ class CovarianceForm(ResizableState):
         # error / s: what is left of an arm that one observation alone told of is mostly rounding
         self.frail.logical_or_((left > 1 / FRAIL).squeeze(-1) | lost)
 
-    def reserve(self, steps: int, now: float) -> int:
-        """How many steps may be played with no look at a value, of so many: all. They begin here."""
+    def reserve(self, steps: int, now: float, blind: bool) -> int:
+        """How many steps may be played, of so many, before the next call: all. They begin here."""
         self._begun = self.filled
         torch.mul(self.noise_variance, torch.finfo(self.mean.dtype).eps, out=self._least)
         return steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -283,8 +283,9 @@ class RecursiveMembers(MembersOverArms):
     def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
         g = self._seen_at(time)
-        learned = (g.unsqueeze(-1) * self._learned_of(arm, g)).sum(-2)
-        return self._over_arms(self._prior_row(arm) - learned)
+        row = self._prior_row(arm)
+        learned = (g.unsqueeze(-1) * self._learned_of(arm, row, g)).sum(-2)
+        return self._over_arms(row - learned)
 
     def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
         """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), after the mean over all arms is
@@ -306,7 +307,7 @@ class RecursiveMembers(MembersOverArms):
 
     def _passing_between(self, time: Time | Sequence[Time], times: Sequence[Time]) -> Tensor:
         """F over |t - t'|, (P, ..., K, s, s): of one time, or of each of several, to ``times`` (K)."""
-        before = [fading(one) for one in time] if isinstance(time, list) else fading(time)
+        before = [fading(one) for one in time] if isinstance(time, list) else fading(cast(Time, time))
         one, two = (torch.tensor(value, dtype=torch.float64) for value in (before, [*map(fading, times)]))
         gap = (one.unsqueeze(-1) - two).abs().to(self.mean)  # the difference of figures in float64
         return self.passing(self.forgetting_rate.reshape(-1, *[1] * gap.dim()), gap)
@@ -334,9 +335,10 @@ class RecursiveMembers(MembersOverArms):
         if where is not None:
             scale = scale * where
         g, start = self._seen_at(None), self._origin_of()
-        learned = self._learned_of(arm, g)
+        row = self._prior_row(arm)
+        learned = self._learned_of(arm, row, g)
         # Not addcmul: arms of which the same is known must tie to the last bit, and it rounds a row's end otherwise.
-        column = (self._prior_row(arm).unsqueeze(-2) * start.unsqueeze(-1)).sub_(learned)
+        column = (row.unsqueeze(-2) * start.unsqueeze(-1)).sub_(learned)
         column = column.mul_(scale[..., None, None])  # G^{-1} c / sqrt(v), (S, P, s, n)
         self.pending[:, :, turn] = column.transpose(0, 1)
         over_arms = self._over_arms(column)
@@ -345,15 +347,18 @@ class RecursiveMembers(MembersOverArms):
             self.reduction[:, :, k].addcmul_(over_arms[:, :, i], over_arms[:, :, j])
         self._fold(self.whose_turn(turn + 1))
 
-    def _learned_of(self, arm: Tensor, g: Tensor) -> Tensor:
-        """(R + W^T W) (g (x) e_i) for each replicate's arm i, (S, P, s, n): what was learned of its covariances."""
-        rows = self._rows_at(arm)  # (P, S, s, s n)
+    def _learned_of(self, arm: Tensor, row: Tensor, g: Tensor) -> Tensor:
+        """(R + W^T W) (g (x) e_i) for each replicate's arm i, (S, P, s, n): what was learned of its covariances.
+
+        ``row``: its row of K.
+        """
+        rows = self._rows_at(arm, row)  # (P, S, s, s n)
         learned = rows[:, :, 0] * g[:, None, :1]
         for k in range(1, self.states):
             learned.addcmul_(rows[:, :, k], g[:, None, k : k + 1])
         if self.counting is not None:
             learned.mul_(self.counting.unsqueeze(-1))
-        weights = (self._pending_at(arm) * g[:, None, None]).sum(-1)  # (P, S, 24)
+        weights = (self._pending_at(arm, row) * g[:, None, None]).sum(-1)  # (P, S, 24)
         pending = self.pending.flatten(-2).flatten(0, 1)
         learned.flatten(0, 1).unsqueeze(1).baddbmm_(weights.flatten(0, 1).unsqueeze(1), pending)
         return learned.unflatten(-1, (self.states, -1)).transpose(0, 1)
@@ -484,11 +489,11 @@ class RecursiveMembers(MembersOverArms):
         """Row of K of each replicate's arm, (S, P, n)."""
         return self.covariances[self.kernel, arm.unsqueeze(-1)]
 
-    def _rows_at(self, arm: Tensor) -> Tensor:
-        """Rows of R of each replicate's arm, one for each state: (P, S, s, s n)."""
+    def _rows_at(self, arm: Tensor, row: Tensor) -> Tensor:
+        """Rows of R of each replicate's arm, whose row of K is ``row``, one for each state: (P, S, s, s n)."""
         return self.rows.unflatten(2, (self.states, -1))[self._member, self._run, :, arm]
 
-    def _pending_at(self, arm: Tensor) -> Tensor:
+    def _pending_at(self, arm: Tensor, row: Tensor) -> Tensor:
         """Columns of W of each replicate's arm: (P, S, 24, s)."""
         return self.pending[self._member, self._run, :, :, arm]
 
@@ -650,13 +655,12 @@ class LowRankMembers(ArmMembers):
         """ValueError: the roots of more arms are others."""
         raise ValueError("members must be of full rank to take up more arms, got roots of rank r")
 
-    def _rows_at(self, arm: Tensor) -> Tensor:
-        b = self._prior_row(arm).transpose(0, 1)[:, :, None, :, None]  # (P, S, 1, r, 1)
+    def _rows_at(self, arm: Tensor, row: Tensor) -> Tensor:
+        b = row.transpose(0, 1)[:, :, None, :, None]  # (P, S, 1, r, 1)
         return (self.rows.unflatten(-1, (self.states, -1)) @ b).squeeze(-1).mT
 
-    def _pending_at(self, arm: Tensor) -> Tensor:
-        b = self._prior_row(arm).transpose(0, 1)[:, :, None, :, None]
-        return (self.pending @ b).squeeze(-1)
+    def _pending_at(self, arm: Tensor, row: Tensor) -> Tensor:
+        return (self.pending @ row.transpose(0, 1)[:, :, None, :, None]).squeeze(-1)
 
     def _between(self, arms: Tensor) -> Tensor:
         rows = self.covariances[:, arms]

@@ -133,9 +133,12 @@ class ObservedPoints(ResizableState):
             self._pack(now)
         self.rows.bring(self.prior, arm, self._member, self.point_arm, self.point_count)
 
-    def reserve(self, steps: int, now: float) -> int:
-        """Have room for so many ``blind`` steps, or for fewer, if so much spare room would be much beside what is in
-        use; for how many. Reads what is in use, which waits for the device, where room may be short."""
+    def reserve(self, steps: int, now: float, blind: bool) -> int:
+        """How many steps may be played, of so many, before the next call: all, or, if they are ``blind``, as many as
+        there is room for, which is made here, where it is not much beside what is in use. Then what is in use is read,
+        which waits for the device."""
+        if not blind:
+            return steps
         rows, members = self.rows, len(self._member)
         _PRIORS[id(self.prior)] = self.prior
         self._deep_held = self._deep(now) if self._deep_held is None else self._deep_held

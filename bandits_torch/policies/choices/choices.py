@@ -108,10 +108,13 @@ class ModelChoices(Choices, HasState):
 
     Attributes:
         model: of batch shape (), (S,), or (S, ...) with candidate priors beside the replicates.
+        conditions: whether the model expects pending choices; False where it stays as it is, and only what else hangs
+            on their number follows.
     """
 
     _parts = ("model",)
     model: OnlineModel
+    conditions: bool = True
 
     @property
     @abstractmethod
@@ -133,13 +136,14 @@ class ModelChoices(Choices, HasState):
         ``late``: of a time before the latest, too, where the model can.
         """
 
-    def expect(self, arm: Tensor, time: float, conditions: bool = True) -> None:
-        """A choice is pending: see ``OnlineModel.expect``. Call it where the choices are put aside alone.
-
-        ``conditions``: False where the model stays as it is, and only what else hangs on their number follows.
-        """
-        if conditions:
+    def expect(self, arm: Tensor, time: float) -> None:
+        """A choice is pending: see ``OnlineModel.expect``. Call it where the choices are put aside alone."""
+        if self.conditions:
             self._expect(arm, time)
+
+    @property
+    def _expects(self) -> tuple[str, ...] | None:  # type: ignore[override]
+        return None if self.conditions else self.state_names
 
     def _expect(self, arm: Tensor, time: float) -> None:
         """The model expects the reward of a choice."""

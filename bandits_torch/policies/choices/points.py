@@ -159,9 +159,9 @@ class ModelPoints(Points, ModelChoices):
         self._latest = arm.detach().clone().unsqueeze(1)
         self._steps += 1
 
-    def expect(self, arm: Tensor, time: float, conditions: bool = True) -> None:
+    def expect(self, arm: Tensor, time: float) -> None:
         """See ``ModelChoices``. Pending choices count as steps: of the opening, and for the seeds of draws."""
-        super().expect(arm, time, conditions)
+        super().expect(arm, time)
         self._steps += 1
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:

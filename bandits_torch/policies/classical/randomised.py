@@ -147,7 +147,7 @@ class DiscountedThompsonSampling(MeansPolicy):
         state["squares"] += off * (reward - state["mean"])
         return state
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
         """Draws are independent: a pending pull counts for nothing but that its arm is not the first any more."""
         count, at = self.state["count"], pending.arm.unsqueeze(-1)
         first = count.gather(-1, at) == 0
