@@ -24,6 +24,7 @@ from bandits_torch.border import Settings, Times
 from bandits_torch.files import atomic_write
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.counted import LatentRewards
+from bandits_torch.policies.detection import DetectionAugmented
 from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.wrapping import CentredPolicy, StandardisedPolicy, WrappingPolicy
@@ -616,9 +617,16 @@ def _kl(p: np.ndarray, q: float) -> np.ndarray:
     return rel_entr(p, q) + rel_entr(1 - p, 1 - q)
 
 
+def _tester(policy: Any) -> Any:
+    """The policy that counts restarts: one around another that tests for changes, or the innermost."""
+    while isinstance(policy, WrappingPolicy) and not isinstance(policy, DetectionAugmented):
+        policy = policy.policy
+    return policy
+
+
 def _tests_changes(policy: Any) -> bool:
     """Whether a policy may restart because of what it saw, and not on a schedule alone."""
-    inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
+    inside = _tester(policy)
     rule = getattr(inside, "forgetting", None)
     if isinstance(rule, ForgettingRule):
         return type(rule).refuted is not ForgettingRule.refuted
@@ -627,11 +635,10 @@ def _tests_changes(policy: Any) -> bool:
 
 def _restarts(policy: Any) -> Tensor:
     """How often each replicate has restarted, (S,)."""
-    inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
+    inside = _tester(policy)
     counted = getattr(inside, "restarts", None)
-    return (
-        torch.as_tensor(counted if isinstance(counted, Tensor) else inside.trace()["restarts"]).double().cpu()
-    )
+    counted = counted if isinstance(counted, Tensor) else inside.trace()["restarts"]
+    return torch.as_tensor(counted).detach().clone().double().cpu()
 
 
 def _short(value: Any) -> str:
