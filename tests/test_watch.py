@@ -283,3 +283,21 @@ def test_arms_that_come_and_go_are_in_all_tables(tmp_path):
     load_policy(tmp_path / "live", other)
     pd.testing.assert_frame_equal(other.beliefs(), live.beliefs())
     pd.testing.assert_frame_equal(other.history(), live.history())
+
+
+def test_with_cycles_the_draws_are_of_the_time_asked_about():
+    past = torch.zeros(240, 3, dtype=torch.float64)
+    hours = torch.arange(240.0)
+    past[:, 0], past[:, 1] = torch.sin(hours * torch.pi / 12), -torch.sin(hours * torch.pi / 12)
+    past += 0.1 * torch.from_numpy(np.random.default_rng(0).normal(size=past.shape))
+    live = AskTell.auto(["day", "night", "none"], history=past)
+    live.tell(live.ask(1.0).id, 0.0)
+    for at in (6.0, 18.0):
+        table = live.beliefs(at=at).set_index("arm")
+        weights, mean, covariance = live.policy.joint(at, torch.tensor([[0, 1, 2]]))
+        centre = (weights.unsqueeze(-2) @ mean).squeeze()
+        assert centre.argmax() == table["mean"].argmax()
+        assert table["probability_best"].idxmax() == table["mean"].idxmax()
+        variance = live.policy.components(at)[2]
+        torch.testing.assert_close(covariance.diagonal(dim1=-2, dim2=-1), variance, rtol=1e-6, atol=1e-9)
+    assert live.beliefs(at=6.0)["mean"].idxmax() != live.beliefs(at=18.0)["mean"].idxmax()

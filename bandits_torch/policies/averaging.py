@@ -186,7 +186,7 @@ class ModelAveraging(Policy):
     def joint(self, time: float, arms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``components`` of arms (S, K), with their covariances: (S, P), (S, P, K) and (S, P, K, K). O(S P N K)."""
         weights, mean, _ = self.components(time)
-        at, now = arms.unsqueeze(-2).expand(-1, self.num_members, -1), self.clock.at(time)
+        at, now = arms.unsqueeze(-2).expand(-1, self.num_members, -1), self._at(time)
         columns = [self.model.covariance_with(arm, now).gather(-1, at) for arm in arms.unbind(-1)]
         return weights, mean.gather(-1, at), torch.stack(columns, -1) * self._factors()[..., None, None]
 

@@ -128,6 +128,10 @@ class DetectionAugmented(WrappingPolicy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """The policy inside learns; then the test, and a restart where it finds a change."""
+        noise = observation.noise_variance
+        validation.require(
+            noise is None, "noise_variance", noise, "None: the test has one noise scale for all rewards"
+        )
         self.policy.learn(observation)
         length = self._length
         if length == self._arms.shape[1]:

@@ -280,7 +280,7 @@ def _policy(
     kinds += [(SmoothMembers, smooth, mean.expand(n))] if smooth else []
     if cycles is not None and len(cycles.residuals):
         profile, level = (torch.from_numpy(part).to(features) for part in (cycles.profile, cycles.levels))
-        whole = {"periods": cycles.periods, "harmonics": cycles.harmonics, "profile": profile}
+        whole: dict[str, Any] = {"periods": cycles.periods, "harmonics": cycles.harmonics, "profile": profile}
         kinds += [(partial(CyclicMembers, **whole), cyclic, level)]
     elif cycles is not None:  # a member learns one cycle: a period that is none then misleads none of another
         each = [replace(family, weight=family.weight / len(cycles.periods)) for family in cyclic]

@@ -260,7 +260,9 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(
         ["every", "memory", "most", "first", "chunk_size", "num_restarts", "draws", "batches"], bad.count
     ),
-    **dict.fromkeys(["seed", "first_replicate", "initial", "first_replay", "training_steps"], bad.natural),
+    **dict.fromkeys(
+        ["seed", "first_replicate", "initial", "first_replay", "training_steps", "keep"], bad.natural
+    ),
     **dict.fromkeys(["seconds", "budget"], bad.positive_or_none),
     "stale": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "oldest", []]),
     "depth": bad.integers(2),

@@ -144,11 +144,11 @@ def test_what_needs_one_noise_variance_refuses_several():
         assert described(of.state_dict()) == before
 
 
-@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "band_gp_ucb", "igp_ucb"])
+@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "band_gp_ucb", "igp_ucb", "predictive_sampling"])
 def test_a_question_is_answered_with_its_noise(name):
     policy = getattr(recipes, name)(ARMS, SPACE, NOISE, replicates=2, prior_mean=0.3)
     asked, seen = AskTell(policy), []
-    drifts = name in ("tv_gp_ucb", "band_gp_ucb")
+    drifts = name in ("tv_gp_ucb", "band_gp_ucb", "predictive_sampling")
     if drifts:
         build = getattr(recipes, name)
         policy = build(ARMS, SPACE, NOISE, replicates=2, prior_mean=0.3, forgetting_rate=RATE)
@@ -178,6 +178,7 @@ def test_a_question_is_answered_with_its_noise(name):
             "known_prior_gp_ucb",
             "gp_ei",
             "gp_pi",
+            "predictive_sampling",
         )
     ],
 )

@@ -36,7 +36,7 @@ DRAW = {
     "discounted_ts",
     "exp3_s",
 }
-DRAW |= {"epsilon_greedy"}
+DRAW |= {"epsilon_greedy", "hp_gp_ts", "pe_gp_ts", "predictive_sampling"}
 
 
 def taught(policy, steps=6):
