@@ -155,6 +155,8 @@ def read_data(path: str | Path) -> RewardTable | Log:
     A file is a log if one of its columns is called as an arm and one as a reward is (``read_log``), and a tidy table if
     it holds all arms at every time. Everything else is a table with a column for every arm (``read_table``).
 
+    ``path``: of a CSV, Parquet or NPZ file.
+
     Raises ValueError for what is neither.
     """
     frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE})

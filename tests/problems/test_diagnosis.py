@@ -81,6 +81,7 @@ def test_a_race_of_zeros_and_ones_races_what_fits_unless_an_option_is_for_a_poli
     clicks = (np.random.default_rng(7).random((150, 3)) < 0.4).astype(int)
     np.savetxt(tmp_path / "c.csv", clicks, fmt="%d", delimiter=",", header="a,b,c", comments="")
     asked = ["race", "--data", str(tmp_path / "c.csv"), "--replicates", "1", "--horizon", "10"]
+    asked += ["--option", "problem.noise_fraction=0.5", "--option", "problem.forgetting_rate=0.1"]
     for option, fits in (([], True), (["--option", "r_gp_ucb.interval=9"], False)):
         out = tmp_path / f"out{fits}"
         result = CliRunner().invoke(app, [*asked, *option, "--out", str(out)])
