@@ -260,7 +260,9 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(
         ["every", "memory", "most", "first", "chunk_size", "num_restarts", "draws", "batches"], bad.count
     ),
-    **dict.fromkeys(["seed", "first_replicate", "initial", "first_replay", "training_steps"], bad.natural),
+    **dict.fromkeys(
+        ["seed", "first_replicate", "initial", "first_replay", "training_steps", "keep"], bad.natural
+    ),
     **dict.fromkeys(["seconds", "budget"], bad.positive_or_none),
     "stale": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "oldest", []]),
     "depth": bad.integers(2),
@@ -359,7 +361,7 @@ _AN_ACQUISITION = {
     "arms": None,
 }
 _SHARE_OR_NONE = bad.numbers(lambda x: 0 <= x <= 1, none=True)
-_OF_PRIORS = Spec({"model": over_priors}, {"width": bad.thing})
+_OF_PRIORS = Spec({"model": over_priors}, {"width": bad.thing, "draws": KINDS["bound_is_guess"]})
 _OF_FEATURES = Spec(
     {"features": lambda: policies.FixedFeatures(design_features(), 2)},
     {"features": bad.thing, "constants": bad.thing},
