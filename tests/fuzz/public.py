@@ -361,7 +361,7 @@ _AN_ACQUISITION = {
     "arms": None,
 }
 _SHARE_OR_NONE = bad.numbers(lambda x: 0 <= x <= 1, none=True)
-_OF_PRIORS = Spec({"model": over_priors}, {"width": bad.thing})
+_OF_PRIORS = Spec({"model": over_priors}, {"width": bad.thing, "draws": KINDS["bound_is_guess"]})
 _OF_FEATURES = Spec(
     {"features": lambda: policies.FixedFeatures(design_features(), 2)},
     {"features": bad.thing, "constants": bad.thing},
