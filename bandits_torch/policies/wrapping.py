@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -53,7 +53,7 @@ class WrappingPolicy(Policy):
         """As the policy inside."""
         return self.policy.numbers_per_step(observations)
 
-    _expects = ("policy",)
+    _expects: ClassVar[tuple[str, ...] | None] = ("policy",)
 
     def expect(self, pending: Pending, time: float) -> None:
         """As the policy inside."""
