@@ -30,6 +30,7 @@ _OTHERS = {
     "speed/RESULTS.md": "[Speed]({}): a step's time against arms, observations, replicates, window, beside BoTorch's.",
     "leaderboard/results/RESULTS.md": "[Leaderboard]({}): every recipe on many environments, with settings fixed once.",
     "auto/results/RESULTS.md": "[Auto]({}): what `auto` costs that is told nothing, by a protocol fixed before.",
+    "auto/results/DAYS.md": "[Tables with a day]({}): `auto` with cycles, without, and a kernel told the true day.",
     "bernoulli/results/RESULTS.md": "[Rewards of 0 and 1]({}): what a race advises beside policies for such rewards.",
     "diagnosis/results/RESULTS.md": "[Diagnosis]({}): what `look` says of fifty files whose truth is known.",
     "widths/results/RESULTS.md": "[Widths]({}): widths with a theorem, unknown length-scales, R-PERP.",

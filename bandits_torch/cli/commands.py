@@ -151,7 +151,7 @@ def race(
     bandits-torch race --problem tv-gp --option forgetting_rate=0.1 --option sw_gp_ucb.window=150
     """
     fitting = settings["policies"] is None
-    asked = asked_race(**settings | {"policies": settings["policies"] or DEFAULT_POLICIES})
+    asked = asked_race(**settings | ({"policies": DEFAULT_POLICIES} if fitting else {}))
     from bandits_torch.cli.play import play
 
     play(

@@ -151,14 +151,14 @@ class CovarianceForm(ResizableState):
         """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,); ``noise``: its own variance (b, 1)."""
         innovation, left = self.condition(arm, residual, None, where, noise)
         self.surprise.addcmul_(innovation, innovation)
-        self._count_gain(left)
+        self.gain.add_(left.log().squeeze(-1), alpha=-0.5)  # what log1p would add is below the sum's rounding
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo ``add(arm, residual)`` in the members with ``where`` True. Static priors only."""
         least = torch.finfo(self.mean.dtype).eps * self.noise_variance
         innovation, left = self.condition(arm, residual, least, where)
         self._count_removed(innovation.square(), left)
-        self._count_gain(left)
+        self.gain.add_(left.log().squeeze(-1), alpha=-0.5)
 
     def observe(
         self,
@@ -184,7 +184,7 @@ class CovarianceForm(ResizableState):
             books["gone"].append(gone)
             books["left"].append(rest)
             left = left * rest
-        self._count_gain(left)
+        self.gain.add_(left.log().squeeze(-1), alpha=-0.5)
 
     def close(self, books: Books) -> None:
         """Count what ``observe`` left."""
@@ -193,10 +193,6 @@ class CovarianceForm(ResizableState):
         if books["gone"]:
             gone = torch.stack(books["gone"]).square().sum(0)
             self._count_removed(gone, torch.stack(books["left"]).amax(0))
-
-    def _count_gain(self, left: Tensor) -> None:
-        """The digits that log1p would add are below the rounding of the sum."""
-        self.gain.add_(left.log().squeeze(-1), alpha=-0.5)
 
     def _count_removed(self, gone: Tensor, left: Tensor) -> None:
         """Surprise that is gone, (b,), by removals of which the largest lambda / s is ``left`` (b, 1)."""
