@@ -121,6 +121,12 @@ class Policy(Described, HasState, ABC):
     knows_past: bool = False
     _expects: ClassVar[tuple[str, ...] | None] = ()  # as long as ``expect`` changes nothing
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse a class with an ``expecting`` of its own, of which policies around it would know nothing."""
+        super().__init_subclass__(**kwargs)
+        if "expecting" in vars(cls):
+            raise TypeError(f"{cls.__name__} must say in expect() what a pending pull does, not in expecting()")
+
     @abstractmethod
     def choose(self, time: float, available: Any = None) -> Choice:
         """Choose at ``time`` among the arms with ``available`` True ((N,) or (S, N); None: all).
