@@ -125,7 +125,9 @@ class Policy(Described, HasState, ABC):
         """Refuse a class with an ``expecting`` of its own, of which policies around it would know nothing."""
         super().__init_subclass__(**kwargs)
         if "expecting" in vars(cls):
-            raise TypeError(f"{cls.__name__} must say in expect() what a pending pull does, not in expecting()")
+            raise TypeError(
+                f"{cls.__name__} must say in expect() what a pending pull does, not in expecting()"
+            )
 
     @abstractmethod
     def choose(self, time: float, available: Any = None) -> Choice:
