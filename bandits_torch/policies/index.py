@@ -242,8 +242,8 @@ class IndexPolicy(Policy):
             not counts, "width", width, f"given: {type(self.width).__name__} counts the arms there were"
         )
         self.model = self.model.with_arms(arms, prior_mean)
-        conditions, self.choices = self.choices.conditions, choices_over(self.model)
-        self.choices.conditions = conditions
+        before, self.choices = self.choices, choices_over(self.model)
+        self.choices.conditions, self.choices.takes_noise = before.conditions, before.takes_noise
         self.num_arms = self.choices.num_arms
         self.width = self.width if width is None else width.bind(self.model, self.forgetting)
 
