@@ -232,8 +232,7 @@ class ArmGP(ArmModel):
         validation.require(
             time is not None or not self.drifts, "time", time, "a number: the kernel has a time part"
         )
-        plain = time.item() if isinstance(time, Tensor | np.generic) else time
-        moment = self._moment(plain, late) if self.drifts else 0.0
+        moment = self._moment(time.item() if isinstance(time, Tensor | np.generic) else time, late)
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
         if validation.tensor("reward", reward).is_cpu:
@@ -306,7 +305,7 @@ class ArmGP(ArmModel):
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked."""
-        b, moment = self._batch_shape, self._moment(time, late) if self.drifts else 0.0
+        b, moment = self._batch_shape, self._moment(time, late)
         self._belief.take(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
 
     @property
@@ -320,8 +319,7 @@ class ArmGP(ArmModel):
             value.expand(self._batch_shape).reshape(-1)
             for value in (arm, reward.to(self.arms.dtype), noise_variance.to(self.arms.dtype))
         )
-        moment = self._moment(time, late=True) if self.drifts else 0.0
-        self._belief.take(arm, reward, moment, noise=noise)
+        self._belief.take(arm, reward, self._moment(time, late=True), noise=noise)
 
     def slide(self, window: int) -> None:
         """Unlearn the oldest observation of the members that hold more than ``window``."""
@@ -360,7 +358,9 @@ class ArmGP(ArmModel):
         return None if where is None else inputs.flat_mask(where, self._batch_shape)
 
     def _moment(self, time: float | None, late: bool) -> float:
-        """The time of a pull, under drift. ValueError for one before the latest observation, unless ``late``."""
+        """The time of a pull, 0 without drift. ValueError for one before the latest observation, unless ``late``."""
+        if not self.drifts:
+            return 0.0
         moment = validation.finite_number("time", time)
         if not late or self.now is None or moment >= self.now:
             self.check_not_past(moment)

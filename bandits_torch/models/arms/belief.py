@@ -190,7 +190,8 @@ class ArmBelief(torch.nn.Module):
         self._learned += learned
         if self._learned >= self._next_look:
             self._mend(self.now or 0.0, [look <= self._learned for look in self._looks])
-        self.weigh_forms(self._learned - learned)
+        if isinstance(self.form, FactorForm):
+            self._weigh_forms(self.form, self._learned - learned)
 
     # -- rounding errors -------------------------------------------------------------------------------
 
@@ -275,14 +276,14 @@ class ArmBelief(torch.nn.Module):
 
     # -- the form --------------------------------------------------------------------------------------
 
-    def weigh_forms(self, before: int) -> None:
+    def _weigh_forms(self, form: FactorForm, before: int) -> None:
         """Take the covariance form if, with so many points, its step is cheaper. Looked at if it is time to, since
         ``before`` observations were learned: every 16, from 256 on after a sixteenth to an eighth of those learned.
 
         The forms agree up to rounding, so it does not matter to a replicate that its neighbours have a say in when.
         """
-        form, pause = self.form, 1 << max(4, self._learned.bit_length() - 4)
-        if not isinstance(form, FactorForm) or before // pause == self._learned // pause:
+        pause = 1 << max(4, self._learned.bit_length() - 4)
+        if before // pause == self._learned // pause:
             return
         if not (self.drifts and self.forgets):  # there the factor form alone can
             self._change_over_if_cheaper(form, form.size, int(form.rows.used))
