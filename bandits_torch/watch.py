@@ -75,14 +75,18 @@ class ArmTest:
     """
 
     def __init__(self) -> None:
-        self.begin((), (), [0.0] * len(_SUMS), [0] * len(_SUMS))
+        self.begin()
 
     def begin(
-        self, rewards: Iterable[float], times: Iterable[float], sums: list[float], runs: list[int]
+        self,
+        rewards: Iterable[float] = (),
+        times: Iterable[float] = (),
+        sums: Sequence[float] = (0.0,) * len(_SUMS),
+        runs: Sequence[int] = (0,) * len(_SUMS),
     ) -> None:
         """With these rewards at these times, oldest first, the four sums, and how many rewards ago each was 0."""
         self.rewards, self.times = deque(rewards, _HEARD), deque(times, _HEARD)
-        self.sorted, self.sums, self.runs = sorted(self.rewards), sums, runs
+        self.sorted, self.sums, self.runs = sorted(self.rewards), list(sums), list(runs)
 
     def hear(self, reward: float, time: float) -> dict[str, Any] | None:
         """One more reward; what is found if it rings: since when, both means, and once in how many rewards."""
@@ -108,7 +112,7 @@ class ArmTest:
             return None
         told, run = np.array(self.rewards), min(run, len(held))
         since, before, after = self.times[-run], told[:-run], told[-run:]
-        self.__init__()  # type: ignore[misc]
+        self.begin()
         return {
             "since": since,
             "before": float(before.mean()) if len(before) else None,
@@ -349,7 +353,8 @@ class Watched:
             arms = list(range(self.num_arms)) if self.names is None else list(self.names)
             mean, lower, upper = self._intervals(number, level, inside, None, context)
             best = torch.full_like(mean, torch.nan)
-            retired = [arm in self.retired for arm in arms]
+            gone = self.retired
+            retired = [arm in gone for arm in arms]
             if context is None and hasattr(inside, "joint") and not bool(mean.isnan().any()):
                 here = ~torch.tensor(retired)
                 best = _probability_best(inside, number, here=here)

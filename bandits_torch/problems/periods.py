@@ -18,11 +18,8 @@ _SAME = 0.03  # relative difference of periods
 _OUTLIER = 4.0  # times the background: left out of it
 _MOST_HARMONICS, _RIDGE = 6, 1.0  # of a period; what is added to the squares of a wave, in rows
 _WORSE = 12.0  # of twice the log-likelihood: so much a whole number of rows may cost
-_LOG_SPREAD, _CUT, _UPPER = (
-    1.2825,
-    0.05,
-    1.645,
-)  # of log Exp(1): its deviation, what the cut takes; 95 % of N(0, 1)
+_LOG_SPREAD, _CUT = 1.2825, 0.05  # of log Exp(1): its deviation, and what the cut takes
+_UPPER = 1.645  # 95 % of N(0, 1)
 
 
 @dataclass(frozen=True)
