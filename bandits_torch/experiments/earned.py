@@ -60,10 +60,10 @@ class Earned:
         """Whether regret is against a maximum that has noise in it: of a table of rewards."""
         return self.bandwidth is not None
 
-    def gain(self, name: str) -> float:
-        """How much of what could be earned beyond drawing at random a policy earned; NaN where that was nothing."""
+    def gain(self, total: float) -> float:
+        """How much of what could be earned beyond drawing at random a total has; NaN where that was nothing."""
         could = self.attainable - self.random
-        return (self.policies[name] - self.random) / could if could > 0 else math.nan
+        return (total - self.random) / could if could > 0 else math.nan
 
     def ahead(self) -> tuple[str, ...]:
         """Policies that earned surely more than random play, with 95 % for all of them together, and by a tenth or more
@@ -74,14 +74,15 @@ class Earned:
         for name in raced:
             low, high = self.more[name] or (0.0, 0.0)
             error = (high - low) / (2 * _NINETY)
-            if low + high > 2 * needed * error and not self.gain(name) < _CLEARLY:
+            if low + high > 2 * needed * error and not self.gain(self.policies[name]) < _CLEARLY:
                 found.append(name)
         return tuple(found)
 
     def record(self) -> dict[str, Any]:
         """Plain values, as JSON holds them."""
         finite = self.bandwidth is None or math.isfinite(self.bandwidth)
-        shares = {name: None if math.isnan(self.gain(name)) else self.gain(name) for name in self.policies}
+        gains = {name: self.gain(total) for name, total in self.policies.items()}
+        shares = {name: None if math.isnan(gain) else gain for name, gain in gains.items()}
         a_step = {name: total / self.steps for name, total in self.policies.items()}
         own = {"bandwidth": self.bandwidth if finite else "infinite", "a_step": a_step, "gain": shares}
         return asdict(self) | own | {"smoothing": self.smoothing}
@@ -127,7 +128,7 @@ class Earned:
         if self.best_arm is not None:
             words += f"; the best single arm in hindsight, {self.best_arm[0]}, {self.total(self.best_arm[1])}"
         could = "; knowing all but the noise" if self.noisy else "; the best arm of every step"
-        share = self.gain(name)
+        share = self.gain(self.policies[name])
         got = "" if math.isnan(share) else f": {name} got {100 * share:.0f} % of what could be gained"
         return f"{words}{could} {self.total(self.attainable)}{got}."
 

@@ -321,10 +321,10 @@ def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str
     """A row for each policy, the one that earned most first, and rows for what it is compared with."""
     if gained is None:
         return None
-    look, could = looks(histories), gained.attainable - gained.random
+    look = looks(histories)
 
     def cells(name: str, total: float) -> dict[str, str]:
-        share = (total - gained.random) / could if could > 0 else math.nan
+        share = gained.gain(total)
         return {
             "name": name,
             "total": gained.total(total),

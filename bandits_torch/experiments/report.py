@@ -124,8 +124,8 @@ def earned_table(title: str, earned: Earned) -> Table:
         table.add_column(column, justify="right")
 
     def row(name: str, total: float, **look: Any) -> None:
-        could = earned.attainable - earned.random
-        share = f"{100 * (total - earned.random) / could:.0f} %" if could > 0 else ""
+        gain = earned.gain(total)
+        share = "" if math.isnan(gain) else f"{100 * gain:.0f} %"
         a_step = f"{total / earned.steps:.4g}"
         table.add_row(name, earned.total(total), a_step, earned.above_random(total), share, **look)
 
