@@ -23,6 +23,7 @@ from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, Recurs
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.learned_units import MemberScale
+from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.sharing import FixedShare
@@ -55,6 +56,9 @@ def auto(
     behind: float = 12.0,
     plausible: float = PLAUSIBLE,
     look_again: float | None = None,
+    max_move: float | Tensor | None = None,
+    move_price: float | Tensor = 0.0,
+    start_at: int | Tensor | None = None,
 ) -> Policy:
     """Told only what can be chosen: averages over kernels, noises and rates of change by how well each predicts.
 
@@ -87,6 +91,8 @@ def auto(
         look_again: c of ``ModelAveraging``, by default 7, and 12 where a kernel is told that relates arms (a squared
             correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there; over a ``Domain`` of
             ``PointAveraging``, by default 7. 0: never.
+        max_move, move_price, start_at: of ``CostlyMoves``, around the policy where any is given: how far a setting of
+            a ``Domain`` may move in a step, a share of its range; what a move, or a switch of arms, costs.
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
@@ -97,6 +103,13 @@ def auto(
     theorem bounds its regret. Raises ValueError for what is told twice or cannot be used, and for more than 500 arms of
     which neither features nor a kernel are known.
     """
+
+    def moving(policy: Policy) -> Policy:
+        if max_move is start_at is None and validation.is_number(move_price) and move_price == 0:
+            return policy
+        about: dict[str, Any] = {"max_move": max_move, "move_price": move_price, "start_at": start_at}
+        return CostlyMoves(policy, setup.domain, search=setup.point_search, **about)
+
     if setup.domain is not None:
         validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
         own = {
@@ -108,7 +121,7 @@ def auto(
         validation.require(log is None, "log", log, "None where the choices are a Domain")
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None where the choices are a Domain")
-        return _over_points(setup, history, own)
+        return moving(_over_points(setup, history, own))
     features = _features(setup.choices)
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
@@ -168,7 +181,7 @@ def auto(
         past = (log.times.tolist(), log.arms.long().to(features.device), log.rewards.to(features))
         for time, arm, reward in zip(*past, strict=True):
             policy.learn(Observation(time, arm.expand(setup.replicates), reward.expand(setup.replicates)))
-    return policy
+    return moving(policy)
 
 
 def _related(covariance: Tensor) -> bool:
