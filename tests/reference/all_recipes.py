@@ -32,5 +32,6 @@ def build_over_points(name, replicates, horizon):
     """(policy, problem) on a continuous domain."""
     problem = make("dynamic-levy", dim=2, horizon=horizon, replicates=replicates)
     search = {"num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 5}}
-    options = {**recipes.registered(name).quick, "search": search}
+    about = recipes.registered(name)
+    options = {**about.quick} | ({"search": search} if "search" in about.options else {})
     return recipes.build(name, problem, replicates=replicates, horizon=horizon, seed=3, **options), problem
