@@ -1,5 +1,6 @@
 """When a move is worth its price, one replicate at a time, from the rule's words."""
 
+import itertools
 import math
 
 
@@ -27,6 +28,6 @@ def part_of_the_way(now, wanted, value, prices, sides, steps, moves, parts=8):
 
 def furthest(points, sides):
     """The longest move of any coordinate in a list of points, as a share of its side."""
-    steps = zip(points, points[1:], strict=False)
+    steps = itertools.pairwise(points)
     moved = [abs(a - b) / s for one, two in steps for a, b, s in zip(one, two, sides, strict=True)]
     return max(moved, default=-math.inf)
