@@ -1,12 +1,18 @@
 """Members with a common level against all rewards solved at once, and what arms are compared by."""
 
 import copy
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
+from bandits_torch import recipes
 from bandits_torch.models.arms.level_members import LevelMembers
+from bandits_torch.policies.averaging import ModelAveraging
+from bandits_torch.policies.learned_units import MemberScale
+from bandits_torch.policies.policy import Observation
+from bandits_torch.policies.sharing import FixedShare
 from tests.reference.dense_level import posterior
 
 S, N, CONTROL = 2, 4, 1
@@ -124,3 +130,71 @@ def test_a_saved_state_goes_on_with_the_same_bits():
 def test_settings_that_do_not_fit_are_refused_by_name(name, value):
     with pytest.raises(ValueError, match=name):
         members(**{name: value})
+
+
+def average(replicates=4):
+    """A policy over such members, told no unit: three sizes of the arms' parts, two rates, three time-scales."""
+    grid = torch.tensor(
+        list(product((0.03, 0.3, 3.0), (0.0, 0.01), (1.0, 100.0), (10.0, 40.0, 160.0)))
+    ).double()
+    sizes, kernel = grid[:, 0].unique(return_inverse=True)
+    one = torch.ones(len(grid)).double()
+    model = LevelMembers(
+        sizes[:, None, None] * torch.eye(N).double(),
+        kernel,
+        one,
+        *grid[:, 1:].T,
+        control=CONTROL,
+        replicates=replicates,
+    )
+    scale = MemberScale(0 * one, one > 0, replicates)
+    return ModelAveraging(
+        model,
+        sharing=FixedShare(one, replicates),
+        scale=scale,
+        typical_gap=True,
+        try_all=True,
+        look_again=7.0,
+    )
+
+
+def regret(policy, day, first=0, last=400):
+    """Of arms whose rewards differ by deviations of the noise, under a daily level of ten."""
+    random = np.random.default_rng(5)
+    value, noise = random.normal(size=(4, N)), random.normal(size=(400, 4))
+    total = 0.0
+    for t in range(first, last):
+        arm = policy.choose(float(t)).arm
+        paid = torch.tensor(value[np.arange(4), arm] + 10 * np.sin(2 * np.pi * t / day) + noise[t])
+        policy.learn(Observation(float(t), arm, paid))
+        total += float((value.max(1) - value[np.arange(4), arm]).mean())
+    return total
+
+
+def test_an_average_over_them_finds_the_best_arm_under_a_daily_level():
+    assert regret(average(), day=100) < 0.5 * regret(recipes.auto(N, replicates=4), day=100)
+
+
+def test_an_average_over_them_counts_pending_pulls_and_goes_on_from_a_save():
+    policy, other = average(), average()
+    regret(policy, 100, 0, 30)
+    asked = policy.choose_many(30.0, 3)
+    other.load_state_dict(policy.state_dict())
+    assert all(torch.equal(a.arm, b.arm) for a, b in zip(asked, other.choose_many(30.0, 3), strict=True))
+    assert regret(policy, 100, 30, 60) == regret(other, 100, 30, 60)
+
+
+def test_what_it_predicts_is_what_is_paid():
+    """Level, origin and unit are in it; and an origin that is not learned is refused."""
+    policy = average()
+    for t in range(200):
+        arm = policy.choose(float(t)).arm
+        policy.learn(
+            Observation(float(t), arm, 5000 + 100 * arm + 300 * np.sin(t / 20) + torch.zeros(4).double())
+        )
+    mean, _ = policy.predict(199.0)
+    paid = 5000 + 100 * (N - 1) + 300 * np.sin(199 / 20)  # by the best arm, which is played most
+    assert torch.allclose(mean[:, -1], torch.tensor(paid).double(), atol=10.0)
+    assert bool((mean.diff() > 0).all())
+    with pytest.raises(ValueError, match="scale must be one that learns the origin"):
+        ModelAveraging(policy.model, sharing=policy.sharing)

@@ -62,6 +62,7 @@ class LevelMembers(MembersOverArms):
     reduction: Tensor
     prior: Tensor
     level_variance: Tensor
+    timescale: Tensor
     _level_rate: Tensor
     _likeness: Tensor
     _has_kernel: Tensor
