@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from bandits_torch.history import History
     from bandits_torch.loop import run
     from bandits_torch.models import ArmGP, OnlineGP, OnlineModel
+    from bandits_torch.off_policy import Value, value
     from bandits_torch.policies import IndexPolicy, Policy
     from bandits_torch.policy_files import load_policy, save_policy
     from bandits_torch.problems import Problem, make
+    from bandits_torch.problems.diagnosis import diagnose
 
 __all__ = [
     "ArmContext",
@@ -40,12 +42,15 @@ __all__ = [
     "Question",
     "ThompsonSampling",
     "UpperConfidenceBound",
+    "Value",
     "__version__",
+    "diagnose",
     "load_policy",
     "make",
     "recipes",
     "run",
     "save_policy",
+    "value",
 ]
 # Where a name is found; what is not listed is a module itself.
 _HOMES = {
@@ -56,9 +61,11 @@ _HOMES = {
     "history": ("History",),
     "loop": ("run",),
     "models": ("ArmGP", "OnlineGP", "OnlineModel"),
+    "off_policy": ("Value", "value"),
     "policies": ("IndexPolicy", "Policy"),
     "policy_files": ("load_policy", "save_policy"),
     "problems": ("Problem", "make"),
+    "problems.diagnosis": ("diagnose",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

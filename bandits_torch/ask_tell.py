@@ -6,22 +6,28 @@ import copy
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast, overload
 
+import torch
 from torch import Tensor
 
-from bandits_torch import recipes, validation
+from bandits_torch import border, recipes, validation
 from bandits_torch.answers import for_each, numbers, outcomes_of
 from bandits_torch.arm_context import ArmContext
+from bandits_torch.border import Settings, Times
 from bandits_torch.description import Described
 from bandits_torch.domain import Domain
+from bandits_torch.growth import Roster
+from bandits_torch.mixed_points import MixedSearch
 from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.wrapping import StandardisedPolicy, WrappingPolicy
+from bandits_torch.problems.logs import Log
 from bandits_torch.threads import fitting
 from bandits_torch.turn import Turn
+from bandits_torch.watch import Watch, Watched
 
 
 @dataclass(frozen=True)
@@ -30,16 +36,22 @@ class Question:
 
     Attributes:
         id: 0, 1, 2, ... in the order of asking.
-        time: when it was asked.
+        time: when it was asked: a number, or a ``datetime`` where times are dates.
         arm: (S,) integers, or (S, d) points.
+        name: the same in plain values: the arm's name, or its number; settings by name, or a list of numbers. With
+            several replicates, a list of these.
     """
 
     id: int
-    time: float
+    time: Any
     arm: Tensor
+    name: Any = None
+
+    def __repr__(self) -> str:
+        return f"Question(id={self.id}, time={self.time}, name={self.name!r})"
 
 
-class AskTell(Described):
+class AskTell(Watched, Described):
     """Numbers a policy's choices, so that reporting a reward needs only the number of its question.
 
     * Late, out of order: ``tell`` passes time, arm and ``why`` of the choice to the policy, which learns the reward as
@@ -73,29 +85,68 @@ class AskTell(Described):
             (``LatentRewards``).
         standardise: whether the policy learns rewards minus their mean over their standard deviation, for a policy that
             is not told their unit (``StandardisedPolicy``); ``unit`` says by what.
+        names: of the arms, different words; a file keeps them. ``ask`` then takes a list of names as a mask.
+        settings: of a policy over the points of ``settings.space.domain()``, by name.
+        time_unit: "s", "min", "h" or "D", in which the policy counts dates. A time may be a number, or a date: a
+            ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. The first decides, and a
+            file keeps which it was and its zone.
+        keep: questions that ``history()`` shows, an integer >= 0; a state holds them.
 
     Raises ValueError for a policy that does not learn such rewards, or the unit by itself, and both of the two.
     """
 
-    def __init__(self, policy: Policy, *, rewards: str = "numbers", standardise: bool = False) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        rewards: str = "numbers",
+        standardise: bool = False,
+        names: Sequence[str] | None = None,
+        settings: Settings | None = None,
+        time_unit: str = "s",
+        keep: int = 1000,
+    ) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
         validation.require(
             rewards in ("numbers", *KINDS), "rewards", rewards, "'numbers', 'binary' or 'counts'"
         )
         alone = rewards == "numbers" or not standardise
         validation.require(alone, "standardise", standardise, f"False for rewards={rewards!r}")
-        if rewards != "numbers":
-            policy = LatentRewards(policy, rewards)
-        elif standardise:
-            policy = StandardisedPolicy(policy)
-        self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
+        self._times = Times(time_unit)
+        self.names = None if names is None else border.checked_names(names, policy.num_arms)
+        if settings is not None:
+            validation.instance("settings", settings, Settings, "Settings")
+            dim = settings.space.dim
+            validation.require(policy.dim == dim, "settings", dim, f"of {policy.dim} columns, as the policy")
+        self.settings = settings
+        self._rewards, self._standardise, self._origin = rewards, standardise, policy.origin
+        self._take(self._wrapped(policy))
+        self._roster = Roster(policy.num_arms, torch.zeros(policy.num_arms, dtype=torch.bool), self.names)
         self._asked = 0
         self._open: dict[int, tuple[float, Choice]] = {}
         self._latest: float | None = None  # time of the latest reward learned
+        self._watch = Watch(policy, keep)
         self._turn = Turn()
 
+    def _wrapped(self, policy: Policy) -> Policy:
+        """What is asked and told: ``policy``, or one around it."""
+        if self._rewards != "numbers":
+            return LatentRewards(policy, self._rewards)
+        return StandardisedPolicy(policy) if self._standardise else policy
+
+    def _take(self, policy: Policy) -> None:
+        self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
+
     @classmethod
-    def auto(cls, choices: Tensor | int | Domain, **told: Any) -> AskTell:
+    def auto(
+        cls,
+        choices: Tensor | int | Domain | Sequence[str] | Mapping[str, Any] | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        time_unit: str = "s",
+        keep: int = 1000,
+        **told: Any,
+    ) -> AskTell:
         """Ready to ask, told no more than what can be chosen: the recipe ``auto``.
 
         Rewards may be in any unit, at any level, and change in any way; see ``recipes.auto`` for what it copes with::
@@ -104,13 +155,44 @@ class AskTell(Described):
             question = live.ask(time)
             live.tell(question.id, 5_430.0)
 
+            live = AskTell.auto(["north", "south"])       # question.name is one of these
+            live = AskTell.auto({"price": (10.0, 50.0), "mode": ["a", "b"]})
+
         Args:
-            choices: (N, d) features of the arms, their number N, or a ``Domain`` of points.
-            told: what is known after all, as keywords of ``recipes.auto``: a kernel, a noise variance, replicates.
+            choices: (N, d) features of the arms, their number N, their names, a ``Domain`` of points, or settings by
+                name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
+                None: the arms of ``log=``, by their names.
+            names: of arms that have features.
+            time_unit, keep: see above.
+            told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
+                ``cycles`` may also say "day" and "week", where times are dates.
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
-        return cls(recipes.auto(cast(Any, choices), **told))
+        settings = None
+        if choices is None:
+            validation.instance("choices", told.get("log"), Log, "given where no log is")
+            log = cast(Log, told["log"])
+            choices = log.num_arms
+            if names is None and log.arm_names != tuple(map(str, range(choices))):
+                names = log.arm_names
+        if border.is_sequence_of_words(choices):
+            validation.require(names is None, "names", names, "None where choices are names")
+            names = cast(Sequence[str], choices)
+            choices = len(names)
+            border.checked_names(names, choices)
+        elif isinstance(choices, Mapping):
+            settings = Settings(choices)
+            space = settings.space
+            if told.get("search") is None:
+                told["search"] = {}
+            validation.instance("search", told["search"], Mapping, "arguments of a PointSearch")
+            told["search"] = MixedSearch(**{"initial": 2 * (space.dim + 1), "space": space, **told["search"]})
+            choices = space.domain()
+        if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
+            told["cycles"] = border.periods_of(cycles, time_unit)
+        policy = recipes.auto(cast(Any, choices), **told)
+        return cls(policy, names=names, settings=settings, time_unit=time_unit, keep=keep)
 
     @property
     def name(self) -> str:
@@ -138,20 +220,21 @@ class AskTell(Described):
             return self._asked
 
     @overload
-    def ask(self, time: float, available: Tensor | Domain | ArmContext | None = None) -> Question: ...
+    def ask(self, time: Any, available: Any = None) -> Question: ...
 
     @overload
-    def ask(
-        self, time: float, available: Tensor | Domain | ArmContext | None = None, *, count: int
-    ) -> tuple[Question, ...]: ...
+    def ask(self, time: Any, available: Any = None, *, count: int) -> tuple[Question, ...]: ...
 
     def ask(
-        self, time: float, available: Tensor | Domain | ArmContext | None = None, *, count: int | None = None
+        self, time: Any, available: Any = None, *, count: int | None = None
     ) -> Question | tuple[Question, ...]:
         """Choose at ``time`` among the arms with ``available`` True; see ``Policy.choose_many``.
 
-        ``available``: a mask of arms, the ``Domain`` of this step, or the ``ArmContext`` that comes with it, with which
-        the reward is learned whenever it is told.
+        ``time``: a number, or a date (``time_unit``).
+
+        ``available``: a mask of arms, also as a list of booleans or of names; the ``Domain`` of this step, or settings
+        by name that are fixed (a value) or narrower (``(low, high)``); or the ``ArmContext`` that comes with it, with
+        which the reward is learned whenever it is told.
 
         ``count``: q >= 1 questions, as a tuple, each of which counts those before it and all that are open, as repeated
         calls would; None: one question by itself. Cost: a step for each question asked or open, and, where any is open,
@@ -160,25 +243,39 @@ class AskTell(Described):
         with self._turn, self._fitting():
             pending = [Pending(then, choice.arm, choice.why) for then, choice in self._open.values()]
             wanted = 1 if count is None else count
-            choices = self.policy.choose_many(
-                validation.finite_number("time", time), wanted, available, pending
-            )
+            number, zone = self._times.read("time", time)
+            if self.policy.dim == 0:
+                available = border.mask_of_arms(available, self.names, self.num_arms)
+                available = self._roster.of_those_here(available)
+            elif self.settings is not None:
+                available = self.settings.domain(available)
+            choices = self.policy.choose_many(number, wanted, available, pending)
+            if self.settings is not None:
+                choices = [replace(one, arm=self.settings.space.snap(one.arm)) for one in choices]
+            self._times.zone = zone
+            then = self._times.shown(number)
+            shown = [border.shown_choice(choice.arm, self.names, self.settings) for choice in choices]
             questions = tuple(
-                Question(self._asked + k, float(time), choice.arm) for k, choice in enumerate(choices)
+                Question(self._asked + k, then, choice.arm, name)
+                for k, (choice, name) in enumerate(zip(choices, shown, strict=True))
             )
-            self._open |= {q.id: (q.time, choice) for q, choice in zip(questions, choices, strict=True)}
+            self._open |= {q.id: (number, choice) for q, choice in zip(questions, choices, strict=True)}
             self._asked += len(questions)
+            for question, choice in zip(questions, choices, strict=True):
+                self._watch.asked(question.id, number, choice.arm)
             return questions[0] if count is None else questions
 
     def tell(
         self,
-        id: int,
+        id: int | str,
         reward: float | Tensor,
         *,
         outcomes: Any = None,
         noise_variance: float | Tensor | None = None,
     ) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
+
+        ``id``: its number, or the name of its arm, where exactly one open question is about that arm.
 
         ``outcomes``: what was measured beside it, for a policy with ``outcome_names``: a mapping from those to numbers
         or (S,), or numbers in their order, (m,) or (S, m). ``noise_variance``: of this reward alone, a number or (S,),
@@ -204,6 +301,7 @@ class AskTell(Described):
             self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
             self._latest = time if self._latest is None else max(time, self._latest)
             del self._open[id]
+            self._watch.learned(id, self._asked, time, choice.arm, rewards, self.policy)
             return True
 
     def tell_many(
@@ -227,6 +325,7 @@ class AskTell(Described):
             )
         with self._turn, self._fitting():
             before, still_open, latest = self.policy.state_dict(), dict(self._open), self._latest
+            watched = self._watch.state_dict()
             try:
                 return [
                     self.tell(id, reward, outcomes=measured, noise_variance=noise)
@@ -235,10 +334,18 @@ class AskTell(Described):
             except Exception:
                 self.policy.load_state_dict(before)
                 self._open, self._latest = still_open, latest
+                self._watch.load_state_dict(watched)
                 raise
 
     def _known(self, id: Any) -> int:
-        """A number of a question asked."""
+        """A number of a question asked; of a name, that of the one open question about that arm."""
+        if isinstance(id, str) and self.names is not None:
+            validation.known_names("id", [id], self.names)
+            arm = self.names.index(id)
+            about = [k for k, (_, choice) in self._open.items() if bool((choice.arm == arm).all())]
+            expected = f"a name with one open question, or one of the numbers {about}"
+            validation.require(len(about) == 1, "id", id, expected)
+            return about[0]
         whole = hasattr(id, "__index__") and not isinstance(id, bool | Tensor)
         known = whole and 0 <= operator.index(id) < self._asked
         validation.require(known, "id", id, f"of a question asked, 0 to {self._asked - 1}")
@@ -246,8 +353,8 @@ class AskTell(Described):
 
     def predict(
         self,
-        at: float,
-        points: Tensor | None = None,
+        at: Any,
+        points: Any = None,
         *,
         context: ArmContext | None = None,
         latent: bool = False,
@@ -259,10 +366,11 @@ class AskTell(Described):
         exponential forgetting returns to the prior mean, a cycle comes round again. Open questions play no part.
 
         Args:
-            at: a time. One before that of the latest reward learned is told with all that is known since, by a policy
-                that holds all rewards (``Policy.knows_past``): an ``IndexPolicy`` that has forgotten nothing, over
-                points, under contexts that are not listed, or of rewards that do not drift. Others refuse it.
-            points: (N, d) points of a domain, where points are played.
+            at: a time, or a date. One before that of the latest reward learned is told with all that is known since,
+                by a policy that holds all rewards (``Policy.knows_past``): an ``IndexPolicy`` that has forgotten
+                nothing, over points, under contexts that are not listed, or of rewards that do not drift. Others
+                refuse it.
+            points: (N, d) points of a domain, or a list of settings by name, where points are played.
             context: under which, for arms whose steps come with one.
             latent: whether to answer in log-odds or the logarithm of the rate, of which the belief is normal; for
                 binary rewards and counts.
@@ -271,7 +379,8 @@ class AskTell(Described):
         not finite or, as said, past, points over arms and none over a domain. Changes nothing.
         """
         with self._turn.any_process(), self._fitting():
-            at = validation.finite_number("at", at)
+            at, _ = self._times.read("at", at)
+            points = border.points_of(points, self.settings)
             over_points = self.policy.dim > 0
             expected = f"(N, {self.policy.dim}) points" if over_points else "None where arms are played"
             validation.require((points is not None) == over_points, "points", points, expected)
@@ -291,7 +400,7 @@ class AskTell(Described):
             mean, variance = marginals(at, points if context is None else context)
             return mean, variance.clamp_min(0.0).sqrt()
 
-    def drop(self, before: float | None = None, *, ids: Sequence[int] | None = None) -> int:
+    def drop(self, before: Any = None, *, ids: Sequence[int] | None = None) -> int:
         """Remove open questions, asked ``before`` this time or of these numbers; returns how many were open.
 
         They no longer count as pending. Raises ValueError, with nothing changed, for both or neither, a time that is no
@@ -299,9 +408,9 @@ class AskTell(Described):
         """
         one = (before is None) != (ids is None)
         validation.require(one, "before and ids", (before, ids), "a time, or numbers of questions, not both")
-        if before is not None and before != float("inf"):
-            validation.finite_number("before", before)
         with self._turn:
+            if before is not None and before != float("inf"):
+                before, _ = self._times.read("before", before)
             named = set() if ids is None else {self._known(id) for id in ids}
             old = [
                 id
@@ -310,7 +419,82 @@ class AskTell(Described):
             ]
             for id in old:
                 del self._open[id]
+                self._watch.dropped(id, self._asked)
             return len(old)
+
+    def add_arms(
+        self,
+        arms: Sequence[str] | Sequence[int] | int,
+        *,
+        features: Tensor | None = None,
+        covariance: Tensor | None = None,
+        prior_mean: Tensor | None = None,
+    ) -> tuple[int, ...]:
+        """Take up more arms, as if they had been there from the start and never been asked; returns their numbers.
+
+        A retired arm comes back with all that is known of it. Nothing else changes: open questions stay open, and what
+        was learned stays. What is learned of new arms beforehand follows from the prior: with features from the kernel
+        over them, else nothing.
+
+        Args:
+            arms: names; or, of arms without names, how many there are to come, or the numbers of retired ones.
+            features: (n, d), a row for each new arm, where the policy was built with features.
+            covariance: of all arms, (N, N), where it was built with such a matrix; the block of the others as it was.
+            prior_mean: (n,) of the new arms, where it was built with one for each arm.
+
+        Cost: a few times that of building the policy. An exact Gaussian process learns the rewards that it holds again.
+
+        Raises ValueError, with nothing changed, for arms that are here already, what does not fit the policy, one that
+        no recipe made, and one that cannot take up more arms, which says why (``Policy.needs_all_arms``).
+        """
+        with self._turn, self._fitting():
+            self._check_arms()
+            told = {"features": features, "covariance": covariance, "prior_mean": prior_mean}
+            roster, numbers = self._roster.with_arms(arms, **told)
+            if roster.num_arms > self.num_arms:
+                policy = self._wrapped(roster.policy(self._origin))
+                policy.grow_from(self.policy)
+                self._take(policy)
+            self._roster, self.names = roster, roster.names
+            return tuple(numbers)
+
+    def retire_arms(self, arms: Sequence[str] | Sequence[int]) -> None:
+        """Never ask these arms, by name or number, again, until ``add_arms`` brings them back.
+
+        Rewards of questions asked before are still told, and what was learned of them goes on to tell of others.
+        ``predict`` tells of them, too. Raises ValueError, with nothing changed, for arms that are not here or retired
+        already, and where none would be left.
+        """
+        with self._turn:
+            self._check_arms()
+            self._roster = self._roster.without(arms)
+
+    @property
+    def retired(self) -> tuple[Any, ...]:
+        """The arms that are retired, by name, or number where arms have none."""
+        with self._turn.any_process():
+            at = self._roster.retired.nonzero().flatten().tolist()
+            return tuple(at if self.names is None else [self.names[k] for k in at])
+
+    def _check_arms(self) -> None:
+        kind = type(self.policy).__name__
+        validation.require(self.policy.dim == 0, "policy", kind, "over arms, not over the points of a domain")
+        why = self.policy.needs_all_arms
+        validation.require(not why, "policy", kind, f"one whose arms may come and go ({why})")
+
+    def with_arms_of(self, state: Mapping[str, Any]) -> AskTell:
+        """This one, or one over the arms that came in the system that gave ``state``, which has learned nothing.
+
+        ValueError for the state of a system that began with other arms.
+        """
+        with self._turn.any_process():
+            roster = self._roster.in_state(state.get("arms"))
+            other = self
+            if not roster.is_over(self._roster):
+                other = copy.deepcopy(self)
+                other._take(self._wrapped(roster.policy(self._origin)))
+                other.names = roster.names
+            return other
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -334,7 +518,8 @@ class AskTell(Described):
             questions = [
                 (id, time, choice.arm, dict(choice.why)) for id, (time, choice) in self._open.items()
             ]
-            own = {"asked": self._asked, "open": questions, "latest": self._latest}
+            own = {"asked": self._asked, "open": questions, "latest": self._latest, "zone": self._times.zone}
+            own |= {"arms": self._roster.state_dict(), "watch": self._watch.state_dict()}
             return {"policy": self.policy.state_dict()} | own
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -343,6 +528,7 @@ class AskTell(Described):
         asked, latest = validation.natural("state['asked']", state["asked"]), state.get("latest")
         if latest is not None:
             validation.finite_number("state['latest']", latest)
+        zone = border.checked_zone(state.get("zone", ""))
         questions = {}
         for id, time, arm, why in state["open"]:
             validation.require(type(id) is int and 0 <= id < asked, "state['open']", id, f"below {asked}")
@@ -350,8 +536,18 @@ class AskTell(Described):
             validation.tensor("arm", arm)
             questions[id] = (validation.finite_number("time", time), Choice(arm, why))
         with self._turn.any_process():
-            self.policy.load_state_dict(state["policy"])
+            roster, policy = self._roster.in_state(state.get("arms")), self.with_arms_of(state).policy
+            watched = self._watch.state_dict()
+            self._watch.load_state_dict(state["watch"])
+            try:
+                policy.load_state_dict(state["policy"])
+            except Exception:
+                self._watch.load_state_dict(watched)
+                raise
+            self._take(policy)
+            self._roster, self.names = roster, roster.names
             self._asked, self._open, self._latest = asked, questions, latest
+            self._times.zone = zone
             self._turn.own()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AskTell:

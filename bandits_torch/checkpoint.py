@@ -13,14 +13,12 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.description import description
-from bandits_torch.differing import differences, shown
+from bandits_torch.differing import said_differences
 from bandits_torch.files import remove_parts
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import name_of, versions
 from bandits_torch.state_files import check_kinds, described, read_state, whole_or_refused, write_state
-
-_DIFFERENCES_SHOWN = 3
 
 
 class Stateful(Protocol):
@@ -86,7 +84,9 @@ class RunCheckpoint:
             validation.non_negative("seconds", seconds)
             fresh = {key: part.state_dict() for key, part in self._parts.items()}
             generator = torch.Generator().set_state(state["torch"])
-        _require_same_run(name, written, self._asked)
+        said = said_differences(written, self._asked)
+        if said:
+            raise ValueError(f"checkpoint {name!r} must be of the run asked for: {said}")
         warn_of_versions(name, made_by)
         with whole_or_refused(name, "run"):
             try:
@@ -140,22 +140,6 @@ def what_is_run(
         **described(policy.state_dict(), "policy's state"),
         "problem's rewards at step 1": described(problem.expected_rewards(1))[""],
     }
-
-
-def _require_same_run(path: str, written: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """ValueError that says in what the run of the file differs from the one asked for."""
-    found = differences(written, asked)
-    if found:
-        none = "<nothing>"
-        shown_first = "; ".join(
-            f"{key} was {shown(written.get(key, none))} and is {shown(asked.get(key, none))}"
-            for key in found[:_DIFFERENCES_SHOWN]
-        )
-        more = len(found) - _DIFFERENCES_SHOWN
-        raise ValueError(
-            f"checkpoint {path!r} must be of the run asked for: {shown_first}"
-            + (f"; and {more} more differences" if more > 0 else "")
-        )
 
 
 def versions_here() -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,13 +14,12 @@ from bandits_torch import validation
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import Stateful, versions_here, warn_of_versions
 from bandits_torch.description import description
-from bandits_torch.differing import differences, shown
+from bandits_torch.differing import said_differences
 from bandits_torch.files import remove_parts, writing_alone
 from bandits_torch.rebuilding import rebuilt
 from bandits_torch.recorder import name_of
 from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
 
-_DIFFERENCES_SHOWN = 8
 _saved_as: WeakKeyDictionary[Any, dict[str, str]] = (
     WeakKeyDictionary()
 )  # the save of each file that is a policy's own
@@ -121,11 +120,19 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
         built, state, mark = dict(content["built"]), content["state"], str(header["mark"])
         made_by = dict(header["versions"])
     with _alone(policy):
-        own = description(policy, "policy")
-        found = differences(built, own)
-        if found and on_difference == "error":
-            raise ValueError(_listed(name, found, built, own))
-        target = _as_in_file(name, policy, found, built, own) if found else policy
+        target: Any = policy
+        if isinstance(policy, AskTell):
+            with whole_or_refused(name, "policy"):
+                target = policy.with_arms_of(state)
+        found = said_differences(built, description(target, "policy"))
+        if found:
+            said = (
+                f"{name!r} must be of a policy built in the same way: {found} "
+                "(on_difference='file' takes the file's settings, where it can)"
+            )
+            if on_difference == "error":
+                raise ValueError(said)
+            target = _as_in_file(said, target, built)
         before = copy.deepcopy(policy.state_dict())
         with whole_or_refused(name, "policy"):
             try:
@@ -150,30 +157,13 @@ def _become(policy: Stateful, made: Stateful) -> None:
     vars(policy).update(vars(made))
 
 
-def _as_in_file(
-    name: str, policy: Stateful, found: Sequence[str], built: Mapping[str, Any], own: Mapping[str, Any]
-) -> Any:
+def _as_in_file(said: str, policy: Stateful, built: Mapping[str, Any]) -> Any:
     try:
         made = rebuilt(policy, "policy", built)
         validation.require(_sizes(made) == _sizes(policy), "replicates and arms", _sizes(made), "the same")
         return made
     except Exception as error:  # a crafted file may ask for any settings
-        said = _listed(name, found, built, own)
         raise ValueError(f"{said}; these cannot be taken from the file: {error}") from error
-
-
-def _listed(name: str, found: Sequence[str], built: Mapping[str, Any], own: Mapping[str, Any]) -> str:
-    none = "<nothing>"
-    lines = [
-        f"{path} was {shown(built.get(path, none))} and is {shown(own.get(path, none))}"
-        for path in found[:_DIFFERENCES_SHOWN]
-    ]
-    more = len(found) - len(lines)
-    return (
-        f"{name!r} must be of a policy built in the same way: {'; '.join(lines)}"
-        + (f"; and {more} more differences" if more > 0 else "")
-        + " (on_difference='file' takes the file's settings, where it can)"
-    )
 
 
 def _sizes(policy: Any) -> tuple[Any, ...]:

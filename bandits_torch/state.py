@@ -42,10 +42,12 @@ class HasState:
     Attributes:
         _parts: names of the attributes that are parts.
         _lasting: names, of those in ``_fresh``, that a reset leaves as they are.
+        _expects: names, of values and parts, that a pending pull changes; None: all.
     """
 
     _parts: ClassVar[tuple[str, ...]] = ()
     _lasting: ClassVar[tuple[str, ...]] = ()
+    _expects: ClassVar[tuple[str, ...] | None] = None
 
     # -- what a class says -----------------------------------------------------------------------------
 
@@ -125,6 +127,24 @@ class HasState:
             setattr(self, name, copied(state[_key(name)]))
         self.state_changed()
 
+    def grow_from(self, small: Any) -> None:
+        """Go on from ``small``, which is built as this one over the first of its arms: of what the others have learned
+        it is told, and the new arms are as before the first observation.
+
+        An entry that is larger at the start here than there is so by its arms. Raises ValueError for a part that cannot
+        take in what the other has learned; this one is then of no use.
+        """
+        self._make_room(small.state_dict())
+        there, here = small._fresh(), self._fresh()
+        for name in self.state_names:
+            setattr(self, name, _grown(getattr(small, name), there[name], here[name], _key(name)))
+        for part, other in zip(self._leaves(), small._leaves(), strict=True):
+            if hasattr(part, "grow_from"):
+                part.grow_from(other)
+            else:
+                part.load_state_dict(_state_of(other))
+        self.state_changed()
+
     @property
     def snapshot(self) -> dict[str, Tensor]:
         """The tensors by name as they are now, of one whose observing replaces them and changes none in place."""
@@ -139,8 +159,10 @@ class HasState:
 
     @contextmanager
     def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
-        """Within the block copies stand for the values and parts of these names (None: all), to be changed at will; at
-        its end all is as before, to the last bit. A model may ``expect`` within, no more. Random streams go on."""
+        """Within the block copies stand for the values and parts of these names (None: those of ``_expects``), to be
+        changed at will; at its end all is as before, to the last bit. A model may ``expect`` within, no more. Random
+        streams go on."""
+        names = self._expects if names is None else names
         names = (*self.state_names, *self._parts) if names is None else tuple(names)
         kept = {name: getattr(self, name) for name in names if name not in self._parts}
         with ExitStack() as stack:
@@ -246,6 +268,21 @@ def _restored(now: Any, fresh: Any, where: Tensor) -> Any:
     if not isinstance(fresh, Tensor) or fresh.shape != now.shape:
         return now
     return torch.where(where.reshape((*fresh.shape[:1], *[1] * (fresh.dim() - 1))), fresh, now)
+
+
+def _grown(now: Any, there: Any, here: Any, name: str) -> Any:
+    """``now``, which at the start was ``there``, for one that starts ``here``: in dimensions of arms those of ``here``
+    follow."""
+    if isinstance(here, dict) and isinstance(there, dict):
+        extra = {key: value for key, value in now.items() if key not in here}
+        return copied(extra) | {key: _grown(now[key], there[key], here[key], f"{name}.{key}") for key in here}
+    if not isinstance(here, Tensor) or not isinstance(there, Tensor) or there.shape == here.shape:
+        return copied(now)
+    fits = there.shape == now.shape and all(a <= b for a, b in zip(there.shape, here.shape, strict=True))
+    validation.require(fits, name, tuple(now.shape), f"of its first shape, {tuple(there.shape)}, to grow")
+    grown = here.clone()
+    grown[tuple(slice(size) for size in now.shape)] = now
+    return grown
 
 
 # -- parts -----------------------------------------------------------------------------------------------

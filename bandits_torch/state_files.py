@@ -95,16 +95,18 @@ def whole_or_refused(name: str, kind: str) -> Iterator[None]:
         raise ValueError(f"{name!r} is not a whole {kind} file: {said}") from error
 
 
-def check_kinds(state: Any, fresh: Any, where: str) -> None:
-    """Raise ValueError where ``state`` has words in place of the numbers of ``fresh``, or tensors of another dtype.
+def check_kinds(state: Any, mine: Any, where: str) -> None:
+    """Raise ValueError where ``state`` has words in place of the numbers of ``mine``, or tensors of another dtype.
 
-    ``fresh`` is the state of what is to take it up; sizes may differ, and what is None there may be anything.
+    ``mine`` is the state of what is to take it up, which may have learned more or less: sizes may differ, what is None
+    in one may be anything in the other, and a clock may be a number in one and a tensor in the other.
     """
     kinds = dict(_described_kinds(state, where))
-    for place, kind in _described_kinds(fresh, where):
-        found = kinds.get(place, kind) or ("missing", "")
-        becomes_a_tensor = kind == ("number", "") and found[0] == "number"  # as clocks do
-        if kind is not None and found != kind and not becomes_a_tensor:
+    for place, kind in _described_kinds(mine, where):
+        found = kinds.get(place, kind)
+        if kind is None or found is None or found == kind:
+            continue
+        if not (kind[0] == found[0] == "number" and "" in (kind[1], found[1])):
             raise ValueError(f"{place} must be a {' '.join(kind).strip()}, got a {' '.join(found).strip()}")
 
 

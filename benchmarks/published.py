@@ -236,7 +236,7 @@ _TIMES = r"\| {} \| 1 000 \| ucb \| [^|]+ \| [^|]+ \| [^|]+ \| \*\*(.+?)\*\*"
 _SHARE = r"\| `{}` \| {} \|[^|]+\| ([\d.]+)%"
 _BEST = r"\| `auto` \| {} \|[^|]+\|[^|]+\| `{}` [^|]+\| ([\d.]+)%"
 _RECORDS = ("intel-light", "intel-humidity", "beijing-pm25")
-_BETTER = ("tv_gp_ucb w=2", "band_gp_ucb", "band_gp_ucb")
+_BETTER = ("tv_gp_ucb w=2", "predictive_sampling", "band_gp_ucb")
 
 PRINTED = (
     Printed(
@@ -304,7 +304,7 @@ PRINTED = (
     Printed(
         _WHICH,
         "| {} % on `intel-light`, {} % on `intel-humidity`, {} % on `beijing-pm25` | `tv_gp_ucb` with `width=2`, {} %; "
-        "`band_gp_ucb`, {} %; `band_gp_ucb`, {} % |",
+        "`predictive_sampling`, {} %; `band_gp_ucb`, {} % |",
         on(
             _AUTO,
             *(_SHARE.format("auto", name) for name in _RECORDS),

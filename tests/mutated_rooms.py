@@ -6,6 +6,17 @@ tests/MUTATION.md has the samples that were taken.
 _OPKB = "policies/test_opkb_from_the_paper.py"
 _PROBLEMS = "problems/test_problem_steps.py"
 
+
+def _laws(*names: str) -> str:
+    """The laws of all recipes, of these."""
+    alone = "test_reproducible.py::test_a_replicate_of_25_is_the_replicate_alone"
+    resumed = "test_resume_bits.py::test_every_recipe_resumes_bit_for_bit_at_every_stop"
+    anew = "test_restart.py::test_every_recipe_begins_anew_where_it_is_told_to"
+    return " ".join(
+        f"{alone}[{name}] {resumed}[{name}] {anew}[{name}-some] {anew}[{name}-all]" for name in names
+    )
+
+
 # Room: file in ``bandits_torch/`` to tests in ``tests/``, each a list of words.
 ROOMS: dict[str, dict[str, str]] = {
     "designs": {
@@ -20,23 +31,25 @@ ROOMS: dict[str, dict[str, str]] = {
         "kernels/temporal.py": "kernels/test_temporal.py",
     },
     "policies": {
-        "state.py": "test_state.py policies/test_index_state.py",
-        "policies/opkb/opkb.py": f"{_OPKB} policies/test_opkb.py",
+        "state.py": f"test_state.py policies/test_index_state.py {_laws('ucb1', 'gp_ucb')}",
+        "policies/opkb/opkb.py": f"{_OPKB} policies/test_opkb.py {_laws('ada_opkb')}",
         "policies/opkb/constants.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py",
-        "policies/opkb/calibrated.py": "policies/test_calibrated_opkb.py",
-        "policies/opkb/epochs.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py",
+        "policies/opkb/calibrated.py": f"policies/test_calibrated_opkb.py {_laws('ada_opkb_calibrated')}",
+        "policies/opkb/epochs.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py {_laws('ada_opkb')}",
         "policies/opkb/features.py": f"{_OPKB} policies/test_opkb.py policies/test_neural.py",
         "policies/averaging.py": "policies/test_averaging.py",
         "policies/sharing.py": "policies/test_averaging.py claims/test_fixed_share_bound.py",
         "policies/learned_units.py": "policies/test_averaging.py policies/test_point_averaging.py",
         "policies/reward_range.py": "policies/test_reward_range.py",
-        "policies/over_priors.py": "policies/test_unknown_prior.py policies/test_length_scales.py",
+        "policies/over_priors.py": f"policies/test_unknown_prior.py {_laws('pe_gp_ucb')} "
+        f"policies/test_length_scales.py {_laws('a_gp_ucb')}",
         "policies/forgetting.py": "policies/test_forgetting.py policies/test_likelihood_window.py",
-        "policies/index.py": "policies/test_index.py policies/test_index_state.py policies/test_improvement.py",
+        "policies/index.py": f"policies/test_index.py policies/test_index_state.py {_laws('gp_ucb')} "
+        "policies/test_improvement.py",
         "policies/wrapping.py": "policies/test_doubling.py policies/test_standardised.py",
-        "policies/master.py": "policies/test_master.py",
-        "policies/phased_elimination.py": "policies/test_phased_elimination.py",
-        "policies/regret_balancing.py": "policies/test_regret_balancing.py",
+        "policies/master.py": f"policies/test_master.py {_laws('master_gp_ucb')}",
+        "policies/phased_elimination.py": f"policies/test_phased_elimination.py {_laws('r_perp')}",
+        "policies/regret_balancing.py": f"policies/test_regret_balancing.py {_laws('regret_balancing')}",
     },
     "problems": {
         "problems/continuous.py": "problems/test_dynamic_functions.py",

@@ -56,12 +56,11 @@ COLUMNS = {
     "compiled": {"recipe", "arms", "replicates", "compile_seconds", "plain_seconds", "compiled_seconds"}
     | {"plain_over_compiled", "largest_difference", "error"},
     "in_cache": {"recipe", "arms", "replicates", "steps", "first", "plain", "blocks", "compiled", "copy"},
-    "form_choice": {"arms", "replicates", "drift", "dtype", "steps", "covariance_seconds", "factor_seconds"}
-    | {"auto_seconds", "covariance_steps_timed", "forms", "over_cheaper"},
-    "form_costs": {"dtype", "drifts", "entries", "replicates", "device"}
-    | {"covariance_seconds", "factor_seconds", "new_arms_seconds"},
+    "form_choice": {"arms", "replicates", "drifts", "dtype", "rows", "points", "room", "auto", "over_cheaper"}
+    | {"covariance_seconds", "factor_seconds"},
     "state_space": {"kernel", "arms", "states_per_arm", "steps_before", "steps", "seconds_per_step"},
     "step_trace": {"step", "files", "functions", "lines"},
+    "streaming": {"way", "observations", "seconds", "mean_off", "variance_off"},
 }
 
 
@@ -93,6 +92,13 @@ def test_every_way_of_botorch_chooses_our_arm_at_every_step(out: Path) -> None:
     assert set(botorch.way) == set(WAYS)
     assert (botorch.same_arms == botorch.steps).all()
     assert (botorch.steps > 1).all()
+
+
+def test_a_model_that_streams_predicts_as_one_built_anew(out: Path) -> None:
+    frame = _rows(out, "streaming")
+    ours = frame[frame.way == "OnlineGP.from_botorch, observe"]
+    assert len(ours) == 5
+    assert float(ours[["mean_off", "variance_off"]].max().max()) < 1e-8
 
 
 def test_page_holds_every_section_and_says_that_a_fast_run_means_nothing(out: Path) -> None:

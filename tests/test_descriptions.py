@@ -8,7 +8,7 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.description import description, leaf_of
-from bandits_torch.differing import alike, differences
+from bandits_torch.differing import alike, differences, said_differences
 
 NAN = math.nan
 ONE = torch.tensor([1.0, 2.0]).double()
@@ -26,6 +26,7 @@ SAME = [
 ]
 OTHERS = [
     (1, 2),
+    (2_024_112_500, 2_024_112_501),
     (0.1, 0.1 * (1 + 1e-6)),
     (NAN, 1.0),
     (1.0, NAN),
@@ -67,6 +68,14 @@ def test_below_a_part_of_another_kind_nothing_is_listed():
     other = {"p": "<B>", "p.x": 5, "p.z": 2, "px": 4, "q[0]": 1, "r": 0}
     assert differences(one, other) == ["p", "px", "r"]
     assert differences(other, one) == ["p", "px", "r"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 30])
+def test_the_first_differences_are_said_and_the_others_counted(count):
+    one, other = {"same": 1}, {"same": 1, **{f"p{k}": k for k in range(count)}}
+    said = said_differences(one, other).split("; ")
+    assert said[:8] == ([f"p{k} was nothing and is {k}" for k in range(min(count, 8))] or [""])
+    assert said[8:] == ([f"and {count - 8} more differences"] if count > 8 else [])
 
 
 class Thing:

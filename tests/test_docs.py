@@ -89,6 +89,9 @@ COMMANDS = {
 }
 
 
+PAGES_DRAWN = {"bandits-torch race", "bandits-torch race --data my.csv"} & COMMANDS
+
+
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -101,9 +104,12 @@ def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_
         assert CliRunner().invoke(cli.app, few).exit_code == 0
     if arguments[0] == "race":
         arguments = [*arguments, "--horizon", "12", "--replicates", "2"]  # the last of each counts
+    if command not in PAGES_DRAWN:  # to draw them takes longer than the rest
+        monkeypatch.setattr("bandits_torch.cli.play.page", lambda *given: "<html></html>")
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
     assert result.output
+    assert len(PAGES_DRAWN) == 2
 
 
 def test_no_block_is_left_out():

@@ -11,7 +11,7 @@ import bandits_torch
 ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
-    {"validation", "naming", "_version", "turn", "threads"},
+    {"validation", "naming", "_version", "turn", "threads", "plugins"},
     {"state"},
     {"answers", "arm_context", "streams", "files", "domain", "description"},
     {"state_files", "differing"},
@@ -21,13 +21,15 @@ FLOORS = [
     {"theory"},
     {"acquisition"},
     {"policies", "problems", "history"},
-    {"recorder"},
+    {"recorder", "mixed_points"},
     {"checkpoint", "captured"},
     {"loop"},
     {"recipes"},
-    {"ask_tell"},
-    {"policy_files"},
+    {"border", "testing"},
     {"experiments"},
+    {"watch", "growth"},
+    {"ask_tell"},
+    {"policy_files", "off_policy"},
     {"integrations"},
     {"cli"},
     {"__init__", "__main__"},

@@ -28,6 +28,7 @@ from tests.reference import all_recipes
 T = 40
 # Another value of every option there is; a new option needs a line, or the test of all options fails.
 OTHERS = {
+    "base": "igp_ucb",
     "behind": 5.0,
     "changes": 7.0,
     "chunk_size": 5,
@@ -37,6 +38,7 @@ OTHERS = {
     "context_dim": 1,
     "context_kernel": RBFKernel(),
     "contexts": torch.rand(3, 1).double(),
+    "cycles": 3.0,
     "delta": 0.25,
     "depth": 4,
     "bound_is_guess": True,
@@ -53,11 +55,13 @@ OTHERS = {
     "growth": 3.0,
     "guarantee": "step",
     "hidden": 8,
+    "history_times": torch.arange(30).double(),
     "history": torch.rand(30, 12, generator=torch.Generator().manual_seed(0)).double(),
     "horizon": T + 7,
     "interval": 5,
     "learn_hyperparameters": {"every": 7},
     "least_reward": -0.5,
+    "log": "of past pulls: what is learned of them is state, tests/test_off_policy.py",
     "likelihood": "gaussian",
     "look_again": 3.0,
     "margin": 0.5,
@@ -199,6 +203,8 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
         assert (name, option) in alone | {
             ("pe_gp_ucb", "learn_hyperparameters"),
             ("auto", "history"),
+            ("auto", "history_times"),
+            ("auto", "log"),
             ("gp_ts", "grid_until"),
             ("safe_gp_ucb", "safe_points"),
         }  # not here
@@ -497,3 +503,12 @@ def test_a_file_is_an_archive_of_named_arrays(tmp_path):
         (own,) = (buffer for path, buffer in held.items() if path.endswith(f".{name}"))
         assert np.array_equal(value, own.numpy())
     assert json.loads(named["header"].tobytes())["kind"] == "policy"
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_a_file_saved_before_the_first_reward_takes_a_policy_back_to_it(name, tmp_path):
+    save_policy(tmp_path / "file", built(name))
+    policy = built(name)
+    first = play(policy, 12)
+    load_policy(tmp_path / "file", policy)
+    assert play(policy, 12) == first

@@ -201,30 +201,6 @@ def test_a_function_that_does_not_vary_is_remembered_to_the_end():
     assert recipes.sw_gp_ucb(ARMS, KERNEL, 0.1, horizon=77, rkhs_variation_budget=0.0).forgetting.window == 77
 
 
-@pytest.mark.parametrize(
-    ("build", "name"),
-    [
-        (lambda: recipe("sw_gp_ucb", window=0), "window"),
-        (lambda: recipe("r_gp_ucb", interval=0), "interval"),
-        (lambda: recipe("r_gp_ucb", interval=-2), "interval"),
-        (lambda: recipe("sw_gp_ucb", window=None, horizon=0), "horizon"),
-        (lambda: recipe("gp_ucb", replicates=0), "replicates"),
-        (lambda: recipe("gp_ucb", delta=0.0), "delta"),
-        (lambda: recipe("igp_ucb", rkhs_bound=-1.0), "rkhs_bound"),
-        (lambda: recipe("igp_ucb", noise_scale=0.0), "noise_scale"),
-        (lambda: recipe("igp_ucb", width_form="loose"), "form"),
-        (lambda: recipe("tv_gp_ucb", forgetting_rate=1.0), "forgetting_rate"),
-        (lambda: recipe("tv_gp_ucb", forgetting_rate=-0.1), "forgetting_rate"),
-        (lambda: recipe("ui_gp_ucb", drift_variance=0.0), "drift_variance"),
-        (lambda: recipe("et_gp_ucb", delta=2.0), "delta"),
-        (lambda: recipes.gp_ucb(ARMS, KERNEL, 0.0), "noise_variance"),
-    ],
-)
-def test_bad_settings_are_refused_by_name(build, name):
-    with pytest.raises(ValueError, match=name):
-        build()
-
-
 # -- replicates ----------------------------------------------------------------------------------------
 
 
@@ -239,18 +215,6 @@ def played(name, replicates, first, form="auto"):
     policy = recipes.build(name, problem, replicates=replicates, **({"horizon": T} | options))
     history = run(policy, problem, T, seed=7, first_replicate=first)
     return history, policy
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_replicate_k_of_s_is_replicate_k_alone_to_the_last_bit(name):
-    together, policy = played(name, 4, 0)
-    for k in range(4):
-        alone, own = played(name, 1, k)
-        assert torch.equal(alone.arms[0], together.arms[k])
-        assert torch.equal(alone.rewards[0], together.rewards[k])
-        if name != "random":
-            for value, expected in zip(policy.model.marginals(), own.model.marginals(), strict=True):
-                assert torch.equal(value[k], expected[0])
 
 
 # Not gp_ts: its forms draw from one law (tests/claims) but from different roots of the covariance.
@@ -291,16 +255,6 @@ def test_unknown_names_and_options_are_refused_with_those_there_are():
         recipes.build("gp_ubc", problem, replicates=1, horizon=5)
     with pytest.raises(ValueError, match="window"):
         recipes.build("sw_gp_ucb", problem, replicates=1, horizon=5, windw=3)
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_every_option_listed_is_accepted(name):
-    problem = GPDraws(num_arms=N)
-    listed = recipes.options_of(name)
-    given = {key: value for key, value in listed.items() if value not in (None, ...) and key != "horizon"}
-    given = {key: value for key, value in given.items() if key not in ("replicates", "seed")}
-    given = {key: value for key, value in given.items() if not isinstance(value, type)}
-    recipes.build(name, problem, replicates=1, horizon=5, **given)
 
 
 def test_memory_is_sized_without_a_matrix_over_all_arms():

@@ -19,7 +19,7 @@ import torch
 
 from bandits_torch import recipes
 from bandits_torch.loop import run
-from tests.reference import all_recipes
+from tests.reference import all_recipes, play_all
 
 ROOT = Path(__file__).parent.parent
 T, S = 20, 25
@@ -43,17 +43,12 @@ def test_a_replicate_of_25_is_the_replicate_alone(name):
             assert torch.equal(values.reshape(-1).nan_to_num(nan=-9.0), kept.nan_to_num(nan=-9.0)), note
 
 
-def arms_with(threads):
-    command = [sys.executable, "-m", "tests.reference.play_all", str(threads)]
-    waiting = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}  # or it would burn the cores
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ | waiting
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 def test_one_thread_or_two_play_the_same_arms():
-    one, two = arms_with(1), arms_with(2)
+    """Two in a process of their own, whose threads wait passively, or they would burn the cores."""
+    one = list(play_all.lines(1))
+    command = [sys.executable, "-m", "tests.reference.play_all", "2"]
+    waiting = os.environ | {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+    two = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=waiting)
+    assert two.returncode == 0, two.stderr
     assert [line.split()[0] for line in one] == list(recipes.RECIPES)
-    assert one == two
+    assert one == two.stdout.splitlines()

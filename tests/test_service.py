@@ -1,6 +1,13 @@
 """The service of docs/service.md: killed under real clients, and what would be seen if it were worse."""
 
 import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +26,9 @@ def test_nothing_is_lost_or_learned_twice_under_clients_and_kills():
     assert found["told"] == found["asked"] == 60
     assert found["kills"] == 2
     assert found["requests"] > 120
-    assert {found[name] for name in ("two owners", "lost", "twice", "wrong answers", "open")} == {0}
+    assert found["arms"] > service_kills.FIRST
+    faults = ("two owners", "lost", "twice", "wrong answers", "open", "wrong arms", "asked while retired")
+    assert {found[name] for name in faults} == {0}
 
 
 def books(Service, folder):
@@ -66,6 +75,31 @@ def test_a_service_that_does_not_write_is_seen(right, wrong, tmp_path):
         books(service(text.replace(right, wrong)), tmp_path)  # the journal contradicts itself
 
 
+def test_arms_come_and_go_and_a_process_that_takes_over_has_them(tmp_path):
+    Service = service(service_kills.page())
+    one = Service(tmp_path)
+    for change, arms in (("add", ["centre"]), ("retire", ["south", "centre"]), ("add", ["centre", "east"])):
+        told = getattr(one, change)(arms)
+        assert getattr(one, change)(arms) == told  # said twice, it is so once
+    question = one.ask("anna")
+    other = Service(tmp_path)
+    assert other.live.names == ("north", "east", "south", "west", "centre")
+    assert other.live.retired == ("south",)
+    assert other.ask("anna") == question
+    assert bits(one.live.state_dict()) == bits(other.live.state_dict())
+
+
+def test_a_service_that_does_not_write_what_arms_there_are_is_seen(tmp_path):
+    text, right = service_kills.page(), "            self._change(entry)\n            self._write(entry)\n"
+    assert text.count(right) == 1
+    one = service(text.replace(right, "            self._change(entry)\n"))(tmp_path)
+    one.add(["centre"])
+    while one.ask("anna")["arm"] != "centre":
+        one.tell(one.ask("anna")["id"], 0.0)
+    with pytest.raises((RuntimeError, ValueError)):
+        service(text)(tmp_path)
+
+
 def test_a_line_cut_short_never_was_and_a_state_ahead_of_its_journal_learns_nothing_twice(tmp_path):
     Service = service()
     one, _ = books(Service, tmp_path)
@@ -90,10 +124,10 @@ def test_the_service_of_the_page_follows_a_change(tmp_path):
     for k in range(300):
         one.now = 3e9 + k  # a clock ahead of the machine's
         question = one.ask("worker")
-        one.tell(question["id"], float(question["arm"] == (3 if k < 150 else 11)))
+        one.tell(question["id"], float(question["arm"] == ("south" if k < 150 else "east")))
         tried.append(question["arm"])
-    assert tried[100:150].count(3) > 25
-    assert tried[250:].count(11) > 25
+    assert tried[100:150].count("south") > 25
+    assert tried[250:].count("east") > 25
 
 
 def test_a_journal_of_another_policy_is_refused(tmp_path):
@@ -101,6 +135,55 @@ def test_a_journal_of_another_policy_is_refused(tmp_path):
     Service(tmp_path).ask("a")
     (tmp_path / "live.state").unlink()
     entry = json.loads((tmp_path / "journal").read_text())
-    (tmp_path / "journal").write_text(json.dumps(entry | {"arm": entry["arm"] + 1}) + "\n")
+    (tmp_path / "journal").write_text(json.dumps(entry | {"arm": str(int(entry["arm"]) + 1)}) + "\n")
     with pytest.raises(RuntimeError, match="of another policy"):
         Service(tmp_path)
+
+
+BERLIN = """    import datetime, zoneinfo
+    return datetime.datetime.fromtimestamp(now, zoneinfo.ZoneInfo("Europe/Berlin"))
+"""
+
+
+def dated(text):
+    """The page's service over named arms, asked by dates in a zone."""
+    for right, other in (
+        ("self.live.drop(before=now - PATIENCE)", "self.live.drop(before=dated(now - PATIENCE))"),
+        ("self.live.ask(now)", "self.live.ask(dated(now))"),
+        ("def build():", f"def dated(now):\n{BERLIN}\n\ndef build():"),
+    ):
+        assert text.count(right) == 1
+        text = text.replace(right, other)
+    return text
+
+
+def test_names_and_zone_outlive_kills_over_http(full, tmp_path):
+    kills = 20 if full else 2
+    program = tmp_path / "service.py"
+    program.write_text(dated(service_kills.page()), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, str(program), str(tmp_path), str(port)]
+    chance, client = random.Random(0), service_kills.Client("anna", port, 0, 0, time.time() + 500.0)
+    names, asked = ["north", "east", "south", "west"], 3 * kills
+    server = subprocess.Popen(command, cwd=Path(__file__).parents[1])
+    for k in range(asked):
+        question = client.post("/ask", worker="anna")
+        assert question["id"] == k
+        assert question["arm"] in names
+        if k % 3 == 2:  # at a random moment, with a question open
+            time.sleep(0.02 * chance.random())
+            server.send_signal(signal.SIGKILL)
+            server.wait()
+            server = subprocess.Popen(command, cwd=Path(__file__).parents[1])
+            assert client.post("/ask", worker="anna") == question  # it is still hers
+        assert client.post("/tell", id=k, reward=float(names.index(question["arm"]))) == {"told": k}
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    live = service(dated(service_kills.page()))(tmp_path).live
+    assert live.asked == live.policy.count == asked
+    assert live.open == ()
+    assert live.state_dict()["zone"] == "Europe/Berlin"
+    client.leave()
+    assert client.wrong == []

@@ -78,7 +78,7 @@ def torn_copies(count):
                 faults.append(error)
                 continue
             answered = copied._asked - len(copied.open)
-            if not answered == copied.policy.model.num_observations == copied.policy._clock:
+            if not answered == copied.policy.model.num_observations == copied.policy.clock:
                 faults.append(answered)
     finally:
         stop.set()

@@ -56,9 +56,10 @@ def heeding_ctrl_c():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def started(out, engine):
+def started(out, engine, jobs):
     """A sweep with at least one finished cell, in a process group of its own."""
     command = [sys.executable, "-m", "bandits_torch", "sweep", *SWEEP, "--engine", engine, "--out", str(out)]
+    command += ["--jobs", jobs] if engine == "processes" else []
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -77,16 +78,18 @@ def started(out, engine):
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="reads /proc")
 @pytest.mark.parametrize(
-    ("engine", "number", "to_group"),
+    ("engine", "jobs", "number", "to_group"),
     [
-        ("processes", signal.SIGINT, True),  # Ctrl-C in a terminal
-        ("processes", signal.SIGTERM, False),
-        ("processes", signal.SIGKILL, False),
-        ("local", signal.SIGINT, True),
+        ("processes", "2", signal.SIGINT, True),  # Ctrl-C in a terminal
+        ("processes", "1", signal.SIGTERM, False),
+        ("processes", "1", signal.SIGKILL, False),
+        ("local", "1", signal.SIGINT, True),
     ],
 )
-def test_a_sweep_ends_within_seconds_of_a_signal_and_leaves_no_process(engine, number, to_group, tmp_path):
-    process = started(tmp_path / "out", engine)
+def test_a_sweep_ends_within_seconds_of_a_signal_and_leaves_no_process(
+    engine, jobs, number, to_group, tmp_path
+):
+    process = started(tmp_path / "out", engine, jobs)
     workers = children(process.pid)
     assert len(workers) >= (1 if engine == "processes" else 0)
     sent = time.monotonic()

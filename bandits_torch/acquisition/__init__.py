@@ -14,6 +14,8 @@
     phi, w     features, root          features of the prior, and weights of a draw                pathwise draws
     e, lambda  noise_variance          draw of the noise, and its variance                         pathwise draws
     D_t, T     step, until             grid of GP-TS at step t, and the last step it changes       GridSearch
+    R          root                    of draws mu + R z, z standard normal                        draws
+    d          interval                time between the rewards of the future                      predictive draws
     B, L       lipschitz = B L         RKHS norm; largest deviation of a derivative                GridSearch
 
 Each class states its source. An index policy builds the acquisition function anew at every step, with a ``StepContext``
@@ -29,7 +31,11 @@ from bandits_torch.acquisition.over_priors import (
 from bandits_torch.acquisition.pathwise import PathwisePointDraw, PathwiseThompsonSampling
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.step_context import StepContext
-from bandits_torch.acquisition.thompson_sampling import PlayingProbability, ThompsonSampling
+from bandits_torch.acquisition.thompson_sampling import (
+    PlayingProbability,
+    PredictiveSampling,
+    ThompsonSampling,
+)
 from bandits_torch.acquisition.upper_confidence_bound import (
     DualMixtureBound,
     SimultaneousBand,
@@ -47,6 +53,7 @@ __all__ = [
     "PathwiseThompsonSampling",
     "PlayingProbability",
     "PointSearch",
+    "PredictiveSampling",
     "SimultaneousBand",
     "StepContext",
     "ThompsonSampling",

@@ -28,6 +28,7 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.at_time import with_time
 from bandits_torch.models.cholesky import safe_cholesky, solve_lower
+from bandits_torch.models.points.botorch_twin import TransformedKernel
 from bandits_torch.models.points.growing_cholesky import Rows
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.widths import Width
@@ -253,7 +254,9 @@ class PathwisePointDraw(IndependentDraws):
         listed = isinstance(seeds, Sequence) and all(type(seed) is int and seed >= 0 for seed in seeds)
         fits = listed and len(seeds) == members
         validation.require(fits, "seeds", seeds, f"{members} integers >= 0, one for each member")
-        self._over_time = isinstance(model.kernel, SpatioTemporalKernel)
+        kernel = model.kernel
+        fitted = kernel.base_kernel if isinstance(kernel, TransformedKernel) else kernel
+        self._over_time = isinstance(fitted, SpatioTemporalKernel)
         fits = not self._over_time or time is not None
         validation.require(fits, "time", time, "a number, since the kernel has a time part")
         self.time = None if time is None else validation.finite_number("time", time)
@@ -297,37 +300,45 @@ class _PointDraw:
     def __init__(
         self, model: OnlineGP, member: int, width: Tensor, time: float | None, seed: int, features: int
     ) -> None:
-        kernel = model.kernel[member] if len(model.kernel.batch_shape) else model.kernel
+        own = model.kernel[member] if len(model.kernel.batch_shape) else model.kernel
+        kernel, scale, self._seen = own, width.new_ones(()), lambda X: X
+        if isinstance(own, TransformedKernel):
+            kernel, scale, self._seen = own.base_kernel, own.scale, own.inputs
         space, temporal = kernel, None
         if isinstance(kernel, SpatioTemporalKernel):
             space, temporal = kernel.space_kernel, kernel.time_kernel
         rows, held = _rows_of(model, member)
-        self._kernel, self._inputs = kernel, rows.inputs
-        d = model.input_dim - (temporal is not None)
-        mean = model.prior_mean(rows.inputs.new_zeros(*model.batch_shape, 1, model.input_dim)).reshape(-1)
-        self._mean = mean[member]
+        self._kernel, self._inputs = own, rows.inputs
+        seen, d = self._seen(rows.inputs), model.input_dim - (temporal is not None)
+        self._mean = lambda X: (
+            model.prior_mean(X).expand(*model.batch_shape, len(X)).reshape(-1, len(X))[member]
+        )
         noise = model.noise_variance.expand(model.batch_shape).reshape(-1)[member].to(rows.inputs)
         with manual_seed(seed):
             self._phi = _features(space, d, features, rows.inputs)
-            weights, which = self._weights(temporal, rows.inputs, time, features)
-            drawn = (self._phi(rows.inputs[:, :d]) * weights[which]).sum(-1)
+            now = None
+            if time is not None and temporal is not None:
+                now = self._seen(with_time(rows.inputs.new_zeros(1, d), time))[:, -1]
+            weights, which = self._weights(temporal, seen, now, features)
+            drawn = scale * (self._phi(seen[:, :d]) * weights[which]).sum(-1)
             noisy = drawn + noise.sqrt() * torch.randn(len(drawn), dtype=torch.float64).to(drawn)
-        self._path = width * weights[-1]
+        self._path = width * scale * weights[-1]
         # (K + lambda I)^{-1} (y - m) of the mean, and (K + lambda I)^{-1} (g + e) of the draw.
-        of_mean = _solve(rows.corner, torch.where(held, rows.targets - self._mean, 0.0))
+        of_mean = torch.linalg.solve_triangular(rows.corner, rows.whitened.unsqueeze(-1), upper=True).squeeze(
+            -1
+        )
         of_draw = _solve(rows.corner, torch.where(held, noisy, 0.0))
         self._coefficients = (of_mean - width * of_draw) * held
         self._d = d
 
     @staticmethod
     def _weights(
-        temporal: Kernel | None, inputs: Tensor, time: float | None, features: int
+        temporal: Kernel | None, inputs: Tensor, now: Tensor | None, features: int
     ) -> tuple[Tensor, Tensor]:
         """w at every distinct time of the data and, last, now; and the index of each observation's time."""
-        if temporal is None:
+        if temporal is None or now is None:
             one = torch.randn(1, features, dtype=torch.float64).to(inputs)
             return one, torch.zeros(len(inputs), dtype=torch.long, device=inputs.device)
-        now = inputs.new_tensor([time])
         times, which = torch.unique(torch.cat([inputs[:, -1], now]), return_inverse=True)
         root = safe_cholesky(to_dense(temporal(times.unsqueeze(-1))), 1e-12)
         w = root @ torch.randn(len(times), features, dtype=torch.float64).to(inputs)
@@ -335,7 +346,7 @@ class _PointDraw:
 
     def __call__(self, X: Tensor) -> Tensor:
         flat = X.reshape(-1, X.shape[-1])
-        values = self._mean + self._phi(flat[:, : self._d]) @ self._path
+        values = self._mean(flat) + self._phi(self._seen(flat)[:, : self._d]) @ self._path
         if len(self._inputs):
             values = values + to_dense(self._kernel(flat, self._inputs)) @ self._coefficients
         return values.reshape(X.shape[:-1])

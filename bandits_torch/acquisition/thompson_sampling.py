@@ -15,6 +15,9 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.step_context import StepContext, at_arms, over_t_batches
 from bandits_torch.acquisition.upper_confidence_bound import width_now
+from bandits_torch.description import Described
+from bandits_torch.kernels import MarkovTimeKernel
+from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.cholesky import batched_cholesky
 from bandits_torch.theory.widths import Width
@@ -76,6 +79,8 @@ class ThompsonSampling(IndependentDraws):
         choices: ``N x d`` inputs, for a model other than ``ArmGP``.
         time: when the arms will be pulled, for a drifting ``ArmGP`` (default: its latest observation).
         X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
+        root: R, ``model.batch_shape x N x N``, of draws mu + width R z with standard normal z, in place of a root of
+            the posterior covariance (``PredictiveSampling``); for an ``ArmGP``.
 
     Cost: O(N^2) per batch member of a static ``ArmGP`` in the covariance form, which updates a root of its covariance
     with each observation (``joint_root``). Any other model needs a Cholesky factor of the N x N posterior covariance,
@@ -94,9 +99,19 @@ class ThompsonSampling(IndependentDraws):
         choices: Tensor | None = None,
         time: float | None = None,
         X_pending: Tensor | None = None,
+        root: Tensor | None = None,
     ) -> None:
         super().__init__(model)
         self._time = time
+        if root is not None:
+            of_arms = isinstance(model, ArmModel)
+            expected = "of shape batch_shape x N x N with an ArmGP, None with any other model"
+            square = (*model.batch_shape, model.num_arms, model.num_arms) if of_arms else ()
+            validation.require(
+                of_arms and validation.tensor("root", root).shape == square, "root", root, expected
+            )
+        self.register_buffer("root", root)
+        self.root: Tensor | None
         self.register_buffer("choices", choices)
         self.choices: Tensor | None
         self.register_buffer("_scale", width_now(width, model))
@@ -119,8 +134,14 @@ class ThompsonSampling(IndependentDraws):
         validation.shape_is(
             "base_samples", base_samples, base_samples.shape == mean.shape, str(tuple(mean.shape))
         )
-        noise = (base_samples.to(mean).unsqueeze(-2) @ root.mT).squeeze(-2)
-        return mean + self._scale.to(mean).unsqueeze(-1) * noise
+        return self.of(mean, root, base_samples, self._scale)
+
+    @staticmethod
+    def of(mean: Tensor, root: Tensor, samples: Tensor, width: Tensor | None) -> Tensor:
+        """Draws ``batch x N`` of what has this mean, and the covariance ``width^2 root root^T`` (None: 1), by standard
+        normal ``samples``."""
+        noise = (samples.to(mean).unsqueeze(-2) @ root.mT).squeeze(-2)
+        return mean + (noise if width is None else width.to(mean).unsqueeze(-1) * noise)
 
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Posterior mean over all choices and a root of their covariance."""
@@ -129,6 +150,8 @@ class ThompsonSampling(IndependentDraws):
             validation.require(
                 choices is None, "choices", choices, "None with an ArmGP: its arms are the choices"
             )
+            if self.root is not None:
+                return model.marginals(self._time)[0], self.root
             return model.joint_root(self._time)
         validation.require(choices is not None, "choices", choices, "an N x d tensor with this model")
         posterior = cast(GPyTorchPosterior, model.posterior(cast(Tensor, choices)))
@@ -154,6 +177,108 @@ def _inputs_of_thompson_sampling(
     **_unused: Any,
 ) -> dict[str, Any]:
     return {"model": model, "width": width, "choices": choices, "X_pending": X_pending}
+
+
+class PredictiveSampling(Described):
+    """Predictive sampling for f that forgets: draws the mean of f that all rewards of the future would leave uncertain.
+
+    Thompson sampling draws f(t) from its posterior, and so explores what will have changed before anything can be made
+    of it. Predictive sampling draws the rewards of all arms at t + d, t + 2d, ... from the posterior, and plays the
+    best arm of E[f(t) | the past, these rewards]: information of the present that says nothing of the future counts for
+    nothing. The definition is that of the source; that the future is of all arms, and the closed form, are as follows.
+
+    Between steps f(t + d) = a f(t) + an independent GP of covariance c K (``MarkovTimeKernel.transition``). Let J be
+    the information (inverse covariance) about f(t + d) in the rewards from t + d on, each with noise variance lambda. A
+    reward of every arm gives I / lambda, and what the later ones tell of f(t + 2d) passes through one more transition:
+
+        J = I / lambda + a^2 (c K + J^{-1})^{-1}.
+
+    All is a function of K, so for an eigenvalue k of K the eigenvalue v of J^{-1} solves a quadratic equation:
+
+        v^2 - v (lambda (1 - a^2) - c k) - lambda c k = 0,    v >= 0.
+
+    The future is thus one observation of a f(t) with noise covariance B = c K + J^{-1}. With C the posterior covariance
+    of f(t) its conditional mean given that observation is Gaussian, about the posterior mean, with covariance
+
+        R R^T = a^2 C (a^2 C + B)^{-1} C,    R = a C L^{-T},    L L^T = a^2 C + B.
+
+    Nothing forgotten (a = 1, c = 0): v = 0 and R R^T = C, Thompson sampling. All forgotten (a = 0): R = 0, the arm of
+    the largest posterior mean.
+
+    Args:
+        model: an ``ArmGP``, static or with a stationary Markov kernel over time (``ExponentialForgettingKernel``).
+        interval: d, the time between rewards.
+
+    Cost: O(N^3) once for the eigenvectors of each K, and O(N^3) per batch member and draw.
+
+    Source: Liu, Van Roy & Xu 2022 (arXiv 2205.01970), of which abstract and introduction were read; the derivation is
+    this package's, and no theorem is claimed. Raises ValueError for a model of another kind, and ``interval`` <= 0.
+    """
+
+    is_draw = True  # see ``IndependentDraws``
+
+    def __init__(self, model: ArmGP, interval: float = 1.0) -> None:
+        self.interval = validation.positive("interval", interval)
+        self._check(model)
+        self._of: tuple[ArmGP, Tensor] | None = None
+
+    def __call__(
+        self,
+        model: ArmGP,
+        width: float | Tensor | Width = 1.0,
+        *,
+        base_samples: Tensor | None = None,
+        time: float | None = None,
+    ) -> ThompsonSampling:
+        """The draw as an acquisition over arm indices; arguments as for ``ThompsonSampling``."""
+        return ThompsonSampling(
+            model, width, base_samples=base_samples, time=time, root=self.root(model, time)
+        )
+
+    def at_step(self, model: ArmGP, step: StepContext) -> ThompsonSampling:
+        """The draw of one step of a policy."""
+        width = 1.0 if step.width is None else step.width
+        return self(model, width, base_samples=step.base_samples(), time=step.time)
+
+    @torch.no_grad()
+    def root(self, model: ArmGP, time: float | None = None) -> Tensor:
+        """R, ``batch_shape x N x N``, at ``time`` (default: the latest observation)."""
+        if self._of is None or self._of[0] is not model:
+            self._check(model)
+            self._of = model, self._noise(model)
+        if not model.drifts:
+            return model.joint_root()[1]
+        covariance = model.joint(time)[1]
+        flat = covariance.reshape(-1, *covariance.shape[-2:])
+        kept = model.prior.drift(0.0, self.interval)[0].unsqueeze(-1).to(flat)
+        factor = batched_cholesky(kept.square() * flat + self._of[1])
+        return torch.linalg.solve_triangular(factor, kept * flat, upper=False).mT.reshape(covariance.shape)
+
+    def _noise(self, model: ArmGP) -> Tensor:
+        """B of each member of the flat batch, or one for all, (b or 1, N, N)."""
+        if not model.drifts:
+            return model.arms.new_zeros(1, 1, 1)
+        noise, K = model.noise_variance.double().reshape(-1, 1), model.prior.matrix().double()
+        if bool((noise == noise[0]).all()):
+            noise = noise[:1]
+        values, vectors = torch.linalg.eigh(K)
+        if len(noise) > len(values):  # member m has K number m % q
+            values, vectors = (
+                part.repeat(len(noise) // len(part), *[1] * (part.dim() - 1)) for part in (values, vectors)
+            )
+        kept, gained = (part.double() for part in model.prior.drift(0.0, self.interval))
+        fresh = gained * values.clamp_min(0.0)
+        lead = noise * (1 - kept.square()) - fresh
+        root = (lead.square() + 4 * noise * fresh).sqrt()
+        v = torch.where(lead > 0, (lead + root) / 2, 2 * noise * fresh / (root - lead).clamp_min(1e-300))
+        return ((vectors * (fresh + v).unsqueeze(-2)) @ vectors.mT).to(model.arms)
+
+    def _check(self, model: ArmGP) -> None:
+        validation.instance("model", model, ArmGP, "an ArmGP")
+        over_time = model.prior.time_kernel
+        markov = over_time is None or (isinstance(over_time, MarkovTimeKernel) and over_time.is_stationary)
+        expected = "a stationary MarkovTimeKernel, such as ExponentialForgettingKernel, or none"
+        validation.require(markov, "model's kernel over time", type(over_time).__name__, expected)
 
 
 class PlayingProbability(AcquisitionFunction):

@@ -96,8 +96,12 @@ class UpperConfidenceBound(AcquisitionFunction):
         mean = posterior.mean.squeeze(-1).squeeze(-1)
         if self._hallucinated is not None:
             posterior = self._hallucinated.posterior(X, posterior_transform=self.posterior_transform)
-        deviation = posterior.variance.squeeze(-1).squeeze(-1).clamp_min(1e-12).sqrt()
-        return torch.addcmul(mean, self.width.to(mean), deviation)
+        return self.of(mean, posterior.variance.squeeze(-1).squeeze(-1), self.width)
+
+    @staticmethod
+    def of(mean: Tensor, variance: Tensor, width: Tensor) -> Tensor:
+        """The bounds of what has these moments."""
+        return torch.addcmul(mean, width.to(mean), variance.clamp_min(1e-12).sqrt())
 
 
 def width_now(width: float | Tensor | Width, model: Model) -> Tensor:

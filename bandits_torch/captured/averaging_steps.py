@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import cast
 
 import torch
 from torch import Tensor
 
-from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused
+from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused, write_back
 from bandits_torch.models.arms.members import PENDING, RecursiveMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
@@ -31,10 +30,17 @@ class AveragingSteps(CapturedSteps):
     def __init__(self, policy: ModelAveraging) -> None:
         if not isinstance(policy.model, (RecursiveMembers, StackedMembers)):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
+        if policy.model.has_cycles:
+            raise refused("ModelAveraging over CyclicMembers", "without periods it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         states: tuple[HasState, ...] = (policy.range, *policy.judged)
-        self._states = [(state, tuple(state.snapshot)) for state in states]
+        self._states = [(state, name) for state in states for name in state.snapshot]
         self._plain_steps = 0  # after one the policy has other tensors
+
+    @property
+    def turn(self) -> int:
+        """The row that is written next, of every part."""
+        return self.parts[0].turn
 
     # -- between blocks --------------------------------------------------------------------------------
 
@@ -49,9 +55,8 @@ class AveragingSteps(CapturedSteps):
         policy, model = self.policy, self.model
         if model.now is None or policy.count < HELD:
             return self._plainly()
-        self._turn = self.parts[0]._turn  # and of the others
         clock, now, gaps = copy.copy(policy.clock), model.now, []  # ``tick`` replaces what a clock holds
-        for time in times[: PENDING - self._turn]:
+        for time in times[: PENDING - self.turn]:
             gaps.append(clock.tick(time) - now)
             now += gaps[-1]
         return self._until_faded(gaps) or self._plainly()
@@ -82,7 +87,7 @@ class AveragingSteps(CapturedSteps):
         for part, rate, frame in zip(self.parts, self._rates, frames, strict=True):
             frame = frame.clone()
             if j:
-                frame[part.whose_turn(self._turn + j)] = torch.eye(part.states).to(frame)
+                frame[part.whose_turn(self.turn + j)] = torch.eye(part.states).to(frame)
             after.append(part.passing(rate, gap) @ frame)
         return after
 
@@ -116,7 +121,7 @@ class AveragingSteps(CapturedSteps):
 
     def key(self) -> Hashable:
         """Whose turn it is, whether there is a check, and which tensors the policy has."""
-        return self._turn, self._checks, self._plain_steps
+        return self.turn, self._checks, self._plain_steps
 
     # -- in a block ------------------------------------------------------------------------------------
 
@@ -131,18 +136,20 @@ class AveragingSteps(CapturedSteps):
         check = given["check"][j] if self._checks else False
         arm = policy.pick(policy.members(None), asked | {"check": check}, available)
         reward = pull(arm).to(model.noise_variance)
-        held = [(state, {name: getattr(state, name) for name in names}) for state, names in self._states]
+        held = [(state, name, getattr(state, name)) for state, name in self._states]
         believed = policy.range.believe(reward, arm)
         at = model.at(arm)
         due, seen, learned = policy.weigh(arm, reward, at, believed)
-        _write_back(held)
+        write_back([(old, getattr(state, name)) for state, name, old in held])
+        for state, name, old in held:
+            setattr(state, name, old)
         if self.static or bool(due.any()):
             model.reset(due)
             at = _where(due, model.prior_at(arm), at)
             learned = torch.where(due, seen - at[0], learned)
         where = believed.unsqueeze(-1)
         policy.tried(arm, where)
-        model.learn_now(arm, at[0] + learned, at, (self._turn + j) % PENDING, where)
+        model.learn_now(arm, at[0] + learned, at, (self.turn + j) % PENDING, where)
         told = cast(dict[str, Tensor], policy.trace())
         return {"arm": arm} | told | {name: told[name].clone() for name in ("resets", "doubted")}
 
@@ -151,7 +158,7 @@ class AveragingSteps(CapturedSteps):
     def after(self, times: Sequence[float], rows: Given) -> None:
         """Empty what was reset and has not had its turn since."""
         for part, counting in zip(self.parts, self._counting, strict=True):
-            part._turn, part.counting = (self._turn + len(times)) % PENDING, None
+            part.turn, part.counting = (part.turn + len(times)) % PENDING, None
             empty = counting == 0
             if self.static and bool(empty.any()):
                 member, run = empty.nonzero(as_tuple=True)
@@ -162,19 +169,6 @@ class AveragingSteps(CapturedSteps):
 def _kept(part: int) -> str:
     """What time does to the frames of a part, by name."""
     return f"kept by part {part}"
-
-
-def _write_back(held: Sequence[tuple[HasState, dict[str, Tensor]]]) -> None:
-    """Put the earlier tensors back, with the present values: one copy for all tensors of a dtype."""
-    olds: dict[torch.dtype, list[Tensor]] = defaultdict(list)
-    news: dict[torch.dtype, list[Tensor]] = defaultdict(list)
-    for state, before in held:
-        for name, tensor in before.items():
-            olds[tensor.dtype].append(tensor)
-            news[tensor.dtype].append(getattr(state, name))
-            setattr(state, name, tensor)
-    for dtype, old in olds.items():
-        torch._foreach_copy_(old, news[dtype])
 
 
 def _where(mask: Tensor, ours: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -13,10 +13,12 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.arm_context import ArmContext, mask_of
+from bandits_torch.captured.arm_steps import ArmSteps
 from bandits_torch.captured.averaging_steps import AveragingSteps
 from bandits_torch.captured.index_steps import IndexSteps
 from bandits_torch.captured.launching import CudaGraphs, PlainCalls, best, compiled_blocks, launcher, rows_of
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, refused
+from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Policy
@@ -121,8 +123,11 @@ def block(steps: CapturedSteps, count: int, given: Given) -> Given:
 def captured_steps(policy: Policy) -> CapturedSteps:
     """The captured steps of ``policy``; ValueError that says why, if it has none."""
     validation.instance("policy", policy, Policy, "a Policy")
+    if isinstance(policy, ArmPolicy):
+        return ArmSteps(policy)
     if type(policy) not in _STEPS:
-        raise refused(type(policy).__name__, "index policies over an ArmGP and ModelAveraging (auto) can")
+        can = "an ArmPolicy, an IndexPolicy over an ArmGP and ModelAveraging (auto) can"
+        raise refused(type(policy).__name__, can)
     return _STEPS[type(policy)](policy)
 
 

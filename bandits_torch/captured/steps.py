@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
+import torch
 from torch import Tensor
 
 Given = dict[str, Tensor]  # what the host lays out for a block, by name; first dimension k
@@ -62,3 +64,15 @@ class NotCaptured(ValueError):
 def refused(what: str, why: str) -> NotCaptured:
     """The error for a policy or a problem whose steps cannot be captured."""
     return NotCaptured(f"capture=True: {what} cannot be captured: {why}")
+
+
+def write_back(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+    """Give old tensors the values of new ones, (old, new) each: one copy for all of a dtype. No new one may lie where
+    an old one does."""
+    by_dtype: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
+    for old, new in pairs:
+        olds, news = by_dtype[old.dtype]
+        olds.append(old)
+        news.append(new)
+    for olds, news in by_dtype.values():
+        torch._foreach_copy_(olds, news)

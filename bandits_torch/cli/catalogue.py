@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from bandits_torch import plugins
 
 FILE = Path(__file__).with_name("catalogue.json")
 NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by flags, or never
@@ -31,29 +33,57 @@ class Entry:
     needs_data: bool = False
 
 
+class Names(Mapping[str, Entry]):
+    """Entries by name: the package's, and those of plug-ins, each imported when it is looked up.
+
+    A name ``module:name`` is looked up too, and not listed.
+    """
+
+    def __init__(self, own: dict[str, Entry], kind: str) -> None:
+        self._own, self._kind = own, kind
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self._own:
+            if name not in self:
+                raise KeyError(name)
+            self._own[name] = _entry(self._kind, name)
+        return self._own[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or (
+            isinstance(name, str) and (":" in name or name in plugins.installed(self._kind))
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        listed = (name for name in self._own if ":" not in name)
+        return iter(dict.fromkeys([*listed, *plugins.installed(self._kind)]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 @dataclass(frozen=True)
 class Catalogue:
     """Problems and policies by name, in the order of their registrations; and the engines of a sweep."""
 
-    problems: dict[str, Entry]
-    policies: dict[str, Entry]
+    problems: Mapping[str, Entry]
+    policies: Mapping[str, Entry]
     engines: list[str]
 
 
 @cache
 def catalogue() -> Catalogue:
-    """What ``catalogue.json`` holds."""
+    """What ``catalogue.json`` holds, and plug-ins."""
     held = json.loads(FILE.read_text(encoding="utf-8"))
     problems, policies = (
         {name: Entry(**values) for name, values in held[kind].items()} for kind in ("problems", "policies")
     )
-    return Catalogue(problems, policies, held["engines"])
+    return Catalogue(Names(problems, "problems"), Names(policies, "recipes"), held["engines"])
 
 
-def registered() -> str:
-    """What ``catalogue.json`` must hold: what the registrations say, all of them imported."""
+def _entry(kind: str, name: str) -> Entry:
+    """What the registration of a problem or recipe says."""
     from bandits_torch import problems, recipes
-    from bandits_torch.experiments.engines import ENGINES
 
     def options(defaults: Mapping[str, Any]) -> dict[str, str | None]:
         empty = inspect.Parameter.empty
@@ -63,21 +93,27 @@ def registered() -> str:
             if key not in NOT_OPTIONS
         }
 
-    def about_policy(name: str) -> str:
-        known = ", ".join(recipes.registered(name).uses) or "nothing"
-        return f"{inspect.getdoc(recipes.RECIPES[name]) or ''}\n\nUses of the problem: {known}."
-
-    found = Catalogue(
-        {
-            name: Entry(
-                inspect.getdoc(problem) or "", options(problems.options_of(name)), problems.needs_data(name)
-            )
-            for name, problem in problems.PROBLEMS.items()
-        },
-        {name: Entry(about_policy(name), options(recipes.options_of(name))) for name in recipes.RECIPES},
-        list(ENGINES),
+    if kind == "problems":
+        problem = problems.registered(name)
+        return Entry(inspect.getdoc(problem.factory) or "", options(problem.options), problem.needs_data)
+    policy = recipes.registered(name)
+    known = ", ".join(policy.uses) or "nothing"
+    return Entry(
+        f"{inspect.getdoc(policy.call) or ''}\n\nUses of the problem: {known}.", options(policy.options)
     )
-    return json.dumps(asdict(found), indent=1, ensure_ascii=False) + "\n"
+
+
+def registered() -> str:
+    """What ``catalogue.json`` must hold: what the registrations say, all of them imported."""
+    from bandits_torch import problems, recipes
+    from bandits_torch.experiments.engines import ENGINES
+
+    found = {
+        "problems": {name: asdict(_entry("problems", name)) for name in problems.PROBLEMS},
+        "policies": {name: asdict(_entry("recipes", name)) for name in recipes.RECIPES},
+        "engines": list(ENGINES),
+    }
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -18,11 +19,13 @@ from bandits_torch.cli.asked import (
     MOST_THREADS,
     asked_race,
     asked_sweep,
+    different_names,
     whole_number,
 )
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import one_line_errors
 from bandits_torch.naming import did_you_mean
+from bandits_torch.plugins import installed
 
 FILE = click.Path(path_type=Path)  # or a folder
 REPORT = "Folder for regret.csv, regret.png, report.html and run.json."
@@ -33,6 +36,8 @@ class Commands(click.Group):
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command that was asked for."""
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # where the module of a ``module:name`` may be
         os.environ["MPLBACKEND"] = "agg"  # pictures are files here, whatever the shell says of windows
         with one_line_errors():
             return super().invoke(context)
@@ -82,10 +87,8 @@ OVERWRITE = "Give up the results or checkpoints of another race in OUT."
 )
 @click.option(
     "--policies",
-    default=DEFAULT_POLICIES,
-    show_default=False,
-    help="The algorithms, names separated by commas; `bandits-torch list` names all. By default "
-    f"{DEFAULT_POLICIES.replace(',', ', ')}.",
+    help="The algorithms, names separated by commas; `bandits-torch list` names all. By default those that fit the "
+    f"data; without data, and with an option of a policy, {DEFAULT_POLICIES.replace(',', ', ')}.",
 )
 @number(
     "--horizon",
@@ -147,10 +150,92 @@ def race(
 
     bandits-torch race --problem tv-gp --option forgetting_rate=0.1 --option sw_gp_ucb.window=150
     """
-    asked = asked_race(**settings)
+    fitting = settings["policies"] is None
+    asked = asked_race(**settings | ({"policies": DEFAULT_POLICIES} if fitting else {}))
     from bandits_torch.cli.play import play
 
-    play(asked, out, threads=threads, checkpoint=checkpoint, resume=resume, overwrite=overwrite)
+    play(
+        asked,
+        out,
+        threads=threads,
+        checkpoint=checkpoint,
+        resume=resume,
+        overwrite=overwrite,
+        fitting=fitting,
+    )
+
+
+@app.command(short_help="What a table or a log holds.")
+@click.argument("data", type=FILE)
+@click.option(
+    "--plot",
+    type=FILE,
+    help="Draw the levels of the arms of a table, with jumps and cycles, as PNG, SVG or PDF.",
+)
+def look(data: Path, plot: Path | None) -> None:
+    """Say what DATA holds: a table of rewards (a row a step, a column an arm), or a log of pulls (a row a pull).
+
+    Of a table: values, gaps, noise, drift, jumps, cycles, what could be gained. Of a log: pulls and mean reward of
+    every arm.
+    """
+    from bandits_torch.problems.diagnosis import diagnose
+    from bandits_torch.problems.logs import Log, read_data
+
+    if plot is not None and plot.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise ValueError(f"plot must be a file ending in .png, .svg or .pdf, got {str(plot)!r}")
+    held = read_data(data)
+    if isinstance(held, Log):
+        if plot is not None:
+            raise ValueError(f"plot must be left out for a log of pulls, got {str(plot)!r}: it draws tables")
+        click.echo(f"{held}\n`bandits-torch value {data}` says what policies would have earned.")
+        return
+    found = diagnose(held)
+    click.echo("\n".join([str(found), *held.notes]))
+    if plot is not None:
+        from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
+        from bandits_torch.files import atomic_write
+
+        figure = plot_diagnosis(held, found)
+        with atomic_write(plot) as file:
+            figure.savefig(file, format=plot.suffix[1:].lower())
+        click.echo(f"wrote {plot}")
+
+
+@app.command(short_help="What policies would have earned, from a log.")
+@click.argument("log", type=FILE)
+@click.option(
+    "--policies",
+    default="auto",
+    help="The algorithms, names separated by commas; `bandits-torch list` names all.",
+)
+@number("--replays", 2, default=20, help="Of the log drawn again, for the interval of a policy that learns.")
+@number("--seed", 0, default=0, help="Of everything random.")
+def value(log: Path, policies: str, replays: int, seed: int) -> None:
+    """Say what policies would have earned a step in the time of LOG, and what was earned.
+
+    LOG is CSV or Parquet: a row for each pull, with columns of the time, the arm and its reward, and of the propensity,
+    the probability with which the arm was drawn, unless arms were drawn uniformly. Intervals are of 90 %. A policy is
+    valued as one that learns from the rows where it agrees with the log; live it learns from every row.
+    """
+    names = different_names("policy", policies, catalogue().policies)
+    from bandits_torch.off_policy import value as value_of
+    from bandits_torch.problems.logs import read_log
+
+    pulls = read_log(log)
+    rows, refused = [("the log", f"{float(pulls.rewards.mean()):.4g}")], []
+    for name in names:
+        try:
+            found = value_of(pulls, name, replays=replays, seed=seed)
+        except ValueError as error:
+            refused.append(error)
+            rows.append((name, f"not known: {error}"))
+            continue
+        interval = f"{found.value:.4g} ({found.low:.4g} to {found.high:.4g})"
+        about = f"learned from {found.learned} of {found.rows} rows, {found.estimator}"
+        rows.append((name, f"{interval}, {about}; the log in these rows {found.logged:.4g}"))
+    if len(refused) == len(names):
+        raise refused[0]
+    _print_table(("policy", "reward a step"), rows)
 
 
 @app.command("list", short_help="What there is, and its options.")
@@ -162,15 +247,19 @@ def list_names(name: str | None) -> None:
             lines = [(key, entry.about.partition("\n")[0]) for key, entry in entries.items()]
             _print_table((kind, "what it is"), lines)
             click.echo()
+        kernels = [(key, f"of the plug-in {point.value}") for key, point in installed("kernels").items()]
+        if kernels:
+            _print_table(("kernel", "what it is"), kernels)
         return
-    known = catalogue().problems | catalogue().policies
-    if name not in known:
+    known = {one: entries for entries in (catalogue().problems, catalogue().policies) for one in entries}
+    entries = known.get(name, catalogue().policies if ":" in name else {})
+    if name not in entries:
         raise ValueError(
             f"name must be one of those that `bandits-torch list` shows, got {name!r}"
             f"{did_you_mean(name, known)}"
         )
-    click.echo(f"{known[name].about}\n")
-    options = known[name].options.items()
+    click.echo(f"{entries[name].about}\n")
+    options = entries[name].options.items()
     rows = [(key, "must be given" if default is None else default) for key, default in options]
     _print_table(("option", "default"), rows)
 

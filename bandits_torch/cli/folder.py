@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from bandits_torch.differing import said_differences
 from bandits_torch.experiments.report import REPORT, read_settings
 from bandits_torch.files import atomic_write, remove_parts
 from bandits_torch.state_files import read_state
@@ -23,7 +24,6 @@ from bandits_torch.state_files import read_state
 SWEEP_TABLE = "sweep.csv"
 SWEEP_COLUMNS = ("problem", "policy", "replicate", "cumulative_regret", "ms_per_step")
 _FORMAT = "bandits_torch race in progress"
-_DIFFERENCES_SHOWN = 3
 _OPTION = "option "
 
 
@@ -191,14 +191,11 @@ class RaceFolder:
 
     def _differences(self, written: Mapping[str, Any]) -> str:
         """In what a race differs from the one asked for; empty for the same."""
-        same_file = self._settings["data_sha256"] is not None
         was, now = _flat(written), _flat(self._settings)
-        differences = [
-            f"{key} was {was.get(key)!r} and is {now.get(key)!r}"
-            for key in {**now, **{key: None for key in was if key.startswith(_OPTION)}}
-            if was.get(key) != now.get(key) and not (key == "data" and same_file)
-        ]
-        return "; ".join(differences[:_DIFFERENCES_SHOWN])
+        keys = {**now, **{key: None for key in was if key.startswith(_OPTION)}}
+        if self._settings["data_sha256"] is not None:  # the same file, wherever it lies
+            keys.pop("data")
+        return said_differences({key: was.get(key) for key in keys}, {key: now.get(key) for key in keys})
 
     def _write_record(self, *, reporting: bool) -> None:
         record = {"format": _FORMAT, "asked": self._settings, "reporting": reporting}

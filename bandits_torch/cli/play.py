@@ -23,15 +23,30 @@ from bandits_torch.cli.folder import RaceFolder
 from bandits_torch.cli.output import says_how_to_go_on
 from bandits_torch.description import description, is_structure
 from bandits_torch.differing import shown
-from bandits_torch.experiments.comparison import Comparison, compare, is_compared_from_starts, snippet
+from bandits_torch.experiments.comparison import (
+    Comparison,
+    compare,
+    is_compared_from_starts,
+    policies_for,
+    snippet,
+)
+from bandits_torch.experiments.earned import Earned, earned
 from bandits_torch.experiments.page import page
 from bandits_torch.experiments.regret import random_regret
-from bandits_torch.experiments.report import read_settings, results_table, why_no_error, write_report
+from bandits_torch.experiments.report import (
+    earned_table,
+    read_settings,
+    results_table,
+    why_no_error,
+    write_report,
+)
 from bandits_torch.experiments.starts import starts_of
 from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.diagnosis import Diagnosis, diagnose
 from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch.problems.replay import Replay
 from bandits_torch.recorder import versions
 from bandits_torch.threads import exactly, threads_for
 
@@ -47,9 +62,21 @@ def play(
     checkpoint: int | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    fitting: bool = False,
 ) -> dict[str, History] | None:
-    """Play the race and write its report into ``out``; None if it was to be resumed and is over."""
+    """Play the race and write its report into ``out``; None if it was to be resumed and is over.
+
+    ``fitting``: whether a table brings in the policies that fit it, unless options are for policies.
+    """
     problem = _problem(asked)
+    found = diagnose(problem.record()) if isinstance(problem, Replay) else None
+    if found is not None:
+        click.echo(str(found))
+    if found is not None and fitting and not any(asked.options[name] for name in asked.policies):
+        names, why = policies_for(found)
+        options = {"problem": asked.options["problem"], **{name: {} for name in names}}
+        asked = replace(asked, policies=names, options=options)
+        click.echo(f"{why}: {', '.join(names)} are raced; --policies names others.")
     click.echo("\n".join([*problem.summary(), ""]), nl=False)
     by_default = not asked.horizon
     if by_default:  # all rows of a record
@@ -77,18 +104,20 @@ def play(
                 history.meta |= {"policy": name, "problem": asked.problem}
                 histories[name] = history
             random = random_regret(problem, asked.horizon)
+            gained = earned(problem, histories, random)
             compared = compare(
                 problem,
                 histories,
                 random,
                 lambda name, part, steps: _policy(name, asked, part, steps),
                 asked.seed,
+                gained,
             )
             when = {
                 "started": started.isoformat(timespec="seconds"),
                 "seconds": time.perf_counter() - clock,
             }
-            _report(asked, problem, histories, random, compared, when, folder)
+            _report(asked, problem, histories, random, found, gained, compared, when, folder)
             if every is not None:
                 folder.leave()
     return histories
@@ -194,6 +223,8 @@ def _report(
     problem: Problem,
     histories: Mapping[str, History],
     random: Tensor,
+    found: Diagnosis | None,
+    gained: Earned,
     compared: Comparison | None,
     when: Mapping[str, Any],
     folder: RaceFolder,
@@ -211,6 +242,8 @@ def _report(
         "threads": torch.get_num_threads(),
         "knowledge": _known(problem.knowledge),
         "arm_names": list(getattr(problem, "arm_names", ())) or None,
+        "diagnosis": None if found is None else found.to_dict(),
+        "earned": gained.record(),
         "advice": None if compared is None else compared.record() | {"python": python},
     }
     facts = {
@@ -221,12 +254,19 @@ def _report(
         "beside this file": "regret.csv, step by step; run.json, all settings, of which rerun makes them again",
     }
     heading = Path(asked.data).name if asked.data else asked.problem
-    text = page(histories, random, problem, heading, compared, python, facts)
+    text = page(histories, random, problem, heading, compared, python, facts, gained, found)
     folder.begin_report()
     paths = write_report(folder.out, histories, random, settings, page=text)
     size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"
-    Console().print(results_table(f"{asked.problem}: {size}", histories, random))
-    lines = [*why_no_error(histories), f"wrote {', '.join(map(str, paths))}"]
+    attainable = gained.maximum - gained.attainable if gained.noisy else None
+    console = Console()
+    console.print(earned_table(f"{asked.problem}: earned in {asked.horizon} steps", gained))
+    console.print(results_table(f"{asked.problem}: {size}", histories, random, attainable=attainable))
+    lines = [
+        *gained.about_regret(),
+        *why_no_error(histories),
+        f"wrote {', '.join(map(str, paths))}",
+    ]
     if compared is not None:
         lines += ["", *compared.sentences, *([] if python is None else ["", python])]
     click.echo("\n".join(lines))

@@ -170,27 +170,39 @@ def _over(values: Tensor, steps: int) -> Tensor:
     return total[..., steps:] - total[..., :-steps]
 
 
-def with_whole_run(advice: Advice, whole: Advice, stuck: Collection[str]) -> Advice:
+def with_whole_run(
+    advice: Advice,
+    whole: Advice,
+    stuck: Collection[str],
+    ahead: Collection[str] = (),
+    *,
+    preferred: str | None = "auto",
+) -> Advice:
     """The same advice after one play of the whole record, which short plays do not outvote.
 
     Whoever was stuck there, or surely worse than another, is not taken. If the leader is none of these, and likely the
     best, it is taken. Among those that cannot be told apart, where the leader fell (``"split"``), and where only the
-    whole shows a policy to be better than chance, by a tenth or more (``"late"``), it is ``auto``, which needs the
-    least prior knowledge, else who lost least in the whole.
+    whole shows a policy to be better than chance (``"late"``: it lost less than nine tenths of what chance did, or
+    earned surely more), it is the ``preferred`` one, ``auto``, which needs the least prior knowledge, else who lost
+    least in the whole.
 
     Args:
         advice: of several starts.
         whole: of the same stretches, as one play went through them.
         stuck: policies that were (``stuck``).
+        ahead: policies that earned surely more than chance in the whole (``Earned.ahead``).
+        preferred: among equals; None for rewards of 0 and 1 and counts, whose own policies need to know as little.
     """
-    late = advice.verdict == "random" and whole.verdict != "random" and whole.of_random < _CLEARLY
+    late = advice.verdict == "random" and (
+        (whole.verdict != "random" and whole.of_random < _CLEARLY) or whole.policy in ahead
+    )
     if advice.verdict == "short" or (advice.verdict == "random" and not late):
         return advice
     sound = [name for name in whole.tied if name not in stuck]
     if advice.taken in sound:
         return advice
-    among = [name for name in sound if name in advice.tied and not late] or sound
-    taken = "auto" if "auto" in among else next(iter(among), None)
+    among = [name for name in sound if (name in ahead if late else name in advice.tied)] or sound
+    taken = preferred if preferred in among else next(iter(among), None)
     verdict = "late" if late else "tie" if advice.taken is None else "split"
     return replace(advice, verdict=verdict, taken=taken)
 

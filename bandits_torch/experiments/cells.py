@@ -60,7 +60,7 @@ class ProblemSetting:
 
     def __call__(self, block: Block) -> Problem:
         """The problem of these replicates."""
-        known = problems.options_of(self.name) if self.name in problems.PROBLEMS else {}
+        known = problems.options_of(self.name)
         first = {"first_replicate": block.first_replicate} if "first_replicate" in known else {}
         return problems.make(
             self.name,

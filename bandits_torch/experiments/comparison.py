@@ -12,13 +12,33 @@ from typing import Any
 from torch import Tensor
 
 from bandits_torch.experiments.advice import FEWEST, Advice, Stuck, advise, stuck, with_whole_run
+from bandits_torch.experiments.earned import Earned
 from bandits_torch.experiments.starts import SHORTEST, Starts, play_starts
 from bandits_torch.history import History
 from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.diagnosis import Diagnosis
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import Replay
 
 _NOTHING = "Nothing could be lost: at every step one arm alone could be pulled, or all paid the same."
+
+
+_COUNTED = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,epsilon_greedy,tv_gp_ucb,et_gp_ucb"
+_RELATED = "auto,random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
+_ALONE = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
+
+
+def policies_for(found: Diagnosis) -> tuple[list[str], str]:
+    """The policies that fit a table, and why these.
+
+    Rewards of 0 and 1, and counts, bring in policies that take them as such: Thompson sampling with a Beta law and
+    bounds by Kullback-Leibler divergence. Arms that share nothing bring in policies that treat each by itself.
+    """
+    if found.values in ("0/1", "counts"):
+        return _COUNTED.split(","), f"As rewards are {found.values}"
+    if found.shared is False:
+        return _ALONE.split(","), "As nothing is clear that arms share"
+    return _RELATED.split(","), "As rewards are numbers"
 
 
 @dataclass(frozen=True)
@@ -61,6 +81,7 @@ def compare(
     random: Tensor,
     build: Callable[[str, Problem, int], Policy],
     seed: int,
+    earned: Earned | None = None,
 ) -> Comparison | None:
     """Compare the policies of a race; None where fewer than two raced, or one replicate of a simulation.
 
@@ -72,6 +93,7 @@ def compare(
         random: (R, T) expected regret of drawing arms at random.
         build: makes the policy of a name for a problem and its number of steps.
         seed: of the noise of what is played again.
+        earned: what the policies earned; None: nothing is said of it.
     """
     raced = [name for name in histories if name != "random"]
     first = next(iter(histories.values()))
@@ -82,21 +104,35 @@ def compare(
             return None
         regret = {name: history.regret.mean(-1) for name, history in histories.items()}
         advice = advise(regret, random.mean(-1).expand(first.replicates))
-        return Comparison(advice_of_replicates(advice), advice)
+        return Comparison([*advice_of_replicates(advice), *_of_earned(advice, earned)], advice)
     horizon = first.horizon
     again = {name: partial(build, name) for name in histories}
     starts = play_starts(problem, again, horizon, seed=seed, progress=True)
     if not starts.steps:
         least = min(raced, key=lambda name: histories[name].mean_cumulative_regret)
         could_lose = bool((random > 0).any())
-        return Comparison(_too_short(horizon, least if could_lose else None), None, starts)
+        said = _too_short(horizon, least if could_lose else None)
+        told = [earned.sentence(least)] if earned is not None and could_lose else []
+        return Comparison([*said, *told], None, starts)
     whole = advise(
         {name: starts.of_whole(history.regret) for name, history in histories.items()}, starts.random
     )
     bad = stuck(histories, random, starts.steps)
-    advice = with_whole_run(advise(starts.regret, starts.random), whole, bad)
+    ahead = () if earned is None else earned.ahead()
+    counted = earned is not None and earned.noun == "conversions"
+    advice = with_whole_run(
+        advise(starts.regret, starts.random), whole, bad, ahead, preferred=None if counted else "auto"
+    )
     names = list(getattr(problem, "arm_names", ()))
-    return Comparison(advice_of_record(advice, whole, bad, starts.steps, horizon, names), advice, starts, bad)
+    said = advice_of_record(advice, whole, bad, starts.steps, horizon, names)
+    return Comparison([*said, *_of_earned(advice, earned)], advice, starts, bad)
+
+
+def _of_earned(advice: Advice, earned: Earned | None) -> list[str]:
+    """What the policy that the advice is about earned; nothing where nothing could be lost."""
+    if earned is None or math.isnan(advice.of_random):
+        return []
+    return [earned.sentence(advice.taken or advice.policy)]
 
 
 def advice_of_record(

@@ -1,6 +1,6 @@
-"""A race as one HTML file for people who would rather look: no script, nothing from a network.
+"""A race, or a live system, as one HTML file for people who would rather look: no script, nothing from a network.
 
-``page.html`` is its template, and here are the values and pictures that it shows.
+``page.html`` and ``live.html`` are the templates, and here are the values and pictures that they show.
 """
 
 from __future__ import annotations
@@ -15,20 +15,27 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 from torch import Tensor
 
 from bandits_torch.experiments.comparison import Comparison
+from bandits_torch.experiments.earned import Earned
 from bandits_torch.experiments.plots.arms import plot_pulls
 from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
+from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
 from bandits_torch.experiments.plots.regret import plot_regret, plot_starts
-from bandits_torch.experiments.plots.style import COLOURS, GREY, GREY_ON_DARK, GRID, ON_DARK, looks
+from bandits_torch.experiments.plots.style import COLOURS, GREY, GREY_ON_DARK, GRID, ON_DARK, finish, looks
 from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, standings, summary
 from bandits_torch.experiments.starts import Starts
 from bandits_torch.history import History
+from bandits_torch.problems.diagnosis import Diagnosis
 from bandits_torch.problems.problem import Problem
+from bandits_torch.problems.replay import Replay
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
@@ -38,6 +45,8 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _MOST_ARMS = 24
+_MOST_ROWS, _LATEST = 50, 15  # of a table
+_MOST_COLOURS = 6
 _LARGE = 10_000
 _SCREEN, _PHONE = 7.6, 4.0  # widths of a picture in inches
 _VERDICTS = {
@@ -62,6 +71,8 @@ def page(
     compared: Comparison | None = None,
     python: str | None = None,
     facts: Mapping[str, Any] | None = None,
+    gained: Earned | None = None,
+    found: Diagnosis | None = None,
 ) -> str:
     """The whole page. Every name is escaped, and the page forbids scripts and loading anything.
 
@@ -73,21 +84,27 @@ def page(
         compared: the advice to begin with; None for none.
         python: lines that put the policy to work; None for none.
         facts: names and values at the end of the page.
+        gained: what the policies earned; None: the page does not say.
+        found: what the table holds that was replayed; None: the page does not say.
     """
     first = next(iter(histories.values()))
     shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
     counts = (first.horizon, "step"), (len(histories), "policy", "policies"), (first.replicates, "replicate")
     advice = None if compared is None else compared.advice
-    return _TEMPLATES.get_template("page.html").render(
+    return _rendered(
+        "page.html",
         heading=heading,
         size=", ".join(_count(*each) for each in counts),
-        colours=_css_variables(COLOURS[:-1], GREY),
-        colours_on_dark=_css_variables(ON_DARK, GREY_ON_DARK),
         advice=[] if compared is None else compared.sentences,
         verdict=_VERDICTS["short" if advice is None else advice.verdict],
         python=python,
         read=problem.summary(),
-        **_table(shown, random),
+        holds=_holds(problem, found),
+        earned=_earned(shown, gained),
+        noisy=gained is not None and gained.noisy,
+        **_table(
+            shown, random, None if gained is None or not gained.noisy else gained.maximum - gained.attainable
+        ),
         regret=_picture("regret", 3.6, partial(_draw_regret, shown, random)),
         bands=_bands(shown),
         starts=_starts(None if compared is None else compared.starts, shown),
@@ -99,8 +116,241 @@ def page(
     )
 
 
-def _table(histories: Mapping[str, History], random: Tensor) -> dict[str, Any]:
-    """A row for each policy, the best first, and one for drawing at random."""
+def live_page(
+    beliefs: pd.DataFrame,
+    history: pd.DataFrame,
+    alarms: pd.DataFrame,
+    heading: str,
+    facts: Mapping[str, Any],
+    *,
+    level: float,
+    refresh: int | None = None,
+) -> str:
+    """The whole page of a live system, of one replicate. Every name is escaped, and the page forbids scripts.
+
+    Args:
+        beliefs, history, alarms: as ``AskTell`` gives them.
+        heading: what it is.
+        facts: names and values at the end of the page.
+        level: of the intervals.
+        refresh: seconds after which a browser reads the file again; None: never.
+    """
+    over_arms = "arm" in beliefs
+    settings = [] if over_arms else list(beliefs.columns[: list(beliefs.columns).index("mean")])
+    if over_arms:
+        beliefs = beliefs[~beliefs["retired"]]
+    names = beliefs["arm"].astype(str) if over_arms else _named_settings(beliefs, settings)
+    known = bool(beliefs["mean"].notna().any())
+    order = ["probability_best", "mean", "plays"]
+    table = beliefs.assign(name=names).sort_values(order, ascending=False, kind="stable")
+    told = history[history["state"] == "told"]
+    chosen = history["arm"].astype(str) if over_arms else _named_settings(history, settings)
+    shown = table[:_MOST_ROWS]
+    height = 0.7 + 0.2 * min(len(table), _MOST_ARMS)
+    pictures = {}
+    if bool(table["lower"].notna().any()):
+        pictures["beliefs"] = _picture("beliefs", height, partial(_draw_intervals, table[:_MOST_ARMS]))
+    if len(told):
+        pictures["rewards"] = _picture("rewards", 3.0, partial(_draw_rewards, told, alarms, over_arms))
+    if over_arms and len(told):
+        order = list(table["name"][:_MOST_ARMS])
+        plays = told.assign(arm=told["arm"].astype(str))
+        pictures["plays"] = _picture("plays", height, partial(_draw_plays, plays, order))
+    latest = history.assign(name=chosen)[::-1][:_LATEST]
+    return _rendered(
+        "live.html",
+        heading=heading,
+        what="arm" if over_arms else "settings",
+        refresh=refresh,
+        level=f"{100 * level:g} %",
+        lead=_lead(table, over_arms) if known and len(told) else "Nothing has been learned yet.",
+        said=_said_of_alarms(alarms),
+        rows=[
+            {
+                "name": row["name"],
+                "best": "" if math.isnan(row["probability_best"]) else f"{row['probability_best']:.2f}",
+                "width": f"{100 * max(0.0, row['probability_best']):.1f}%",
+                "mean": _number(row["mean"]),
+                "interval": "" if math.isnan(row["lower"]) else f"{row['lower']:.4g} to {row['upper']:.4g}",
+                "plays": row["plays"],
+                "last": _moment(row["last_played"]),
+                "unseen": _duration(row["unseen"]),
+            }
+            for _, row in shown.iterrows()
+        ],
+        left_out=len(table) - len(shown),
+        pictures=pictures,
+        most_arms=_MOST_ARMS,
+        of=len(table),
+        alarms=[
+            {
+                "time": _moment(row["time"]),
+                "arm": row.get("arm", ""),
+                "what": "the policy began anew"
+                if row["by"] == "policy"
+                else f"{_number(row['before'])} before, {_number(row['after'])} after",
+                "since": _moment(row["since"]),
+                "sure": "" if math.isnan(row["once_in"]) else f"once in {_round(row['once_in'])}",
+            }
+            for _, row in alarms[::-1][:_LATEST].iterrows()
+        ],
+        latest=[
+            {
+                "id": row["id"],
+                "time": _moment(row["time"]),
+                "name": row["name"],
+                "reward": _number(row["reward"]) or row["state"],
+                "late": "late" if row["late"] else "",
+            }
+            for _, row in latest.iterrows()
+        ],
+        facts=facts,
+    )
+
+
+def _named_settings(table: pd.DataFrame, settings: Sequence[str]) -> pd.Series:
+    """A word for the settings of every row."""
+    words = [
+        ", ".join(
+            f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
+            for name, value in row.items()
+        )
+        for row in table[list(settings)].to_dict("records")
+    ]
+    return pd.Series(words, index=table.index, dtype=object)
+
+
+def _lead(table: pd.DataFrame, over_arms: bool) -> str:
+    best = table.iloc[0]
+    sure = best["probability_best"]
+    among = "" if over_arms else " of the settings tried"
+    chance = "" if math.isnan(sure) else f", the best{among} with probability {sure:.2f}"
+    return f"Best now: {best['name']}, with an expected reward of {best['mean']:.4g}{chance}."
+
+
+def _said_of_alarms(alarms: pd.DataFrame) -> str:
+    if alarms.empty:
+        return "No change was noticed."
+    last = alarms.iloc[-1]
+    whose = f" of {last['arm']}" if "arm" in last else ""
+    found = f"the rewards{whose} changed" if last["by"] == "rewards" else "the policy began anew"
+    return f"{_count(len(alarms), 'alarm')}, the latest at {_moment(last['time'])}: {found}."
+
+
+def _moment(value: Any) -> str:
+    """A time, which may be a date, as people read it."""
+    if pd.isna(value):
+        return ""
+    return f"{value:g}" if isinstance(value, float) else f"{value:%Y-%m-%d %H:%M}"
+
+
+def _duration(value: Any) -> str:
+    if pd.isna(value) or isinstance(value, float):
+        return "" if pd.isna(value) else f"{value:g}"
+    days, hours, minutes, seconds = pd.Timedelta(value).components[:4]
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
+    first = next((i for i, (count, _) in enumerate(parts) if count), 3)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count) or "0 s"
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4g}"
+
+
+def _round(value: float) -> str:
+    """Two digits, written out."""
+    return f"{float(f'{value:.2g}'):,.0f}".replace(",", "\u202f")
+
+
+def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:
+    ax, at = figure.add_subplot(), range(len(table))
+    ax.hlines(at, table["lower"], table["upper"], color=COLOURS[0], linewidth=2)
+    ax.plot(table["mean"], at, "o", color=COLOURS[0], markersize=5)
+    ax.set_yticks(at, table["name"])
+    ax.set_ylim(len(table) - 0.4, -0.6)
+    finish(ax, "", "expected reward", "")
+    ax.grid(axis="x", color=GRID, linewidth=0.6)
+
+
+def _draw_rewards(told: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool, figure: Figure) -> None:
+    ax = figure.add_subplot()
+    groups = told.groupby("arm", sort=False) if over_arms else [("", told)]
+    look = (
+        looks(str(name) for name in told["arm"].value_counts().index)
+        if over_arms
+        else {"": (COLOURS[0], "-")}
+    )
+    for i, (name, one) in enumerate(groups):
+        label = str(name) if over_arms and len(look) - 1 <= _MOST_COLOURS and i < _MOST_COLOURS else None
+        ax.plot(one["time"], one["reward"], ".", color=look[str(name)][0], markersize=4, label=label)
+    for time in alarms["time"][alarms["time"] >= told["time"].min()]:
+        ax.axvline(time, color=GREY, linestyle=":", linewidth=1.2, zorder=0)
+    finish(ax, "", "time", "reward", legend=over_arms and len(look) - 1 <= _MOST_COLOURS)
+    _in_dates(ax, told["time"])
+
+
+def _in_dates(ax: Axes, times: pd.Series) -> None:
+    """Short dates on the axis, in the zone that they have; numbers stay."""
+    if isinstance(times.iloc[0], pd.Timestamp):
+        locator = AutoDateLocator(maxticks=5, tz=times.iloc[0].tz)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=times.iloc[0].tz))
+
+
+def _draw_plays(told: pd.DataFrame, order: Sequence[str], figure: Figure) -> None:
+    ax = figure.add_subplot()
+    row = {name: i for i, name in enumerate(order)}
+    plays = told[told["arm"].isin(row)]
+    ax.plot(plays["time"], [row[name] for name in plays["arm"]], "|", color=COLOURS[0], markersize=7)
+    ax.set_yticks(range(len(order)), order)
+    ax.set_ylim(len(order) - 0.4, -0.6)
+    finish(ax, "", "time", "")
+    _in_dates(ax, told["time"])
+
+
+def _holds(problem: Problem, found: Diagnosis | None) -> dict[str, Any] | None:
+    """What a table holds, in sentences and as a picture."""
+    if found is None or not isinstance(problem, Replay):
+        return None
+    table = problem.record()
+    picture = _picture("holds", 3.8, lambda figure: plot_diagnosis(table, found, figure), titles=True)
+    return {"lines": str(found).splitlines(), "picture": picture, "jumps": bool(found.jumps)}
+
+
+def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str, Any] | None:
+    """A row for each policy, the one that earned most first, and rows for what it is compared with."""
+    if gained is None:
+        return None
+    look = looks(histories)
+
+    def cells(name: str, total: float) -> dict[str, str]:
+        share = gained.gain(total)
+        return {
+            "name": name,
+            "total": gained.total(total),
+            "a_step": f"{total / gained.steps:.4g}",
+            "above": gained.above_random(total),
+            "share": "" if math.isnan(share) else f"{100 * share:.0f} %",
+            "width": "0%" if math.isnan(share) else f"{100 * min(1.0, max(0.0, share)):.1f}%",
+            "colour": _CSS_COLOURS[look[name][0].lower()] if name in look else "var(--grey)",
+        }
+
+    arm = (
+        []
+        if gained.best_arm is None
+        else [cells(f"best single arm in hindsight: {gained.best_arm[0]}", gained.best_arm[1])]
+    )
+    known = "best arm by the smoothed table" if gained.noisy else "best arm of every step"
+    return {
+        "noun": gained.noun,
+        "rows": [cells(name, total) for name, total in gained.policies.items() if name in histories],
+        "references": [cells("drawing at random", gained.random), *arm, cells(known, gained.attainable)],
+        "about": gained.about_regret(),
+    }
+
+
+def _table(histories: Mapping[str, History], random: Tensor, attainable: float | None) -> dict[str, Any]:
+    """A row for each policy, the best first, and one for drawing at random; one for what was attainable."""
     look, (frame, at_random) = looks(histories), standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].max())) or 1.0
 
@@ -121,7 +371,11 @@ def _table(histories: Mapping[str, History], random: Tensor) -> dict[str, Any]:
         }
         for name, row in frame.iterrows()
     ]
-    return {"rows": rows, "at_random": cells(at_random) | {"share": "100 %" if at_random > 0 else ""}}
+    beside = [{"name": "drawing at random", **cells(at_random), "share": "100 %" if at_random > 0 else ""}]
+    if attainable is not None:
+        share = f"{100 * attainable / at_random:.1f} %" if at_random > 0 else ""
+        beside.append({"name": "best arm by the smoothed table", **cells(attainable), "share": share})
+    return {"rows": rows, "references": beside}
 
 
 def _draw_regret(histories: Mapping[str, History], random: Tensor, figure: Figure) -> None:
@@ -232,22 +486,33 @@ def _count(number: int, word: str, words: str | None = None) -> str:
     return f"{number:,} {word if number == 1 else words or word + 's'}".replace(",", " ")
 
 
+def _rendered(template: str, **values: Any) -> str:
+    """A page of a template, in the colours of the plots."""
+    return _TEMPLATES.get_template(template).render(
+        colours=_css_variables(COLOURS[:-1], GREY),
+        colours_on_dark=_css_variables(ON_DARK, GREY_ON_DARK),
+        **values,
+    )
+
+
 def _css_variables(colours: Sequence[str], grey: str) -> str:
     named = {f"c{i}": colour for i, colour in enumerate(colours)} | {"grey": grey}
     return " ".join(f"--{name}: {colour.lower()};" for name, colour in named.items())
 
 
-def _picture(name: str, height: float, draw: Callable[[Figure], object]) -> dict[str, str]:
+def _picture(
+    name: str, height: float, draw: Callable[[Figure], object], *, titles: bool = False
+) -> dict[str, str]:
     """A picture for a screen, ``wide``, and for a phone, ``narrow``, ``height`` inches high.
 
     ``name`` is of letters and digits; no two pictures of a page may share it. What ``draw`` makes of an empty figure
-    is left without titles, since the page has them.
+    is left without titles, unless these are asked for, since the page has them.
     """
     made = {}
     for kind, width in (("wide", _SCREEN), ("narrow", _PHONE)):
         figure = Figure(figsize=(width, height), layout="constrained")
         draw(figure)
-        if len(figure.axes) == 1:
+        if len(figure.axes) == 1 and not titles:
             figure.axes[0].set_title("", loc="left")
         if figure.get_suptitle():
             figure.suptitle("")

@@ -13,12 +13,14 @@ from typing import Any
 from rich.table import Table
 from torch import Tensor
 
+from bandits_torch.experiments.earned import Earned
 from bandits_torch.experiments.plots import plot_regret
 from bandits_torch.experiments.regret import WRITTEN_OUT, per_step, standings
 from bandits_torch.files import atomic_write
 from bandits_torch.history import History
 from bandits_torch.recorder import versions
 
+NOISY_REGRET = "regret to noisy maximum"
 REPORT = ("regret.csv", "regret.png", "report.html", "run.json")
 FORMAT = "bandits_torch race"
 FORMAT_VERSION = 2  # 1 does not say what the problem was built for
@@ -114,8 +116,38 @@ def _result(history: History) -> dict[str, Any]:
     }
 
 
-def results_table(title: str, histories: Mapping[str, History], random: Tensor) -> Table:
-    """Policies from best to worst, then what playing at random and the oracle come to."""
+def earned_table(title: str, earned: Earned) -> Table:
+    """What each policy earned, the most first, then random play, the best single arm and what was attainable."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("policy")
+    for column in (earned.noun, "a step", "above random", "of what could be gained"):
+        table.add_column(column, justify="right")
+
+    def row(name: str, total: float, **look: Any) -> None:
+        gain = earned.gain(total)
+        share = "" if math.isnan(gain) else f"{100 * gain:.0f} %"
+        a_step = f"{total / earned.steps:.4g}"
+        table.add_row(name, earned.total(total), a_step, earned.above_random(total), share, **look)
+
+    for name, total in earned.policies.items():
+        row(name, total)
+    table.add_section()
+    row("random (expected)", earned.random, style="dim")
+    if earned.best_arm is not None:
+        row(f"best single arm, {earned.best_arm[0]}", earned.best_arm[1], style="dim")
+    known = "best, noise not known" if earned.noisy else "best of every step"
+    row(known, earned.attainable, style="dim")
+    return table
+
+
+def results_table(
+    title: str, histories: Mapping[str, History], random: Tensor, *, attainable: float | None = None
+) -> Table:
+    """Policies from best to worst, then what playing at random and the oracle come to.
+
+    ``attainable``: regret of the best arm by the smoothed table, where regret is against the largest rewards of a noisy
+    table; None where regret has no noise in it.
+    """
     frame, at_random = standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].abs().max()))
     digits = ".2f" if most == 0 or 1 <= most < WRITTEN_OUT else ".4g"  # all in the unit of the rewards
@@ -125,7 +157,8 @@ def results_table(title: str, histories: Mapping[str, History], random: Tensor) 
 
     table = Table(title=title, title_justify="left")
     table.add_column("policy", no_wrap=True)
-    for column in ("cumulative regret", "standard error", "% of random", "ms per step"):
+    against = "cumulative regret" if attainable is None else NOISY_REGRET
+    for column in (against, "standard error", "% of random", "ms per step"):
         table.add_column(column, justify="right")
     for name, row in frame.iterrows():
         table.add_row(
@@ -138,7 +171,11 @@ def results_table(title: str, histories: Mapping[str, History], random: Tensor) 
     table.add_section()
     shares = ("100.0", "0.0") if at_random > 0 else ("", "")
     table.add_row("random (expected)", written(at_random, digits), "", shares[0], "", style="dim")
-    table.add_row("oracle", "0.00", "", shares[1], "", style="dim")
+    if attainable is not None:
+        share = f"{100 * attainable / at_random:.1f}" if at_random > 0 else ""
+        table.add_row("best, noise not known", written(attainable, digits), "", share, "", style="dim")
+    oracle = "oracle" if attainable is None else "noisy maximum"
+    table.add_row(oracle, "0.00", "", shares[1], "", style="dim")
     return table
 
 

@@ -16,7 +16,7 @@ from ax.generation_strategy.transition_criterion import TransitionCriterion
 from torch import Tensor
 
 from bandits_torch import recipes, validation
-from bandits_torch.integrations.mixed_points import Axis, Space, policy_over
+from bandits_torch.mixed_points import Axis, Space, policy_over
 from bandits_torch.policies.policy import Observation, Pending, Policy
 
 __all__ = ["BanditNode"]

@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
 from bandits_torch import recipes, validation
-from bandits_torch.integrations.mixed_points import Axis, Space, policy_over
+from bandits_torch.mixed_points import Axis, Space, policy_over
 from bandits_torch.policies.policy import Observation, Pending, Policy
 
 __all__ = ["BanditSampler"]

@@ -32,6 +32,7 @@ from bandits_torch.kernels import (
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import SMALLEST_RATIO
 from bandits_torch.models.online_model import require_within
+from bandits_torch.models.points.botorch_twin import TransformedKernel
 from bandits_torch.models.points.online_gp import OnlineGP
 
 _SPREAD = 1.0  # standard deviation of the logarithm of a rate or an outputscale under its prior
@@ -226,6 +227,8 @@ def fit_hyperparameters(
     among = listed and all(0 <= m < model.batch_shape.numel() for m in members)
     validation.require(among, "members", members, f"integers from 0 to {model.batch_shape.numel() - 1}")
     kernel = model.kernel if isinstance(model, OnlineGP) else model.prior.kernel
+    expected = "one without transforms: a model from a SingleTaskGP learns by model.refit()"
+    validation.require(not isinstance(kernel, TransformedKernel), "model.kernel", kernel, expected)
     count = model.batch_shape.numel()
     noise = model.noise_variance.expand(model.batch_shape).reshape(count).clone()
     mean = _prior_means(model)

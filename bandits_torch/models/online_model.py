@@ -99,8 +99,13 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
 
         Cost: a copy of what observations change.
         """
-        with put_back(self):
+        with put_back(self, shared=self.lasting):
             yield
+
+    @property
+    def lasting(self) -> tuple[Any, ...]:
+        """What no observation changes, beside numbers: it need not be copied."""
+        return ()
 
     def expect(self, X: Tensor) -> None:
         """Condition on an observation at X, ``batch_shape x 1 x d``, whose target is still to come: X is pending.

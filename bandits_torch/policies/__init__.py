@@ -1,9 +1,11 @@
 """What chooses and learns: index policies and what they forget, policies for an unknown prior, the random floor."""
 
+from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import LatentRewards
+from bandits_torch.policies.detection import DetectionAugmented
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
@@ -25,6 +27,7 @@ from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
     LikeliestPriorPolicy,
     PriorElimination,
+    SampledPriorPolicy,
     UnknownPriorPolicy,
 )
 from bandits_torch.policies.point_averaging import PointAveraging
@@ -40,6 +43,7 @@ from bandits_torch.policies.wrapping import CentredPolicy, DoublingTrick, Standa
 __all__ = [
     "OPKB",
     "AdaOPKB",
+    "ArmPolicy",
     "BatchBKB",
     "BayesianPriorPolicy",
     "CalibratedOPKB",
@@ -47,6 +51,7 @@ __all__ = [
     "Choice",
     "Constants",
     "ContextualPolicy",
+    "DetectionAugmented",
     "DoublingTrick",
     "EventTriggeredRestart",
     "FeatureSource",
@@ -77,6 +82,7 @@ __all__ = [
     "RewardImprovementPolicy",
     "SafePointPolicy",
     "SafePolicy",
+    "SampledPriorPolicy",
     "SlidingWindow",
     "StaleObservations",
     "StandardisedPolicy",

@@ -74,7 +74,8 @@ class ModelAveraging(Policy):
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.
 
     Cost: a step of the model and O(S P N). Whether a member is reset is looked at in every step, so a GPU waits.
-    An observation older than the latest is learned as if it were made now.
+    An observation older than the latest is learned as if it were made now; members with cycles know when in their
+    cycle it was.
     ``trace``: effective_rate (the mean of the members' rates by weight), effective_members (exp of the weights'
     entropy), noise_scale (standard deviation of the noise, by weight), scale (sqrt of the factor of the covariances, by
     weight), resets (members reset so far), doubted (rewards that were in doubt so far), longest_unseen (observations;
@@ -141,6 +142,7 @@ class ModelAveraging(Policy):
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
         self.clock = TypicalClock(typical_gap)
+        self._cycles = isinstance(model, MembersOverArms) and model.has_cycles
         self.frame = RewardFrame(noise, self.replicates)
         self._framed = self.scale.learn_offset  # (P,)
         self._all_framed, self._some_framed = bool(self._framed.all()), bool(self._framed.any())
@@ -183,6 +185,20 @@ class ModelAveraging(Policy):
     def marginals(self, time: float, points: None = None) -> tuple[Tensor, Tensor]:
         """``predict``, by the name that index policies have for it; ``points`` are for domains."""
         return self.predict(time)
+
+    @torch.no_grad()
+    def components(self, time: float, points: None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The mixture's parts: weights (S, P); mean and variance of every arm under each member, (S, P, N) each, all
+        in one unit and from one origin, which may not be those of rewards."""
+        return self.sharing.weights, *self.members(time)
+
+    @torch.no_grad()
+    def joint(self, time: float, arms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``components`` of arms (S, K), with their covariances: (S, P), (S, P, K) and (S, P, K, K). O(S P N K)."""
+        weights, mean, _ = self.components(time)
+        at, now = arms.unsqueeze(-2).expand(-1, self.num_members, -1), self._at(time)
+        columns = [self.model.covariance_with(arm, now).gather(-1, at) for arm in arms.unbind(-1)]
+        return weights, mean.gather(-1, at), torch.stack(columns, -1) * self._factors()[..., None, None]
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
@@ -230,7 +246,7 @@ class ModelAveraging(Policy):
 
     _expects = ("_pending_columns", "_pulled", "looks", "range")
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
         """Pending pulls, as if made at ``time``, take off the mixture's variance what a linear estimate would learn.
 
         With the mixture's covariance K(x, y) = sum_p w_p (C_p(x, y) + (mu_p(x) - m(x)) (mu_p(y) - m(y))) and its noise
@@ -271,7 +287,7 @@ class ModelAveraging(Policy):
         weights, scale = self.sharing.weights, self._factors()
         mean, _ = self.members(time)
         off = mean - weights.unsqueeze(-2) @ mean
-        column = self.model.covariance_with(arm, self.clock.at(time)) * scale.unsqueeze(-1)
+        column = self.model.covariance_with(arm, self._at(time)) * scale.unsqueeze(-1)
         at = arm.reshape(-1, 1, 1).expand(-1, self.num_members, 1)
         column = (weights.unsqueeze(-2) @ (column + off * off.gather(-1, at))).squeeze(-2)
         at = arm.unsqueeze(-1)
@@ -289,7 +305,7 @@ class ModelAveraging(Policy):
 
     def _learn(self, observation: Observation, believed: Tensor | None) -> None:
         """``learn`` in the replicates with ``believed`` (S,) True; None: in all."""
-        arm, time = observation.arm, self.clock.tick(observation.time)
+        arm, time = observation.arm, self._timed(self.clock.tick(observation.time), observation.time)
         reward = observation.reward.to(self.model.noise_variance)
         where = None if believed is None else believed.unsqueeze(-1)
         holding = self.count < HELD
@@ -354,11 +370,18 @@ class ModelAveraging(Policy):
     def members(self, time: float | None) -> tuple[Tensor, Tensor]:
         """Mean and variance of every arm under every member at ``time`` (None: now), (S, P, N) each: in units of
         reward, or of the frame if all members are in it."""
-        mean, variance = self.model.marginals(None if time is None else self.clock.at(time))
+        mean, variance = self.model.marginals(None if time is None else self._at(time))
         if self._mixed:
             offset = torch.where(self._framed, self.frame.offset, 0.0)
             mean = torch.addcmul(offset.unsqueeze(-1), mean, self._units().unsqueeze(-1))
         return mean, variance * self._factors().unsqueeze(-1)
+
+    def _at(self, time: float) -> Any:
+        return self._timed(self.clock.at(time), time)
+
+    def _timed(self, passed: float, time: float) -> Any:
+        """What the model calls a time: that of the clock, and where members have cycles, which no clock bends, both."""
+        return (passed, time) if self._cycles else passed
 
     def _factors(self) -> Tensor:
         """What variances of the members are multiplied by, (S, P), in the units of ``members``."""

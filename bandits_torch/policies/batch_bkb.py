@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from bandits_torch.models.online_model import put_back
 from bandits_torch.models.sketch.sketch import WatchedArms
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.policies.choices import Arms
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.theory.widths import Width
 
 _WATCHED_FIRST = 32  # arms watched in a batch; twice as many until the best is certain
@@ -99,17 +99,16 @@ class BatchBKB(Policy):
                 self._score_all(k)
 
     @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
-        """Pending pulls are placed as those of ``choose_batch``, in a copy of the dictionaries. O(N m) to copy."""
-
-        @torch.no_grad()
-        def expect(pending: Pending) -> None:
-            self._place(pending.arm)
-
+    def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
+        """See ``HasState``, whatever the ``names``: of dictionaries as they are in a batch. O(N m) to copy."""
         with torch.no_grad():
             self._begin_batches()
         with put_back(self, self.model, shared=self.model.lasting):
-            yield expect
+            yield
+
+    def expect(self, pending: Pending, time: float) -> None:
+        """Pending pulls are placed as those of ``choose_batch``."""
+        self._place(pending.arm)
 
     @torch.no_grad()
     def learn_batch(self, arm: Tensor, reward: Tensor) -> None:

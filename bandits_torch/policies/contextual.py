@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -19,7 +18,7 @@ from bandits_torch.policies.choices import ModelChoices
 from bandits_torch.policies.choices.contexts import INPUTS, ContextualArms, ListedContexts
 from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending
+from bandits_torch.policies.policy import Choice, Observation, Pending
 from bandits_torch.theory.widths import Width
 
 
@@ -111,16 +110,10 @@ class ContextualPolicy(IndexPolicy):
         with self.choices.as_chosen(observation.why[INPUTS]):
             return super().predicted(observation)
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    def expect(self, pending: Pending, time: float) -> None:
         """See ``IndexPolicy``: pending pulls count with the inputs of their own question."""
-        with super().expecting(time) as expect:
-
-            def expect_in_context(pending: Pending) -> None:
-                with self.choices.as_chosen(pending.why[INPUTS]):
-                    expect(pending)
-
-            yield expect_in_context
+        with self.choices.as_chosen(pending.why[INPUTS]):
+            super().expect(pending, time)
 
     @torch.no_grad()
     def marginals(self, time: float, points: Tensor | ArmContext | None = None) -> tuple[Tensor, Tensor]:

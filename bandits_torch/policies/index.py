@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -20,7 +19,7 @@ from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import ModelChoices, choices_over
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
-from bandits_torch.policies.policy import Choice, Expect, Observation, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
@@ -54,11 +53,20 @@ class IndexPolicy(Policy):
     whose form is not ``"factor"``, with no forgetting rule; elsewhere they are refused. Widths, and the information
     gain that some of them read, then count each with its own.
 
+    Attributes:
+        clock: observations since the last restart: a number, or (S,) integers once replicates differ in it.
+        restarts: how often each replicate has restarted since the policy was reset, (S,) integers.
+        streams: the policy's random numbers.
+        used_width: of the latest choice; None before the first, and without a width.
+
     Raises ValueError for a model with a batch beside replicates, for ``choices`` that do not fit the model, for an
     acquisition class that needs a width and has none, and for a model that cannot forget what the rule forgets.
     """
 
     needed: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``: nothing
+    clock: int | Tensor
+    restarts: Tensor
+    used_width: Tensor | None = None
 
     def __init__(
         self,
@@ -90,7 +98,7 @@ class IndexPolicy(Policy):
         self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
         self.dim = self.choices.dim
         noise = model.noise_variance
-        self._streams = ReplicateStreams(
+        self.streams = ReplicateStreams(
             seed,
             self.replicates,
             purpose="policy",
@@ -99,8 +107,8 @@ class IndexPolicy(Policy):
             device=noise.device,
         )
         self._begin()
-        self._width: Tensor | None = None
         takes = isinstance(model, ArmGP) and model.takes_noise  # what is forgotten is of one noise variance
+        self.choices.conditions = not getattr(acquisition, "is_draw", False)
         self.choices.takes_noise = takes and type(self.forgetting) is KeepEverything
 
     def _choices_over(
@@ -121,24 +129,23 @@ class IndexPolicy(Policy):
 
     def _acquisition_now(self, time: float) -> AcquisitionFunction:
         if self.width is not None:
-            self._width = self.width.at(self._clock + 1, self.model)
+            self.used_width = self.width.at(self.clock + 1, self.model)
         at_step = getattr(self.acquisition, "at_step", None)
         if at_step is not None:
-            made = at_step(self.model, self.choices.step(time, self._width, self._streams))
+            made = at_step(self.model, self.choices.step(time, self.used_width, self.streams))
             if self.width is None:  # it may have one of its own
-                self._width = getattr(made, "width", None)
+                self.used_width = getattr(made, "width", None)
             return made
-        return self.acquisition(self.model, **({} if self.width is None else {"width": self._width}))
+        return self.acquisition(self.model, **({} if self.width is None else {"width": self.used_width}))
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("choices",)
+
+    def expect(self, pending: Pending, time: float) -> None:
         """The model conditions on pending pulls; the width counts only what has been learned.
 
         Acquisitions that draw (``is_draw``: Thompson sampling) take the model as it is, and another draw for each.
         """
-        choices, conditions = self.choices, not getattr(self.acquisition, "is_draw", False)
-        with choices.put_aside(None if conditions else choices.state_names):
-            yield torch.no_grad()(lambda pending: choices.expect(pending.arm, pending.time, conditions))
+        self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
@@ -150,7 +157,7 @@ class IndexPolicy(Policy):
         """A reward with a noise variance of its own, by a model that takes it and forgets nothing."""
         noise = cast(Tensor, observation.noise_variance)
         self.choices.observe_noisy(observation.arm, observation.reward, observation.time, noise)
-        self._clock = self._clock + 1
+        self.clock = self.clock + 1
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` of what ``choices.check`` has seen, without looking at it again."""
@@ -158,16 +165,16 @@ class IndexPolicy(Policy):
             self._learn_noisy(observation)
             return
         arm, reward, time = observation.arm, observation.reward, observation.time
-        refuted = self.forgetting.refuted(reward, lambda: self.predict(arm, time), self._clock, self.model)
+        refuted = self.forgetting.refuted(reward, lambda: self.predict(arm, time), self.clock, self.model)
         if refuted is not None and bool(refuted.any()):
             validation.rewards("reward", reward)
-            self._restart(refuted)
+            self.restart(refuted)
         self.choices.observe(arm, reward, time, late=True)
-        self._clock = self._clock + 1
+        self.clock = self.clock + 1
         self.forgetting.observed(lambda: self.choices.inputs_of(arm, time), reward, self.model)
-        over = self.forgetting.after(self.model, self._clock)
+        over = self.forgetting.after(self.model, self.clock)
         if over is True or (isinstance(over, Tensor) and bool(over.any())):
-            self._restart(over)
+            self.restart(over)
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Posterior mean and standard deviation of one arm (or point) per replicate, (S,) each."""
@@ -182,22 +189,24 @@ class IndexPolicy(Policy):
         """Posterior mean and variance at ``time`` of every arm, or of ``points`` (N, d) of a domain, (S, N) each."""
         return self.choices.marginals(time, points)
 
+    @torch.no_grad()
+    def joint(self, time: float, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Posterior of arms (S, K) or points (S, K, d) at ``time`` together, as a mixture of one: weights (S, 1), means
+        (S, 1, K) and covariances (S, 1, K, K)."""
+        mean, covariance = self.choices.joint(time, at)
+        return mean.new_ones(len(mean), 1), mean.unsqueeze(1), covariance.unsqueeze(1)
+
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
         """Whether the model predicts the past, and every observation is still held with its full weight."""
-        held = (self.model.num_observations == self._clock) & (self._restarts == 0)
+        held = (self.model.num_observations == self.clock) & (self.restarts == 0)
         return self.model.tells_past and bool(held.all())
-
-    @property
-    def restarts(self) -> Tensor:
-        """How often each replicate has restarted since the policy was reset, (S,) integers."""
-        return self._restarts
 
     def trace(self) -> dict[str, Tensor | float]:
         """The width used, the number of restarts so far, and the traces of the forgetting rule and the model."""
-        trace: dict[str, Tensor | float] = {"restarts": self._restarts, **self.forgetting.trace()}
-        if self._width is not None:
-            trace["width"] = self._width
+        trace: dict[str, Tensor | float] = {"restarts": self.restarts, **self.forgetting.trace()}
+        if self.used_width is not None:
+            trace["width"] = self.used_width
         return trace | self.model.trace()
 
     # -- what changes beside observations --------------------------------------------------------------
@@ -206,15 +215,16 @@ class IndexPolicy(Policy):
         """The model's hyperparameters have been learned anew in the replicates with ``where`` (S,) True."""
         self.forgetting.refitted(self.model, where)
 
-    def _restart(self, where: Tensor | bool) -> None:
-        """Forget everything, in the replicates with ``where`` (S,) True, or in all; it is counted."""
-        restarts = self._restarts
+    def restart(self, where: Tensor | bool) -> None:
+        """Forget everything, in the replicates with ``where`` (S,) True, or in all, as the forgetting rule has it done;
+        ``reset`` does not count it, and begins the count anew."""
+        restarts = self.restarts
         self.reset(where if isinstance(where, Tensor) else None)
-        self._restarts = restarts + where
+        self.restarts = restarts + where
 
     def _restarted(self, where: Tensor | None) -> None:
         if where is not None:
-            self._clock = torch.where(where, 0, self._clock)
+            self.clock = torch.where(where, 0, self.clock)
 
     def add_arms(
         self, arms: Tensor, *, prior_mean: float | Tensor | None = None, width: Width | None = None
@@ -232,19 +242,18 @@ class IndexPolicy(Policy):
             not counts, "width", width, f"given: {type(self.width).__name__} counts the arms there were"
         )
         self.model = self.model.with_arms(arms, prior_mean)
-        self.choices = choices_over(self.model)
+        before, self.choices = self.choices, choices_over(self.model)
+        self.choices.conditions, self.choices.takes_noise = before.conditions, before.takes_noise
         self.num_arms = self.choices.num_arms
         self.width = self.width if width is None else width.bind(self.model, self.forgetting)
 
     # -- state -----------------------------------------------------------------------------------------
 
-    _parts = ("choices", "forgetting", "_streams", "_drawing")
-    _clock: int | Tensor  # observations since the last restart, (S,) once replicates differ in it
-    _restarts: Tensor
+    _parts = ("choices", "forgetting", "streams", "_drawing")
 
     def _fresh(self) -> dict[str, Any]:
         none = torch.zeros(self.replicates, dtype=torch.long, device=self.model.noise_variance.device)
-        return {"_clock": 0, "_restarts": none}
+        return {"clock": 0, "restarts": none}
 
     @property
     def _drawing(self) -> Any:
@@ -297,7 +306,7 @@ class RewardImprovementPolicy(IndexPolicy):
         if self._largest is None:
             return largest_mean(model)
         largest = self._largest.unsqueeze(-1)
-        empty = (self._clock == 0) if isinstance(self._clock, Tensor) else None
+        empty = (self.clock == 0) if isinstance(self.clock, Tensor) else None
         return largest if empty is None else torch.where(empty.unsqueeze(-1), largest_mean(model), largest)
 
     def _fresh(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.description import Described
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.members import MembersOverArms
+from bandits_torch.models.arms.members import MembersOverArms, Time
 from bandits_torch.state import HasState, only_where
 
 _FAR = 8.0  # median deviations from the median: about 5.4 standard deviations of normal numbers
@@ -322,7 +322,7 @@ class FirstRewards(HasState):
     """
 
     settled: Tensor
-    _held: list[tuple[Tensor, Tensor, float]]  # arms, rewards and the model's times
+    _held: list[tuple[Tensor, Tensor, Time]]  # arms, rewards and the model's times
 
     def __init__(self, model: ArmGP | MembersOverArms, scale: MemberScale, frame: RewardFrame) -> None:
         self.model, self.scale, self.frame = model, scale, frame
@@ -338,7 +338,7 @@ class FirstRewards(HasState):
         if where is not None:
             self.settled = self.settled | where
 
-    def hold(self, arm: Tensor, reward: Tensor, time: float) -> None:
+    def hold(self, arm: Tensor, reward: Tensor, time: Time) -> None:
         """Hold one of the first rewards, NaN where it is not believed; with the last of them settle the frame."""
         self._held.append((arm.clone(), reward.clone(), time))
         if len(self._held) == HELD:
@@ -347,7 +347,7 @@ class FirstRewards(HasState):
                 self._settle(torch.stack(arms, -1), torch.stack(rewards, -1), list(times))
             self.settled, self._held = torch.ones_like(self.settled), []
 
-    def _settle(self, arms: Tensor, rewards: Tensor, times: list[float]) -> None:
+    def _settle(self, arms: Tensor, rewards: Tensor, times: list[Time]) -> None:
         """Members in the frame learn the rewards held (S, K) again, from the new origin."""
         model, where = cast(MembersOverArms, self.model), ~self.settled
         seen = self.frame.settle(rewards, where)
@@ -358,7 +358,7 @@ class FirstRewards(HasState):
 
 
 def _learned_again(
-    model: MembersOverArms, scale: MemberScale, arms: Tensor, rewards: Tensor, times: list[float]
+    model: MembersOverArms, scale: MemberScale, arms: Tensor, rewards: Tensor, times: list[Time]
 ) -> tuple[MemberScale, Tensor]:
     """What members learn of K rewards, had they met them first: the scale then, and the weights (S, P, K) of the
     posterior means on the prior covariances with those observations (``condition_mean``).
@@ -372,7 +372,8 @@ def _learned_again(
         arms, rewards, times: (S, K), (S, K) in the frame, NaN where nothing is learned, K numbers.
     """
     believed = rewards.isfinite()
-    seen = rewards.nan_to_num().unsqueeze(1) - model.prior_mean[:, arms].transpose(0, 1)  # (S, P, K)
+    means = [model.prior_at(arm, time)[0] for arm, time in zip(arms.unbind(-1), times, strict=True)]
+    seen = rewards.nan_to_num().unsqueeze(1) - torch.stack(means, -1)  # (S, P, K)
     noise = model.noise_variance.expand(model.batch_shape).unsqueeze(-1)
     both = (believed.unsqueeze(-1) & believed.unsqueeze(-2)).unsqueeze(1)
     L = torch.linalg.cholesky(

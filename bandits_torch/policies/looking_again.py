@@ -84,11 +84,18 @@ class LookingAgain(Described, HasState):
         none = self.at_once and math.floor(turns * before) == math.floor(turns * now)
         return math.inf if none else self.every * now
 
-    def overdue(self, mean: Tensor, weights: Tensor, tau: float | Tensor) -> Tensor:
+    def overdue(
+        self, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None = None
+    ) -> Tensor:
         """Clocks over deadlines, (S, N), with posterior means (S, N), weights (S, P) and this ``tau``: due from 1 on; 0
-        where an arm is not taken to be settled."""
-        gap = mean.amax(-1, keepdim=True) - mean
-        usual = gap.mean(-1, keepdim=True)
+        where an arm is not taken to be settled. Gaps are to the best of the ``available`` arms, and g is their mean."""
+        if available is None:
+            gap = mean.amax(-1, keepdim=True) - mean
+            usual = gap.mean(-1, keepdim=True)
+        else:
+            best = mean.masked_fill(~available, -torch.inf).amax(-1, keepdim=True)
+            gap = (best - mean).clamp_min(0.0)
+            usual = (gap * available).sum(-1, keepdim=True) / available.sum(-1, keepdim=True)
         share = torch.where(usual > 0, gap / usual, 1.0).sqrt().clamp(_SOONEST, _LATEST)
         return self.settled(weights) * self.unseen / (tau * share)
 
@@ -101,7 +108,7 @@ class LookingAgain(Described, HasState):
         self, index: Tensor, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None
     ) -> Tensor:
         """``index`` (S, N) where no available arm is due, elsewhere how much each is overdue."""
-        overdue = self.overdue(mean, weights, tau)
+        overdue = self.overdue(mean, weights, tau, available)
         if available is not None:
             overdue = torch.where(available, overdue, 0.0)
         return torch.where((overdue >= 1.0).any(-1, keepdim=True), overdue.to(index), index)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy, check_turn
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy, check_turn
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 
@@ -134,14 +135,16 @@ class Master(Policy):
         validation.function("rho", rho, "a function of the number of steps")
         validation.instance("thresholds", thresholds, MasterThresholds, "a MasterThresholds")
         self.thresholds, self.rho = thresholds, rho
-        self._first, self._base = validation.natural("first_replicate", first_replicate), base
+        first = validation.natural("first_replicate", first_replicate)
         self._device = device
         self._begin()
         self._streams = [
-            ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s)
-            for s in range(replicates)
+            ReplicateStreams(seed, 1, purpose="schedule", first=first + s) for s in range(replicates)
         ]
-        self._blocks = [_Block(self, s) for s in range(replicates)]
+        self._blocks = [
+            _Block(s, partial(base, first + s), rho, thresholds, streams)
+            for s, streams in enumerate(self._streams)
+        ]
 
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The choice of the active copy of smallest order in each replicate."""
@@ -155,17 +158,12 @@ class Master(Policy):
             optimism.append(choice.why["index"])
         return Choice(torch.cat(arms), {"index": torch.cat(optimism), "turn": self._turn})
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("_blocks",)
+
+    def expect(self, pending: Pending, time: float) -> None:
         """The copies that play expect what is pending. (Of choices made together it learns only the first reward.)"""
-
-        def expect(pending: Pending) -> None:
-            for s, one in enumerate(each):
-                one(Pending(pending.time, pending.arm[s : s + 1]))
-
-        with ExitStack() as stack:
-            each = [stack.enter_context(block.policy.expecting(time)) for block in self._blocks]
-            yield expect
+        for s, block in enumerate(self._blocks):
+            block.policy.expect(Pending(pending.time, pending.arm[s : s + 1]), time)
 
     def learn(self, observation: Observation) -> None:
         """The copy that played learns; then both tests, in each replicate."""
@@ -213,7 +211,10 @@ class Master(Policy):
 
 
 class _Block(HasState):
-    """The block of one replicate: its copies, U_t and the sums of the tests."""
+    """The block of one replicate: its copies, U_t and the sums of the tests.
+
+    ``make``: a fresh base policy of this replicate. ``streams``: for the schedule; they are a part of the ``Master``.
+    """
 
     _parts = ("pool",)
     order: int
@@ -222,8 +223,16 @@ class _Block(HasState):
     lowest: float
     copies: list[_Copy]
 
-    def __init__(self, master: Master, replicate: int) -> None:
-        self.master, self.replicate = master, replicate
+    def __init__(
+        self,
+        replicate: int,
+        make: Callable[[], Policy],
+        rho: Callable[[int], float],
+        thresholds: MasterThresholds,
+        streams: ReplicateStreams,
+    ) -> None:
+        self.replicate, self.make = replicate, make
+        self.rho, self.thresholds, self.streams = rho, thresholds, streams
         self.pool: dict[int, Policy] = {}  # by order; those at rest keep random streams, and more
         self.begin(0)
 
@@ -237,7 +246,7 @@ class _Block(HasState):
         validation.require(set(orders) <= set(self.pool), "orders of copies", orders, f"of {list(self.pool)}")
 
     def _make_room(self, state: Mapping[str, Any]) -> None:
-        self.pool = {order: self.pool.get(order) or self._made() for order in state["pool"]}
+        self.pool = {order: self.pool.get(order) or self.make() for order in state["pool"]}
 
     def reset(self, where: Tensor | None = None) -> None:
         """Block 0 again, if ``where`` (S,) says so of this replicate."""
@@ -255,18 +264,15 @@ class _Block(HasState):
         for m in range(self.order, -1, -1):
             if self.clock % 2**m == 0 and (m == self.order or self._drawn(m)):
                 if m not in self.pool:
-                    self.pool[m] = self._made()
+                    self.pool[m] = self.make()
                 self.pool[m].reset()
                 self.copies.append(_Copy(m, self.clock, self.clock + 2**m))
 
     def _drawn(self, order: int) -> bool:
         """Whether chance, rho(2^n)/rho(2^m), starts a copy of order m < n; a number is drawn in any case."""
-        rho, u = self.master.rho, float(self.master._streams[self.replicate].uniform())
-        learnt = rho(2**order) <= self.master.thresholds.learnt * rho(1)
+        rho, u = self.rho, float(self.streams.uniform())
+        learnt = rho(2**order) <= self.thresholds.learnt * rho(1)
         return learnt and u < rho(2**self.order) / rho(2**order)
-
-    def _made(self) -> Policy:
-        return self.master._base(self.master._first + self.replicate)
 
     @property
     def player(self) -> _Copy:
@@ -278,9 +284,15 @@ class _Block(HasState):
         """The policy of the player."""
         return self.pool[self.player.order]
 
+    @contextmanager
+    def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
+        """See ``HasState``: of the player's policy alone."""
+        with self.policy.put_aside():
+            yield
+
     def learn(self, reward: float, optimism: float) -> bool:
         """Count a step; whether a test fires."""
-        thresholds, rho = self.master.thresholds, self.master.rho
+        thresholds, rho = self.thresholds, self.rho
         self.clock += 1
         self.excess += optimism - reward
         self.lowest = min(self.lowest, optimism)

@@ -1,4 +1,4 @@
-"""Policies for an unknown prior: UCB over candidate priors or length-scales, and how wrong candidates are dropped."""
+"""Policies for an unknown prior: UCB or draws over candidate priors or length-scales, how wrong ones are dropped."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from bandits_torch import validation
@@ -17,33 +18,40 @@ from bandits_torch.acquisition.over_priors import (
     OverPriors,
 )
 from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import choices_over
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
+from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.prior_widths import elimination_xi, xi_at
-from bandits_torch.theory.widths import Width
+from bandits_torch.theory.widths import ConstantWidth, Width
 
 _ROUNDING = 1e-9
 
 
 class UnknownPriorPolicy(Policy):
-    """UCB under every candidate prior, reduced to one value per choice; every prior learns every reward.
+    """UCB or a draw under every candidate prior, reduced to one value per choice; every prior learns every reward.
 
     Args:
         model: of batch shape (S, P), replicates and candidate priors: an ``ArmGP`` (``arm_gp_over_priors``), or an
             ``OnlineGP`` (``online_gp_over_priors``) over the inputs of ``choices``.
         width: multiplies sigma; its value may differ between priors.
         choices: None for an ``ArmGP``; a ``Domain`` for an ``OnlineGP``.
-        search, seed: of the search over a domain, see ``IndexPolicy``.
+        search: of the search over a domain, see ``IndexPolicy``.
+        seed, first_replicate: of the search and of draws, see ``IndexPolicy``.
+        draws: True to score arms, in place of UCB, by a draw f^p ~ GP(mu^p, k^p) under every prior p (Thompson
+            sampling). Over arms alone.
 
-    A step costs one batched step of the model. ``trace`` records the prior played. Ties between arms go to the smallest
-    index, ties between priors to the first. An index that is NaN is never chosen. Rewards of a static model may arrive
-    in any order; under drift of an ``ArmGP`` a late reward is a ValueError.
+    A step costs one batched step of the model, and with ``draws`` a root of every prior's covariance
+    (``ThompsonSampling``). ``trace`` records the prior played. Ties between arms go to the smallest index, ties between
+    priors to the first. An index that is NaN is never chosen. Rewards of a static model may arrive in any order; under
+    drift of an ``ArmGP`` a late reward is a ValueError. Draws with others pending are further draws of the model as it
+    is.
 
-    Raises ValueError for a model of another kind or batch shape.
+    Raises ValueError for a model of another kind or batch shape, and ``draws`` over a domain.
     """
 
     needed: tuple[str, ...] = ("prior",)  # what ``learn`` needs of ``Choice.why``
@@ -56,6 +64,8 @@ class UnknownPriorPolicy(Policy):
         choices: Domain | None = None,
         search: PointSearch | None = None,
         seed: int = 0,
+        first_replicate: int = 0,
+        draws: bool = False,
     ) -> None:
         validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP, or an OnlineGP over a domain")
         validation.instance("width", width, Width, "a Width")
@@ -63,14 +73,25 @@ class UnknownPriorPolicy(Policy):
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, priors")
         if choices is not None:
             validation.instance("choices", choices, Domain, "a Domain")
-        own = choices_over(model, choices, search=search, seed=seed)
+        own = choices_over(model, choices, search=search, seed=seed, first_replicate=first_replicate)
         self.model, self.width, self.choices = model, width.bind(model, None), own
         self.replicates, self.num_priors = self._batch_shape = model.batch_shape
+        validation.natural("first_replicate", first_replicate)
+        validation.instance("draws", draws, bool, "True or False")
+        validation.require(choices is None or not draws, "draws", draws, "False over a domain")
+        self._streams: ReplicateStreams | None = None
+        own.conditions = not draws
+        if draws:
+            noise = model.noise_variance
+            kind: dict[str, Any] = {"dtype": noise.dtype, "device": noise.device}
+            self._streams = ReplicateStreams(
+                seed, self.replicates, purpose="policy", first=first_replicate, **kind
+            )
         self.num_arms, self.dim = self.choices.num_arms, self.choices.dim
         self._begin()
 
     @abstractmethod
-    def _over(self, base: UpperConfidenceBound) -> OverPriors:
+    def _over(self, base: AcquisitionFunction) -> OverPriors:
         """How the scores under the priors become one."""
 
     @torch.no_grad()
@@ -79,8 +100,11 @@ class UnknownPriorPolicy(Policy):
         if available is not None:
             self.choices.check_available(available)
         width = self.width.at(self._step(1), self.model).expand(self._batch_shape)
-        over = self._over(UpperConfidenceBound(self.model, width))
-        arm, prior = self.choices.best_under(over, time, available)
+        if self._streams is None:
+            base: AcquisitionFunction = UpperConfidenceBound(self.model, width)
+        else:
+            base = ThompsonSampling.at_step(self.model, self.choices.step(time, None, self._streams))
+        arm, prior = self.choices.best_under(self._over(base), time, available)
         return Choice(arm, {"prior": prior, "width": width.gather(-1, prior.unsqueeze(-1)).squeeze(-1)})
 
     def numbers_per_step(self, observations: int) -> int:
@@ -89,7 +113,7 @@ class UnknownPriorPolicy(Policy):
 
     _expects = ("choices",)
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
         """Under every prior the model conditions on pending pulls; widths and the priors' records stay."""
         self.choices.expect(pending.arm, pending.time)
 
@@ -125,7 +149,11 @@ class UnknownPriorPolicy(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    _parts = ("choices",)
+    @property
+    def _parts(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Random numbers are a part where they are drawn."""
+        return ("choices",) if self._streams is None else ("choices", "_streams")
+
     _clock: int | Tensor  # steps since the start, (S,) once replicates differ in it
     _prior: Tensor  # played last, (S,)
     _lasting = ("_prior",)
@@ -145,7 +173,7 @@ class LikeliestPriorPolicy(UnknownPriorPolicy):
     Source: the type II likelihood baseline of Ziomek et al. 2024, section 7. Arguments: see ``UnknownPriorPolicy``.
     """
 
-    def _over(self, base: UpperConfidenceBound) -> OverPriors:
+    def _over(self, base: AcquisitionFunction) -> OverPriors:
         return LikeliestPrior(base, self.model.log_likelihood)
 
 
@@ -155,8 +183,35 @@ class BayesianPriorPolicy(UnknownPriorPolicy):
     Source: the fully Bayesian baseline of Ziomek et al. 2024, section 7. Arguments: see ``UnknownPriorPolicy``.
     """
 
-    def _over(self, base: UpperConfidenceBound) -> OverPriors:
+    def _over(self, base: AcquisitionFunction) -> OverPriors:
         return BayesianOverPriors(base, self.model.log_likelihood)
+
+
+class SampledPriorPolicy(UnknownPriorPolicy):
+    """HP-GP-TS: draw a prior from its posterior, then a function under that prior, and play the function's best arm.
+
+    p_t ~ P(p | D), proportional to P(D | p) as all priors are equal before the first reward; f_t ~ GP(mu^{p_t},
+    k^{p_t}); x_t = argmax f_t. The two draws together are one of the posterior over functions, so this is Thompson
+    sampling for an f whose own prior was drawn uniformly from the candidates.
+
+    Args:
+        model: of batch shape (S, P), an ``ArmGP``.
+        seed, first_replicate: of the draws.
+
+    The prior is the largest of log P(D | p) + G_p, G_p independent standard Gumbel numbers: that has the law of a draw
+    from the posterior.
+
+    Source: Sandberg & Haghir Chehreghani 2025 (arXiv 2502.01226), HP-GP-TS, written from the abstract and introduction;
+    their regret bound was not read, and none is claimed. Costs and errors: see ``UnknownPriorPolicy``.
+    """
+
+    def __init__(self, model: ArmGP, *, seed: int = 0, first_replicate: int = 0) -> None:
+        super().__init__(model, ConstantWidth(1.0), seed=seed, first_replicate=first_replicate, draws=True)
+
+    def _over(self, base: AcquisitionFunction) -> OverPriors:
+        assert self._streams is not None
+        uniform = self._streams.uniform(self.num_priors).clamp_min(torch.finfo(torch.float32).tiny)
+        return LikeliestPrior(base, self.model.log_likelihood - (-uniform.log()).log())
 
 
 class PriorElimination(UnknownPriorPolicy):
@@ -172,9 +227,14 @@ class PriorElimination(UnknownPriorPolicy):
     (tests/claims). The print's xi_t lacks the factor 2 of a two-sided event: xi_t = 2 R^2 ln(2 |U| pi^2 t^2 / (3
     delta)).
 
+    With ``draws`` it is PE-GP-TS of Sandberg & Haghir Chehreghani 2025 (arXiv 2502.01226): (x_t, p_t) = argmax of
+    f^p(x) over arms and surviving priors, f^p ~ GP(mu^p, k^p), and the test as above, with the width. This was written
+    from their abstract and introduction, which say that priors of poor predictive performance are disqualified: to
+    maximise over priors too, and the test of PE-GP-UCB unchanged, is what is meant here. No theorem is claimed for it.
+
     Args:
-        model, width, choices, search, seed: see ``UnknownPriorPolicy``; the theorem's widths are
-            ``PriorEliminationFiniteWidth`` over arms and ``PriorEliminationContinuousWidth`` (their Theorem 4.1 B).
+        model, width, choices, search, seed, first_replicate, draws: see ``UnknownPriorPolicy``; the theorem's widths
+            are ``PriorEliminationFiniteWidth`` over arms and ``PriorEliminationContinuousWidth`` (their Theorem 4.1 B).
         delta: failure probability.
         noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda).
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
@@ -194,11 +254,14 @@ class PriorElimination(UnknownPriorPolicy):
         choices: Domain | None = None,
         search: PointSearch | None = None,
         seed: int = 0,
+        first_replicate: int = 0,
+        draws: bool = False,
         delta: float = 0.1,
         noise_scale: float | Tensor | None = None,
         xi: str = "two-sided",
     ) -> None:
-        super().__init__(model, width, choices=choices, search=search, seed=seed)
+        random: dict[str, Any] = {"seed": seed, "first_replicate": first_replicate, "draws": draws}
+        super().__init__(model, width, choices=choices, search=search, **random)
         self.delta, self.xi = validation.probability("delta", delta), xi
         usual = model.noise_variance.sqrt()
         self._noise_scale = checked_noise_scale(noise_scale, usual).expand(model.batch_shape)
@@ -221,7 +284,7 @@ class PriorElimination(UnknownPriorPolicy):
         judged = {"surviving": zeros == 0, "_dropped": dropped, "_refuted": torch.zeros_like(dropped).bool()}
         return own | records | judged
 
-    def _over(self, base: UpperConfidenceBound) -> OverPriors:
+    def _over(self, base: AcquisitionFunction) -> OverPriors:
         over = OptimisticOverPriors(base)
         over.surviving = self.surviving  # of the right shape, and one survives: nothing to be looked at
         return over
@@ -302,7 +365,7 @@ class ShrinkingLengthScale(UnknownPriorPolicy):
         passed = self._factors < self._growth().unsqueeze(-1) - _ROUNDING
         return passed.sum(-1).clamp(max=self.num_priors - 1)
 
-    def _over(self, base: UpperConfidenceBound) -> OverPriors:
+    def _over(self, base: AcquisitionFunction) -> OverPriors:
         over = OptimisticOverPriors(base)
         over.surviving = torch.nn.functional.one_hot(self.followed(), self.num_priors).bool()
         return over

@@ -52,6 +52,8 @@ class PhasedElimination(Policy):
     Raises ValueError for another model, and an ``interval`` below 1.
     """
 
+    needs_all_arms = "it plans batches of the arms it began with, and drops those that fall behind the best"
+
     def __init__(
         self, model: ArmGP, width: Width, interval: int, *, seed: int = 0, first_replicate: int = 0
     ) -> None:
@@ -92,7 +94,7 @@ class PhasedElimination(Policy):
 
     _expects = ("_queue",)
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
         """What is pending counts as played."""
         self._queue = self._played(pending.arm)
 

@@ -150,7 +150,7 @@ class PointAveraging(Policy):
 
     _expects = ("_pending", "_steps", "looks", "range")
 
-    def _expect(self, pending: Pending, time: float) -> None:
+    def expect(self, pending: Pending, time: float) -> None:
         """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean, weights wait.
 
         They count as steps of the opening and for the seeds of searches, and places are examined by them.
@@ -216,10 +216,8 @@ class PointAveraging(Policy):
         """Where searches begin, (S, 2, d): the latest point, and that of the largest mean now among those held."""
         if not self._latest.shape[1]:
             return None
-        members = self.members
-        held = members.inputs * members._side + members.bounds[0]
-        best = (self.sharing.weights.unsqueeze(-1) * members.means_held(now)).sum(1).argmax(-1)
-        leader = held[torch.arange(self.replicates, device=best.device), best].to(self._latest)
+        best = (self.sharing.weights.unsqueeze(-1) * self.members.means_held(now)).sum(1).argmax(-1)
+        leader = self.members.points[torch.arange(self.replicates, device=best.device), best].to(self._latest)
         return torch.cat([self._latest, leader.unsqueeze(1)], 1)
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
@@ -239,6 +237,22 @@ class PointAveraging(Policy):
             moment.reshape(len(points), -1).mT for moment in (posterior.mean, posterior.variance)
         )
         return mean, variance
+
+    @torch.no_grad()
+    def components(self, time: float, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The mixture's parts: weights (S, P), and mean and variance of points (N, d), or (S, N, d), under each member,
+        (S, P, N) each, in one unit and from one origin, which is not that of rewards."""
+        X = points.expand(self.replicates, *points.shape[-2:])
+        mean, variance = self.members.moments(X, X.new_full(X.shape[:-1], self._time(time)))
+        return self.sharing.weights, mean, self.scale.scale.unsqueeze(-1) * variance
+
+    @torch.no_grad()
+    def joint(self, time: float, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``components`` of points (S, K, d), with their covariances: (S, P), (S, P, K) and (S, P, K, K)."""
+        weights, mean, _ = self.components(time, points)
+        then = points.new_full(points.shape[:-1], self._time(time))
+        covariance = self.members.between(points, then, points, then)
+        return weights, mean, self.scale.scale[..., None, None] * covariance
 
     def _inputs(self, points: Tensor, time: float) -> Tensor:
         return with_time(points, self._time(time))

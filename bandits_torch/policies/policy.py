@@ -16,6 +16,18 @@ from bandits_torch.description import Described
 from bandits_torch.state import HasState
 
 
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The call of a recipe: ``recipe(setup, **options)``. Copies of its policy share it."""
+
+    recipe: Callable[..., Policy]
+    setup: Any
+    options: Mapping[str, Any]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Origin:
+        return self
+
+
 @dataclass(frozen=True)
 class Choice:
     """The choice of a policy at a step.
@@ -94,6 +106,8 @@ class Policy(Described, HasState, ABC):
         dim: d, the dimension of a point; 0 with arms.
         outcome_names: what it learns in addition to the reward; others refuse an observation with outcomes.
         needs_unit: why it cannot learn its rewards again in another unit (``StandardisedPolicy``); empty where it can.
+        needs_all_arms: why arms can neither come nor go while it runs (``AskTell.add_arms``); empty where they can.
+        origin: how a recipe made it; None for one put together otherwise.
         knows_past: whether its beliefs about times before the latest reward learned are right: it holds all rewards.
     """
 
@@ -102,8 +116,18 @@ class Policy(Described, HasState, ABC):
     dim: int = 0
     outcome_names: tuple[str, ...] = ()
     needs_unit: str = ""
+    needs_all_arms: str = ""
+    origin: Origin | None = None
     knows_past: bool = False
-    _expects: ClassVar[tuple[str, ...] | None] = None  # what ``_expect`` changes, by name; None: all
+    _expects: ClassVar[tuple[str, ...] | None] = ()  # as long as ``expect`` changes nothing
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse a class with an ``expecting`` of its own, of which policies around it would know nothing."""
+        super().__init_subclass__(**kwargs)
+        if "expecting" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__} must say in expect() what a pending pull does, not in expecting()"
+            )
 
     @abstractmethod
     def choose(self, time: float, available: Any = None) -> Choice:
@@ -153,16 +177,15 @@ class Policy(Described, HasState, ABC):
         """Within the block, choices at ``time`` count the pulls passed to the function it yields as pending. Afterwards
         the policy is as before, to the last bit, except for its random streams.
 
-        Without ``_expect`` they count for nothing, which is right for policies that draw every choice independently.
+        Without an ``expect`` of its own they count for nothing, which is right for a policy that draws every choice
+        independently.
         """
-        if type(self)._expect is Policy._expect:
-            yield lambda pending: None
-            return
-        with self.put_aside(self._expects):
-            yield torch.no_grad()(lambda pending: self._expect(pending, time))
+        with self.put_aside():
+            yield torch.no_grad()(lambda pending: self.expect(pending, time))
 
-    def _expect(self, pending: Pending, time: float) -> None:
-        """Count a pull as pending, for choices at ``time``; what of the state it changes comes back afterwards."""
+    def expect(self, pending: Pending, time: float) -> None:
+        """Count a pull as pending, for choices at ``time``. It may change what ``_expects`` names, and is called where
+        that is ``put_aside``."""
 
     def numbers_per_step(self, observations: int) -> int:
         """About how many numbers a step passes over: covariances of all arms, or over a domain of so many observations.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -15,7 +14,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.policies.choices import choices_of
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.over_priors import checked_noise_scale
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.theory.prior_widths import elimination_xi
 
 
@@ -98,22 +97,15 @@ class RegretBalancing(Policy):
         deviation = policy.marginals(time)[1].sqrt()
         return lambda arm: deviation.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("policies", "_plays", "_deviations")
+
+    def expect(self, pending: Pending, time: float) -> None:
         """Every policy expects what is pending, which counts as a play of the policy that was followed."""
-
-        def expect(pending: Pending) -> None:
-            for one in each:
-                one(pending)
-            self._plays.scatter_add_(
-                -1, pending.why["prior"].unsqueeze(-1), torch.ones_like(self._plays[:, :1])
-            )
-
-        deviations = [self._alone(policy, time) for policy in self.policies]
-        with ExitStack() as stack, self.put_aside(("_plays", "_deviations")):
-            each = [stack.enter_context(policy.expecting(time)) for policy in self.policies]
-            self._deviations = deviations
-            yield expect
+        if self._deviations is None:
+            self._deviations = [self._alone(policy, time) for policy in self.policies]
+        for policy in self.policies:
+            policy.expect(pending, time)
+        self._plays.scatter_add_(-1, pending.why["prior"].unsqueeze(-1), torch.ones_like(self._plays[:, :1]))
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import cast
 
 import torch
@@ -21,7 +20,7 @@ from bandits_torch.policies.limited import (
     one_of,
     safe_set,
 )
-from bandits_torch.policies.policy import Choice, Expect, Pending
+from bandits_torch.policies.policy import Choice, Pending
 from bandits_torch.theory.widths import Width
 
 
@@ -173,19 +172,15 @@ class SafePolicy(LimitedPolicy):
         deviations = {"reward": deviation} | {name: one.deviation for name, one in functions.items()}
         return torch.stack([value / self._scale[name] for name, value in deviations.items()]).amax(0)
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("choices", "_others", "_learned")
+
+    def expect(self, pending: Pending, time: float) -> None:
         """Pending pulls lower the variances that score arms; the safe set is of what has been learned alone, since a
         measurement that is only expected makes nothing safer."""
-        with torch.no_grad(), self.put_aside(("choices", "_others", "_learned")):
+        if self._learned is None:
             self._learned = self._functions(time)
-
-            @torch.no_grad()
-            def expect(pending: Pending) -> None:
-                for one in (self.choices, *self._others.values()):
-                    one.expect(pending.arm, pending.time)
-
-            yield expect
+        for one in (self.choices, *self._others.values()):
+            one.expect(pending.arm, pending.time)
 
     def _checked_arms(self, safe_arms: Tensor | None) -> Tensor:
         shape = (self.replicates, self.num_arms)

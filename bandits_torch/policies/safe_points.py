@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from bandits_torch.policies.limited import (
     least_margin,
     safe_set,
 )
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending
+from bandits_torch.policies.policy import Choice, Observation, Pending
 from bandits_torch.theory.widths import Width
 
 _KEPT = 32  # of the latest points played, each of which may be played again
@@ -171,19 +170,14 @@ class SafePointPolicy(LimitedPolicy):
         """Which points (n, d) are within all limits by the bounds at ``time``, without the initial safe set: (S, n)."""
         return self._scored(points.unsqueeze(1).expand(-1, self.replicates, -1), time)[1]
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects = ("choices", "_settled")
+
+    def expect(self, pending: Pending, time: float) -> None:
         """Pending pulls lower the variance of the reward that scores points; the safe set is of what has been learned
         alone, since a measurement that is only expected makes nothing safer."""
-        with torch.no_grad(), self.put_aside(("choices", "_settled")):
-            if "reward" in self.limits:
-                self._settled = ModelPoints(copy.deepcopy(self.model), self.choices.domain)
-
-            @torch.no_grad()
-            def expect(pending: Pending) -> None:
-                self.choices.expect(pending.arm, pending.time)
-
-            yield expect
+        if "reward" in self.limits and self._settled is None:
+            self._settled = ModelPoints(copy.deepcopy(self.model), self.choices.domain)
+        self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:

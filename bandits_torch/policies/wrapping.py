@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
-from bandits_torch.policies.policy import Choice, Expect, Observation, Pending, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 
 
 class WrappingPolicy(Policy):
@@ -41,6 +40,11 @@ class WrappingPolicy(Policy):
         return self.policy.needs_unit
 
     @property
+    def needs_all_arms(self) -> str:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.needs_all_arms
+
+    @property
     def knows_past(self) -> bool:  # type: ignore[override]
         """As the policy inside."""
         return self.policy.knows_past
@@ -49,11 +53,11 @@ class WrappingPolicy(Policy):
         """As the policy inside."""
         return self.policy.numbers_per_step(observations)
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    _expects: ClassVar[tuple[str, ...] | None] = ("policy",)
+
+    def expect(self, pending: Pending, time: float) -> None:
         """As the policy inside."""
-        with self.policy.expecting(time) as expect:
-            yield expect
+        self.policy.expect(pending, time)
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of the policy inside, if it has ``marginals``: (S, N) each."""
@@ -263,16 +267,10 @@ class DoublingTrick(WrappingPolicy):
         choice = self.policy.choose(time, available)
         return replace(choice, why={**choice.why, "phase": self.phase})
 
-    @contextmanager
-    def expecting(self, time: float) -> Iterator[Expect]:
+    def expect(self, pending: Pending, time: float) -> None:
         """As the phase's policy; what is pending of earlier phases is not counted."""
-        with self.policy.expecting(time) as inside:
-
-            def expect(pending: Pending) -> None:
-                if pending.why.get("phase", self.phase) == self.phase:
-                    inside(pending)
-
-            yield expect
+        if pending.why.get("phase", self.phase) == self.phase:
+            super().expect(pending, time)
 
     def learn(self, observation: Observation) -> None:
         """The phase's policy learns; after T_k observations the next phase begins."""

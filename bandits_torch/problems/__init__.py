@@ -17,6 +17,7 @@ from bandits_torch.problems.drifting import (
     SwitchingFunctions,
 )
 from bandits_torch.problems.forgetting_fit import ForgettingFit, fit_forgetting, fit_forgetting_rate
+from bandits_torch.problems.logs import Log, read_data, read_log
 from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.problem import Knowledge, NamedProblem, Problem, gaussian_noise, named
 from bandits_torch.problems.registry import PROBLEMS, describe, make, needs_data, options_of, registered
@@ -50,6 +51,7 @@ __all__ = [
     "IntelLight",
     "IntelTemperature",
     "Knowledge",
+    "Log",
     "MoleneTemperature",
     "MoleneWind",
     "MovingPeaks",
@@ -77,6 +79,8 @@ __all__ = [
     "named",
     "needs_data",
     "options_of",
+    "read_data",
+    "read_log",
     "read_table",
     "registered",
 ]

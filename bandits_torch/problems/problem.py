@@ -18,6 +18,7 @@ from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
+from bandits_torch.problems.periods import Cycles
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -42,6 +43,7 @@ class Knowledge:
             above. None: no candidates.
         constraints: outcomes that are measured with the reward and must stay within limits.
         safe_arms: arms within the limits at the first step, (N,) or (replicates, N) booleans; None if none is known.
+        cycles: the cycle of each arm, for ``auto``; None if none is known.
         context_dim: numbers of the context that comes with every step (``ArmContext``); 0: none.
         context_kernel: prior covariance over contexts, which multiplies ``kernel``; None without a context.
     """
@@ -56,6 +58,7 @@ class Knowledge:
     priors: Sequence[CandidatePrior] | None = None
     constraints: Sequence[OutcomeConstraint] | None = None
     safe_arms: Tensor | None = None
+    cycles: Cycles | None = None
     context_dim: int = 0
     context_kernel: Kernel | None = None
 

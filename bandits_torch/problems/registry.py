@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bandits_torch import validation
+from bandits_torch import plugins, validation
 from bandits_torch.naming import unknown_name
 from bandits_torch.problems import continuous, datasets, drifting, many_arms, replay, stationary, tv_gp
 from bandits_torch.problems.problem import PROBLEMS, REGISTERED, NamedProblem, Problem
@@ -55,8 +55,15 @@ def make(
 def registered(name: str) -> NamedProblem:
     """What is known of a problem: who makes it, its options, its kind.
 
-    Raises ValueError for an unknown name.
+    ``name``: of a problem, of an entry point of the group ``bandits_torch.problems``, or ``module:class``. Raises
+    ValueError for an unknown name.
     """
+    if isinstance(name, str) and name not in PROBLEMS:
+        found = plugins.find("problems", name)
+        about = next((one for one in REGISTERED.values() if one.factory is found), None)
+        validation.require(found is None or about is not None, "problem name", name, "of a problem (@named)")
+        if about is not None:
+            REGISTERED[name], PROBLEMS[name] = about, about.factory
     if not isinstance(name, str) or name not in PROBLEMS:
         raise ValueError(unknown_name("problem name", name, PROBLEMS, "`bandits-torch list` shows all"))
     return REGISTERED[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -19,6 +20,7 @@ from bandits_torch.problems.forgetting_fit import (
     fit_forgetting_rate,
     without_noise,
 )
+from bandits_torch.problems.periods import FIND, checked_periods, fit_cycles
 from bandits_torch.problems.problem import Knowledge, Problem, named
 from bandits_torch.problems.simulated import regularised_norm
 from bandits_torch.problems.tables import RewardTable, read_table
@@ -103,6 +105,11 @@ class Replay(Problem):
         if history is None and warm_up is None:
             warm_up = _WARM_UP
         past, played = _split(table, history, history_times, warm_up)
+        self._record = table
+        if history is not None:
+            times = None if table.times is None else torch.cat([cast(Tensor, past.times), table.times])
+            every = torch.cat([past.rewards, table.rewards])
+            self._record = RewardTable(every, times, table.arm_names, table.notes, table.in_seconds)
         self.arms = _arms(arms, played.rewards.shape[1])
         past, played, unit = _in_steps(past, played)
         self._step_length = (
@@ -172,6 +179,10 @@ class Replay(Problem):
         lines += [f"arms that never change: {some(constant, _SHOWN)}"] if constant else []
         return lines + ([] if self.fit is None else self.fit.describe())
 
+    def record(self) -> RewardTable:
+        """All rows that were given, in their order: those learned from, played, and left out; times are as given."""
+        return self._record
+
     def time(self, step: int) -> float:
         """When the step happens: 1 for the first, in units of the table's median gap."""
         self.check_step(step)
@@ -195,6 +206,7 @@ def replay(
     prior_mean: str | float = "arm",
     noise_fraction: float | None = None,
     forgetting_rate: float | None = None,
+    cycles: str | float | Sequence[float] | None = FIND,
     horizon: int | None = None,
     replicates: int = 1,
 ) -> Replay:
@@ -204,8 +216,11 @@ def replay(
         data: the file.
         rewards, time_column, ignore, long, missing, header, separator, decimal, encoding: as for ``read_table``.
         warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates: as for ``Replay``.
+        cycles: periods, in steps, of the cycles that each arm has in the past rows, a number or several, which ``auto``
+            is told; ``"find"``: those that are found there (``find_periods``); None: no cycles.
     """
-    return Replay(
+    checked_periods(cycles)
+    problem = Replay(
         read_table(
             data,
             rewards,
@@ -225,6 +240,9 @@ def replay(
         horizon=horizon,
         replicates=replicates,
     )
+    past, times = problem.history.cpu().numpy(), cast(Tensor, problem.history_times).cpu().numpy()
+    problem.knowledge = replace(problem.knowledge, cycles=fit_cycles(past, times, cycles))
+    return problem
 
 
 def _split(

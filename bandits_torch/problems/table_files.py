@@ -44,6 +44,7 @@ _BINARY = {
 _NUL = "path must be a text file without NUL characters, got {!r} (encoding='utf-16-le' may be what it is in)"
 _SEPARATORS = (";", "\t", "|", ",")  # a comma last: it may be a decimal mark where another separates
 _SAMPLE = 1 << 16  # characters
+_BLOCK = 1 << 22  # bytes
 _SHOWN = 8  # names in a message
 # pandas 3 reads every number to the nearest float64, and deprecates the argument that asked for it.
 _EXACT: dict[str, Any] = {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
@@ -259,6 +260,8 @@ def _checked(
 
     ValueError unless every row has ``width`` cells: pandas would fill short rows without a warning.
     """
+    if encoding == "utf-8-sig" and not behind_first and _is_even(file, separator, width):
+        return file
     with file.open(encoding=encoding) as opened:
         lines = _text_lines(file, opened)
         if behind_first:
@@ -276,6 +279,30 @@ def _checked(
                 )
         plain = opened.newlines in (None, "\n", "\r\n")
     return file if plain else file.read_text(encoding)
+
+
+def _is_even(file: Path, separator: str, width: int) -> bool:
+    """Whether all lines of a plain file have this many cells: one without quotes, empty lines and carriage returns."""
+    if not separator.isascii() or width < 2:
+        return False
+    ends, cell = ord("\n"), ord(separator)
+    with file.open("rb") as opened:
+        rest = b""
+        while True:
+            block = opened.read(_BLOCK)
+            if any(odd in block for odd in (b'"', b"\r", b"\0")):
+                return False
+            whole = rest + block if block or not rest or rest.endswith(b"\n") else rest + b"\n"
+            cut = whole.rfind(b"\n") + 1
+            letters, rest = np.frombuffer(whole, np.uint8, cut), whole[cut:]
+            marks = letters[(letters == cell) | (letters == ends)]
+            if len(marks) % width:
+                return False
+            last = marks.reshape(-1, width) == ends
+            if not last[:, -1].all() or last[:, :-1].any():
+                return False
+            if not block:
+                return True
 
 
 def _text_lines(file: Path, lines: Iterable[str]) -> Iterator[str]:

@@ -142,8 +142,10 @@ def refuse_calendar(names: list[str], values: np.ndarray, dates: np.ndarray | No
 
 def _called_so(name: str, column: np.ndarray) -> bool:
     plain = name.strip().lower().replace(" ", "").replace("-", "").replace("_", "")
+    if plain.removeprefix("is") not in _CALENDAR:
+        return False
     held = column[~np.isnan(column)]
-    if not len(held) or plain.removeprefix("is") not in _CALENDAR:
+    if not len(held):
         return False
     within = held.min() >= 0 and held.max() <= (_LATEST_YEAR if plain in ("year", "jahr") else 366)
     return bool(within and (held == held.round()).all())

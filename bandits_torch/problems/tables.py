@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -80,13 +80,14 @@ class RewardTable:
         validation.require(len(names) == rewards.shape[1], "arm_names", names, f"{rewards.shape[1]} names")
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         validation.require(not twice, "arm names", twice, "all different")
-        if bool(torch.isinf(rewards).any()):
-            row, column = torch.isinf(rewards).nonzero()[0].tolist()
-            raise ValueError(
-                f"rewards must be finite, got infinity in row {row + 1}, column {names[column]!r}"
-            )
-        if bool((rewards.abs() > (most := validation.largest_reward(rewards.dtype))).any()):
-            row, column = (rewards.abs() > most).nonzero()[0].tolist()
+        large = rewards.abs() > (most := validation.largest_reward(rewards.dtype))
+        if bool(large.any()):
+            if bool(torch.isinf(rewards).any()):
+                row, column = torch.isinf(rewards).nonzero()[0].tolist()
+                raise ValueError(
+                    f"rewards must be finite, got infinity in row {row + 1}, column {names[column]!r}"
+                )
+            row, column = large.nonzero()[0].tolist()
             value, where = float(rewards[row, column]), f"row {row + 1}, column {names[column]!r}"
             raise ValueError(f"rewards must be at most {most:g} in size, got {value:g} in {where}")
         if self.times is not None:
@@ -158,8 +159,42 @@ def read_table(
             back, an arm that counts the rows, a log of pulls, a file that can be read in two ways.
     """
     empty = Missing.of(missing)
-    validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
     validation.instance("long", long, (bool, str), "True, False or 'ARM,REWARD'")
+    asked, ignored = _names_given("rewards", rewards), _names_given("ignore", ignore) or []
+    both = [name for name in ignored if name in (asked or [])]
+    validation.require(not both, "ignore", both, "other columns than rewards")
+    arms = _ARM_NAMES if long is True else {long.partition(",")[0].strip().lower()} if long else set()
+    frame, time_column, mark = read_frame(
+        path,
+        ignored,
+        arms,
+        time_column,
+        header=header,
+        separator=separator,
+        decimal=decimal,
+        encoding=encoding,
+    )
+    return table_of(frame, mark, asked, time_column, ignored=ignored, long=long, empty=empty)
+
+
+def read_frame(
+    path: str | Path,
+    ignored: Collection[str] = (),
+    as_text: Collection[str] = (),
+    time_column: str | None = "auto",
+    *,
+    header: bool | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+) -> tuple[pd.DataFrame, str | None, str]:
+    """The columns of a file, the name of the one with the times where an NPZ tells it, and the decimal mark.
+
+    Args: as for ``read_table``; ``as_text``: names of columns, in lower case, that stay text.
+
+    Raises ValueError for a file that cannot be read.
+    """
+    validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
     validation.require(header in (None, True, False), "header", header, "True, False or None")
     ok = separator is None or (isinstance(separator, str) and len(separator) == 1)
     validation.require(ok, "separator", separator, "one character or None")
@@ -170,13 +205,9 @@ def read_table(
     packed = " (unpack it, or save it as CSV)" if suffix in PACKED else ""
     validation.require(suffix in kinds, "path", str(path), f"a file ending in {', '.join(kinds)}{packed}")
     validation.require(file.is_file(), "path", str(path), "an existing file")
-    asked, ignored = _names_given("rewards", rewards), _names_given("ignore", ignore) or []
-    both = [name for name in ignored if name in (asked or [])]
-    validation.require(not both, "ignore", both, "other columns than rewards")
     if suffix in TEXT:
-        arms = _ARM_NAMES if long is True else {long.partition(",")[0].strip().lower()} if long else set()
         frame, mark = read_csv(
-            file, ignored, arms, separator=separator, header=header, encoding=encoding, decimal=decimal
+            file, ignored, as_text, separator=separator, header=header, encoding=encoding, decimal=decimal
         )
     else:
         if suffix == ".npz":
@@ -189,6 +220,21 @@ def read_table(
         raise ValueError(
             "decimal must be '.' or ',', got None: the table's numbers can be read either way, as 1.234 may be 1234"
         )
+    return frame, time_column, mark
+
+
+def table_of(
+    frame: pd.DataFrame,
+    mark: str,
+    asked: list[str] | None = None,
+    time_column: str | None = "auto",
+    *,
+    ignored: Collection[str] = (),
+    long: bool | str = False,
+    empty: Missing | None = None,
+) -> RewardTable:
+    """The table in the columns of a file (``read_frame``); arguments and errors as for ``read_table``."""
+    empty = Missing.of("mask") if empty is None else empty
     frame = empty.in_text(frame)
     if long:
         table = _long_table(frame, time_column, asked, mark, long, empty)
@@ -243,7 +289,11 @@ def _wide_table(
         refuse_counters(names, rewards, time, asked_for=time_column != "auto")
         refuse_calendar(names, rewards, dates)
     source = "" if time is None else "the index, " if time == "" else f"{time!r}, "
-    notes = [f"times: {source}{unit}", *notes, *suspects(names, rewards)]
+    nothing = [name for name, none in zip(names, np.isnan(rewards).all(0), strict=True) if none]
+    of_nothing = (
+        f"without any reward: {some(nothing, 3)}; ignore={','.join(nothing)} leaves out what is no arm"
+    )
+    notes = [f"times: {source}{unit}", *notes, *suspects(names, rewards), *([of_nothing] if nothing else [])]
     moments = None if clock is None else torch.from_numpy(clock)
     try:
         return RewardTable(
@@ -257,6 +307,8 @@ def _wide_table(
 
 def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
     """These columns as numbers, (T, N); ValueError for a cell that is none, or one error for all columns of text."""
+    if len(set(names)) == len(names) and all(frame[name].dtype == np.float64 for name in names):
+        return frame[names].to_numpy(copy=True)
     values, refused = np.empty((len(frame), len(names))), {}
     for n, name in enumerate(names):
         try:

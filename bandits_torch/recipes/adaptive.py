@@ -1,7 +1,7 @@
-"""Algorithms for unknown changes: MASTER, weighted GP-UCB, the OPKB family and phased elimination.
+"""Algorithms for unknown changes: MASTER, detection augmented learning, weighted GP-UCB, OPKB, phased elimination.
 
-MASTER, weighted GP-UCB and phased elimination take the unit of rewards from kernel and noise variance. Arguments of the
-OPKB family, which plays balanced designs in blocks:
+The OPKB family plays balanced designs in blocks; the others take the unit of rewards from kernel and noise variance.
+Arguments of the OPKB family:
 
 * ``constants``: ``"tuned"``, ``"theory"`` or a ``Constants``;
 * ``reward_scale``: rewards, less ``prior_mean``, are divided by it: S + B of section 2 of Hong, Li & Tewari (2023),
@@ -26,6 +26,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
+from bandits_torch.policies.detection import DetectionAugmented
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
@@ -36,6 +37,7 @@ from bandits_torch.policies.phased_elimination import PhasedElimination, batch_s
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.wrapping import CentredPolicy
 from bandits_torch.recipes.parts import (
+    arm_settings,
     as_width,
     largest_gain,
     model_over,
@@ -43,7 +45,7 @@ from bandits_torch.recipes.parts import (
     one_noise,
     one_prior_mean,
 )
-from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
+from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RECIPES, REGISTERED, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.forgetting_widths import PermutationWidth
@@ -118,6 +120,70 @@ def master_gp_ucb(
         **setup.seeds,
         device=prior.arms.device,
     )
+
+
+@recipe(optional=True, takes=_TAKES, seeded=True, quick={"exploration": 0.3}, race=OWN_WIDTH_AND_CONSTANT)
+def dal(
+    setup: Setup,
+    *,
+    horizon: int,
+    base: str | Callable[[Setup], Policy] = "gp_ucb",
+    noise_scale: Number | None = None,
+    delta: float | None = None,
+    exploration: float | None = None,
+    width: Any = None,
+) -> Policy:
+    """Detection augmented learning around any stationary recipe (Gerogiannis et al. 2025, arXiv 2501.19401).
+
+    The base plays; some arms are tried in turn; a likelihood ratio test of each arm's rewards resets the base. Nothing
+    need be known of the changes (``DetectionAugmented``, which says what of the papers was read and whose the constants
+    are). Tried in turn are, with a kernel, as few arms as leave no arm more than half of the largest prior variance
+    given their values, each the most uncertain given those before; without one, all.
+
+    ``base``: the name of a recipe, or a function of a ``Setup`` such as a recipe; ``horizon`` and ``width`` are passed
+    on to a named one that takes them. ``delta``: of the test, by default 1 / sqrt(``horizon``);  ``exploration``: rate
+    of forced exploration.
+
+    Raises ValueError over a ``Domain``, for an unknown ``base`` or one that has to choose what it learns, and where
+    neither noise variance nor ``noise_scale`` is given.
+    """
+    validation.require(setup.domain is None, "arms", setup.choices, "arms: rewards are tested arm by arm")
+    scale: Any = None if noise_scale is None else checked(validation.positive, "noise_scale", noise_scale)
+    if scale is None:
+        given = setup.noise_variance is not None
+        validation.require(given, "noise_scale", None, "given where the noise variance is not")
+        scale = validation.numbers(
+            "noise_variance", setup.noise_variance, torch.ones((), dtype=torch.float64)
+        ).sqrt()
+    if isinstance(base, str):
+        validation.require(base in REGISTERED, "base", base, "the name of a recipe, or a function of a Setup")
+        more = {"horizon": horizon, "width": width}
+        takes = REGISTERED[base].options
+        policy = RECIPES[base](setup, **{name: more[name] for name in more if name in takes})
+    else:
+        validation.function("base", base, "the name of a recipe, or a function of a Setup")
+        policy = base(setup)
+    expected = "of an IndexPolicy or ArmPolicy that learns any arm's reward"
+    validation.require(DetectionAugmented.takes(policy), "base", type(policy).__name__, expected)
+    settings = {"noise_scale": scale, "delta": delta, "exploration": exploration}
+    watched = _watched(setup, float(torch.as_tensor(scale).square().mean()))
+    return DetectionAugmented(policy, horizon=horizon, watched=watched, **settings)
+
+
+def _watched(setup: Setup, noise_variance: float) -> Tensor:
+    """The arms that ``dal`` plays in turn: the pivots of a pivoted Cholesky factor."""
+    if setup.kernel is None:
+        arms = arm_settings(setup)
+        return torch.arange(arms["num_arms"], device=arms["device"])
+    prior = _gp(setup, noise_variance).prior
+    left = prior.diagonal().mean(0)
+    most, root, chosen = left.max() / 2, left.new_zeros(len(left), 0), []
+    while bool(left.max() > most):
+        i = left.argmax()
+        chosen.append(i)
+        column = (prior.rows(i.reshape(1)).mean(0).squeeze(0) - root @ root[i]) / left[i].sqrt()
+        root, left = torch.cat([root, column.unsqueeze(-1)], -1), left - column.square()
+    return torch.stack(chosen)
 
 
 def _lemma_e3(

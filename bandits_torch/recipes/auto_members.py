@@ -29,6 +29,8 @@ _STRENGTH, _FIRM = 10.0, 1000.0  # of the unit told, in observations; where the 
 _PARTS = ((0.0, 0.6), (0.03, 0.2), (0.3, 0.2))  # independent part of each arm, of the variance; weight
 _SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations, share of what is told
 _TOLD = 0.9  # prior weight of the members that believe what is told
+_CYCLIC = 0.5  # prior weight of the members with cycles, where there are some
+_SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
 FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
 
 
@@ -38,6 +40,7 @@ class Family:
 
     ``strengths``: for each noise, how firmly the unit is believed (``MemberScale``); 0 where it is not told.
     ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales.
+    ``cycle``: they have cycles (``CyclicMembers``), of which they learn this share of their variance.
     """
 
     shape: Tensor
@@ -46,11 +49,15 @@ class Family:
     weight: float
     strengths: Sequence[float]
     smooth: bool = False
+    cycle: float | None = None
 
 
-def families(features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None) -> list[Family]:
-    """The members for what is told; above 500 arms few of them, and of low rank."""
-    many, x = len(features) > FULL_UP_TO, spread(features)
+def families(
+    features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None, first: int | None = None
+) -> list[Family]:
+    """The members for what is told; above 500 arms few of them, and of low rank. ``first``: of so many of the arms the
+    spread is looked at (None: of all)."""
+    many, x = len(features) > FULL_UP_TO, spread(features, first)
     if many and x is None and kernel is None:
         expected = f"features, or at most {FULL_UP_TO} of them, where no kernel is told"
         validation.require(False, "arms", len(features), expected)
@@ -60,10 +67,12 @@ def families(features: Tensor, kernel: Kernel | Tensor | None, noise_variance: N
         )
         return _unknown(features, x, 1.0, *grid) if many else _unknown_and_smooth(features, x, grid)
     without = _unknown(features, x, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
-    return _told(features, kernel, noise_variance) + without
+    return _told(features, kernel, noise_variance, first) + without
 
 
-def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None) -> list[Family]:
+def _told(
+    features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None, first: int | None
+) -> list[Family]:
     """Members over the kernel told, over it with an independent part for each arm, and over sharper ones."""
     n, own = len(features), inputs.kernel_over(features, kernel)
     if isinstance(kernel, Tensor):
@@ -72,7 +81,7 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
         own(features[:2]).to_dense()
     with torch.no_grad():
         variance = own(features, diag=True).expand(n)
-        s = float(variance.mean())
+        s = float(variance[:first].mean())
         noises = [s * features.new_tensor(share) for share in _NOISES]
         strengths = [_STRENGTH] * len(noises)
         if noise_variance is not None:
@@ -94,6 +103,30 @@ def _told(features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | No
     return groups + [
         Family(sharper(K, power), noises, _UNKNOWN_RATES, share, strengths) for power in _SHARPER
     ]
+
+
+def with_cycles(
+    groups: Sequence[Family], features: Tensor, residuals: Tensor | None, noise_variance: Number | None
+) -> list[Family]:
+    """These families beside ones with cycles.
+
+    ``residuals``: (N, N), the covariance about the cycles that are told; None: only their periods are, and members
+    learn them, with the covariance told or, where none is, those of few members that know nothing.
+    """
+    kept = [replace(one, weight=(1 - _CYCLIC) * one.weight) for one in groups]
+    if residuals is not None:
+        kept = [replace(one, rates=_FEW_RATES) for one in kept]
+        of_cycles = [replace(one, cycle=0.0) for one in _told(features, residuals, noise_variance, None)]
+    else:
+        plain = [one for one in groups if not one.smooth and not any(one.strengths)]
+        told = [one for one in groups if any(one.strengths)][: len(_PARTS)]
+        some = [replace(one, rates=_FEW_RATES) for one in told] or [
+            replace(one, noises=one.noises[::2], rates=_FEW_RATES, strengths=one.strengths[::2])
+            for one in plain
+        ]
+        of_cycles = [replace(one, cycle=share) for one in some for share in _SHARES]
+    total = sum(one.weight for one in of_cycles)
+    return kept + [replace(one, weight=_CYCLIC * one.weight / total) for one in of_cycles]
 
 
 def sharper(covariance: Tensor, power: int) -> Tensor:
@@ -148,17 +181,17 @@ def _unknown_and_smooth(
     return _unknown(features, x, 1 - _SMOOTH_WEIGHT, *grid) + [replace(one, smooth=True) for one in smooth]
 
 
-def spread(features: Tensor) -> Tensor | None:
+def spread(features: Tensor, first: int | None = None) -> Tensor | None:
     """Features each spread like the uniform distribution on the unit interval, without those that are constant or count
-    the arms; None where none is left."""
+    the arms; None where none is left. ``first``: judged by so many of the arms (None: by all)."""
     x = features
     index = torch.arange(x.shape[-2], dtype=x.dtype, device=x.device)
-    if x.shape[-1] > 0 and torch.equal(x[:, 0], index):
+    if x.shape[-1] > 0 and torch.equal(x[:first, 0], index[:first]):
         x = x[:, 1:]
-    x = x[:, x.amax(0) > x.amin(0)] if x.shape[-1] else x
+    x = x[:, x[:first].amax(0) > x[:first].amin(0)] if x.shape[-1] else x
     if x.shape[-1] == 0:
         return None
-    return (x - x.mean(0)) / (math.sqrt(12) * x.std(0, unbiased=False))
+    return (x - x[:first].mean(0)) / (math.sqrt(12) * x[:first].std(0, unbiased=False))
 
 
 def _matern(x: Tensor, y: Tensor, lengthscale: float) -> Tensor:

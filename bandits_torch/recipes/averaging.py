@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any, cast
 
+import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -15,22 +18,27 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models.arms import inputs
+from bandits_torch.models.arms.cyclic_members import CyclicMembers
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, RecursiveMembers, SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.point_averaging import PointAveraging
-from bandits_torch.policies.policy import Policy
+from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.sharing import FixedShare
-from bandits_torch.recipes.auto_members import FULL_UP_TO, Family, families, spread
+from bandits_torch.problems.logs import Log
+from bandits_torch.problems.periods import FIND, Cycles, checked_periods, fit_cycles
+from bandits_torch.recipes.auto_members import FULL_UP_TO, Family, families, spread, with_cycles
 from bandits_torch.recipes.point_averaging import auto_over_points
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 
 PLAUSIBLE = 4.0  # nats
+_LEARNED_UP_TO, _HARMONICS = 200, 2  # arms with cycles that are learned; harmonics of these
 _LOOK_AGAIN, _LOOK_AGAIN_RELATED = 7.0, 12.0  # c of ``LookingAgain``
 _AT_ONCE = 6  # looks within c sqrt(t + 300), where a kernel is told that relates arms
 _WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
+_LEAST = 1e-6  # of the variance in a history: what is left about its cycles is at least that
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
 
@@ -39,6 +47,9 @@ def auto(
     setup: Setup,
     *,
     history: Tensor | None = None,
+    history_times: Tensor | None = None,
+    cycles: str | float | Sequence[float] | Cycles | None = FIND,
+    log: Log | None = None,
     width: float | None = None,
     share: float = 0.001,
     behind: float = 12.0,
@@ -61,6 +72,15 @@ def auto(
         prior_mean: given only with ``kernel``.
         history: (T, N) past rewards of the arms, NaN where missing, in place of ``kernel`` and ``prior_mean``: their
             covariance (``estimate_covariance``) and means are what is told.
+        history_times: (T,) when its rows were, in the unit in which the policy counts time; None: a row for each unit,
+            the last at time 0, as ``Replay`` counts. Only cycles look at them.
+        cycles: of the rewards. A period, or several, in units of time. ``"find"``: those that are found in the history
+            (``find_periods``); None: none. A history tells each arm's cycle (``fit_cycles``), up to 500 arms; half of
+            the prior weight is on members whose prior mean has it (``CyclicMembers``), with the covariance of what is
+            left. Without a history such members learn the cycles, each one of them, up to 200 arms; one costs as much
+            memory as 25 others. ``Cycles``: known beside a ``kernel``, as a replayed table knows them.
+        log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
+            had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only.
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
@@ -70,8 +90,8 @@ def auto(
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
-    Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above; memory O(S P N^2), above
-    that O(S P N).
+    Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above, up to 144 with a history
+    that has cycles; memory O(S P N^2), above 500 arms O(S P N).
 
     Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned on line and the checks are ours. No
     theorem bounds its regret. Raises ValueError for what is told twice or cannot be used, and for more than 500 arms of
@@ -85,6 +105,9 @@ def auto(
             "behind": behind,
             "look_again": _LOOK_AGAIN if look_again is None else look_again,
         }
+        validation.require(log is None, "log", log, "None where the choices are a Domain")
+        without = isinstance(cycles, str | None) and not checked_periods(cycles)
+        validation.require(without, "cycles", cycles, f"{FIND!r} or None where the choices are a Domain")
         return _over_points(setup, history, own)
     features = _features(setup.choices)
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
@@ -96,6 +119,7 @@ def auto(
         validation.require(kernel is None, "kernel", kernel, "None where a history tells it")
         validation.require(_is_zero(prior_mean), "prior_mean", prior_mean, "0 where a history tells it")
         kernel, prior_mean = _of_history(features, history)
+    known = _cycles(features, history, history_times, cycles)
     unused = kernel is None and noise_variance is not None
     validation.require(
         not unused, "noise_variance", noise_variance, "None where neither kernel nor history is given"
@@ -106,25 +130,45 @@ def auto(
         noise = inputs.noise_over(features, noise_variance)
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
-    groups = families(features, kernel, noise_variance)
-    related = setup.kernel is not None and _related(groups[0].shape)
+    first = setup.grown_from
+    crossed = first is not None and first <= FULL_UP_TO < len(features)
+    validation.require(not crossed, "arms", len(features), f"at most {FULL_UP_TO}, of {first} at first")
+    groups = families(features, kernel, noise_variance, first)
+    if known is not None:
+        residuals = None
+        if len(known.residuals):
+            residuals = estimate_covariance(torch.from_numpy(known.residuals).to(features))
+            least = _LEAST * groups[0].shape.diagonal().mean()  # where cycles leave nothing
+            residuals = residuals + least * torch.eye(len(features)).to(features)
+        of_kernel = isinstance(cycles, Cycles)  # whose noise is what it is beside cycles that are not known
+        groups = with_cycles(groups, features, residuals, None if of_kernel else noise_variance)
+    related = setup.kernel is not None and _related(groups[0].shape[:first, :first])
     if look_again is None:
         look_again = _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
-    return _policy(
+    if log is not None:
+        validation.instance("log", log, Log, "a Log")
+        validation.require(log.num_arms == len(features), "log", log.num_arms, f"one of {len(features)} arms")
+    policy = _policy(
         features,
         groups,
         prior_mean,
         setup.replicates,
+        known,
         {
             "width": 1.25 if width is None else width,
             "wide": _WIDE if width is None and kernel is not None else 0.0,
             "plausible": plausible,
             "look_again": look_again,
             "at_once": _AT_ONCE if related else 0,
-            "try_all": kernel is None and (len(features) <= _FEW or spread(features) is None),
+            "try_all": kernel is None and (len(features) <= _FEW or spread(features, first) is None),
         },
         {"share": share, "behind": behind},
     )
+    if log is not None:
+        past = (log.times.tolist(), log.arms.long().to(features.device), log.rewards.to(features))
+        for time, arm, reward in zip(*past, strict=True):
+            policy.learn(Observation(time, arm.expand(setup.replicates), reward.expand(setup.replicates)))
+    return policy
 
 
 def _related(covariance: Tensor) -> bool:
@@ -180,24 +224,71 @@ def _of_history(features: Tensor, history: Tensor) -> tuple[Tensor, Tensor]:
     return covariance, history.to(features).nanmean(0)
 
 
+def _cycles(
+    features: Tensor,
+    history: Tensor | None,
+    times: Tensor | None,
+    told: str | float | Sequence[float] | Cycles | None,
+) -> Cycles | None:
+    """The cycles that are told, or found in a history; without residuals where only their periods are known."""
+    n = len(features)
+    if times is not None:
+        validation.require(history is not None, "history_times", times, "None where no history is")
+        fits = validation.finite_tensor("history_times", times).shape == cast(Tensor, history).shape[:1]
+        fits = fits and bool((times.diff() > 0).all())
+        validation.require(fits, "history_times", times, "an increasing number for each row of history")
+    if isinstance(told, Cycles):
+        validation.require(history is None, "cycles", told, "periods where a history is told")
+        fits = told.profile.shape[1] == n
+        validation.shape_is(
+            "cycles", torch.from_numpy(told.profile), fits, f"(2 J, {n}), a column for each arm"
+        )
+        return told if n <= FULL_UP_TO else None
+    try:
+        lengths = checked_periods(told)
+    except ValueError as error:
+        raise ValueError(str(error).replace("periods", "cycles", 1)) from error
+    most = FULL_UP_TO if history is not None else _LEARNED_UP_TO
+    expected = f"{FIND!r} or None for more than {most} arms"
+    validation.require(not lengths or n <= most, "cycles", told, expected)
+    if history is not None and n <= most:
+        at = None if times is None else times.double().cpu().numpy()
+        return fit_cycles(history.double().cpu().numpy(), at, lengths or cast(str | None, told))
+    if not lengths:
+        return None
+    waves = (_HARMONICS,) * len(lengths)
+    return Cycles(tuple(lengths), waves, np.zeros(n), np.zeros((2 * sum(waves), n)), np.zeros((0, n)))
+
+
 def _policy(
     features: Tensor,
     groups: Sequence[Family],
     prior_mean: Number,
     replicates: int,
+    cycles: Cycles | None,
     own: dict[str, Any],
     sharing: dict[str, Any],
 ) -> ModelAveraging:
     mean = inputs.prior_mean_over(features, prior_mean)
     n = features.shape[-2]
     validation.shape_is("prior_mean", mean, mean.shape in ((), (n,)), f"() or ({n},)")
-    forgetting = [family for family in groups if not family.smooth]
+    forgetting = [family for family in groups if not family.smooth and family.cycle is None]
     smooth = [family for family in groups if family.smooth]
+    cyclic = [family for family in groups if family.cycle is not None]
     build = LowRankMembers if n > FULL_UP_TO else ArmMembers
-    kinds = [(build, forgetting)] + ([(SmoothMembers, smooth)] if smooth else [])
+    kinds: list[tuple[Any, list[Family], Tensor]] = [(build, forgetting, mean.expand(n))]
+    kinds += [(SmoothMembers, smooth, mean.expand(n))] if smooth else []
+    if cycles is not None and len(cycles.residuals):
+        profile, level = (torch.from_numpy(part).to(features) for part in (cycles.profile, cycles.levels))
+        whole: dict[str, Any] = {"periods": cycles.periods, "harmonics": cycles.harmonics, "profile": profile}
+        kinds += [(partial(CyclicMembers, **whole), cyclic, level)]
+    elif cycles is not None:  # a member learns one cycle: a period that is none then misleads none of another
+        each = [replace(family, weight=family.weight / len(cycles.periods)) for family in cyclic]
+        for period, count in zip(cycles.periods, cycles.harmonics, strict=True):
+            kinds += [(partial(CyclicMembers, periods=[period], harmonics=[count]), each, mean.expand(n))]
     parts, weights, strengths = [], [], []
-    for kind, of_kind in kinds:
-        part, weight, strength = _members(kind, features, of_kind, mean.expand(n), replicates)
+    for kind, of_kind, level in kinds:
+        part, weight, strength = _members(kind, features, of_kind, level, replicates)
         parts.append(part)
         weights += weight
         strengths += strength
@@ -212,7 +303,7 @@ def _policy(
 
 
 def _members(
-    kind: type[ArmMembers] | type[SmoothMembers],
+    kind: Callable[..., RecursiveMembers],
     features: Tensor,
     groups: Sequence[Family],
     prior_mean: Tensor,
@@ -230,6 +321,8 @@ def _members(
     believes = features.new_tensor(strength) > 0
     rank = max(family.shape.shape[-1] for family in groups)
     shapes = [pad(family.shape, (0, rank - family.shape.shape[-1])) for family in groups]
+    cyclic = groups[0].cycle is not None
+    own = {"share": features.new_tensor([groups[g].cycle for g in kernel])} if cyclic else {}
     model = kind(
         features,
         torch.stack(shapes),
@@ -238,5 +331,6 @@ def _members(
         features.new_tensor(rate),
         prior_mean=torch.where(believes.unsqueeze(-1), prior_mean, 0.0),
         replicates=replicates,
+        **own,
     )
     return model, list(weight), list(strength)

@@ -7,11 +7,6 @@ steps, by default 1. If ``discount``, ``window`` or ``exploration`` is None, the
 
 from __future__ import annotations
 
-from typing import Any, cast
-
-from torch import Tensor
-
-from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.policies.classical import (
     EXP3S,
     GLRKLUCB,
@@ -23,6 +18,7 @@ from bandits_torch.policies.classical import (
 )
 from bandits_torch.policies.classical.confidence_bounds import tuned_discount, tuned_window
 from bandits_torch.policies.policy import Policy
+from bandits_torch.recipes.parts import arm_settings
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Setup
 
@@ -32,7 +28,7 @@ Range = tuple[float, float]
 @recipe(belief=None)
 def ucb1(setup: Setup, *, reward_range: Range | None = None) -> Policy:
     """UCB1: the largest mean + sqrt(2 ln t / n_i), for rewards that do not change (Auer et al. 2002, Figure 1)."""
-    return UCB1(**_common(setup), reward_range=reward_range)
+    return UCB1(**arm_settings(setup), reward_range=reward_range)
 
 
 @recipe(belief=None, quick={"discount": 0.9})
@@ -51,7 +47,7 @@ def discounted_ucb(
     """
     discount = tuned_discount(horizon, changes) if discount is None else discount
     return DiscountedUCB(
-        **_common(setup), discount=discount, exploration=exploration, reward_range=reward_range
+        **arm_settings(setup), discount=discount, exploration=exploration, reward_range=reward_range
     )
 
 
@@ -71,7 +67,7 @@ def sliding_window_ucb(
     """
     window = tuned_window(horizon, changes) if window is None else window
     return SlidingWindowUCB(
-        **_common(setup), window=window, exploration=exploration, reward_range=reward_range
+        **arm_settings(setup), window=window, exploration=exploration, reward_range=reward_range
     )
 
 
@@ -91,8 +87,7 @@ def discounted_ts(
     """
     discount = tuned_discount(horizon, changes) if discount is None else discount
     return DiscountedThompsonSampling(
-        **_common(setup),
-        **setup.seeds,
+        **arm_settings(setup),
         discount=discount,
         likelihood=likelihood,
         noise_variance=setup.noise_variance,
@@ -115,8 +110,7 @@ def exp3_s(
     above the number of arms;  ``sharing``: alpha, by default 1 / ``horizon``.
     """
     return EXP3S(
-        **_common(setup),
-        **setup.seeds,
+        **arm_settings(setup),
         horizon=horizon,
         changes=changes,
         exploration=exploration,
@@ -131,7 +125,7 @@ def epsilon_greedy(setup: Setup, *, epsilon: float = 0.1, step_size: float = 0.1
 
     ``epsilon``: probability of a random arm;  ``step_size``: the weight of an arm's latest reward.
     """
-    return EpsilonGreedy(**_common(setup), **setup.seeds, epsilon=epsilon, step_size=step_size)
+    return EpsilonGreedy(**arm_settings(setup), epsilon=epsilon, step_size=step_size)
 
 
 @recipe(belief=None, quick={"delta": 0.5})
@@ -150,15 +144,10 @@ def glr_kl_ucb(
     ``restarts``: ``"local"`` (the arm alone) or ``"global"`` (all arms).
     """
     return GLRKLUCB(
-        **_common(setup),
+        **arm_settings(setup),
         horizon=horizon,
         delta=delta,
         exploration=exploration,
         restarts=restarts,
         reward_range=reward_range,
     )
-
-
-def _common(setup: Setup) -> dict[str, Any]:
-    arms = features_of(cast(Tensor | int, setup.choices), None, None)
-    return {"num_arms": arms.shape[-2], "replicates": setup.replicates, "device": arms.device}

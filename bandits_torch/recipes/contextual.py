@@ -27,7 +27,14 @@ from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything, SlidingWindow
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.stale_observations import StaleObservations
-from bandits_torch.recipes.parts import STALE, as_width, exponential_forgetting, model_over, one_prior_mean
+from bandits_torch.recipes.parts import (
+    STALE,
+    as_time_kernel,
+    as_width,
+    exponential_forgetting,
+    model_over,
+    one_prior_mean,
+)
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.prior_widths import CGPUCBWidth
@@ -77,7 +84,7 @@ def tv_cgp_ucb(
     setup: Setup,
     *,
     forgetting_rate: float = 0.03,
-    time_kernel: Kernel | None = None,
+    time_kernel: Kernel | str | None = None,
     context_dim: int = 0,
     context_kernel: Kernel | None = None,
     contexts: Tensor | None = None,
@@ -90,7 +97,8 @@ def tv_cgp_ucb(
 ) -> Policy:
     """CGP-UCB whose function of arm and context drifts: times (1 - eps)^{|t - t'|/2} (after Bogunovic et al. 2016).
 
-    ``time_kernel``: another kernel over time, Markov or not. ``forgetting_rate`` 0 gives ``cgp_ucb``.
+    ``time_kernel``: another kernel over time, Markov or not, or its name and number, as for ``tv_gp_ucb``.
+    ``forgetting_rate`` 0 gives ``cgp_ucb``.
 
     ``stale``: under exponential forgetting an observation is dropped once no mean can change by more than so many
     prior standard deviations (``StaleObservations``), so that steps do not slow down; None keeps all. ``window``:
@@ -101,6 +109,7 @@ def tv_cgp_ucb(
     Raises ValueError as ``cgp_ucb`` does, for a ``time_kernel`` that is not a kernel, and for a ``stale`` that is not
     > 0 or has no effect.
     """
+    time_kernel = as_time_kernel(time_kernel)
     if time_kernel is None and forgetting_rate != 0:
         time_kernel = exponential_forgetting(forgetting_rate)
     drops = isinstance(time_kernel, ExponentialForgettingKernel) and window is None and contexts is None

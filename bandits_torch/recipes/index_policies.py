@@ -15,7 +15,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.pathwise import PathwisePointDraw
 from bandits_torch.acquisition.point_search import GridSearch
-from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
+from bandits_torch.acquisition.thompson_sampling import PredictiveSampling, ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import SimultaneousBand, UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import (
@@ -31,6 +31,7 @@ from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.recipes.parts import (
     STALE,
     as_stale_rule,
+    as_time_kernel,
     as_width,
     as_window,
     bayesian_width,
@@ -238,7 +239,7 @@ def tv_gp_ucb(
     setup: Setup,
     *,
     forgetting_rate: float = 0.03,
-    time_kernel: Kernel | None = None,
+    time_kernel: Kernel | str | None = None,
     stale: float | str | None = STALE,
     delta: float = 0.1,
     width: Any = None,
@@ -248,7 +249,9 @@ def tv_gp_ucb(
     ``time_kernel``: another kernel over time, which replaces ``forgetting_rate``. A Matern kernel suits a function that
     changes smoothly, because it extrapolates trends; ``QuasiPeriodicKernel`` suits one with a daily cycle; exponential
     forgetting always predicts a return to the mean. Over arms it must be a ``MarkovTimeKernel`` or have a state space
-    (``state_space_of``); with s numbers per arm a step costs O((s N)^2).
+    (``state_space_of``); with s numbers per arm a step costs O((s N)^2). Names and numbers will do:
+    ``"quasi-periodic:24"`` and ``"periodic:24"`` (three harmonics; the first keeps its shape for five periods),
+    ``"matern-3/2:50"``, ``"exponential:0.03"``, ``"wiener:0.01"``; several joined by ``+`` share the variance equally.
 
     ``stale``, over a domain: under exponential forgetting an observation is dropped once no mean can change by more
     than so many prior standard deviations (``StaleObservations``), so that steps do not slow down. ``"wasserstein"``
@@ -256,6 +259,7 @@ def tv_gp_ucb(
 
     Raises ValueError for a ``time_kernel`` that is not a kernel, or neither of these over arms, and another ``stale``.
     """
+    time_kernel = as_time_kernel(time_kernel)
     rule = as_stale_rule(stale, setup, time_kernel)
     if time_kernel is None:
         if forgetting_rate == 0:  # a function known not to change
@@ -324,3 +328,21 @@ def band_gp_ucb(
     if forgetting_rate:
         setup = drifting(setup, exponential_forgetting(forgetting_rate))
     return policy_over(setup, model_over(setup), band)
+
+
+@recipe(takes=(*RUN, "prior_mean", "form"), seeded=True, quick={"forgetting_rate": 0.1})
+def predictive_sampling(setup: Setup, *, forgetting_rate: float = 0.03, interval: float = 1.0) -> Policy:
+    """Predictive sampling: draws discount what will soon be worth nothing (Liu, Van Roy & Xu 2022, arXiv 2205.01970).
+
+    Thompson sampling with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate, where the draw is not of f but
+    of its mean given all rewards of the future (``PredictiveSampling``, with the derivation). It explores the less the
+    faster f changes: 0 is Thompson sampling, and near 1 it plays the largest posterior mean.
+
+    ``forgetting_rate``: eps, per unit of time;  ``interval``: time between the rewards of the future.
+
+    Raises ValueError unless 0 <= ``forgetting_rate`` < 1 and ``interval`` > 0.
+    """
+    if validation.below_one("forgetting_rate", forgetting_rate):
+        setup = drifting(setup, exponential_forgetting(forgetting_rate))
+    model = cast(ArmGP, model_over(setup))
+    return policy_over(setup, model, PredictiveSampling(model, interval))

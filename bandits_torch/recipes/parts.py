@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.domain import Domain
-from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    MaternTimeKernel,
+    PeriodicTimeKernel,
+    QuasiPeriodicKernel,
+    SpatioTemporalKernel,
+    WienerKernel,
+)
 from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
@@ -33,6 +44,12 @@ from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasCon
 from bandits_torch.theory.widths import ConstantWidth, Width
 
 STALE = 1e-6  # largest change of a mean due to stale observations, in prior standard deviations
+
+
+def arm_settings(setup: Setup) -> dict[str, Any]:
+    """Arguments of an ``ArmPolicy``: of the arms, only their number and device are used."""
+    arms = features_of(cast(Tensor | int, setup.choices), None, None)
+    return {"num_arms": arms.shape[-2], "replicates": setup.replicates, "device": arms.device, **setup.seeds}
 
 
 def model_over(setup: Setup) -> ArmGP | OnlineGP:
@@ -118,6 +135,52 @@ def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWin
     )
     candidates = tuple({min(w, horizon) for w in CANDIDATES})
     return LikelihoodWindow(**({"candidates": candidates} | dict(window)))
+
+
+_HARMONICS, _CYCLES_KEPT = 3, 5.0  # of a cycle told by its period; how many cycles it keeps its shape
+_TIME_KERNELS: dict[str, Callable[[Tensor], Kernel]] = {
+    "quasi-periodic": lambda period: QuasiPeriodicKernel(
+        period, 1.0, _CYCLES_KEPT * period, order=_HARMONICS
+    ),
+    "periodic": lambda period: PeriodicTimeKernel(period, 1.0, order=_HARMONICS),
+    "matern-1/2": lambda lengthscale: MaternTimeKernel(lengthscale, 0.5),
+    "matern-3/2": lambda lengthscale: MaternTimeKernel(lengthscale, 1.5),
+    "matern-5/2": lambda lengthscale: MaternTimeKernel(lengthscale, 2.5),
+    "exponential": ExponentialForgettingKernel,
+    "wiener": WienerKernel,
+}
+
+
+def as_time_kernel(time_kernel: Kernel | str | None) -> Kernel | None:
+    """A kernel over time by name and number, ``"quasi-periodic:24"``; a kernel or None unchanged.
+
+    ``quasi-periodic`` and ``periodic`` have a period, three harmonics, and the first keeps its shape for five periods;
+    ``matern-1/2``, ``-3/2`` and ``-5/2`` a length-scale; ``exponential`` a forgetting rate; ``wiener`` a variance.
+    Several joined by ``+`` are added, with equal parts of a variance of 1. Raises ValueError for any other text.
+    """
+    if not isinstance(time_kernel, str):
+        return time_kernel
+    kernels = []
+    for part in time_kernel.split("+"):
+        name, colon, number = part.strip().partition(":")
+        expected = (
+            f"a kernel, or a name and a number such as 'quasi-periodic:24', of {', '.join(_TIME_KERNELS)}"
+        )
+        validation.require(bool(colon) and name in _TIME_KERNELS, "time_kernel", time_kernel, expected)
+        try:
+            value = in_float64("time_kernel", float(number))
+        except ValueError:
+            validation.require(False, "time_kernel", time_kernel, expected)
+        try:
+            kernels.append(_TIME_KERNELS[name](value))
+        except ValueError as error:
+            raise ValueError(f"time_kernel: {part.strip()!r}: {error}") from error
+    if len(kernels) == 1:
+        return kernels[0]
+    scaled = [ScaleKernel(kernel).to(torch.float64) for kernel in kernels]
+    for kernel in scaled:
+        kernel.outputscale = 1 / len(scaled)
+    return functools.reduce(operator.add, scaled)
 
 
 def as_stale_rule(

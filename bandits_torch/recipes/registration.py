@@ -6,22 +6,25 @@ A recipe is a function of a ``Setup`` and of its keywords. ``recipe`` registers 
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any
 
+from torch import Tensor
+
 from bandits_torch import validation
-from bandits_torch.policies.policy import Policy
+from bandits_torch.policies.policy import Origin, Policy
 from bandits_torch.recipes.setup import DEFAULTS, Setup
 
 RUN = ("replicates", "seed", "first_replicate")  # fields of a setup that every recipe takes
 GP = (*RUN, "prior_mean", "form", "search", "learn_hyperparameters")
 OWN_WIDTH_AND_CONSTANT: dict[str, dict[str, Any]] = {"": {}, " w=2": {"width": 2.0}}  # for ``Recipe.race``
 _KNOWLEDGE = (
-    *("horizon", "rkhs_bound", "forgetting_rate", "rkhs_variation_budget"),
+    *("horizon", "rkhs_bound", "forgetting_rate", "rkhs_variation_budget", "cycles"),
     *("context_dim", "context_kernel", "constraints", "safe_arms"),
 )
 _EMPTY = inspect.Parameter.empty
@@ -100,6 +103,14 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
         _, *keywords = inspect.signature(function).parameters.values()
         signature = _signature(keywords, takes, belief, about.get("optional", False))
 
+        def made(setup: Setup, options: dict[str, Any]) -> Policy:
+            kernel = setup.kernel
+            if not isinstance(kernel, Tensor):  # its owner may change it later
+                setup = replace(setup, kernel=copy.deepcopy(kernel))
+            policy = function(setup, **options)
+            policy.origin = Origin(call, setup, options)
+            return policy
+
         @wraps(function)
         def call(*arguments: Any, **options: Any) -> Policy:
             if arguments and isinstance(arguments[0], Setup):
@@ -107,14 +118,14 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
                 validation.require(not more, "arguments after the setup", more, "given by name")
                 known = [p.name for p in keywords]
                 validation.known_names(f"arguments of {name} besides a setup", options, known)
-                return function(_checked(name, setup, takes), **options)
+                return made(_checked(name, setup, takes), options)
             validation.known_names(f"arguments of {name}", options, signature.parameters)
             try:
                 given = signature.bind(*arguments, **options).arguments
             except TypeError as error:
                 raise validation.ArgumentError(f"{name}: {error}") from None
             fields = {key: given.pop(key) for key in list(given) if key in DEFAULTS}
-            return function(Setup(given.pop("arms"), **fields), **given)
+            return made(Setup(given.pop("arms"), **fields), given)
 
         vars(call)["__signature__"] = signature
         validation.require(name not in REGISTERED, "name of a recipe", name, "new")

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bandits_torch import validation
+from bandits_torch import plugins, validation
 from bandits_torch.naming import unknown_name
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.continuous import ContinuousProblem
@@ -34,8 +34,15 @@ for _name in sorted(RECIPES, key=lambda name: _PLACE.get(RECIPES[name].__module_
 def registered(name: str) -> Recipe:
     """The registration of a recipe: its source, what it uses of a problem, its options.
 
-    Raises ValueError for an unknown name.
+    ``name``: of a recipe, of an entry point of the group ``bandits_torch.recipes``, or ``module:function``. Raises
+    ValueError for an unknown name.
     """
+    if isinstance(name, str) and name not in RECIPES:
+        found = plugins.find("recipes", name)
+        about = next((one for one in REGISTERED.values() if one.call is found), None)
+        validation.require(found is None or about is not None, "policy name", name, "of a recipe (@recipe)")
+        if about is not None:
+            REGISTERED[name], RECIPES[name] = about, about.call
     if not isinstance(name, str) or name not in RECIPES:
         raise ValueError(unknown_name("policy name", name, RECIPES, "`bandits-torch list` shows all"))
     return REGISTERED[name]

@@ -40,6 +40,8 @@ class Setup:
         form: of ``ArmGP``, ``"auto"``, ``"covariance"`` or ``"factor"``.
         search: a ``PointSearch`` (or its arguments), the optimiser over a ``Domain``.
         learn_hyperparameters: True, or the arguments of ``LearnedHyperparameters``, to refit kernel, noise and mean.
+        grown_from: how many of the arms there were at first, where others came later (``AskTell.add_arms``): by their
+            features are judged what ``auto`` judges by features. None: all.
 
     Raises ValueError for ``replicates`` below 1, a ``seed`` or ``first_replicate`` below 0, and a ``search`` of another
     kind, and arguments that ``search`` or ``learn_hyperparameters`` do not take; recipes check the other fields.
@@ -57,6 +59,7 @@ class Setup:
     form: str = "auto"
     search: PointSearch | Mapping[str, Any] | None = None
     learn_hyperparameters: bool | Mapping[str, Any] = False
+    grown_from: int | None = None
 
     def __post_init__(self) -> None:
         validation.positive_integer("replicates", self.replicates)

@@ -1,8 +1,9 @@
 """Algorithms for an unknown prior: a set of candidates, or a kernel whose length-scale is unknown.
 
 Those for candidates are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence of
-``CandidatePrior``; all but the oracle also take a ``Domain`` of points. All use the width of PE-GP-UCB's theorem, so
-they differ only in how they handle the priors. The oracle ``known_prior_gp_ucb`` gets the true ``prior``.
+``CandidatePrior``; all but the oracle and those that draw also take a ``Domain`` of points. All but ``hp_gp_ts`` use
+the width of PE-GP-UCB's theorem, so they differ only in how they handle the priors. The oracle ``known_prior_gp_ucb``
+gets the true ``prior``.
 
 Those for a length-scale, ``a_gp_ucb`` and ``lb_gp_ucb``, start from an upper bound of it and have regret bounds.
 """
@@ -41,6 +42,7 @@ from bandits_torch.policies.over_priors import (
     LengthScaleBalancing,
     LikeliestPriorPolicy,
     PriorElimination,
+    SampledPriorPolicy,
     ShrinkingLengthScale,
     UnknownPriorPolicy,
 )
@@ -88,6 +90,46 @@ def pe_gp_ucb(
     if not learn:
         return policy
     return LearnedHyperparameters(cast(PriorElimination, policy), **as_learning(learn)[1])
+
+
+@recipe(belief="priors", takes=_TAKES, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
+def pe_gp_ts(
+    setup: Setup,
+    *,
+    horizon: int,
+    delta: float = 0.1,
+    noise_scale: Number | None = None,
+    xi: str = "two-sided",
+    width: Any = None,
+) -> Policy:
+    """PE-GP-TS: the best of draws under all surviving priors (Sandberg & Haghir Chehreghani 2025, arXiv 2502.01226).
+
+    ``pe_gp_ucb`` with draws f^p ~ GP(mu^p, k^p) in place of upper bounds; it drops priors that predict badly by the
+    same test, which alone uses ``width`` (``PriorElimination`` says what was read, and what is ours). ``xi``: as for
+    ``pe_gp_ucb``.
+
+    Raises ValueError over a ``Domain``.
+    """
+    kind = partial(PriorElimination, delta=delta, noise_scale=noise_scale, xi=xi, draws=True, **setup.seeds)
+    return _over_priors(kind, _of_arms(setup), horizon, delta, width)
+
+
+@recipe(belief="priors", takes=_TAKES, seeded=True)
+def hp_gp_ts(setup: Setup) -> Policy:
+    """HP-GP-TS: a prior drawn from its posterior, then f (Sandberg & Haghir Chehreghani 2025, arXiv 2502.01226).
+
+    Thompson sampling where the prior, too, is unknown: one of the candidates, equal beforehand
+    (``SampledPriorPolicy``). It takes neither width nor horizon. Raises ValueError over a ``Domain``.
+    """
+    return _over_priors(
+        lambda model, _: SampledPriorPolicy(model, **setup.seeds), _of_arms(setup), 1, 0.1, 1.0
+    )
+
+
+def _of_arms(setup: Setup) -> Setup:
+    """The setup, if it is one of arms."""
+    validation.require(setup.domain is None, "arms", setup.choices, "arms: draws are over arms alone")
+    return setup
 
 
 @recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)

@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from benchmarks.auto.limit import REPLICATES
-from benchmarks.auto.playing import DEVELOPMENT, HISTORY, MISTAKES, POLICIES, VALIDATION
+from benchmarks.auto.playing import DEVELOPMENT, HISTORY, MISTAKES, NEVER, POLICIES, VALIDATION
 from benchmarks.auto.risers import RISERS
 from benchmarks.leaderboard import settings
 from benchmarks.pages import markdown, opening, seeds_of, write
@@ -142,7 +142,7 @@ def _others(ours: pd.DataFrame) -> list[str]:
         means = cell.groupby("policy")["regret"].mean()
         if "random" not in means:
             continue
-        rest = means.drop([name for name in [*POLICIES, *MISTAKES, "random"] if name in means])
+        rest = means.drop([name for name in [*POLICIES, *MISTAKES, *NEVER, "random"] if name in means])
         best = f"`{rest.idxmin()}` {rest.min() / means['random']:.1%}" if len(rest) else ""
         row = [environment, seed, len(cell["replicate"].unique())]
         row += [f"{means[name] / means['random']:.1%}" if name in means else "" for name in POLICIES]

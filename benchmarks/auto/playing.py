@@ -20,6 +20,7 @@ from benchmarks.auto.environments import Simulated
 from benchmarks.auto.records import DEVELOPED_ON, Developed, Firm, Unseen
 from benchmarks.auto.risers import RISERS, Riser
 from benchmarks.leaderboard import settings
+from benchmarks.leaderboard.environments import Untold
 
 DEVELOPMENT = (
     "stationary",
@@ -109,6 +110,10 @@ POLICIES: dict[str, Callable[[Problem, Block], Policy]] = {
     "auto": RecipeSetting("auto"),
     settings.UNTOLD: settings.POLICIES[settings.UNTOLD],
 }
+NEVER = {
+    "auto, never looking again": RecipeSetting("auto", {"look_again": 0.0}),
+    f"{settings.UNTOLD}, never looking again": Untold(options={"look_again": 0.0}),
+}
 
 
 def make_problem(environment: str, block: Block, data: Path) -> Problem:
@@ -136,7 +141,7 @@ def play(environment: str, policy: str, block: Block, data: Path) -> pd.DataFram
     problem = make_problem(environment, block, data)
     steps = min(block.horizon, problem.horizon or block.horizon)
     block = Block(block.replicates, steps, block.first_replicate, block.seed)
-    made = (settings.POLICIES | POLICIES | MISTAKES | {HISTORY: WithHistory(environment)})[policy]
+    made = (settings.POLICIES | POLICIES | MISTAKES | NEVER | {HISTORY: WithHistory(environment)})[policy]
     history = run(
         made(problem, block), problem, steps, seed=block.seed, first_replicate=block.first_replicate
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
-import pandas as pd
 import torch
 
 from bandits_torch import recipes
@@ -16,7 +16,7 @@ from bandits_torch.problems import make
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.gpu.stepping import Settings, Stepper, both, seconds_a_step, smooth_problem, ucb
-from benchmarks.speed import form_costs as costs
+from benchmarks.speed import form_choice as choice
 from benchmarks.speed.against_botorch import Case, _play_botorch, _play_ours
 from benchmarks.speed.measuring import copy_seconds
 from benchmarks.speed.plain_botorch import WAYS
@@ -204,16 +204,11 @@ def float32(settings: Settings) -> Rows:
         }
 
 
-def form_costs(settings: Settings) -> Rows:
-    """What does a step of either form cost? The constants of ``form="auto"`` on this device, ready to be pasted."""
-    entries = settings.pick((100_000, 1_000_000, 10_000_000, 100_000_000), (400, 900))
-    kept = []
-    for row in costs.rows(settings.device, entries):
-        kept.append(row)
-        yield row
-    told = costs.constants(pd.DataFrame(kept), settings.device)
-    print("  for COSTS in bandits_torch/models/arms/form_costs.py:\n" + told, flush=True)
-    yield from ({"constants": line.strip()} for line in told.splitlines())
+def form_choice(settings: Settings) -> Rows:
+    """Is the covariance form the cheaper one wherever ``form="auto"`` takes it on this device?"""
+    sizes = settings.pick(((1_000, 1), (10_000, 1), (1_000, 100)), ((20, 1), (20, 2)))
+    for (arms, replicates), drifts in product(sizes, (False, True)):
+        yield choice.case(arms, replicates, drifts, torch.float64, settings.pick(60, 5), settings.device)
 
 
 # Name: the page and the seconds it may take; in the order of how much hangs on it.
@@ -227,5 +222,5 @@ PAGES: dict[str, tuple[Callable[[Settings], Rows], float]] = {
     "priors": (priors, 20),
     "bkb": (bkb, 20),
     "float32": (float32, 20),
-    "form_costs": (form_costs, 50),
+    "form_choice": (form_choice, 50),
 }

@@ -21,7 +21,6 @@ from benchmarks.speed import (
     crossover,
     forgetting,
     form_choice,
-    form_costs,
     growth,
     igp_30000,
     in_cache,
@@ -33,6 +32,7 @@ from benchmarks.speed import (
     stale_points,
     state_space,
     step_trace,
+    streaming,
 )
 from benchmarks.speed.measuring import machine
 from benchmarks.speed.page import Benchmark, Settings, result_paths, write_page
@@ -43,7 +43,6 @@ BENCHMARKS: dict[str, Benchmark] = {
         against_botorch,
         growth,
         crossover,
-        form_costs,
         form_choice,
         igp_30000,
         million_steps,
@@ -55,6 +54,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         forgetting,
         state_space,
         step_trace,
+        streaming,
         captured,
         compiled,
         in_cache,

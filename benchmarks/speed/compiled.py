@@ -13,7 +13,6 @@ import torch
 from bandits_torch import recipes
 from bandits_torch.captured.launching import Block
 from bandits_torch.captured.steps import Given
-from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.problems import make
 from benchmarks.gpu.stepping import Stepper
 from benchmarks.pages import duration, figures, markdown, whole
@@ -48,8 +47,8 @@ class Blocks:
     def __init__(self, backend: str | None, recipe: str, arms: int, replicates: int) -> None:
         name, options = _RECIPES[recipe]
         problem = make(name, num_arms=arms, replicates=replicates, seed=3)
+        options = options | {"form": "covariance"}
         policy = recipes.build(recipe, problem, replicates=replicates, horizon=100_000, **options)
-        cast(IndexPolicy, policy).model._belief.start("covariance")  # type: ignore[union-attr]
         self._backend, self._compiled, self._seconds = backend, cast(dict[Hashable, Block], {}), 0.0
         self._rows: Given = {}
         self._stepper = Stepper(policy, problem, _IN_A_BLOCK, static=True)

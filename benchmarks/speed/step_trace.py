@@ -66,9 +66,8 @@ def of_recipe(name: str) -> Executed:
     """One step of a recipe, choose and learn, after 30 others: all arms available, no restart due."""
     over_kernel = list(inspect.signature(recipes.RECIPES[name]).parameters)[1] == "kernel"
     problem = make("gp" if over_kernel else "hills", num_arms=_ARMS, seed=0)
-    policy = recipes.build(
-        name, problem, replicates=1, horizon=10 * _BEFORE, seed=0, **_OPTIONS.get(name, {})
-    )
+    options = dict(recipes.registered(name).quick) | _OPTIONS.get(name, {})
+    policy = recipes.build(name, problem, replicates=1, horizon=10 * _BEFORE, seed=0, **options)
     for step in range(_BEFORE):
         _step(policy, step)
     with Executed(*_OURS) as executed:

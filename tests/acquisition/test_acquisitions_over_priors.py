@@ -165,21 +165,6 @@ def test_input_constructors_ask_for_the_likelihood_that_a_model_does_not_keep() 
         get_acqf_input_constructor(LikeliestPrior)(single_task_gp()[0])
 
 
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda b: OptimisticOverPriors(b, torch.ones(P)), "surviving must be booleans"),
-        (lambda b: OptimisticOverPriors(b, torch.ones(2).bool()), r"surviving must have shape \(..., 3\)"),
-        (lambda b: OptimisticOverPriors(b, torch.zeros(P).bool()), "surviving must be True for at least one"),
-        (lambda b: BayesianOverPriors(b, torch.ones(4)), "log_weights must have shape"),
-        (lambda b: LikeliestPrior(b, torch.ones(4)), "log_likelihood must have shape"),
-    ],
-)
-def test_bad_arguments_are_refused(build, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        build(Lookup())
-
-
 def test_a_model_without_priors_is_refused() -> None:
     x = torch.rand(3, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     with pytest.raises(ValueError, match=r"base.model.batch_shape must be \(..., P\)"):

@@ -6,14 +6,14 @@ import torch
 from benchmarks.parallel.page import above, write_page
 from benchmarks.parallel.race import MODES, Size, floor, problem_of, race
 
-SIZE = Size(48, 4, 7)
+SIZE = Size(48, 2, 7)
 
 
 def values_of(kind, over):
     problem = problem_of(kind, over, SIZE)
     return torch.stack(
         [
-            problem.on_grid(t) if over == "points" else problem.expected_rewards(t).expand(4, -1)
+            problem.on_grid(t) if over == "points" else problem.expected_rewards(t).expand(2, -1)
             for t in range(1, 49)
         ]
     )
@@ -34,9 +34,9 @@ def test_under_drift_the_floor_is_that_of_the_best_choice_of_eight_answers_ago(o
         ("8 rolling", 8, range(48)),
         ("8 in batches", 8, [t // 8 * 8 for t in range(48)]),
     ):
-        expected = torch.zeros(4).double()
+        expected = torch.zeros(2).double()
         for t in steps:
-            for s in range(4):
+            for s in range(2):
                 now = values[t, s]
                 arm = values[t - late, s].argmax() if t >= late else None
                 expected[s] += now.max() - (now.mean() if arm is None else now[arm])

@@ -18,10 +18,12 @@ from benchmarks.widths import races
 # A page, and what writes it; those of the leaderboard, speed and papers are tested beside their own.
 PAGES = {
     "auto/results/RESULTS.md": "auto.page:write_page",
+    "bernoulli/results/RESULTS.md": "bernoulli.__main__:write_page",
     "contexts/results/RESULTS.md": "contexts.page:write_page",
     "continuous/results/RESULTS.md": "continuous.page:write_page",
     "continuous/results/CLOCK.md": "continuous.clock_page:write_page",
     "cycles/results/RESULTS.md": "cycles.page:write_page",
+    "diagnosis/results/RESULTS.md": "diagnosis.__main__:write_page",
     "elsewhere/results/RESULTS.md": "elsewhere.page:write_page",
     "parallel/results/RESULTS.md": "parallel.page:write_page",
     "ray/results/RESULTS.md": "ray.page:write_page",

@@ -6,10 +6,10 @@ import torch
 from bandits_torch import make, run
 from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
 from bandits_torch.captured.launching import PlainCalls
-from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies import IndexPolicy
-from bandits_torch.policies.forgetting import PeriodicRestart
+from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
 from bandits_torch.theory.widths import ConstantWidth
 from tests.captured.test_captured_runs import CASES, HORIZON, REFUSED, averaging, built, never_looks, same
 
@@ -64,7 +64,7 @@ class Watched(PlainCalls):
     def __call__(self, key, block, given):
         steps = block.args[0]
         held = [*self.policy.model._belief.form.buffers()]
-        held += [self.policy._restarts] if steps.by_mask else []
+        held += [self.policy.restarts] if steps.by_mask else []
         held += [] if steps._clock is None else [steps._clock]
         self.again += key in self.known
         before = self.known.setdefault(key, held)  # kept: freed memory might be given out again
@@ -100,6 +100,22 @@ def test_a_root_made_anew_after_a_restart_is_another_function(monkeypatch):
     assert launched.again > 0
     same(run(*drawn(40), HORIZON, seed=7, capture=True), expected)
     assert torch.equal(policy.restarts, torch.full((3,), HORIZON // 40))
+
+
+@pytest.mark.parametrize(("noise_scale", "restarts"), [(0.02, True), (10.0, False)])
+def test_a_replicate_that_restarts_begins_with_the_prior_variance_of_then(noise_scale, restarts, monkeypatch):
+    """Which grows with time under a Wiener process."""
+    never_looks(monkeypatch)
+    histories = []
+    for capture in (False, 8):
+        problem = make("switching", replicates=3, num_arms=12, horizon=HORIZON, seed=3)
+        kernel = SpatioTemporalKernel(problem.knowledge.kernel, WienerKernel(0.02))
+        model = ArmGP(problem.arms, kernel, 0.01, batch_shape=(3,))
+        rule = EventTriggeredRestart(0.5, noise_scale=noise_scale)
+        policy = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(2.0), forgetting=rule)
+        histories.append(run(policy, problem, HORIZON, seed=7, capture=capture))
+    same(*histories)
+    assert (policy.restarts.sum() > 0) == restarts
 
 
 def test_room_made_anew_of_the_same_size_is_another_function(monkeypatch):

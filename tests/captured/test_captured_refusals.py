@@ -65,8 +65,8 @@ def test_the_factor_form_for_draws_and_where_its_work_depends_on_what_was_pulled
     refused(
         *built("ui_gp_ucb, factor"), "form='factor' cannot be captured: under a kernel whose variance grows"
     )
-    policy, problem = built("gp_ts")
-    policy.model._belief.start("factor")
+    problem = make("gp", replicates=2, num_arms=12)
+    policy = recipes.build("gp_ts", problem, replicates=2, horizon=30, form="factor")
     refused(policy, problem, "ThompsonSampling cannot be captured: form='factor' keeps no root")
 
 

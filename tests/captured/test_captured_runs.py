@@ -67,14 +67,10 @@ def averaging(name, device="cpu"):
 
 def built(name, replicates=REPLICATES, first=0, device="cpu"):
     recipe, problem, of_problem, options = CASES[name]
-    form, options = options.get("form"), {k: v for k, v in options.items() if k != "form"}
     problem = make(problem, replicates=replicates, seed=3, first_replicate=first, **of_problem).to(device)
     policy = recipes.build(
         recipe, problem, replicates=replicates, horizon=HORIZON, seed=5, first_replicate=first, **options
     )
-    if form == "factor":
-        policy.model._belief.costs = None  # it stays in the form that it is started in
-        policy.model._belief.start(form)
     return policy, problem
 
 
@@ -142,7 +138,7 @@ def same_run_and_books(name):
     for ours, theirs in zip(moments, moments_plain, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
     assert torch.equal(captured.restarts, plain.restarts)
-    assert torch.equal(torch.as_tensor(captured._clock), torch.as_tensor(plain._clock))
+    assert torch.equal(torch.as_tensor(captured.clock), torch.as_tensor(plain.clock))
 
 
 @pytest.mark.every(3)
@@ -322,7 +318,7 @@ def test_restarts_happened_in_the_case_that_is_to_show_them():
     policy, problem = built("et_gp_ucb, restarts")
     run(policy, problem, HORIZON, seed=7, capture=True)
     assert policy.restarts.sum() >= 2
-    assert (policy._clock < HORIZON).any()
+    assert (policy.clock < HORIZON).any()
 
 
 def test_a_replicate_alone_is_the_replicate_in_the_batch():

@@ -18,7 +18,7 @@ def roots(covariance):
     return vectors * values.clamp_min(0).sqrt().unsqueeze(-2)
 
 
-def simulate(delta, rate, adaptive=True, truth_lengthscale=None):
+def simulate(delta, rate, adaptive=True, truth_lengthscale=None, runs=RUNS):
     """What multiple of the width each step needed, its regret, and the bound on it: (STEPS, RUNS) each."""
     generator = torch.Generator().manual_seed(11)
     normal = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
@@ -26,20 +26,20 @@ def simulate(delta, rate, adaptive=True, truth_lengthscale=None):
     if truth_lengthscale is not None:
         other = torch.exp(-((X[:, None] - X) ** 2) / (2 * truth_lengthscale**2))
         root = torch.linalg.cholesky(other + 1e-9 * torch.eye(ARMS).double())
-    f, model, run = normal(RUNS, ARMS) @ root.T, CovarianceGP(K, NOISE, RUNS), torch.arange(RUNS)
+    f, model, run = normal(runs, ARMS) @ root.T, CovarianceGP(K, NOISE, runs), torch.arange(runs)
     needed, regret, bound = [], [], []
     for t in range(STEPS):
         if t and rate:
-            f = (1 - rate) ** 0.5 * f + rate**0.5 * (normal(RUNS, ARMS) @ root.T)
+            f = (1 - rate) ** 0.5 * f + rate**0.5 * (normal(runs, ARMS) @ root.T)
             model.drift(rate)
         sigma = model.sigma
-        width = simultaneous_width(normal(RUNS, DRAWS, ARMS) @ roots(model.C).mT, sigma, delta)
+        width = simultaneous_width(normal(runs, DRAWS, ARMS) @ roots(model.C).mT, sigma, delta)
         needed.append(((f - model.mean).abs() / (width[:, None] * sigma)).amax(-1))
         index = model.mean + width[:, None] * sigma
-        arm = index.argmax(-1) if adaptive else torch.full((RUNS,), t % ARMS)
+        arm = index.argmax(-1) if adaptive else torch.full((runs,), t % ARMS)
         regret.append(f.amax(-1) - f[run, arm])
         bound.append(width * sigma[run, arm] + mean_excess(delta, DRAWS) * sigma.amax(-1))
-        model.observe(arm, f[run, arm] + NOISE**0.5 * normal(RUNS))
+        model.observe(arm, f[run, arm] + NOISE**0.5 * normal(runs))
     return tuple(torch.stack(each) for each in (needed, regret, bound))
 
 
@@ -69,17 +69,13 @@ def test_band_has_its_level_and_no_more(adaptive, rate, delta):
     assert misses(needed, 0.9)[0] > delta + 4 * error
     if adaptive:
         assert regret.mean() < bound.mean()
-
-
-def test_regret_bound_bites():
-    """It is within a factor five of what it bounds."""
-    _, regret, bound = simulate(0.1, 0.05)
-    assert bound.mean() < 5 * regret.mean()
+    if adaptive and rate:  # within a factor five of what it bounds
+        assert bound.mean() < 5 * regret.mean()
 
 
 def test_band_needs_the_functions_to_be_the_model_s():
     """Bayesian: rougher functions than the prior's leave the band far more often than delta."""
-    needed, _, _ = simulate(0.1, 0.0, truth_lengthscale=0.03)
+    needed, _, _ = simulate(0.1, 0.0, truth_lengthscale=0.03, runs=60)
     assert misses(needed)[0] > 0.5
 
 

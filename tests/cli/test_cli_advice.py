@@ -172,7 +172,7 @@ def test_all_rows_of_a_record_are_played_and_how_long_that_takes_is_said_beforeh
         r"1040 steps of 2 policies, each once through and once from 10 starts: about [\d.]+ (s|min)", output
     )
     assert said is not None
-    assert output.index(said[0]) < output.index("cumulative")
+    assert output.index(said[0]) < output.index("regret to")
     assert "--horizon plays fewer" in output
     assert json.loads((tmp_path / "out" / "run.json").read_text())["horizon"] == 1040
     output, _ = raced(tmp_path / "few", *asked, "--horizon", 100)

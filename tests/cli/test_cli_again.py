@@ -14,6 +14,8 @@ from click.testing import CliRunner
 from bandits_torch import cli
 from bandits_torch.recorder import Recorder
 
+pytestmark = pytest.mark.usefixtures("without_a_page")
+
 SMALL = ["--horizon", 40, "--replicates", 2, "--policies", "random,gp_ts,sw_gp_ucb", "--seed", 3]
 SMALL += ["--option", "num_arms=8", "--option", "switches=[0.25, 30]", "--option", "sw_gp_ucb.window=6"]
 
@@ -218,28 +220,39 @@ def test_who_stops_the_comparison_of_starts_is_told_that_all_is_played(monkeypat
     assert not played
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_race_with_words_and_it_goes_on(number, tmp_path):
-    arguments = ["--horizon", 3000, "--replicates", 1, "--policies", "random", "--option", "num_arms=4"]
-    command = [sys.executable, "-m", "bandits_torch", "race", *map(str, arguments), "--checkpoint", "10"]
+LONG = ["--horizon", 3000, "--replicates", 1, "--policies", "random", "--option", "num_arms=4"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    return raced(tmp_path_factory.mktemp("whole"), *LONG)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_a_race_with_words_if_it_can_and_it_goes_on(number, undisturbed, tmp_path):
+    command = [sys.executable, "-m", "bandits_torch", "race", *map(str, LONG), "--checkpoint", "10"]
     process = subprocess.Popen(
-        [*command, "--out", str(tmp_path / "cut")],
+        [*command, "--out", str(tmp_path)],
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs in the background ignore it
     )
-    while not (tmp_path / "cut" / "checkpoints" / "random").exists():
+    while not (tmp_path / "checkpoints" / "random").exists():
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
-    assert process.returncode == 128 + number
-    assert re.match(
-        r"interrupted in random, policy 1 of 1, after step \d+ of 3000: the last checkpoint of", said
-    )
-    assert "Traceback" not in said
-    assert raced(tmp_path / "cut", *arguments, "--resume") == raced(tmp_path / "whole", *arguments)
+    if number == signal.SIGKILL:
+        assert process.returncode == -number
+        assert not (tmp_path / "run.json").exists()
+    else:
+        assert process.returncode == 128 + number
+        assert re.match(
+            r"interrupted in random, policy 1 of 1, after step \d+ of 3000: the last checkpoint of", said
+        )
+        assert "Traceback" not in said
+    assert raced(tmp_path, *LONG, "--resume") == undisturbed
 
 
 def test_a_race_is_not_continued_unasked_nor_under_other_settings(monkeypatch, tmp_path):
@@ -256,21 +269,3 @@ def test_a_race_is_not_continued_unasked_nor_under_other_settings(monkeypatch, t
 
 def test_resume_where_nothing_was_begun_begins(tmp_path):
     assert raced(tmp_path / "a", *SMALL, "--resume") == raced(tmp_path / "b", *SMALL)
-
-
-def test_checkpoints_need_a_number_of_steps(tmp_path):
-    result = call("race", *SMALL, "--checkpoint", 0, "--out", tmp_path)
-    assert (result.exit_code, result.stderr) == (2, "error: checkpoint must be an integer >= 1, got 0\n")
-
-
-def test_a_killed_process_s_race_goes_on(tmp_path):
-    arguments = ["--horizon", 3000, "--replicates", 1, "--policies", "random", "--option", "num_arms=4"]
-    command = [sys.executable, "-m", "bandits_torch", "race", *map(str, arguments), "--checkpoint", "10"]
-    process = subprocess.Popen([*command, "--out", str(tmp_path / "cut")], stderr=subprocess.DEVNULL)
-    while not (tmp_path / "cut" / "checkpoints" / "random").exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert not (tmp_path / "cut" / "run.json").exists()
-    assert raced(tmp_path / "cut", *arguments, "--resume") == raced(tmp_path / "whole", *arguments)

@@ -10,6 +10,8 @@ from click.testing import CliRunner
 from bandits_torch import cli
 from bandits_torch.recorder import Recorder
 
+pytestmark = pytest.mark.usefixtures("without_a_page")
+
 RACE = ["--horizon", 20, "--replicates", 2, "--policies", "random,gp_ts", "--option", "num_arms=6"]
 REPORT = ["regret.csv", "regret.png", "report.html", "run.json"]
 

@@ -72,7 +72,8 @@ def test_help_lists_and_argument_errors_import_nothing_slow(arguments, code, sai
     output, returned, errors, imported = run_watched(*arguments)
     assert returned == code, errors
     assert said in output + errors
-    assert imported == []
+    of_plugins = arguments[0] == "list" or arguments[-1] in ("frist", "et-gp-ucb")  # they may have more names
+    assert set(imported) <= ({"importlib.metadata"} if of_plugins else set())
 
 
 def test_an_import_of_torch_would_be_seen():

@@ -133,25 +133,13 @@ def test_the_horizon_is_cut_to_the_problems_own():
     assert torch.equal(histories["endless"]["random"].rewards[:, :4], histories["short"]["random"].rewards)
 
 
-def test_processes_give_what_the_local_runner_gives_bit_for_bit(monkeypatch):
+def test_processes_give_what_the_local_runner_gives_bit_for_bit_and_name_a_cell_that_fails(monkeypatch):
     monkeypatch.setattr(engines, "cores", lambda: 2)
     local = sweep(PROBLEMS, POLICIES, 25, replicates=3, block=2)
-    all_same(local, sweep(PROBLEMS, POLICIES, 25, replicates=3, block=2, engine="processes", jobs=2))
-
-
-def test_a_process_that_ends_while_it_sends_leaves_nobody_waiting():
-    """Nothing long is sent: the pool would wait for the rest of it, and so would a sweep that is to end."""
-    script = """
-from bandits_torch.experiments.sweep import sweep
-from tests.experiments.test_sweep import EndsWhileItSends, Table
-
-done = sweep({"table": Table()}, {"ends": EndsWhileItSends()}, 5000, engine="processes", jobs=1)
-print(tuple(done["table"]["ends"].rewards.shape))
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, cwd=ROOT
-    )
-    assert ran.stdout.strip() == "(1, 5000)", ran.stderr
+    policies = {"bad": RecipeSetting("sw_gp_ucb", {"window": 0})} | POLICIES
+    with pytest.raises(SweepFailed, match="switch, bad, replicates 0 to 1: ValueError: window") as got:
+        sweep(PROBLEMS, policies, 25, replicates=3, block=2, engine="processes", jobs=2)
+    all_same(local, got.value.histories)
 
 
 def test_an_interrupted_sweep_continues_where_it_stood(tmp_path):
@@ -181,14 +169,6 @@ def test_a_failed_cell_loses_no_other(tmp_path):
     assert "by order" in failure.trace
     assert "__call__" in failure.trace
     assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_a_process_that_fails_names_its_cell(monkeypatch):
-    monkeypatch.setattr(engines, "cores", lambda: 1)
-    bad = {"bad": RecipeSetting("sw_gp_ucb", {"window": 0}), "good": RecipeSetting("random")}
-    with pytest.raises(SweepFailed, match="switch, bad, replicates 0 to 0: ValueError: window") as got:
-        sweep({"switch": PROBLEMS["switch"]}, bad, 5, engine="processes")
-    assert list(got.value.histories["switch"]) == ["good"]
 
 
 def cell_of(problem=PROBLEMS["switch"], policy=POLICIES["window"], block=None, labels=("a", "b")):
@@ -296,13 +276,14 @@ def test_progress_counts_the_cells_and_those_that_failed(capsys, monkeypatch):
 NOTEBOOK = """
 from bandits_torch.experiments import ProblemSetting, RecipeSetting, sweep
 from bandits_torch.policies import RandomPolicy
+from tests.experiments.test_sweep import EndsWhileItSends, Table
 
 def mine(problem, block):
     return RandomPolicy(problem.num_arms, block.replicates, seed=block.seed)
 
+done = sweep({"table": Table()}, {"ends": EndsWhileItSends()}, 5000, engine="processes", jobs=1)
+print("imported:", tuple(done["table"]["ends"].rewards.shape))
 gp = {"gp": ProblemSetting("gp", {"num_arms": 5})}
-done = sweep(gp, {"random": RecipeSetting("random")}, 3, engine="processes", jobs=1)
-print("named:", done["gp"]["random"].horizon)
 print("here:", sweep(gp, {"mine": mine}, 3)["gp"]["mine"].horizon)
 try:
     sweep(gp, {"mine": mine}, 3, engine="processes", jobs=1)
@@ -311,10 +292,15 @@ except Exception as error:
 """
 
 
-def test_what_a_notebook_defines_is_refused_by_processes_with_advice():
-    done = subprocess.run([sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, check=False)
+def test_processes_of_a_notebook_take_what_is_imported_and_refuse_what_it_defines_with_advice():
+    """A process that ends while it sends leaves nobody waiting: nothing long is sent, or the pool would wait for the
+    rest of it, and so would a sweep that is to end."""
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK], capture_output=True, text=True, timeout=100, cwd=ROOT
+    )
+    assert len(done.stdout.splitlines()) == 3, done.stderr
     named, here, refused = done.stdout.splitlines()
-    assert (named, here) == ("named: 3", "here: 3")
+    assert (named, here) == ("imported: (1, 5000)", "here: 3")
     assert refused.startswith(
         "ValueError engine must be 'local' or 'ray' where policies or problems are defined in a "
     )

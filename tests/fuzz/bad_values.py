@@ -24,11 +24,11 @@ ODD_NUMBERS = [
     Fraction(1, 2),
     Fraction(10**5000),
 ]
-NUMERIC = []  # the strategies of arguments that are numbers alone
+NUMERIC = []  # (strategy, numbers at the ends of what is allowed) of the arguments that are numbers alone
 
 
-def _numeric(strategy):
-    NUMERIC.append(strategy)
+def _numeric(strategy, ends):
+    NUMERIC.append((strategy, ends))
     return strategy
 
 
@@ -37,14 +37,15 @@ def numbers(allowed, *, none=False, tensors=False):
     junk = [value for value in NO_NUMBERS if not (none and value is None)]
     floats = st.floats(allow_nan=True, allow_infinity=True).filter(lambda x: not allowed(x))
     floats = st.one_of(st.sampled_from([*(x for x in (NAN, INF, -INF) if not allowed(x)), *junk]), floats)
-    return _numeric(floats)
+    return _numeric(floats, [x for x in (0.0, 1.0, -1.0, 0, 1, -1) if not allowed(x)])
 
 
 def integers(smallest, *, none=False):
     junk = [value for value in [*NO_NUMBERS, True] if not (none and value is None)]
     fractions = st.floats().filter(lambda x: x != x or x in (INF, -INF) or x != int(x) or x < smallest)
     below = st.integers(max_value=smallest - 1)
-    return _numeric(st.one_of(st.sampled_from([NAN, INF, 1.5, *junk]), below, fractions))
+    drawn = st.one_of(st.sampled_from([NAN, INF, 1.5, *junk]), below, fractions)
+    return _numeric(drawn, [smallest - 1, smallest + 0.5, -1.0, True])
 
 
 def words(*allowed, none=False):

@@ -246,6 +246,11 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(["outcome_noise_scale", "outcome_forgetting_rate"], bad.positive_or_none),
     **dict.fromkeys(["limit", "least_reward"], bad.finite),
     "climb": bad.non_negative,
+    "periods": st.sampled_from([[], [0.0], [bad.NAN], [-1.0, 2.0], ["day"], 24.0, None]),
+    "harmonics": st.sampled_from([[], [0], [1.5], [1, 2], 1, None]),
+    "profile": bad.spoiled(torch.zeros(2, N).double(), torch.zeros(3, N), "profile"),
+    "cycle_rate": bad.rate,
+    "cycles": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "day", [], [24.0, 24.0], [-1.0], {}, [None]]),
     "likelihood": bad.words("auto", "bernoulli", "gaussian"),
     **dict.fromkeys(["growth", "stretch"], bad.at_least_one),
     "anisotropy": bad.numbers(lambda x: x > 0),
@@ -255,7 +260,9 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(
         ["every", "memory", "most", "first", "chunk_size", "num_restarts", "draws", "batches"], bad.count
     ),
-    **dict.fromkeys(["seed", "first_replicate", "initial", "first_replay", "training_steps"], bad.natural),
+    **dict.fromkeys(
+        ["seed", "first_replicate", "initial", "first_replay", "training_steps", "keep"], bad.natural
+    ),
     **dict.fromkeys(["seconds", "budget"], bad.positive_or_none),
     "stale": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "oldest", []]),
     "depth": bad.integers(2),
@@ -276,6 +283,9 @@ KINDS: dict[str, Any] = {
     "form": bad.words("auto", "covariance", "factor"),
     "width_form": bad.words("theory", "printed"),
     "incumbent": bad.words("mean", "reward"),
+    "time_unit": bad.words("s", "min", "h", "D"),
+    "names": st.sampled_from([["a", "a"], ["a"], [1, 2, 3, 4, 5], ["", "b", "c", "d", "e"], "abcde", 3, {}]),
+    "settings": bad.things(),
     "layout": bad.words("uniform", "grid", "sphere"),
     "change": bad.words("fresh", "flip", "shift"),
     "xi": bad.words("two-sided", "printed", "one-sided"),
@@ -350,7 +360,8 @@ _AN_ACQUISITION = {
     "forgetting": st.sampled_from(["window", 3]),
     "arms": None,
 }
-_OF_PRIORS = Spec({"model": over_priors}, {"width": bad.thing})
+_SHARE_OR_NONE = bad.numbers(lambda x: 0 <= x <= 1, none=True)
+_OF_PRIORS = Spec({"model": over_priors}, {"width": bad.thing, "draws": KINDS["bound_is_guess"]})
 _OF_FEATURES = Spec(
     {"features": lambda: policies.FixedFeatures(design_features(), 2)},
     {"features": bad.thing, "constants": bad.thing},
@@ -362,7 +373,7 @@ _NOT_CONSTRAINTS = st.sampled_from([3, "heat", ["heat"], [None], {"heat": (0.0, 
 OF_MEMBERS = bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3, 4))
 
 
-def _members_spec(rate, good, wrong):
+def _members_spec(rate, good, wrong, **more):
     """Members whose change over time is told by the argument ``rate``."""
     return Spec(
         {
@@ -370,6 +381,7 @@ def _members_spec(rate, good, wrong):
             "kernel": torch.tensor([0, 1, 1]),
             "noise_variance": 0.1 * torch.ones(3).double(),
             rate: good,
+            **more,
         },
         {
             "covariances": bad.spoiled(
@@ -386,6 +398,7 @@ def _members_spec(rate, good, wrong):
                 ]
             ),
             "noise_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+            "share": bad.rate,
             rate: bad.spoiled(good, wrong, torch.zeros(2), 0.1),
         },
     )
@@ -401,6 +414,10 @@ SPECS: dict[str, Spec] = {
             "safety_width": lambda: theory.ConstantWidth(1.0),
         },
         {"width": bad.things(none=True), "safety_width": bad.things(none=True), "outcomes": bad.thing},
+    ),
+    "policies.DetectionAugmented": Spec(
+        {"policy": index_policy, "noise_scale": 0.1, "watched": None},
+        {"noise_scale": bad.positive, "watched": None, "exploration": _SHARE_OR_NONE},
     ),
     "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
     "policies.SafePointPolicy": Spec(
@@ -437,6 +454,9 @@ SPECS: dict[str, Spec] = {
     ),
     "models.ArmMembers": _members_spec("forgetting_rate", torch.zeros(3).double(), torch.ones(3)),
     "models.SmoothMembers": _members_spec("timescale", torch.ones(3).double(), torch.zeros(3)),
+    "models.CyclicMembers": _members_spec(
+        "forgetting_rate", torch.zeros(3).double(), torch.ones(3), periods=[24.0], harmonics=[1]
+    ),
     "models.StackedMembers": Spec(
         {"parts": [_members(), _members()]},
         {"parts": st.sampled_from([[], [None], "parts", 3, None])},
@@ -482,6 +502,7 @@ SPECS: dict[str, Spec] = {
             "data": None,
         },
     ),
+    "models.LeverageSampling": Spec({}, {"rise": bad.non_negative}),
     "models.learnable": Spec({}, {"kernel": bad.thing}),
     # kernels
     "kernels.ExponentialForgettingKernel": Spec({}, {"forgetting_rate": bad.share}),
@@ -554,7 +575,11 @@ SPECS: dict[str, Spec] = {
     ),
     "acquisition.OptimisticOverPriors": Spec(
         {"surviving": torch.ones(2) > 0},
-        {"surviving": st.sampled_from(["all", torch.ones(3) > 0, torch.ones(2), [True, True]])},
+        {
+            "surviving": st.sampled_from(
+                ["all", torch.ones(3) > 0, torch.zeros(2) > 0, torch.ones(2), [True, True]]
+            )
+        },
     ),
     "acquisition.PathwisePointDraw": Spec(
         {"model": over_points, "width": 1.0, "time": 1.0, "seeds": (0, 1), "features": 64},
@@ -582,9 +607,10 @@ SPECS: dict[str, Spec] = {
         {"probabilities": lambda: uniform(2, N)},
         {"probabilities": bad.spoiled(torch.full((2, N), 1 / N), torch.rand(3))},
     ),
+    "acquisition.PredictiveSampling": Spec({}, {"interval": bad.positive}),
     "acquisition.ThompsonSampling": Spec(
         {"width": 1.0, "choices": None},
-        _WIDTH_OF_A_MODEL | dict.fromkeys(["base_samples", "choices", "time"]),
+        _WIDTH_OF_A_MODEL | dict.fromkeys(["base_samples", "choices", "time", "root"]),
     ),
     "acquisition.qUpperConfidenceBound": Spec({"width": 1.0}, _WIDTH_OF_A_MODEL),
     "models.AtTime": Spec({"model": over_points, "time": 1.0}, {"time": bad.numbers(bad.math.isfinite)}),
@@ -610,6 +636,7 @@ SPECS: dict[str, Spec] = {
     "policies.BayesianPriorPolicy": _OF_PRIORS,
     "policies.LikeliestPriorPolicy": _OF_PRIORS,
     "policies.PriorElimination": _OF_PRIORS,
+    "policies.SampledPriorPolicy": Spec({"model": over_priors}),
     "policies.CalibratedOPKB": Spec(
         {"first": 0.5}, _WIDTH_OF_A_MODEL | {"growth": bad.above_one, "first": bad.positive}
     ),
@@ -709,8 +736,12 @@ SPECS: dict[str, Spec] = {
         for room, name in (("recipes", "epsilon_greedy"), ("policies.classical", "EpsilonGreedy"))
     },
     **{
-        f"{room}.{name}": Spec({}, {"exploration": bad.numbers(lambda x: 0 <= x <= 1, none=True)})
-        for room, name in (("recipes", "glr_kl_ucb"), ("policies.classical", "GLRKLUCB"))
+        f"{room}.{name}": Spec({}, {"exploration": _SHARE_OR_NONE})
+        for room, names in {
+            "recipes": ("glr_kl_ucb", "exp3_s"),
+            "policies.classical": ("GLRKLUCB", "EXP3S"),
+        }.items()
+        for name in names
     },
     "policies.RandomPolicy": Spec({"choices": N}, {"choices": bad.count}),
     # problems
@@ -726,6 +757,8 @@ SPECS: dict[str, Spec] = {
         _SIMULATED | {"horizon": T},
         _KERNEL_NAME | _QUIET | {"height_severity": None, "width_severity": None},
     ),
+    "problems.ContextualGPDraws": Spec({}, _QUIET),
+    "problems.SafeTVGPDraws": Spec({"outcome_noise_scale": 0.1}, _QUIET),
     "problems.Hills": Spec({"num_arms": 11}, {"excluded": None}),
     "problems.VarianceStarvation": Spec(_SIMULATED, _QUIET_OR_NONE),
     "problems.Rosenbrock": Spec({"num_arms": 9}, _QUIET_OR_NONE | {"dim": bad.integers(2), "function": None}),
@@ -808,12 +841,21 @@ SPECS: dict[str, Spec] = {
             {}, {"arms": bad.features} if name in ("bkb", "bbkb", "opnn", "ada_opnn") else {}
         )
         for name in recipes.RECIPES
-        if name not in ("auto", "epsilon_greedy", "glr_kl_ucb")
+        if name not in ("auto", "epsilon_greedy", "glr_kl_ucb", "exp3_s")
     },
     **{
         f"recipes.{name}": Spec({"least_reward": -1.0}, {"constraints": _NOT_CONSTRAINTS})
         for name in ("safe_gp_ucb", "safe_opt")
     },
+    "recipes.predictive_sampling": Spec({}, {"interval": bad.positive}),
+    "recipes.dal": Spec(
+        {"kernel": COVARIANCE, "noise_variance": 0.1},
+        {
+            "noise_scale": bad.positive_or_none,
+            "base": st.sampled_from([None, 3, "gp_ucbb", "exp3_s", "auto", []]),
+        }
+        | {"noise_variance": bad.positive_or_none, "exploration": _SHARE_OR_NONE},
+    ),
     "recipes.auto": Spec(
         {},
         {
@@ -824,6 +866,8 @@ SPECS: dict[str, Spec] = {
             "kernel": bad.covariances.filter(lambda x: x is not None),
             "noise_variance": bad.positive_or_none,
             "history": None,
+            "history_times": None,
+            "log": None,
         },
     ),
     "recipes.w_gp_ucb": Spec({"discount": 0.99}),
@@ -845,6 +889,11 @@ SPECS: dict[str, Spec] = {
 }
 NO_DATA = "a folder of data is needed for a valid call: tests/problems has its bad files"
 LEFT_OUT = {
+    "bandits_torch.Value": "a record that value makes",
+    "bandits_torch.value": "tests/test_off_policy.py",
+    "problems.Log": "a record that checks itself: tests/test_off_policy.py",
+    "problems.read_data": "tests/test_off_policy.py",
+    "problems.read_log": "tests/test_off_policy.py",
     "bandits_torch.History": "a record that the loop makes",
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "bandits_torch.ArmContext": "a record that checks itself: tests/policies/test_contextual.py",
@@ -953,9 +1002,9 @@ def given_kind(name: str, argument: str) -> Any:
     return SPECS.get(name, Spec()).kinds.get(argument, KINDS.get(argument))
 
 
-def numeric_cases() -> list[tuple[str, str]]:
-    """(name, argument) of what must be one number."""
-    return [case for case in cases() if any(given_kind(*case) is kind for kind in bad.NUMERIC)]
+def numeric_cases() -> list[tuple[str, str, list[Any]]]:
+    """(name, argument, numbers at the ends of what it takes) of what must be one number."""
+    return [(*case, ends) for case in cases() for kind, ends in bad.NUMERIC if given_kind(*case) is kind]
 
 
 def cases() -> list[tuple[str, str]]:

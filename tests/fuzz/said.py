@@ -82,6 +82,21 @@ def to_ask_tell(asked: Any) -> Iterator[Said]:
         yield f"tell: reward {what}", lambda bad=bad: asked.tell(question.id, bad), ("reward",)
     for what, time in BAD_TIMES.items():
         yield f"ask: time {what}", lambda time=time: asked.ask(time), ("time",)
+    arms = {
+        "none": [],
+        "one that is not here": [10**6],
+        "half": [0.5],
+        "booleans": [True],
+        "twice": [0, 0],
+        "0": 0,
+    }
+    for what, bad in (arms | junk | {"None": None, "a fraction": 1.5}).items():
+        for act in (asked.add_arms, asked.retire_arms):
+            yield f"{act.__name__}: {what}", lambda act=act, bad=bad: act(bad), ("arms", "policy")
+    for what, bad in BAD_REWARDS.items():
+        if bad is not None:
+            told = {"features": bad, "prior_mean": bad, "covariance": bad}
+            yield f"add_arms: {what}", lambda told=told: asked.add_arms(1, **told), (*told, "policy")
 
 
 def to_model(name: str, model: Any) -> Iterator[Said]:
@@ -100,6 +115,10 @@ def to_model(name: str, model: Any) -> Iterator[Said]:
     for what, where in BAD_WHERE.items():
         yield f"observe: where {what}", lambda where=where: model.observe(good_x, good_y, where), ("where",)
         yield f"reset: where {what}", lambda where=where: model.reset(where), ("where",)
+        if model.can_forget:
+            yield f"forget: where {what}", lambda where=where: model.forget(1, where), ("where",)
+    if name.startswith("ArmGP"):
+        yield from _to_arms(model, 5.0 if drifts else None)
     if model.can_forget:
         for what, count in BAD_COUNTS.items():
             yield f"forget: count {what}", lambda count=count: model.forget(count), ("count",)
@@ -112,3 +131,32 @@ def to_model(name: str, model: Any) -> Iterator[Said]:
                         lambda call=call, time=time: getattr(model, call)(time),
                         ("time",),
                     )
+
+
+def _to_arms(model: Any, time: float | None) -> Iterator[Said]:
+    """Arms, rewards, masks and times that cannot be, of a model over arms that is told by index."""
+    good_arm, good_reward = torch.tensor([0, 1]), torch.ones(S).double()
+    told = (good_arm, good_reward, time)
+    for what in ("too large", "negative", "floats", "booleans", "too many"):
+        arm = BAD_ARMS[what]
+        yield f"arms: arm {what}", lambda arm=arm: model.observe_arms(arm, good_reward, time), ("arm",)
+    for what in ("NaN", "minus infinity", "too many"):
+        reward = BAD_REWARDS[what]
+        yield f"arms: reward {what}", lambda r=reward: model.observe_arms(good_arm, r, time), ("reward",)
+    for what, where in BAD_WHERE.items():
+        yield f"arms: where {what}", lambda where=where: model.observe_arms(*told, where), ("where",)
+    if time is not None:
+        for what, bad in {**BAD_TIMES, "backwards": 1.0}.items():
+            yield f"arms: time {what}", lambda t=bad: model.observe_arms(good_arm, good_reward, t), ("time",)
+        late, moved = (
+            torch.tensor([[[0.0, 6.0], [1.0, 5.0]]]).double().expand(S, 2, 2),
+            torch.arange(S).double(),
+        )
+        Y = torch.ones(S, 2, 1).double()
+        yield "observe: times that decrease", lambda: model.observe(late, Y), ("X",)
+        yield "observe: times of the past", lambda: model.observe(late.flip(-2) - 5.0, Y), ("X", "time")
+        apart = late.flip(-2) + moved.reshape(S, 1, 1)
+        yield "observe: times that differ between members", lambda: model.observe(apart, Y), ("X",)
+        yield "observe: no times", lambda: model.observe(torch.zeros(S, 1, 1).double(), Y[:, :1]), ("X",)
+        past = torch.tensor([[0.0, 1.0]]).double()
+        yield "posterior: of the past", lambda: model.posterior(past), ("X", "time")

@@ -34,7 +34,6 @@ def assert_refused_and_unchanged(state, said):
     assert not wrong
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_policy_refuses_what_cannot_be(name):
     policy = policy_of(name)
@@ -43,7 +42,6 @@ def test_policy_refuses_what_cannot_be(name):
     assert_refused_and_unchanged(policy.state_dict, said)
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_ask_tell_refuses_what_cannot_be(name):
     asked = AskTell(policy_of(name))

@@ -25,10 +25,11 @@ def main(words: list[str], write: bool) -> int:
             found[case.name] = now
         elif now != before:
             differ += 1
-            same = before is not None and now["chosen"] == before["chosen"]
+            same = before is not None and now["choices"] == before["choices"]
             print(f"{case.name}: {'numbers' if same else 'CHOICES'} differ", flush=True)
     if write:
-        KEPT.write_text(json.dumps(found, indent=0) + "\n")
+        lines = (f"{json.dumps(name)}: {json.dumps(one)}" for name, one in found.items())
+        KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     print(f"{len(wanted)} runs, {differ} differ")
     return differ
 

@@ -24,6 +24,7 @@ from bandits_torch.problems import make
 
 KEPT = Path(__file__).with_name("chosen.json")
 STEPS, POINT_STEPS, LEARNING_STEPS, REPLICATES = 200, 40, 60, 3
+FIRST, FIRST_POINTS = 30, 4  # choices that are kept as they are
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"  # one for each arm
 _SEARCH = {"num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 5}}
 _LEARNING = {"every": 10, "first": 4}
@@ -105,12 +106,15 @@ def play(case: Case, steps: int | None = None) -> History:
 
 
 def told(history: History) -> dict[str, Any]:
-    """What is kept of a run: what was chosen, a line for each replicate, and a digest of every number in it."""
+    """What is kept of a run: the first choices, a line for each replicate; digests of all choices and all numbers."""
     if history.arms.dim() == 2:
         chosen = ["".join(_DIGITS[arm] for arm in arms) for arms in history.arms.tolist()]
+        first = [arms[:FIRST] for arms in chosen]
     else:
         chosen = [" ".join(_point(x) for x in points) for points in history.arms.tolist()]
-    return {"chosen": chosen, "digest": digest(history)}
+        first = [" ".join(points.split(" ")[:FIRST_POINTS]) for points in chosen]
+    choices = hashlib.sha256("\n".join(chosen).encode()).hexdigest()[:16]
+    return {"first": first, "choices": choices, "digest": digest(history)}
 
 
 def _point(x: list[float]) -> str:

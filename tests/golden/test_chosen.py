@@ -3,9 +3,8 @@
 import pytest
 
 from bandits_torch import recipes
-from tests.golden.runs import STEPS, cases, kept, play, told
+from tests.golden.runs import FIRST, FIRST_POINTS, STEPS, cases, kept, play, told
 
-FIRST, FIRST_POINTS = 30, 4
 CASES = {case.name: case for case in cases()}
 
 
@@ -28,15 +27,15 @@ def test_every_recipe_is_kept():
 
 @pytest.mark.parametrize("name", some(over_points=False))
 def test_the_first_arms_are_those_that_are_kept(name):
-    chosen = told(play(CASES[name], FIRST))["chosen"]
-    assert [len(arms) for arms in chosen] == [FIRST] * 3
-    assert chosen == [arms[:FIRST] for arms in kept()[name]["chosen"]]
+    first = told(play(CASES[name], FIRST))["first"]
+    assert [len(arms) for arms in first] == [FIRST] * 3
+    assert first == kept()[name]["first"]
 
 
 @pytest.mark.parametrize("name", some(over_points=True))
 def test_the_first_points_are_those_that_are_kept(name):
     """To 1e-4 of the box: the searches multiply what another processor rounds otherwise."""
     chosen = play(CASES[name], FIRST_POINTS).arms
-    for points, before in zip(chosen.tolist(), kept()[name]["chosen"], strict=True):
-        for point, text in zip(points, before.split(" ")[:FIRST_POINTS], strict=True):
+    for points, before in zip(chosen.tolist(), kept()[name]["first"], strict=True):
+        for point, text in zip(points, before.split(" "), strict=True):
             assert point == pytest.approx([float(x) for x in text.split(",")], abs=1e-4)

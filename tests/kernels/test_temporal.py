@@ -191,12 +191,6 @@ def test_forgetting_rate_outside_the_unit_interval_is_refused(value):
     assert kernel.forgetting_rate.item() == pytest.approx(0.25)
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan")])
-def test_drift_variance_that_is_not_positive_is_refused(value):
-    with pytest.raises(ValueError, match="drift_variance"):
-        WienerKernel(value)
-
-
 def test_other_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="start"):
         WienerKernel(0.1, start=float("nan"))

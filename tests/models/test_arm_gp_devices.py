@@ -78,7 +78,7 @@ def test_a_policy_s_steps_run_on_a_device_without_reading_from_it(form, rule, wi
         forgetting=rule,
     )
     policy.model.to("meta")
-    policy._restarts = policy._restarts.to("meta")  # made on the model's device, had it been there at first
+    policy.restarts = policy.restarts.to("meta")  # made on the model's device, had it been there at first
     mask = torch.ones(S, N, dtype=torch.bool, device="meta")
     for step in range(1, STEPS + 1):
         choice = policy.choose(float(step), mask if step % 2 else None)

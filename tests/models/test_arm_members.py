@@ -96,20 +96,6 @@ def test_three_thousand_steps_leave_no_error_behind():
     assert_agree(twin, members, time)
 
 
-def test_what_does_not_fit_is_refused_by_name():
-    index, one = torch.zeros(2, dtype=torch.long), torch.ones(2).double()
-    for name, change in {
-        "covariances": {"covariances": torch.eye(N).double()},
-        "kernel": {"kernel": index + 3},
-        "noise_variance": {"noise_variance": -one},
-        "forgetting_rate": {"forgetting_rate": one},
-        "replicates": {"replicates": 0},
-    }.items():
-        valid = {"covariances": KERNELS, "kernel": index, "noise_variance": one, "forgetting_rate": one / 2}
-        with pytest.raises(ValueError, match=name):
-            ArmMembers(N, **(valid | change))
-
-
 def test_low_rank_members_are_those_of_their_covariances():
     kernel, noise, rate = zip(*GRID, strict=True)
     rest = (torch.tensor(kernel), torch.tensor(noise).double(), torch.tensor(rate).double())

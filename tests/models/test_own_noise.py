@@ -144,11 +144,11 @@ def test_what_needs_one_noise_variance_refuses_several():
         assert described(of.state_dict()) == before
 
 
-@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "band_gp_ucb", "igp_ucb"])
+@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "band_gp_ucb", "igp_ucb", "predictive_sampling"])
 def test_a_question_is_answered_with_its_noise(name):
     policy = getattr(recipes, name)(ARMS, SPACE, NOISE, replicates=2, prior_mean=0.3)
     asked, seen = AskTell(policy), []
-    drifts = name in ("tv_gp_ucb", "band_gp_ucb")
+    drifts = name in ("tv_gp_ucb", "band_gp_ucb", "predictive_sampling")
     if drifts:
         build = getattr(recipes, name)
         policy = build(ARMS, SPACE, NOISE, replicates=2, prior_mean=0.3, forgetting_rate=RATE)
@@ -178,6 +178,7 @@ def test_a_question_is_answered_with_its_noise(name):
             "known_prior_gp_ucb",
             "gp_ei",
             "gp_pi",
+            "predictive_sampling",
         )
     ],
 )
@@ -194,3 +195,16 @@ def test_every_other_recipe_refuses_a_noise_of_its_own_by_name(name):
     )
     with pytest.raises(ValueError, match="must be"):
         policy.learn(bare)
+
+
+def test_rewards_keep_their_noise_where_arms_are_added():
+    grown = recipes.gp_ucb(ARMS[:6], SPACE, NOISE, width=2.0)
+    whole = recipes.gp_ucb(ARMS, SPACE, NOISE, width=2.0)
+    for k, (arm, reward, time, _) in enumerate(told(12, members=1)):
+        if k == 6:
+            grown.add_arms(ARMS[6:])
+        noise = torch.tensor([0.02 * (1 + k)]).double()
+        for policy in (grown, whole):
+            policy.learn(Observation(time, arm % (6 if k < 6 else N), reward, noise_variance=noise))
+    for ours, theirs in zip(grown.marginals(12.0), whole.marginals(12.0), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)

@@ -231,32 +231,6 @@ def test_the_mixture_is_a_botorch_model_with_gradients():
     assert torch.autograd.gradcheck(index, (X,), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("changed", "named"),
-    [
-        ({"lengthscale": LENGTHS[:2]}, "lengthscale"),
-        ({"lengthscale": -LENGTHS}, "lengthscale"),
-        ({"noise_variance": LENGTHS.new_tensor([0.1, 0.0, 0.1])}, "noise_variance"),
-        ({"noise_variance": LENGTHS.new_tensor([0.1, 0.1])}, "noise_variance"),
-        ({"forgetting_rate": LENGTHS.new_tensor([0.1, 1.0, 0.1])}, "forgetting_rate"),
-        ({"timescale": LENGTHS.new_tensor([0.0, 1.0, 0.1])}, "timescale"),
-        ({"capacity": 1}, "capacity"),
-        ({"replicates": 0}, "replicates"),
-    ],
-)
-def test_bad_input_is_refused_by_name(changed, named):
-    number = LENGTHS.new_tensor
-    given = {
-        "bounds": BOX,
-        "lengthscale": LENGTHS,
-        "noise_variance": number(NOISES),
-        "forgetting_rate": number(RATES),
-        "timescale": number(SCALES),
-    }
-    with pytest.raises(ValueError, match=named):
-        PointMembers(**given | changed)
-
-
 def by_autograd(model, X, time):
     """Moments by the formulas, in operations that autograd follows."""
     held = model.inputs * (BOX[1] - BOX[0]) + BOX[0]

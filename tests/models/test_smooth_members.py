@@ -11,6 +11,7 @@ from bandits_torch.kernels.smooth_time import MaternTimeKernel
 from bandits_torch.models import ArmGP, ArmMembers, SmoothMembers, StackedMembers
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_arm_gp import DenseArmGP
+from tests.reference.member_twins import assert_agree, observe
 
 N, S = 9, 2
 KERNELS = torch.stack([smooth(N, 0.3), 2 * torch.eye(N).double()])
@@ -54,27 +55,6 @@ def steps(count, seed=0, longest=2.0):
         time += longest * float(torch.rand(1, generator=g))
         arm = torch.randint(N, (S,), generator=g)
         yield time, arm, torch.randn(S, len(GRID), generator=g).double()
-
-
-def observe(twins, time, arm, reward):
-    for (s, p), twin in twins.items():
-        twin.observe(arm[s], reward[s, p], time)
-
-
-def assert_agree(twins, model, now):
-    mean, variance = model.marginals(now)
-    arm = torch.arange(S)
-    (at_mean, at_variance), covariance = model.at(arm, now), model.covariance_with(arm, now)
-    for (s, p), twin in twins.items():
-        expected, joint = twin.joint(now)
-        for ours, exact in (
-            (mean[s, p], expected),
-            (variance[s, p], joint.diagonal()),
-            (covariance[s, p], joint[s]),
-            (at_mean[s, p], expected[s]),
-            (at_variance[s, p], joint[s, s]),
-        ):
-            torch.testing.assert_close(ours, exact, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("longest", [2.0, 60.0])

@@ -459,35 +459,10 @@ def test_what_it_came_to_believe_is_in_the_trace():
     assert rates[1] > 0.04
 
 
-def test_parts_that_do_not_fit_are_refused_by_name():
+def test_a_share_of_other_members_is_refused_by_name():
     model = members([0.0] * 8, [True] * 8)[0].model
-    one = torch.ones(8).double()
-    for name, arguments in {
-        "model": {"model": torch.nn.Linear(1, 1)},
-        "sharing": {"model": model, "sharing": FixedShare(one[:3], S)},
-        "width": {"model": model, "width": -1.0},
-        "plausible": {"model": model, "plausible": -1.0},
-        "wide": {"model": model, "wide": -1.0},
-    }.items():
-        with pytest.raises(ValueError, match=name):
-            ModelAveraging(**arguments)
-    for name, arguments in {
-        "prior": {"prior": -one},
-        "share": {"prior": one, "share": 1.0},
-        "behind": {"prior": one, "behind": 0.0},
-        "at_once": {"prior": one, "at_once": -1.0},
-        "memory": {"prior": one, "memory": 1.0},
-    }.items():
-        with pytest.raises(ValueError, match=name):
-            FixedShare(**arguments)
-    for name, arguments in {
-        "strength": {"strength": -one, "learn_offset": one > 0},
-        "learn_offset": {"strength": one, "learn_offset": one},
-        "tail": {"strength": one, "learn_offset": one > 0, "tail": 1.0},
-        "clip": {"strength": one, "learn_offset": one > 0, "clip": 0.0},
-    }.items():
-        with pytest.raises(ValueError, match=name):
-            MemberScale(**arguments)
+    with pytest.raises(ValueError, match="sharing"):
+        ModelAveraging(model, sharing=FixedShare(torch.ones(3).double(), S))
 
 
 def test_calm_hours_do_not_take_the_unit_told_from_those_who_believe_the_noise_told_as_well():

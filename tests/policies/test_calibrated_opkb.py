@@ -123,65 +123,9 @@ def test_it_has_no_horizon() -> None:
     assert "horizon" not in recipes.options_of("ada_opkb_calibrated")
 
 
-def test_replicate_of_a_batch_equals_the_replicate_alone() -> None:
-    whole = problem(3)
-    batch = run(policy(whole), whole, 400)
-    for k in range(3):
-        of = problem(1, first_replicate=k)
-        alone = run(policy(of, first_replicate=k), of, 400, first_replicate=k)
-        assert torch.equal(batch.arms[k], alone.arms[0])
-
-
-def test_state_dict_continues_the_run() -> None:
-    of = problem(2)
-    first, second = policy(of), policy(of, seed=4)
-    for t in range(1, 400):
-        if t == 150:
-            second.load_state_dict(first.state_dict())
-        arm = first.choose(t).arm
-        observation = Observation(float(t), arm, of.expected_rewards(t).gather(1, arm[:, None])[:, 0])
-        if t >= 150:
-            assert torch.equal(second.choose(t).arm, arm)
-            second.learn(observation)
-        first.learn(observation)
-    assert torch.equal(first.trace()["restarts"], second.trace()["restarts"])
-
-
-def test_reset_begins_anew_where_asked() -> None:
-    of = problem(2)
-    made = policy(of)
-    for t in range(1, 60):
-        made.learn(Observation(float(t), made.choose(t).arm, torch.zeros(2, dtype=torch.float64)))
-    made.reset(torch.tensor([True, False]))
-    assert made.model.num_observations.tolist() == [0, 59]
-    torch.testing.assert_close(made.playing_distribution[0], made._pi[0])
-
-
-def test_arms_that_are_not_available_are_never_played() -> None:
-    made, allowed = policy(problem(2)), torch.arange(25) < 3
-    for t in range(1, 60):
-        arm = made.choose(t, allowed).arm
-        assert (arm < 3).all()
-        made.learn(Observation(float(t), arm, torch.zeros(2, dtype=torch.float64)))
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("run_length", 0.0), ("price", 0.0), ("width", -1.0), ("first", 0.0), ("growth", 1.0), ("design", -0.1)],
-)
-def test_bad_options_are_refused_by_name(option: str, value: float) -> None:
-    model = ArmGP(3, torch.eye(3, dtype=torch.float64), 0.1, batch_shape=(1,))
-    with pytest.raises(ValueError, match=f"^{option} must"):
-        CalibratedOPKB(model, **{option: value})
-
-
-def test_bad_model_and_observation_are_refused() -> None:
+def test_a_model_without_replicates_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^model.batch_shape must"):
         CalibratedOPKB(ArmGP(3, torch.eye(3, dtype=torch.float64), 0.1))
-    made = policy(problem(2))
-    with pytest.raises(ValueError, match=r"^arm must"):
-        made.learn(Observation(1.0, torch.tensor([0, 25]), torch.zeros(2, dtype=torch.float64)))
-    assert float(made._alarm.total.sum()) == 0
 
 
 @pytest.mark.parametrize("recipe", [recipes.ada_opkb_calibrated, recipes.bbkb])

@@ -36,7 +36,7 @@ DRAW = {
     "discounted_ts",
     "exp3_s",
 }
-DRAW |= {"epsilon_greedy"}
+DRAW |= {"epsilon_greedy", "hp_gp_ts", "pe_gp_ts", "predictive_sampling"}
 
 
 def taught(policy, steps=6):
@@ -295,3 +295,8 @@ def test_the_first_six_arms_of_a_prior_are_six():
     width = SrinivasBayesianWidth(N, 0.1)
     policy = IndexPolicy(arm_gp((1,)), UpperConfidenceBound, width=width)
     assert len({int(choice.arm) for choice in policy.choose_many(0.0, 4)}) == 4
+
+
+def test_a_policy_that_says_what_is_pending_where_none_around_it_would_know_is_refused():
+    with pytest.raises(TypeError, match="expect"):
+        type("Old", (UCB1,), {"expecting": lambda self, time: None})

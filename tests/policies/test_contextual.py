@@ -392,12 +392,8 @@ def test_what_takes_no_context_says_so(name) -> None:
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        ({"context_dim": -1}, "context_dim"),
         ({"context_dim": 0}, "context_kernel"),
         ({"context_kernel": None}, "context_kernel"),
-        ({"combine": "both"}, "combine"),
-        ({"num_contexts": 0}, "num_contexts"),
-        ({"window": 0}, "window"),
         ({"name": "tv_cgp_ucb", "stale": 0.0}, "stale"),
         ({"name": "tv_cgp_ucb", "stale": 0.1, "window": 5}, "stale"),
         ({"name": "tv_cgp_ucb", "stale": 0.1, "forgetting_rate": 0}, "stale"),

@@ -89,7 +89,7 @@ def test_the_point_played_is_as_good_as_the_best_of_a_fine_grid(kernel):
         X = torch.rand(1, 2, generator=generator, dtype=torch.float64)
         inputs = torch.cat([X, torch.full((1, 1), float(step)).double()], -1) if has_time else X
         model.observe(inputs, hill(X, step).unsqueeze(-1))
-        discrete._clock = step
+        discrete.clock = step
     point, arm = continuous.choose(21.0), discrete.choose(21.0)
     assert point.why["index"] >= arm.why["index"] - 1e-9
     assert point.why["index"] <= arm.why["index"] + 0.01
@@ -286,18 +286,6 @@ def test_index_recipes_play_a_continuous_problem(name, options):
     assert (held == 5).all() if name == "sw_gp_ucb" else (held <= 8).all()
 
 
-def test_a_policy_continues_from_its_state():
-    problem = MovingHill(replicates=2)
-    search = PointSearch(2, 16)
-    whole = run(policy_over_the_square(2, search=search), problem, 12)
-    first, second = (policy_over_the_square(2, search=search) for _ in range(2))
-    teach(first, 6)
-    second.load_state_dict(first.state_dict())
-    for policy in (first, second):
-        policy.learn(Observation(7.0, whole.arms[:, 6], whole.rewards[:, 6]))
-    assert torch.equal(first.choose(8.0).arm, second.choose(8.0).arm)
-
-
 def test_bad_input_is_refused_by_name():
     policy = policy_over_the_square(2)
     X, y = torch.rand(2, 2).double(), torch.zeros(2).double()
@@ -316,24 +304,3 @@ def test_bad_input_is_refused_by_name():
         IndexPolicy(OnlineGP(RBFKernel(), 0.1, input_dim=5), UpperConfidenceBound, choices=SQUARE)
     with pytest.raises(ValueError, match="raw_samples must be at least 9"):
         PointSearch(num_restarts=9, raw_samples=8)
-
-
-@pytest.mark.parametrize(
-    ("bounds", "options", "name"),
-    [
-        ([[0.0], [0.0]], {}, "bounds"),
-        ([[1.0], [0.0]], {}, "bounds"),
-        ([[0.0], [math.inf]], {}, "bounds"),
-        ([0.0, 1.0], {}, "bounds"),
-        ([[0.0, 0.0], [1.0, 1.0]], {"fixed_features": {2: 0.5}}, "fixed_features"),
-        ([[0.0], [1.0]], {"fixed_features": {0: 0.5}}, "fixed_features"),
-        (
-            [[0.0], [1.0]],
-            {"inequality_constraints": [(torch.tensor([1]), torch.ones(1), 0.0)]},
-            "inequality_constraints",
-        ),
-    ],
-)
-def test_bad_domains_are_refused_by_name(bounds, options, name):
-    with pytest.raises(ValueError, match=name):
-        Domain(torch.tensor(bounds).double(), **options)

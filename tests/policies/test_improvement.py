@@ -92,8 +92,3 @@ def test_over_a_domain_the_point_has_more_improvement_than_any_of_a_grid() -> No
     normal = Normal(torch.zeros(()).double(), torch.ones(()).double())
     grid = (variance.sqrt() * (u * normal.cdf(u) + normal.log_prob(u).exp())).log()
     assert float(chosen.why["index"]) >= float(grid.max()) - 1e-9
-
-
-def test_another_incumbent_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="incumbent must be 'mean' or 'reward', got 'median'"):
-        recipes.gp_ei(FEATURES, COVARIANCE, NOISE, incumbent="median")

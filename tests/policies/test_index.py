@@ -124,57 +124,9 @@ def test_an_unavailable_arm_is_not_chosen_even_where_no_available_index_is_a_num
     assert chosen([[5.0], [bad], [INF], [bad]], mask(0, 1, 0, 1)) == [1]
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        torch.ones(N),
-        torch.ones(N + 1) > 0,
-        torch.ones(S + 1, N) > 0,
-        torch.ones(1, S, N) > 0,
-        torch.zeros(N) > 0,
-        torch.ones(S, N).tril(-1) > 0,  # the first replicate has no arm
-    ],
-)
-def test_a_bad_mask_is_refused_before_a_random_number_is_drawn(bad):
-    policy = POLICIES["thompson"]()
-    play(policy, 3)
-    before = policy.state_dict()
-    with pytest.raises(ValueError, match="available"):
-        policy.choose(4.0, bad)
-    assert not differing(policy.state_dict(), before)
-
-
 # -- learning ------------------------------------------------------------------------------------------
 
 ARM, REWARD = torch.tensor([0, 1, 2]), torch.ones(S).double()
-BAD_OBSERVATIONS = {
-    "reward": [
-        (ARM, torch.tensor([1.0, NAN, 1.0]).double()),
-        (ARM, torch.tensor([1.0, INF, 1.0]).double()),
-        (ARM, torch.ones(S + 1)),
-        (ARM, torch.ones(1)),
-        (ARM, torch.tensor(1.0)),
-    ],
-    "arm": [
-        (torch.tensor([0, 1]), REWARD),
-        (torch.tensor([0, 1, N]), REWARD),
-        (ARM - 1, REWARD),
-        (ARM / 1, REWARD),
-    ],
-}
-
-
-@pytest.mark.parametrize("policy", ["ucb", "event", "window", "restart", "drift and window"])
-@pytest.mark.parametrize(
-    ("name", "bad"), [(name, bad) for name, cases in BAD_OBSERVATIONS.items() for bad in cases]
-)
-def test_a_bad_observation_is_refused_by_name_and_changes_nothing(policy, name, bad):
-    policy = POLICIES[policy]()
-    play(policy, 3)
-    before = policy.state_dict()
-    with pytest.raises(ValueError, match=name):
-        policy.learn(Observation(4.0, *bad))
-    assert not differing(policy.state_dict(), before)
 
 
 def test_a_choice_in_the_past_is_refused_and_changes_nothing():

@@ -105,16 +105,6 @@ def test_a_reset_forgets_the_observations_and_keeps_what_was_learned():
     assert torch.equal(policy.model.noise_variance, noise)
 
 
-def test_a_bad_observation_changes_nothing():
-    policy = policy_over_the_line(first=4, every=5)
-    teach(policy, 6, smooth)
-    before = policy.state_dict()
-    with pytest.raises(ValueError, match="reward must be finite"):
-        policy.learn(Observation(7.0, torch.rand(1, 1).double(), torch.full((1,), torch.nan).double()))
-    after = policy.state_dict()
-    assert all(torch.equal(before[name], after[name]) for name in ("since", "refits", "shortfall"))
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -140,28 +140,6 @@ def test_a_wrong_length_scale_is_found():
     assert regret["lb_gp_ucb"] < regret["igp_ucb"]
 
 
-@pytest.mark.parametrize("name", ["a_gp_ucb", "lb_gp_ucb"])
-def test_a_replicate_alone_and_a_reset_policy_play_as_before(name):
-    truth = torch.randn(S, N, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-
-    def play(made, truth, steps=40):
-        chosen = []
-        for step in range(1, steps + 1):
-            choice = made.choose(float(step))
-            reward = truth[torch.arange(made.replicates), choice.arm]
-            made.learn(Observation(float(step), choice.arm, reward, choice.why))
-            chosen.append(choice.arm)
-        return torch.stack(chosen)
-
-    whole = policy(name)
-    together = play(whole, truth)
-    for s in range(S):
-        assert torch.equal(play(policy(name, replicates=1), truth[s : s + 1])[:, 0], together[:, s])
-    whole.reset(torch.tensor([True, False, True]))
-    again = play(whole, truth)
-    assert torch.equal(again[:, [0, 2]], together[:, [0, 2]])
-
-
 def test_scaled_kernels_are_taken_and_others_refused():
     scaled = ScaleKernel(MaternKernel(nu=1.5)).double()
     model = recipes.lb_gp_ucb(arms(2), scaled, NOISE, horizon=50).model

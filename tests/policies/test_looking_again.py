@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from bandits_torch import recipes
+from bandits_torch import AskTell, recipes
 from bandits_torch.domain import Domain
 from bandits_torch.models import CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers
@@ -103,6 +103,14 @@ def test_an_arm_that_becomes_best_unseen_is_found_in_every_replicate(how):
     assert (played[450:] == 7).double().mean(0).min() > 0.8  # 300 steps after it rose
 
 
+@pytest.mark.parametrize("told", [{}, {"kernel": 4e6 * torch.eye(2).double(), "noise_variance": 250_000.0}])
+def test_of_two_arms_neither_examines_the_other(told):
+    looks = recipes.auto(2, **told).looks
+    weights = torch.full((1, looks.model.batch_shape[1]), 1 / looks.model.batch_shape[1]).double()
+    looks.examine(torch.tensor([0]), weights)
+    assert looks.unseen.tolist() == [[0.0, 1.0]]
+
+
 def test_without_looking_again_an_arm_is_not():
     policy = recipes.auto(8, replicates=4, look_again=0, history=told("the history")["history"])
     assert "longest_unseen" not in policy.trace()
@@ -112,21 +120,34 @@ def test_without_looking_again_an_arm_is_not():
         assert t <= 150 or not (choice.arm == 7).any()
 
 
-@pytest.mark.parametrize("every", [4.0, 11.0])
-def test_no_arm_that_is_taken_to_be_settled_goes_unexamined_for_longer_than_promised(every):
-    policy = recipes.auto(8, replicates=3, look_again=every)
-    looks, longest, waits = policy.looks, [], torch.zeros(3, 8)
+def comes_and_goes(t):
+    """Each of eight arms is away for a fifth of the time, two at once."""
+    return (torch.arange(8) + t // 25) % 5 != 0
 
-    def watched(t):
-        nonlocal waits
-        settled = looks.settled(policy.sharing.weights)
-        longest.append(float((settled * looks.unseen).max()))
-        waits = torch.where(settled & (looks.unseen > 2 * looks.tau(t)), waits + 1, 0.0)
-        assert waits.max() <= 8  # eight arms can be due at once
-        return riser(t)
 
-    play(policy, watched, 700)
-    assert max(longest) > looks.tau(0)  # so there was something to keep
+@pytest.mark.parametrize(
+    ("available", "at_once", "late"),
+    [(None, 1, 0), (comes_and_goes, 1, 0), (None, 3, 0), (None, 1, 6), (comes_and_goes, 3, 6)],
+    ids=["every arm", "masks", "three questions at once", "late rewards", "all of it"],
+)
+def test_no_settled_arm_that_is_available_goes_unexamined_for_longer_than_promised(available, at_once, late):
+    live = AskTell(recipes.auto(8, replicates=3, look_again=4.0))
+    looks, open_questions, waits, longest = live.policy.looks, [], torch.zeros(3, 8), 0.0
+    g = torch.Generator().manual_seed(5)
+    for t in range(1, 351):
+        mask = torch.ones(8, dtype=torch.bool) if available is None else available(t)
+        if t % at_once == 1 or at_once == 1:
+            open_questions += [live.ask(float(t), mask) for _ in range(at_once)]
+        while open_questions and open_questions[0].time <= t - late:
+            question = open_questions.pop(0)
+            noise = 500.0 * torch.randn(3, generator=g).double()
+            live.tell(question.id, riser(question.time)[question.arm] + noise)
+            due = looks.settled(live.policy.sharing.weights) & (looks.unseen > 2 * looks.tau(t))
+            waits = torch.where(due & mask, waits + 1, 0.0)
+            longest = max(longest, float(looks.unseen[:, mask].max()))
+            # Eight can be due at once, and what is open was chosen before.
+            assert waits.max() <= 8 + at_once + late
+    assert longest > looks.tau(0)  # so there was something to keep
 
 
 def test_at_most_so_many_arms_as_asked_are_looked_at_within_a_deadline():
@@ -170,8 +191,6 @@ def test_a_pending_pull_examines_and_an_answer_that_is_given_up_does_not():
 
 
 def test_what_it_cannot_do_is_refused_by_name():
-    with pytest.raises(ValueError, match="look_again"):
-        recipes.auto(8, look_again=-1.0)
     priors = [CandidatePrior(torch.eye(4).double(), 0.0, 0.0, 0.1)]
     model = arm_gp_over_priors(4, priors, 0.1, replicates=1)
     with pytest.raises(ValueError, match="look_again"):

@@ -105,17 +105,6 @@ def test_only_the_player_learns() -> None:
                 assert block.pool[copy.order].learnt == before[copy.order] + (copy.order == player.order)
 
 
-def test_replicate_of_a_batch_equals_the_replicate_alone() -> None:
-    options = {"num_arms": 15, "lengthscale": 0.3, "horizon": 200}
-    settings = {"horizon": 200, "width": 1.5}
-    whole = SwitchingFunctions(replicates=2, **options)
-    batch = run(recipes.build("master_gp_ucb", whole, replicates=2, **settings), whole, 200)
-    for k in range(2):
-        of = SwitchingFunctions(replicates=1, first_replicate=k, **options)
-        policy = recipes.build("master_gp_ucb", of, replicates=1, first_replicate=k, **settings)
-        assert torch.equal(run(policy, of, 200, first_replicate=k).arms[0], batch.arms[k])
-
-
 def test_state_dict_continues_the_run() -> None:
     first, second = master(2), master(2, seed=5)
     noise = torch.Generator().manual_seed(0)
@@ -172,33 +161,6 @@ def test_calibrated_preset_leaves_what_does_not_change_and_finds_what_does() -> 
         detected = history.trace["detected"].nonzero()[:, 1] + 1
         assert len(detected) == 2 * len(switches)
         assert ((detected >= 420) & (detected <= 520)).all()
-
-
-def test_bad_observation_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^reward must"):
-        master().learn(
-            Observation(1.0, torch.tensor([0]), torch.tensor([torch.nan]), {"index": torch.ones(1)})
-        )
-
-
-def test_reset_begins_with_block_0_where_asked() -> None:
-    made, untouched = master(2), master(2)
-
-    def play(policy: Master, steps: int) -> None:
-        for t in range(1, steps + 1):
-            reward = torch.zeros(2, dtype=torch.float64)
-            choice = policy.choose(t)
-            policy.learn(Observation(float(t), choice.arm, reward, choice.why))
-
-    play(made, 40)
-    play(untouched, 40)
-    assert made.trace()["block"].min() > 0
-    made.reset(torch.tensor([True, False]))
-    assert made.trace()["block"].tolist() == [0.0, float(untouched.trace()["block"][1])]
-    assert made._blocks[0].policy.learnt == 0
-    assert len(made._blocks[0].copies) == 1
-    made.reset()
-    assert not any(made.trace()[name].any() for name in ("block", "restarts", "detected"))
 
 
 def test_theory_rate_is_lemma_e_3() -> None:

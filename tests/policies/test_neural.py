@@ -5,11 +5,8 @@ import math
 import pytest
 import torch
 
-from bandits_torch import recipes
 from bandits_torch.kernels.arms import NeuralTangentKernel
-from bandits_torch.loop import run
 from bandits_torch.policies.opkb.features import NeuralFeatures, forward, gram
-from bandits_torch.problems import DriftingCosine
 
 
 def sphere(num_arms: int, dim: int = 4) -> torch.Tensor:
@@ -91,39 +88,3 @@ def test_without_training_the_features_stay_the_first() -> None:
     features = NeuralFeatures(sphere(5), width=16, training_steps=0)
     ones = torch.ones(5, dtype=torch.float64)
     assert features.learnt(0, ones, ones) is features.initial(0)
-
-
-@pytest.mark.parametrize("name", ["opnn", "ada_opnn"])
-def test_recipes_run_and_a_replicate_alone_is_that_of_the_batch(name: str) -> None:
-    options = {"horizon": 300, "num_arms": 12, "dim": 3}
-    settings = {"horizon": 300, "hidden": 16, "training_steps": 5}
-    whole = DriftingCosine(replicates=2, **options)
-    batch = run(recipes.build(name, whole, replicates=2, **settings), whole, 300)
-    assert batch.trace["block"].max() > 0
-    of = DriftingCosine(replicates=1, first_replicate=1, **options)
-    alone = run(
-        recipes.build(name, of, replicates=1, first_replicate=1, **settings), of, 300, first_replicate=1
-    )
-    assert torch.equal(alone.arms[0], batch.arms[1])
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"width": 0}, "width"),
-        ({"depth": 1}, "depth"),
-        ({"training_steps": -1}, "training_steps"),
-        ({"regulariser": 0.0}, "regulariser"),
-        ({"replicates": 0}, "replicates"),
-    ],
-)
-def test_bad_options_are_refused_by_name(options: dict, name: str) -> None:
-    with pytest.raises(ValueError, match=f"^{name} must"):
-        NeuralFeatures(sphere(3), **options)
-    with pytest.raises(ValueError, match=r"^arms must"):
-        NeuralFeatures(5)  # type: ignore[arg-type]
-
-
-def test_bad_depth_of_the_kernel_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^depth must"):
-        NeuralTangentKernel(0)

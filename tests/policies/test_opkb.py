@@ -86,16 +86,6 @@ def test_a_uniform_number_of_zero_draws_no_arm_without_mass() -> None:
     assert draw(P, Zeros(), first_taken).tolist() == [2, 2]
 
 
-def test_replicate_of_a_batch_equals_the_replicate_alone() -> None:
-    whole = problem(replicates=3)
-    batch = run(policy(whole), whole, 400)
-    for k in range(3):
-        of = problem(replicates=1, first_replicate=k)
-        alone = run(policy(of, first_replicate=k), of, 400, first_replicate=k)
-        assert torch.equal(batch.arms[k], alone.arms[0])
-        assert torch.equal(batch.trace["restarts"][k], alone.trace["restarts"][0])
-
-
 def test_a_flip_of_all_signs_is_detected_and_the_regret_is_below_that_of_opkb() -> None:
     of = problem(replicates=4, horizon=1500)
     made = {kind: kind(FixedFeatures(features(of), 4), 1500, Constants.tuned()) for kind in (OPKB, AdaOPKB)}
@@ -133,46 +123,12 @@ def test_a_state_without_an_interval_under_way_is_refused(spoilt) -> None:
         made.load_state_dict(state)
 
 
-def test_reset_begins_anew_where_asked() -> None:
-    of = problem()
-    made = policy(of)
-    for t in range(1, 100):
-        made.learn(Observation(float(t), made.choose(t).arm, torch.zeros(2, dtype=torch.float64)))
-    made.reset(torch.tensor([True, False]))
-    assert made._epochs[0].clock == 0
-    assert made._epochs[1].clock > 0
-    torch.testing.assert_close(made.playing_distribution[0], made._pi[0])
-
-
-def test_arms_that_are_not_available_are_never_played() -> None:
-    of = problem()
-    made, allowed = policy(of), torch.arange(12) < 3
-    for t in range(1, 60):
-        arm = made.choose(t, allowed).arm
-        assert (arm < 3).all()
-        made.learn(Observation(float(t), arm, torch.zeros(2, dtype=torch.float64)))
-    with pytest.raises(ValueError, match=r"^available must"):
-        made.choose(60, torch.zeros(12, dtype=torch.bool))
-
-
 def test_arms_are_drawn_from_the_playing_distribution() -> None:
     made = policy(problem())
     drawn = torch.stack([made.choose(1).arm for _ in range(4000)])
     frequency = torch.stack([(drawn == a).double().mean(0) for a in range(12)], -1)
     P = made.playing_distribution
     assert ((frequency - P).abs() < 4.5 * (P * (1 - P) / 4000).sqrt() + 1e-9).all()
-
-
-@pytest.mark.parametrize(
-    ("arm", "reward", "name"),
-    [([0, 12], [0.0, 0.0], "arm"), ([0, 1], [0.0, float("nan")], "reward"), ([0], [0.0, 0.0], "arm")],
-)
-def test_bad_observation_is_refused_and_changes_nothing(arm, reward, name) -> None:
-    made = policy(problem())
-    with pytest.raises(ValueError, match=f"^{name} must"):
-        made.learn(Observation(1.0, torch.tensor(arm), torch.tensor(reward).double()))
-    assert made._epochs[0].clock == 0
-    assert made._sums.abs().sum() == 0
 
 
 def test_theory_constants_are_those_of_appendix_d_1() -> None:
@@ -195,24 +151,3 @@ def test_opkb_with_theory_constants_runs() -> None:
     of = problem(replicates=1)
     history = run(policy(of, OPKB, Constants.theory()), of, 50)
     assert (history.trace["block"] == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("change", "name"),
-    [
-        ({"sigma": 0.0}, "sigma"),
-        ({"delta": 1.0}, "delta"),
-        ({"c3": -1.0}, "c3"),
-        ({"design_share": 1.5}, "design_share"),
-        ({"first_replay": -1}, "first_replay"),
-        ({"reward_scale": 0.0}, "reward_scale"),
-    ],
-)
-def test_bad_constants_are_refused_by_name(change: dict, name: str) -> None:
-    with pytest.raises(ValueError, match=f"^{name} must"):
-        Constants(**change)
-
-
-def test_bad_features_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"^features must"):
-        FixedFeatures(torch.zeros(3, 4, 5), replicates=2)

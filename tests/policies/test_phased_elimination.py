@@ -72,24 +72,6 @@ def test_order_is_random_and_does_not_hang_on_rewards():
     assert len({tuple(sorted(order)) for order in orders}) == 1
 
 
-def test_a_replicate_alone_is_as_among_others():
-    def play(policy, f):
-        arms = []
-        for step in range(1, 60):
-            choice = policy.choose(float(step))
-            policy.learn(
-                Observation(
-                    float(step), choice.arm, f[torch.arange(policy.replicates), choice.arm], choice.why
-                )
-            )
-            arms.append(choice.arm)
-        return torch.stack(arms)
-
-    together = play(perp(), truth())
-    for s in range(S):
-        assert torch.equal(play(perp(1, s), truth()[s : s + 1])[:, 0], together[:, s])
-
-
 def test_interval_follows_from_variation_and_information():
     make = lambda **options: recipes.r_perp(X.unsqueeze(-1), K, NOISE, horizon=400, **options)  # noqa: E731
     fast, slow = (make(variation_budget=v).interval for v in (40.0, 2.0))

@@ -37,37 +37,9 @@ def test_arms_are_uniform_over_each_replicates_own_mask():
     assert chi_square(arms[:, 1], [1, 2, 3], 4) < 13.9
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_replicate_k_of_a_batch_equals_replicate_k_alone(masked):
-    mask = torch.rand(6, 9, generator=torch.Generator().manual_seed(0)) < 0.5 if masked else None
-    batch = play(RandomPolicy(9, 6, seed=7), 300, mask)
-    for k in range(6):
-        alone = RandomPolicy(9, 1, seed=7, first_replicate=k)
-        assert torch.equal(play(alone, 300, None if mask is None else mask[k : k + 1])[:, 0], batch[:, k])
-
-
 def test_replicates_differ():
     arms = play(RandomPolicy(9, 2, seed=7), 100)
     assert not torch.equal(arms[:, 0], arms[:, 1])
-
-
-def test_state_dict_continues_the_stream():
-    policy = RandomPolicy(9, 3, seed=7)
-    play(policy, 10)
-    state = policy.state_dict()
-    expected = play(policy, 50)
-    other = RandomPolicy(9, 3, seed=99)
-    other.load_state_dict(state)
-    assert torch.equal(play(other, 50), expected)
-
-
-def test_no_available_arm_is_an_error_and_draws_nothing():
-    policy, twin = RandomPolicy(3, 2, seed=0), RandomPolicy(3, 2, seed=0)
-    with pytest.raises(ValueError, match="at least one arm"):
-        policy.choose(1.0, torch.zeros(3, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"replicates \[1\]"):
-        policy.choose(1.0, torch.tensor([[True, True, True], [False, False, False]]))
-    assert torch.equal(play(policy, 20), play(twin, 20))
 
 
 def test_a_mask_emptied_in_place_is_noticed():
@@ -76,19 +48,3 @@ def test_a_mask_emptied_in_place_is_noticed():
     mask.zero_()
     with pytest.raises(ValueError, match="at least one arm"):
         policy.choose(2.0, mask)
-
-
-@pytest.mark.parametrize(
-    "mask", [torch.ones(4, dtype=torch.bool), torch.ones(3), torch.ones(3, 3, dtype=torch.bool)]
-)
-def test_a_mask_of_the_wrong_shape_or_kind_is_an_error(mask):
-    with pytest.raises(ValueError, match=r"available must (have shape|be booleans)"):
-        RandomPolicy(3, 2).choose(1.0, mask)
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"choices": 0}, {"choices": 3, "replicates": 0}, {"choices": 3, "seed": -1}]
-)
-def test_bad_arguments_are_named(arguments):
-    with pytest.raises(ValueError, match=list(arguments)[-1]):
-        RandomPolicy(**arguments)

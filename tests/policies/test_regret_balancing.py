@@ -55,53 +55,6 @@ def test_equals_the_algorithm_word_for_word_with_every_prior_refitted() -> None:
     assert dropped > 0
 
 
-def play(policy, steps, truth, start=1):
-    arms = []
-    for step in range(start, start + steps):
-        choice = policy.choose(step)
-        arms.append(choice.arm)
-        reward = truth[torch.arange(policy.replicates), choice.arm]
-        policy.learn(Observation(step, choice.arm, reward, choice.why))
-    return torch.stack(arms)
-
-
-TRUTH = torch.tensor([[5.0, 4, 3, 2, 1, 0], [0, 0, 0, 0, 0, 9], [1, 1, 4, 1, 1, 1]], dtype=torch.float64)
-
-
-@pytest.mark.parametrize("priors", [PRIORS, PRIORS[:2]], ids=["as many priors as replicates", "fewer"])
-def test_a_replicate_alone_equals_the_replicate_of_a_batch(priors) -> None:
-    whole = balancing(priors=priors)
-    together = play(whole, 40, TRUTH)
-    for s in range(S):
-        alone = balancing(1, priors=priors)
-        assert torch.equal(play(alone, 40, TRUTH[s : s + 1])[:, 0], together[:, s])
-        assert torch.equal(alone.surviving[0], whole.surviving[s])
-    assert not whole.surviving.all()
-
-
-def test_a_reset_policy_keeps_no_record() -> None:
-    used, fresh = balancing(), balancing()
-    play(used, 15, TRUTH)
-    used.reset()
-    state, expected = used.state_dict(), fresh.state_dict()
-    assert state["clock"] == expected["clock"] == 0
-    for name in ("surviving", "rewards", "bounds", "plays"):
-        assert torch.equal(state[name], expected[name]), name
-
-
-def test_state_dict_continues_a_run_and_reset_starts_over() -> None:
-    first, second = balancing(), balancing()
-    beginning = play(first, 15, TRUTH)
-    second.load_state_dict(first.state_dict())
-    assert torch.equal(play(first, 10, TRUTH, 16), play(second, 10, TRUTH, 16))
-    first.reset(torch.tensor([True, False, False]))
-    after, going_on = play(first, 15, TRUTH, 26), play(second, 15, TRUTH, 26)
-    assert torch.equal(after[:, 1:], going_on[:, 1:])
-    assert torch.equal(after[:, 0], beginning[:, 0])
-    second.reset()
-    assert torch.equal(play(second, 15, TRUTH), beginning)
-
-
 def policies(**changes):
     sizes = {"replicates": 2} | changes
     model = ArmGP(sizes.get("arms", ARMS), RBFKernel(), 0.1, batch_shape=(sizes["replicates"],))
@@ -123,19 +76,6 @@ def policies(**changes):
 def test_policies_that_cannot_be_balanced_are_refused(chosen, message) -> None:
     with pytest.raises(ValueError, match=message):
         RegretBalancing(chosen())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"delta": 0.0}, "delta must"),
-        ({"noise_scale": -1.0}, "noise_scale must"),
-        ({"xi": "?"}, r"\(xi\) must"),
-    ],
-)
-def test_bad_settings_are_refused(options, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        balancing(**options)
 
 
 def over_points(replicates=1, **options) -> RegretBalancing:

@@ -121,9 +121,3 @@ def test_rewards_with_subgaussian_noise_exceed_their_scale_no_more_often_than_it
     assert 0.2 / 10 < exceeded <= 0.2
     with pytest.raises(ValueError, match=r"^delta must"):
         subgaussian_scale(1.0, 1.0, 10, 1.0)
-
-
-@pytest.mark.parametrize("wrong", ["warmup", 0.0, -1.0, float("nan")])
-def test_other_scales_are_refused_by_name(wrong) -> None:
-    with pytest.raises(ValueError, match=r"^reward_scale must"):
-        built("ada_opkb", reward_scale=wrong)

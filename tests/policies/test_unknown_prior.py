@@ -115,26 +115,6 @@ def test_equals_a_run_that_refits_every_prior_at_every_step(rule, kind, form) ->
         assert dropped > 0  # or the test would show nothing of eliminations
 
 
-@pytest.mark.parametrize("rule", POLICIES)
-def test_a_replicate_alone_equals_the_replicate_of_a_batch(rule) -> None:
-    candidates = priors("forgetting")
-    truth = torch.randn(S, N, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-
-    def play(rewards: torch.Tensor) -> torch.Tensor:
-        model = arm_gp_over_priors(ARMS, candidates, NOISE, replicates=len(rewards))
-        policy, arms = POLICIES[rule](model, ConstantWidth(2.0)), []
-        for step in range(1, 30):
-            choice = policy.choose(step)
-            arms.append(choice.arm)
-            reward = rewards[torch.arange(len(rewards)), choice.arm]
-            policy.learn(Observation(step, choice.arm, reward, choice.why))
-        return torch.stack(arms, -1)
-
-    together = play(truth)
-    for s in range(S):
-        assert torch.equal(play(truth[s : s + 1])[0], together[s])
-
-
 def play(policy, steps, truth, start=1):
     arms = []
     for step in range(start, start + steps):
@@ -151,33 +131,6 @@ def elimination(candidates=None, width=1.0, replicates=S, **options) -> PriorEli
 
 
 TRUTH = torch.tensor([[5.0, 4, 3, 2, 1, 0, -1], [0, 0, 0, 0, 0, 0, 9], [0] * 7], dtype=torch.float64)
-
-
-def test_state_dict_continues_a_run() -> None:
-    first, second = elimination(), elimination()
-    play(first, 12, TRUTH)
-    second.load_state_dict(first.state_dict())
-    assert torch.equal(play(first, 10, TRUTH, 13), play(second, 10, TRUTH, 13))
-    assert torch.equal(first.surviving, second.surviving)
-
-
-def test_reset_of_some_replicates_starts_those_over_and_no_other() -> None:
-    policy, untouched = elimination(), elimination()
-    play(policy, 12, TRUTH)
-    play(untouched, 12, TRUTH)
-    policy.reset(torch.tensor([False, True, False]))
-    fresh = elimination()
-    after, fresh_arms, going_on = (
-        play(policy, 12, TRUTH, 13),
-        play(fresh, 12, TRUTH),
-        play(untouched, 12, TRUTH, 13),
-    )
-    assert torch.equal(after[:, 1], fresh_arms[:, 1])
-    assert torch.equal(policy.surviving[1], fresh.surviving[1])
-    assert torch.equal(after[:, [0, 2]], going_on[:, [0, 2]])
-    assert torch.equal(policy.surviving[[0, 2]], untouched.surviving[[0, 2]])
-    policy.reset()
-    assert torch.equal(play(policy, 12, TRUTH), fresh_arms)
 
 
 def test_when_all_priors_are_refuted_the_last_one_stays_and_the_trace_says_so() -> None:
@@ -241,20 +194,6 @@ def test_almost_static_member_equals_a_static_model() -> None:
         torch.testing.assert_close(own[:, 0], other, rtol=1e-9, atol=1e-9)
 
 
-def test_a_reward_that_is_no_number_leaves_the_policy_unchanged() -> None:
-    policy, other = elimination(), elimination()
-    play(policy, 5, TRUTH)
-    play(other, 5, TRUTH)
-    choice = policy.choose(6)
-    bad = Observation(6, choice.arm, torch.tensor([1.0, math.nan, 0.0], dtype=torch.float64), choice.why)
-    with pytest.raises(ValueError, match="reward must be finite"):
-        policy.learn(bad)
-    with pytest.raises(ValueError, match="arm must be"):
-        policy.learn(Observation(6, choice.arm + N, TRUTH[:, 0], choice.why))
-    assert torch.equal(play(policy, 10, TRUTH, 6), play(other, 10, TRUTH, 6))
-    assert torch.equal(policy._errors, other._errors)
-
-
 BAD = [
     ([], "priors must be at least one CandidatePrior"),
     (
@@ -305,19 +244,6 @@ def test_noise_variances_of_replicates_and_priors_combine() -> None:
     torch.testing.assert_close(
         noise, torch.tensor([[0.1, 0.7], [0.2, 0.7], [0.3, 0.7]]).double(), rtol=1e-6, atol=0
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"delta": 1.5}, "delta must be"),
-        ({"noise_scale": 0.0}, "noise_scale must be finite and > 0"),
-        ({"xi": "both"}, r"\(xi\) must be 'two-sided' or 'printed'"),
-    ],
-)
-def test_bad_settings_are_refused(options, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        elimination(**options)
 
 
 def test_a_model_without_a_prior_dimension_is_refused() -> None:

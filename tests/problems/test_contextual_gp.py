@@ -1,6 +1,5 @@
 """The simulated problem over arm x context."""
 
-import pytest
 import torch
 
 from bandits_torch import make
@@ -36,18 +35,3 @@ def test_the_best_arm_depends_on_the_context_and_a_context_comes_back_with_its_r
     assert len(by_context) == 40
     best = torch.stack([rewards.argmax(-1) for rewards in by_context.values()])  # contexts x S
     assert all(len(one.unique()) >= 3 for one in best.T)
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"num_contexts": 0}, "num_contexts"),
-        ({"context_dim": 0}, "context_dim"),
-        ({"forgetting_rate": 1.0}, "forgetting_rate"),
-        ({"forgetting_rate": -0.1}, "forgetting_rate"),
-        ({"noise_scale": -1.0}, "noise_scale"),
-    ],
-)
-def test_bad_options_are_refused_by_name(options, name) -> None:
-    with pytest.raises(ValueError, match=name):
-        make("contextual-gp", **options)

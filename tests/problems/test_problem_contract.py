@@ -132,39 +132,6 @@ def test_step_after_the_horizon_is_refused(name: str) -> None:
         problem.expected_rewards(11)
 
 
-BAD_ARGUMENTS = [
-    ("num_arms", 0),
-    ("num_arms", 2.5),
-    ("dim", 0),
-    ("layout", "circle"),
-    ("noise_scale", -0.1),
-    ("noise_scale", float("nan")),
-    ("lengthscale", 0.0),
-    ("kernel", "linear"),
-    ("nu", 2.0),
-    ("first_replicate", -1),
-    ("replicates", 0),
-    ("seed", -1),
-    ("horizon", 0),
-]
-
-
-def _takes(name: str, option: str) -> bool:
-    if option == "horizon":
-        return name not in STATIONARY
-    return option in ("replicates", "seed") or option in options_of(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "option", "value"),
-    [(name, option, value) for name in SIMULATED for option, value in BAD_ARGUMENTS if _takes(name, option)],
-)
-def test_bad_arguments_are_refused_by_name(name: str, option: str, value: object) -> None:
-    given = {option: value} | ({"kernel": "matern"} if option == "nu" else {})
-    with pytest.raises(ValueError, match=f"{option} must be"):
-        make(name, **given)  # type: ignore[arg-type]
-
-
 def test_unknown_problem_names_those_there_are() -> None:
     with pytest.raises(
         ValueError, match=r"problem name must be a known name, got 'nope'; there are gp, rkhs"

@@ -108,11 +108,6 @@ def test_sample_of_an_rkhs_function_is_a_draw_plus_noise_of_the_given_variance()
     assert noise.std().item() == pytest.approx(0.2, rel=4 / (2 * 2000) ** 0.5)
 
 
-def test_bad_sample_noise_is_refused() -> None:
-    with pytest.raises(ValueError, match="sample_noise must be a finite number > 0, got 0"):
-        RKHSFunctions(sample_noise=0)
-
-
 def test_regularised_norm_approaches_the_norm_from_below() -> None:
     problem = RKHSFunctions(kernel="matern", num_arms=30)
     K, exact = covariance(problem.knowledge.kernel, problem.arms), problem.knowledge.rkhs_bound

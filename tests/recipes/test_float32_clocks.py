@@ -25,7 +25,7 @@ from bandits_torch.policies import IndexPolicy, Observation
 F32, F64 = torch.float32, torch.float64
 CLOCK, MINUTE = 1.7e9, 60.0  # there float32 keeps every 128th second
 RATE = 0.002  # per second: after a minute a correlation of .94
-NOISE, N, STEPS = 0.1, 9, 12
+NOISE, N, STEPS = 0.1, 9, 8
 SEARCH = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 10}}
 # Whose kernel has no part over time, or brings it.
 STATIC = {"auto", "ui_gp_ucb", "r_perp", "a_gp_ucb", "lb_gp_ucb", "cgp_ucb", "bkb", "bbkb", "w_gp_ucb"}
@@ -184,7 +184,7 @@ def test_so_do_their_options(label, tmp_path):
         tmp_path,
         over,
         lambda dtype, start: build(name, over, dtype, start, **_in(dtype, told)),
-        steps=16,
+        steps=10,
         tolerance=1.0 if learns else 2e-3,
     )
 

@@ -12,9 +12,11 @@ from bandits_torch.kernels import (
     PeriodicTimeKernel,
     QuasiPeriodicKernel,
     SpatioTemporalKernel,
+    WienerKernel,
 )
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import make
+from bandits_torch.recipes.parts import as_time_kernel
 from tests.reference import dense_cycles as over
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_cycles import DenseTerms
@@ -170,3 +172,42 @@ def test_a_time_kernel_without_a_state_is_refused_over_arms(time_kernel):
         return
     with pytest.raises(ValueError, match="time_kernel"):
         recipes.tv_gp_ucb(N, K, NOISE, time_kernel=time_kernel)
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("quasi-periodic:24", lambda: QuasiPeriodicKernel(24.0, 1.0, 120.0, order=3)),
+        ("periodic:7.5", lambda: PeriodicTimeKernel(7.5, 1.0, order=3)),
+        ("matern-5/2:60", lambda: MaternTimeKernel(60.0, 2.5)),
+        ("exponential:0.1", lambda: ExponentialForgettingKernel(torch.tensor(0.1, dtype=torch.float64))),
+        ("wiener:0.02", lambda: WienerKernel(torch.tensor(0.02, dtype=torch.float64))),
+    ],
+)
+def test_a_kernel_over_time_goes_by_its_name_and_a_number(name, kernel):
+    t = torch.linspace(0, 50, 30).double().unsqueeze(-1)
+    named, built = as_time_kernel(name), kernel()
+    assert type(named) is type(built)
+    assert torch.equal(named(t).to_dense(), built(t).to_dense())
+    told = [recipes.tv_gp_ucb(N, K, NOISE, time_kernel=one, width=WIDTH) for one in (name, built)]
+    for policy in told:
+        for step in range(5):
+            policy.learn(Observation(1.0 + step, torch.tensor([step]), torch.tensor([0.5 * step]).double()))
+    for one, two in zip(*(policy.model.marginals(9.0) for policy in told), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_kernels_joined_by_a_plus_share_the_variance():
+    t = torch.linspace(0, 50, 30).double().unsqueeze(-1)
+    both = as_time_kernel("quasi-periodic:24 + exponential:0.1")
+    parts = [as_time_kernel(name)(t).to_dense() for name in ("quasi-periodic:24", "exponential:0.1")]
+    torch.testing.assert_close(both(t).to_dense(), (parts[0] + parts[1]) / 2)
+    recipes.tv_gp_ucb(N, K, NOISE, time_kernel="quasi-periodic:24+exponential:0.1").choose(1.0)
+
+
+@pytest.mark.parametrize(
+    "name", ["quasi:24", "quasi-periodic", "quasi-periodic:", "periodic:0", "exponential:2", "", "+"]
+)
+def test_other_names_of_kernels_are_refused(name):
+    with pytest.raises(ValueError, match=r"^time_kernel"):
+        recipes.tv_gp_ucb(N, K, NOISE, time_kernel=name)

@@ -4,7 +4,7 @@ import math
 
 
 def squared_correlation(covariance, i, j):
-    """Of f_i and f_j, each less the mean of f over all arms, f with this covariance (a list of lists)."""
+    """Of f_i and f_j, each less the mean of f over all arms, f with this covariance (lists); of two arms 0."""
     arms = range(len(covariance))
 
     def cov(a, b):
@@ -15,6 +15,8 @@ def squared_correlation(covariance, i, j):
         whole = sum(covariance[k][m] for k in arms for m in arms) / len(arms) ** 2
         return covariance[a][b] - rows[0] - rows[1] + whole
 
+    if len(arms) == 2 and i != j:  # -1 whatever relates them
+        return 0.0
     return cov(i, j) ** 2 / (cov(i, i) * cov(j, j))
 
 

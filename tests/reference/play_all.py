@@ -13,9 +13,15 @@ from tests.reference import all_recipes
 
 ARMS, STEPS, REPLICATES = 200, 8, 1
 
-if __name__ == "__main__":
-    torch.set_num_threads(int(sys.argv[1]))
+
+def lines(threads):
+    """A line for each recipe: its name and the arms played."""
+    torch.set_num_threads(threads)
     for name in recipes.RECIPES:
         policy, problem = all_recipes.build(name, REPLICATES, STEPS, num_arms=ARMS)
         history = run(policy, problem, STEPS, seed=7)
-        print(name, *history.arms.flatten().tolist(), flush=True)
+        yield " ".join(map(str, [name, *history.arms.flatten().tolist()]))
+
+
+if __name__ == "__main__":
+    print(*lines(int(sys.argv[1])), sep="\n", flush=True)

@@ -1,8 +1,9 @@
 """``python -m tests.reference.service_kills``: the service of docs/service.md under real clients, killed at random.
 
 Clients ask and tell over HTTP and try again until they have an answer; a tenth of the rewards they tell twice, by
-intention. Afterwards every question must have one owner, and the policy must have learned every reward told once, with
-the arm that its client was given. The page's policy keeps no rewards, so one that does stands in for it.
+intention. Another adds and retires arms meanwhile. Afterwards every question must have one owner, and the policy must
+have learned every reward told once, with the arm that its client was given; no arm was asked while it was retired. The
+page's policy keeps no rewards, so one that does stands in for it.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ import torch
 ROOT = Path(__file__).parents[2]
 
 
-PAGES_POLICY = "    return AskTell.auto(20)\n"
-KEEPS_REWARDS = """    import torch
-    from gpytorch.kernels import RBFKernel
+PAGES_POLICY = '    return AskTell.auto(["north", "east", "south", "west"])\n'
+FIRST = 20  # arms
+KEEPS_REWARDS = f"""    from gpytorch.kernels import RBFKernel
     from bandits_torch import recipes
 
-    arms = torch.linspace(0, 1, 20, dtype=torch.float64).unsqueeze(-1)
-    return AskTell(recipes.gp_ucb(arms, RBFKernel().double(), 0.05))
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 8.0
+    names = [str(arm) for arm in range({FIRST})]
+    return AskTell(recipes.gp_ucb({FIRST}, kernel, 0.05), names=names)
 """
 
 
@@ -65,7 +68,7 @@ class Client(threading.Thread):
     def run(self) -> None:
         for _ in range(self.questions):
             question = self.post("/ask", worker=self.called)
-            id, arm = question["id"], question["arm"]
+            id, arm = question["id"], int(question["arm"])
             if id in self.told:
                 self.wrong.append(f"question {id} again after its answer")
                 continue
@@ -103,7 +106,40 @@ class Client(threading.Thread):
         raise TimeoutError("no answer")
 
 
-def play(questions: int, clients: int, kills: int, seed: int = 0, limit: float = 3600.0) -> dict[str, Any]:
+class Keeper(Client):
+    """Adds and retires arms, one after the other, until it is told to stop."""
+
+    def __init__(self, port: int, changes: int, seed: int, deadline: float) -> None:
+        super().__init__("keeper", port, changes, seed, deadline)
+        self.arms, self.away = FIRST, {}
+        self.absences: list[tuple[int, int, float]] = []  # arm, first question without it, first with it
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        for _ in range(self.questions):
+            if self.stop.wait(0.1 * self.random.random()):
+                break
+            here = [arm for arm in range(self.arms) if arm not in self.away]
+            kind = self.random.choice(["new", "gone", "back"])
+            if kind == "new":
+                self.arms += 1
+                self.post("/add", arms=[str(self.arms - 1)])
+            elif kind == "gone" and len(here) > FIRST // 2:
+                arm = self.random.choice(here)
+                self.away[arm] = self.post("/retire", arms=[str(arm)])["asked"]
+            elif kind == "back" and self.away:
+                arm = self.random.choice(sorted(self.away))
+                since = self.away.pop(arm)
+                before = self.post("/retire", arms=[str(arm)])["asked"]  # said again: nothing changes
+                self.absences.append((arm, since, before))
+                self.post("/add", arms=[str(arm)])
+        self.absences += [(arm, since, float("inf")) for arm, since in self.away.items()]
+        self.leave()
+
+
+def play(
+    questions: int, clients: int, kills: int, seed: int = 0, limit: float = 3600.0, changes: int = 200
+) -> dict[str, Any]:
     """What came of it, in numbers."""
     folder = Path(tempfile.mkdtemp())
     program = folder / "service.py"
@@ -124,8 +160,9 @@ def play(questions: int, clients: int, kills: int, seed: int = 0, limit: float =
     workers = [
         Client(f"worker {k}", port, questions // clients, seed + k, start + limit) for k in range(clients)
     ]
+    keeper = Keeper(port, changes, seed + clients, start + limit)
     server = begin()
-    for worker in workers:
+    for worker in (*workers, keeper):
         worker.start()
     marks = sorted(chance.randrange(1, max(2, questions - clients)) for _ in range(kills))
     killed = 0
@@ -140,12 +177,14 @@ def play(questions: int, clients: int, kills: int, seed: int = 0, limit: float =
         elif server.poll() is not None:
             raise RuntimeError(f"the server ended by itself, with {server.returncode}")
         time.sleep(0.01)
+    keeper.stop.set()
+    keeper.join()
     server.send_signal(signal.SIGKILL)  # the last: what is checked is what came back from the disk
     server.wait()
-    return checked(folder, workers) | {"kills": killed + 1, "seconds": round(time.time() - start, 1)}
+    return checked(folder, workers, keeper) | {"kills": killed + 1, "seconds": round(time.time() - start, 1)}
 
 
-def checked(folder: Path, workers: list[Client]) -> dict[str, Any]:
+def checked(folder: Path, workers: list[Client], keeper: Keeper) -> dict[str, Any]:
     """Compare the clients' books with what the policy has learned, as it comes back from the disk."""
     scope: dict[str, Any] = {}
     exec(compile(source(), "service.md", "exec"), scope)
@@ -154,16 +193,29 @@ def checked(folder: Path, workers: list[Client]) -> dict[str, Any]:
     book = Counter(pair for worker in workers for pair in worker.told.values())
     arms = live.policy.model.train_inputs[0].flatten().long().tolist()
     learned = Counter(zip(arms, live.policy.model.train_targets.flatten().tolist(), strict=True))
+    asked_of = {id: arm for worker in workers for id, (arm, _) in worker.told.items()}
+    away = [
+        id
+        for arm, since, before in keeper.absences
+        for id, asked in asked_of.items()
+        if asked == arm and since <= id < before
+    ]
+    here = live.names == tuple(map(str, range(keeper.arms)))
+    right = here and set(live.retired) == {str(arm) for arm in keeper.away}
     return {
         "asked": live.asked,
         "told": len(told),
+        "arms": live.num_arms,
+        "retired": len(keeper.absences),
+        "asked while retired": len(away),
+        "wrong arms": int(not right),
         "requests": sum(worker.requests for worker in workers),
         "retries": sum(worker.retries for worker in workers),
         "open": len(live.open),
         "two owners": sum(count > 1 for count in told.values()),
         "lost": sum((book - learned).values()),
         "twice": sum((learned - book).values()),
-        "wrong answers": sum(len(worker.wrong) for worker in workers),
+        "wrong answers": sum(len(worker.wrong) for worker in (*workers, keeper)),
     }
 
 
@@ -177,7 +229,7 @@ def main() -> None:
     asked = parser.parse_args()
     found = play(asked.questions, asked.clients, asked.kills, asked.seed)
     print(", ".join(f"{name} {value}" for name, value in found.items()), flush=True)
-    faults = ("two owners", "lost", "twice", "wrong answers")
+    faults = ("two owners", "lost", "twice", "wrong answers", "wrong arms", "asked while retired")
     due = asked.questions // asked.clients * asked.clients
     right = not any(found[name] for name in faults) and found["told"] == due
     raise SystemExit(0 if right and found["kills"] > asked.kills else 1)

@@ -23,14 +23,6 @@ def test_it_is_the_formula_over_pairs() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("arms", "contexts", "delta"), [(0, 3, 0.1), (3, 0, 0.1), (3, 3, 0.0), (3, 1.5, 0.1)]
-)
-def test_bad_numbers_are_refused(arms, contexts, delta) -> None:
-    with pytest.raises(ValueError, match=r"num_arms|num_contexts|delta"):
-        CGPUCBWidth(arms, contexts, delta)
-
-
 @pytest.mark.parametrize("nature", ["random", "where it has failed"])
 def test_it_covers_at_all_pairs_even_where_contexts_are_chosen_against_it(nature) -> None:
     """400 draws over 4 arms x 5 contexts, delta .5, 25 steps: shares of draws with any failure at any pair. An

@@ -1,6 +1,5 @@
 """IPS estimates: unbiased up to the ridge, variance within Lemma 4.3, shapes."""
 
-import pytest
 import torch
 
 from bandits_torch.theory.optimal_design import (
@@ -49,11 +48,3 @@ def test_monte_carlo_agrees_with_the_mean_and_stays_within_lemma_4_3() -> None:
 
 def test_gaps_are_zero_at_the_best_arm() -> None:
     assert estimated_gaps(torch.tensor([1.0, 3.0, 2.0])).tolist() == [2.0, 0.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("P", "ridge", "name"), [(torch.ones(4), 1e-2, "probabilities"), (torch.ones(15), 0.0, "ridge")]
-)
-def test_bad_arguments_are_refused_by_name(P, ridge, name) -> None:
-    with pytest.raises(ValueError, match=f"^{name} must"):
-        propensity_matrix(setup()[0], P.double(), ridge)

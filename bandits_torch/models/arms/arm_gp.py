@@ -19,12 +19,15 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.arms.belief import FORMS, ArmBelief
-from bandits_torch.models.arms.form_costs import COSTS, Costs, first_form
+from bandits_torch.models.arms.belief import FORMS, ArmBelief, covariance_pays
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.at_time import with_time
 from bandits_torch.models.online_model import MarginalPosterior, check_held, noise_added
+
+_ROOM = 32  # points that the factor form begins with room for
+_FIRST = 16  # pulls before the forms are weighed again
+_UNSTEADY_UP_TO = 1_500  # arms of the covariance form, if the prior variance grows with time
 
 
 class ArmGP(ArmModel):
@@ -47,10 +50,9 @@ class ArmGP(ArmModel):
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
         form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
             O(uN + n^2) a step, no N x N memory) or ``"auto"``: the cheaper one for its arms and members, and from
-            factor to covariance, exactly, once so many points are held that this is cheaper (``form_costs``), or a
-            draw needs a root; on devices without figures covariance up to 500 arms, under drift up to 1 500, and
-            so under a variance that grows with time; a drifting model that has to ``forget`` changes to the factor
-            form, the only one that supports both.
+            factor to covariance, exactly, once so many points are held that this is cheaper (``covariance_pays``), or
+            a draw needs a root; under a variance that grows with time covariance up to 1 500 arms, and for good; a
+            drifting model that has to ``forget`` changes to the factor form, the only one that supports both.
             With a state space the covariance is that of all states, O((s N)^2) a step for s numbers per arm;
             ``forget`` then learns what is left again.
         batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
@@ -97,29 +99,25 @@ class ArmGP(ArmModel):
         self.form = form
         self.register_buffer("noise_variance", noise.expand(self._batch_shape).clone())
         b = self._batch_shape.numel()
-        costs = self._costs() if form == "auto" else None
+        flat = mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone()
+        over_time = self.prior.time_kernel
+        steady = not in_states and (over_time is None or over_time.is_stationary)
         if form == "auto":
-            form = first_form(costs, self.arms.dtype, self.drifts, b, self.num_arms)
+            soon = covariance_pays(flat, self.drifts, _ROOM, min(b * _FIRST, self.num_arms))
+            form = "covariance" if (soon if steady else self.num_arms <= _UNSTEADY_UP_TO) else "factor"
         self._belief = (StateSpaceBelief if in_states else ArmBelief)(
-            self.prior,
-            mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone(),
-            self.noise_variance.reshape(b, 1),
-            form,
+            self.prior, flat, self.noise_variance.reshape(b, 1), form
         )
-        self._belief.costs = costs
+        self._belief.changes_form = self.form == "auto" and steady
         self._candidates_time = 0.0
         self.eval()
 
-    def _costs(self) -> Costs | None:
-        """The costs by which a form is chosen. None on a device not measured, and where a variance grows with time: for
-        few arms the covariance form is then the exact one."""
-        kernel = self.prior.time_kernel
-        if isinstance(self.prior, StateSpacePrior) or (kernel is not None and not kernel.is_stationary):
-            return None
-        batch = self._batch_shape.numel() > 1
-        return COSTS.get((self.arms.device.type, self.arms.dtype, self.drifts, batch))
-
     # -- what it is ------------------------------------------------------------------------------------
+
+    @property
+    def belief(self) -> ArmBelief:
+        """All that observations change, with the batch flattened to one dimension: what captured steps work on."""
+        return self._belief
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -198,7 +196,7 @@ class ArmGP(ArmModel):
         )
         moments = inputs.moments(times, index.shape[-1])
         if self.drifts and moments:
-            self._check_not_past(moments[0])
+            self.check_not_past(moments[0])
             self._belief.check_spread(moments[-1])
         mask = self._mask(where)
         for k, moment in enumerate(moments):
@@ -231,16 +229,10 @@ class ArmGP(ArmModel):
         with nothing changed; values are checked on the CPU only, since a check would synchronise with a GPU
         (``run`` checks there).
         """
-        moment = 0.0
-        if self.drifts:
-            validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-            moment = validation.finite_number(
-                "time", time.item() if isinstance(time, Tensor | np.generic) else time
-            )
-            late = late and self.now is not None and moment < self.now
-            if not late:
-                self._check_not_past(moment)
-                self._belief.check_spread(moment)
+        validation.require(
+            time is not None or not self.drifts, "time", time, "a number: the kernel has a time part"
+        )
+        moment = self._moment(time.item() if isinstance(time, Tensor | np.generic) else time, late)
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
         if validation.tensor("reward", reward).is_cpu:
@@ -253,10 +245,7 @@ class ArmGP(ArmModel):
             return
         flat_arm = inputs.flat("arm", arm, self._batch_shape)
         flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape)
-        if late and self.drifts:
-            self._belief.learn_late(flat_arm, flat_reward, moment, self._mask(where))
-        else:
-            self._belief.learn(flat_arm, flat_reward, moment, self._mask(where))
+        self._belief.take(flat_arm, flat_reward, moment, self._mask(where))
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
@@ -316,15 +305,8 @@ class ArmGP(ArmModel):
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked."""
-        moment, b = 0.0, self._batch_shape
-        if self.drifts:
-            moment = float(time)
-            late = late and self.now is not None and moment < self.now
-            if not late:
-                self._check_not_past(moment)
-                self._belief.check_spread(moment)
-        arm, reward = arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1)
-        (self._belief.learn_late if late and self.drifts else self._belief.learn)(arm, reward, moment)
+        b, moment = self._batch_shape, self._moment(time, late)
+        self._belief.take(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
 
     @property
     def takes_noise(self) -> bool:
@@ -333,13 +315,11 @@ class ArmGP(ArmModel):
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """``take`` of rewards with their noise variances, late rewards too, all checked."""
-        late = self.drifts and self.now is not None and time < self.now
-        flat = [
+        arm, reward, noise = (
             value.expand(self._batch_shape).reshape(-1)
             for value in (arm, reward.to(self.arms.dtype), noise_variance.to(self.arms.dtype))
-        ]
-        moment = float(time) if self.drifts else 0.0
-        self._belief.learn_noisy(flat[0], flat[1], moment, flat[2], late=late)
+        )
+        self._belief.take(arm, reward, self._moment(time, late=True), noise=noise)
 
     def slide(self, window: int) -> None:
         """Unlearn the oldest observation of the members that hold more than ``window``."""
@@ -364,11 +344,9 @@ class ArmGP(ArmModel):
         self.rebuild()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
-        """``model.to(...)``: candidates kept have another dtype or device, and steps have the costs of that device."""
+        """``model.to(...)``: candidates kept have another dtype or device."""
         self._candidates = None
-        moved = super()._apply(fn, recurse)
-        self._belief.costs = self._costs() if self.form == "auto" else None
-        return moved
+        return super()._apply(fn, recurse)
 
     def _check_own_noise(self, noise_variance: Tensor, where: Tensor | None) -> None:
         expected = "None for form='factor', for arms with a state, and for a model that forgets"
@@ -379,7 +357,18 @@ class ArmGP(ArmModel):
     def _mask(self, where: Tensor | None) -> Tensor | None:
         return None if where is None else inputs.flat_mask(where, self._batch_shape)
 
-    def _check_not_past(self, time: float | None) -> float:
+    def _moment(self, time: float | None, late: bool) -> float:
+        """The time of a pull, 0 without drift. ValueError for one before the latest observation, unless ``late``."""
+        if not self.drifts:
+            return 0.0
+        moment = validation.finite_number("time", time)
+        if not late or self.now is None or moment >= self.now:
+            self.check_not_past(moment)
+            self._belief.check_spread(moment)
+        return moment
+
+    def check_not_past(self, time: float | None) -> float:
+        """A time to learn or predict at, as a number. ValueError for one before the latest observation."""
         moment = validation.finite_number("time", time)
         ok = self.now is None or moment >= self.now
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
@@ -398,7 +387,7 @@ class ArmGP(ArmModel):
             self._candidates = self._arm_inputs()
             return self._candidates
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-        moment = self._check_not_past(time)
+        moment = self.check_not_past(time)
         self._candidates = with_time(self._arm_inputs(), moment)
         self._candidates_time = moment
         return self._candidates
@@ -429,7 +418,7 @@ class ArmGP(ArmModel):
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
         if self.drifts and time is not None:
-            self._check_not_past(time)
+            self.check_not_past(time)
         mean, variance = self._belief.marginals(time)
         shape = (*self._batch_shape, -1)
         return mean.reshape(shape), variance.reshape(shape)
@@ -437,7 +426,7 @@ class ArmGP(ArmModel):
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N`` of all arms at ``time``."""
         if self.drifts and time is not None:
-            self._check_not_past(time)
+            self.check_not_past(time)
         mean, covariance = self._belief.joint(time)
         shape = (*self._batch_shape, self.num_arms)
         return mean.reshape(shape), covariance.reshape(*shape, self.num_arms)
@@ -454,7 +443,7 @@ class ArmGP(ArmModel):
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         index, times = inputs.split(X, self.num_arms, self.drifts)
         if times is not None:
-            self._check_not_past(float(times.min()))
+            self.check_not_past(float(times.min()))
         q, b = X.shape[-2], self._batch_shape.numel()
         points = (*inputs.points_of(X, self._batch_shape), q)
         flat = (-1, b, q)
@@ -480,7 +469,7 @@ class ArmGP(ArmModel):
         model._batch_shape, model._candidates = wide, None
         model.noise_variance = self.noise_variance.expand(wide).clone()
         model.prior.fill(model._batch_shape)
-        model._belief.widen(source)
+        model.belief.widen(source)
         return model
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
@@ -515,12 +504,25 @@ class ArmGP(ArmModel):
             form=self.form,
             batch_shape=self._batch_shape,
         )
-        belief = model._belief
-        belief.observations, belief.now = copy.deepcopy(self._belief.observations), self.now
-        belief.forgets = self._belief.forgets
-        keeps_form = belief.forgets or belief.observations.noise is not None
-        belief.relearn(self._belief.form_name if keeps_form else belief.form_name)
+        model.grow_from(self)
         return model
+
+    def grow_from(self, small: ArmGP) -> None:  # type: ignore[override]
+        """Learn what ``small`` holds, a model over the first of these arms, with the hyperparameters that it has now.
+        Cost: the steps of the observations held."""
+        n, learned = small.num_arms, small.prior.kernel.state_dict()
+        own = self.prior.kernel.state_dict()
+        same = {name: value for name, value in learned.items() if value.shape == own[name].shape}
+        self.prior.kernel.load_state_dict(own | same)
+        self.noise_variance.copy_(small.noise_variance)
+        belief, mean = self._belief, small.belief.prior_mean
+        belief.noise_variance.copy_(small.belief.noise_variance)
+        if not torch.equal(belief.prior_mean[:, :n], mean):  # learned: one for all arms
+            belief.prior_mean.copy_(mean[:, :1].expand_as(belief.prior_mean))
+        belief.observations, belief.now = copy.deepcopy(small.belief.observations), small.now
+        belief.forgets = small.belief.forgets
+        keeps_form = belief.forgets or belief.observations.noise is not None
+        belief.relearn(small.belief.form_name if keeps_form else belief.form_name)
 
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)

@@ -74,6 +74,11 @@ class ArmModel(OnlineModel):
         """N."""
         return self.arms.shape[-2]
 
+    def grow_from(self, small: ArmModel) -> None:
+        """Know what ``small`` knows, a model built as this one over the first of these arms. ValueError where that
+        cannot be told from its state."""
+        raise ValueError(f"model must be one that can take up more arms, got {type(self).__name__}")
+
     @abstractmethod
     def candidates(self, time: float | None = None) -> Tensor:
         """Inputs of all arms: ``N x 1 x d``, with a 1 for each batch dimension in between. ``posterior`` answers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,18 +14,44 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.factor_form import FactorForm
-from bandits_torch.models.arms.form_costs import Costs, covariance_pays, time_to_weigh
 from bandits_torch.models.arms.inputs import SMALLEST_SPREAD
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import held_elsewhere
 
 _FIRST_PAUSE = 64  # observations before the first look
+_LARGEST = 2 * 2**30  # bytes of covariance matrices that ``form="auto"`` takes
+LAUNCHES = 1_000_000  # numbers of C that pass while the factor form launches what it launches more
 FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "covariance": CovarianceForm,
     "factor": FactorForm,
 }
 _SMALLEST_SPREAD = SMALLEST_SPREAD[torch.float64]  # the factor form computes in float64
+
+
+def covariance_pays(prior_mean: Tensor, drifts: bool, room: int, rows: int) -> bool:
+    """Whether the covariance form fits into 2 GiB, and its step costs less than the factor form's.
+
+    With b members over N arms (``prior_mean``, b x N), ``room`` for n points in each and the prior ``rows`` of u arms,
+    its step costs less on a CPU if
+
+        b N^2 <= k F   or   b N^2 <= 10 k b n^2 + 7 min(b, 4) u N,   F = 10^6 and k = 1, under drift k = 5.
+
+    The unit is a number of C in float64, two in float32: some 0.07 ns a step, as C is passed over once in 32 steps. F
+    is what the factor form launches more, k F under drift. It passes over n x n matrices several times at every step,
+    hence 10 k, and over u rows of N once; a product of matrices shares that pass among members only when they are many.
+
+    Fitted to steps of UCB at b = 1, 5, 25, N = 100 to 8 000 and n = 10 to 1 000, in both dtypes. At 60 other sizes the
+    form taken is at most 1.21 times slower than the other (``benchmarks.speed form_choice``). On a GPU (not measured)
+    launches outlast a 32nd of a pass over 2 GiB, and the covariance form is taken wherever it fits.
+    """
+    members, arms = prior_mean.shape
+    size = members * arms**2 * prior_mean.itemsize
+    if size > _LARGEST:
+        return False
+    k = 5 if drifts else 1
+    held = 10 * k * members * room**2 + 7 * min(members, 4) * rows * arms
+    return not prior_mean.is_cpu or size <= 8 * max(k * LAUNCHES, held)
 
 
 class ArmBelief(torch.nn.Module):
@@ -46,7 +72,7 @@ class ArmBelief(torch.nn.Module):
     prior_mean: Tensor
     now: float | None
     drifts: bool
-    costs: Costs | None = None  # once the covariance form is cheaper by them, the factor form gives way to it
+    changes_form = False  # whether the factor form gives way to the covariance form once that is cheaper
     _WATCHED = ("_learned", "_pauses", "_looks", "_next_look")
     takes_noise = True  # whether each reward may have its noise variance
 
@@ -107,28 +133,49 @@ class ArmBelief(torch.nn.Module):
         """
         if time != self.now:
             self._move_to(time)
-        residual = reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        self.form.add(arm, residual, time, where, *noise)
+        self.form.add(arm, self.residual(arm, reward), time, where, *noise)
         self.observations.append(arm, reward, time, where)
-        self._learned += 1
-        if self._learned >= self._next_look or isinstance(self.form, FactorForm):
-            self._look(time)
+        self.count(1)
 
-    def learn_noisy(self, arm: Tensor, reward: Tensor, time: float, noise: Tensor, *, late: bool) -> None:
-        """``learn``, or ``learn_late``, of rewards with noise variances (b,).
+    def residual(self, arm: Tensor, reward: Tensor) -> Tensor:
+        """Rewards less the prior means of their arms, (b,) or (b, n)."""
+        one = arm.dim() == 1
+        mean = self.prior_mean.gather(-1, arm.unsqueeze(-1) if one else arm)
+        return reward - (mean.squeeze(-1) if one else mean)
 
-        The covariance form alone takes them: a form that may change does so here.
+    def keep(self, arm: Tensor, reward: Tensor, times: Sequence[float], held: int) -> None:
+        """Hold observations (b, k) of these times, oldest first, that the form has learned step by step, still to be
+        ``count``-ed; ``held``: the most that a member held before."""
+        moments = times if self.drifts else [0.0] * len(times)
+        at = torch.tensor(moments, dtype=torch.float64, device=reward.device)
+        self.observations.extend(arm, reward, at, held)
+        self.now = moments[-1]
+
+    def take(
+        self,
+        arm: Tensor,
+        reward: Tensor,
+        time: float,
+        where: Tensor | None = None,
+        noise: Tensor | None = None,
+    ) -> None:
+        """``learn``, of a time before ``now`` too: all that is held is then learnt again, in the order of time.
+
+        ``noise``: variances (b,) of these rewards, which the covariance form alone takes: a form that may change does
+        so here.
         """
-        if isinstance(self.form, FactorForm):
-            if self.drifts:
-                self.relearn("covariance")
-            else:
-                self._change_over(self.form)
-        self.observations.note_noise(noise)
-        if late:
-            self.learn_late(arm, reward, time)
+        if noise is not None:
+            if isinstance(self.form, FactorForm):
+                if self.drifts:
+                    self.relearn("covariance")
+                else:
+                    self._change_over(self.form)
+            self.observations.note_noise(noise)
+        if self.now is not None and time < self.now:
+            self.observations.append(arm, reward, time, where)
+            self.relearn(self.form_name)
         else:
-            self.learn(arm, reward, time, None, self._as_form(noise))
+            self.learn(arm, reward, time, where, *([] if noise is None else [self._as_form(noise)]))
 
     def check_one_noise(self) -> None:
         """Raise ValueError where some of the rewards held have noise variances of their observation."""
@@ -138,11 +185,13 @@ class ArmBelief(torch.nn.Module):
     def _as_form(self, noise: Tensor) -> Tensor:
         return noise.to(self.noise_variance).unsqueeze(-1)
 
-    def _look(self, time: float) -> None:
-        """Check rounding errors and the choice of the form, if that is due."""
+    def count(self, learned: int) -> None:
+        """So many observations more are learned. Check rounding errors and the choice of the form, if that is due."""
+        self._learned += learned
         if self._learned >= self._next_look:
-            self._mend(time, [look <= self._learned for look in self._looks])
-        self.weigh_forms(self._learned - 1)
+            self._mend(self.now or 0.0, [look <= self._learned for look in self._looks])
+        if isinstance(self.form, FactorForm):
+            self._weigh_forms(self.form, self._learned - learned)
 
     # -- rounding errors -------------------------------------------------------------------------------
 
@@ -185,7 +234,7 @@ class ArmBelief(torch.nn.Module):
         An observation of noise variance r counts lambda / r times.
         """
         arm, reward, _, valid = self.observations.held()
-        residual = (reward - self.prior_mean.gather(-1, arm)).double() * valid
+        residual = self.residual(arm, reward).double() * valid
         zeros = torch.zeros_like(self.prior_mean, dtype=torch.float64)
         times, lam = valid.double(), self.form.noise_variance.double()
         noise = self.observations.noises(lam)
@@ -201,23 +250,25 @@ class ArmBelief(torch.nn.Module):
         if not self.drifts:
             return total.gather(-1, form.point_arm) * held
         arm, reward, time, valid = self.observations.held()
-        residual = (reward - self.prior_mean.gather(-1, arm)).double()
+        residual = self.residual(arm, reward).double()
         same = (form.point_arm.unsqueeze(-1) == arm.unsqueeze(-2)) & valid.unsqueeze(-2)
         same &= form.point_time.unsqueeze(-1) == time.unsqueeze(-2)
         return (same * residual.unsqueeze(-2)).sum(-1) * held
 
-    def _settle(self, frail: Tensor, emptied: Tensor) -> None:
-        """Learn frail members again; those that hold nothing are as before the first observation, to the last bit.
+    def settle(self, emptied: Tensor) -> None:
+        """After removals learn frail members again; those that are ``emptied`` (b,) are as before the first
+        observation, to the last bit.
 
         A GPU is not waited for: the next look will see to what is frail, and to the covariance of what is empty.
         """
+        frail = self.form.frail
         if not frail.is_cpu:
             for state in (self.form.gain, self.form.surprise, self.form.mean):
                 state.masked_fill_(emptied if state.dim() == 1 else emptied.unsqueeze(-1), 0.0)
-            return
-        self.form.reset(self._present(), emptied)
-        if bool((frail & ~emptied).any()):
-            self._mend(self.now or 0.0, (frail & ~emptied).tolist())
+        elif (frail | emptied).any():
+            self.form.reset(self._present(), emptied)
+            if bool((frail & ~emptied).any()):
+                self._mend(self.now or 0.0, (frail & ~emptied).tolist())
 
     def _present(self) -> Tensor | float:
         """Prior variance now, in units of that over the arms."""
@@ -225,18 +276,17 @@ class ArmBelief(torch.nn.Module):
 
     # -- the form --------------------------------------------------------------------------------------
 
-    def weigh_forms(self, before: int) -> None:
+    def _weigh_forms(self, form: FactorForm, before: int) -> None:
         """Take the covariance form if, with so many points, its step is cheaper. Looked at if it is time to, since
-        ``before`` observations were learned: a look waits for a GPU.
+        ``before`` observations were learned: every 16, from 256 on after a sixteenth to an eighth of those learned.
 
         The forms agree up to rounding, so it does not matter to a replicate that its neighbours have a say in when.
         """
-        form = self.form
-        if self.costs is None or not isinstance(form, FactorForm) or not time_to_weigh(before, self._learned):
+        pause = 1 << max(4, self._learned.bit_length() - 4)
+        if before // pause == self._learned // pause:
             return
         if not (self.drifts and self.forgets):  # there the factor form alone can
-            points, rows = int((form.point_count > 0).sum(-1).max()), int(form.rows.used)
-            self._change_over_if_cheaper(form, points, rows)
+            self._change_over_if_cheaper(form, form.size, int(form.rows.used))
 
     def want_root(self) -> None:
         """A draw needs a root of the covariance, which only a static covariance form keeps."""
@@ -244,10 +294,8 @@ class ArmBelief(torch.nn.Module):
             arms = self.prior_mean.shape[-1]
             self._change_over_if_cheaper(self.form, arms, arms)
 
-    def _change_over_if_cheaper(self, form: FactorForm, points: int, rows: int) -> None:
-        members, arms = self.prior_mean.shape
-        held = members, arms, points, rows, self._learned
-        if self.costs is not None and covariance_pays(self.costs, self.prior_mean.dtype, *held):
+    def _change_over_if_cheaper(self, form: FactorForm, room: int, rows: int) -> None:
+        if self.changes_form and covariance_pays(self.prior_mean, self.drifts, room, rows):
             self._change_over(form)
 
     def _change_over(self, old: FactorForm) -> None:
@@ -264,11 +312,6 @@ class ArmBelief(torch.nn.Module):
         for name in ("mean", "gain", "surprise", "removed", "frail"):
             getattr(new, name).copy_(getattr(old, name))
         self.form = new
-
-    def learn_late(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None) -> None:
-        """``learn`` of a time before ``now``: all that is held is learnt again, in the order of time."""
-        self.observations.append(arm, reward, time, where)
-        self.relearn(self.form_name)
 
     def hold(self, arm: Tensor, reward: Tensor, times: list[float], held: Tensor) -> None:
         """Learn the rows (b, n) with ``held`` True, oldest first, in place of all that members with such rows held.
@@ -304,11 +347,8 @@ class ArmBelief(torch.nn.Module):
             return
         for _ in range(count):
             arm, reward, moment, held = self.observations.pop(where)
-            residual = reward - self.prior_mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-            self.form.remove(arm, residual, moment, self.now or 0.0, held)
-        frail, emptied = self.form.frail, where & (self.observations.count == 0)
-        if not frail.is_cpu or (frail | emptied).any():
-            self._settle(frail, emptied)
+            self.form.remove(arm, self.residual(arm, reward), moment, self.now or 0.0, held)
+        self.settle(where & (self.observations.count == 0))
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything."""

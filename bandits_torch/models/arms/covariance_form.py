@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from bandits_torch.models.arms.posterior_of_counts import (
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
+Books = dict[str, list[Tensor]]  # what steps leave to be counted once for many
 FOLD = 32  # rows that wait, where rows wait
 # Numbers in C from which rows wait if time leaves C alone: below, a pass over it costs less than rows that wait.
 WAITS_FROM = 1_000_000
@@ -106,6 +108,8 @@ class CovarianceForm(ResizableState):
         self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
         self._member: Tensor
         self.register_buffer("root", None)
+        self.register_buffer("_least", torch.zeros_like(self.noise_variance), persistent=False)
+        self._least: Tensor
 
     @property
     def lasting(self) -> tuple[Any, ...]:
@@ -145,36 +149,96 @@ class CovarianceForm(ResizableState):
         noise: Tensor | None = None,
     ) -> None:
         """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,); ``noise``: its own variance (b, 1)."""
-        (column, variance), noise = self.told_by(arm), self.noise_variance if noise is None else noise
-        total = variance + noise
-        scale, left = total.rsqrt(), noise / total
-        ratio = variance / noise
-        if where is not None:
-            mask = where.unsqueeze(-1)
-            scale, left, ratio = scale * mask, torch.where(mask, left, 1.0), ratio * mask
-        if self.root is not None:
-            self._turn_root(self.root, arm, 1, where, noise)
-        innovation = self.revise(arm, residual, column, scale, left, 1)
-        self.surprise.add_(innovation.square())
-        self.gain.add_(torch.log1p(ratio).squeeze(-1), alpha=0.5)
+        innovation, left = self.condition(arm, residual, None, where, noise)
+        self.surprise.addcmul_(innovation, innovation)
+        self.gain.add_(left.log().squeeze(-1), alpha=-0.5)  # what log1p would add is below the sum's rounding
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo ``add(arm, residual)`` in the members with ``where`` True. Static priors only."""
-        mask = where.unsqueeze(-1)
-        column, variance = self.told_by(arm)
-        eps = torch.finfo(column.dtype).eps
-        rest = (self.noise_variance - variance).clamp_min(eps * self.noise_variance)
-        scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
-        if self.root is not None:
-            self._turn_root(self.root, arm, -1, where)
-        gone = self.revise(arm, residual, column, scale, left, -1).square()
+        least = torch.finfo(self.mean.dtype).eps * self.noise_variance
+        innovation, left = self.condition(arm, residual, least, where)
+        self._count_removed(innovation.square(), left)
+        self.gain.add_(left.log().squeeze(-1), alpha=-0.5)
+
+    def observe(
+        self,
+        arm: Tensor,
+        residual: Tensor,
+        now: Tensor | float,
+        leaving: Sequence[Tensor] | None,
+        books: Books | None,
+        blind: bool,
+    ) -> None:
+        """``add``, then ``remove`` of what is ``leaving``, its arm, residual and time (b,), in every member.
+
+        What no choice reads is left in ``books``, and counted once for many steps by ``close``; None: nothing leaves,
+        and all is counted now. No value is looked at, ``blind`` or not.
+        """
+        if books is None:
+            self.add(arm, residual, 0.0)
+            return
+        innovation, left = self.condition(arm, residual)
+        books["added"].append(innovation)
+        if leaving is not None:
+            gone, rest = self.condition(leaving[0], leaving[1], self._least)
+            books["gone"].append(gone)
+            books["left"].append(rest)
+            left = left * rest
+        self.gain.add_(left.log().squeeze(-1), alpha=-0.5)
+
+    def close(self, books: Books) -> None:
+        """Count what ``observe`` left."""
+        if books["added"]:
+            self.surprise.add_(torch.stack(books["added"]).square().sum(0))
+        if books["gone"]:
+            gone = torch.stack(books["gone"]).square().sum(0)
+            self._count_removed(gone, torch.stack(books["left"]).amax(0))
+
+    def _count_removed(self, gone: Tensor, left: Tensor) -> None:
+        """Surprise that is gone, (b,), by removals of which the largest lambda / s is ``left`` (b, 1)."""
         self.surprise.sub_(gone)
         lost = self.removed.add_(gone) > REMOVED * (1 + self.surprise)
-        # error / rest: what is left of an arm that one observation alone told of is mostly rounding
-        self.frail.logical_or_((rest < FRAIL * self.noise_variance).logical_and_(mask).squeeze(-1) | lost)
-        # 1 - 1e-15 is 1 in float32, and its logarithm infinite
-        ratio = -(variance / self.noise_variance).clamp_max(1 - eps) * mask
-        self.gain.add_(torch.log1p(ratio).squeeze(-1), alpha=0.5)
+        # error / s: what is left of an arm that one observation alone told of is mostly rounding
+        self.frail.logical_or_((left > 1 / FRAIL).squeeze(-1) | lost)
+
+    def reserve(self, steps: int, now: float, blind: bool) -> int:
+        """How many steps may be played, of so many, before the next call: all. They begin here."""
+        self._begun = self.filled
+        torch.mul(self.noise_variance, torch.finfo(self.mean.dtype).eps, out=self._least)
+        return steps
+
+    def played(self, added: int, removed: int) -> None:
+        """So many observations came and went since ``reserve``, perhaps in a replay that Python took no part in."""
+        self.filled = (self._begun + added + removed) % self.waiting
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Differs where steps would work on other memory: how many rows wait, and where the root lies."""
+        return self.filled, 0 if self.root is None else self.root.data_ptr()
+
+    def condition(
+        self,
+        arm: Tensor,
+        residual: Tensor,
+        least: Tensor | None = None,
+        where: Tensor | None = None,
+        noise: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The posterior after an observation, or, with ``least`` (b, 1), after a removal, whose s is taken to be no
+        less; in place, in the members with ``where`` True.
+
+        Returns the innovation (y - m_i) / sqrt(s), (b,), and lambda / s, (b, 1); 0 and 1 elsewhere.
+        """
+        noise, sign = self.noise_variance if noise is None else noise, 1 if least is None else -1
+        column, variance = self.told_by(arm)
+        total = variance + noise if least is None else torch.maximum(noise - variance, least)
+        scale, left = total.rsqrt(), noise / total
+        if where is not None:
+            mask = where.unsqueeze(-1)
+            scale, left = scale * mask, torch.where(mask, left, 1.0)
+        if self.root is not None:
+            self._turn_root(self.root, arm, sign, where, noise)
+        return self.revise(arm, residual, column, scale, left, sign), left
 
     def told_by(self, arm: Tensor) -> tuple[Tensor, Tensor]:
         """C_i, (b, N), and C_ii, (b, 1), of each member's arm (b,)."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from bandits_torch.models.arms.covariance_form import Books
 from bandits_torch.models.arms.observed_points import ObservedPoints
 from bandits_torch.models.arms.posterior_of_counts import (
     FRAIL,
@@ -85,6 +87,8 @@ class FactorForm(ObservedPoints):
         self.register_buffer("surprise", new(batch))
         self.register_buffer("removed", torch.zeros_like(self.gain))
         self.register_buffer("frail", torch.zeros_like(self.gain, dtype=torch.bool))
+        self.register_buffer("_every", torch.ones_like(self.frail), persistent=False)
+        self._every: Tensor
         self._measure_depth()
 
     # -- the three moves ------------------------------------------------------------------------------
@@ -103,7 +107,7 @@ class FactorForm(ObservedPoints):
         own_row = self.rows.of(arm, self._member)  # K_i: (b, N)
         told = known  # of these P_jj is known, of others it is what the column says
         deep, weight = self._deep(now), self._weights(now)
-        if self.captured_rows is not None or not arm.is_cpu or not bool(known.all()):
+        if self.blind or not arm.is_cpu or not bool(known.all()):
             point, told = self._open_points(arm, own_row, known, point, now, weight, deep)
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
         present = self.prior.present(now)
@@ -142,8 +146,31 @@ class FactorForm(ObservedPoints):
         self._set_row(self.covariance, point, row)
         self._count(point, 1.0, residual, where)
 
+    def observe(
+        self,
+        arm: Tensor,
+        residual: Tensor,
+        now: Tensor | float,
+        leaving: Sequence[Tensor] | None,
+        books: Books | None,
+        blind: bool,
+    ) -> None:
+        """``add``, then ``remove`` of what is ``leaving``, its arm, residual and time (b,), in every member; complete
+        after every step."""
+        each = blind and isinstance(now, Tensor)  # a time for each member, which is not looked at
+        moment = cast(float, now.expand(len(arm), 1) if each else float(now))  # type: ignore[union-attr]
+        self.blind = blind
+        self.add(arm, residual, moment)
+        if leaving is not None:
+            gone, of_gone, then = leaving
+            self.remove(gone, of_gone, then, moment, self._every)
+        self.blind = False
+
+    def close(self, books: Books) -> None:
+        """Nothing is left."""
+
     def _minus_through(self, column: Tensor, z: Tensor) -> Tensor:
-        return self.rows.minus_through(column, self.point_arm, z, self.captured_rows is not None)
+        return self.rows.minus_through(column, self.point_arm, z, self.blind)
 
     def _open_points(
         self,
@@ -161,7 +188,7 @@ class FactorForm(ObservedPoints):
         is for the caller to write. The count of a new point stays 0. A member that will not observe after all is given
         one too: a point without observations is free.
         """
-        if self.captured_rows is None:
+        if not self.blind:
             self._points_bound += 1
         held = self.point_count > 0
         point = torch.where(known, point, (~held).to(torch.uint8).argmax(-1))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,15 +17,18 @@ from bandits_torch.models.arms import inputs
 
 PENDING = 24  # observations between two folds of a member
 _FADED = 1e-8  # share of a variance: what has faded to less is folded
+Time = float | tuple[float, float]  # a time; or one that things fade by, and one that cycles turn by
 
 
 class MembersOverArms(Described, torch.nn.Module, ABC):
     """P Gaussian processes over N arms, S replicates of each, that learn the same arms' rewards: the interface.
 
-    Times must not decrease; an earlier time counts as now.
+    Times must not decrease; an earlier time counts as now. A time may be a pair: the first number is that by which
+    things fade, the second that by which cycles turn, which may decrease.
     """
 
     can_condition_mean = True  # which ``ArmModel`` cannot
+    has_cycles = False  # whether the second number of a time matters
     replicates: int
     now: float | None
     arms: Tensor  # (N, d)
@@ -44,19 +47,19 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
         return self.arms.shape[-2]
 
     @abstractmethod
-    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+    def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each. O(S P N)."""
 
     @abstractmethod
-    def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
+    def at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
 
     @abstractmethod
-    def prior_at(self, arm: Tensor) -> tuple[Tensor, Tensor]:
+    def prior_at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """``at`` before the first observation."""
 
     @abstractmethod
-    def covariance_with(self, arm: Tensor, time: float | None = None) -> Tensor:
+    def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
 
     @abstractmethod
@@ -67,7 +70,7 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
 
     @abstractmethod
     def observe_arms(
-        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+        self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
         """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
         ``where``, that broadcasts to (S, P), in the members that have True there."""
@@ -80,13 +83,18 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
         ``pending`` to write."""
 
     @abstractmethod
-    def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
+    def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
 
     @abstractmethod
-    def condition_mean(self, where: Tensor, arms: Tensor, times: list[float], weights: Tensor) -> None:
+    def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
         """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
         ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
+
+    def grow_from(self, small: MembersOverArms) -> None:
+        """Know what ``small`` knows, built as these members over the first of these arms. ValueError where that cannot
+        be told from its state."""
+        raise ValueError(f"members must be those that can take up more arms, got {type(self).__name__}")
 
     @abstractmethod
     def reset(self, where: Tensor | None = None) -> None:
@@ -125,6 +133,7 @@ class RecursiveMembers(MembersOverArms):
         reduction: (S, P, s (s + 1) / 2, N), the diagonals of R + W^T W, block by block.
         rows: (P, S, s n, s n), R; n = N numbers, or r of low rank. Members first: those that fold lie together.
         pending: (P, S, 24, s, n), W.
+        turn: which row of it is written next.
 
     Source: the recursion of ``CovarianceForm`` and, for s > 1, of the Kalman filter over fixed places (Sarkka, Solin &
     Hartikainen 2013, section 4). G is ours. ``ArmGP`` of the same priors agrees with it (tests).
@@ -193,7 +202,7 @@ class RecursiveMembers(MembersOverArms):
         self.register_buffer("rows", new(P, S, s * size, s * size))
         self.register_buffer("pending", new(P, S, PENDING, s, size))
         self.now: float | None = None
-        self._turn = 0  # the row of ``pending`` that is written next
+        self.turn = 0
         self._ahead: tuple[Tensor, float, Tensor] | None = None  # a frame, a later time, the frame then
         # In captured steps (``bandits_torch.captured``): 0 where a member's R no longer counts, else 1, (P, S). A reset
         # then marks, and the member's R is emptied when it folds.
@@ -216,7 +225,8 @@ class RecursiveMembers(MembersOverArms):
         """Which frames are so far from I that these members must fold, (P,)."""
         return _determinant(frame).abs() ** (2 / frame.shape[-1]) < _FADED
 
-    def _frame_at(self, time: float | None) -> Tensor:
+    def _frame_at(self, time: Time | None) -> Tensor:
+        time = fading(time)
         if time is None or self.now is None or time <= self.now:
             return self.frame
         if self._ahead is None or self._ahead[0] is not self.frame or self._ahead[1] != time:
@@ -224,7 +234,8 @@ class RecursiveMembers(MembersOverArms):
             self._ahead = self.frame, time, then
         return self._ahead[2]
 
-    def _advance(self, time: float | None) -> None:
+    def _advance(self, time: Time | None) -> None:
+        time = fading(time)
         self.frame = self._frame_at(time)
         if bool(self.far(self.frame).any()):
             self._fold(slice(None))
@@ -233,20 +244,20 @@ class RecursiveMembers(MembersOverArms):
 
     # -- predicting ------------------------------------------------------------------------------------
 
-    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+    def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each. O(S P N)."""
-        g = self._frame_at(time)[:, 0]
-        mean, variance = self.prior_mean, self.prior_variance
+        g = self._seen_at(time)
+        mean, variance = self._prior_mean_at(time), self.prior_variance
         for k in range(self.states):
             mean = torch.addcmul(mean, self.mean[:, :, k], g[:, k : k + 1])
         for k, square in enumerate(_squares(g)):
             variance = torch.addcmul(variance, self.reduction[:, :, k], square.unsqueeze(-1), value=-1)
         return mean, torch.maximum(variance, self._least, out=variance)
 
-    def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
+    def at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
-        g = self._frame_at(time)[:, 0]
-        mean, variance = self.prior_at(arm)
+        g = self._seen_at(time)
+        mean, variance = self.prior_at(arm, time)
         held, reduction = (
             self.mean[self._run, ..., arm].unbind(-1),
             self.reduction[self._run, ..., arm].unbind(-1),
@@ -257,15 +268,24 @@ class RecursiveMembers(MembersOverArms):
             variance = torch.addcmul(variance, value, weight, value=-1)
         return mean, torch.maximum(variance, self._least.T[arm])
 
-    def prior_at(self, arm: Tensor) -> tuple[Tensor, Tensor]:
+    def prior_at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """``at`` before the first observation."""
-        return self.prior_mean.T[arm], self.prior_variance.T[arm]
+        return self._prior_mean_at(time).T[arm], self.prior_variance.T[arm]
 
-    def covariance_with(self, arm: Tensor, time: float | None = None) -> Tensor:
+    def _prior_mean_at(self, time: Time | None) -> Tensor:
+        """(P, N)."""
+        return self.prior_mean
+
+    def _seen_at(self, time: Time | None) -> Tensor:
+        """What an observation at ``time`` sees of an arm's numbers as they were at the last fold, G^T h: (P, s)."""
+        return self._frame_at(time)[:, 0]
+
+    def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
-        g = self._frame_at(time)[:, 0]
-        learned = (g.unsqueeze(-1) * self._learned_of(arm, g)).sum(-2)
-        return self._over_arms(self._prior_row(arm) - learned)
+        g = self._seen_at(time)
+        row = self._prior_row(arm)
+        learned = (g.unsqueeze(-1) * self._learned_of(arm, row, g)).sum(-2)
+        return self._over_arms(row - learned)
 
     def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
         """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), after the mean over all arms is
@@ -277,27 +297,32 @@ class RecursiveMembers(MembersOverArms):
         """Squared correlations with each replicate's arm under each K, (G, S, N)."""
         return self._likeness[:, arm]
 
-    def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
+    def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
         return self._between(arms) * self._passing_between(times, times)[..., 0, 0]
 
-    def _passing_between(self, time: float | list[float], times: list[float]) -> Tensor:
+    def _carried(self, time: Time, times: Sequence[Time]) -> Tensor:
+        """What the numbers of an arm at ``time`` have in common with observations at ``times``: (P, K, s)."""
+        return self._passing_between(time, times)[..., 0]
+
+    def _passing_between(self, time: Time | Sequence[Time], times: Sequence[Time]) -> Tensor:
         """F over |t - t'|, (P, ..., K, s, s): of one time, or of each of several, to ``times`` (K)."""
-        one, two = (torch.tensor(value, dtype=torch.float64) for value in (time, times))
+        before = [fading(one) for one in time] if isinstance(time, list) else fading(cast(Time, time))
+        one, two = (torch.tensor(value, dtype=torch.float64) for value in (before, [*map(fading, times)]))
         gap = (one.unsqueeze(-1) - two).abs().to(self.mean)  # the difference of figures in float64
         return self.passing(self.forgetting_rate.reshape(-1, *[1] * gap.dim()), gap)
 
     # -- learning --------------------------------------------------------------------------------------
 
     def observe_arms(
-        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+        self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
         """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
         ``where``, that broadcasts to (S, P), in the members that have True there."""
         self._advance(time)
         arm = arm.reshape(-1).expand(self.replicates)
-        self.learn_now(arm, reward, self.at(arm), self._turn, where)
-        self._turn = (self._turn + 1) % PENDING
+        self.learn_now(arm, reward, self.at(arm), self.turn, where)
+        self.turn = (self.turn + 1) % PENDING
 
     def learn_now(
         self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
@@ -309,10 +334,11 @@ class RecursiveMembers(MembersOverArms):
         innovation = ((reward.to(mean) - mean) * scale)[..., None, None]
         if where is not None:
             scale = scale * where
-        g, start = self.frame[:, 0], _first_of_inverse(self.frame)
-        learned = self._learned_of(arm, g)
+        g, start = self._seen_at(None), self._origin_of()
+        row = self._prior_row(arm)
+        learned = self._learned_of(arm, row, g)
         # Not addcmul: arms of which the same is known must tie to the last bit, and it rounds a row's end otherwise.
-        column = (self._prior_row(arm).unsqueeze(-2) * start.unsqueeze(-1)).sub_(learned)
+        column = (row.unsqueeze(-2) * start.unsqueeze(-1)).sub_(learned)
         column = column.mul_(scale[..., None, None])  # G^{-1} c / sqrt(v), (S, P, s, n)
         self.pending[:, :, turn] = column.transpose(0, 1)
         over_arms = self._over_arms(column)
@@ -321,18 +347,25 @@ class RecursiveMembers(MembersOverArms):
             self.reduction[:, :, k].addcmul_(over_arms[:, :, i], over_arms[:, :, j])
         self._fold(self.whose_turn(turn + 1))
 
-    def _learned_of(self, arm: Tensor, g: Tensor) -> Tensor:
-        """(R + W^T W) (g (x) e_i) for each replicate's arm i, (S, P, s, n): what was learned of its covariances."""
-        rows = self._rows_at(arm)  # (P, S, s, s n)
+    def _learned_of(self, arm: Tensor, row: Tensor, g: Tensor) -> Tensor:
+        """(R + W^T W) (g (x) e_i) for each replicate's arm i, (S, P, s, n): what was learned of its covariances.
+
+        ``row``: its row of K.
+        """
+        rows = self._rows_at(arm, row)  # (P, S, s, s n)
         learned = rows[:, :, 0] * g[:, None, :1]
         for k in range(1, self.states):
             learned.addcmul_(rows[:, :, k], g[:, None, k : k + 1])
         if self.counting is not None:
             learned.mul_(self.counting.unsqueeze(-1))
-        weights = (self._pending_at(arm) * g[:, None, None]).sum(-1)  # (P, S, 24)
+        weights = (self._pending_at(arm, row) * g[:, None, None]).sum(-1)  # (P, S, 24)
         pending = self.pending.flatten(-2).flatten(0, 1)
         learned.flatten(0, 1).unsqueeze(1).baddbmm_(weights.flatten(0, 1).unsqueeze(1), pending)
         return learned.unflatten(-1, (self.states, -1)).transpose(0, 1)
+
+    def _origin_of(self) -> Tensor:
+        """What an observation now would be at the last fold, G^{-1} h: (P, s)."""
+        return _first_of_inverse(self.frame)
 
     def whose_turn(self, turn: int) -> slice:
         """The members that fold before the row ``turn`` of ``pending`` is written."""
@@ -351,11 +384,16 @@ class RecursiveMembers(MembersOverArms):
         rows.copy_(self._turned(rows, G)) if self.states > 1 else rows.mul_(G[:, None].square())
         rows.flatten(0, 1).baddbmm_(waiting.mT, waiting)
         self.mean[:, members] = _times(G, self.mean[:, members])
-        self.reduction[:, members] = _times(_congruence(G), self.reduction[:, members])
+        self.reduction[:, members] = _times(self._congruence(G), self.reduction[:, members])
         self.pending[members] = 0.0
         if self.counting is None:
             self.frame = self.frame.clone()
         self.frame[members] = torch.eye(self.states).to(G)
+
+    @staticmethod
+    def _congruence(G: Tensor) -> Tensor:
+        """What D to G D G^T does to the kept entries of a symmetric D: (..., m, m)."""
+        return _congruence(G)
 
     def _turned(self, rows: Tensor, G: Tensor) -> Tensor:
         """(G (x) I) R (G (x) I)^T for R (p, S, s n, s n)."""
@@ -363,11 +401,11 @@ class RecursiveMembers(MembersOverArms):
         half = (G[:, None] @ rows.unflatten(2, (s, -1)).flatten(3)).reshape(rows.shape)
         return (G[:, None, None] @ half.unflatten(3, (s, -1))).reshape(rows.shape)
 
-    def condition_mean(self, where: Tensor, arms: Tensor, times: list[float], weights: Tensor) -> None:
+    def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
         """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
         ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
-        moved = self._passing_between(times[-1] if self.now is None else self.now, times)  # (P, K, s, s)
-        now = [self._combined(arms, weights * moved[..., k, 0]) for k in range(self.states)]
+        carried = self._carried(times[-1] if self.now is None else self.now, times)
+        now = [self._combined(arms, weights * carried[..., k]) for k in range(self.states)]
         mean = torch.linalg.solve(self.frame, torch.stack(now, -2))
         self.mean.copy_(torch.where(where[..., None, None], mean, self.mean))
 
@@ -377,7 +415,7 @@ class RecursiveMembers(MembersOverArms):
             for tensor in (self.mean, self.reduction, self.rows, self.pending):
                 tensor.zero_()
             self.frame = torch.eye(self.states).to(self.frame).expand_as(self.frame).clone()
-            self.now, self._turn = None, 0
+            self.now, self.turn = None, 0
             return
         if self.counting is not None:
             self.mean.masked_fill_(where[..., None, None], 0.0)
@@ -390,6 +428,36 @@ class RecursiveMembers(MembersOverArms):
         self.reduction[run, member] = 0.0
         self.rows[member, run] = 0.0
         self.pending[member, run] = 0.0
+
+    def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
+        """Know what ``small`` knows, built as these members over the first n of these arms.
+
+        Whatever a member has learned is a combination of rows of K: m = K a, R + W^T W = K A K over the first arms. So
+        with E = K_all,first K_first^-1 over all arms it is E m and E (R + W^T W) E^T: exact for any rewards so far.
+        Cost: O(G N^3 + S P N^2 m) for m new arms.
+        """
+        n, s = small.num_arms, self.states
+        first = self.covariances[:, :n, :n].double()
+        E = self.covariances.new_zeros(len(first), self.num_arms - n, n)
+        for group, (K, new) in enumerate(zip(first, self.covariances[:, n:, :n].double(), strict=True)):
+            E[group] = _solved(K, new.mT).mT.to(E)
+        each = E[self.kernel]  # (P, m, n)
+        self.frame, self.now, self.turn, self._ahead = small.frame.clone(), small.now, small.turn, None
+        self.mean[..., :n] = small.mean
+        self.mean[..., n:] = torch.einsum("pmn,zpsn->zpsm", each, small.mean)
+        self.pending[..., :n] = small.pending
+        self.pending[..., n:] = torch.einsum("pmn,pzwsn->pzwsm", each, small.pending)
+        rows, old = (value.unflatten(-1, (s, -1)).unflatten(2, (s, -1)) for value in (self.rows, small.rows))
+        half = torch.einsum("pmn,pzinjk->pzimjk", each, old)  # (P, S, s, m, s, n)
+        rows[..., :n, :, :n] = old
+        rows[..., n:, :, :n] = half
+        rows[..., :n, :, n:] = half.transpose(2, 4).transpose(3, 5)
+        rows[..., n:, :, n:] = torch.einsum("pzimjn,pkn->pzimjk", half, each)
+        self.reduction[..., :n] = small.reduction
+        for k, (i, j) in enumerate(_blocks(s)):
+            held = rows[:, :, i, n:, j, n:].diagonal(dim1=-2, dim2=-1)
+            waiting = (self.pending[..., i, n:] * self.pending[..., j, n:]).sum(2)
+            self.reduction[:, :, k, n:] = (held + waiting).transpose(0, 1)
 
     # -- covariances of full rank ----------------------------------------------------------------------
 
@@ -406,9 +474,13 @@ class RecursiveMembers(MembersOverArms):
         return n, covariances.diagonal(dim1=-2, dim2=-1)
 
     def _centred(self, covariances: Tensor) -> Tensor:
-        """What ``likeness`` reads: squared correlations of f minus its mean over arms, (G, N, N)."""
+        """What ``likeness`` reads: squared correlations of f minus its mean over arms, (G, N, N).
+
+        Of two arms that correlation is -1 whatever relates them, so it says nothing and counts as 0.
+        """
         rows = covariances.mean(-1, keepdim=True)
         centred = covariances - rows - rows.mT + rows.mean(-2, keepdim=True)
+        centred = centred if covariances.shape[-1] > 2 else centred.clamp_min(0.0)
         variance = centred.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
         sizes = variance.unsqueeze(-1) * variance.unsqueeze(-2)
         return torch.where(sizes > 0, centred.square() / sizes, 0.0)
@@ -417,11 +489,11 @@ class RecursiveMembers(MembersOverArms):
         """Row of K of each replicate's arm, (S, P, n)."""
         return self.covariances[self.kernel, arm.unsqueeze(-1)]
 
-    def _rows_at(self, arm: Tensor) -> Tensor:
-        """Rows of R of each replicate's arm, one for each state: (P, S, s, s n)."""
+    def _rows_at(self, arm: Tensor, row: Tensor) -> Tensor:
+        """Rows of R of each replicate's arm, whose row of K is ``row``, one for each state: (P, S, s, s n)."""
         return self.rows.unflatten(2, (self.states, -1))[self._member, self._run, :, arm]
 
-    def _pending_at(self, arm: Tensor) -> Tensor:
+    def _pending_at(self, arm: Tensor, row: Tensor) -> Tensor:
         """Columns of W of each replicate's arm: (P, S, 24, s)."""
         return self.pending[self._member, self._run, :, :, arm]
 
@@ -442,11 +514,11 @@ class RecursiveMembers(MembersOverArms):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Clock, and which row of ``pending`` is next."""
-        return {"now": self.now, "turn": self._turn}
+        return {"now": self.now, "turn": self.turn}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``."""
-        self.now, self._turn, self._ahead = state["now"], state["turn"], None
+        self.now, self.turn, self._ahead = state["now"], state["turn"], None
 
 
 class ArmMembers(RecursiveMembers):
@@ -541,6 +613,13 @@ class SmoothMembers(RecursiveMembers):
         return F.unflatten(-1, (2, 2))
 
 
+def _solved(K: Tensor, right: Tensor) -> Tensor:
+    """K^-1 right for a covariance that may be singular, as where two arms are the same: by its eigenvectors."""
+    values, vectors = torch.linalg.eigh(K)
+    kept = values > torch.finfo(K.dtype).eps * len(K) * values[-1]
+    return (vectors * torch.where(kept, values, torch.inf).reciprocal()) @ (vectors.mT @ right)
+
+
 class LowRankMembers(ArmMembers):
     """``ArmMembers`` for covariances K = B B^T given by roots B: exact, at O(N r) a step whatever N.
 
@@ -572,13 +651,16 @@ class LowRankMembers(ArmMembers):
     def _prior_row(self, arm: Tensor) -> Tensor:
         return self.covariances[:, arm][self.kernel].transpose(0, 1)
 
-    def _rows_at(self, arm: Tensor) -> Tensor:
-        b = self._prior_row(arm).transpose(0, 1)[:, :, None, :, None]  # (P, S, 1, r, 1)
+    def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
+        """ValueError: the roots of more arms are others."""
+        raise ValueError("members must be of full rank to take up more arms, got roots of rank r")
+
+    def _rows_at(self, arm: Tensor, row: Tensor) -> Tensor:
+        b = row.transpose(0, 1)[:, :, None, :, None]  # (P, S, 1, r, 1)
         return (self.rows.unflatten(-1, (self.states, -1)) @ b).squeeze(-1).mT
 
-    def _pending_at(self, arm: Tensor) -> Tensor:
-        b = self._prior_row(arm).transpose(0, 1)[:, :, None, :, None]
-        return (self.pending @ b).squeeze(-1)
+    def _pending_at(self, arm: Tensor, row: Tensor) -> Tensor:
+        return (self.pending @ row.transpose(0, 1)[:, :, None, :, None]).squeeze(-1)
 
     def _between(self, arms: Tensor) -> Tensor:
         rows = self.covariances[:, arms]
@@ -602,6 +684,11 @@ class LowRankMembers(ArmMembers):
         for members, root in zip(self._of_groups(), self.covariances, strict=True):
             out[:, members] = column[:, members] @ root.mT
         return out
+
+
+def fading(time: Time | None) -> float | None:
+    """The time that things fade by."""
+    return time[0] if isinstance(time, tuple) else time
 
 
 def pivoted_root(

@@ -109,19 +109,19 @@ class ObservationBuffer(ResizableState):
         self.start.add_(held)
         return arm.squeeze(-1), reward.squeeze(-1), time.squeeze(-1), held
 
-    def drop_oldest(self, where: Tensor) -> None:
-        """Remove the oldest observation of the members with ``where`` True."""
+    def drop_oldest(self, where: Tensor | int) -> None:
+        """Remove the oldest observation of the members with ``where`` True; or so many of every member."""
         self.start.add_(where)
 
-    def clear(self, where: Tensor | None) -> None:
-        """Remove everything (of the members with ``where`` True)."""
+    def clear(self, where: Tensor | None, but: Tensor | int = 0) -> None:
+        """Remove everything (of the members with ``where`` True, but the latest so many)."""
         if where is None:
             self.start.zero_()
             self.end.zero_()
             self._end_bound = 0
             self.noise = None
         else:
-            self.start.copy_(torch.where(where, self.end, self.start))
+            self.start.copy_(torch.where(where, self.end - but, self.start))
 
     def held(self, length: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """(arm, reward, time, valid), each (b, n) with n the largest count (``length``: as it is known); older first,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -12,6 +13,20 @@ from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 _NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
 _DEEP = 1e4  # largest prior variance, in units of the noise, from which it is safe to subtract
+_FEW = 64  # spare rows that always cost little
+_PRIORS: WeakValueDictionary[int, ArmPrior] = WeakValueDictionary()
+
+
+@torch.library.custom_op("bandits_torch::prior_rows", mutates_args=())
+def prior_rows(arm: Tensor, like: Tensor, prior: int, batch: int) -> Tensor:
+    """K between the arms (n,) and all N arms, (batch, n, N), of the prior of that number in ``_PRIORS``. One operation:
+    what a kernel does is not looked into where steps become a graph."""
+    return _PRIORS[prior].rows(arm).contiguous()
+
+
+@prior_rows.register_fake
+def _(arm: Tensor, like: Tensor, prior: int, batch: int) -> Tensor:
+    return like.new_empty(batch, len(arm), like.shape[-1])
 
 
 class ObservedPoints(ResizableState):
@@ -36,6 +51,8 @@ class ObservedPoints(ResizableState):
         covariance, prior_covariance: posterior P and prior K among the points, (b, capacity, capacity).
         rows: prior covariances between the points' arms and all arms.
         keeps_faint_points: whether points are kept however little they still say of the present.
+        blind: whether no value may be looked at, since a step is to become part of a graph. Every step then works as if
+            its arm were new, in the room that ``reserve`` made before.
     """
 
     point_arm: Tensor
@@ -49,7 +66,7 @@ class ObservedPoints(ResizableState):
     prior_variance: Tensor
     _depth: Tensor  # (b, 1), the largest prior variance over the arms, in units of the noise
 
-    _deep_held: Tensor | None = None  # in a captured step: as the host has seen it before
+    _deep_held: Tensor | None  # in blind steps, whose prior variance stays what it is
 
     def __init__(self, prior: ArmPrior, diagonal: Tensor, batch: int, capacity: int) -> None:
         super().__init__()
@@ -66,10 +83,9 @@ class ObservedPoints(ResizableState):
         self.register_buffer("_member", torch.arange(batch, device=diagonal.device), persistent=False)
         self._member: Tensor
         self._points_bound = 0  # an upper bound that needs no look at the device
-        self.keeps_faint_points = self._dropped_any = False
-        # In a captured step (``bandits_torch.captured``): the prior's rows as one operation. Room is then made before,
-        # and no value is looked at.
-        self.captured_rows: Callable[[Tensor], Tensor] | None = None
+        self.register_buffer("_deep_held", None, persistent=False)
+        self._packed = 0  # how often points moved
+        self.keeps_faint_points = self._dropped_any = self.blind = False
 
     @property
     def size(self) -> int:
@@ -109,12 +125,41 @@ class ObservedPoints(ResizableState):
 
     def _make_room(self, arm: Tensor, now: float) -> None:
         """Have a row of G for every arm and a free point in every member."""
-        if self.captured_rows is not None:
-            self.rows.take_in(arm, self._member, self.captured_rows(arm))
+        if self.blind:
+            rows = prior_rows(arm, self.prior_variance, id(self.prior), self.prior.flat_batch)
+            self.rows.take_in(arm, self._member, rows)
             return
         if self._points_bound == self.size:
             self._pack(now)
         self.rows.bring(self.prior, arm, self._member, self.point_arm, self.point_count)
+
+    def reserve(self, steps: int, now: float, blind: bool) -> int:
+        """How many steps may be played, of so many, before the next call: all, or, if they are ``blind``, as many as
+        there is room for, which is made here, where it is not much beside what is in use. Then what is in use is read,
+        which waits for the device."""
+        if not blind:
+            return steps
+        rows, members = self.rows, len(self._member)
+        _PRIORS[id(self.prior)] = self.prior
+        self._deep_held = self._deep(now) if self._deep_held is None else self._deep_held
+        steps = max(1, min(steps, max(_FEW, rows.bound) // members))
+        if self._points_bound + steps > self.size or not rows.has_room(steps * members):
+            self._points_bound = int((self.point_count > 0).sum(-1).max())
+            if self._points_bound + steps > self.size:
+                self._pack(now, 2 * steps)
+            rows.reserve(steps * members, self.point_arm[self.point_count > 0])
+        return steps
+
+    def played(self, added: int, removed: int) -> None:
+        """At most so many points, and rows for each member, are new since ``reserve``, perhaps by a replay that Python
+        took no part in."""
+        self._points_bound += added
+        self.rows.bound += added * len(self._member)
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Differs where blind steps would work on other memory."""
+        return self._packed, self.rows.packed
 
     def _pack(self, now: float, spare: int = 32) -> None:
         """Drop the points that no longer matter, move the others to the front and leave room for a quarter more, and
@@ -138,19 +183,21 @@ class ObservedPoints(ResizableState):
             packed = getattr(self, name)[member, row, column]
             setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used, 0, capacity - used)))
         self._points_bound = used
+        self._packed += 1
 
     # -- as time passes --------------------------------------------------------------------------------
 
     def _measure_depth(self) -> None:
         depth = self.prior_variance.amax(-1, keepdim=True) / self.noise_variance
         self.register_buffer("_depth", depth, persistent=False)
+        self._deep_held = None
 
     def _deep(self, now: float) -> Tensor | None:
         """In which members points are written from the latest of their arms, (b, 1); None: in none of them, as far as
         can be told without waiting for a GPU."""
         if self.prior.time_kernel is None:
             return None
-        if self.captured_rows is not None:
+        if self.blind:
             return self._deep_held
         deep = self._depth * self.prior.present(now) > _DEEP
         return None if deep.is_cpu and not bool(deep.any()) else deep

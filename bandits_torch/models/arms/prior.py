@@ -342,6 +342,10 @@ class PriorRows(ResizableState):
     """G: row K(x_i, arms) of every arm i pulled so far, one copy for each of the q kernels of a batch.
 
     Memory O(q u N), u the number of distinct arms held. No call but ``pack`` waits for a GPU.
+
+    Attributes:
+        bound: an upper bound of the rows in use that needs no look at the device.
+        packed: how often rows moved.
     """
 
     rows: Tensor
@@ -354,7 +358,7 @@ class PriorRows(ResizableState):
         self.register_buffer("rows", like.new_zeros(q, capacity, n))
         self.register_buffer("row_of_arm", torch.full((n,), -1, dtype=torch.long, device=like.device))
         self.register_buffer("used", torch.zeros((), dtype=torch.long, device=like.device))
-        self._bound = 0  # an upper bound of ``used`` that needs no look at the device
+        self.bound = self.packed = 0
 
     def of(self, arm: Tensor, member: Tensor) -> Tensor:
         """K_i of each member's arm (b,): (b, N)."""
@@ -369,7 +373,7 @@ class PriorRows(ResizableState):
         """column - G^T z for column (b, N) and z over points (b, n) of the arms (b, n); reads G once for all members,
         ``whole``: with its free rows."""
         row = self.row_of_arm[arm].clamp_min(0)  # free points, whose z is 0, read row 0
-        rows = self.rows if whole else self.rows[:, : max(1, self._bound)]
+        rows = self.rows if whole else self.rows[:, : max(1, self.bound)]
         by_row = z.new_zeros(z.shape[0], rows.shape[1]).scatter_add_(-1, row, z)
         q = rows.shape[0]
         if z.shape[0] == 1:
@@ -386,7 +390,7 @@ class PriorRows(ResizableState):
             return
         # on a GPU the most there can be
         new = len(arm[~known].unique()) if known.is_cpu else arm.shape[0]
-        if self._bound + new > self.rows.shape[1]:
+        if not self.has_room(new):
             self.pack(new, point_arm[point_count > 0])
             known = self.row_of_arm[arm] >= 0
         if not arm.is_cpu:  # how many are new is not known here: write all rows again
@@ -397,7 +401,7 @@ class PriorRows(ResizableState):
             self.rows[:, row] = prior.rows(arm)
             self.row_of_arm[arm] = row
             self.used += brings.sum()
-        self._bound += arm.shape[0]
+        self.bound += arm.shape[0]
 
     def take_in(self, arm: Tensor, member: Tensor, rows: Tensor) -> None:
         """Have these ``rows`` (q, b, N) of the arms (b,), for which there is room, without a look at what is new."""
@@ -428,7 +432,18 @@ class PriorRows(ResizableState):
         self.row_of_arm.fill_(-1)
         self.row_of_arm[arms] = torch.arange(used, device=arms.device)
         self.used.fill_(used)
-        self._bound = used
+        self.bound = used
+        self.packed += 1
+
+    def has_room(self, new: int) -> bool:
+        """Whether there is, for so many rows more."""
+        return self.bound + new <= self.rows.shape[1]
+
+    def reserve(self, new: int, live: Tensor) -> None:
+        """Count what is in use, and ``pack`` if there is then no room for ``new`` rows more."""
+        self.bound = int(self.used)
+        if not self.has_room(new):
+            self.pack(new, live)
 
     def widen(self, source: Tensor, new_q: int) -> None:
         """Rows of ``new_q`` kernels, member m of the wider batch being what member source[m] was."""
@@ -438,8 +453,8 @@ class PriorRows(ResizableState):
 
     def get_extra_state(self) -> int:
         """What the tensors do not hold."""
-        return self._bound
+        return self.bound
 
     def set_extra_state(self, state: int) -> None:
         """Counterpart of ``get_extra_state``."""
-        self._bound = state
+        self.bound = state

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.arms.members import MembersOverArms, RecursiveMembers
+from bandits_torch.models.arms.members import MembersOverArms, RecursiveMembers, Time
 
 
 class StackedMembers(MembersOverArms):
@@ -26,11 +26,12 @@ class StackedMembers(MembersOverArms):
         validation.instance("parts", parts, (list, tuple), "a list of models")
         validation.require(len(parts) > 0, "parts", parts, "at least one")
         for part in parts:
-            validation.instance("parts", part, RecursiveMembers, "ArmMembers or SmoothMembers")
+            validation.instance("parts", part, RecursiveMembers, "ArmMembers, SmoothMembers or CyclicMembers")
             fits = part.replicates == parts[0].replicates and torch.equal(part.arms, parts[0].arms)
             validation.require(fits, "parts", part, "models over the same arms, of the same replicates")
         self.stacked = torch.nn.ModuleList(parts)
         self.replicates = parts[0].replicates
+        self.has_cycles = any(part.has_cycles for part in parts)
         self._sizes = [len(part.forgetting_rate) for part in parts]
         noises = [part.noise_variance.expand(part.batch_shape) for part in parts]
         self.register_buffer("noise_variance", torch.cat(noises, -1), persistent=False)
@@ -58,19 +59,19 @@ class StackedMembers(MembersOverArms):
         shares = [value.split(self._sizes, 1) for value in values]
         return [(part, [share[k] for share in shares]) for k, part in enumerate(self.parts)]
 
-    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
+    def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each."""
         return _joined([part.marginals(time) for part in self.parts])
 
-    def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
+    def at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
         return _joined([part.at(arm, time) for part in self.parts])
 
-    def prior_at(self, arm: Tensor) -> tuple[Tensor, Tensor]:
+    def prior_at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """``at`` before the first observation."""
-        return _joined([part.prior_at(arm) for part in self.parts])
+        return _joined([part.prior_at(arm, time) for part in self.parts])
 
-    def covariance_with(self, arm: Tensor, time: float | None = None) -> Tensor:
+    def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N)."""
         return torch.cat([part.covariance_with(arm, time) for part in self.parts], 1)
 
@@ -80,7 +81,7 @@ class StackedMembers(MembersOverArms):
         return sum(part.likeness(arm, own) for part, (own,) in self._each(weights))  # type: ignore[return-value]
 
     def observe_arms(
-        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+        self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
         """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
         ``where``, that broadcasts to (S, P), in the members that have True there."""
@@ -99,15 +100,20 @@ class StackedMembers(MembersOverArms):
         """Both, (S, P), or ``reward`` alone."""
         return [value.expand(self.batch_shape) for value in (reward, where) if value is not None]
 
-    def prior_between(self, arms: Tensor, times: list[float]) -> Tensor:
+    def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
         return torch.cat([part.prior_between(arms, times) for part in self.parts], 1)
 
-    def condition_mean(self, where: Tensor, arms: Tensor, times: list[float], weights: Tensor) -> None:
+    def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
         """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
         ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
         for part, (here, own) in self._each(where, weights):
             part.condition_mean(here, arms, times, own)
+
+    def grow_from(self, small: StackedMembers) -> None:  # type: ignore[override]
+        """Know what ``small`` knows, of the same kinds of members over the first of these arms."""
+        for part, other in zip(self.parts, small.parts, strict=True):
+            part.grow_from(other)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""

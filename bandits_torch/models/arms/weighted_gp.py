@@ -290,6 +290,13 @@ class WeightedGP(ArmModel):
         self._belief = self._gain = None  # of what was held before
         super()._load_from_state_dict(*args)
 
+    def grow_from(self, small: WeightedGP) -> None:  # type: ignore[override]
+        """Hold what ``small`` holds, a model over the first of these arms."""
+        for name in ("weight", "square", "reward"):
+            getattr(self, name)[..., : small.num_arms] = getattr(small, name)
+        self.count = small.count.clone()
+        self._belief = self._gain = None
+
     def expand(self, batch_shape: torch.Size) -> WeightedGP:
         """A copy of batch shape ``batch_shape``."""
         model = copy.deepcopy(self)

@@ -54,6 +54,11 @@ class MemberPosterior:
         """Points ``... x d`` of the box, scaled to the unit cube."""
         return (X.double() - self.bounds[0]) / self._side
 
+    @property
+    def points(self) -> Tensor:
+        """The points held, and room for more, in the box: (S, n, d)."""
+        return self.inputs * self._side + self.bounds[0]
+
     def moments(self, X: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
         """Mean, and variance in the member's squared unit, of points (S, b, d) at times (S, b): (S, P, b) each."""
         mean, variance = MemberMoments.apply(self.unit_cube(X), time, self)

@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from botorch import fit_gpytorch_mll
 from botorch.acquisition.objective import PosteriorTransform
+from botorch.models import SingleTaskGP
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, Mean
+from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator import to_linear_operator
 from torch import Tensor
 
@@ -31,10 +34,12 @@ from bandits_torch.models.online_model import (
     OnlineModel,
     broadcast,
     check_held,
+    held_elsewhere,
     noise_added,
     require_within,
     within,
 )
+from bandits_torch.models.points.botorch_twin import TransformedKernel, parts_of, relearn, twin_of
 from bandits_torch.models.points.conditioning import GaussianPrior, factor_anew, new_rows, predict
 from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
 
@@ -87,6 +92,8 @@ class OnlineGP(OnlineModel):
     data: GrowingCholesky
     _pending = 0  # the last rows, of which no target is known
     _own_noise = False  # whether some observations came with noise variances of their own
+    _expecting = False  # whether what is observed now is pending, and no outcome
+    _likelihood: Any = None  # of the SingleTaskGP that it was taken from, with the prior of its noise
 
     def __init__(
         self,
@@ -120,6 +127,71 @@ class OnlineGP(OnlineModel):
             self.kernel(self.data.inputs.new_zeros(2, input_dim)).to_dense()
         check_ratio(noise, self._variance_at_origin())
         self.eval()
+
+    @classmethod
+    def from_botorch(cls, fitted: SingleTaskGP, *, running: bool = False) -> OnlineGP:
+        """A model that predicts as a fitted ``SingleTaskGP`` and then learns and forgets in place.
+
+        Kernel, noise, prior mean, input transform, ``Standardize`` and data are copied; inputs and outcomes stay in the
+        units in which they were given. The transforms keep what they have learned, as in BoTorch's
+        ``condition_on_observations``.
+
+        Args:
+            fitted: of one output and no batch, with one noise variance; its outcome transform is ``Standardize`` or
+                none, its input transform any that acts on every point alike (``Normalize``, ``Warp``, ``Round``, ...).
+            running: True to standardise by mean and deviation of the outcomes held now, after each ``observe`` and
+                ``forget``: the predictions are those of a new ``SingleTaskGP`` with the same hyperparameters. With
+                ``forget``, level and scale follow a drift. Costs O(t^2) more per observation.
+
+        ``refit`` learns the hyperparameters anew. Cost: O(n^3). Raises ValueError for any other ``fitted``.
+        """
+        arguments, X, Y, likelihood = parts_of(fitted, running)
+        model = cls(**arguments)
+        held_elsewhere(model, _likelihood=likelihood)
+        model.observe(X, Y)
+        return model
+
+    def to_botorch(self) -> SingleTaskGP:
+        """A ``SingleTaskGP`` with the hyperparameters, transforms and observations held now. O(t^3) when it predicts.
+
+        Raises ValueError for a batch of models and without observations.
+        """
+        return twin_of(self, self._likelihood)
+
+    def refit(self, **options: Any) -> None:
+        """Learn kernel, noise, prior mean and transforms from the observations held, as BoTorch does, and take them.
+
+        ``options``: of ``fit_gpytorch_mll``. Cost: O(t^3) a round. Raises ValueError for a batch of models and without
+        observations; on any error of the fit the model is as before.
+        """
+        validation.require(
+            not self._own_noise, "model", "conditioned with noise=", "one whose noise is noise_variance"
+        )
+        twin = twin_of(self, self._likelihood, anew=True)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(twin.likelihood, twin), **options)
+        arguments, _, _, likelihood = parts_of(twin, self._follows)
+        new = type(self)(**arguments)
+        new.observe(self.train_inputs[0], self.train_targets.unsqueeze(-1))
+        for name in ("kernel", "prior_mean", "noise_variance", "data"):
+            setattr(self, name, getattr(new, name))
+        held_elsewhere(self, _likelihood=likelihood)
+
+    @property
+    def _follows(self) -> bool:
+        """Whether mean and deviation of the outcomes follow the data."""
+        return isinstance(self.kernel, TransformedKernel) and self.kernel.running
+
+    def _follow(self) -> None:
+        """Mean and deviation of the outcomes held now: L grows with the deviation, and whitens anew. O(t^2)."""
+        if not self._follows or int(self.num_observations) == 0:
+            return
+        before = self.kernel.scale.clone()
+        for module in (self.kernel, self.prior_mean):
+            relearn(module.outcome_transform, self.train_targets.to(module.outcome_transform.means))
+        ratio = (self.kernel.scale / before).to(self.noise_variance)
+        self.noise_variance.mul_(ratio**2)
+        self.data.rows().corner.mul_(ratio)
+        self._whiten_anew()
 
     # -- what is held ----------------------------------------------------------------------------------
 
@@ -199,6 +271,10 @@ class OnlineGP(OnlineModel):
         """
         X, Y = _points_and_targets(X, Y, self.batch_shape, self.data)
         where = self._mask(where)
+        shape = tuple(self.batch_shape)
+        validation.require(
+            not (self._follows and shape), "model", shape, "one model, whose units follow its data"
+        )
         ratio = self._check_spread(X)
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
@@ -206,6 +282,8 @@ class OnlineGP(OnlineModel):
             for new in self._new_rows(X, Y, where, ratio):
                 self.data.append(new)
             self.data.ragged |= where is not None
+            if not self._expecting:
+                self._follow()
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
@@ -220,7 +298,11 @@ class OnlineGP(OnlineModel):
     @torch.no_grad()
     def expect(self, X: Tensor) -> None:
         """See ``OnlineModel``; of any time. O(t^2)."""
-        self.observe(X, predict(self._prior, self.data, X.to(self.data.inputs))[0].unsqueeze(-1))
+        mean, self._expecting = predict(self._prior, self.data, X.to(self.data.inputs))[0], True
+        try:
+            self.observe(X, mean.unsqueeze(-1))
+        finally:
+            self._expecting = False
         self._pending += 1
 
     def _new_rows(
@@ -277,6 +359,7 @@ class OnlineGP(OnlineModel):
             for _ in range(count):
                 self.data.drop_oldest(where)
             self._whiten_anew()
+            self._follow()
 
     def remove(self, row: Tensor, where: Tensor | None = None) -> None:
         """Unlearn one observation of each member exactly, in place: that of number ``row`` in ``data.rows()``. O(t^2).
@@ -291,6 +374,7 @@ class OnlineGP(OnlineModel):
         with torch.no_grad():
             self.data.drop_row(row, where)
             self._whiten_anew()
+            self._follow()
 
     def _whiten_anew(self) -> None:
         """L^{-1} (y - m) from the targets held. Those removed may have been a million times as large, and so may be the

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.online_model import MarginalPosterior, noise_added, put_back
+from bandits_torch.models.online_model import MarginalPosterior, noise_added
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketch import Sketch
 from bandits_torch.streams import ReplicateStreams
@@ -98,6 +97,12 @@ class SketchedGP(ArmModel):
         """Take these for the posteriors of the members of the batch, row-major."""
         self.sketches = sketches  # walked through at every step, which takes a ModuleList longer
         self._members = torch.nn.ModuleList(sketches)  # their state and device
+
+    def grow_from(self, small: ArmModel) -> None:
+        """ValueError: a dictionary stands for the arms that it was drawn from."""
+        validation.require(
+            False, "model", "a SketchedGP", "one that can take up more arms: its features are of all arms"
+        )
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -189,12 +194,6 @@ class SketchedGP(ArmModel):
         """Count a pull of one arm per member before its reward: variances fall, dictionaries follow, means wait."""
         for sketch, index in zip(self.sketches, self._checked_arm(arm).tolist(), strict=True):
             sketch.observe_ahead(index)
-
-    @contextmanager
-    def provisional(self) -> Iterator[None]:
-        """See ``OnlineModel``: O(N m) to copy."""
-        with put_back(self, shared=self.lasting):
-            yield
 
     @property
     def lasting(self) -> tuple[Any, ...]:

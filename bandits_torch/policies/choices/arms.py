@@ -129,7 +129,7 @@ class ArmsWithModel(Arms, ModelChoices):
     def _normal(self, streams: ReplicateStreams) -> Callable[..., Tensor]:
         """Gives ``batch_shape x sizes x N`` numbers of every arm."""
         batch, N = self.model.batch_shape, self.num_arms
-        return lambda *sizes: streams.normal(*sizes, N).reshape(*batch, *sizes, N)
+        return lambda *sizes: streams.normal(*batch[1:], *sizes, N).reshape(*batch, *sizes, N)
 
     def best(
         self, acquisition: AcquisitionFunction, time: float, available: Tensor | None
@@ -189,6 +189,10 @@ class ModelArms(ArmsWithModel):
         mean, variance = self.model.at(arm, time)
         return mean.reshape(self._each), variance.reshape(self._each).sqrt()
 
+    def _inputs_at(self, time: float, at: Tensor) -> Tensor:
+        index = at.to(self.arms.dtype).unsqueeze(-1)
+        return with_time(index, time) if self.model.drifts else index
+
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Of every arm, (S, N) each; ``points`` are for domains."""
         mean, variance = self.model.marginals(time)
@@ -235,6 +239,12 @@ class ListedArms(ArmsWithModel):
 
     def _expect(self, arm: Tensor, time: float) -> None:
         ModelChoices._expect(self, arm, time)
+
+    def _inputs_at(self, time: float, at: Tensor) -> Tensor:
+        rows = self._rows(time)
+        if rows.dim() == 2:
+            return rows[at]
+        return rows.gather(1, at.unsqueeze(-1).expand(*at.shape, rows.shape[-1]))
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """The posterior at the arms alone."""

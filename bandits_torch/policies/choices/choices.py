@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
@@ -107,10 +108,13 @@ class ModelChoices(Choices, HasState):
 
     Attributes:
         model: of batch shape (), (S,), or (S, ...) with candidate priors beside the replicates.
+        conditions: whether the model expects pending choices; False where it stays as it is, and only what else hangs
+            on their number follows.
     """
 
     _parts = ("model",)
     model: OnlineModel
+    conditions: bool = True
 
     @property
     @abstractmethod
@@ -132,13 +136,14 @@ class ModelChoices(Choices, HasState):
         ``late``: of a time before the latest, too, where the model can.
         """
 
-    def expect(self, arm: Tensor, time: float, conditions: bool = True) -> None:
-        """A choice is pending: see ``OnlineModel.expect``. Call it where the choices are put aside alone.
-
-        ``conditions``: False where the model stays as it is, and only what else hangs on their number follows.
-        """
-        if conditions:
+    def expect(self, arm: Tensor, time: float) -> None:
+        """A choice is pending: see ``OnlineModel.expect``. Call it where the choices are put aside alone."""
+        if self.conditions:
             self._expect(arm, time)
+
+    @property
+    def _expects(self) -> tuple[str, ...] | None:  # type: ignore[override]
+        return None if self.conditions else self.state_names
 
     def _expect(self, arm: Tensor, time: float) -> None:
         """The model expects the reward of a choice."""
@@ -155,6 +160,18 @@ class ModelChoices(Choices, HasState):
     @abstractmethod
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance at ``time`` of every arm, or of points (N, d), (S, N) each."""
+
+    def joint(self, time: float, at: Tensor) -> tuple[Tensor, Tensor]:
+        """Posterior mean (S, K) and covariance (S, K, K) at ``time`` of arms (S, K), or of points (S, K, d)."""
+        inputs = self._inputs_at(time, at)
+        own = inputs if self.model.batch_shape else inputs[:1]
+        posterior = cast(GPyTorchPosterior, self.model.posterior(own))
+        covariance = posterior.distribution.covariance_matrix
+        return posterior.mean.squeeze(-1).expand(at.shape[:2]), covariance.expand(len(at), -1, -1)
+
+    def _inputs_at(self, time: float, at: Tensor) -> Tensor:
+        """The model's inputs of arms (S, K) or points (S, K, d), (S, K, D)."""
+        raise NotImplementedError
 
     @abstractmethod
     def best(self, acquisition: AcquisitionFunction, time: float, available: Any) -> tuple[Tensor, Tensor]:

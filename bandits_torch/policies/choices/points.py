@@ -150,15 +150,18 @@ class ModelPoints(Points, ModelChoices):
         """The points, and time."""
         return self._maybe_timed(arm, time).reshape(*self._of_each_member, -1)
 
+    def _inputs_at(self, time: float, at: Tensor) -> Tensor:
+        return self._maybe_timed(at, time)
+
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """One reward of every replicate, of any time; the next search begins at the points, too."""
         self.model.observe(self.inputs_of(arm, time), reward.reshape(*self._of_each_member, 1))
         self._latest = arm.detach().clone().unsqueeze(1)
         self._steps += 1
 
-    def expect(self, arm: Tensor, time: float, conditions: bool = True) -> None:
+    def expect(self, arm: Tensor, time: float) -> None:
         """See ``ModelChoices``. Pending choices count as steps: of the opening, and for the seeds of draws."""
-        super().expect(arm, time, conditions)
+        super().expect(arm, time)
         self._steps += 1
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:

@@ -3,121 +3,119 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.policies.choices.arms import best_available
-from bandits_torch.policies.classical.arm_policy import ArmPolicy, Range
-from bandits_torch.policies.policy import Choice
+from bandits_torch.policies.arm_policy import State
+from bandits_torch.policies.classical.means_policy import MeansPolicy, scaled, spread
+from bandits_torch.policies.policy import Choice, Observation
+from bandits_torch.streams import ReplicateStreams
 
 _BISECTIONS = 30
 _TINY = 1e-15
 
 
-class UCB1(ArmPolicy):
+class UCB1(MeansPolicy):
     """index = mean_i + B sqrt(2 ln t / n_i), n_i pulls of arm i among the t so far.
 
     Args:
-        num_arms, replicates, reward_range, device: as for ``ArmPolicy``; B = high - low.
+        num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``; B = high - low.
 
     On rewards in [0, 1] that do not change, the regret is at most 8 sum_i ln T / gap_i + (1 + pi^2/3) sum_i gap_i.
 
-    Source: Auer, Cesa-Bianchi & Fischer 2002, Figure 1 and Theorem 1. Raises ValueError as ``ArmPolicy``.
+    Source: Auer, Cesa-Bianchi & Fischer 2002, Figure 1 and Theorem 1. Raises ValueError as ``MeansPolicy``.
     """
 
-    def _index(self) -> Tensor:
-        log_t = self._numbers["clock"].clamp_min(1).log().unsqueeze(-1)
-        return self._means() + self._spread.unsqueeze(-1) * torch.sqrt(2 * log_t / self._numbers["count"])
+    def index(self, state: State, streams: ReplicateStreams) -> Tensor:
+        """See ``MeansPolicy``."""
+        count, log_t = state["count"], state["clock"].clamp_min(1).log().unsqueeze(-1)
+        return state["sum"] / count + spread(state).unsqueeze(-1) * torch.sqrt(2 * log_t / count)
 
 
-class DiscountedUCB(ArmPolicy):
+class DiscountedUCB(MeansPolicy):
     """index = mean_i + 2 B sqrt(xi ln n / N_i), with N_i = sum_s gamma^{t-s} over the pulls of arm i, n = sum_i N_i.
 
     The mean has the same weights. ``exploration`` is xi, > 1/2 in the theorem and 1/2 in the paper's experiments.
 
     Args:
-        num_arms, replicates, reward_range, device: as for ``ArmPolicy``; B = high - low.
+        num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``; B = high - low.
         discount: gamma, in (0, 1]; ``tuned_discount`` has the paper's.
         exploration: xi > 0.
 
-    Source: Garivier & Moulines 2011, section 3 and Theorem 1. Raises ValueError as ``ArmPolicy``, and for numbers out
+    Source: Garivier & Moulines 2011, section 3 and Theorem 1. Raises ValueError as ``MeansPolicy``, and for numbers out
     of range.
     """
 
-    def __init__(
-        self,
-        num_arms: int,
-        replicates: int = 1,
-        *,
-        discount: float,
-        exploration: float = 0.5,
-        reward_range: Range | None = None,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        self.discount = checked_discount(discount)
-        self.exploration = validation.positive("exploration", exploration)
-        super().__init__(num_arms, replicates, reward_range=reward_range, device=device)
+    discount: float
+    exploration: float = 0.5
 
-    def _update(self, rows: Tensor, arm: Tensor, reward: Tensor) -> None:
+    def __post_init__(self) -> None:
+        self.discount = checked_discount(self.discount)
+        self.exploration = validation.positive("exploration", self.exploration)
+        super().__post_init__()
+
+    def learned(self, state: State, observation: Observation) -> State:
+        """See ``MeansPolicy``."""
         for name in ("count", "sum"):
-            self._numbers[name] *= self.discount
-        super()._update(rows, arm, reward)
+            state[name] *= self.discount
+        return super().learned(state, observation)
 
-    def _index(self) -> Tensor:
-        count = self._numbers["count"]
+    def index(self, state: State, streams: ReplicateStreams) -> Tensor:
+        """See ``MeansPolicy``."""
+        count = state["count"]
         log_n = count.sum(-1, keepdim=True).clamp_min(1).log()
-        return self._means() + 2 * self._spread.unsqueeze(-1) * torch.sqrt(self.exploration * log_n / count)
+        bonus = torch.sqrt(self.exploration * log_n / count)
+        return state["sum"] / count + 2 * spread(state).unsqueeze(-1) * bonus
 
 
-class SlidingWindowUCB(ArmPolicy):
+class SlidingWindowUCB(MeansPolicy):
     """index = mean_i + B sqrt(xi ln min(t, tau) / N_i), of the last tau pulls, N_i of them of arm i.
 
     ``exploration`` is xi, > 1/2 in the theorem and 1/2 in the paper's experiments.
 
     Args:
-        num_arms, replicates, reward_range, device: as for ``ArmPolicy``; B = high - low.
+        num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``; B = high - low.
         window: tau >= 1; ``tuned_window`` has the paper's.
         exploration: xi > 0.
 
     Cost: O(S (N + tau)) a step.
 
-    Source: Garivier & Moulines 2011, section 4 and Theorem 2. Raises ValueError as ``ArmPolicy``, and for numbers out
+    Source: Garivier & Moulines 2011, section 4 and Theorem 2. Raises ValueError as ``MeansPolicy``, and for numbers out
     of range.
     """
 
-    def __init__(
-        self,
-        num_arms: int,
-        replicates: int = 1,
-        *,
-        window: int,
-        exploration: float = 0.5,
-        reward_range: Range | None = None,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        self.window = validation.positive_integer("window", window)
-        self.exploration = validation.positive("exploration", exploration)
-        super().__init__(num_arms, replicates, reward_range=reward_range, device=device)
+    window: int
+    exploration: float = 0.5
 
-    def _initial(self) -> dict[str, Tensor]:
-        held = {"held": self._zeros(self.window), "rewards": self._zeros(self.window)}
-        return super()._initial() | held | {"arms": self._zeros(self.window).long()}
+    def __post_init__(self) -> None:
+        self.window = validation.positive_integer("window", self.window)
+        self.exploration = validation.positive("exploration", self.exploration)
+        super().__post_init__()
 
-    def _update(self, rows: Tensor, arm: Tensor, reward: Tensor) -> None:
-        numbers = self._numbers
-        at = (numbers["clock"].long() - 1) % self.window  # of the oldest, which leaves
-        for name, value in (("arms", arm), ("rewards", reward), ("held", torch.ones_like(reward))):
-            numbers[name][rows, at] = value
-        numbers["count"] = self._zeros(self.num_arms).scatter_add(-1, numbers["arms"], numbers["held"])
-        numbers["sum"] = self._zeros(self.num_arms).scatter_add(-1, numbers["arms"], numbers["rewards"])
+    def init(self) -> State:
+        """See ``ArmPolicy``."""
+        held = {name: self.zeros(self.window) for name in ("held", "rewards")}
+        return super().init() | held | {"arms": self.zeros(self.window).long()}
 
-    def _index(self) -> Tensor:
-        log_t = self._numbers["clock"].clamp(1, self.window).log().unsqueeze(-1)
-        bonus = torch.sqrt(self.exploration * log_t / self._numbers["count"])
-        return self._means() + self._spread.unsqueeze(-1) * bonus
+    def learned(self, state: State, observation: Observation) -> State:
+        """See ``MeansPolicy``; the sums are those of the window, added up anew."""
+        at = (state["clock"].long() % self.window).unsqueeze(-1)  # of the oldest, which leaves
+        state = super().learned(state, observation)
+        state["arms"].scatter_(-1, at, observation.arm.unsqueeze(-1))
+        state["rewards"].scatter_(-1, at, observation.reward.unsqueeze(-1))
+        state["held"].scatter_(-1, at, 1.0)
+        for name, values in (("count", state["held"]), ("sum", state["rewards"])):
+            state[name] = self.zeros(self.num_arms).scatter_add_(-1, state["arms"], values)
+        return state
+
+    def index(self, state: State, streams: ReplicateStreams) -> Tensor:
+        """See ``MeansPolicy``."""
+        count, log_t = state["count"], state["clock"].clamp(1, self.window).log().unsqueeze(-1)
+        bonus = torch.sqrt(self.exploration * log_t / count)
+        return state["sum"] / count + spread(state).unsqueeze(-1) * bonus
 
 
 def tuned_discount(horizon: int, changes: float) -> float:
@@ -140,7 +138,7 @@ def checked_discount(discount: float) -> float:
     return float(discount)
 
 
-class GLRKLUCB(ArmPolicy):
+class GLRKLUCB(MeansPolicy):
     """kl-UCB that forgets an arm (or all) when the generalised likelihood ratio finds that its rewards have changed.
 
     index = max {q : n_i kl(mean_i, q) <= ln t_i}, t_i steps since arm i was forgotten, kl that of Bernoulli laws,
@@ -152,7 +150,7 @@ class GLRKLUCB(ArmPolicy):
     changes found so far; an arm that is not available loses its turn.
 
     Args:
-        num_arms, replicates, reward_range, device: as for ``ArmPolicy``.
+        num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``.
         horizon: T.
         delta: of the test; None for 1 / sqrt(T).
         exploration: a; None for sqrt(N ln T / T), the paper's, but at most 0.1: where N ln T is near T or above, the
@@ -165,69 +163,56 @@ class GLRKLUCB(ArmPolicy):
     experiments (the theorem's threshold is larger). Raises ValueError for numbers out of range, and other ``restarts``.
     """
 
-    def __init__(
-        self,
-        num_arms: int,
-        replicates: int = 1,
-        *,
-        horizon: int,
-        delta: float | None = None,
-        exploration: float | None = None,
-        restarts: str = "local",
-        reward_range: Range | None = None,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        T = validation.positive_integer("horizon", horizon)
-        N = validation.positive_integer("num_arms", num_arms)
+    horizon: int
+    delta: float | None = None
+    exploration: float | None = None
+    restarts: str = "local"
+
+    fixed = False  # rewards are kept
+
+    def __post_init__(self) -> None:
+        T = validation.positive_integer("horizon", self.horizon)
+        N = validation.positive_integer("num_arms", self.num_arms)
+        delta = (
+            min(0.5, 1 / math.sqrt(T)) if self.delta is None else validation.probability("delta", self.delta)
+        )
         usual = min(0.1, math.sqrt(N * math.log(T) / T))
-        self.delta = min(0.5, 1 / math.sqrt(T)) if delta is None else validation.probability("delta", delta)
-        self.exploration = usual if exploration is None else validation.share("exploration", exploration)
-        expected = "'local' or 'global'"
-        validation.require(restarts in ("local", "global"), "restarts", restarts, expected)
-        self.restarts = restarts
-        super().__init__(num_arms, replicates, reward_range=reward_range, device=device)
+        rate = usual if self.exploration is None else validation.share("exploration", self.exploration)
+        self.delta, self.exploration = delta, rate
+        known = self.restarts in ("local", "global")
+        validation.require(known, "restarts", self.restarts, "'local' or 'global'")
+        super().__post_init__()
 
-    _arms: Tensor  # all pulled, in order, (S, length and room for more)
-    _rewards: Tensor
-    _length: int
-
-    def _fresh(self) -> dict[str, Any]:
-        return super()._fresh() | {"_arms": self._zeros(16).long(), "_rewards": self._zeros(16), "_length": 0}
-
-    def _initial(self) -> dict[str, Tensor]:
-        changes = {"changes": self._zeros(), "since": self._zeros(self.num_arms)}
-        return super()._initial() | changes | {"forgotten": self._zeros(self.num_arms)}
+    def init(self) -> State:
+        """See ``ArmPolicy``."""
+        pulls = {"arms": self.zeros(16).long(), "rewards": self.zeros(16), "length": 0}  # and room for more
+        since = {name: self.zeros(self.num_arms) for name in ("since", "forgotten")}
+        return super().init() | since | {"changes": self.zeros()} | pulls
 
     # -- choosing --------------------------------------------------------------------------------------
 
-    @torch.no_grad()
-    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+    def choice(
+        self, state: State, time: float, available: Tensor | None, streams: ReplicateStreams
+    ) -> Choice:
         """The arm whose turn it is, or that of the largest index."""
-        if available is not None:
-            self.choices.check_available(available)
-        scores = self._scores()
-        turn = self._turn().unsqueeze(-1)
-        arms = torch.arange(self.num_arms, device=self.device)
-        forced = arms == turn
+        chosen = super().choice(state, time, available, streams)
+        forced = torch.arange(self.num_arms, device=self.device) == self._turn(state).unsqueeze(-1)
         if available is not None:
             forced = forced & available
-        best, arm = best_available(scores.mT, available)
-        return Choice(torch.where(forced.any(-1), forced.long().argmax(-1), arm), {"index": best})
+        arm = torch.where(forced.any(-1), forced.long().argmax(-1), chosen.arm)
+        return Choice(arm, chosen.why)
 
-    def _turn(self) -> Tensor:
+    def _turn(self, state: State) -> Tensor:
         """Whose turn it is, (S,); N or above: nobody's."""
-        rate = (self.exploration * (1 + self._numbers["changes"]).sqrt()).clamp(max=1.0)
-        period = torch.where(rate > 0, (self.num_arms / rate).floor(), torch.inf)
-        clock = self._numbers["clock"]
-        turn = torch.where(period.isinf(), float(self.num_arms), clock - period * (clock / period).floor())
-        return turn.clamp(max=self.num_arms).long()
+        rate = (self.exploration * (1 + state["changes"]).sqrt()).clamp(max=1.0)
+        return forced_turn(state["clock"], rate, self.num_arms)
 
-    def _index(self) -> Tensor:
-        numbers = self._numbers
-        mean = (numbers["sum"] / numbers["count"] - numbers["low"].unsqueeze(-1)) / self._spread.unsqueeze(-1)
+    def index(self, state: State, streams: ReplicateStreams) -> Tensor:
+        """See ``MeansPolicy``."""
+        mean = (state["sum"] / state["count"] - state["low"].unsqueeze(-1)) / spread(state).unsqueeze(-1)
         mean = mean.clamp(0.0, 1.0)
-        elapsed = (numbers["clock"].unsqueeze(-1) - numbers["forgotten"]).clamp_min(1)
-        level = elapsed.log() / numbers["count"]
+        elapsed = (state["clock"].unsqueeze(-1) - state["forgotten"]).clamp_min(1)
+        level = elapsed.log() / state["count"]
         low, high = mean, torch.ones_like(mean)
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
@@ -237,51 +222,66 @@ class GLRKLUCB(ArmPolicy):
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def _update(self, rows: Tensor, arm: Tensor, reward: Tensor) -> None:
-        super()._update(rows, arm, reward)
-        if self._length == self._arms.shape[1]:
-            self._arms = torch.cat([self._arms, torch.zeros_like(self._arms)], -1)
-            self._rewards = torch.cat([self._rewards, torch.zeros_like(self._rewards)], -1)
-        self._arms[:, self._length], self._rewards[:, self._length] = arm, reward
-        self._length += 1
-        self._forget(self._has_changed(rows, arm), rows, arm)
-
-    def _has_changed(self, rows: Tensor, arm: Tensor) -> Tensor:
-        """Whether the rewards of the arm just pulled have changed since it was forgotten, (S,)."""
-        first = self._numbers["since"][rows, arm]
-        position = torch.arange(self._length, device=self.device)
-        own = (self._arms[:, : self._length] == arm.unsqueeze(-1)) & (position >= first.unsqueeze(-1))
-        scaled = self._scaled(self._rewards[:, : self._length]) * own
-        n1, s1 = own.double().cumsum(-1), scaled.cumsum(-1)
-        n, s = n1[:, -1:], s1[:, -1:]
-        n2, s2, mean = n - n1, s - s1, s / n
-        ratio = n1 * bernoulli_kl(s1 / n1, mean) + n2 * bernoulli_kl(s2 / n2, mean)
-        ratio = ratio.masked_fill((n1 < 1) | (n2 < 1), 0.0)
-        threshold = 1.5 * n.squeeze(-1).log() - math.log(self.delta)
-        return (ratio.amax(-1) > threshold) & (self._spread > 0)
-
-    def _forget(self, changed: Tensor, rows: Tensor, arm: Tensor) -> None:
-        numbers = self._numbers
-        gone = torch.zeros_like(numbers["count"], dtype=torch.bool)
-        gone[rows, arm] = changed
+    def learned(self, state: State, observation: Observation) -> State:
+        """See ``MeansPolicy``; then the test."""
+        state, length = super().learned(state, observation), state["length"]
+        for name, value in (("arms", observation.arm), ("rewards", observation.reward)):
+            if length == state[name].shape[1]:
+                state[name] = torch.cat([state[name], torch.zeros_like(state[name])], -1)
+            state[name][:, length] = value
+        state["length"] = length + 1
+        changed = self._has_changed(state, observation.arm)
+        gone = torch.zeros_like(state["count"], dtype=torch.bool)
+        gone.scatter_(-1, observation.arm.unsqueeze(-1), changed.unsqueeze(-1))
         if self.restarts == "global":
             gone = changed.unsqueeze(-1).expand_as(gone)
-        numbers["changes"] += changed
+        state["changes"] += changed
         for name in ("count", "sum"):
-            numbers[name] = numbers[name].masked_fill(gone, 0.0)
-        numbers["since"] = numbers["since"].masked_fill(gone, self._length)
-        clock = numbers["clock"].unsqueeze(-1).expand_as(gone)
-        numbers["forgotten"] = torch.where(gone, clock, numbers["forgotten"])
+            state[name] = state[name].masked_fill(gone, 0.0)
+        state["since"] = state["since"].masked_fill(gone, length + 1)
+        state["forgotten"] = torch.where(gone, state["clock"].unsqueeze(-1), state["forgotten"])
+        return state
+
+    def _has_changed(self, state: State, arm: Tensor) -> Tensor:
+        """Whether the rewards of the arm just pulled have changed since it was forgotten, (S,)."""
+        at, length = arm.unsqueeze(-1), state["length"]
+        position = torch.arange(length, device=self.device)
+        own = (state["arms"][:, :length] == at) & (position >= state["since"].gather(-1, at))
+        ratio, n = likelihood_ratio(own, scaled(state, state["rewards"][:, :length]), bernoulli_kl)
+        threshold = 1.5 * n.log() - math.log(self.delta)  # type: ignore[arg-type]
+        return (ratio > threshold) & (spread(state) > 0)
 
     def trace(self) -> dict[str, Tensor | float]:
         """How many changes have been found, (S,)."""
-        return {"restarts": self._numbers["changes"].clone()}
+        return {"restarts": self.state["changes"].clone()}
 
     def _restarted(self, where: Tensor | None) -> None:
         """All rewards are kept until all replicates are reset; those of one that was count no more."""
         if where is not None:
-            since = self._numbers["since"]
-            self._numbers["since"] = torch.where(where.unsqueeze(-1), float(self._length), since)
+            length = float(self.state["length"])
+            self.state["since"] = torch.where(where.unsqueeze(-1), length, self.state["since"])
+
+
+def forced_turn(clock: Tensor, rate: Tensor, num_arms: int) -> Tensor:
+    """Whose turn it is, (S,): arm by arm in the first N of every floor(N / rate) steps, then nobody's, N."""
+    period = torch.where(rate > 0, (num_arms / rate).floor(), torch.inf)
+    turn = torch.where(period.isinf(), float(num_arms), clock - period * (clock / period).floor())
+    return turn.clamp(max=num_arms).long()
+
+
+def likelihood_ratio(
+    own: Tensor, rewards: Tensor, divergence: Callable[[Tensor, Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The likelihood ratio of one change among the rewards with ``own`` True, and their number n, (S,) each.
+
+    It is max_s s d(mean_{1:s}, mean_{1:n}) + (n - s) d(mean_{s+1:n}, mean_{1:n}), d the ``divergence`` of two laws by
+    their means; 0 for n < 2. ``own``, ``rewards``: (S, t), at least one True in each row. Cost: O(S t).
+    """
+    n1, s1 = own.double().cumsum(-1), (rewards * own).cumsum(-1)
+    n, s = n1[:, -1:], s1[:, -1:]
+    n2, s2, mean = n - n1, s - s1, s / n
+    ratio = n1 * divergence(s1 / n1, mean) + n2 * divergence(s2 / n2, mean)
+    return ratio.masked_fill((n1 < 1) | (n2 < 1), 0.0).amax(-1), n.squeeze(-1)
 
 
 def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:

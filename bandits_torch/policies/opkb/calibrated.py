@@ -126,6 +126,8 @@ class CalibratedOPKB(Policy):
     ``price`` and ``first`` > 0, ``width`` and ``design`` >= 0, ``growth`` > 1.
     """
 
+    needs_all_arms = "its blocks are designs over the arms it began with"
+
     def __init__(
         self,
         model: ArmGP,

@@ -43,6 +43,7 @@ class BlockPolicy(Policy):
         seed, first_replicate: of the arms drawn and of random schedules.
     """
 
+    needs_all_arms = "its strategies are designs over the arms it began with"
     needs_unit = "it learns rewards in turn, and their unit by reward_scale='warm-up'"
 
     def __init__(

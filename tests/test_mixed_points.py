@@ -8,7 +8,7 @@ import torch
 from botorch.acquisition import AnalyticAcquisitionFunction
 from botorch.utils.testing import MockModel, MockPosterior
 
-from bandits_torch.integrations.mixed_points import Axis, MixedSearch, Space
+from bandits_torch.mixed_points import Axis, MixedSearch, Space
 
 AXES = {
     "x": Axis(-2.0, 3.0),

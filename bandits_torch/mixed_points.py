@@ -1,11 +1,10 @@
-"""Parameters of other tools as points of the unit cube: ranges, logarithms, steps, unordered choices."""
+"""Named settings as points of the unit cube: ranges, logarithms, steps, unordered choices."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -58,7 +57,7 @@ class Axis:
         """Whether only some places in its columns are values."""
         return self.choices > 0 or self.step is not None
 
-    @cached_property
+    @property
     def _ends(self) -> tuple[float, float]:
         half = 0.5 * (self.step or 0.0)
         low, high = self.low - half, self.high + half

@@ -1,0 +1,256 @@
+"""What people say and read at the border of a live system: names of arms, masks, dates, settings by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.description import Described
+from bandits_torch.mixed_points import Axis, Space
+
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0}  # in a unit of time
+_PERIODS = {"day": 86400.0, "week": 7 * 86400.0}  # in seconds
+_SEQUENCES = (list, tuple, np.ndarray)
+_WORDS = ("log", "integer")
+
+
+def is_sequence_of_words(value: Any) -> bool:
+    """Whether this is a list of strings, and not empty."""
+    return isinstance(value, _SEQUENCES) and len(value) > 0 and all(isinstance(one, str) for one in value)
+
+
+def checked_names(names: Any, num_arms: int) -> tuple[str, ...]:
+    """The names of so many arms. ValueError unless they are as many different words, none of them empty."""
+    words = isinstance(names, _SEQUENCES) and all(isinstance(one, str) and one for one in names)
+    right = words and len(set(names)) == len(names) == num_arms
+    expected = f"{num_arms} different words, one for each arm"
+    validation.require(right, "names", names, expected)
+    return tuple(map(str, names))
+
+
+def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -> Any:
+    """A mask (N,) of a list of booleans or of names; anything else, such as a tensor, as it is."""
+    if not isinstance(available, (*_SEQUENCES, set, frozenset)):
+        return available
+    given = list(available)
+    if given and all(isinstance(one, bool | np.bool_) for one in given):
+        validation.require(len(given) == num_arms, "available", available, f"{num_arms} booleans")
+        return torch.tensor([bool(one) for one in given])
+    expected = f"a list of {num_arms} booleans" + (f", or of names among {names}" if names else "")
+    words = names is not None and bool(given) and all(isinstance(one, str) for one in given)
+    validation.require(words, "available", available, expected)
+    assert names is not None
+    validation.known_names("available", given, names)
+    return torch.tensor([name in given for name in names])
+
+
+class Times:
+    """Times as numbers, and back: which kind the first of them was, the others must be.
+
+    A date may be a ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. Its number counts
+    from 1970 in ``time_unit``. A date without a zone counts as if its days all had 24 hours. A date of another zone
+    than the first is the same moment in the first one's zone.
+
+    Args:
+        time_unit: of the numbers of dates: "s", "min", "h" or "D".
+
+    Attributes:
+        zone: "": no time was given yet; "number": times are numbers; "none": dates without a zone; else the zone, a
+            name such as "Europe/Berlin", or an offset such as "+01:00".
+
+    Raises ValueError for another unit.
+    """
+
+    def __init__(self, time_unit: str) -> None:
+        known = isinstance(time_unit, str) and time_unit in SECONDS
+        validation.require(known, "time_unit", time_unit, f"one of {[*SECONDS]}")
+        self.unit, self.zone = time_unit, ""
+
+    def read(self, name: str, value: Any) -> tuple[float, str]:
+        """The number of a time, and the ``zone`` once it is accepted. ValueError for one of another kind."""
+        date = self._date(name, value)
+        if date is None:
+            zone, number = "number", validation.finite_number(name, value)
+        else:
+            zone = _zone_of(date)
+            start = datetime(1970, 1, 1, tzinfo=None if zone == "none" else UTC)
+            number = (date - start).total_seconds() / SECONDS[self.unit]
+        kinds = {"number": "a number", "none": "a date without a zone"}
+        before, now = (kinds.get(kind, "a date with a zone") for kind in (self.zone, zone))
+        expected = f"{before}, as the times before, in zone {self.zone!r}"
+        validation.require(not self.zone or before == now, name, value, expected)
+        return number, self.zone or zone
+
+    @staticmethod
+    def _date(name: str, value: Any) -> datetime | None:
+        """The date that is given; None for a number."""
+        expected = "a finite number, a date, or a string in ISO 8601"
+        if isinstance(value, str):
+            try:
+                return datetime.fromisoformat(value)
+            except ValueError:
+                validation.require(False, name, value, expected)
+        if isinstance(value, np.datetime64):
+            value = value.astype("datetime64[us]").item()
+            validation.require(isinstance(value, datetime), name, value, expected)
+        if not isinstance(value, datetime):
+            return None
+        validation.require(value == value, name, value, expected)  # not pandas.NaT
+        return value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
+
+    def shown(self, number: float) -> Any:
+        """A time as people read it: a ``datetime`` in the zone, or the number."""
+        if self.zone in ("", "number"):
+            return float(number)
+        since = timedelta(seconds=number * SECONDS[self.unit])
+        if self.zone == "none":
+            return datetime(1970, 1, 1) + since
+        return (datetime(1970, 1, 1, tzinfo=UTC) + since).astimezone(_zone_called(self.zone))
+
+
+def _zone_of(date: datetime) -> str:
+    if date.tzinfo is None or date.utcoffset() is None:
+        return "none"
+    name = getattr(date.tzinfo, "key", None) or getattr(date.tzinfo, "zone", None)
+    return str(name) if name else date.isoformat()[-6:]
+
+
+def _zone_called(zone: str) -> Any:
+    if zone[0] in "+-":
+        return datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").tzinfo
+    return ZoneInfo(zone)
+
+
+def checked_zone(zone: Any) -> str:
+    """A zone out of a state. ValueError for what is none."""
+    try:
+        right = isinstance(zone, str) and (zone in ("", "number", "none") or _zone_called(zone) is not None)
+    except (ValueError, ZoneInfoNotFoundError):
+        right = False
+    validation.require(right, "state['zone']", zone, "a zone of time that this machine knows")
+    return str(zone)
+
+
+def periods_of(cycles: Any, time_unit: str) -> Any:
+    """Cycles with "day" and "week" as numbers of dates in ``time_unit``; anything else as it is."""
+    Times(time_unit)
+
+    def number(one: Any) -> Any:
+        return _PERIODS[one] / SECONDS[time_unit] if isinstance(one, str) and one in _PERIODS else one
+
+    return number(cycles) if isinstance(cycles, str) else [number(one) for one in cycles]
+
+
+class Settings(Described):
+    """Settings by name, as points of the unit cube.
+
+    Args:
+        ranges: by name, ``(low, high)``, a range of numbers; ``(low, high, "log")``, ``(low, high, "integer")`` or
+            both words; or a list of at least two unordered values.
+
+    Raises ValueError, naming the setting, for anything else.
+    """
+
+    def __init__(self, ranges: Mapping[str, Any]) -> None:
+        validation.instance("ranges", ranges, Mapping, "ranges by name")
+        self.values: dict[str, list[Any]] = {}
+        self.whole: set[str] = set()
+        axes = {}
+        for name, given in ranges.items():
+            validation.require(isinstance(name, str) and bool(name), "a setting's name", name, "a word")
+            axes[name] = self._axis(name, given)
+        self.space = Space(axes)
+
+    def _axis(self, name: str, given: Any) -> Axis:
+        expected = "(low, high) with 'log' or 'integer' after it, or a list of at least two different values"
+        if isinstance(given, list):
+            right = len(given) > 1 and all(isinstance(v, (str, int, float, bool)) for v in given)
+            different = len({(type(v), v) for v in given}) == len(given) if right else False
+            validation.require(different, name, given, expected)
+            self.values[name] = list(given)
+            return Axis(choices=len(given))
+        numbers = isinstance(given, tuple) and len(given) >= 2 and all(map(validation.is_number, given[:2]))
+        right = numbers and all(word in _WORDS for word in given[2:]) and given[0] < given[1]
+        validation.require(right, name, given, expected)
+        low, high, *words = given
+        validation.require("log" not in words or low > 0, name, given, "above 0 for a logarithm")
+        whole = "integer" in words
+        if whole:
+            self.whole.add(name)
+            validation.require(low == int(low) and high == int(high), name, given, "between integers")
+        return Axis(float(low), float(high), log="log" in words, step=1.0 if whole else None)
+
+    def point(self, name: str, settings: Any) -> Tensor:
+        """The point (d,) of a value for every name."""
+        validation.instance(name, settings, Mapping, f"a value for each of {[*self.space.axes]}")
+        validation.known_names(name, settings, self.space.axes)
+        lacks = [one for one in self.space.axes if one not in settings]
+        validation.require(not lacks, name, dict(settings), f"with a value for {lacks}")
+        return self.space.encode({one: self._number(one, value) for one, value in settings.items()})
+
+    def _number(self, name: str, value: Any) -> float:
+        if name in self.values:
+            known = self.values[name]
+            at = [k for k, one in enumerate(known) if type(one) is type(value) and one == value]
+            validation.require(bool(at), name, value, f"one of {known}")
+            return float(at[0])
+        axis = self.space.axes[name]
+        inside = axis.low <= validation.finite_number(name, value) <= axis.high
+        validation.require(inside, name, value, f"from {axis.low:g} to {axis.high:g}")
+        validation.require(name not in self.whole or value == int(value), name, value, "an integer")
+        return float(value)
+
+    def settings(self, point: Tensor) -> dict[str, Any]:
+        """Plain values by name at a point (d,)."""
+        found: dict[str, Any] = {}
+        for name, value in self.space.decode(point).items():
+            if name in self.values:
+                found[name] = self.values[name][int(value)]
+            else:
+                found[name] = round(value) if name in self.whole else value
+        return found
+
+    def domain(self, limits: Any) -> Any:
+        """The ``Domain`` under limits by name, each a value or a narrower ``(low, high)``; others as they are."""
+        if not isinstance(limits, Mapping):
+            return limits
+        validation.known_names("available", limits, self.space.axes)
+        ranges, fixed = {}, {}
+        for name, given in limits.items():
+            if isinstance(given, tuple):
+                two = len(given) == 2 and name not in self.values
+                validation.require(two, name, given, "(low, high) of a range, or a value")
+                low, high = (self._number(name, end) for end in given)
+                validation.require(low < high, name, given, "increasing")
+                ranges[name] = (low, high)
+            else:
+                fixed[name] = self._number(name, given)
+        validation.require(len(fixed) < len(self.space.axes), "available", dict(limits), "one setting free")
+        return self.space.domain(ranges, fixed)
+
+
+def shown_choice(arm: Tensor, names: tuple[str, ...] | None, settings: Settings | None) -> Any:
+    """A choice (S,) or (S, d) in plain values: an arm's name or number, settings by name, or a list of numbers; where
+    there are several replicates, a list of these."""
+    each: list[Any]
+    if settings is not None:
+        each = [settings.settings(point) for point in arm]
+    else:
+        each = arm.tolist()
+        each = each if names is None else [names[k] for k in each]
+    return each[0] if len(each) == 1 else each
+
+
+def points_of(points: Any, settings: Settings | None) -> Any:
+    """Points (N, d) of a list of settings by name; anything else as it is."""
+    named = isinstance(points, Sequence) and len(points) > 0 and isinstance(points[0], Mapping)
+    if settings is None or not named:
+        return points
+    return torch.stack([settings.point(f"points[{k}]", one) for k, one in enumerate(points)])

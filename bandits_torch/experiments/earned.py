@@ -1,0 +1,221 @@
+"""What policies earned, in the user's units: beside drawing at random, the best single arm, and what was attainable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bandits_torch.history import History
+from bandits_torch.problems.continuous import ContinuousProblem
+from bandits_torch.problems.diagnosis import kind_of_values
+from bandits_torch.problems.problem import Problem, available_rewards
+from bandits_torch.problems.replay import Replay
+from bandits_torch.problems.smoothing import best_smoothed
+
+_NINETY = 1.645  # of the standard normal distribution, two-sided
+_CLEARLY = 0.1  # of what could be gained
+
+
+@dataclass(frozen=True)
+class Earned:
+    """Rewards added up over a run, each the mean over its replicates.
+
+    Attributes:
+        steps: T.
+        noun: what the rewards are called: ``"conversions"`` for 0/1 and counts, else ``"reward"``.
+        policies: total of each policy, the largest first; of a simulation in expectation, without noise.
+        more: by policy, the 90 % interval of how much that is above drawing at random; None where nothing tells it.
+        random: expected total of drawing available arms at random.
+        best_arm: the name of the single arm that earns most in hindsight, and its total; drawn at random where it is
+            not available. None: there are no arms, or replicates have different ones.
+        attainable: total of the best arm of each step, without knowing the noise.
+        bandwidth: with which a table was smoothed for that, in units of ``unit``; None for a simulation, of which
+            ``attainable`` is known.
+        maximum: total of the largest reward of each step, its noise included.
+        ratio: whether rewards are such that a percentage of them means something: none is negative.
+        unit: of ``bandwidth``.
+    """
+
+    steps: int
+    noun: str
+    policies: dict[str, float]
+    more: dict[str, tuple[float, float] | None]
+    random: float
+    best_arm: tuple[str, float] | None
+    attainable: float
+    bandwidth: float | None
+    maximum: float
+    ratio: bool
+    unit: str = "steps"
+
+    @property
+    def noisy(self) -> bool:
+        """Whether regret is against a maximum that has noise in it: of a table of rewards."""
+        return self.bandwidth is not None
+
+    def gain(self, total: float) -> float:
+        """How much of what could be earned beyond drawing at random a total has; NaN where that was nothing."""
+        could = self.attainable - self.random
+        return (total - self.random) / could if could > 0 else math.nan
+
+    def ahead(self) -> tuple[str, ...]:
+        """Policies that earned surely more than random play, with 95 % for all of them together, and by a tenth or more
+        of what could be gained."""
+        raced = [name for name in self.policies if name != "random"]
+        needed = NormalDist().inv_cdf(1 - 0.05 / max(1, len(raced)))
+        found = []
+        for name in raced:
+            low, high = self.more[name] or (0.0, 0.0)
+            error = (high - low) / (2 * _NINETY)
+            if low + high > 2 * needed * error and not self.gain(self.policies[name]) < _CLEARLY:
+                found.append(name)
+        return tuple(found)
+
+    def record(self) -> dict[str, Any]:
+        """Plain values, as JSON holds them."""
+        finite = self.bandwidth is None or math.isfinite(self.bandwidth)
+        gains = {name: self.gain(total) for name, total in self.policies.items()}
+        shares = {name: None if math.isnan(gain) else gain for name, gain in gains.items()}
+        a_step = {name: total / self.steps for name, total in self.policies.items()}
+        own = {"bandwidth": self.bandwidth if finite else "infinite", "a_step": a_step, "gain": shares}
+        return asdict(self) | own | {"smoothing": self.smoothing}
+
+    @property
+    def smoothing(self) -> str | None:
+        """How ``attainable`` was found; None for a simulation."""
+        if self.bandwidth is None:
+            return None
+        weights = (
+            "all weighted alike"
+            if math.isinf(self.bandwidth)
+            else f"weighted by exp(-distance / {self.bandwidth:.3g} {self.unit})"
+        )
+        return (
+            "at each row, the arm that is best by the other rows (before and after), "
+            f"{weights}, as cross-validation chose"
+        )
+
+    def above_random(self, total: float) -> str:
+        """How much more than drawing at random: in % where that means something, else in units."""
+        if self.ratio and self.random > 0:
+            return (
+                f"{100 * (total / self.random - 1):+.{0 if abs(total / self.random - 1) > 0.0995 else 1}f} %"
+            )
+        return f"{total - self.random:+.4g}"
+
+    def total(self, value: float) -> str:
+        """A total as it is printed."""
+        if self.noun == "conversions" and value < 1e15:
+            return f"{value:,.0f}".replace(",", " ")
+        return f"{value:.5g}"
+
+    def sentence(self, name: str) -> str:
+        """What a policy earned, and beside what."""
+        words = f"{name} earned {self._of(self.policies[name])} in {self.steps} steps, "
+        words += f"drawing arms at random {self.total(self.random)} ({self.above_random(self.policies[name])}"
+        interval = self.more[name]
+        if interval is not None:
+            low, high = (self.above_random(self.random + end) for end in interval)
+            words += f"; 90 % interval {low.removesuffix(' %')} to {high}"
+        words += ")"
+        if self.best_arm is not None:
+            words += f"; the best single arm in hindsight, {self.best_arm[0]}, {self.total(self.best_arm[1])}"
+        could = "; knowing all but the noise" if self.noisy else "; the best arm of every step"
+        share = self.gain(self.policies[name])
+        got = "" if math.isnan(share) else f": {name} got {100 * share:.0f} % of what could be gained"
+        return f"{words}{could} {self.total(self.attainable)}{got}."
+
+    def _of(self, total: float) -> str:
+        return (
+            f"{self.total(total)} conversions"
+            if self.noun == "conversions"
+            else f"a reward of {self.total(total)}"
+        )
+
+    def about_regret(self) -> list[str]:
+        """What regret against a noisy maximum means, and how the attainable was found; nothing for a simulation."""
+        if not self.noisy:
+            return []
+        lost, at_random = self.maximum - self.attainable, self.maximum - self.random
+        share = (
+            f"{100 * lost / at_random:.0f} % of what drawing at random loses" if at_random > 0 else "nothing"
+        )
+        return [
+            "Regret here is against the largest reward of each row, its noise included, which nobody can know "
+            f"beforehand: even the best arm by the smoothed table loses {share}.",
+            f"The smoothed table: {self.smoothing}.",
+        ]
+
+
+def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -> Earned:
+    """What the policies of a race earned, and what random play, single arms and the best arms of the time would have.
+
+    The rewards of a table (``Replay``) are noisy, so that the largest of a row is so by luck in part. What could be
+    attained is therefore what the arms are worth that are best by all other rows (``smoothing.best_smoothed``): the
+    row's own noise plays no part in that. This estimate is low where arms change faster than their noise can be
+    averaged out. The intervals of a table are for its noise: the sum over the rows of a policy's reward less the row's
+    mean is a martingale where nothing can be learned, with the sum of its squares as variance. Those of a simulation
+    are of its replicates.
+
+    Args:
+        problem: that was played.
+        histories: by policy, of the same T steps.
+        random: (R, T) expected regret of drawing arms at random (``random_regret``).
+
+    Cost: O(T N log(T)^2) for a table, O(T R N) for a simulation of R replicates.
+    """
+    first = next(iter(histories.values()))
+    at_random = first.best.double() - random  # S x T
+    maximum = float(first.best.double().sum(1).mean())
+    attainable, bandwidth, ratio, noun, sums = maximum, None, False, "reward", None
+    if isinstance(problem, Replay):
+        rows = problem.table[: first.horizon].double().cpu()
+        times = np.array([problem.time(step) for step in range(1, first.horizon + 1)])
+        worth, _, bandwidth = best_smoothed(rows.numpy(), times)
+        attainable = float(worth.sum())
+        sums = torch.where(rows.isnan(), rows.nanmean(1, keepdim=True), rows).sum(0, keepdim=True)
+        ratio = bool((rows.nan_to_num(nan=0.0) >= 0).all())
+        noun = "conversions" if kind_of_values(problem.record().rewards) in ("0/1", "counts") else "reward"
+    elif not isinstance(problem, ContinuousProblem):
+        sums = torch.zeros(problem.replicates, problem.num_arms, dtype=torch.float64)
+        for step in range(1, first.horizon + 1):
+            rewards = (
+                available_rewards(problem.expected_rewards(step), problem.available(step)).double().cpu()
+            )
+            mean = at_random[: len(rewards), step - 1 : step]
+            sums = sums + torch.where(rewards.isfinite(), rewards, mean)
+    best_arm = None
+    if sums is not None and len(sums) == 1:
+        names = getattr(problem, "arm_names", None) or range(problem.num_arms)
+        best_arm = (str(names[int(sums[0].argmax())]), float(sums.max()))
+    totals: dict[str, float] = {}
+    more: dict[str, tuple[float, float] | None] = {}
+    for name in sorted(histories, key=lambda one: -float(histories[one].expected_rewards.sum(1).mean())):
+        gained = histories[name].expected_rewards.double() - at_random
+        sum_of_all = gained.sum(1)
+        if bandwidth is not None:
+            error = float((gained - gained.mean(1, keepdim=True)).square().sum(1).mean().sqrt())
+        else:
+            error = float(sum_of_all.std() / len(gained) ** 0.5) if len(gained) > 1 else math.nan
+        middle, half = float(sum_of_all.mean()), _NINETY * error
+        totals[name] = float(histories[name].expected_rewards.sum(1).mean())
+        more[name] = None if math.isnan(error) else (middle - half, middle + half)
+    return Earned(
+        first.horizon,
+        noun,
+        totals,
+        more,
+        float(at_random.sum(1).mean()),
+        best_arm,
+        attainable,
+        bandwidth,
+        maximum,
+        ratio,
+    )

@@ -1,0 +1,85 @@
+"""A picture of what a table holds: levels of the arms over time, jumps, and the shape of the clearest cycle."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.figure import Figure
+
+from bandits_torch.experiments.plots.style import COLOURS, GREY, finish
+from bandits_torch.problems.diagnosis import Diagnosis
+from bandits_torch.problems.smoothing import others_smoothed
+from bandits_torch.problems.tables import RewardTable
+
+_ARMS, _BINS, _PHASES, _SMOOTH = 6, 1000, 24, 60
+
+
+def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None = None) -> Figure:
+    """Draw the levels of the arms over time, smoothed over a sixtieth of it, jumps as dotted lines, and a cycle.
+
+    Args:
+        table: what was diagnosed.
+        found: by ``diagnose``.
+        figure: to draw in; None: a new one.
+
+    Of more than six arms the five of largest mean and the one of least are drawn, each in one colour.
+    """
+    figure = Figure(figsize=(8.0, 5.0), dpi=150, layout="constrained") if figure is None else figure
+    rewards = table.rewards.numpy()
+    T, N = rewards.shape
+    times = np.arange(1.0, T + 1) if table.times is None else table.times.numpy()
+    means = np.array(
+        [column[~np.isnan(column)].mean() if (~np.isnan(column)).any() else -np.inf for column in rewards.T]
+    )
+    order = np.argsort(-means)
+    shown = order if N <= _ARMS else np.array([*order[: _ARMS - 1], order[-1]])
+    cycle = found.periods[0] if found.periods else None
+    axes = figure.subplots(1, 2, width_ratios=(2.4, 1)) if cycle is not None else [figure.subplots()]
+    bins = np.array_split(np.arange(T), min(T, _BINS))
+    middle = np.array([times[part].mean() for part in bins])
+    dates = found.unit == "seconds"
+
+    def place(moments: np.ndarray) -> np.ndarray:
+        return np.asarray(date2num(moments.astype("datetime64[s]"))) if dates else moments
+
+    x = place(middle)
+    ax = axes[0]
+    binned = np.full((len(bins), len(shown)), np.nan)
+    for b, part in enumerate(bins):
+        held = ~np.isnan(rewards[part][:, shown])
+        sums = np.where(held, rewards[part][:, shown], 0.0).sum(0)
+        binned[b] = np.where(held.any(0), sums / np.maximum(held.sum(0), 1), np.nan)
+    levels = others_smoothed(binned, middle, max(1e-9, float(times[-1] - times[0])) / _SMOOTH)
+    for colour, n, line in zip(COLOURS, shown, levels.T, strict=False):
+        ax.plot(x, line, color=colour, linewidth=1.3, label=_short(table.arm_names[n]))
+    for one in found.jumps or ():
+        where = place(np.array([(times[one.before] + times[one.after]) / 2]))
+        ax.axvline(float(where[0]), color=GREY, linestyle=":", linewidth=1.2, zorder=0)
+    if dates:
+        locator = AutoDateLocator()
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    what = {"rows": "row", "seconds": "date (UTC)", "times": "time"}[found.unit]
+    dotted = "; dotted: jumps" if found.jumps else ""
+    finish(ax, f"Smoothed rewards{dotted}", what, "reward")
+    columns = 6 if figure.get_figwidth() > 6 else 3
+    figure.legend(frameon=False, fontsize=8, ncols=columns, loc="outside lower center")
+    if cycle is not None:
+        ax = axes[1]
+        phases = int(np.clip(T / 30, 8, _PHASES))
+        phase = np.floor(phases * ((times - times[0]) / cycle.length % 1.0)).astype(int) % phases
+        centred = rewards - np.where(np.isfinite(means), means, 0.0)
+        for colour, n in zip(COLOURS, shown, strict=False):
+            held = ~np.isnan(centred[:, n])
+            counts = np.bincount(phase[held], minlength=phases)
+            sums = np.bincount(phase[held], centred[held, n], minlength=phases)
+            curve = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+            ax.plot((np.arange(phases) + 0.5) / phases, curve, color=colour, linewidth=1.1)
+        finish(ax, f"A cycle of {found.span(cycle.length)}", "share of the cycle", "less the arm's mean")
+    return figure
+
+
+def _short(name: str) -> str:
+    """A name as it stands, without what matplotlib takes for mathematics, cut where it is long."""
+    plain = name.replace("$", r"\$").lstrip("_")
+    return plain if len(plain) <= 14 else f"{plain[:13]}…"

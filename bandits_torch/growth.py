@@ -1,0 +1,246 @@
+"""Arms that come and go in a live system: who is there, and a policy over more arms that knows what another learned."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+from torch.nn.functional import pad
+
+from bandits_torch import border, validation
+from bandits_torch.arm_context import ArmContext, mask_of
+from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.policies.policy import Origin, Policy
+from bandits_torch.state import copied, differing
+
+_NAMES = ("first", "names", "retired", "features", "covariance", "prior_mean")
+
+
+@dataclass(frozen=True, eq=False)
+class Roster:
+    """The arms of a live system: those it began with, and what was told of those that came later.
+
+    Attributes:
+        first: how many there were at first.
+        retired: (N,) booleans, arms that are never asked again.
+        names: of all, or None.
+        features: (N - first, d) or (S, N - first, d) of those that came later; None where arms have none.
+        covariance: (N, N) or (S, N, N) of all, where the kernel told is a matrix.
+        prior_mean: (N - first,) of those that came later, where arms have several.
+    """
+
+    first: int
+    retired: Tensor
+    names: tuple[str, ...] | None = None
+    features: Tensor | None = None
+    covariance: Tensor | None = None
+    prior_mean: Tensor | None = None
+
+    @property
+    def num_arms(self) -> int:
+        """N."""
+        return len(self.retired)
+
+    def numbers(self, name: str, arms: Any) -> list[int]:
+        """The numbers of arms that are here, given by name or number. ValueError for others, and none."""
+        listed = list(arms) if isinstance(arms, (list, tuple)) else []
+        known = [self._is_here(one) for one in listed]
+        found = [self._number(one) for one, here in zip(listed, known, strict=True) if here]
+        right = bool(listed) and all(known) and len(set(found)) == len(found)
+        words = "" if self.names is None else f"names among {self.names}, or "
+        expected = f"a list of different arms: {words}numbers from 0 to {self.num_arms - 1}"
+        validation.require(right, name, arms, expected)
+        return found
+
+    def _is_here(self, arm: Any) -> bool:
+        if isinstance(arm, str):
+            return self.names is not None and arm in self.names
+        whole = hasattr(arm, "__index__") and not isinstance(arm, bool | Tensor)
+        return whole and 0 <= operator.index(arm) < self.num_arms
+
+    def _number(self, arm: Any) -> int:
+        return self.names.index(arm) if self.names and isinstance(arm, str) else operator.index(arm)
+
+    def without(self, arms: Any) -> Roster:
+        """These arms are retired. ValueError where none would be left, and for one that is retired already."""
+        at = self.numbers("arms", arms)
+        gone = [one for one, k in zip(arms, at, strict=True) if bool(self.retired[k])]
+        validation.require(not gone, "arms", gone, "not retired already")
+        retired = self.retired.clone()
+        retired[at] = True
+        validation.require(not bool(retired.all()), "arms", list(arms), "fewer than all: one must stay")
+        return replace(self, retired=retired)
+
+    def with_arms(self, arms: Any, **told: Any) -> tuple[Roster, list[int]]:
+        """These arms too, and their numbers: names, some of them perhaps of retired arms; of arms without names how
+        many are new, or the numbers of retired ones.
+
+        ``told``: features, covariance, prior_mean, of ``AskTell.add_arms``. ValueError for what does not fit.
+        """
+        n, names = self.num_arms, self.names
+        if names is not None:
+            words = border.is_sequence_of_words(arms) and all(arms) and len(set(arms)) == len(arms)
+            validation.require(words, "arms", arms, "a list of different names")
+            names = (*names, *(str(arm) for arm in arms if arm not in names))
+            at = [names.index(arm) for arm in arms]
+        elif isinstance(arms, int) and not isinstance(arms, bool):
+            at = list(range(n, n + validation.positive_integer("arms", arms)))
+        else:
+            at = self.numbers("arms", arms)
+        here = [k if names is None else names[k] for k in at if k < n and not bool(self.retired[k])]
+        validation.require(not here, "arms", here, "new, or retired")
+        new = sum(k >= n for k in at)
+        retired = torch.cat([self.retired, self.retired.new_zeros(new)])
+        retired[at] = False
+        grown = replace(self, names=names, retired=retired)
+        if new or any(one is not None for one in told.values()):
+            grown = replace(grown, **self._told(new, told))
+        return grown, at
+
+    def _told(self, new: int, told: Mapping[str, Tensor | None]) -> dict[str, Any]:
+        """What is told of so many new arms, after what was told of those that came before."""
+        covariance, N = told["covariance"], self.num_arms + new
+        if covariance is not None:
+            validation.finite_tensor("covariance", covariance)
+            fits = new > 0 and covariance.shape[-2:] == (N, N)
+            validation.shape_is("covariance", covariance, fits, f"({N}, {N}), of all arms, if some are new")
+        made = {"covariance": covariance}
+        for name, dim in (("features", -2), ("prior_mean", -1)):
+            before, value = getattr(self, name), told[name]
+            if value is not None:
+                real = not validation.finite_tensor(name, value).is_complex()
+                validation.require(real, name, value.dtype, "real numbers")
+                dims = (2, 3) if name == "features" else (1,)
+                fits = value.dim() in dims and new > 0 and value.shape[dim] == new
+                validation.shape_is(name, value, fits, f"a row for each of the {new} new arms")
+            alike = self.num_arms == self.first or (before is None) == (value is None)
+            validation.require(alike, name, value, "given as for the arms that came before")
+            both = [one for one in (before, value) if one is not None]
+            made[name] = torch.cat([one.to(both[0]) for one in both], dim) if both else None
+        return made
+
+    def of_those_here(self, available: Any) -> Any:
+        """The mask of a step without the arms that are retired. ValueError where that leaves none."""
+        if not bool(self.retired.any()):
+            return available
+        mask, here = mask_of(available), ~self.retired
+        if isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.shape[-1:] == here.shape:
+            here = here.to(mask.device) & mask
+            left = bool(here.any(-1).all())
+            validation.require(left, "available", mask, "with at least one arm that is not retired")
+        elif mask is not None:
+            return available  # no mask of these arms: the policy says so
+        return replace(available, available=here) if isinstance(available, ArmContext) else here
+
+    # -- a policy over these arms ----------------------------------------------------------------------
+
+    def policy(self, origin: Origin | None) -> Policy:
+        """A policy over all arms that has learned nothing, made as that of the first arms was.
+
+        Raises ValueError for one that no recipe made, and for what must be told and is not, or does not fit.
+        """
+        expected = "made by a recipe, whose settings are not those of a file"
+        validation.require(origin is not None, "policy", "one put together otherwise", expected)
+        assert origin is not None
+        options = {**origin.options}
+        options.pop("log", None)  # what it tells is a state
+        if self.num_arms == self.first:
+            return origin.recipe(origin.setup, **options)
+        told = options.get("history")
+        expected = "None: of arms that come later it says nothing; tell a kernel or a covariance"
+        validation.require(told is None, "history", told, expected)
+        if isinstance(safe := options.get("safe_arms"), Tensor) and safe.dtype == torch.bool:
+            options["safe_arms"] = pad(safe, (0, self.num_arms - self.first))
+        return origin.recipe(replace(origin.setup, **self._setup(origin.setup)), **options)
+
+    def _setup(self, setup: Any) -> dict[str, Any]:
+        """The fields of a setup of the first arms that are others for all."""
+        choices, kernel, mean = setup.choices, setup.kernel, setup.prior_mean
+        grown: dict[str, Any] = {"grown_from": self.first}
+        has_features = isinstance(choices, Tensor)
+        expected = "given: the other arms have some" if has_features else "None: the other arms have none"
+        validation.require((self.features is not None) == has_features, "features", self.features, expected)
+        if has_features:
+            assert self.features is not None
+            own, d = self.features.to(choices), choices.shape[-1]
+            fits = own.shape[-1] == d and own.dim() <= choices.dim()
+            validation.shape_is("features", own, fits, f"rows of {d} numbers")
+            grown["choices"] = torch.cat([choices, own.expand(*choices.shape[:-2], -1, d)], -2)
+        else:
+            grown["choices"] = self.num_arms
+        by_matrix = isinstance(kernel, Tensor)
+        expected = "of all arms, as the kernel told is a matrix" if by_matrix else "None: no matrix was told"
+        validation.require(
+            (self.covariance is not None) == by_matrix, "covariance", self.covariance, expected
+        )
+        if by_matrix:
+            assert self.covariance is not None
+            block, n = self.covariance.to(kernel)[..., : self.first, : self.first], self.first
+            same = block.shape == kernel.shape and bool(torch.allclose(block, kernel))
+            validation.require(
+                same, "covariance", self.covariance, f"that told before, for the first {n} arms"
+            )
+            grown["kernel"] = self.covariance.to(kernel)
+        elif isinstance(kernel, Kernel):
+            indexed = any(isinstance(part, ArmCovarianceKernel) for part in kernel.modules())
+            expected = "over features, or a matrix: of new arms a kernel over indices says nothing"
+            validation.require(not indexed, "kernel", type(kernel).__name__, expected)
+        several = isinstance(mean, Tensor) and mean.dim() > 0 and mean.shape[-1] == self.first > 1
+        expected = "of each new arm: the others have one each" if several else "None: all arms share one"
+        validation.require((self.prior_mean is not None) == several, "prior_mean", self.prior_mean, expected)
+        if several:
+            assert self.prior_mean is not None
+            new = self.prior_mean.to(mean).expand(*mean.shape[:-1], -1)
+            grown["prior_mean"] = torch.cat([mean, new], -1)
+        for prior in setup.priors or ():
+            one = not isinstance(prior.mean, Tensor) or prior.mean.numel() == 1
+            over_features = not isinstance(prior.kernel, Tensor) and one
+            expected = "kernels over features, with one mean each: of new arms others say nothing"
+            validation.require(over_features, "priors", type(prior.kernel).__name__, expected)
+        return grown
+
+    # -- as plain data ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """All of it."""
+        own = {name: getattr(self, name) for name in _NAMES}
+        return own | {"names": None if self.names is None else list(self.names)}
+
+    def in_state(self, state: Mapping[str, Any] | None) -> Roster:
+        """The arms of the system that gave ``state``, which began with these first ones, or some of them. ValueError
+        for another."""
+        if state is None:  # of a version in which arms neither came nor went
+            return self
+        validation.require(set(state) == set(_NAMES), "state['arms']", sorted(state), f"with {_NAMES}")
+        first, retired, names = validation.natural("first", state["first"]), state["retired"], state["names"]
+        mask = isinstance(retired, Tensor) and retired.dim() == 1 and retired.dtype == torch.bool
+        fits = mask and first <= self.first <= len(retired)
+        validation.require(fits, "state['arms']", state, f"of {self.first} arms or more, so many at first")
+        if names is not None:
+            names = border.checked_names(names, len(retired))
+        own = None if self.names is None else self.names[: self.first]
+        same = (None if names is None else names[: self.first]) == own
+        validation.require(same, "names", own, f"the first of {names}")
+        if len(retired) == self.first:
+            return Roster(self.first, retired.clone(), names)
+        told = {"covariance": state["covariance"]}
+        for name, dim in (("features", -2), ("prior_mean", -1)):  # some of these may be here from the start
+            value, here = state[name], self.first - first
+            if value is not None:
+                fits = isinstance(value, Tensor) and value.dim() >= -dim and value.shape[dim] > here
+                validation.require(fits, f"state['arms'][{name!r}]", value, "of all arms that came later")
+                value = value.narrow(dim, here, value.shape[dim] - here).clone()
+            told[name] = value
+        return Roster(self.first, retired.clone(), names, **told)
+
+    def is_over(self, other: Roster) -> bool:
+        """Whether the arms are the same, of which the same was told; others may be retired."""
+        one, two = (
+            copied({**roster.state_dict(), "retired": len(roster.retired)}) for roster in (self, other)
+        )
+        return not differing(one, two)

@@ -1,0 +1,218 @@
+"""A fitted ``SingleTaskGP`` as the parts of an ``OnlineGP``, and back: its transforms join kernel and mean."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import Standardize, StratifiedStandardize
+from botorch.sampling.pathwise.features.generators import GenKernelFeatures, gen_kernel_features
+from botorch.sampling.pathwise.features.maps import KernelFeatureMap
+from botorch.sampling.pathwise.utils import ChainedTransform, TensorTransform
+from botorch.settings import validate_input_scaling
+from gpytorch.constraints import GreaterThan
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood, Likelihood
+from gpytorch.means import Mean
+from torch import Tensor
+
+from bandits_torch import validation
+
+
+class _InUnits:
+    """Shared by kernel and mean: the transforms, which learn nothing while the model is used."""
+
+    input_transform: InputTransform | None
+    outcome_transform: Standardize | None
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """What the fitted module sees of inputs in the user's units."""
+        return x if self.input_transform is None else self.input_transform.transform(x)
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)  # type: ignore[misc]
+        for transform in (self.input_transform, self.outcome_transform):
+            if transform is not None:
+                transform.eval()
+        return self
+
+
+class TransformedKernel(_InUnits, Kernel):
+    """s^2 k(T(x), T(x')): a fitted kernel of normalised inputs and standardised outcomes, in the units of the data.
+
+    ``running``: whether the outcomes' deviation s follows the data (``OnlineGP.from_botorch``).
+    """
+
+    def __init__(
+        self,
+        base_kernel: Kernel,
+        input_transform: InputTransform | None,
+        outcome_transform: Standardize | None,
+        running: bool = False,
+    ) -> None:
+        super().__init__()
+        self.base_kernel, self.running = base_kernel, running
+        self.input_transform, self.outcome_transform = input_transform, outcome_transform
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether k(x, x) is the same everywhere."""
+        return bool(self.base_kernel.is_stationary)
+
+    @property
+    def scale(self) -> Tensor:
+        """s, a tensor without dimensions."""
+        return _scale_of(self.outcome_transform, next(self.base_kernel.parameters()))
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
+        """GPyTorch's: the matrix, or its diagonal."""
+        return self.scale**2 * self.base_kernel(self.inputs(x1), self.inputs(x2), diag=diag, **params)
+
+
+class TransformedMean(_InUnits, Mean):
+    """mean + s m(T(x)): a fitted prior mean, in the units of the data."""
+
+    def __init__(
+        self, base_mean: Mean, input_transform: InputTransform | None, outcome_transform: Standardize | None
+    ) -> None:
+        super().__init__()
+        self.base_mean = base_mean
+        self.input_transform, self.outcome_transform = input_transform, outcome_transform
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Point by point."""
+        mean = self.base_mean(self.inputs(x))
+        if self.outcome_transform is None:
+            return mean
+        return self.outcome_transform.means.squeeze() + self.outcome_transform.stdvs.squeeze() * mean
+
+
+def _scale_of(transform: Standardize | None, like: Tensor) -> Tensor:
+    return like.new_ones(()) if transform is None else transform.stdvs.squeeze()
+
+
+def relearn(transform: Standardize, targets: Tensor) -> None:
+    """Mean and deviation of these targets, (n,), as BoTorch learns them."""
+    transform.train()
+    transform(targets.unsqueeze(-1))
+    transform.eval()
+
+
+def parts_of(fitted: SingleTaskGP, running: bool) -> tuple[dict[str, Any], Tensor, Tensor, Likelihood]:
+    """The arguments that build an ``OnlineGP``, the data (n, d) and (n, 1) in the user's units, and the likelihood."""
+    validation.require(type(fitted) is SingleTaskGP, "fitted", type(fitted).__name__, "a SingleTaskGP")
+    shape = tuple(fitted.batch_shape)
+    validation.require(shape == (), "fitted.batch_shape", shape, "(): one model")
+    validation.require(fitted.num_outputs == 1, "fitted.num_outputs", fitted.num_outputs, "1")
+    validation.require(type(running) is bool, "running", running, "True or False")
+    inward, outward = getattr(fitted, "input_transform", None), getattr(fitted, "outcome_transform", None)
+    alike = inward is None or (
+        inward.transform_on_train and inward.transform_on_eval and not inward.is_one_to_many
+    )
+    expected = "one that transforms each point, those observed and those asked for alike"
+    validation.require(alike, "fitted.input_transform", inward, expected)
+    affine = isinstance(outward, Standardize) and not isinstance(outward, StratifiedStandardize)
+    expected = (
+        "Standardize or none: after another, outcomes are not Gaussian. Transform them yourself, then fit"
+    )
+    validation.require(outward is None or affine, "fitted.outcome_transform", outward, expected)
+    expected = "False: fitted has no Standardize to follow the data"
+    validation.require(affine or not running, "running", running, expected)
+    likelihood = fitted.likelihood
+    known = isinstance(likelihood, GaussianLikelihood | FixedNoiseGaussianLikelihood)
+    validation.require(known, "fitted.likelihood", likelihood, "Gaussian")
+    noise = likelihood.noise.detach()
+    same = torch.allclose(noise, noise.mean(), rtol=1e-6, atol=0.0)
+    validation.require(same, "fitted.likelihood.noise", noise, "the same for all observations")
+
+    training, cache = fitted.training, fitted.prediction_strategy
+    fitted.train()  # in which mode BoTorch shows the inputs as they were given
+    X, Y = fitted.train_inputs[0].detach(), fitted.train_targets.detach().unsqueeze(-1)
+    fitted.train(training)
+    fitted.prediction_strategy = cache
+    if outward is not None:
+        Y = outward.untransform(Y)[0].detach()
+    parts = [None if one is None else copy.deepcopy(one).eval() for one in (inward, outward)]
+    kernel, mean = copy.deepcopy(fitted.covar_module), copy.deepcopy(fitted.mean_module)
+    if inward is not None or outward is not None:
+        kernel, mean = TransformedKernel(kernel, parts[0], parts[1], running), TransformedMean(mean, *parts)
+    arguments = {
+        "kernel": kernel.eval(),
+        "noise_variance": noise.mean() * _scale_of(outward, Y) ** 2,
+        "prior_mean": mean.eval(),
+        "input_dim": X.shape[-1],
+        "dtype": Y.dtype,
+        "device": Y.device,
+    }
+    return arguments, X, Y, copy.deepcopy(likelihood)
+
+
+def twin_of(model: Any, likelihood: Likelihood | None, anew: bool = False) -> SingleTaskGP:
+    """A ``SingleTaskGP`` of what an ``OnlineGP`` holds; ``anew``: its outcome transform learns from it first."""
+    shape = tuple(model.batch_shape)
+    validation.require(shape == (), "model.batch_shape", shape, "(): one model")
+    held = int(model.num_observations)
+    validation.require(held > 0, "num_observations", held, "at least 1: a SingleTaskGP has data")
+    kernel, mean = copy.deepcopy(model.kernel), copy.deepcopy(model.prior_mean)
+    inward = outward = None
+    if isinstance(kernel, TransformedKernel):
+        inward, outward, kernel = kernel.input_transform, kernel.outcome_transform, kernel.base_kernel
+    if isinstance(mean, TransformedMean):
+        mean = mean.base_mean
+    X, Y = model.train_inputs[0].clone(), model.train_targets.unsqueeze(-1).to(model.input_dtype)
+    noise = (model.noise_variance / _scale_of(outward, Y) ** 2).to(Y)
+    if outward is not None:
+        if anew:
+            relearn(outward, Y.squeeze(-1))
+        Y = outward(Y)[0]
+    variances = noise.expand_as(Y).clone() if isinstance(likelihood, FixedNoiseGaussianLikelihood) else None
+    if variances is not None:
+        likelihood = None
+    elif likelihood is None:
+        likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-6 * float(noise))).to(Y)
+    else:
+        likelihood = copy.deepcopy(likelihood)
+    if likelihood is not None:
+        likelihood.noise = noise
+    with validate_input_scaling(False):  # the data were not chosen here
+        twin = SingleTaskGP(X, Y, variances, likelihood, kernel, mean, outcome_transform=None)
+    if outward is not None:
+        twin.outcome_transform = outward
+    if inward is not None:
+        twin.input_transform = inward
+    return twin.eval()
+
+
+class _OfBase(TensorTransform):
+    def __init__(self, kernel: TransformedKernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, values: Tensor, **_unused: Any) -> Tensor:
+        return self.kernel.inputs(values)
+
+
+class _Scaled(TensorTransform):
+    def __init__(self, kernel: TransformedKernel) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def forward(self, values: Tensor, **_unused: Any) -> Tensor:
+        return self.kernel.scale * values
+
+
+@GenKernelFeatures.register(TransformedKernel)
+def _features(kernel: TransformedKernel, *, num_inputs: int, num_outputs: int) -> KernelFeatureMap:
+    """BoTorch's random features of the fitted kernel, of transformed inputs, times s."""
+    some = next(kernel.base_kernel.parameters()).new_zeros(1, num_inputs)
+    features = gen_kernel_features(
+        kernel.base_kernel, num_inputs=kernel.inputs(some).shape[-1], num_outputs=num_outputs
+    )
+    own: Any = features.input_transform
+    features.input_transform = _OfBase(kernel) if own is None else ChainedTransform(own, _OfBase(kernel))
+    own = features.output_transform
+    features.output_transform = _Scaled(kernel) if own is None else ChainedTransform(_Scaled(kernel), own)
+    return features

@@ -1,0 +1,278 @@
+"""What a policy would have earned, from a log of what others pulled."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from bandits_torch import recipes, validation
+from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.problems.logs import Log
+from bandits_torch.problems.replay import Replay
+from bandits_torch.problems.tables import RewardTable
+
+_FEWEST = 10.0  # effective rows
+_CHANCE = 1e-4  # of a log of arms drawn uniformly that is taken for another, for each of two tests
+_MEMORIES = np.array([[20.0], [100.0], [1e9]])  # pulls, of the model of rewards
+_PER_ARM = 10  # rows of a stretch that rows are drawn again from, for each arm
+
+
+@validation.names_arguments
+@dataclass(frozen=True)
+class Value:
+    """An estimate of the mean reward of a policy per step.
+
+    Attributes:
+        estimator: ``"replay"``, ``"snips"`` or ``"dr"``.
+        value, low, high: the estimate and its 90 % interval, in units of reward.
+        effective: the effective number of rows, (sum w)^2 / sum w^2 over the weights w.
+        matched: rows in which the policy may pull the arm that was logged.
+        learned: rows that a policy learned from; 0 for one that is fixed.
+        rows: rows that were looked at.
+        logged: the mean reward of the log in these rows.
+    """
+
+    estimator: str
+    value: float
+    low: float
+    high: float
+    effective: float
+    matched: int
+    learned: int
+    rows: int
+    logged: float
+
+
+def value(
+    log: Log,
+    policy: str | Policy | Tensor,
+    *,
+    estimator: str = "auto",
+    warm_up: float = 0.2,
+    replays: int = 20,
+    seed: int = 0,
+    **options: object,
+) -> Value:
+    """The mean reward per step that a policy would have earned in the time of a log.
+
+    Row i has time t, arm a, reward r and propensity p. The policy pulls arm b with probability pi_i(b), given what it
+    learned from rows before; w = pi_i(a) / p.
+
+    * ``"snips"``: sum w r / sum w (Swaminathan & Joachims 2015). Without propensities it is ``"replay"``, the mean
+      reward of the rows where policy and log agree (Li et al. 2011); arms must then have been drawn uniformly, which
+      is tested.
+    * ``"dr"``: the mean of sum_b pi_i(b) q_i(b) + w (r - q_i(a)), doubly robust (Dudik et al. 2014). q_i is predicted
+      from the rows before i alone, so that every term is unbiased however rewards drift.
+
+    A fixed policy (probabilities) is valued as it is. A policy that learns sees the log in order of time, and learns a
+    row where it agrees with probability (least p) / p, so that it learns from a random part of the rows, whatever it
+    chose (rejection sampling, Dudik et al. 2012; Mandel et al. 2016). So it is valued as a policy that learns from that
+    part (one row in N of a log of N arms drawn uniformly): live, with every row, it learns faster.
+
+    Intervals: terms are martingale differences about the policy's value. For a fixed policy their variance is taken
+    from differences of neighbours, in which drift cancels. For one that learns, the log is drawn again ``replays``
+    times, each row from a short stretch of rows around it (a bootstrap that keeps the drift), and played again.
+
+    Args:
+        policy: the name of a recipe; a ``Policy`` of one replicate, which stays as it is; or the (N,) probabilities of
+            the arms, renormalised where not all are available.
+        estimator: ``"auto"``: ``"dr"`` where propensities are known, else ``"replay"``.
+        warm_up: share of the log, from its beginning, that is not valued: recipes take from it what they need to know.
+        replays: >= 2.
+        seed: of all random numbers.
+        options: of the recipe.
+
+    Cost: that of ``replays`` + 1 runs over all rows.
+
+    Raises ValueError where nothing identifies the value: arms that were not drawn at random, a propensity of 1 where
+    the policy may pull another arm, an arm never logged, and a policy that agrees with fewer than ten effective rows.
+    """
+    validation.instance("log", log, Log, "a Log")
+    known = log.propensity is not None
+    allowed = ("auto", "snips", "dr") if known else ("auto", "replay")
+    validation.require(
+        estimator in allowed, "estimator", estimator, f"one of {', '.join(allowed)} for this log"
+    )
+    kind = estimator if estimator != "auto" else "dr" if known else "replay"
+    validation.below_one("warm_up", warm_up)
+    validation.require(
+        validation.positive_integer("replays", replays) >= 2, "replays", replays, "an integer >= 2"
+    )
+    validation.natural("seed", seed)
+    first = round(warm_up * len(log.arms))
+    N, n = log.num_arms, len(log.arms) - first
+    arms, rewards = log.arms.numpy()[first:], log.rewards.numpy()[first:]
+    can = np.ones((n, N), dtype=bool) if log.available is None else log.available.numpy()[first:]
+    if known:
+        chance = log.propensity.numpy()[first:]  # type: ignore[union-attr]
+    else:
+        _refuse_unless_uniform(log)
+        chance = 1.0 / can.sum(1)
+    never = [log.arm_names[k] for k in range(N) if k not in arms]
+    predicted = _predicted(log)[first:] if kind == "dr" else np.zeros((n, N))
+    sure = (chance == 1) & (can.sum(1) > 1)
+
+    def estimate(pi: np.ndarray, order: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value, its terms, and weights, of probabilities (n, N) over the rows in this order."""
+        a, r, q = arms[order], rewards[order], predicted[order]
+        w = pi[np.arange(n), a] / chance[order]
+        if kind == "dr":
+            terms = (pi * q).sum(1) + w * (r - q[np.arange(n), a])
+            return float(terms.mean()), terms, w
+        total = w.sum()
+        found = float((w * r).sum() / total) if total else np.nan
+        return found, w * (r - found) * n / max(total, 1e-300), w
+
+    rows = np.arange(n)
+    if isinstance(policy, Tensor):
+        validation.require(not options, "options", options, "none for a fixed policy")
+        pi, learned = _fixed(policy, can, log), 0
+        play = None
+    else:
+        validation.instance("policy", policy, (str, Policy), "a recipe's name, a Policy or probabilities")
+        build, times = _player(log, policy, first, n, seed, options)
+        least = float(chance.min())
+
+        def play(order: np.ndarray, number: int) -> tuple[np.ndarray, int]:
+            draws = np.random.default_rng([seed, number])
+            taken = draws.random(n) * chance[order] < least if known else np.ones(n, dtype=bool)
+            return _played(build(number), times, arms[order], rewards[order], can[order], taken)
+
+        pi, learned = play(rows, 0)
+    wanted = [name for k, name in enumerate(log.arm_names) if name in never and pi[:, k].any()]
+    validation.require(
+        not wanted, "policy", wanted, "one that pulls arms that were logged (nothing tells what these pay)"
+    )
+    blind = sure & (pi[rows, arms] < 1)
+    validation.require(
+        not blind.any(),
+        "log",
+        f"a propensity of 1 in {int(blind.sum())} of {n} rows where the policy may pull another arm",
+        "one whose arms were drawn at random: nothing tells what others would have paid",
+    )
+    found, terms, w = estimate(pi, rows)
+    effective = float(w.sum() ** 2 / (w**2).sum()) if w.any() else 0.0
+    enough = "one that agrees with the log in ten effective rows or more"
+    validation.require(effective >= _FEWEST, "policy", f"one that agrees in {effective:.1f} of {n}", enough)
+    if play is None:
+        error = np.sqrt(np.square(np.diff(terms)).sum() / 2 / (n - 1) / n)
+        freedom = effective - 1
+    else:
+        again = np.random.default_rng([seed, 1])
+        half = _PER_ARM * N // 2
+        drawn = []
+        for number in range(1, replays + 1):
+            low = np.clip(rows - half, 0, max(0, n - 2 * half - 1))
+            order = low + again.integers(0, min(n, 2 * half + 1), n)
+            drawn.append(estimate(play(order, number)[0], order)[0])
+        error, freedom = float(np.std(drawn, ddof=1)), replays - 1
+    reach = float(stats.t.ppf(0.95, freedom) * error)
+    matched = int((w > 0).sum())
+    logged = float(rewards.mean())
+    return Value(kind, found, found - reach, found + reach, effective, matched, learned, n, logged)
+
+
+def _refuse_unless_uniform(log: Log) -> None:
+    """ValueError unless the arms of a log without propensities look drawn uniformly, each pull by itself."""
+    arms, N = log.arms.numpy(), log.num_arms
+    can = np.ones((len(arms), N), bool) if log.available is None else log.available.numpy()
+    fair = can / can.sum(1, keepdims=True)
+    expected, counts = fair.sum(0), np.bincount(arms, minlength=N)
+    why = "propensity must be given, as the arms were not drawn uniformly at random"
+    off = float(((counts - expected) ** 2 / expected.clip(1e-300)).sum())
+    if stats.chi2.sf(off, N - 1) < _CHANCE:
+        raise ValueError(f"{why}: pulls of {dict(zip(log.arm_names, counts.tolist(), strict=True))}")
+    same = arms[1:] == arms[:-1]
+    chance = fair[np.arange(1, len(arms)), arms[:-1]]
+    spread = np.sqrt((chance * (1 - chance)).sum())
+    if spread > 0 and 2 * stats.norm.sf(abs(same.sum() - chance.sum()) / spread) < _CHANCE:
+        raise ValueError(
+            f"{why}: an arm follows itself {int(same.sum())} times, expected {chance.sum():.0f} times"
+        )
+
+
+def _predicted(log: Log) -> np.ndarray:
+    """Rewards of every arm (n, N) predicted before each row: discounted means of the rewards before, drawn towards that
+    of all arms by one pull, with the memory that has predicted best so far."""
+    kept = 1 - 1 / _MEMORIES
+    weight, total = np.zeros((3, log.num_arms)), np.zeros((3, log.num_arms))
+    lost, rows = np.zeros(3), []
+    for a, r in zip(log.arms.tolist(), log.rewards.tolist(), strict=True):
+        level = total.sum(1, keepdims=True) / weight.sum(1, keepdims=True).clip(1e-12)
+        mean = (total + level) / (weight + 1)
+        rows.append(mean[lost.argmin()])
+        lost += (mean[:, a] - r) ** 2
+        weight, total = kept * weight, kept * total
+        weight[:, a] += 1
+        total[:, a] += r
+    return np.stack(rows)
+
+
+def _fixed(probabilities: Tensor, can: np.ndarray, log: Log) -> np.ndarray:
+    """Probabilities (N,) in every row, (n, N), among the arms that are available."""
+    validation.finite_tensor("policy", probabilities)
+    N = log.num_arms
+    validation.shape_is(
+        "policy", probabilities, probabilities.shape == (N,), f"({N},), a probability per arm"
+    )
+    ok = bool((probabilities >= 0).all()) and abs(float(probabilities.sum()) - 1) < 1e-6
+    validation.require(ok, "policy", probabilities, "probabilities that add up to 1")
+    pi = probabilities.double().numpy() * can
+    total = pi.sum(1, keepdims=True)
+    none = int((total == 0).sum())
+    validation.require(
+        none == 0, "policy", f"no arm that is available in {none} rows", "one that can be played"
+    )
+    return pi / total
+
+
+def _player(
+    log: Log, policy: str | Policy, first: int, n: int, seed: int, options: dict[str, object]
+) -> tuple[Callable[[int], Policy], list[float]]:
+    """What makes the policy of a replay by its number, and the times of the rows as it counts them."""
+    if isinstance(policy, Policy):
+        validation.require(not options, "options", options, "none for a policy that is built")
+        validation.require(policy.replicates == 1, "policy.replicates", policy.replicates, "1")
+        validation.require(
+            policy.num_arms == log.num_arms, "policy.num_arms", policy.num_arms, str(log.num_arms)
+        )
+        return (lambda number: copy.deepcopy(policy)), log.times[first:].tolist()
+    rows = len(log.arms)
+    table = torch.full((rows, log.num_arms), torch.nan, dtype=torch.float64)
+    table[torch.arange(rows), log.arms.long()] = log.rewards
+    gaps = log.times.diff()
+    usual = float(gaps[gaps > 0].median()) if bool((gaps > 0).any()) else 1.0
+    apart = log.times + torch.arange(rows) * usual * 1e-6  # rows of one time follow each other closely
+    problem = Replay(RewardTable(table, apart, log.arm_names), warm_up=first / rows)
+
+    def build(number: int) -> Policy:
+        return recipes.build(policy, problem, replicates=1, horizon=n, seed=seed + number, **options)
+
+    return build, [problem.time(step) for step in range(1, n + 1)]
+
+
+def _played(
+    policy: Policy,
+    times: list[float],
+    arms: np.ndarray,
+    rewards: np.ndarray,
+    can: np.ndarray,
+    taken: np.ndarray,
+) -> tuple[np.ndarray, int]:
+    """What the policy chose in every row, as probabilities (n, N), and how many rows it learned from."""
+    pi, learned = np.zeros(can.shape), 0
+    for i, time in enumerate(times):
+        mask = None if can[i].all() else torch.from_numpy(can[i])
+        choice = policy.choose(time, mask)
+        pi[i, int(choice.arm)] = 1.0
+        if int(choice.arm) == arms[i] and taken[i]:
+            reward = torch.tensor([rewards[i]], dtype=torch.float64)
+            policy.learn(Observation(time, choice.arm, reward, choice.why))
+            learned += 1
+    return pi, learned

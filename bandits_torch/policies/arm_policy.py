@@ -1,0 +1,148 @@
+"""A policy over arms as settings and one state: what its author writes, and what follows from it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, dataclass_transform
+
+import torch
+from torch import Tensor
+
+from bandits_torch.policies.choices.arms import Arms, best_available
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
+from bandits_torch.streams import ReplicateStreams
+
+State = dict[
+    str, Any
+]  # tensors with the replicates as first dimension, and numbers that all replicates share
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+@dataclass(kw_only=True, eq=False, repr=False)
+class ArmPolicy(Policy):
+    """A policy over N arms that is its settings and one state.
+
+    Four methods are all that its author writes::
+
+        init() -> state                                   before the first observation
+        choice(state, time, available, streams) -> Choice of every replicate; changes nothing
+        learned(state, observation) -> state              after it; may change the one given
+        trace() -> dict                                   if there is something to tell of self.state
+
+    The state is a dictionary of tensors with the replicates as first dimension. The settings are the annotated fields
+    of the class; as in a dataclass, they are arguments of its constructor. ``__post_init__`` checks them, and then
+    calls that of this class.
+
+    What users call follows: ``choose`` and ``learn``, which check their arguments and keep the state, ``choose_many``,
+    ``state_dict``, ``load_state_dict`` and ``reset``. So do checkpoints, files and captured steps.
+
+    Args:
+        num_arms, replicates: N and S.
+        seed, first_replicate: of the numbers drawn, and the number of the first replicate.
+        device: of the arms handed out and of the state. Rewards are learned in float64.
+
+    Attributes:
+        state: what observations change.
+        needed: names of tensors (S,) in ``why`` that ``learned`` reads. An observation without them is refused.
+        fixed: whether a step reads no value and its tensors keep their shapes, so that steps can be captured
+            (``run(..., capture=True)``).
+
+    Raises ValueError unless sizes are integers >= 1.
+    """
+
+    num_arms: int = field(kw_only=False)
+    replicates: int = field(default=1, kw_only=False)
+    seed: int = 0
+    first_replicate: int = 0
+    device: torch.device | str = "cpu"
+    state: State = field(init=False)
+
+    needed: ClassVar[tuple[str, ...]] = ()
+    fixed: ClassVar[bool] = True
+    _parts = ("streams",)
+    _expects = ("state",)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
+        super().__init_subclass__(**kwargs)
+
+    def __post_init__(self) -> None:
+        self.choices = Arms(self.num_arms, self.replicates)
+        self.device = torch.device(self.device)
+        self.streams = ReplicateStreams(
+            self.seed, self.replicates, purpose="policy", first=self.first_replicate, device=self.device
+        )
+        self._begin()
+
+    # -- what an author writes -------------------------------------------------------------------------
+
+    @abstractmethod
+    def init(self) -> State:
+        """The state before the first observation. ``zeros`` helps."""
+
+    @abstractmethod
+    def choice(
+        self, state: State, time: float, available: Tensor | None, streams: ReplicateStreams
+    ) -> Choice:
+        """The choice at ``time`` among ``available`` arms, (N,) or (S, N) booleans; None: all. Random numbers come from
+        ``streams``, as many at every step. Nothing else changes."""
+
+    @abstractmethod
+    def learned(self, state: State, observation: Observation) -> State:
+        """The state after an observation, which has been checked. The one given is used up: it may be changed."""
+
+    def means(self, state: State) -> Tensor | None:
+        """The reward that is expected of every arm, (S, N): a pending pull counts as one that paid it. None: pending
+        pulls count for nothing, which is right if every choice is an independent draw."""
+        return None
+
+    def check(self, observation: Observation) -> None:
+        """Raise ValueError unless this policy can learn the observation, which is one of an arm and a finite reward."""
+
+    # -- what helps in it ------------------------------------------------------------------------------
+
+    def zeros(self, *shape: int) -> Tensor:
+        """Zeros, S x shape, float64."""
+        return torch.zeros(self.replicates, *shape, dtype=torch.float64, device=self.device)
+
+    def mask(self, available: Tensor | None) -> Tensor:
+        """The available arms, (S, N) booleans."""
+        if available is None:
+            return torch.ones(self.replicates, self.num_arms, dtype=torch.bool, device=self.device)
+        return available.expand(self.replicates, self.num_arms)
+
+    def best(self, scores: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The largest of the scores (S, N) that is available, and its arm, (S,) each; ties go to the smaller index."""
+        return best_available(scores.mT, available)
+
+    # -- what users call -------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Tensor | None = None) -> Choice:
+        """See ``Policy``: ``choice`` from the present state."""
+        if available is not None:
+            self.choices.check_available(available)
+        return self.choice(self.state, time, available, self.streams)
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """See ``Policy``: the state becomes what ``learned`` returns."""
+        self.choices.check(observation, *self.needed)
+        self.check(observation)
+        reward = observation.reward
+        if reward.dtype != torch.float64:
+            observation = replace(observation, reward=reward.double())
+        self.state = self.learned(self.state, observation)
+
+    def expect(self, pending: Pending, time: float) -> None:
+        """See ``Policy``: the state becomes that after a reward that is the mean, if there are ``means``."""
+        means = self.means(self.state)
+        if means is not None:
+            reward = means.gather(-1, pending.arm.unsqueeze(-1)).squeeze(-1)
+            observed = Observation(pending.time, pending.arm, reward, pending.why)
+            self.choices.check(observed, *self.needed)
+            self.state = self.learned(self.state, observed)
+
+    def _fresh(self) -> dict[str, Any]:
+        return {"state": self.init()}

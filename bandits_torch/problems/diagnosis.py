@@ -1,0 +1,379 @@
+"""What a table of rewards holds, in figures and sentences: values, noise, drift, jumps, cycles, possible gain."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.naming import some
+from bandits_torch.problems.jumps import MOST, Jump, find_jumps
+from bandits_torch.problems.periods import Period, find_own_periods, find_periods
+from bandits_torch.problems.smoothing import best_smoothed
+from bandits_torch.problems.tables import RewardTable
+
+_FEWEST, _BLOCKS = 40, 20  # rows for noise, jumps and sharing; blocks of the interval
+_T_90 = 1.729  # of Student's t with 19 degrees of freedom, two-sided
+_ROWS = 10_000  # the last rows, of which it is said what could be gained
+_SHARED_ROWS, _SHIFTS = 2000, 99
+_HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is taken off; in gaps
+_SURE = 0.01
+_UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What ``diagnose`` found; ``str`` of it is sentences. None: cannot tell.
+
+    Attributes:
+        rows, arms: T and N.
+        values: ``"0/1"``, ``"counts"``, ``"numbers"`` or ``"none"``.
+        missing: share of the rewards, in [0, 1].
+        unit: of the times: ``"rows"``, ``"seconds"``, or ``"times"`` where they are numbers in an unknown unit.
+        gap: median time from a row to the next.
+        irregular: share of gaps that differ from it by more than a tenth.
+        noise: standard deviation of what neighbouring rows do not share, over all arms.
+        noise_interval: its approximate 90 % interval.
+        correlation: mean correlation of two arms' rewards.
+        shared: whether arms share more than chance explains.
+        periods: of cycles that arms share, in units of the times.
+        own_periods: of cycles that are clear in one arm alone, by its name.
+        drift: by how much (standard deviation) the level of a typical arm changes in 100 gaps, beside cycles and
+            jumps; 0: no drift is clear.
+        jumps: of arms' levels, by rows counted from 0, arms by index.
+        jump_times: of each jump, the times of the rows either side, as they are printed.
+        random: mean reward of an arm drawn at random, of those with a reward, in the table's unit.
+        best_arm: the name of the arm with the largest mean of its rewards, and that mean.
+        best_fixed: what the best single arm earns a row, in the last 10 000 rows; drawn at random where it has none.
+        best_moving: what the arms earn a row that are best by the other rows, smoothed (``smoothing.best_smoothed``).
+        moving_interval: the 90 % interval of ``best_moving`` less ``best_fixed``.
+        bandwidth: of that, in units of the times; None: all rows are weighted alike.
+    """
+
+    rows: int
+    arms: int
+    values: str
+    missing: float
+    unit: str
+    gap: float
+    irregular: float
+    noise: float | None
+    noise_interval: tuple[float, float] | None
+    correlation: float | None
+    shared: bool | None
+    periods: tuple[Period, ...]
+    own_periods: dict[str, Period]
+    drift: float | None
+    jumps: tuple[Jump, ...] | None
+    jump_times: tuple[tuple[str, str], ...]
+    jump_arms: tuple[tuple[str, ...], ...]
+    random: float | None
+    best_arm: tuple[str, float] | None
+    best_fixed: float | None
+    best_moving: float | None
+    moving_interval: tuple[float, float] | None
+    bandwidth: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON holds them."""
+        return asdict(self)
+
+    def span(self, length: float) -> str:
+        """A length of time in words."""
+        if self.unit == "seconds":
+            name, size = next(((n, s) for n, s in _UNITS if length >= 0.95 * s), _UNITS[-1])
+            return f"{length / size:.4g} {name}s"
+        return f"{length:.4g} {'rows' if self.unit == 'rows' else 'units of time'}"
+
+    def __str__(self) -> str:
+        lines = [f"A full table: {self.rows} rows, {self.arms} arms, rewards are {self.values}."]
+        if self.missing:
+            lines += [f"Missing: {self.missing:.1%}. An arm without a reward cannot be pulled in that row."]
+        if self.irregular > 0:
+            lines += [
+                f"Times are irregular: {self.irregular:.0%} of the gaps differ from {self.span(self.gap)}, the median, "
+                "by more than a tenth."
+            ]
+        if self.noise is None or self.noise_interval is None:
+            lines += [
+                f"Noise, and what arms share: cannot tell; {_FEWEST} whole rows are the least that can."
+            ]
+        else:
+            low, high = self.noise_interval
+            lines += [
+                f"Noise: standard deviation {self.noise:.3g} (90 % interval: {low:.3g} to {high:.3g}). "
+                "What changes from row to row and back counts as noise."
+            ]
+        if self.correlation is not None:
+            shares = "they share something" if self.shared else "chance explains that"
+            lines += [
+                f"Rewards of two arms have a correlation of {self.correlation:.2f} on average: {shares}."
+            ]
+        lines += [self._of_cycles(), self._of_drift(), self._of_jumps()]
+        if self.random is not None and self.best_arm is not None:
+            name, best = self.best_arm
+            lines += [
+                f"Drawing arms at random earns {self.random:.4g} a row, the best single arm in hindsight, {name}, "
+                f"{best:.4g}."
+            ]
+        lines += self._of_gain()
+        return "\n".join(lines)
+
+    def _of_cycles(self) -> str:
+        short = self.rows < _FEWEST
+        told = [f"{self.span(one.length)} (p = {one.p_value:.1g})" for one in self.periods]
+        told += [f"{self.span(one.length)} in {name} alone" for name, one in self.own_periods.items()]
+        if told:
+            return f"Cycles: {'; '.join(told)}."
+        return (
+            f"Cycles: {'cannot tell, the record is short' if short else 'none that is clear beside drift'}."
+        )
+
+    def _of_drift(self) -> str:
+        if self.drift is None:
+            return "Drift: cannot tell, the record is short."
+        if self.drift == 0:
+            return "Drift: none that is clear: between jumps and beside cycles, levels stay."
+        return f"Drift: levels wander by about {self.drift:.3g} in {self.span(100 * self.gap)} (standard deviation)."
+
+    def _of_jumps(self) -> str:
+        if self.jumps is None:
+            return "Jumps: cannot tell, the record is short."
+        if not self.jumps:
+            return "Jumps: none that is clear beside drift and noise."
+        told = []
+        for (before, after), arms in zip(self.jump_times, self.jump_arms, strict=True):
+            which = f" ({some(arms, 3)})" if arms else ""
+            told += [f"between {before} and {after}{which}"]
+        if len(told) == MOST:
+            return f"Jumps: {MOST} or more, the clearest {'; '.join(told)}."
+        return f"Jumps: {'; '.join(told)}."
+
+    def _of_gain(self) -> list[str]:
+        if self.best_moving is None or self.best_fixed is None or self.moving_interval is None:
+            return []
+        low, high = self.moving_interval
+        at_random = " (drawn at random where it has no reward)" if self.missing else ""
+        words = (
+            f"Moving to the best arm of the time, as smoothed rewards of other rows tell it, earns "
+            f"{self.best_moving:.4g} a row; staying at the best single arm {self.best_fixed:.4g}{at_random}: "
+        )
+        if low > 0:
+            return [f"{words}{low:.3g} to {high:.3g} a row more is to be gained by following the change."]
+        return [f"{words}no gain by following a change is sure."]
+
+
+def kind_of_values(rewards: Tensor) -> str:
+    """``"0/1"``, ``"counts"`` (integers >= 0), ``"numbers"``, or ``"none"`` where all are missing (NaN)."""
+    first = rewards[:_FEWEST]
+    first = first[~torch.isnan(first)]
+    if bool((first != first.round()).any()):
+        return "numbers"
+    held = rewards[~torch.isnan(rewards)]
+    if not len(held):
+        return "none"
+    if bool((held != held.round()).any()):
+        return "numbers"
+    if bool(((held == 0) | (held == 1)).all()):
+        return "0/1"
+    return "counts" if bool((held >= 0).all()) else "numbers"
+
+
+def diagnose(table: RewardTable | Tensor) -> Diagnosis:
+    """Say what a table of rewards holds.
+
+    Cycles come first (``find_periods``: of all arms, then of each alone), and are taken off by a regression on
+    three harmonics of each. What is left is told apart into jumps, drift and noise (``find_jumps``). The noise is
+    the root of the mean square of y_{t-1} - 2 y_t + y_{t+1}, over 6, of each arm's neighbouring rows, less a third of
+    the drift's variance; it does not see straight lines. Its interval is Student's t over 20 blocks of rows, carried
+    over to the root's logarithm. Whether arms share something: their mean correlation against 99 tables whose arms are
+    shifted in time against each other.
+
+    Args:
+        table: a ``RewardTable``, or (T, N) rewards, NaN where missing.
+
+    Cost: O(T N), and at most some 10^7 operations for the cycles of each arm. Raises ValueError for what is no table.
+    """
+    if not isinstance(table, RewardTable):
+        table = RewardTable(validation.tensor("table", table).double())
+    rewards = table.rewards.numpy()
+    T, N = rewards.shape
+    times = np.arange(T, dtype=np.float64) if table.times is None else table.times.numpy()
+    unit = "rows" if table.times is None else "seconds" if table.in_seconds else "times"
+    gaps = np.diff(times)
+    gap = float(np.median(gaps)) if T > 1 else 1.0
+    values = kind_of_values(table.rewards)
+    periods = tuple(find_periods(rewards, times))
+    own = find_own_periods(rewards, times, periods)
+    plain, fitted = _without_cycles(rewards, times, periods, own)
+    levels = find_jumps(plain, times) if values != "none" else None
+    drift = None
+    if levels is not None:
+        wander = float(np.median(levels.drift[levels.noise > 0])) if (levels.noise > 0).any() else 0.0
+        drift = float((100 * wander) ** 0.5) if levels.p_drift < _SURE else 0.0
+    jumps = None if levels is None else levels.jumps
+    noise, interval = _noise(
+        plain, fitted, 0.0 if levels is None else float(np.minimum(levels.drift, levels.noise).mean())
+    )
+    correlation, shared = _sharing(rewards)
+    random, best_arm = None, None
+    if values != "none":
+        missing = np.isnan(rewards)
+        filled = np.where(missing, 0.0, rewards) if missing.any() else rewards
+        counts, of_rows = (~missing).sum(0), (~missing).sum(1)
+        means = np.where(counts > 0, filled.sum(0) / np.maximum(counts, 1), -np.inf)
+        random = float((filled.sum(1) / np.maximum(of_rows, 1))[of_rows > 0].mean())
+        best = int(means.argmax())
+        best_arm = (table.arm_names[best], float(means[best]))
+    fixed, moving, between, bandwidth = (
+        _gain(rewards[-_ROWS:], times[-_ROWS:]) if T >= _FEWEST else (None,) * 4
+    )
+    return Diagnosis(
+        T,
+        N,
+        values,
+        float(np.isnan(rewards).mean()),
+        unit,
+        gap,
+        float((np.abs(gaps / gap - 1) > 0.1).mean()) if T > 1 else 0.0,
+        noise,
+        interval,
+        correlation,
+        shared,
+        periods,
+        {table.arm_names[n]: one for n, one in own.items()},
+        drift,
+        jumps,
+        tuple((_when(times, one.before, unit), _when(times, one.after, unit)) for one in jumps or ()),
+        tuple(tuple(table.arm_names[n] for n in one.arms) for one in jumps or ()),
+        random,
+        best_arm,
+        fixed,
+        moving,
+        between,
+        bandwidth,
+    )
+
+
+def _when(times: np.ndarray, row: int, unit: str) -> str:
+    if unit == "rows":
+        return f"row {row + 1}"
+    if unit == "seconds":
+        return (
+            datetime.fromtimestamp(float(times[row]), UTC).strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
+        )
+    return f"time {times[row]:.10g}"
+
+
+def _without_cycles(
+    rewards: np.ndarray, times: np.ndarray, periods: tuple[Period, ...], own: dict[int, Period]
+) -> tuple[np.ndarray, float]:
+    """Rewards less the harmonics of cycles, and how many numbers were fitted to an arm on average."""
+    if not periods and not own:
+        return rewards, 0.0
+    gap = float(np.median(np.diff(times)))
+
+    def waves(length: float) -> np.ndarray:
+        orders = [k for k in range(1, _HARMONICS + 1) if length / k >= _SHORTEST * gap]
+        angle = (2 * np.pi / length) * (times - times[0])
+        return (
+            np.array([wave(k * angle) for k in orders for wave in (np.sin, np.cos)]).reshape(-1, len(times)).T
+        )
+
+    common = np.concatenate([np.ones((len(times), 1)), *(waves(one.length) for one in periods)], 1)
+    rows = _sampled(len(times))
+    held = ~np.isnan(rewards[rows])
+    weights, fitted, alone = np.zeros((common.shape[1], rewards.shape[1])), 0, {}
+    for n in range(rewards.shape[1]):
+        design = np.concatenate([common, waves(own[n].length)], 1) if n in own else common
+        X = design[rows][held[:, n]]
+        if len(X) < 2 * X.shape[1] or X.shape[1] == 1:
+            continue
+        found = np.linalg.lstsq(X.T @ X, X.T @ rewards[rows, n][held[:, n]], rcond=None)[0]
+        weights[1:, n] = found[1 : common.shape[1]]
+        if n in own:
+            alone[n] = design[:, common.shape[1] :] @ found[common.shape[1] :]
+        fitted += X.shape[1]
+    plain = common @ weights
+    np.subtract(rewards, plain, out=plain)
+    for n, wave in alone.items():
+        plain[:, n] -= wave
+    return plain, fitted / rewards.shape[1]
+
+
+def _sampled(rows: int) -> np.ndarray:
+    """All rows, or 10 000 of a longer record in 20 blocks that are spread over it."""
+    if rows <= _ROWS:
+        return np.arange(rows)
+    length = _ROWS // _BLOCKS
+    starts = np.linspace(0, rows - length, _BLOCKS).round().astype(int)
+    return (starts[:, None] + np.arange(length)).ravel()
+
+
+def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None, tuple[float, float] | None]:
+    """Standard deviation of the noise, with its 90 % interval."""
+    short = plain[_sampled(len(plain))]  # where blocks meet, a few bends are of rows far apart
+    bends = np.square(short[:-2] - 2 * short[1:-1] + short[2:]) / 6
+    if len(plain) > _ROWS:
+        length = _ROWS // _BLOCKS
+        meet = np.arange(length, _ROWS, length)
+        bends = np.delete(bends, np.concatenate([meet - 2, meet - 1]), axis=0)
+    seen = ~np.isnan(bends)
+    if seen.any(1).sum() < _FEWEST:
+        return None, None
+    bends[~seen] = 0.0
+    variance = float(bends.sum() / seen.sum()) * len(plain) / max(1.0, len(plain) - fitted)
+    noise = max(variance - drift / 3, 0.25 * variance) ** 0.5
+    if noise == 0:
+        return 0.0, (0.0, 0.0)
+    parts = zip(np.array_split(bends, _BLOCKS), np.array_split(seen, _BLOCKS), strict=True)
+    blocks = np.array([block.sum() / max(1, held.sum()) for block, held in parts])
+    if (blocks <= 0).any():
+        return None, None
+    half = _T_90 * float(blocks.std(ddof=1) / blocks.mean()) / _BLOCKS**0.5 / 2
+    return noise, (noise * float(np.exp(-half)), noise * float(np.exp(half)))
+
+
+def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
+    """Mean correlation of two arms, and whether it is beyond that of arms shifted in time."""
+    rewards = rewards[_sampled(len(rewards))]
+    complete = rewards[~np.isnan(rewards).any(1)]
+    if len(complete) < _FEWEST:
+        return None, None
+    spread = complete.std(0)
+    varies = spread > 1e-12 * np.abs(complete).max(initial=1e-300)
+    if varies.sum() < 2:
+        return None, None
+    standard = (complete[:, varies] - complete[:, varies].mean(0)) / spread[varies]
+    count = standard.shape[1]
+    mean = float((np.square(standard.sum(1)).mean() - count) / (count * (count - 1)))
+    short, g = standard[-_SHARED_ROWS:].T, np.random.default_rng(0)
+    seen, beyond = np.square(np.corrcoef(short)).sum(), 0
+    for _ in range(_SHIFTS):
+        shifts = g.integers(0, short.shape[1], count)
+        moved = np.stack([np.roll(column, shift) for column, shift in zip(short, shifts, strict=True)])
+        beyond += bool(np.square(np.corrcoef(moved)).sum() >= seen)
+    return mean, beyond == 0
+
+
+def _gain(
+    rewards: np.ndarray, times: np.ndarray
+) -> tuple[float | None, float | None, tuple[float, float] | None, float | None]:
+    """What the best single arm and the best moving one earn a row, the interval of the difference, the bandwidth."""
+    seen = ~np.isnan(rewards).all(1)
+    rewards, times = rewards[seen], times[seen]
+    if len(rewards) < _FEWEST:
+        return (None,) * 4
+    worth, arm, bandwidth = best_smoothed(rewards, times)
+    filled = np.where(np.isnan(rewards), np.nanmean(rewards, 1, keepdims=True), rewards)
+    fixed = filled[:, filled.sum(0).argmax()]
+    more = filled[np.arange(len(rewards)), arm] - fixed  # what was paid: no choice has luck in it
+    blocks = np.array([block.mean() for block in np.array_split(more, _BLOCKS)])
+    half = _T_90 * float(blocks.std(ddof=1)) / _BLOCKS**0.5
+    interval = (float(more.mean()) - half, float(more.mean()) + half)
+    return float(fixed.mean()), float(worth.mean()), interval, bandwidth if np.isfinite(bandwidth) else None

@@ -1,0 +1,236 @@
+"""Jumps in records of rewards, apart from drift and noise: when, of which arms, and how sure that is."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import chi2
+
+# Of the drift's variance in a gap to the noise's.
+RATIOS = np.array([0.0, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0])
+MOST = 6  # jumps told
+_BINS = 1500  # rows looked at; of longer records neighbouring rows are averaged
+_DIFFUSE = 1e7
+_FEWEST = 40  # rows
+_EDGE = 5  # rows on either side of a jump, with a reward of the arm
+_DROP = 4.6  # of twice the log-likelihood: the 90 % interval of two unknowns
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A jump of the level of some arms, between two rows.
+
+    Attributes:
+        before, after: the rows, counted from 0, between which it is most likely; of a record of more than 1500 rows
+            they lie as far apart as rows were averaged.
+        first, last: rows between which it lies with about 90 %.
+        arms: those that surely jumped, by index; empty where only all together tell it.
+        p_value: how often a record of the same length that only drifts shows one as clear anywhere.
+    """
+
+    before: int
+    after: int
+    first: int
+    last: int
+    arms: tuple[int, ...]
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What ``find_jumps`` found of the levels of arms.
+
+    Attributes:
+        jumps: in order of time.
+        drift: (N,) variance by which an arm's level changes in a median gap, in squared units of reward.
+        noise: (N,) variance of the noise of a row.
+        p_drift: p-value of the hypothesis that no level drifts between jumps.
+    """
+
+    jumps: tuple[Jump, ...]
+    drift: np.ndarray
+    noise: np.ndarray
+    p_drift: float
+
+
+def find_jumps(
+    rewards: np.ndarray, times: np.ndarray, *, level: float = 0.01, most: int = MOST
+) -> Levels | None:
+    """Jumps of arms' levels, one after the other, the clearest first; None for fewer than 40 rows.
+
+    An arm's rewards are a level that drifts, in noise (the local level model): y_t = f_t + e_t, f_t = f_s + d_t with
+    Var d_t = q (t - s). Let r_t be the innovations of the Kalman filter, added up backwards, and N_t their variance.
+    Then r_t^2 / N_t is the fall of the sum of squares by a step of the level before row t (Harvey & Koopman 1992; de
+    Jong & Penzer 1998), and gives the generalised likelihood ratio. Both hypotheses have their own q (of a grid) and
+    noise variance, so a record that drifts shows a jump only where it is beyond its drift. Over the arms the ratios are
+    added, and compared with a chi-square law whose degrees of freedom allow for arms that move together (Satterthwaite
+    1946). The largest of a single arm counts too. p-values are times the number of rows, and times four for two tests
+    that each choose q anew. What was found is given a level of its own, and the search goes on.
+
+    Args:
+        rewards: (T, N), NaN where missing, without cycles.
+        times: (T,) increasing.
+        level: the largest p-value told.
+        most: how many are told at most.
+
+    Of more than 1500 rows neighbours are averaged. Cost: O(T N) for each jump, with T as limited.
+    """
+    T, N = rewards.shape
+    if T < _FEWEST:
+        return None
+    size = -(-T // _BINS)
+    rows = np.minimum(np.arange(0, T, size)[:, None] + np.arange(size), T - 1)  # bins x size
+    if size > 1:
+        full = T // size
+        parts = [rewards[: full * size].reshape(full, size, N), rewards[None, full * size :]]
+        rewards = np.concatenate([_means(part) for part in parts if part.shape[1]])
+        times = times[rows].mean(1)
+    held = ~np.isnan(rewards)
+    counts = np.maximum(held.sum(0), 1)
+    means = np.where(held, rewards, 0.0).sum(0) / counts
+    spread = np.sqrt(np.square(np.where(held, rewards - means, 0.0)).sum(0) / counts)
+    kept = np.flatnonzero((spread > 1e-12 * np.abs(means)) & (held.sum(0) >= _FEWEST // 2))
+    if not len(kept):
+        return Levels((), np.zeros(N), np.zeros(N), 1.0)
+    y = (rewards[:, kept] - means[kept]) / spread[kept]
+    gaps = np.diff(times) / np.median(np.diff(times))
+    fresh = np.zeros((len(y) - 1, len(kept)), dtype=bool)
+    found: list[Jump] = []
+    places: list[int] = []
+    while True:
+        fit, ratios = _likelihood_ratios(y, gaps, fresh)
+        if len(found) == most:
+            break
+        jump = _clearest(y, ratios, fit.residuals, level)
+        if jump is None:
+            break
+        t, arms, low, high, p, all_arms = jump
+        merged = next((k for k, at in enumerate(places) if abs(at - t) < _EDGE), None)
+        if merged is not None:  # of further arms
+            if fresh[places[merged]].all():
+                break
+            fresh[places[merged]] = True
+            continue
+        places.append(t)
+        fresh[t, slice(None) if all_arms else arms] = True
+        told = tuple(int(kept[n]) for n in arms)
+        near = (rows[t][-1], rows[t + 1][0]) if size == 1 else (rows[t][0], rows[t + 1][-1])
+        within = int(rows[low][0]), int(rows[high + 1][-1])
+        found.append(Jump(int(near[0]), int(near[1]), *within, told, float(p)))
+    drift, noise = np.zeros(N), np.zeros(N)
+    drift[kept], noise[kept] = fit.drift * spread[kept] ** 2 / size, fit.noise * spread[kept] ** 2 * size
+    return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, fit.p_drift)
+
+
+def _means(parts: np.ndarray) -> np.ndarray:
+    """Means over the second dimension of what is not missing."""
+    means = parts.mean(1)
+    if np.isnan(means).any():
+        held = ~np.isnan(parts)
+        counts = held.sum(1)
+        means = np.where(counts > 0, np.where(held, parts, 0.0).sum(1) / np.maximum(counts, 1), np.nan)
+    return np.asarray(means)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    drift: np.ndarray  # (N,)
+    noise: np.ndarray
+    p_drift: float
+    residuals: np.ndarray  # (T - 1, N), standard normal where nothing jumps
+
+
+def _likelihood_ratios(y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray) -> tuple[_Fit, np.ndarray]:
+    """The fit without a further jump, and twice the log-likelihood ratio of one after each row, (T - 1, N)."""
+    T, N = y.shape
+    G = len(RATIOS)
+    held = ~np.isnan(y)
+    values = np.where(held, y, 0.0)
+    mean, spread = np.zeros((G, N)), np.full((G, N), _DIFFUSE)
+    v, F, K = np.zeros((T, G, N)), np.ones((T, G, N)), np.zeros((T, G, N))
+    ratio = RATIOS[:, None]
+    for t in range(T):
+        F[t] = spread + 1.0
+        v[t] = held[t] * (values[t] - mean)
+        K[t] = held[t] * (spread / F[t])
+        mean = mean + K[t] * v[t]
+        spread = spread * (1 - K[t])
+        if t < T - 1:
+            spread = spread + ratio * gaps[t] + _DIFFUSE * fresh[t]
+    known = held[:, None] & (F < 0.01 * _DIFFUSE)  # the first reward of a level says nothing of the rest
+    count = known.sum(0)[0].clip(1)
+    squares = (known * v * v / F).sum(0)  # G x N
+    log_det = (known * np.log(F)).sum(0)
+    r, n = np.zeros((G, N)), np.zeros((G, N))
+    step, weight = np.zeros((T - 1, G, N)), np.zeros((T - 1, G, N))
+    for t in range(T - 1, 0, -1):
+        r = held[t][None] * v[t] / F[t] + (1 - K[t]) * r
+        n = held[t][None] / F[t] + (1 - K[t]) ** 2 * n
+        step[t - 1], weight[t - 1] = r, n
+    enough = _two_sided(held, fresh)
+    told = np.where(weight > 1e-6, step * step / np.maximum(weight, 1e-300), 0.0) * enough[:, None]
+    left = np.maximum(squares - told, 1e-12 * np.maximum(squares, 1e-300))
+    with np.errstate(divide="ignore"):
+        without = -(count * np.log(np.maximum(squares, 1e-300) / count) + log_det)  # twice the log-likelihood
+        beside = -(count * np.log(left / count) + log_det)
+    best = without.argmax(0)
+    at = (best, np.arange(N))
+    scale = np.maximum(squares[at] / count, 1e-300)
+    over = np.maximum(beside.max(1) - without[at], 0.0)
+    still = without.sum(1)
+    gained = float(still.max() - still[0])  # one ratio for all arms
+    residuals = step[:, best, np.arange(N)] / np.sqrt(
+        np.maximum(weight[:, best, np.arange(N)], 1e-12) * scale
+    )
+    p_drift = 0.5 * float(chi2.sf(gained / _inflation(residuals), 1)) if gained > 0 else 1.0
+    return _Fit(RATIOS[best] * scale, scale, p_drift, residuals * enough), over
+
+
+def _inflation(residuals: np.ndarray) -> float:
+    """Sum of squared correlations of arms, a share of their number: 1 for arms that have nothing in common."""
+    varies = residuals.std(0) > 1e-9
+    if varies.sum() < 2:
+        return 1.0
+    correlation = np.corrcoef(residuals[:, varies].T)
+    noise = (correlation.size - len(correlation)) / max(1, len(residuals) // _EDGE)  # of arms without any
+    return float(max(1.0, (np.square(correlation).sum() - noise) / len(correlation)))
+
+
+def _two_sided(held: np.ndarray, fresh: np.ndarray) -> np.ndarray:
+    """Where a jump after row t can be told, (T - 1, N): with some rewards either side, up to the next one found."""
+    enough = np.zeros(fresh.shape, dtype=bool)
+    for n in range(held.shape[1]):
+        seen = np.flatnonzero(held[:, n])
+        cuts = [0, *(np.flatnonzero(fresh[:, n]) + 1), len(held)]
+        for start, end in itertools.pairwise(cuts):
+            inside = seen[(seen >= start) & (seen < end)]
+            if len(inside) >= 2 * _EDGE:
+                enough[inside[_EDGE - 1] : inside[-_EDGE], n] = True
+    return enough
+
+
+def _clearest(
+    y: np.ndarray, ratios: np.ndarray, residuals: np.ndarray, level: float
+) -> tuple[int, list[int], int, int, float, bool] | None:
+    """Row before the clearest jump, its arms, its interval, its p-value, and whether all arms together tell it.
+
+    None where none is clear.
+    """
+    T, N = ratios.shape
+    factor = _inflation(residuals)
+    together = chi2.logsf(ratios.sum(1) / factor, N / factor)
+    alone = chi2.logsf(ratios.max(1), 1) + np.log(N)
+    log_p = np.minimum(together, alone) + np.log(4 * T)
+    t = int(log_p.argmin())
+    if log_p[t] > np.log(level):
+        return None
+    arms = [n for n in range(N) if chi2.logsf(ratios[t, n], 1) + np.log(T) < np.log(level)]
+    score = ratios[:, arms].sum(1) / (factor if len(arms) > 1 else 1.0) if arms else ratios.sum(1) / factor
+    t = int(score[max(0, t - 2) : t + 3].argmax()) + max(0, t - 2)
+    near = score >= score[t] - _DROP
+    low = t - int((~near[: t + 1][::-1]).argmax() if (~near[: t + 1]).any() else t + 1) + 1
+    high = t + int((~near[t:]).argmax() if (~near[t:]).any() else T - t) - 1
+    is_of_all = not arms or bool(together[t] + np.log(4 * T) <= np.log(level))
+    return t, arms, max(low, 0), min(high, T - 1), float(np.exp(min(0.0, log_p[t]))), is_of_all

@@ -1,0 +1,239 @@
+"""Logs of past choices: when which arm was pulled, what it paid, and with which probability it was drawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.naming import some, unknown_name
+from bandits_torch.problems.table_cells import is_missing, numbers
+from bandits_torch.problems.table_files import TEXT
+from bandits_torch.problems.table_times import find_time, seconds
+from bandits_torch.problems.tables import RewardTable, read_frame, table_of
+
+_ARM = ("arm", "arms", "action", "variant", "choice", "item")
+_REWARD = ("reward", "rewards", "value", "y")
+_PROPENSITY = ("propensity", "propensities", "probability", "prob", "p")
+_AVAILABLE = ("available", "available_arms", "arms_available", "eligible")
+
+
+@validation.names_arguments
+@dataclass(frozen=True)
+class Log:
+    """What a bandit, or whoever chose, has logged: a row for each pull.
+
+    Attributes:
+        times: (n,) float64, never falling.
+        arms: (n,) integers 0, ..., N - 1: the arm pulled.
+        rewards: (n,) float64: what it paid.
+        arm_names: N different names; default "0", "1", ... up to the last arm pulled.
+        propensity: (n,) in (0, 1]: the probability with which the arm pulled was drawn then; None: not known.
+        available: (n, N) booleans: which arms could be pulled; None: all, always.
+        notes: a reader's remarks on the file, one line each.
+
+    Raises ValueError for anything else, and for a pull of an arm that was not available.
+    """
+
+    times: Tensor
+    arms: Tensor
+    rewards: Tensor
+    arm_names: tuple[str, ...] = ()
+    propensity: Tensor | None = None
+    available: Tensor | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        arms = validation.tensor("arms", self.arms)
+        whole = not (arms.is_floating_point() or arms.is_complex() or arms.dtype == torch.bool)
+        validation.require(whole, "arms", arms.dtype, "integers")
+        validation.shape_is("arms", arms, arms.dim() == 1 and len(arms) > 0, "(n,), n >= 1")
+        n = len(arms)
+        names = tuple(self.arm_names) or tuple(str(k) for k in range(int(arms.max()) + 1))
+        object.__setattr__(self, "arm_names", names)
+        validation.require(
+            len(set(names)) == len(names) >= 2, "arm_names", names, "two or more, all different"
+        )
+        within = int(arms.min()) >= 0 and int(arms.max()) < len(names)
+        validation.require(within, "arms", arms, f"0 to {len(names) - 1}")
+        for name in ("times", "rewards", "propensity"):
+            column = getattr(self, name)
+            if column is not None:
+                validation.finite_tensor(name, column)
+                validation.shape_is(name, column, column.shape == (n,), f"({n},), one for each pull")
+                object.__setattr__(self, name, column.double())
+        validation.rewards("rewards", self.rewards)
+        validation.require(bool((self.times.diff() >= 0).all()), "times", self.times, "in order of time")
+        if self.propensity is not None:
+            ok = bool(((self.propensity > 0) & (self.propensity <= 1)).all())
+            validation.require(ok, "propensity", self.propensity, "above 0 and at most 1 (of the arm pulled)")
+        if self.available is not None:
+            validation.tensor("available", self.available)
+            fits = self.available.shape == (n, len(names)) and self.available.dtype == torch.bool
+            validation.shape_is("available", self.available, fits, f"({n}, {len(names)}) and dtype bool")
+            pulled = self.available.gather(1, arms.long().unsqueeze(1)).squeeze(1)
+            row = int(pulled.long().argmin())
+            validation.require(
+                bool(pulled.all()), "available", f"False in row {row + 1}", "True for the arm pulled"
+            )
+
+    @property
+    def num_arms(self) -> int:
+        """N."""
+        return len(self.arm_names)
+
+    def __str__(self) -> str:
+        """What it holds, in sentences."""
+        known = "not known" if self.propensity is None else f"{float(self.propensity.min()):.3g} at least"
+        lines = [
+            f"A log: {len(self.arms)} pulls of {self.num_arms} arms, a reward each. What other arms would have paid is "
+            "not known. Means are given with their standard errors.",
+            f"Propensities (the probabilities with which arms were drawn): {known}.",
+        ]
+        if self.available is not None:
+            lines += [
+                f"Arms available at a pull: {float(self.available.sum(1).double().mean()):.3g} on average."
+            ]
+        for k, name in enumerate(self.arm_names):
+            paid = self.rewards[self.arms == k]
+            error = f" ± {float(paid.std()) / len(paid) ** 0.5:.2g}" if len(paid) > 1 else ""
+            mean = f", mean reward {float(paid.mean()):.4g}{error}" if len(paid) else ""
+            lines += [f"{name}: {len(paid)} pulls{mean}."]
+        return "\n".join(lines)
+
+
+def read_log(
+    path: str | Path,
+    *,
+    time: str = "auto",
+    arm: str | None = None,
+    reward: str | None = None,
+    propensity: str | None = None,
+    available: str | None = None,
+    arm_names: Sequence[str] | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+) -> Log:
+    """Read a log from CSV or Parquet: a row for each pull. Rows are sorted by time, those of one time stay in order.
+
+    Args:
+        path: the file.
+        time: name of the column of times, numbers or dates as for ``read_table``; ``"auto"``: recognised likewise.
+        arm, reward: names of the columns of the arm pulled and what it paid. None: a column called arm, action,
+            variant, choice or item; and reward, value or y.
+        propensity: name of the column of the probability with which the arm was drawn. None: one called propensity,
+            probability, prob or p, where there is one.
+        available: name of the column that lists the arms that could be pulled, names separated by |, ; or commas.
+            None: one called available, available_arms, arms_available or eligible, where there is one.
+        arm_names: all arms, in their order; None: those pulled or listed, in alphabetical order.
+        separator, decimal, encoding: as for ``read_table``.
+
+    Raises ValueError for a file that cannot be read, a column that is not there or cannot be told, an empty cell and
+    what ``Log`` refuses.
+    """
+    validation.instance("path", path, (str, Path), "the path of a file")
+    kinds = (*TEXT, ".parquet")
+    right = Path(path).suffix.lower() in kinds
+    validation.require(right, "path", str(path), f"a file ending in {', '.join(kinds)}")
+    as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
+    frame, _, mark = read_frame(path, (), as_text, separator=separator, encoding=encoding, decimal=decimal)
+    return _log_of(frame, mark, time, arm, reward, propensity, available, arm_names)
+
+
+def read_data(path: str | Path) -> RewardTable | Log:
+    """A file read as what it is: a table of rewards, or a log of pulls.
+
+    A file is a log if one of its columns is called as an arm and one as a reward is (``read_log``), and a tidy table if
+    it holds all arms at every time. Everything else is a table with a column for every arm (``read_table``).
+
+    ``path``: of a CSV, Parquet or NPZ file.
+
+    Raises ValueError for what is neither.
+    """
+    frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE})
+    called = {name.strip().lower() for name in frame.columns}
+    if not (called & {*_ARM} and called & {*_REWARD}):
+        return table_of(frame, mark, time_column=time)
+    log = _log_of(frame, mark, "auto", None, None, None, None, None)
+    whole = len(log.arms) == log.num_arms * len(log.times.unique())
+    return table_of(frame, mark, time_column=time, long=True) if whole else log
+
+
+def _log_of(
+    frame: pd.DataFrame,
+    mark: str,
+    time: str,
+    arm: str | None,
+    reward: str | None,
+    propensity: str | None,
+    available: str | None,
+    arm_names: Sequence[str] | None,
+) -> Log:
+    """The log in the columns of a file."""
+    names = list(frame.columns)
+
+    def column(argument: str, asked: str | None, known: tuple[str, ...], needed: bool) -> str | None:
+        if asked is not None and asked not in names:
+            raise ValueError(unknown_name(argument, asked, names))
+        found = [asked] if asked else [name for name in names if name.strip().lower() in known]
+        if len(found) > 1 or (needed and not found):
+            raise ValueError(f"{argument} must be the name of a column, got None; there are {some(names)}")
+        return found[0] if found else None
+
+    of_arm, of_reward = column("arm", arm, _ARM, True), column("reward", reward, _REWARD, True)
+    of_chance = column("propensity", propensity, _PROPENSITY, False)
+    of_lists = column("available", available, _AVAILABLE, False)
+    of_time = find_time(frame, time, mark)
+    if of_time is None:
+        raise ValueError(f"time must be the name of a column, got {time!r}; there are {some(names)}")
+    clock, unit = seconds(of_time, frame[of_time], mark)
+    order = np.argsort(clock, kind="stable")
+    for name in filter(None, (of_arm, of_reward, of_chance, of_lists)):
+        empty = frame[name].map(is_missing).to_numpy()
+        if empty.any():
+            raise ValueError(f"row {int(empty.argmax()) + 1}, column {name!r} must not be empty")
+    pulled = [str(cell).strip() for cell in frame[of_arm]]
+    lists = None if of_lists is None else [_listed(cell) for cell in frame[of_lists]]
+    seen = {*pulled}.union(*(lists or []))
+    every = sorted(seen) if arm_names is None else list(arm_names)
+    unknown = sorted(seen - {*every})
+    validation.require(not unknown, "arm_names", every, f"with all arms of the file (lacks {some(unknown)})")
+    place = {name: k for k, name in enumerate(every)}
+    mask = None
+    if lists is not None:
+        mask = torch.tensor([[name in those for name in every] for those in lists])[order]
+    used = {of_arm, of_reward, of_chance, of_lists, of_time}
+    others = [name for name in names if name not in used]
+    notes = [f"log: {len(frame)} pulls of {len(every)} arms; times: {of_time!r}, {unit}"]
+    notes += [f"left out: {some(others)}"] if others else []
+
+    def values(name: str) -> Tensor:
+        return torch.from_numpy(numbers(name, frame[name], mark)[order])
+
+    return Log(
+        torch.from_numpy(clock[order]),
+        torch.tensor([place[name] for name in pulled])[order],
+        values(str(of_reward)),
+        tuple(every),
+        None if of_chance is None else values(of_chance),
+        mask,
+        tuple(notes),
+    )
+
+
+def _listed(cell: Any) -> set[str]:
+    """The names in a cell that lists arms."""
+    if not isinstance(cell, str):
+        return {str(one) for one in cell}
+    return {
+        one.strip(" '\"") for one in re.split(r"[|;,]", cell.strip().strip("[](){}")) if one.strip(" '\"")
+    }

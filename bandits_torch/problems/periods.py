@@ -1,0 +1,283 @@
+"""Cycles in records of rewards: periods, and how sure they are beside drift."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bandits_torch import validation
+
+_ROWS = 2048  # the last rows looked at
+_SERIES = 3  # leading common movements
+_FEWEST, _CYCLES = 40, 4  # rows; cycles that a record must hold
+_EULER = 0.5772156649  # minus the mean of the logarithm of an Exp(1) variable
+_SAME = 0.03  # relative difference of periods
+_OUTLIER = 4.0  # times the background: left out of it
+_MOST_HARMONICS, _RIDGE = 6, 1.0  # of a period; what is added to the squares of a wave, in rows
+_WORSE = 12.0  # of twice the log-likelihood: so much a whole number of rows may cost
+_LOG_SPREAD, _CUT = 1.2825, 0.05  # of log Exp(1): its deviation, and what the cut takes
+_UPPER = 1.645  # 95 % of N(0, 1)
+
+
+@dataclass(frozen=True)
+class Period:
+    """A cycle.
+
+    Attributes:
+        length: of the cycle, in units of the times.
+        p_value: how often a record without a cycle, which only drifts, would show one as clear at any period.
+    """
+
+    length: float
+    p_value: float
+
+
+def find_periods(
+    rewards: np.ndarray, times: np.ndarray | None = None, *, level: float = 0.01, most: int = 3
+) -> list[Period]:
+    """Cycles that arms have in common, the clearest first; none for a record of fewer than 40 rows.
+
+    A Lomb-Scargle periodogram (Lomb 1976; Scargle 1982) of each of the three leading principal components of the
+    centred rewards, tapered by Hann's window. Drift shows as a background that falls smoothly with frequency: a cubic
+    in log frequency, fitted to log power without its peaks (as Vaughan 2005 fits a line). Power over background, taken
+    at the upper end of its 95 % interval, is then at most Exp(1), and p = 1 - (1 - exp(-ratio))^M over the M
+    frequencies, times the number of components. Harmonics of a clearer cycle, and neighbours of its peak, are not told
+    again. A cycle that the record holds fewer than eight times is often missed, as it cannot be told from drift.
+
+    Args:
+        rewards: (T, N), NaN where missing. The last 2048 rows are looked at.
+        times: (T,) increasing; None: 0, 1, ...
+        level: the largest p-value told.
+        most: how many are told at most.
+
+    Cost: O(T^2), at most some 10^7 operations.
+    """
+    record = _Record.of(rewards, times)
+    if record is None:
+        return []
+    u, s, _ = np.linalg.svd(record.centred, full_matrices=False)
+    kept = [i for i in range(min(_SERIES, len(s))) if s[i] > 1e-9 * max(s[0], 1e-300)]
+    found = [one for peaks in record.peaks(u[:, kept], level / max(1, len(kept)), 4 * most) for one in peaks]
+    found = [Period(one.length, min(1.0, one.p_value * len(kept))) for one in found]
+    told: list[Period] = []
+    for one in sorted(found, key=lambda each: each.p_value):
+        again = any(
+            abs(1 / one.length - m / other.length) < 3 / record.span
+            for other in told
+            for m in (1, 2, 3, 4, 5, 6)
+        )
+        if not again and len(told) < most:
+            told.append(one)
+    return told
+
+
+def find_own_periods(
+    rewards: np.ndarray,
+    times: np.ndarray | None = None,
+    common: Sequence[Period] = (),
+    *,
+    level: float = 0.01,
+) -> dict[int, Period]:
+    """The clearest cycle of each arm by itself, by the arm's index, which is none of the ``common`` ones.
+
+    Each arm is looked at as a principal component is by ``find_periods``, and p-values are times the number of arms. A
+    cycle within 3 % of a common one, of its harmonics, or of what it is a harmonic of, is not told.
+
+    Args: as for ``find_periods``; ``common``: cycles of all arms.
+
+    Cost: O(T^2 + T N).
+    """
+    record = _Record.of(rewards, times)
+    if record is None:
+        return {}
+    N = record.centred.shape[1]
+    found: dict[int, Period] = {}
+    for n, peaks in enumerate(record.peaks(record.centred, level / N, 4)):
+        for one in peaks:
+            ratios = [m * one.length / other.length for other in common for m in range(1, 7)]
+            ratios += [one.length / (m * other.length) for other in common for m in range(1, 7)]
+            if all(abs(ratio - 1) > _SAME for ratio in ratios):
+                found[n] = Period(one.length, min(1.0, one.p_value * N))
+                break
+    return found
+
+
+class _Record:
+    """The last rows of a record, each arm less its line and in units of its spread, and their periodograms."""
+
+    def __init__(self, centred: np.ndarray, times: np.ndarray, k: np.ndarray) -> None:
+        self.centred, self.times, self.span = centred, times - times[0], float(times[-1] - times[0])
+        self.frequency = k / self.span
+        self.taper = np.sin(np.pi * self.times / self.span)[:, None] ** 2
+
+    @staticmethod
+    def of(rewards: np.ndarray, times: np.ndarray | None) -> _Record | None:
+        """None where the record is too short."""
+        rewards = np.asarray(rewards, dtype=np.float64)
+        times = np.arange(len(rewards)) if times is None else np.asarray(times, dtype=np.float64)
+        rewards, times = rewards[-2 * _ROWS :], times[-2 * _ROWS :]
+        seen = ~np.isnan(rewards).all(1)
+        rewards, times = rewards[seen][-_ROWS:], times[seen][-_ROWS:]
+        if len(times) < _FEWEST:
+            return None
+        span, gap = times[-1] - times[0], float(np.median(np.diff(times)))
+        k = np.arange(_CYCLES, int(span / (2 * gap)) + 1)
+        if len(k) < _FEWEST // 4:
+            return None
+        held = ~np.isnan(rewards)
+        x = (times - times[0]) / span
+        slope = np.polynomial.polynomial.Polynomial
+        centred = np.zeros_like(rewards)
+        for n in range(rewards.shape[1]):
+            at = held[:, n]
+            if at.sum() >= _FEWEST // 2:
+                line = slope.fit(x[at], rewards[at, n], 1)
+                residual = rewards[at, n] - line(x[at])
+                spread = residual.std()
+                if spread > 1e-12 * np.abs(rewards[at, n]).max():
+                    centred[at, n] = residual / spread
+        return _Record(centred, times, k)
+
+    def peaks(self, series: np.ndarray, level: float, most: int) -> list[list[Period]]:
+        """Of each series (T, n) the clearest cycles with a p-value up to ``level``."""
+        tapered = (series - series.mean(0)) * self.taper
+        count, found = len(self.frequency), []
+        for n, power in enumerate(_powers(self.times, tapered, self.frequency)):
+            told: list[Period] = []
+            found.append(told)
+            if power.max() <= 0:
+                continue
+            ratio = power / _background(np.log(self.frequency), power)
+            p = np.clip(-np.expm1(count * np.log1p(-np.minimum(np.exp(-ratio), 1 - 1e-16))), 0.0, 1.0)
+            for j in np.argsort(p, kind="stable")[:most]:
+                if p[j] <= level:
+                    low, high = self.frequency[max(j - 1, 0)], self.frequency[min(j + 1, count - 1)]
+                    fine = np.linspace(low, high, 41)
+                    best = fine[np.argmax(_powers(self.times, tapered[:, n : n + 1], fine)[0])]
+                    told.append(Period(float(1 / best), float(p[j])))
+        return found
+
+
+def _powers(times: np.ndarray, series: np.ndarray, frequency: np.ndarray) -> np.ndarray:
+    """Lomb and Scargle's power of each series (T, n), (n, K): of the best sine and cosine at each frequency."""
+    angle = 2 * np.pi * frequency[:, None] * times
+    c, s = np.cos(angle), np.sin(angle)
+    cc, ss, cs = (c * c).sum(1), (s * s).sum(1), (c * s).sum(1)
+    a, b = (c @ series).T, (s @ series).T
+    apart = cc * ss - cs * cs
+    two = apart > 1e-6 * (cc + ss) ** 2  # at half the sampling rate sine and cosine are one wave
+    power = (a * a * ss - 2 * a * b * cs + b * b * cc) / (2 * np.where(two, apart, 1.0))
+    return np.asarray(np.where(two, power, (a * a + b * b) / (2 * (cc + ss))))
+
+
+def _background(log_frequency: np.ndarray, power: np.ndarray) -> np.ndarray:
+    """What the mean power of a record without a cycle is at most (95 %), at each frequency."""
+    log_power = np.log(np.maximum(power, 1e-300)) + _EULER
+    z = (log_frequency - log_frequency.mean()) / log_frequency.std()
+    design = np.stack([z**0, z, z**2, z**3], 1)
+    kept = np.ones(len(power), dtype=bool)
+    for _ in range(5):
+        inverse = np.linalg.inv(design[kept].T @ design[kept])
+        fit = design @ (inverse @ (design[kept].T @ log_power[kept]))
+        error = _LOG_SPREAD * np.sqrt(np.einsum("ki,ij,kj->k", design, inverse, design))
+        kept = power < _OUTLIER * np.exp(fit + error)
+    return np.exp(fit + _UPPER * error + _CUT)
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """The cycle of each arm: y_n(t) = levels_n + sum_j (cos(w_j t) a_jn + sin(w_j t) b_jn) + residuals.
+
+    Attributes:
+        periods: of the cycles, in units of the times.
+        harmonics: of each period.
+        levels: (N,).
+        profile: (2 J, N), the a_j and b_j in turn, periods one after the other.
+        residuals: (T, N), NaN where a reward is missing.
+    """
+
+    periods: tuple[float, ...]
+    harmonics: tuple[int, ...]
+    levels: np.ndarray
+    profile: np.ndarray
+    residuals: np.ndarray
+
+
+FIND = "find"
+
+
+def fit_cycles(
+    rewards: np.ndarray,
+    times: np.ndarray | None = None,
+    periods: str | float | Sequence[float] | None = FIND,
+) -> Cycles | None:
+    """The cycle that each arm has in a record, by least squares; None where there is none.
+
+    The number of harmonics, 1 to 6 of each period, is that of the least BIC over all arms; none is shorter than two
+    typical gaps. A period that was found is moved to the length of least squares, within what the record can tell, or
+    to a whole number of typical gaps if that does nearly as well.
+
+    Args:
+        rewards: (T, N), NaN where missing.
+        times: (T,) increasing; None: 1 - T, ..., 0.
+        periods: of the cycles, in units of the times, a number or several; ``"find"``: those of ``find_periods``; None:
+            no cycles.
+
+    Cost: O(T N J) for each of some hundred fits. Source: least squares; BIC of Schwarz 1978. Raises ValueError for
+    periods that are not finite and > 0, times that do not increase, and fewer than two rows.
+    """
+    rewards = np.asarray(rewards, dtype=np.float64)
+    T, seen = len(rewards), ~np.isnan(rewards)
+    times = np.arange(1.0 - T, 1.0) if times is None else np.asarray(times, dtype=np.float64)
+    ok = times.shape == (T,) and bool(np.isfinite(times).all() and (np.diff(times) > 0).all())
+    validation.require(ok, "times", times, f"{T} increasing numbers, one for each row")
+    lengths = checked_periods(periods)
+    if periods == FIND:
+        lengths = [one.length for one in find_periods(rewards, times)]
+    if not lengths:
+        return None
+    validation.require(T > 1, "rewards", rewards, "at least two rows where there are cycles")
+    span, gap = times[-1] - times[0], float(np.median(np.diff(times)))
+    count, y = seen.sum(0), np.where(seen, rewards, 0.0)
+    scale = 1e-12 * max(float(np.nanvar(rewards)), 1e-300)
+
+    def fitted(lengths: Sequence[float], harmonics: int) -> tuple[float, np.ndarray, np.ndarray]:
+        """Minus twice the log-likelihood, up to a constant; coefficients (1 + 2 J, N); residuals (T, N)."""
+        angles = [2 * np.pi * h * (times % p / p) for p in lengths for h in range(1, harmonics + 1)]
+        X = np.stack([np.ones(T), *(wave(angle) for angle in angles for wave in (np.cos, np.sin))], 1)
+        ridge = _RIDGE * np.diag([1e-9] + [1.0] * (X.shape[1] - 1))
+        if seen.all():
+            found = np.linalg.solve(X.T @ X + ridge, X.T @ y)
+        else:
+            gram = np.einsum("ti,tn,tj->nij", X, seen, X, optimize=True) + ridge
+            found = np.linalg.solve(gram, (X.T @ y).T[..., None])[..., 0].T
+        left = rewards - X @ found
+        mean_square = (np.where(seen, left, 0.0) ** 2).sum(0) / np.maximum(count, 1)
+        return float((count * np.log(np.maximum(mean_square, scale))).sum()), found, left
+
+    most = max(1, min([_MOST_HARMONICS, *(int(one / (2 * gap) + 1e-9) for one in lengths)]))
+    price = 2 * len(lengths) * np.log(np.maximum(count, 1)).sum()
+    harmonics = min(range(1, most + 1), key=lambda h: fitted(lengths, h)[0] + h * price)
+    for k in range(len(lengths)) if periods == FIND else ():
+        tries = (1 / (1 / lengths[k] + np.linspace(-0.5, 0.5, 41) / span)).tolist()
+        whole = [gap * round(one / gap) for one in tries]
+        fits = {one: fitted([*lengths[:k], one, *lengths[k + 1 :]], harmonics)[0] for one in {*tries, *whole}}
+        best, near = min(fits, key=fits.__getitem__), min(whole, key=fits.__getitem__)
+        lengths[k] = near if fits[near] <= fits[best] + _WORSE else best
+    _, found, left = fitted(lengths, harmonics)
+    return Cycles(tuple(lengths), (harmonics,) * len(lengths), found[0], found[1:], left)
+
+
+def checked_periods(periods: object) -> list[float]:
+    """Periods that are told, as numbers; none for None and for ``"find"``. ValueError for anything else."""
+    if periods is None or (isinstance(periods, str) and periods == FIND):
+        return []
+    several = isinstance(periods, (list, tuple)) and len(periods) > 0
+    lengths: list[Any] = list(periods) if several else [periods]  # type: ignore[call-overload]
+    expected = f"a number > 0, several different ones, {FIND!r} or None"
+    ok = all(validation.is_number(one) and np.isfinite(one) and one > 0 for one in lengths)
+    validation.require(ok and len({*lengths}) == len(lengths), "periods", periods, expected)
+    return [float(one) for one in lengths]

@@ -1,0 +1,202 @@
+"""Laws that every recipe, problem and kernel obeys, as classes that a plug-in's tests inherit.
+
+A subclass named ``Test...`` that sets ``name`` or ``kernel`` is all that pytest needs::
+
+    from bandits_torch.testing import RecipeLaws
+
+    class TestMine(RecipeLaws):
+        name = "my_recipe"
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from bandits_torch import problems, recipes
+from bandits_torch.loop import run
+from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.problems.problem import Problem
+
+
+class RecipeLaws:
+    """Laws of a recipe over arms: nothing is changed by a choice, or lost by a stop, or shared by replicates.
+
+    Attributes:
+        name: of the recipe, as ``recipes.build`` takes it.
+        options: its options here, beyond its ``quick`` ones.
+        horizon: steps of a run.
+    """
+
+    name: ClassVar[str]
+    options: ClassVar[Mapping[str, Any]] = {}
+    horizon: ClassVar[int] = 20
+
+    def build(self, replicates: int = 3, first: int = 0) -> tuple[Policy, Problem]:
+        """The recipe and a problem for it, replicates ``first`` and on: override it for a problem of another kind."""
+        about = recipes.registered(self.name)
+        common: dict[str, Any] = {"replicates": replicates, "seed": 3, "first_replicate": first}
+        if about.belief in (None, "kernel"):
+            problem = problems.make("switching", horizon=max(self.horizon, 4), num_arms=12, **common)
+        else:
+            problem = problems.make("hills", num_arms=21, **common)
+        numbered = {"first_replicate": first} if "first_replicate" in about.options else {}
+        options = {**about.quick, **numbered, **self.options}
+        policy = recipes.build(
+            self.name, problem, replicates=replicates, horizon=self.horizon, seed=3, **options
+        )
+        return policy, problem
+
+    def test_a_choice_changes_nothing(self) -> None:
+        """Asked twice, it answers the same, and its state is as before, but for its random numbers."""
+        policy, problem = self.build()
+        seeded = recipes.registered(self.name).seeded
+        for step in range(1, self.horizon + 1):
+            before = copy.deepcopy(policy.state_dict())
+            first = policy.choose(float(step))
+            if seeded:
+                policy.load_state_dict(before)
+            second = policy.choose(float(step))
+            assert torch.equal(first.arm, second.arm), f"step {step}: {first.arm}, then {second.arm}"
+            assert seeded or same(before, policy.state_dict()), f"step {step}: choose changed the state"
+            policy.learn(Observation(float(step), first.arm, _reward(problem, first.arm, step), first.why))
+
+    def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(self) -> None:
+        """A fresh policy that takes the state in the middle chooses as the one that never stopped."""
+        (policy, problem), (fresh, _) = self.build(), self.build()
+        for step in range(1, self.horizon + 1):
+            if step == self.horizon // 2:
+                fresh.load_state_dict(copy.deepcopy(policy.state_dict()))
+            choice = policy.choose(float(step))
+            playing = [policy]
+            if step >= self.horizon // 2:
+                again = fresh.choose(float(step)).arm
+                assert torch.equal(choice.arm, again), f"step {step}: {choice.arm}, resumed {again}"
+                playing.append(fresh)
+            for one in playing:
+                reward = _reward(problem, choice.arm, step)
+                one.learn(Observation(float(step), choice.arm, reward, one.choose(float(step)).why))
+
+    def test_a_replicate_alone_plays_as_in_the_batch(self) -> None:
+        """Replicate 1 of three chooses what it chooses when it is the only one."""
+        together = run(*self.build(3), self.horizon, seed=2)
+        alone = run(*self.build(1, first=1), self.horizon, seed=2, first_replicate=1)
+        assert torch.equal(together.arms[1], alone.arms[0]), f"{together.arms[1]}, alone {alone.arms[0]}"
+
+    def test_a_reset_policy_is_a_fresh_one(self) -> None:
+        """After ``reset`` it learns and chooses as if nothing had been; random numbers go on."""
+        (policy, problem), (fresh, _) = self.build(), self.build()
+        if recipes.registered(self.name).seeded:
+            return
+        first = policy.choose(1.0)
+        policy.learn(Observation(1.0, first.arm, _reward(problem, first.arm, 1), first.why))
+        policy.reset()
+        for step in range(1, self.horizon + 1):
+            choice, other = policy.choose(float(step)), fresh.choose(float(step))
+            assert torch.equal(choice.arm, other.arm), f"step {step}: {choice.arm}, fresh {other.arm}"
+            for one, chosen in ((policy, choice), (fresh, other)):
+                one.learn(
+                    Observation(float(step), chosen.arm, _reward(problem, chosen.arm, step), chosen.why)
+                )
+
+
+class ProblemLaws:
+    """Laws of a problem: the seed fixes it, asking changes nothing, and every reward is a number.
+
+    Attributes:
+        name: of the problem, as ``make`` takes it.
+        options: its options here, beyond its ``quick`` ones.
+        horizon: steps that are looked at.
+    """
+
+    name: ClassVar[str]
+    options: ClassVar[Mapping[str, Any]] = {}
+    horizon: ClassVar[int] = 10
+
+    def build(self, seed: int = 0) -> Problem:
+        """The problem, two replicates."""
+        options = {**problems.registered(self.name).quick, **self.options}
+        return problems.make(self.name, replicates=2, horizon=self.horizon, seed=seed, **options)
+
+    def test_expected_rewards_are_numbers_that_asking_does_not_change(self) -> None:
+        """Two problems of one seed agree at every step, asked in any order; one reward for each arm."""
+        one, other = self.build(), self.build()
+        steps = range(1, self.horizon + 1)
+        backwards = {step: other.expected_rewards(step).clone() for step in reversed(steps)}
+        for step in steps:
+            found = one.expected_rewards(step)
+            assert found.shape == (2, len(one.arms)), f"step {step}: shape {tuple(found.shape)}"
+            assert bool(torch.isfinite(found).all()), f"step {step}: {found}"
+            assert torch.equal(found, backwards[step]), f"step {step}: another value when asked again"
+
+    def test_the_same_seed_is_the_same_run(self) -> None:
+        """Random play of two problems of one seed sees the same rewards."""
+        runs = []
+        for _ in range(2):
+            problem = self.build(seed=5)
+            policy = recipes.build("random", problem, replicates=2, horizon=self.horizon, seed=1)
+            runs.append(run(policy, problem, self.horizon, seed=2))
+        assert torch.equal(runs[0].rewards, runs[1].rewards)
+        assert bool(torch.isfinite(runs[0].rewards).all())
+
+
+class KernelLaws:
+    """Laws of a kernel: symmetric, positive semidefinite, its diagonal the diagonal of its matrix.
+
+    Attributes:
+        dim: number of input columns.
+    """
+
+    dim: ClassVar[int] = 1
+
+    def build(self) -> Kernel:
+        """The kernel, to be overridden."""
+        raise NotImplementedError
+
+    def _inputs(self) -> Tensor:
+        return 10 * torch.rand(20, self.dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    @torch.no_grad()
+    def test_its_matrix_is_symmetric_and_positive_semidefinite(self) -> None:
+        """No eigenvalue is below -1e-8 of the largest."""
+        matrix = self.build().double()(self._inputs()).to_dense()
+        assert torch.allclose(matrix, matrix.mT)
+        values = torch.linalg.eigvalsh(matrix)
+        assert float(values[0]) >= -1e-8 * float(values[-1]), f"smallest eigenvalue {float(values[0]):g}"
+
+    @torch.no_grad()
+    def test_its_diagonal_is_that_of_its_matrix(self) -> None:
+        """What ``diag=True`` gives."""
+        kernel, X = self.build().double(), self._inputs()
+        diagonal = kernel(X, diag=True)
+        diagonal = diagonal if isinstance(diagonal, Tensor) else diagonal.to_dense()
+        assert torch.allclose(diagonal, kernel(X).to_dense().diagonal())
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two states, of tensors and plain values in any nesting, are the same to the last bit."""
+    if isinstance(one, Tensor):
+        return (
+            isinstance(other, Tensor)
+            and one.shape == other.shape
+            and torch.equal(one.nan_to_num(), other.nan_to_num())
+        )
+    if isinstance(one, Mapping):
+        return (
+            isinstance(other, Mapping)
+            and one.keys() == other.keys()
+            and all(same(one[k], other[k]) for k in one)
+        )
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def _reward(problem: Problem, arm: Tensor, step: int) -> Tensor:
+    """Of arms (S,) at a step, without noise."""
+    return problem.expected_rewards(step).gather(-1, arm.unsqueeze(-1)).squeeze(-1)

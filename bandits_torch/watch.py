@@ -1,0 +1,711 @@
+"""Looking inside a live system: what is believed now, what was asked and told, and where a change was noticed."""
+
+from __future__ import annotations
+
+import math
+import os
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from botorch.utils.sampling import draw_sobol_normal_samples
+from scipy.special import ndtri, rel_entr
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.arm_context import ArmContext
+from bandits_torch.border import Settings, Times
+from bandits_torch.files import atomic_write
+from bandits_torch.policies.arm_policy import ArmPolicy
+from bandits_torch.policies.counted import LatentRewards
+from bandits_torch.policies.detection import DetectionAugmented
+from bandits_torch.policies.forgetting import ForgettingRule
+from bandits_torch.policies.policy import Policy
+from bandits_torch.policies.wrapping import CentredPolicy, StandardisedPolicy, WrappingPolicy
+from bandits_torch.state import HasState
+from bandits_torch.turn import Turn
+
+OPEN, TOLD, DROPPED = 0, 1, 2
+_STATES = ("open", "told", "dropped")
+_BELIEVED = ("mean", "lower", "upper", "probability_best")
+_COLUMNS = {
+    *("replicate", *_BELIEVED, "plays", "last_played", "unseen"),
+    *("id", "time", "reward", "late", "state"),
+}
+_DRAWS = 16384  # of all arms' rewards, for the probability of being best
+_CONTENDERS = 256  # arms that can be told apart by draws
+_FAR = 4.0  # standard deviations from which on an arm counts as out of the race
+_BISECTIONS = 60
+_HEARD = 100  # rewards of an arm that the next is compared with
+# The sums of scores, up and down, of small changes and of large ones: sign, what each loses, and where it rings.
+_SUMS = ((1, 0.5, 8.75), (-1, 0.5, 8.75), (1, 1.0, 4.4), (-1, 1.0, 4.4))
+_LIMIT_OF_TWO = 10.25  # nats, of the likelihood ratio of rewards that have two values
+# Rewards to a false alarm at the limit, on average at least; their logarithm grows so with nats beyond it.
+_FALSE, _STEEP = 10_000, 0.85
+_ALARMS = 1000  # kept
+
+
+class ArmTest:
+    """A test for changes of the rewards of one arm.
+
+    Let r count the rewards below a new one (equal ones half) among the n <= 100 latest since the alarm before. Its
+    score is z = Phi^{-1}((r + 1/2) / (n + 1)), and the sums
+
+        up <- max(0, up + z - k),    down <- max(0, down - z - k),    for k = 1/2 and k = 1,
+
+    ring where one exceeds 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large one); then the test begins anew. Ranks
+    do not depend on the unit or the distribution of rewards, so the rate of false alarms does not either. Rewards of
+    two values alone, such as 0 and 1, have too few ranks: there the likelihood ratio of a change against none rings,
+    that of GLR-klUCB over the 100 rewards, where it exceeds 10.25 nats.
+
+    While nothing changes there is at most one false alarm in 10 000 rewards on average (``tests/test_watch_alarms.py``;
+    over 3 10^6 rewards there were 0.6). Beyond a limit each nat more (a sum counts 2 k nats a unit) is at least e^0.85
+    times as rare.
+
+    Cost: a few microseconds a reward, 30 where rewards have two values, and some 10 kB.
+
+    Source: CUSUM (Page 1954) of the normal scores of sequential ranks (McDonald 1990; Lombard & Van Zyl 2018), over a
+    window; Besson et al. 2022 for the ratio. Limits are ours, set by simulation.
+    """
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(
+        self,
+        rewards: Iterable[float] = (),
+        times: Iterable[float] = (),
+        sums: Sequence[float] = (0.0,) * len(_SUMS),
+        runs: Sequence[int] = (0,) * len(_SUMS),
+    ) -> None:
+        """With these rewards at these times, oldest first, the four sums, and how many rewards ago each was 0."""
+        self.rewards, self.times = deque(rewards, _HEARD), deque(times, _HEARD)
+        self.sorted, self.sums, self.runs = sorted(self.rewards), list(sums), list(runs)
+
+    def hear(self, reward: float, time: float) -> dict[str, Any] | None:
+        """One more reward; what is found if it rings: since when, both means, and once in how many rewards."""
+        held, sums, runs = self.sorted, self.sums, self.runs
+        rank = (bisect_left(held, reward) + bisect_right(held, reward)) / 2
+        score = float(ndtri((rank + 0.5) / (len(held) + 1)))
+        beyond, run = -math.inf, 0
+        for i, (sign, slack, limit) in enumerate(_SUMS):
+            sums[i] = max(0.0, sums[i] + sign * score - slack)
+            runs[i] = runs[i] + 1 if sums[i] else 0
+            if 2 * slack * (sums[i] - limit) > beyond:
+                beyond, run = 2 * slack * (sums[i] - limit), runs[i]
+        if len(held) == _HEARD:
+            del held[bisect_left(held, self.rewards[0])]
+        insort(held, reward)
+        self.rewards.append(reward)
+        self.times.append(time)
+        least, most = held[0], held[-1]
+        if least < most and bisect_right(held, least) == bisect_left(held, most):  # two values
+            likelihood, run = _of_two_values(np.array(self.rewards) == most)
+            beyond = likelihood - _LIMIT_OF_TWO
+        if beyond <= 0:
+            return None
+        told, run = np.array(self.rewards), min(run, len(held))
+        since, before, after = self.times[-run], told[:-run], told[-run:]
+        self.begin()
+        return {
+            "since": since,
+            "before": float(before.mean()) if len(before) else None,
+            "after": float(after.mean()),
+            "once_in": _FALSE * math.exp(_STEEP * beyond),
+        }
+
+
+class ArmTests:
+    """The tests of all arms that were played, by replicate and arm."""
+
+    def __init__(self) -> None:
+        self.each: dict[tuple[int, int], ArmTest] = {}
+
+    def of(self, replicate: int, arm: int) -> ArmTest:
+        """The test of this arm."""
+        if (replicate, arm) not in self.each:
+            self.each[replicate, arm] = ArmTest()
+        return self.each[replicate, arm]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Rewards and times of all, one after the other; whose they are, how many, and the sums."""
+        tests, floats = list(self.each.values()), partial(torch.tensor, dtype=torch.float64)
+        return {
+            "of": torch.tensor(list(self.each), dtype=torch.long).reshape(-1, 2),
+            "counts": torch.tensor([len(one.rewards) for one in tests], dtype=torch.long),
+            "rewards": floats([reward for one in tests for reward in one.rewards]),
+            "times": floats([time for one in tests for time in one.times]),
+            "sums": floats([one.sums for one in tests]).reshape(-1, len(_SUMS)),
+            "runs": torch.tensor([one.runs for one in tests], dtype=torch.long).reshape(-1, len(_SUMS)),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Counterpart of ``state_dict``."""
+        counts = state["counts"].tolist()
+        rewards, times = (state[name].split(counts) for name in ("rewards", "times"))
+        each = {}
+        for (s, arm), own, then, sums, runs in zip(
+            state["of"].tolist(), rewards, times, state["sums"].tolist(), state["runs"].tolist(), strict=True
+        ):
+            each[s, arm] = ArmTest()
+            each[s, arm].begin(own.tolist(), then.tolist(), sums, runs)
+        self.each = each
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """None was played, in the replicates with ``where`` True."""
+        kept = {} if where is None else {key: one for key, one in self.each.items() if not where[key[0]]}
+        self.each = kept
+
+
+class Watch(HasState):
+    """What a live system remembers of its questions, and its test for changes; nothing that chooses reads any of it.
+
+    Kept: the latest ``keep`` questions with their rewards, how often and when each arm was played, and the latest
+    1000 alarms.
+
+    Each arm has a test for changes of its own, which sees its rewards alone (``ArmTest``). So there is at most one
+    false alarm in 10 000 rewards on average, however many arms there are and however they are chosen.
+
+    The policy's own test counts too, where it has one: when it restarts because of what it saw.
+
+    Args:
+        policy: whose questions they are.
+        keep: questions to keep, an integer >= 0.
+
+    Cost: some microseconds a question and a reward, about 30 where rewards are 0 or 1; for each replicate 16 bytes an
+    arm, up to 10 000 more once it is played, and 30 a question kept. Raises ValueError for a ``keep`` that is no
+    integer >= 0.
+    """
+
+    _parts = ("arm_tests",)
+    plays: Tensor  # (S, N)
+    last: Tensor  # (S, N), the time of the latest play
+    first: float | None  # the time of the first question
+    now: float | None  # the latest time that was asked about
+    arms: Tensor  # (S, H) or (S, H, d), of question k at k mod H
+    times: Tensor  # (1, H)
+    rewards: Tensor  # (S, H)
+    marks: Tensor  # (1, H), twice the state, and one more if the reward was late
+    told: int  # the largest number of a question told
+    learned_so_far: int  # rewards
+    restarts: Tensor  # (S,), of the policy, for what it saw
+    rung: list[dict[str, Any]]
+
+    def __init__(self, policy: Policy, keep: int) -> None:
+        self.size = validation.natural("keep", keep)
+        self.tests = _tests_changes(policy)
+        self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+        self.arm_tests = ArmTests()
+        self._begin()
+
+    def _fresh(self) -> dict[str, Any]:
+        S, N, H = self.replicates, self.num_arms, self.size
+        whole, zeros = torch.long, partial(torch.zeros, dtype=torch.float64)
+        return {
+            "plays": zeros(S, N, dtype=whole),
+            "last": zeros(S, N) + torch.nan,
+            "first": None,
+            "now": None,
+            "arms": zeros(S, H, self.dim) if self.dim else zeros(S, H, dtype=whole),
+            "times": zeros(1, H),
+            "rewards": zeros(S, H) + torch.nan,
+            "marks": zeros(1, H, dtype=whole),
+            "told": -1,
+            "learned_so_far": 0,
+            "restarts": zeros(S),
+            "rung": [],
+        }
+
+    # -- what happens ----------------------------------------------------------------------------------
+
+    def asked(self, id: int, time: float, arm: Tensor) -> None:
+        """Question ``id`` was asked at a time, about ``arm`` (S,) or (S, d)."""
+        if self.first is None or self.now is None:
+            self.first = self.now = time
+        self.now = max(self.now, time)
+        if self.size:
+            k = id % self.size
+            self.arms.numpy()[:, k] = arm.detach().cpu().numpy()
+            self.times.numpy()[0, k] = time
+            self.rewards.numpy()[:, k] = math.nan
+            self.marks.numpy()[0, k] = OPEN
+
+    def learned(self, id: int, asked: int, time: float, arm: Tensor, reward: Tensor, policy: Policy) -> None:
+        """The reward (S,) of question ``id``, one of ``asked``, was learned by the policy."""
+        values = reward.tolist()
+        if asked - id <= self.size:
+            k = id % self.size
+            self.rewards.numpy()[:, k] = values
+            self.marks.numpy()[0, k] = 2 * TOLD + (id < self.told)
+        self.told = max(self.told, id)
+        self.learned_so_far += 1
+        where = [] if self.dim else arm.tolist()
+        if where and max(where) >= self.plays.shape[-1]:
+            self._make_room_for(max(where) + 1)
+        plays, last = self.plays.numpy(), self.last.numpy()
+        for s, number in enumerate(where):
+            plays[s, number] += 1
+            if not last[s, number] >= time:
+                last[s, number] = time
+            found = self.arm_tests.of(s, number).hear(values[s], time)
+            if found is not None:
+                self._note(id, time, s, number, **found)
+        if self.tests:
+            self._look_at_restarts(id, time, None if self.dim else where, policy)
+
+    def dropped(self, id: int, asked: int) -> None:
+        """Question ``id``, one of ``asked``, was removed."""
+        if asked - id <= self.size:
+            self.marks.numpy()[0, id % self.size] = 2 * DROPPED
+
+    def kept(self, asked: int) -> np.ndarray:
+        """Numbers of the questions kept, of ``asked`` in all, oldest first."""
+        return np.arange(max(0, asked - self.size), asked)
+
+    # -- changes ---------------------------------------------------------------------------------------
+
+    def _make_room_for(self, arms: int) -> None:
+        """Be over so many arms."""
+        more = arms - self.plays.shape[-1]
+        self.plays = torch.nn.functional.pad(self.plays, (0, more))
+        self.last = torch.nn.functional.pad(self.last, (0, more), value=math.nan)
+
+    def _look_at_restarts(self, id: int, time: float, where: list[int] | None, policy: Policy) -> None:
+        """Whether the policy has restarted because of what it saw."""
+        now = _restarts(policy)
+        for s in (now > self.restarts).nonzero().flatten().tolist():
+            self._note(id, time, s, None if where is None else where[s])
+        self.restarts = now
+
+    def _note(self, id: int, time: float, replicate: int, arm: int | None, **found: float | None) -> None:
+        """An alarm; without what was found, the policy's."""
+        nothing = dict.fromkeys(("since", "before", "after", "once_in"))
+        one = {"id": id, "time": time, "replicate": replicate, "arm": arm, "own": not found}
+        self.rung = [*self.rung, one | nothing | found][-_ALARMS:]
+
+
+class Watched:
+    """What can be seen of a live system (``AskTell``). Looking changes nothing: no choice, and no state."""
+
+    policy: Policy
+    names: tuple[str, ...] | None
+    settings: Settings | None
+    replicates: int
+    num_arms: int
+    predict: Any
+    _times: Times
+    _turn: Turn
+    _asked: int
+    _open: dict[int, Any]
+    _watch: Watch
+
+    @property
+    def retired(self) -> tuple[Any, ...]:
+        """The arms that are never asked any more, by name, or number where arms have none."""
+        return ()
+
+    def beliefs(
+        self, at: Any = None, *, level: float = 0.9, context: ArmContext | None = None
+    ) -> pd.DataFrame:
+        """What is believed of every arm's expected reward now: a row for each arm, and for each replicate if there are
+        several.
+
+        * ``arm``: its name, or its number.
+        * ``mean``, ``lower``, ``upper``: the expected reward, and the interval that holds it with probability
+          ``level`` if the model is right, as much of the rest below as above; in units of reward.
+        * ``probability_best``: that its expected reward is the largest, of the arms that are not retired. From 16 384
+          joint draws (Sobol points, with a generator of their own), so that what is known of arms together counts;
+          within 0.01. NaN where more than 256 arms may still be the best.
+        * ``plays``, ``last_played``, ``unseen``: rewards learned of it; the time of the latest; and how long ago that
+          is (of an arm never played, since the first question).
+        * ``retired``: whether it is never asked any more (``retire_arms``).
+
+        What a policy does not believe is NaN. Classical bandits have a mean of the arms that they have played, no
+        interval and no probability; policies without a belief about single arms (random, EXP3.S, the OPKB family,
+        several priors) have none of the three.
+
+        Over a domain there is a row for each of the settings among the questions kept (``keep``) that a reward is
+        known of, with a column for each name (``x0``, ``x1``, ... without names), the largest mean first.
+        ``probability_best`` is then among these.
+
+        Args:
+            at: a time or a date, not before the latest reward (see ``predict``); default: the latest time asked about.
+            level: in (0, 1).
+            context: for arms whose steps come with one; without it there are no means.
+
+        Cost: N times that of one arm's covariances, and the draws: milliseconds for ten arms of ``auto``, about a
+        second for 200. Raises ValueError for a ``level`` out of range and times as ``predict``.
+        """
+        validation.probability("level", level)
+        with self._turn.any_process():
+            watch, policy = self._watch, self.policy
+            now = watch.now if watch.now is not None else 0.0
+            number = now if at is None else self._times.read("at", at)[0]
+            inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
+            if policy.dim:
+                return self._beliefs_of_settings(number, level, inside)
+            arms = list(range(self.num_arms)) if self.names is None else list(self.names)
+            mean, lower, upper = self._intervals(number, level, inside, None, context)
+            best = torch.full_like(mean, torch.nan)
+            gone = self.retired
+            retired = [arm in gone for arm in arms]
+            if context is None and hasattr(inside, "joint") and not bool(mean.isnan().any()):
+                here = ~torch.tensor(retired)
+                best = _probability_best(inside, number, here=here)
+            S = self.replicates
+            columns: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
+            columns |= {"arm": arms * S}
+            named = zip(_BELIEVED, (mean, lower, upper, best), strict=True)
+            columns |= {name: value.double().cpu().numpy().reshape(-1) for name, value in named}
+            more = self.num_arms - watch.plays.shape[-1]  # arms that came later and were not played yet
+            plays = torch.nn.functional.pad(watch.plays, (0, more))
+            last = torch.nn.functional.pad(watch.last, (0, more), value=math.nan)
+            columns["plays"] = plays.numpy().reshape(-1)
+            columns |= self._when(last.reshape(-1).tolist(), number)
+            return pd.DataFrame(columns | {"retired": retired * S})
+
+    def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
+        """Columns of when each was played last, and how long that is ago."""
+        shown = self._times.shown
+        played = [None if math.isnan(time) else shown(time) for time in last]
+        since = [self._watch.first if math.isnan(time) else time for time in last]
+        numbers = self._times.zone in ("", "number")
+        unseen = [None if time is None else shown(now) - shown(time) for time in since]
+        kind = "float64" if numbers else None
+        return {
+            "last_played": pd.Series(played, dtype=kind) if numbers else pd.to_datetime(pd.Series(played)),
+            "unseen": pd.Series(unseen, dtype=kind or "timedelta64[us]"),
+        }
+
+    def _intervals(
+        self, now: float, level: float, inside: Any, points: Tensor | None, context: ArmContext | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean and both ends of the interval of every arm, or of points (K, d): (S, N) each; NaN where not believed."""
+        at, told = self._times.shown(now), {"points": points, "context": context}
+        latent = isinstance(self.policy, LatentRewards)
+        try:
+            mean, deviation = self.predict(at, **told)
+            centre, spread = self.predict(at, **told, latent=True) if latent else (mean, deviation)
+        except ValueError:
+            if hasattr(inside, "marginals") and context is None and not hasattr(inside, "contexts"):
+                raise  # of a policy that believes, at a time that it cannot tell of
+            mean = _plain_means(self.policy)
+            if mean is None:
+                mean = torch.full((self.replicates, self.num_arms), torch.nan, dtype=torch.float64)
+            mean = mean.where(self._watch.plays.to(mean.device) > 0, torch.nan)
+            return mean, torch.full_like(mean, torch.nan), torch.full_like(mean, torch.nan)
+        parts = inside.components(now, points) if hasattr(inside, "components") else None
+        ends = []
+        for share in ((1 - level) / 2, (1 + level) / 2):
+            z = _standard_quantile(parts, share) if parts is not None else float(ndtri(share))
+            end = centre + z * spread
+            if latent:
+                end = end.sigmoid() if self.policy.rewards == "binary" else end.exp()  # type: ignore[attr-defined]
+            ends.append(end)
+        return mean, *ends
+
+    def _beliefs_of_settings(self, now: float, level: float, inside: Any) -> pd.DataFrame:
+        """``beliefs`` over a domain."""
+        watch, frames = self._watch, []
+        rows = watch.kept(self._asked)
+        rows = rows[watch.marks.numpy()[0, rows % max(watch.size, 1)] // 2 == TOLD] % max(watch.size, 1)
+        for s in range(self.replicates):
+            points, which, plays = np.unique(
+                watch.arms.numpy()[s, rows], axis=0, return_inverse=True, return_counts=True
+            )
+            which = which.reshape(-1)
+            last = np.full(len(points), -math.inf)
+            np.maximum.at(last, which, watch.times.numpy()[0, rows])
+            columns: dict[str, Any] = {"replicate": s} if self.replicates > 1 else {}
+            columns |= self._columns_of_points(torch.from_numpy(points))
+            named = dict.fromkeys(_BELIEVED, torch.full((len(points),), torch.nan))
+            if len(points) and hasattr(inside, "marginals"):
+                X = torch.from_numpy(points)
+                moments = self._intervals(now, level, inside, X, None)
+                best = torch.full_like(moments[0], torch.nan)
+                if hasattr(inside, "joint"):
+                    best = _probability_best(inside, now, X)
+                named = dict(zip(named, (one[s] for one in (*moments, best)), strict=True))
+            columns |= {name: value.double().cpu().numpy() for name, value in named.items()}
+            columns |= {"plays": plays} | self._when(last.tolist(), now)
+            frames.append(pd.DataFrame(columns).sort_values("mean", ascending=False, kind="stable"))
+        return pd.concat(frames, ignore_index=True)
+
+    def _columns_of_points(self, points: Tensor) -> dict[str, list[Any]]:
+        """Columns of points (K, d): settings by name, or ``x0``, ``x1``, ...; one of a name that other columns of a
+        table have is called ``NAME (setting)``."""
+        if self.settings is None:
+            return {f"x{i}": points[:, i].tolist() for i in range(points.shape[-1])}
+        each = [self.settings.settings(point) for point in points]
+        names = {name: f"{name} (setting)" if name in _COLUMNS else name for name in self.settings.space.axes}
+        return {column: [one[name] for one in each] for name, column in names.items()}
+
+    def history(self) -> pd.DataFrame:
+        """What was asked and told: a row for each of the latest questions, and for each replicate if there are several.
+
+        As many questions are kept as ``keep=`` said when this was built, 1000 by default, in the state and its
+        files too. Columns: ``id``, the question's number; ``time``, when it was asked; ``arm``, name or number, or
+        a column for each name of a setting; ``reward``, NaN where none was told; ``late``, whether a question asked
+        later had its reward before; ``state``, "open", "told" or "dropped".
+        """
+        with self._turn.any_process():
+            watch, S = self._watch, self.replicates
+            ids = watch.kept(self._asked)
+            at = ids % max(watch.size, 1)
+            marks = watch.marks.numpy()[0, at]
+            columns: dict[str, Any] = {"id": np.repeat(ids, S)}
+            if S > 1:
+                columns["replicate"] = np.tile(np.arange(S), len(ids))
+            times = [self._times.shown(time) for time in watch.times.numpy()[0, at].tolist()]
+            columns["time"] = pd.Series(times).repeat(S).reset_index(drop=True)
+            chosen = watch.arms[:, at].transpose(0, 1).flatten(0, 1)  # those of one question side by side
+            if self.policy.dim:
+                columns |= self._columns_of_points(chosen)
+            else:
+                arms = chosen.tolist()
+                columns["arm"] = arms if self.names is None else [self.names[arm] for arm in arms]
+            columns["reward"] = watch.rewards.numpy()[:, at].T.reshape(-1)
+            columns["late"] = np.repeat(marks % 2 == 1, S)
+            columns["state"] = np.repeat(np.array(_STATES)[marks // 2], S)
+            return pd.DataFrame(columns)
+
+    def alarms(self) -> pd.DataFrame:
+        """Where a change was noticed: a row for each of the latest 1000 alarms, oldest first.
+
+        * ``id``, ``time``: the question whose reward rang it, and when that was asked.
+        * ``arm``, and ``replicate`` if there are several: whose reward it was. Over a domain there is no ``arm``.
+        * ``by``: "rewards", the test of this class on the rewards of each arm; or "policy", a policy with a test of its
+          own has restarted (GLR-klUCB, MASTER, ADA-OPKB, ET-GP-UCB), which may concern other arms too.
+        * ``since``: when the change seems to have begun; ``before`` and ``after``: the arm's mean rewards until then
+          and since. Of "rewards" alone, as is
+        * ``once_in``: how sure it is. If no arm changed, an alarm as strong as this would come once in so many rewards,
+          or more rarely; 10 000 is the least.
+
+        The test compares each reward with the latest 100 of its arm since the arm's alarm, by ranks, so it needs no
+        unit, and an outlier counts for no more than its rank. It needs some twenty rewards of an arm before a change,
+        and three or more after it: an arm that is not played rings no alarm. A slow drift rings too, once it has gone
+        far enough. Of a jump of three noise deviations after 50 rewards the median delay is 5 pulls.
+
+        A policy's own test rings by its own rule and rate. Over a domain there is no test but the policy's: no two
+        settings are the same.
+        """
+        with self._turn.any_process():
+            names = ["id", "time", "replicate", "arm", "own", "since", "before", "after", "once_in"]
+            table = pd.DataFrame(self._watch.rung, columns=names)
+            table["by"] = np.where(table.pop("own").astype(bool), "policy", "rewards")
+            for name in ("time", "since"):
+                shown = [None if pd.isna(time) else self._times.shown(time) for time in table[name]]
+                numbers = self._times.zone in ("", "number")
+                table[name] = (
+                    pd.Series(shown, dtype="float64") if numbers else pd.to_datetime(pd.Series(shown))
+                )
+            if self.names is not None:
+                table["arm"] = [self.names[arm] for arm in table["arm"]]
+            for name in ("before", "after", "once_in"):
+                table[name] = table[name].astype("float64")
+            columns = ["id", "time", "replicate", "arm", "by", "since", "before", "after", "once_in"]
+            left_out = ["replicate"] * (self.replicates == 1) + ["arm"] * (self.policy.dim > 0)
+            return table[[name for name in columns if name not in left_out]]
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        level: float = 0.9,
+        refresh: int | None = None,
+        replicate: int = 0,
+    ) -> None:
+        """Write what is believed, noticed, asked and told as a page to look at: one HTML file, without scripts, which
+        says what each of its words means.
+
+        It is written atomically, so that a browser or a web server may read it while a service writes it anew::
+
+            while True:
+                live.report("live.html", refresh=60)
+                time.sleep(60)
+
+        in a thread of its own; other calls wait while the tables are made.
+
+        Args:
+            path: of the file, which is replaced.
+            title: of the page; default: the policy and what it plays.
+            level: of the intervals, in (0, 1).
+            refresh: seconds after which an open page is read again; None: never.
+            replicate: which, where there are several.
+
+        Cost: that of ``beliefs``, and about a second for the pictures. Raises ValueError for numbers out of range, and
+        OSError.
+        """
+        from bandits_torch.experiments.page import live_page  # matplotlib is slow to import
+
+        if refresh is not None:
+            validation.positive_integer("refresh", refresh)
+        one = validation.natural("replicate", replicate)
+        validation.require(one < self.replicates, "replicate", replicate, f"below {self.replicates}")
+        with self._turn.any_process():
+            tables = [self.beliefs(level=level), self.history(), self.alarms()]
+            said = repr(self)[1:-1].partition(";")[0]
+            facts = {
+                "policy": said.removeprefix("AskTell "),
+                "asked": self._asked,
+                "told": self._watch.learned_so_far,
+                "open": len(self._open),
+                "latest question": "none" if self._watch.now is None else self._times.shown(self._watch.now),
+                "written": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC",
+            }
+        if self.replicates > 1:
+            facts["replicate"] = replicate
+            tables = [
+                table[table["replicate"] == replicate].drop(columns="replicate").reset_index(drop=True)
+                for table in tables
+            ]
+        beliefs, history, alarms = tables
+        heading = said.removeprefix("AskTell ") if title is None else str(title)
+        page = live_page(beliefs, history, alarms, heading, facts, level=level, refresh=refresh)
+        with atomic_write(path) as file:
+            file.write(page.encode())
+
+    def __repr__(self) -> str:
+        inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
+        if self.settings is not None:
+            over = f"settings {', '.join(self.settings.space.axes)}"
+        elif self.names is not None:
+            few = self.names if len(self.names) <= 6 else (*self.names[:5], "...")
+            over = f"{self.num_arms} arms: {', '.join(few)}"
+        else:
+            over = f"points of {self.policy.dim} numbers" if self.policy.dim else f"{self.num_arms} arms"
+        more = f", {self.replicates} replicates" if self.replicates > 1 else ""
+        with self._turn.any_process():
+            counts = f"{self._asked} asked, {self._watch.learned_so_far} told, {len(self._open)} open"
+            return f"<AskTell {type(inside).__name__} over {over}{more}; {counts}{self._best_now()}>"
+
+    def _best_now(self) -> str:
+        """The best arm in words, where one replicate has learned something of it."""
+        if self.replicates > 1 or not self._watch.learned_so_far:
+            return ""
+        table = self.beliefs()
+        if not self.policy.dim:
+            table = table[~table["retired"]]
+        if table.empty or bool(table["mean"].isna().all()):
+            return ""
+        by = "mean" if self.policy.dim or bool(table["probability_best"].isna().any()) else "probability_best"
+        best: Any = table[by].idxmax()
+        if self.policy.dim:
+            names = self._columns_of_points(torch.zeros(0, self.policy.dim))
+            at = ", ".join(f"{name}={_short(table[name][best])}" for name in names)
+            return f"; best known {at}, mean {table['mean'][best]:.4g}"
+        sure = table["probability_best"][best]
+        with_it = "" if math.isnan(sure) else f", with probability {sure:.2f}"
+        return f"; best now {table['arm'][best]}{with_it}"
+
+
+def _of_two_values(high: np.ndarray) -> tuple[float, int]:
+    """The largest log-likelihood ratio of a change against none in booleans (n,), oldest first, and how many come after
+    that change: max_s s kl(m_1, m) + (n - s) kl(m_2, m), kl of Bernoulli laws."""
+    n = len(high)
+    first = np.arange(1, n)
+    wins = high.cumsum()
+    m, m1, m2 = wins[-1] / n, wins[:-1] / first, (wins[-1] - wins[:-1]) / (n - first)
+    ratio = first * _kl(m1, m) + (n - first) * _kl(m2, m)
+    best = int(ratio.argmax())
+    return float(ratio[best]), n - 1 - best
+
+
+def _kl(p: np.ndarray, q: float) -> np.ndarray:
+    return rel_entr(p, q) + rel_entr(1 - p, 1 - q)
+
+
+def _tester(policy: Any) -> Any:
+    """The policy that counts restarts: one around another that tests for changes, or the innermost."""
+    while isinstance(policy, WrappingPolicy) and not isinstance(policy, DetectionAugmented):
+        policy = policy.policy
+    return policy
+
+
+def _tests_changes(policy: Any) -> bool:
+    """Whether a policy may restart because of what it saw, and not on a schedule alone."""
+    inside = _tester(policy)
+    rule = getattr(inside, "forgetting", None)
+    if isinstance(rule, ForgettingRule):
+        return type(rule).refuted is not ForgettingRule.refuted
+    return not isinstance(getattr(inside, "restarts", None), Tensor) and "restarts" in inside.trace()
+
+
+def _restarts(policy: Any) -> Tensor:
+    """How often each replicate has restarted, (S,)."""
+    inside = _tester(policy)
+    counted = getattr(inside, "restarts", None)
+    counted = counted if isinstance(counted, Tensor) else inside.trace()["restarts"]
+    return torch.as_tensor(counted).detach().clone().double().cpu()
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _plain_means(policy: Policy) -> Tensor | None:
+    """The mean rewards (S, N) that a policy without a posterior goes by, in units of reward; None: it has none."""
+    if not isinstance(policy, WrappingPolicy):
+        return policy.means(policy.state) if isinstance(policy, ArmPolicy) else None
+    mean = _plain_means(policy.policy)
+    if mean is not None and isinstance(policy, StandardisedPolicy):
+        return policy.offset.unsqueeze(-1) + policy.scale.unsqueeze(-1) * mean
+    return mean + policy.prior_mean if mean is not None and isinstance(policy, CentredPolicy) else mean
+
+
+def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Tensor:
+    """Quantile of a mixture of normal laws of weights (S, P), means and variances (S, P, N), in deviations of the
+    mixture from its mean, (S, N): by bisection between the quantiles of its parts."""
+    weights, mean, variance = parts
+    weights, deviation = weights.unsqueeze(-1), variance.sqrt()
+    ends = mean + float(ndtri(share)) * deviation
+    low, high = ends.amin(-2), ends.amax(-2)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        below = (weights * torch.special.ndtr((middle.unsqueeze(-2) - mean) / deviation)).sum(-2)
+        low, high = torch.where(below < share, middle, low), torch.where(below < share, high, middle)
+    centre = (weights * mean).sum(-2)
+    spread = (weights * (variance + (mean - centre.unsqueeze(-2)).square())).sum(-2)
+    return (low - centre) / spread.sqrt()
+
+
+@torch.no_grad()
+def _probability_best(
+    policy: Any, time: float, points: Tensor | None = None, here: Tensor | None = None
+) -> Tensor:
+    """Probability that an arm, or one of points (K, d), has the largest expected reward of all, (S, N), by draws.
+
+    ``policy.joint`` gives a mixture of normal laws of all arms together. Its members get their share of the draws, to
+    the nearest draw; Sobol points make these more even than chance would. Arms whose mean + 4 deviations lies below
+    some arm's mean - 4 deviations are left out: together they are the best with probability below 1e-4 an arm.
+    """
+    mean, variance = policy.marginals(time, points)
+    spread = _FAR * variance.clamp_min(0).sqrt()
+    low, high = mean - spread, mean + spread
+    if here is not None:
+        low, high = (end.masked_fill(~here.to(end.device), -torch.inf) for end in (low, high))
+    K = int((high >= low.amax(-1, keepdim=True)).sum(-1).max())
+    if K > _CONTENDERS:
+        return torch.full_like(mean, torch.nan)
+    arms = high.topk(K, dim=-1).indices.sort(-1).values  # (S, K)
+    at = arms if points is None else points[arms]
+    weights, centre, covariance = (part.double().cpu() for part in policy.joint(time, at))
+    normal = draw_sobol_normal_samples(K, _DRAWS, seed=0, dtype=torch.float64)
+    best = torch.zeros(*arms.shape, dtype=torch.float64)
+    ends = (weights.cumsum(-1) * _DRAWS).round().long()
+    ends[:, -1] = _DRAWS
+    for s, bounds in enumerate(ends.tolist()):
+        for p, (start, end) in enumerate(zip([0, *bounds[:-1]], bounds, strict=True)):
+            if end > start:
+                values, vectors = torch.linalg.eigh(covariance[s, p])
+                root = vectors * values.clamp_min(0).sqrt()
+                largest = (centre[s, p] + normal[start:end] @ root.mT).argmax(-1)
+                best[s] += torch.bincount(largest, minlength=K) / _DRAWS
+    return torch.zeros_like(mean).scatter(-1, arms, best.to(mean))

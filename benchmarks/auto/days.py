@@ -1,0 +1,202 @@
+"""``python -m benchmarks.auto.days``: ``auto`` told the history of tables with a day, drift and a jump; and a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import torch
+import typer
+from gpytorch.kernels import Kernel, ScaleKernel
+from torch import Tensor
+
+from bandits_torch import recipes
+from bandits_torch.experiments.regret import random_regret
+from bandits_torch.kernels import ExponentialForgettingKernel, QuasiPeriodicKernel
+from bandits_torch.loop import run
+from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.replay import Replay
+from bandits_torch.streams import ReplicateStreams
+from benchmarks import options, pages
+
+HOURS, PAST = 1440, 288  # rows of a table, and of its first fifth, which is told as history
+PRODUCTS, NOISE, DAY = 30, 40.0, 24.0
+_LEVEL, _OWN, _COMMON, _DRIFT = 60.0, 80.0, 60.0, 50.0  # deviations of the parts
+_DRIFT_HOURS = 300.0  # after so many a drift is forgotten to 1 / e
+_RISE = (60.0, 120.0, 180.0)  # above what was best, of the three worst
+DEVELOPMENT, REPORTED = range(100, 106), range(200, 220)  # seeds
+MISLED = 3  # of the reported tables on which a wrong period is told
+KEY = ("cycle", "seed", "policy")
+
+
+class DaysTable(Replay):
+    """Thirty products by the hour: level + day common to all + day of each product + drift + noise, and once the three
+    worst jump above what is best.
+
+    A day is a wave of one period and one of half of it, each product's with phases of its own. The first fifth is
+    history, noise and all; regret is counted in expected rewards. ``cycle`` False leaves the days out.
+    """
+
+    def __init__(self, seed: int, cycle: bool = True) -> None:
+        g = torch.Generator().manual_seed(50_021 + seed)
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=g, dtype=torch.float64)
+
+        time = torch.arange(HOURS, dtype=torch.float64).unsqueeze(-1)
+        level = 1_000 + _LEVEL * normal(PRODUCTS)
+        sizes = torch.tensor([0.9, 0.45]).double()[:, None, None] / math.sqrt(2)
+        waves, shared = normal(2, 2, PRODUCTS) * sizes, normal(2, 2, 1) * sizes
+        day = torch.zeros(HOURS, PRODUCTS, dtype=torch.float64)
+        for k in (1, 2) if cycle else ():
+            angle = 2 * math.pi * k * time / DAY
+            both = _OWN * waves[k - 1] + _COMMON * shared[k - 1]
+            day = day + angle.cos() * both[0] + angle.sin() * both[1]
+        kept = math.exp(-1 / _DRIFT_HOURS)
+        steps, drift = math.sqrt(1 - kept**2) * normal(HOURS, PRODUCTS), [normal(PRODUCTS)]
+        for step in steps[1:]:
+            drift.append(kept * drift[-1] + step)
+        expected = level + day + _DRIFT * torch.stack(drift)
+        left = HOURS - PAST
+        jump = PAST + left // 4 + int(torch.randint(0, left // 2, (), generator=g))
+        around = expected[jump - 24 : jump].mean(0)
+        worst = around.argsort()[:3]
+        expected[jump:, worst] += around.max() + torch.tensor(_RISE).double() - around[worst]
+        rewards = expected + NOISE * normal(HOURS, PRODUCTS)
+        super().__init__(rewards[PAST:], history=rewards[:PAST])
+        self._expected = expected[PAST:]
+
+    def expected_rewards(self, step: int) -> Tensor:
+        """The rewards without their noise, (1, N)."""
+        self.check_step(step)
+        return self._expected[step - 1].unsqueeze(0)
+
+    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        """What the table has beyond that."""
+        return (self.table[step - 1] - self._expected[step - 1])[arm]
+
+
+def _told_the_day(rate: float, share: float, width: float) -> Callable[[DaysTable], Policy]:
+    """``tv_gp_ucb`` with a day's cycle of three harmonics, kept for five days, of this share, beside forgetting."""
+
+    def built(problem: DaysTable) -> Policy:
+        parts = (
+            (QuasiPeriodicKernel(DAY, 1.0, 5 * DAY, order=3), share),
+            (
+                ExponentialForgettingKernel(rate),
+                1 - share,
+            ),
+        )
+        known, kernels = problem.knowledge, [_scaled(kernel, part) for kernel, part in parts]
+        return recipes.tv_gp_ucb(
+            problem.arms,
+            known.kernel,
+            known.noise_variance,
+            prior_mean=known.prior_mean,
+            time_kernel=kernels[0] + kernels[1],
+            width=width,
+        )
+
+    return built
+
+
+def _scaled(kernel: Kernel, value: float) -> ScaleKernel:
+    scaled = ScaleKernel(kernel).double()
+    scaled.outputscale = torch.tensor(value, dtype=torch.float64)
+    return scaled
+
+
+def _auto(**told: object) -> Callable[[DaysTable], Policy]:
+    return lambda problem: recipes.auto(problem.arms, history=problem.history, **told)
+
+
+RIVALS = {
+    f"kernel told the day: rate {rate:g}, share {share:g}, width {width:g}": _told_the_day(rate, share, width)
+    for rate in (0.01, 0.03, 0.1)
+    for share in (0.3, 0.7)
+    for width in (1.0, 2.0)
+}
+FOUND, NONE, WRONGLY = "auto", "auto, cycles=None", "auto, cycles=17"
+RIVAL = "kernel told the day: rate 0.01, share 0.7, width 1"  # the best of RIVALS on the seeds that choose
+POLICIES = {FOUND: _auto(), NONE: _auto(cycles=None), WRONGLY: _auto(cycles=17.0)} | RIVALS
+PLAYED = (NONE, FOUND, RIVAL, WRONGLY)
+
+
+def play(seed: int, cycle: bool, policies: tuple[str, ...]) -> pd.DataFrame:
+    """A row for each policy: total regret, and that of random play. Where ``auto`` finds no cycle in a table without
+    one, nothing is played: its choices are those of ``cycles=None``."""
+    problem, rows = DaysTable(seed, cycle), []
+    if not cycle:
+        policies = (NONE, FOUND) if POLICIES[FOUND](problem).model.has_cycles else (FOUND,)  # type: ignore[attr-defined]
+    by_chance = float(random_regret(problem, problem.horizon).sum())
+    for name in policies:
+        policy = POLICIES[name](problem)
+        played = cycle or len(policies) > 1
+        regret = float(run(policy, problem, problem.horizon, seed=0).regret.sum()) if played else math.nan
+        row = {"cycle": cycle, "seed": seed, "policy": name, "regret": regret, "random": by_chance}
+        rows.append(row | {"has_cycles": bool(policy.model.has_cycles) if "auto" in name else False})  # type: ignore[attr-defined]
+    return pd.DataFrame(rows)
+
+
+def write_page(folder: Path) -> Path:
+    """``DAYS.md`` from ``days.csv``."""
+    table = pd.read_csv(folder / "days.csv")
+    found = table[table["policy"] == FOUND].groupby("cycle")["has_cycles"].agg(["sum", "count"])
+    cells = table[table["cycle"]].pivot(index="seed", columns="policy", values="regret")
+    chance, rows = table[table["cycle"]].groupby("seed")["random"].first(), []
+    for name in (one for one in [*PLAYED, *RIVALS] if one in cells):
+        own = cells[list(dict.fromkeys([name, NONE]))].dropna()
+        ratio, less = own[name].sum() / own[NONE].sum(), int((own[name] < own[NONE]).sum())
+        share = own[name].sum() / chance[own.index].sum()
+        rows.append([f"`{name}`", len(own), f"{share:.1%}", f"{ratio:.2f}", less])
+    rows = list(dict.fromkeys(map(tuple, rows)))
+    both = cells[[FOUND, NONE, RIVAL]].dropna().sum()
+    without = table[~table["cycle"]].pivot(index="seed", columns="policy", values="regret").dropna()
+    told = 1.0 if without.empty else without[FOUND].sum() / without[NONE].sum()
+    counted = "" if without.empty else f", with {told:.2f} of the regret there"
+    answer = (
+        f"With a day, `auto` that finds it has {both[FOUND] / both[NONE]:.2f} of the regret of `auto` without cycles, "
+        f"and {both[FOUND] / both[RIVAL]:.2f} of that of the kernel told the true day. A cycle was found on "
+        f"{found.loc[True, 'sum']} of {found.loc[True, 'count']} tables with a day, and on "
+        f"{found.loc[False, 'sum']} of {found.loc[False, 'count']} without{counted}; where none is found the choices "
+        "are the same."
+    )
+    seeds = pages.seeds_of(table, "seed")
+    about = (
+        "\nTables of thirty products by the hour: level, a day of each product, a day of all, drift, noise, and once a "
+        f"jump of the three worst. 288 hours are told as history, 1 152 are played; {seeds}. Regret in expected "
+        "rewards, as a share of random's, and as a ratio of sums to that of `auto, cycles=None`; the last column "
+        "counts the tables on which it has less. The protocol is in `../PROTOCOL.md`.\n\n"
+    )
+    heads = ["policy", "tables", "share of random", "ratio", "better on"]
+    head = pages.opening("Tables with a day", answer, "python -m benchmarks.auto.days")
+    return pages.write(folder / "DAYS.md", head + about + pages.markdown(heads, rows))
+
+
+def main(
+    seeds: Annotated[
+        str, typer.Option(help="reported or development, or some separated by commas.")
+    ] = "reported",
+    out: options.Out = None,
+    page: options.PageAlone = False,
+) -> None:
+    """Play, and write what came of it. On the seeds that choose, with a day, all settings of the rival."""
+    folder, named = pages.results_folder(__file__, out), {"reported": REPORTED, "development": DEVELOPMENT}
+    for seed in [] if page else named.get(seeds) or map(int, seeds.split(",")):
+        for cycle in (True, False):
+            played = (*PLAYED, *RIVALS) if seed in DEVELOPMENT else PLAYED
+            if seed in REPORTED[MISLED:]:
+                played = PLAYED[:-1]
+            rows = play(seed, cycle, tuple(dict.fromkeys(played)))
+            pages.keep(folder / "days.csv", rows, KEY)
+            pages.say(
+                f"{seed}, {'a day' if cycle else 'none'}: {rows.set_index('policy')['regret'].to_dict()}"
+            )
+    pages.say(f"wrote {write_page(folder)}")
+
+
+if __name__ == "__main__":
+    options.command(main)()

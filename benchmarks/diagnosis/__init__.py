@@ -1,0 +1,1 @@
+"""Does a diagnosis say what was put into a table?"""

@@ -1,0 +1,114 @@
+"""A fitted BoTorch model that goes on learning: in place, conditioned again and again, or built anew at each step."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any, cast
+
+import pandas as pd
+import torch
+from botorch import fit_gpytorch_mll
+from botorch.exceptions.warnings import InputDataWarning
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Normalize
+from gpytorch.mlls import ExactMarginalLogLikelihood
+from torch import Tensor
+
+from bandits_torch import OnlineGP
+from benchmarks.pages import figures, markdown, whole
+from benchmarks.speed.measuring import at_work
+from benchmarks.speed.page import Benchmark, Settings
+
+_DIM, _PLACES = 3, 200
+
+
+def measure(settings: Settings) -> pd.DataFrame:
+    """All ways learn the same outcomes and predict at the same points, interleaved, after one fit."""
+    first, steps = (20, 5) if settings.fast else (100, 200)
+    fitted = _fitted(first)
+    ours = OnlineGP.from_botorch(fitted)
+    conditioned, X, Y = fitted, *_data(first, 0)
+    rows: list[dict[str, Any]] = []
+    for step in range(steps):
+        x, y = _data(1, 1 + step)
+        places = _data(_PLACES, 1000 + step)[0].unsqueeze(-2)
+        before = at_work("cpu")
+        ours.observe(x, y)
+        found = [_predicted(ours, places)]
+        seconds = [at_work("cpu") - before]
+        before = at_work("cpu")
+        conditioned = cast(SingleTaskGP, conditioned.condition_on_observations(x, y))
+        found.append(_predicted(conditioned, places))
+        seconds.append(at_work("cpu") - before)
+        X, Y = torch.cat([X, x]), torch.cat([Y, y])
+        before = at_work("cpu")
+        found.append(_predicted(_anew(fitted, X, Y), places))
+        seconds.append(at_work("cpu") - before)
+        unit = float(fitted.outcome_transform.stdvs)
+        for way, time, (mean, variance) in zip(WAYS, seconds, found, strict=True):
+            off = (mean - found[-1][0]).abs().max() / unit, (variance - found[-1][1]).abs().max() / unit**2
+            row = {"way": way, "observations": len(X), "seconds": time}
+            rows.append(row | {"mean_off": float(off[0]), "variance_off": float(off[1])})
+    return pd.DataFrame(rows)
+
+
+WAYS = ("OnlineGP.from_botorch, observe", "condition_on_observations", "a new SingleTaskGP")
+
+
+def _data(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    X = 100 * torch.rand(count, _DIM, generator=generator, dtype=torch.float64)
+    noise = torch.randn(count, 1, generator=generator, dtype=torch.float64)
+    return X, 5000 + 300 * torch.sin(X / 20).sum(-1, keepdim=True) + 30 * noise
+
+
+def _fitted(count: int) -> SingleTaskGP:
+    X, Y = _data(count, 0)
+    gp = SingleTaskGP(X, Y, input_transform=Normalize(_DIM))
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(gp.likelihood, gp))
+    gp.posterior(X)  # condition_on_observations needs what it caches
+    return gp
+
+
+@torch.no_grad()
+def _predicted(model: Any, places: Tensor) -> tuple[Tensor, Tensor]:
+    posterior = model.posterior(places)
+    return posterior.mean, posterior.variance
+
+
+def _anew(fitted: SingleTaskGP, X: Tensor, Y: Tensor) -> SingleTaskGP:
+    """Plain BoTorch on these data with the hyperparameters and transforms of the fit."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputDataWarning)
+        parts = (fitted.likelihood, fitted.covar_module, fitted.mean_module)
+        gp = SingleTaskGP(X, fitted.outcome_transform(Y)[0], None, *parts, outcome_transform=None)
+    gp.outcome_transform = fitted.outcome_transform
+    gp.input_transform = copy.deepcopy(fitted.input_transform)
+    return gp.eval()
+
+
+def describe(frame: pd.DataFrame) -> str:
+    """One line a way."""
+    ours = frame[frame.way == WAYS[0]].seconds.median()
+    rows = []
+    for way in WAYS:
+        own = frame[frame.way == way]
+        seconds = own.seconds.median()
+        errors = (f"{own.mean_off.max():.1e}", f"{own.variance_off.max():.1e}")
+        rows.append((way, f"{1e3 * seconds:.1f}", figures(seconds / ours), *errors))
+    heads = ("way", "a step, ms", "x ours", "mean off by", "variance off by")
+    count = len(frame) // len(WAYS)
+    first, last = frame.observations.min() - 1, frame.observations.max()
+    return (
+        f"`SingleTaskGP` with `Normalize` and `Standardize`, fitted once to {whole(first)} observations in d = {_DIM}; "
+        f"then {count} more, one at a time, up to {whole(last)}. A step learns one and predicts at {_PLACES} points. "
+        "Processor time, medians, ways interleaved in one process. Means and variances are compared with the new "
+        "model's at every step, in units of the outcomes' deviation and its square: the largest difference.\n\n"
+        + markdown(heads, rows)
+    )
+
+
+BENCHMARK = Benchmark(
+    "streaming", "What does a fitted BoTorch model cost that goes on learning?", measure, describe
+)

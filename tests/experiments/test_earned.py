@@ -1,0 +1,124 @@
+"""What was earned is counted in the user's units, and what was attainable has no luck in it."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+
+from bandits_torch import cli, make, recipes
+from bandits_torch.experiments import race, random_regret
+from bandits_torch.experiments.earned import earned
+from bandits_torch.problems import Replay
+from bandits_torch.problems.smoothing import best_smoothed, others_smoothed
+
+
+@pytest.mark.parametrize("bandwidth", [0.3, 4.0, 50.0, math.inf])
+def test_smoothing_is_a_weighted_mean_of_the_other_rows(bandwidth):
+    g = np.random.default_rng(0)
+    rewards, times = g.standard_normal((60, 3)), np.cumsum(g.exponential(size=60))
+    rewards[g.random(rewards.shape) < 0.3] = np.nan
+    found = others_smoothed(rewards, times, bandwidth)
+    for t in range(60):
+        for n in range(3):
+            others = [s for s in range(60) if s != t and not np.isnan(rewards[s, n])]
+            weights = np.exp(-np.abs(times[others] - times[t]) / bandwidth)
+            assert found[t, n] == pytest.approx(weights @ rewards[others, n] / weights.sum(), rel=1e-6)
+
+
+def test_the_bandwidth_follows_how_fast_arms_change():
+    g = np.random.default_rng(1)
+    t = np.arange(400.0)
+    still = np.arange(4) + 3 * g.standard_normal((400, 4))
+    swinging = 5 * np.sin(2 * np.pi * t[:, None] / 40 + np.arange(4)) + g.standard_normal((400, 4))
+    level = 50 * np.sin(t / 3)[:, None]  # common to all arms: which is the best does not depend on it
+    assert best_smoothed(still + level, t)[2] > 50
+    assert 1 <= best_smoothed(swinging + level, t)[2] <= 8
+
+
+def played(rewards, name="random", seed=0):
+    problem = Replay(torch.from_numpy(rewards), noise_fraction=0.5, forgetting_rate=0.1)
+    policy = recipes.build(name, problem, replicates=1, horizon=problem.horizon, seed=seed)
+    histories = race({name: policy}, problem, problem.horizon)
+    return earned(problem, histories, random_regret(problem, problem.horizon)), problem, histories
+
+
+def test_in_noise_alone_nothing_is_attainable_and_the_interval_covers_it():
+    g, beyond, lucky, covered = np.random.default_rng(2), [], [], 0
+    for k in range(100):
+        found, _, _ = played((g.random((150, 5)) < 0.3) * 1.0, seed=k)
+        beyond.append(found.attainable - found.random)
+        lucky.append(found.best_arm[1] - found.random)
+        low, high = found.more["random"]
+        covered += low <= 0 <= high
+        assert found.maximum > 1.5 * found.random
+    assert 0 <= np.mean(beyond) < 0.5 * np.mean(lucky)
+    assert 83 <= covered <= 96
+
+
+def test_two_best_arms_that_are_as_good_to_the_last_reward_are_worth_what_they_pay():
+    """Of these the other rows name at each row the one that does not pay then."""
+    g = np.random.default_rng(3)
+    rewards = (g.random((400, 3)) < [0.5, 0.5, 0.2]) * 1.0
+    rewards[:, 1] = g.permutation(rewards[:, 0])
+    assert best_smoothed(rewards, np.arange(400.0))[0].sum() == pytest.approx(rewards[:, 0].sum(), rel=0.02)
+
+
+def test_what_is_missing_is_drawn_at_random_by_a_single_arm():
+    rewards = np.array([[1.0, 5.0, 3.0]] * 4 + [[1.0, np.nan, 3.0]] * 4 + [[1.0, 5.0, 3.0]] * 2)
+    rewards[:2] += [[0.0, 1.0, 2.0], [2.0, 0.0, 1.0]]
+    found, problem, histories = played(rewards)
+    assert problem.table.shape == (8, 3)
+    assert found.random == pytest.approx(2 * 3 + 4 * 2 + 2 * 3)
+    assert found.best_arm == ("1", pytest.approx(4 * 5 + 4 * 2))  # the third arm: 8 x 3
+    assert found.policies["random"] == pytest.approx(float(histories["random"].rewards.sum()))
+    assert found.maximum == pytest.approx(4 * 5 + 4 * 3)
+    assert found.noun == "conversions"
+
+
+def test_of_a_simulation_the_best_arm_of_every_step_is_known():
+    problem = make("switching", horizon=40, replicates=3, num_arms=8)
+    policies = {"gp_ucb": recipes.build("gp_ucb", problem, replicates=3, horizon=40)}
+    histories = race(policies, problem, 40)
+    random = random_regret(problem, 40)
+    found = earned(problem, histories, random)
+    assert found.attainable == found.maximum == pytest.approx(float(histories["gp_ucb"].best.sum(1).mean()))
+    assert found.random == pytest.approx(found.maximum - float(random.sum(1).mean()))
+    assert found.about_regret() == []
+    assert found.record()["smoothing"] is None
+
+
+def test_six_advertisements_are_told_in_conversions(tmp_path):
+    """Regret to the noisy maximum says 92 % of random where 27 % more was earned."""
+    g, t = np.random.default_rng(1), np.arange(1000)
+    chance = 0.12 + 0.1 * np.cos(2 * np.pi * (t[:, None] / 1200 + np.arange(6) / 6))
+    clicks = (g.random(chance.shape) < chance).astype(int)
+    pd.DataFrame(clicks, columns=[f"ad {n}" for n in range(1, 7)]).to_csv(tmp_path / "ads.csv", index=False)
+    asked = ["--policies", "discounted_ts,ucb1,random", "--replicates", "1", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(cli.app, ["race", "--data", str(tmp_path / "ads.csv"), *asked])
+    assert result.exit_code == 0, result.output
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    told = run["earned"]
+    played, best = clicks[200:], chance[200:].argmax(1)
+    arms = np.array(run["results"]["discounted_ts"]["arms"][0])
+    mine, random = int(played[range(800), arms].sum()), played.mean(1).sum()
+    true_best = int(played[range(800), best].sum())
+    assert mine > 1.2 * random
+    assert told["policies"]["discounted_ts"] == mine
+    assert abs(told["attainable"] - true_best) < 0.15 * true_best
+    assert run["results"]["discounted_ts"]["mean_cumulative_regret"] > 0.9 * run["references"]["random"]
+    above = f"{100 * (mine / random - 1):+.0f} %"
+    assert re.search(rf"discounted_ts +│ +{mine} .*{re.escape(above)}", result.output)
+    assert "regret to" in result.output
+    assert "noisy" in result.output
+    assert f"discounted_ts earned {mine} conversions in 800 steps" in result.output
+    assert f"drawing arms at random {random:.0f} ({above}; 90 % interval" in result.output
+    assert "no policy is surely the best" not in result.output.lower()
+    assert run["advice"]["taken"] == "discounted_ts"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "regret to the largest rewards, noise included" in page
+    assert f"discounted_ts earned {mine} conversions" in page

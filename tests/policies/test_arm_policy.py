@@ -1,0 +1,220 @@
+"""What the author of an ``ArmPolicy`` writes is enough: for the policy of CONTRIBUTING.md and the classical ones."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bandits_torch import make, recipes, run
+from bandits_torch.captured.playing import captured_steps
+from bandits_torch.experiments import race
+from bandits_torch.policies import ArmPolicy, Choice, Observation, Pending
+from bandits_torch.policies.classical import EXP3S, GLRKLUCB, UCB1, SlidingWindowUCB
+from bandits_torch.recipes.registration import RECIPES, REGISTERED
+from bandits_torch.state import copied, differing
+from benchmarks.gpu.launches import CountLaunches
+from tests import test_checkpoint, test_reproducible, test_restart, test_resume_bits
+from tests.captured.test_captured_blocks import Blocks
+from tests.captured.test_captured_runs import never_looks
+
+OWN, N, S, T = "boltzmann_gumbel", 8, 3, 60
+FIXED = [OWN, "ucb1", "discounted_ucb", "sliding_window_ucb", "exp3_s", "epsilon_greedy"]
+CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path, monkeypatch):
+    """The file of CONTRIBUTING.md, imported; and what it registers, gone afterwards."""
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    code = re.search(r"^## Add a policy\n.*?^```python\n(.*?)^```", text, re.S | re.M)[1]
+    (tmp_path / f"{OWN}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module(OWN)
+    yield code
+    for held in (sys.modules, RECIPES, REGISTERED):
+        held.pop(OWN)
+
+
+def problem(replicates=S, first=0):
+    return make("switching", horizon=T, num_arms=N, replicates=replicates, seed=3, first_replicate=first)
+
+
+def built(name, replicates=S, first=0):
+    world = problem(replicates, first)
+    quick = dict(recipes.registered(name).quick)
+    first = {"first_replicate": first} if first else {}
+    return recipes.build(name, world, replicates=replicates, horizon=T, seed=5, **quick, **first), world
+
+
+def assert_same(ours, theirs, replicate=None):
+    """Two histories are the same to the last bit; ``replicate`` of the second."""
+    at = slice(None) if replicate is None else slice(replicate, replicate + 1)
+    assert torch.equal(ours.arms, theirs.arms[at])
+    assert torch.equal(ours.rewards, theirs.rewards[at])
+    assert ours.trace.keys() == theirs.trace.keys()
+    for name, value in theirs.trace.items():
+        assert torch.equal(ours.trace[name], value[at]), name
+
+
+def test_a_new_policy_is_one_short_file_that_races_and_beats_chance(own):
+    assert len(own.splitlines()) <= 60
+    world = make("switching", horizon=300, num_arms=N, replicates=S, seed=3)
+    options = {OWN: {"scale": 0.1, "discount": 0.98}, "random": {}}
+    policies = {
+        name: recipes.build(name, world, replicates=S, horizon=300, **of) for name, of in options.items()
+    }
+    histories = race(policies, world, horizon=300)
+    assert histories[OWN].mean_cumulative_regret < 0.8 * histories["random"].mean_cumulative_regret
+
+
+def test_it_chooses_by_the_formula_of_the_paper():
+    policy, world = built(OWN)
+    run(policy, world, 30)
+    count, total = (policy.state[name].clone() for name in ("count", "sum"))
+    streams = policy.streams.state_dict()
+    chosen = policy.choose(31.0)
+    policy.streams.load_state_dict(streams)
+    u = policy.streams.uniform(N)
+    for s in range(S):
+        index = [
+            float(total[s, i] / count[s, i])
+            - torch.log(-torch.log(u[s, i])).item() / float(count[s, i]) ** 0.5
+            for i in range(N)
+        ]
+        assert int(chosen.arm[s]) == max(range(N), key=index.__getitem__)
+
+
+@pytest.mark.parametrize("where", [test_restart.SOME, None])
+def test_it_obeys_the_laws_of_all_recipes(where, tmp_path, monkeypatch):
+    """Once it is imported they are what it is checked by: tests/test_restart.py, and so on."""
+    test_restart.test_every_recipe_begins_anew_where_it_is_told_to(OWN, where)
+    if where is None:
+        test_reproducible.test_a_replicate_of_25_is_the_replicate_alone(OWN)
+        test_resume_bits.test_every_recipe_resumes_bit_for_bit_at_every_stop(
+            OWN, False, tmp_path, monkeypatch
+        )
+        test_checkpoint.test_every_recipe_s_state_goes_through_a_file(OWN, tmp_path)
+
+
+@pytest.mark.parametrize("name", [OWN, "ucb1", "sliding_window_ucb", "glr_kl_ucb", "epsilon_greedy"])
+def test_pending_pulls_are_learned_on_a_copy(name):
+    policy, world = built(name)
+    pending = [Pending(1.0, torch.tensor([i] * S)) for i in range(3)]
+    first = torch.stack([one.arm for one in policy.choose_many(1.0, 3, pending=pending)])
+    if name != "epsilon_greedy":
+        assert first.sort(0).values.mT.tolist() == [[3, 4, 5]] * S
+    run(policy, world, 40)
+    before = policy.state_dict()
+    policy.choose_many(41.0, 4, pending=pending)
+    after = policy.state_dict()
+    assert differing(after["state"], before["state"]) == []
+    with policy.expecting(41.0) as expect:
+        expect(pending[0])
+        learned = copied(policy.state)
+    reward = policy.means(policy.state)[:, 0]
+    policy.learn(Observation(1.0, pending[0].arm, reward))
+    assert differing(policy.state, learned) == []
+
+
+# -- captured ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_captured_run_is_the_plain_run_to_the_last_bit(name, monkeypatch):
+    never_looks(monkeypatch)
+    (plain, world), (policy, again) = built(name), built(name)
+    theirs, ours = run(plain, world, T), run(policy, again, T, capture=7)
+    assert_same(ours, theirs)
+    assert differing(policy.state, plain.state) == []
+    assert torch.equal(policy.choose(T + 1.0).arm, plain.choose(T + 1.0).arm)  # streams too
+
+
+def test_a_mask_of_arms_is_kept_when_captured():
+    histories = []
+    for capture in (False, True):
+        world = make("variance-starvation", replicates=S, num_arms=N, seed=3)
+        policy = recipes.build(OWN, world, replicates=S, horizon=T, seed=5)
+        histories.append(run(policy, world, T, capture=capture))
+    assert_same(*histories)
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_captured_steps_read_nothing_and_allocate_no_more_with_time(name):
+    blocks, allocated = Blocks(*built(name), k=1), set()
+    for _ in range(10):
+        given = blocks.given()
+        with CountLaunches() as asked:
+            rows = blocks.launch(given)
+        assert asked.host_reads == 0
+        blocks.steps.after(blocks.times, rows)
+        blocks.done += 1
+        allocated.add(asked.allocated)
+    assert len(allocated) == 1
+
+
+@pytest.mark.parametrize("name", [OWN, "sliding_window_ucb"])
+def test_captured_steps_are_one_graph(name):
+    plain, compiled = Blocks(*built(name), k=2), Blocks(*built(name), k=2, compiled=True)
+    for _ in range(2):
+        ours, theirs = compiled.play(), plain.play()
+        assert ours.keys() == theirs.keys()
+        for row in theirs:
+            torch.testing.assert_close(ours[row], theirs[row], rtol=1e-12, atol=1e-12, msg=row)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [GLRKLUCB(N, horizon=T), recipes.discounted_ts(N, horizon=T)],
+    ids=["its state grows", "it computes on the host"],
+)
+def test_what_is_not_fixed_is_refused(policy):
+    with pytest.raises(
+        ValueError, match=f"{type(policy).__name__} cannot be captured: its steps read values"
+    ):
+        captured_steps(policy)
+
+
+class Swapping(ArmPolicy):
+    """Keeps the last two rewards, under names that change places."""
+
+    def init(self):
+        zeros = self.zeros()
+        return {"last": zeros, "before": zeros}
+
+    def choice(self, state, time, available, streams):
+        arm = (10 * (2 * state["last"] + state["before"])).long() % self.num_arms
+        return Choice(arm.clamp(0, self.num_arms - 1))
+
+    def learned(self, state, observation):
+        return {"before": state["last"], "last": observation.reward}
+
+
+def test_tensors_that_change_places_are_captured_too():
+    histories = [run(Swapping(N, S), problem(), T, capture=capture) for capture in (False, 5)]
+    assert_same(*histories)
+    assert len(histories[0].arms.unique()) > 2
+
+
+# -- settings ------------------------------------------------------------------------------------------
+
+
+def test_settings_are_arguments_and_names_are_checked():
+    policy = SlidingWindowUCB(N, S, window=5)
+    assert (policy.window, policy.exploration, policy.replicates) == (5, 0.5, S)
+    for wrong in ({"widow": 5}, {}):
+        with pytest.raises(TypeError, match="window"):
+            SlidingWindowUCB(N, S, **wrong)
+    for wrong in ((0, 1), (N, 0)):
+        with pytest.raises(ValueError, match=r"num_arms|replicates"):
+            UCB1(*wrong)
+
+
+def test_rewards_of_float32_are_learned_in_float64():
+    one, other = (EXP3S(N, S, horizon=T, reward_range=(0.0, 1.0)) for _ in range(2))
+    arm, reward, why = torch.zeros(S, dtype=torch.long), torch.rand(S), {"probability": torch.full((S,), 0.1)}
+    one.learn(Observation(1.0, arm, reward, why))
+    other.learn(Observation(1.0, arm, reward.double(), why))
+    assert differing(one.state, other.state) == []

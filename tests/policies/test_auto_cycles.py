@@ -1,0 +1,246 @@
+"""``auto`` with cycles: its slow twin, what is found and told, and a policy that is saved, resumed and told late."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bandits_torch import AskTell, load_policy, recipes, save_policy
+from bandits_torch.loop import run
+from bandits_torch.models import CyclicMembers
+from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
+from bandits_torch.problems import make
+from bandits_torch.problems.periods import fit_cycles
+from tests.reference.arm_gp_twins import smooth
+from tests.reference.dense_cycles import DenseMember
+from tests.reference.plain_averaging import Member, PlainAveraging
+
+N, S, DAY = 6, 2, 10.0
+GRID = [
+    (0.05, 0.0, 0.0),
+    (0.05, 0.1, 0.5),
+    (0.5, 0.1, 0.0),
+    (0.5, 0.0, 0.7),
+]  # noise, rate, share of the cycle
+RULES = {"share": 0.02, "behind": 4.0, "memory": 0.8, "forget": 0.95, "tail": 6.0, "clip": 2.5}
+RULES |= {"width": 1.3, "wide": 3.0, "plausible": 2.0}
+
+
+def both(strength, told):
+    noise, rate, share = (torch.tensor(part, dtype=torch.float64) for part in zip(*GRID, strict=True))
+    K, level = smooth(N) + (0.0 if told else 1.0), torch.linspace(-0.5, 0.5, N).double() * told
+    profile = told * torch.randn(2, N, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    same = torch.zeros(len(GRID), dtype=torch.long)
+    model = CyclicMembers(
+        *(N, K.unsqueeze(0), same, noise, rate),
+        periods=[DAY],
+        harmonics=[1],
+        profile=profile,
+        share=share,
+        cycle_rate=0.02,
+        prior_mean=level,
+        replicates=S,
+    )
+    one = torch.ones(len(GRID)).double()
+    policy = ModelAveraging(
+        model,
+        sharing=FixedShare(one, S, **{name: RULES[name] for name in ("share", "behind", "memory")}),
+        scale=MemberScale(
+            *(strength * one, one * (not told) > 0, S),
+            memory=RULES["forget"],
+            tail=RULES["tail"],
+            clip=RULES["clip"],
+        ),
+        **{name: RULES[name] for name in ("width", "wide", "plausible")},
+    )
+    waves = [(DAY, 1, 1.0, *profile)]
+    priors = [DenseMember(K, noise, rate, share, 0.02, level, waves) for noise, rate, share in GRID]
+    return policy, [
+        PlainAveraging([Member(p, 1.0, strength, not told) for p in priors], **RULES) for _ in range(S)
+    ]
+
+
+@pytest.mark.parametrize(("strength", "told"), [(10.0, True), (0.0, False)])
+def test_weights_and_predictions_are_those_of_dense_refits_late_rewards_and_restarts_too(strength, told):
+    policy, twins = both(strength, told)
+    g, time, passed = torch.Generator().manual_seed(3), 0.0, 0.0
+    for step in range(45):
+        time += 2 * float(torch.rand(1, generator=g))
+        mean, variance = policy.predict(time)
+        arm = policy.choose(time).arm
+        for k, twin in enumerate(twins):
+            index = twin.index((time, time))
+            assert float(index[arm[k]]) >= float(index.max()) - 1e-9
+            m, v = twin.predict((time, time))
+            torch.testing.assert_close(mean[k], m, rtol=0, atol=1e-8)
+            torch.testing.assert_close(variance[k], v, rtol=1e-7, atol=1e-8)
+        late = time - 3.7 if step % 9 == 8 else time
+        f = torch.cos(2 * math.pi * late / DAY + arm) * (2.0 if step < 25 else -2.0)
+        reward = f + 0.2 * torch.randn(S, generator=g).double()
+        policy.learn(Observation(late, arm, reward))
+        for k, twin in enumerate(twins):
+            twin.learn(int(arm[k]), float(reward[k]), (max(passed, late), late))
+        passed = max(passed, late)
+        weights = torch.tensor([twin.w for twin in twins], dtype=torch.float64)
+        torch.testing.assert_close(policy.sharing.weights, weights, rtol=0, atol=1e-8)
+    assert int(policy.sharing.resets.sum()) == sum(twin.resets for twin in twins) > 0
+
+
+def record(T=240, arms=5, period=24.0, seed=0, cycle=1.0):
+    """Rewards with a day of each arm's own, and noise."""
+    g = torch.Generator().manual_seed(seed)
+    phase, t = torch.rand(arms, generator=g).double() * 6, torch.arange(T).double().unsqueeze(-1)
+    day = torch.cos(2 * math.pi * t / period + phase) + 0.4 * torch.cos(4 * math.pi * t / period + 2 * phase)
+    return 10 + cycle * day + 0.3 * torch.randn(T, arms, generator=g).double()
+
+
+def test_the_fit_is_that_of_least_squares_and_finds_period_and_harmonics():
+    rewards = record().numpy()
+    fit = fit_cycles(rewards)
+    assert (fit.periods, fit.harmonics) == ((24.0,), (2,))
+    t = np.arange(-239.0, 1.0)
+    waves = [wave(2 * np.pi * h * t / 24) for h in (1, 2) for wave in (np.cos, np.sin)]
+    found, *_ = np.linalg.lstsq(np.stack([np.ones(240), *waves], 1), rewards, rcond=None)
+    np.testing.assert_allclose(np.vstack([fit.levels, fit.profile]), found, atol=0.02)  # a ridge of one row
+    holes = np.where(np.random.default_rng(0).random(rewards.shape) < 0.2, np.nan, rewards)
+    again = fit_cycles(holes)
+    assert again.periods == (24.0,)
+    np.testing.assert_allclose(again.profile, fit.profile, atol=0.15)
+    assert np.array_equal(np.isnan(again.residuals), np.isnan(holes))
+    assert fit_cycles(record(cycle=0.0).numpy()) is None
+    assert fit_cycles(rewards, periods=None) is None
+    assert fit_cycles(rewards, t / 60, periods=[0.4, 2.8]).periods == (0.4, 2.8)
+    assert fit_cycles(rewards, 1e9 + 3600 * t).periods[0] == pytest.approx(24 * 3600)
+    for name, bad in {
+        "periods": {"periods": 0.0},
+        "periods ": {"periods": "day"},
+        "times": {"times": t[::-1]},
+    }.items():
+        with pytest.raises(ValueError, match=name.strip()):
+            fit_cycles(rewards, **bad)
+
+
+def arms_of(policy, rewards, start=1, available=None):
+    """What is played on these rows, the first at time ``start``."""
+    chosen = []
+    for step, row in enumerate(rewards):
+        arm = policy.choose(float(start + step), available).arm
+        policy.learn(Observation(float(start + step), arm, row[arm]))
+        chosen.append(arm.tolist())
+    return chosen
+
+
+def test_a_cycle_in_a_history_is_found_and_played():
+    rewards = record(T=300)
+    past, played = rewards[:240], rewards[240:]
+    policy = recipes.auto(5, history=past)
+    assert [part.periods for part in policy.model.parts if part.has_cycles] == [(24.0,)]
+    chosen = torch.tensor([arm for (arm,) in arms_of(policy, played)])
+    blind = torch.tensor([arm for (arm,) in arms_of(recipes.auto(5, history=past, cycles=None), played)])
+    earned = [float(played.gather(-1, arm.unsqueeze(-1)).mean()) for arm in (chosen, blind)]
+    best = float(played.amax(-1).mean())
+    assert best - earned[0] < 0.5 * (best - earned[1])
+
+
+def test_without_a_cycle_in_the_history_the_choices_are_those_without_looking_for_one():
+    rewards = record(cycle=0.0, T=150)
+    policies = [recipes.auto(5, history=rewards[:100], **told) for told in ({}, {"cycles": None})]
+    assert not policies[0].model.has_cycles
+    assert arms_of(policies[0], rewards[100:]) == arms_of(policies[1], rewards[100:])
+
+
+TOLD = {
+    "found": {"history": record()},
+    "times of the history": {
+        "history": record(),
+        "history_times": torch.arange(-239, 1).double(),
+        "cycles": 24.0,
+    },
+    "kernel and a period": {"kernel": smooth(5), "noise_variance": 0.1, "prior_mean": 10.0, "cycles": 24.0},
+    "periods alone": {"cycles": [24.0, 168.0]},
+}
+
+
+@pytest.mark.parametrize("told", TOLD)
+def test_a_policy_goes_on_alike_from_a_file_and_a_replicate_alone(told, tmp_path):
+    rewards, own = record(T=40, seed=1), TOLD[told]
+    whole, other = (recipes.auto(5, replicates=2, **own) for _ in range(2))
+    assert whole.model.has_cycles
+    first = arms_of(whole, rewards[:4])  # the first rewards are still held
+    save_policy(tmp_path / "half", whole)
+    load_policy(tmp_path / "half", other)
+    rest = arms_of(whole, rewards[4:], start=5)
+    assert rest == arms_of(other, rewards[4:], start=5)
+    alone = recipes.auto(5, **own)
+    assert [[arm] for arm, _ in first + rest] == arms_of(alone, rewards)
+    whole.reset()
+    assert arms_of(whole, rewards) == first + rest
+    mask = torch.tensor([True, False, False, True, True])
+    assert {arm for row in arms_of(whole, rewards[:10], start=41, available=mask) for arm in row} <= {0, 3, 4}
+
+
+def test_times_of_the_history_say_where_in_the_cycle_it_was():
+    past = record()
+    by_rows = recipes.auto(5, history=past)
+    by_times = recipes.auto(5, history=past, history_times=7200.0 * torch.arange(-239, 1).double())
+    for policy, hour in ((by_rows, 1.0), (by_times, 7200.0)):
+        mean, _ = policy.predict(18 * hour)
+        torch.testing.assert_close(mean.argmax(-1), record(T=259)[258:].argmax(-1))
+
+
+def test_a_replayed_table_tells_auto_the_cycles_of_its_past_rows(tmp_path):
+    file = tmp_path / "table.csv"
+    np.savetxt(file, record(T=300).numpy(), delimiter=",", header="a,b,c,d,e", comments="")
+    problems = [
+        make("replay", data=str(file), warm_up=0.6, **told)
+        for told in ({}, {"cycles": None}, {"cycles": 12.0})
+    ]
+    told, untold, half = (problem.knowledge.cycles for problem in problems)
+    assert (told.periods, untold, half.periods) == ((24.0,), None, (12.0,))
+    earned = []
+    for problem in problems:
+        policy = recipes.build("auto", problem, horizon=problem.horizon, replicates=1)
+        assert policy.model.has_cycles == (problem.knowledge.cycles is not None)
+        earned.append(run(policy, problem, problem.horizon).mean_cumulative_regret)
+    assert earned[0] < 0.7 * earned[1]
+    assert earned[0] < 0.7 * earned[2]
+
+
+def test_a_live_system_is_told_a_table_of_past_rewards():
+    live = AskTell.auto(["a", "b", "c", "d", "e"], history=record())
+    assert live.policy.model.has_cycles
+
+
+def test_dates_have_days_and_weeks():
+    live = AskTell.auto(["north", "south"], cycles=["day", "week"], time_unit="h")
+    assert [part.periods for part in live.policy.model.parts if part.has_cycles] == [(24.0,), (168.0,)]
+    for day in range(1, 4):
+        question = live.ask(f"2026-03-0{day}T08:00")
+        live.tell(question.id, 5.0)
+
+
+def test_members_with_cycles_are_not_captured():
+    problem = make("gp", num_arms=5, horizon=10)
+    policy = recipes.build("auto", problem, horizon=10, replicates=1, cycles=5.0)
+    with pytest.raises(ValueError, match="CyclicMembers cannot be captured"):
+        run(policy, problem, 10, capture=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("cycles", {"cycles": -1.0}),
+        ("cycles", {"cycles": "day"}),
+        ("cycles", {"cycles": [24.0, 24.0]}),
+        ("cycles", {"history": record(), "cycles": fit_cycles(record().numpy())}),
+        ("cycles", {"kernel": torch.eye(5).double(), "cycles": fit_cycles(record(arms=4).numpy())}),
+        ("history_times", {"history_times": torch.arange(5).double()}),
+        ("history_times", {"history": record(), "history_times": torch.arange(5).double()}),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(name, told):
+    with pytest.raises(ValueError, match=f"^{name}"):
+        recipes.auto(5, **told)
+    with pytest.raises(ValueError, match=r"^cycles must be .* more than 200 arms"):
+        recipes.auto(201, kernel=torch.eye(201).double(), cycles=24.0)

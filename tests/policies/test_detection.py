@@ -1,0 +1,151 @@
+"""Detection augmented learning equals a plain run, restarts where rewards changed, and takes its turns."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import recipes
+from bandits_torch.policies import DetectionAugmented, Observation
+from bandits_torch.policies.classical import EXP3S, UCB1
+from bandits_torch.recipes import Setup
+from tests.reference import plain_classical
+from tests.reference.plain_detection import PlainDetection
+
+N, S, T = 5, 4, 120
+ARMS = torch.linspace(0, 1, 100, dtype=torch.float64).unsqueeze(-1)
+
+
+def rewards(seed=0):
+    """(T, S, N), of functions that are replaced at step 40, in replicate 0 never."""
+    generator = torch.Generator().manual_seed(seed)
+    before, after = torch.rand(2, S, N, generator=generator, dtype=torch.float64)
+    after[0] = before[0]
+    noise = 0.1 * torch.randn(T, S, N, generator=generator, dtype=torch.float64)
+    return torch.stack([before if t < 40 else after for t in range(T)]) + noise
+
+
+def smooth(lengthscale=0.2):
+    kernel = RBFKernel().double().requires_grad_(False)
+    kernel.lengthscale = lengthscale
+    return kernel
+
+
+@pytest.mark.parametrize("watched", [None, [3, 0]])
+@pytest.mark.parametrize("exploration", [0.2, 0.7])
+def test_equals_a_plain_run_that_sums_every_split_anew(watched, exploration) -> None:
+    scale = torch.tensor([0.1, 0.1, 0.15, 0.2], dtype=torch.float64)
+    settings = {"delta": 0.005, "exploration": exploration}
+    some = None if watched is None else torch.tensor(watched)
+    policy = DetectionAugmented(UCB1(N, S), horizon=T, noise_scale=scale, watched=some, **settings)
+    slow = [
+        PlainDetection(
+            lambda played: plain_classical.ucb1(played, N), watched or list(range(N)), float(r), **settings
+        )
+        for r in scale
+    ]
+    table = rewards()
+    for t in range(T):
+        available = torch.ones(S, N, dtype=torch.bool)
+        turns_lost = t % 4 == 3 and t > 8
+        if turns_lost:  # the base's best stays: UCB1 would else choose another
+            for s, run in enumerate(slow):
+                wanted = run.base(run.played)
+                available[s] = torch.arange(N) == wanted
+        choice = policy.choose(float(t), available if turns_lost else None)
+        for s, run in enumerate(slow):
+            arm = run.choose(available[s].tolist())
+            assert int(choice.arm[s]) == arm, f"step {t}, replicate {s}"
+            run.learn(arm, float(table[t, s, arm]))
+        policy.learn(Observation(float(t), choice.arm, table[t, torch.arange(S), choice.arm], choice.why))
+        assert policy.trace()["restarts"].tolist() == [run.restarts for run in slow]
+    assert slow[0].restarts == 0
+    assert sum(run.restarts for run in slow) >= 2
+
+
+def play(policy, table, steps):
+    arms = []
+    for t in steps:
+        choice = policy.choose(float(t))
+        reward = table[t, torch.arange(len(choice.arm)), choice.arm]
+        policy.learn(Observation(float(t), choice.arm, reward, choice.why))
+        arms.append(choice.arm)
+    return torch.stack(arms)
+
+
+def test_a_reset_of_some_replicates_begins_their_turns_anew_and_leaves_the_others() -> None:
+    table, settings = rewards(1), {"horizon": T, "noise_scale": 0.1, "exploration": 0.5}
+    policy, other = (DetectionAugmented(UCB1(N, S), **settings) for _ in range(2))
+    play(policy, table, range(37)), play(other, table, range(37))
+    where = torch.tensor([True, False, True, False])
+    policy.reset(where)
+    fresh = DetectionAugmented(UCB1(N, S), **settings)
+    after, going_on = play(policy, table, range(37, 90)), play(other, table, range(37, 90))
+    new = play(fresh, table, range(37, 90))
+    assert torch.equal(after[:, where], new[:, where])
+    assert torch.equal(after[:, ~where], going_on[:, ~where])
+
+
+def test_pending_pulls_take_turns_and_are_forgotten_again() -> None:
+    policy = DetectionAugmented(UCB1(N), horizon=T, noise_scale=0.1, exploration=0.5)
+    chosen = [int(choice.arm) for choice in policy.choose_many(0.0, 7)]
+    assert chosen[:N] == list(range(N))
+    assert int(policy.choose(0.0).arm) == 0
+
+
+@pytest.mark.parametrize("lengthscale", [0.05, 0.1, 0.2, 0.3, 0.45])
+def test_the_arms_watched_leave_no_other_arm_more_than_half_of_its_variance(lengthscale) -> None:
+    policy = recipes.dal(ARMS, smooth(lengthscale), 0.01, horizon=T)
+    watched, K = policy.watched.tolist(), smooth(lengthscale)(ARMS).to_dense().numpy()
+    left = K - K[:, watched] @ np.linalg.solve(K[np.ix_(watched, watched)], K[watched])
+    assert left.diagonal().max() <= 0.5
+    fewer = watched[:-1]
+    left = K - K[:, fewer] @ np.linalg.solve(K[np.ix_(fewer, fewer)], K[fewer])
+    assert left.diagonal().max() > 0.5
+    assert len(watched) < 20
+    assert recipes.dal(torch.eye(7).double(), torch.eye(7).double(), 0.1, horizon=T).watched.tolist() == list(
+        range(7)
+    )
+
+
+def test_a_base_is_a_name_or_a_function_and_gets_horizon_and_width() -> None:
+    named = recipes.dal(ARMS, smooth(), 0.01, horizon=T, base="igp_ucb", width=1.5)
+    assert float(named.policy.width.at(1, named.policy.model)) == 1.5
+    made = recipes.dal(
+        ARMS, smooth(), 0.01, horizon=T, base=lambda setup: recipes.gp_ts(setup, width=1.0), seed=4
+    )
+    assert made.policy.acquisition.__name__ == "ThompsonSampling"
+    assert recipes.dal(
+        Setup(7, noise_variance=0.04), horizon=T, base="ucb1"
+    ).noise_scale.item() == pytest.approx(0.2)
+
+
+def test_false_alarms_are_rare_where_nothing_changes() -> None:
+    """Each test of an arm has level delta; with 100 replicates of T steps, less than 5 arms' worth of alarms."""
+    many, steps = 100, 300
+    generator = torch.Generator().manual_seed(7)
+    mean = torch.rand(many, N, generator=generator, dtype=torch.float64)
+    table = mean + 0.3 * torch.randn(steps, many, N, generator=generator, dtype=torch.float64)
+    policy = DetectionAugmented(UCB1(N, many), horizon=steps, noise_scale=0.3, delta=0.05)
+    play(policy, table, range(steps))
+    alarms = float((policy.trace()["restarts"] > 0).double().mean())
+    assert alarms <= N * 0.05 + 3 * math.sqrt(0.25 * 0.75 / many)
+
+
+WRONG = {
+    "policy must be": lambda: DetectionAugmented(EXP3S(N, 1, horizon=T), horizon=T, noise_scale=1.0),
+    "watched must be": lambda: DetectionAugmented(
+        UCB1(N), horizon=T, noise_scale=1.0, watched=torch.tensor([1, 1])
+    ),
+    "noise_scale must be": lambda: DetectionAugmented(UCB1(N), horizon=T, noise_scale=0.0),
+    "noise_scale must be given": lambda: recipes.dal(7, horizon=T, base="ucb1"),
+    "base must be the name": lambda: recipes.dal(7, None, 0.1, horizon=T, base="ucb7"),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_makes_no_sense_is_refused(message) -> None:
+    with pytest.raises(ValueError, match=message):
+        WRONG[message]()

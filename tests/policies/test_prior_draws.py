@@ -1,0 +1,109 @@
+"""Thompson sampling over candidate priors chooses priors and arms as often as plain draws do."""
+
+import numpy as np
+import pytest
+import torch
+
+from bandits_torch import recipes
+from bandits_torch.domain import Domain
+from bandits_torch.models.candidate_priors import arm_gp_over_priors
+from bandits_torch.policies import Observation, PriorElimination, SampledPriorPolicy
+from bandits_torch.theory import ConstantWidth
+from tests.policies.test_unknown_prior import ARMS, NOISE, N, S, dense, masks, priors
+from tests.reference.dense_priors import DenseRun
+from tests.reference.plain_draws import shares_of_hp_gp_ts, shares_of_pe_gp_ts
+
+MANY = 4000
+PULLS = ((1, 0.4, 1.0), (4, -0.3, 2.0), (1, 0.6, 3.0), (6, 0.9, 5.0))  # arm, reward, time
+KINDS = ("means", "families", "forgetting")
+
+
+def learned(policy):
+    for arm, reward, time in PULLS:
+        at, none = torch.full((MANY,), arm), torch.zeros(MANY, dtype=torch.long)
+        why = {"prior": none, "width": torch.ones(MANY).double()}
+        policy.learn(Observation(time, at, torch.full((MANY,), reward).double(), why))
+    return policy
+
+
+def found(policy):
+    """Shares (P, N) of priors and arms chosen by many replicates that have learned the same."""
+    choice, count = policy.choose(6.0), np.zeros((policy.num_priors, N))
+    np.add.at(count, (choice.why["prior"].numpy(), choice.arm.numpy()), 1 / MANY)
+    return count
+
+
+def agree(one, other):
+    """Within five standard errors of the difference of two shares of MANY draws each, and five draws."""
+    error = np.sqrt((one + other) / MANY)
+    assert (abs(one - other) < 5 * error + 5 / MANY).all(), np.c_[one.ravel(), other.ravel()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hp_gp_ts_draws_a_prior_and_then_a_function(kind) -> None:
+    model = arm_gp_over_priors(ARMS, priors(kind), NOISE, replicates=MANY)
+    policy = learned(SampledPriorPolicy(model, seed=1))
+    columns = zip(*PULLS, strict=True)
+    expected = shares_of_hp_gp_ts(dense(priors(kind)), *columns, 6.0, MANY)
+    assert (expected.sum(1) > 0.01).sum() > 1  # or one prior alone would be drawn
+    agree(found(policy), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pe_gp_ts_plays_the_best_draw_of_any_surviving_prior(kind) -> None:
+    model = arm_gp_over_priors(ARMS, priors(kind), NOISE, replicates=MANY)
+    policy = learned(PriorElimination(model, ConstantWidth(50.0), draws=True, seed=1))
+    for surviving in ([True, True, True], [True, False, True]):
+        policy.surviving[:] = torch.tensor(surviving)
+        columns = zip(*PULLS, strict=True)
+        agree(found(policy), shares_of_pe_gp_ts(dense(priors(kind)), surviving, *columns, 6.0, MANY))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pe_gp_ts_drops_the_priors_that_a_plain_run_drops(kind) -> None:
+    candidates, width = priors(kind), ConstantWidth(1.0)
+    model = arm_gp_over_priors(ARMS, candidates, NOISE, replicates=S)
+    policy = PriorElimination(model, width, draws=True)
+    slow = [DenseRun(dense(candidates), "eliminate", lambda t: 1.0) for _ in range(S)]
+    generator, dropped = torch.Generator().manual_seed(1), 0
+    truth = 3.0 * torch.randn(S, N, generator=generator, dtype=torch.float64)
+    for step in range(1, 41):
+        available = masks(step)
+        choice = policy.choose(step, available)
+        if available is not None:
+            assert bool(available.expand(S, N)[torch.arange(S), choice.arm].all())
+        reward = truth[torch.arange(S), choice.arm] + 0.2 * torch.randn(S, generator=generator).double()
+        policy.learn(Observation(step, choice.arm, reward, choice.why))
+        for s, run in enumerate(slow):
+            arm, prior = int(choice.arm[s]), int(choice.why["prior"][s])
+            assert run.surviving[prior]
+            run.learn(arm, prior, 1.0, float(reward[s]), step, run.fits(step))
+            assert policy.surviving[s].tolist() == run.surviving
+            dropped += run.surviving.count(False)
+    assert dropped > 0
+
+
+@pytest.mark.parametrize("recipe", [recipes.hp_gp_ts, recipes.pe_gp_ts])
+def test_pending_draws_are_further_draws_of_the_model_as_it_is(recipe) -> None:
+    options = {"horizon": 20} if recipe is recipes.pe_gp_ts else {}
+    policy = recipe(ARMS, priors("means"), NOISE, replicates=2, **options)
+    before = {k: v.clone() for k, v in policy.model.state_dict().items() if isinstance(v, torch.Tensor)}
+    chosen = policy.choose_many(1.0, 12)
+    assert len({tuple(choice.arm.tolist()) for choice in chosen}) > 1
+    after = policy.model.state_dict()
+    assert before
+    assert all(torch.equal(after[key], value) for key, value in before.items())
+
+
+@pytest.mark.parametrize("recipe", [recipes.hp_gp_ts, recipes.pe_gp_ts])
+def test_draws_are_over_arms_alone(recipe) -> None:
+    options = {"horizon": 20} if recipe is recipes.pe_gp_ts else {}
+    with pytest.raises(ValueError, match="arms must be arms"):
+        recipe(Domain(torch.tensor([[0.0], [1.0]]).double()), priors("means")[:1], NOISE, **options)
+
+
+def test_draws_must_be_a_boolean() -> None:
+    with pytest.raises(ValueError, match="draws must be True or False"):
+        PriorElimination(
+            arm_gp_over_priors(ARMS, priors("means"), NOISE, replicates=1), ConstantWidth(1.0), draws=1
+        )

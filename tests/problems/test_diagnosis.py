@@ -1,0 +1,91 @@
+"""A diagnosis says what was put into a table, and where it cannot tell."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from matplotlib.image import imread
+
+from bandits_torch import diagnose
+from bandits_torch.cli.commands import app
+from bandits_torch.experiments.comparison import policies_for
+
+
+@pytest.mark.parametrize(
+    ("rewards", "values"),
+    [([[0.0, 1.0]], "0/1"), ([[0.0, 3.0]], "counts"), ([[0.5, 1.0]], "numbers"), ([[-1.0, 2.0]], "numbers")],
+)
+def test_kinds_of_values_in_a_record_too_short_for_more(rewards, values):
+    found = diagnose(torch.tensor(rewards * 10, dtype=torch.float64))
+    assert found.values == values
+    assert found.noise is None
+    assert "cannot tell" in str(found)
+
+
+def test_the_interval_of_noise_covers_it_nine_times_in_ten():
+    generator = np.random.default_rng(3)
+    covered = 0
+    for _ in range(200):
+        table = np.cumsum(0.05 * generator.standard_normal((400, 3)), 0)
+        table += 2.0 * generator.standard_normal((400, 3))
+        table[generator.random(table.shape) < 0.1] = np.nan
+        low, high = diagnose(torch.from_numpy(table)).noise_interval
+        covered += low <= 2.0 <= high
+    assert 170 <= covered <= 190
+
+
+def test_look_says_the_day_the_noise_and_the_best_arm(tmp_path):
+    generator, t = np.random.default_rng(4), np.arange(480)
+    rewards = 3 * np.sin(2 * np.pi * t[:, None] / 24) + generator.standard_normal((480, 3)) + [0, 1, 2]
+    file = tmp_path / "my.csv"
+    np.savetxt(file, rewards, delimiter=",", header="a,b,c", comments="")
+    said = CliRunner().invoke(app, ["look", str(file)]).output
+    assert "480 rows, 3 arms, rewards are numbers" in said
+    day = float(re.search(r"Cycles: ([\d.]+) rows", said)[1])
+    assert abs(day / 24 - 1) < 0.005
+    assert "in hindsight, c" in said
+    assert json.dumps(diagnose(torch.from_numpy(rewards)).to_dict())
+
+
+def test_look_draws_what_it_found(tmp_path):
+    generator = np.random.default_rng(5)
+    rewards = generator.standard_normal((300, 8))
+    rewards[150:] += 3 * generator.standard_normal(8)
+    file, plot = tmp_path / "my.csv", tmp_path / "my.png"
+    np.savetxt(file, rewards, delimiter=",", header=",".join("abcdefgh"), comments="")
+    result = CliRunner().invoke(app, ["look", str(file), "--plot", str(plot)])
+    assert result.exit_code == 0, result.output
+    assert "Jumps: between row 150 and row 151" in result.output
+    assert imread(plot).shape[:2] == (750, 1200)
+    result = CliRunner().invoke(app, ["look", str(file), "--plot", "my.doc"])
+    assert result.output == "error: plot must be a file ending in .png, .svg or .pdf, got 'my.doc'\n"
+
+
+def test_a_table_brings_in_the_policies_that_fit_it():
+    generator = np.random.default_rng(6)
+    clicks = diagnose(torch.from_numpy((generator.random((200, 4)) < 0.2) * 1.0))
+    names, why = policies_for(clicks)
+    assert {"discounted_ts", "glr_kl_ucb", "auto", "random"} <= {*names}
+    assert "0/1" in why
+    alone = diagnose(torch.from_numpy(np.cumsum(generator.standard_normal((200, 4)), 0)))
+    assert (alone.shared, "discounted_ts" in policies_for(alone)[0]) == (False, True)
+    common = generator.standard_normal((200, 1)) + 0.3 * generator.standard_normal((200, 4))
+    together = diagnose(torch.from_numpy(common))
+    assert (together.shared, "discounted_ts" in policies_for(together)[0]) == (True, False)
+
+
+def test_a_race_of_zeros_and_ones_races_what_fits_unless_an_option_is_for_a_policy(tmp_path):
+    clicks = (np.random.default_rng(7).random((150, 3)) < 0.4).astype(int)
+    np.savetxt(tmp_path / "c.csv", clicks, fmt="%d", delimiter=",", header="a,b,c", comments="")
+    asked = ["race", "--data", str(tmp_path / "c.csv"), "--replicates", "1", "--horizon", "10"]
+    asked += ["--option", "problem.noise_fraction=0.5", "--option", "problem.forgetting_rate=0.1"]
+    for option, fits in (([], True), (["--option", "r_gp_ucb.interval=9"], False)):
+        out = tmp_path / f"out{fits}"
+        result = CliRunner().invoke(app, [*asked, *option, "--out", str(out)])
+        assert result.exit_code == 0, result.output
+        assert ("As rewards are 0/1" in result.output) == fits
+        raced = list(json.loads((out / "run.json").read_text())["results"])
+        assert ("glr_kl_ucb" in raced, "r_gp_ucb" in raced) == (fits, not fits)

@@ -1,0 +1,130 @@
+"""Jumps are told where they are, and neither drift, cycles nor noise alone is called one."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.signal import lombscargle
+
+from bandits_torch import diagnose
+from bandits_torch.problems.jumps import RATIOS, _likelihood_ratios, find_jumps
+from bandits_torch.problems.periods import _powers, find_own_periods
+
+
+def test_likelihood_ratios_are_those_of_regression_on_a_step():
+    """Against the dense normal equations of level, random walk and noise, with one step more."""
+    g = np.random.default_rng(0)
+    T, gaps = 40, np.random.default_rng(1).uniform(0.5, 2.0, 39)
+    y = np.cumsum(g.standard_normal((T, 2)) * 0.3, 0) + g.standard_normal((T, 2))
+    y[g.random(y.shape) < 0.2] = np.nan
+    _, found = _likelihood_ratios(y, gaps, np.zeros((T - 1, 2), dtype=bool))
+    times = np.concatenate([[0.0], np.cumsum(gaps)])
+    for n in range(2):
+        held = np.flatnonzero(~np.isnan(y[:, n]))
+        values, t = y[held, n], times[held]
+
+        def fitted(ratio, design, t=t, values=values):
+            covariance = np.eye(len(t)) + ratio * np.minimum(t[:, None] - t[0], t - t[0])
+            root = np.linalg.cholesky(covariance)
+            X, z = np.linalg.solve(root, design), np.linalg.solve(root, values)
+            left = np.square(z - X @ np.linalg.lstsq(X, z, rcond=None)[0]).sum()
+            level = np.linalg.solve(root, np.ones(len(t)))
+            log_det = 2 * np.log(np.diag(root)).sum() + np.log(level @ level)  # the level is integrated out
+            count = len(t) - 1
+            return -(count * np.log(left / count) + log_det)
+
+        one = np.ones((len(t), 1))
+        without = max(fitted(ratio, one) for ratio in RATIOS)
+        for row in (8, 20, 31):
+            step = np.concatenate([one, (held > row)[:, None]], 1)
+            beside = max(fitted(ratio, step) for ratio in RATIOS)
+            if 5 <= (held <= row).sum() <= len(held) - 5:
+                assert found[row, n] == pytest.approx(beside - without, rel=1e-4, abs=1e-4)
+
+
+def record(g, drift=0.0, jumps=(), T=300, N=4, one=False):
+    gaps = g.uniform(0.5, 1.5, T)
+    f = drift * np.cumsum(gaps[:, None] ** 0.5 * g.standard_normal((T, N)), 0)
+    for at in jumps:
+        f[at:] += 4 * np.eye(N)[g.integers(N)] if one else 2.5 * g.standard_normal(N)
+    y = f + g.standard_normal((T, N))
+    y[g.random(y.shape) < 0.15] = np.nan
+    return y, np.cumsum(gaps)
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.05, 0.3, 2.0])
+def test_noise_and_drift_are_hardly_ever_called_a_jump(drift):
+    g = np.random.default_rng(3)
+    told = sum(bool(find_jumps(*record(g, drift)).jumps) for _ in range(40))
+    assert told <= 3  # of 40 at 1 %: four or more have probability 0.0007
+
+
+@pytest.mark.parametrize("one", [False, True])
+@pytest.mark.parametrize("drift", [0.0, 0.05])
+def test_jumps_are_found_where_they_are(drift, one):
+    g, found, told, within = np.random.default_rng(4), 0, 0, 0
+    for _ in range(20):
+        jumps = find_jumps(*record(g, drift, (100, 200), one=one)).jumps
+        told += len(jumps)
+        found += sum(any(abs(one.after - at) <= 3 for one in jumps) for at in (100, 200))
+        within += sum(any(one.first < at <= one.last for at in (100, 200)) for one in jumps)
+    assert found >= 34
+    assert told <= found + 2
+    assert within >= 0.85 * told
+
+
+def test_a_jump_in_a_long_record_is_found_between_stretches_of_rows():
+    g = np.random.default_rng(5)
+    y = g.standard_normal((40_000, 2))
+    y[17_003:, 1] += 1.0
+    y[g.random(y.shape) < 0.2] = np.nan
+    (jump,) = find_jumps(y, np.arange(40_000.0)).jumps
+    assert jump.first <= 17_003 <= jump.last
+    assert jump.last - jump.first < 500
+    assert jump.arms == (1,)
+
+
+def test_a_short_record_or_one_that_never_changes_has_none():
+    assert find_jumps(np.random.default_rng(0).standard_normal((39, 2)), np.arange(39.0)) is None
+    still = find_jumps(np.ones((60, 2)), np.arange(60.0))
+    assert still.jumps == ()
+    assert find_jumps(np.full((60, 2), np.nan), np.arange(60.0)).jumps == ()
+
+
+def test_powers_of_many_series_are_lombs_and_scargles():
+    g = np.random.default_rng(6)
+    times, series = np.cumsum(g.exponential(size=80)), g.standard_normal((80, 3))
+    even = _powers(np.arange(80.0), series, np.array([0.25, 0.5]))
+    for n in range(3):
+        direct = [abs(series[:, n] @ np.exp(2j * np.pi * k * np.arange(80))) ** 2 for k in (0.25, 0.5)]
+        assert even[n] == pytest.approx([direct[0] / 80, direct[1] / 160], rel=1e-9)  # half, of one wave
+    frequency = np.linspace(0.01, 0.4, 30)
+    for n, power in enumerate(_powers(times, series, frequency)):
+        assert power == pytest.approx(lombscargle(times, series[:, n], 2 * np.pi * frequency), rel=1e-9)
+
+
+def test_a_cycle_of_one_arm_is_told_of_it_alone():
+    g, t = np.random.default_rng(7), np.arange(600)
+    y = g.standard_normal((600, 5)) + 2 * np.sin(2 * np.pi * t[:, None] / 50)
+    y[:, 3] += 2 * np.sin(2 * np.pi * t / 13)
+    (own,) = find_own_periods(y, t, [type("Common", (), {"length": 50.0})()]).items()
+    assert own[0] == 3
+    assert abs(own[1].length / 13 - 1) < 0.01
+
+
+def test_cycle_drift_jump_and_noise_are_told_apart_in_the_users_units():
+    from bandits_torch.problems.tables import RewardTable
+
+    g, t = np.random.default_rng(8), np.arange(800)
+    y = 1.5 * np.sin(2 * np.pi * t[:, None] / 24 + np.arange(4)) + g.standard_normal((800, 4))
+    y += 0.08 * np.cumsum(g.standard_normal((800, 4)), 0)
+    y[500:] += [4, -4, 4, -4]
+    times = 1_767_225_600.0 + 3600.0 * t  # 2026-01-01
+    found = diagnose(RewardTable(torch.from_numpy(50 + 10 * y), torch.from_numpy(times), in_seconds=True))
+    assert found.noise_interval[0] <= 10 <= found.noise_interval[1]
+    assert abs(found.periods[0].length / 86400 - 1) < 0.01
+    assert found.drift > 0
+    assert [one.after for one in found.jumps] == [500]
+    said = str(found)
+    assert "1 days (p" in said or "0.99" in said or "1.00" in said or "24.0" in said
+    assert "between 2026-01-21 19:00 and 2026-01-21 20:00" in said
+    assert len(said.splitlines()) <= 24

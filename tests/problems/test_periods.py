@@ -1,0 +1,40 @@
+"""Cycles are found at their period, beside drift, gaps and irregular times; drift alone is no cycle."""
+
+import numpy as np
+import pytest
+
+from bandits_torch.problems.periods import find_periods
+
+
+def drift(kind, generator, T=300, N=5):
+    steps = generator.standard_normal((T, N)) + generator.standard_normal((T, 1))
+    return {
+        "noise": generator.standard_normal((T, N)),
+        "walk": np.cumsum(steps, 0),
+        "walk in noise": np.cumsum(0.1 * steps, 0) + generator.standard_normal((T, N)),
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["noise", "walk", "walk in noise"])
+def test_drift_alone_is_hardly_ever_called_a_cycle(kind):
+    generator = np.random.default_rng(7)
+    told = sum(bool(find_periods(drift(kind, generator))) for _ in range(60))
+    assert told <= 4  # of 60 at 1 %: five or more have probability 0.0003
+
+
+@pytest.mark.parametrize("kind", ["noise", "walk in noise"])
+@pytest.mark.parametrize("length", [6.3, 24.0, 36.0])
+def test_a_cycle_is_found_between_gaps_at_irregular_times(kind, length):
+    generator = np.random.default_rng(8)
+    rewards = drift(kind, generator)
+    times = np.cumsum(generator.uniform(0.5, 1.5, len(rewards)))
+    rewards += 2 * np.sin(2 * np.pi * times[:, None] / length + generator.uniform(0, 6, 5))
+    rewards[generator.random(rewards.shape) < 0.3] = np.nan
+    found = find_periods(rewards, times)
+    assert abs(found[0].length / length - 1) < 0.05
+    assert found[0].p_value < 1e-3
+
+
+@pytest.mark.parametrize("rewards", [np.zeros((300, 3)), np.full((300, 3), np.nan), np.eye(39)])
+def test_without_variation_or_rows_there_is_none(rewards):
+    assert find_periods(rewards) == []

@@ -1,0 +1,625 @@
+"""Arms that come while a live system runs are as if they had been there and never played; those that go are never
+asked again. One law over every recipe."""
+
+import copy
+import math
+import re
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from time import process_time
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+from torch import Tensor
+
+from bandits_torch import AskTell, load_policy, recipes, save_policy
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, SmoothMembers
+from bandits_torch.policies import IndexPolicy, Observation
+from bandits_torch.problems import Log
+from bandits_torch.recipes import Setup
+from bandits_torch.state import differing
+from bandits_torch.theory.widths import ConstantWidth
+from tests.reference import all_recipes
+
+S, BEFORE, AFTER, MORE = 2, 40, 30, 3
+HORIZON = BEFORE + AFTER
+REFUSE = {  # and a word of why
+    "bkb": "SketchedGP",
+    "bbkb": "SketchedGP",
+    "opkb": "designs over the arms it began with",
+    "ada_opkb": "designs over the arms it began with",
+    "opnn": "designs over the arms it began with",
+    "ada_opnn": "designs over the arms it began with",
+    "ada_opkb_calibrated": "designs over the arms it began with",
+    "r_perp": "batches of the arms it began with",
+}
+# Where a new arm is not as one that was there: exp3_s gives it the average weight.
+OTHERWISE = {"exp3_s"}
+OWN = {"auto": {"look_again": 0.0}}  # a new arm's clock begins when it comes: a test of its own
+GROW = [name for name in recipes.RECIPES if name not in REFUSE]
+X = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)
+KERNEL = RBFKernel().double()
+KERNEL.lengthscale = 0.2
+
+
+def pair(name, replicates=S):
+    """A policy over the first of the arms of a problem, one that has all from the start, and what new arms are told."""
+    warnings.simplefilter("ignore")
+    origin = all_recipes.build(name, replicates, HORIZON)[0].origin
+    setup, options = origin.setup, origin.options | OWN.get(name, {})
+    arms = setup.choices
+    n = len(arms) - MORE
+    few, told = {"choices": arms[:n]}, {"features": arms[n:]}
+    if setup.priors:  # one mean for all arms each
+        setup = replace(setup, priors=[replace(one, mean=0.1 * k) for k, one in enumerate(setup.priors)])
+    if setup.prior is not None:
+        setup = replace(setup, prior=replace(setup.prior, mean=0.1))
+    if isinstance(setup.prior_mean, Tensor) and setup.prior_mean.dim():
+        few["prior_mean"], told["prior_mean"] = setup.prior_mean[:n], setup.prior_mean[n:]
+    if isinstance(setup.kernel, Tensor):
+        few["kernel"], told["covariance"] = setup.kernel[:n, :n], setup.kernel
+    small = origin.recipe(replace(setup, **few), **options)
+    return small, origin.recipe(replace(setup, grown_from=n), **options), told
+
+
+def reward_of(arm, generator):
+    return (
+        0.3 * torch.randn(len(arm), generator=generator, dtype=torch.float64) + (arm == 2) - 0.5 * (arm == 5)
+    )
+
+
+def told_both(live, twin, steps, generator, start=0, mask=None):
+    """Both learn what the live one asks, and were asked at the same times."""
+    asked = []
+    for step in range(start, start + steps):
+        question = live.ask(step + 1.0)
+        why = live.state_dict()["open"][-1][3]
+        chosen = twin.choose(step + 1.0, mask)
+        asked.append((question.arm, chosen.arm))
+        reward = reward_of(question.arm, generator)
+        assert live.tell(question.id, reward)
+        twin.learn(Observation(step + 1.0, question.arm, reward, why))
+    return asked
+
+
+def same_draws(twin, policy):
+    """The twin goes on with the random numbers of the other, of which it has used as many, or others."""
+    own, other = twin.state_dict(), policy.state_dict()
+    twin.load_state_dict(with_streams_of(own, other))
+
+
+def with_streams_of(own, other, key=""):
+    if "streams" in str(key):
+        return other
+    if isinstance(own, dict):
+        return {name: with_streams_of(value, other.get(name, value), name) for name, value in own.items()}
+    if isinstance(own, list) and len(own) == len(other):
+        return [with_streams_of(one, two) for one, two in zip(own, other, strict=True)]
+    return own
+
+
+@pytest.mark.parametrize("name", GROW)
+def test_a_new_arm_is_as_if_it_had_been_there_and_never_played(name):
+    small, twin, told = pair(name)
+    live, generator = AskTell(small), torch.Generator().manual_seed(1)
+    n = small.num_arms
+    hidden = torch.arange(n + MORE) < n
+    told_both(live, twin, BEFORE, generator, mask=hidden)
+    late = live.ask(BEFORE + 0.5)
+    why = live.state_dict()["open"][-1][3]
+
+    assert live.add_arms(MORE, **told) == tuple(range(n, n + MORE))
+    assert live.num_arms == n + MORE
+    reward = reward_of(late.arm, generator)
+    assert live.tell(late.id, reward)  # asked of the smaller set
+    twin.learn(Observation(BEFORE + 0.5, late.arm, reward, why))
+    same_draws(twin, live.policy)
+    if name == "gp_ts":
+        twin.model.rebuild()  # a root of the covariance taken anew, as the other's is: the draws are the same then
+    if hasattr(twin, "marginals") and name not in ("cgp_ucb", "tv_cgp_ucb"):
+        at = BEFORE + 0.75
+        for ours, theirs in zip(live.policy.marginals(at), twin.marginals(at), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+    if name not in OTHERWISE:
+        asked = told_both(live, twin, AFTER, generator, start=BEFORE + 1)
+        assert all(torch.equal(ours, theirs) for ours, theirs in asked)
+    else:
+        told_both(live, twin, AFTER, generator, start=BEFORE + 1)
+
+
+@pytest.mark.parametrize("name", REFUSE)
+def test_who_cannot_take_up_arms_says_why_and_stays_as_it_was(name):
+    small, _, told = pair(name)
+    live = AskTell(small)
+    for step in range(5):
+        question = live.ask(step + 1.0)
+        live.tell(question.id, torch.zeros(S, dtype=torch.float64))
+    before, again = live.state_dict(), copy.deepcopy(live)
+    with pytest.raises(ValueError, match=REFUSE[name]):
+        live.add_arms(MORE, **told)
+    assert not differing(before, live.state_dict())
+    assert torch.equal(live.ask(9.0).arm, again.ask(9.0).arm)
+
+
+def test_the_page_lists_those_who_refuse():
+    page = (Path(__file__).parent.parent / "docs" / "live.md").read_text(encoding="utf-8")
+    section = page.split("## Arms that come and go")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    named = {word for row in rows for word in re.findall(r"`(\w+)`", row) if word in recipes.RECIPES}
+    assert named == set(REFUSE) | OTHERWISE | {"gp_ei", "gp_pi"}  # and those with an incumbent
+
+
+@pytest.mark.parametrize("name", [*GROW, "bkb", "bbkb"])
+def test_a_retired_arm_is_never_asked_again_and_its_late_reward_counts(name):
+    small, _, _ = pair(name)
+    live, generator = AskTell(small), torch.Generator().manual_seed(2)
+    for step in range(10):
+        question = live.ask(step + 1.0)
+        live.tell(question.id, reward_of(question.arm, generator))
+    late = live.ask(11.0)
+    gone = sorted({int(late.arm[0]), 2})
+    live.retire_arms(gone)
+    assert live.retired == tuple(gone)
+    before = live.policy.state_dict()
+    assert live.tell(late.id, reward_of(late.arm, generator))
+    if name != "random":
+        assert differing(before, live.policy.state_dict())
+    for step in range(12, 30):
+        question = live.ask(float(step))
+        assert not set(question.arm.tolist()) & set(gone)
+        live.tell(question.id, reward_of(question.arm, generator))
+    live.add_arms(gone)
+    assert live.retired == ()
+
+
+@pytest.mark.parametrize("name", [name for name in all_recipes.KINDS if name not in REFUSE])
+def test_a_system_that_has_grown_is_taken_up_by_one_that_began_as_it_did(name, tmp_path):
+    small, _, told = pair(name)
+    fresh = AskTell(copy.deepcopy(small))
+    live, generator = AskTell(small), torch.Generator().manual_seed(3)
+    for step in range(8):
+        question = live.ask(step + 1.0)
+        live.tell(question.id, reward_of(question.arm, generator))
+    open_before = live.ask(9.0)
+    live.add_arms(
+        1, **{key: value[..., :1, :] if key == "features" else value[..., :1] for key, value in told.items()}
+    )
+    live.add_arms(
+        2, **{key: value[..., 1:, :] if key == "features" else value[..., 1:] for key, value in told.items()}
+    )
+    live.retire_arms([1, small.num_arms])
+    live.ask(10.0)
+    save_policy(tmp_path / "live.state", live)
+    load_policy(tmp_path / "live.state", fresh)
+    assert not differing(live.state_dict(), fresh.state_dict())
+    assert fresh.num_arms == small.num_arms + 3
+    assert fresh.retired == live.retired == (1, small.num_arms)
+    for one in (live, fresh):
+        assert one.tell(open_before.id, torch.ones(S, dtype=torch.float64))
+    for step in range(11, 20):
+        ours, theirs = live.ask(float(step)), fresh.ask(float(step))
+        assert torch.equal(ours.arm, theirs.arm)
+        for one, question in ((live, ours), (fresh, theirs)):
+            one.tell(question.id, (question.arm == 3).double())
+    assert not differing(live.state_dict(), fresh.state_dict())
+
+
+# -- models -----------------------------------------------------------------------------------------------
+
+
+def members(kind, arms, replicates=2):
+    """Four members over two covariances, one of them singular where two arms are the same."""
+    smooth = 2.0 * (-(torch.cdist(arms, arms).square()) / 0.08).exp() + 0.5
+    covariances = torch.stack([smooth, smooth + torch.eye(len(arms)).double()])
+    rates = [5.0, 40.0, 5.0, 40.0] if kind is SmoothMembers else [0.0, 0.05, 0.0, 0.2]
+    return kind(
+        arms,
+        covariances,
+        torch.tensor([0, 0, 1, 1]),
+        torch.tensor([0.1, 0.01, 0.1, 1.0]).double(),
+        torch.tensor(rates).double(),
+        prior_mean=0.3,
+        replicates=replicates,
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 24, 61])
+@pytest.mark.parametrize("twins", [False, True], ids=["regular", "singular"])
+@pytest.mark.parametrize("kind", [ArmMembers, SmoothMembers])
+def test_members_over_more_arms_know_what_they_would_have_known(kind, twins, count):
+    generator = torch.Generator().manual_seed(count)
+    arms = torch.rand(14, 1, generator=generator, dtype=torch.float64)
+    if twins:
+        arms[3], arms[12] = arms[1], arms[2]  # an old arm, and a new one
+    small, wide, grown = members(kind, arms[:10]), members(kind, arms), members(kind, arms)
+
+    def learn(steps, *each):
+        for step in steps:
+            arm = torch.randint(10, (2,), generator=generator)
+            reward = torch.randn(2, 4, generator=generator, dtype=torch.float64)
+            where = torch.rand(2, 4, generator=generator) < 0.9
+            for one in each:
+                one.observe_arms(arm.unsqueeze(-1), reward, 1.5 * step, where)
+                if step == 17:
+                    one.reset(torch.tensor([[True, False, False, True], [False] * 4]))
+
+    learn(range(count), small, wide)
+    grown.grow_from(small)
+    learn(range(count, count + 30), grown, wide)
+    now = 1.5 * (count + 31)
+    for ours, theirs in zip(grown.marginals(now), wide.marginals(now), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+    for arm in (0, 11, 12):
+        which = torch.tensor([arm, 13 - arm])
+        ours, theirs = grown.covariance_with(which, now), wide.covariance_with(which, now)
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+
+
+def test_members_of_low_rank_refuse():
+    root = torch.rand(1, 6, 2, dtype=torch.float64)
+    one = [
+        LowRankMembers(n, root[:, :n], torch.zeros(1).long(), torch.ones(1).double(), torch.zeros(1).double())
+        for n in (4, 6)
+    ]
+    with pytest.raises(ValueError, match="of full rank to take up more arms"):
+        one[1].grow_from(one[0])
+
+
+def gp(arms, kind, **options):
+    kernel = KERNEL
+    if kind != "static":
+        over_time = MaternKernel(nu=1.5).double() if kind == "state" else ExponentialForgettingKernel(0.05)
+        kernel = SpatioTemporalKernel(KERNEL, over_time)
+    return ArmGP(arms, kernel, 0.05, prior_mean=0.2, batch_shape=(2,), **options)
+
+
+KINDS = [
+    *(("static", form, does) for form in ("covariance", "factor") for does in ("learns", "forgets", "late")),
+    *(("drift", form, does) for form in ("covariance", "factor") for does in ("learns", "late")),
+    *(("state", "auto", does) for does in ("learns", "forgets", "late")),
+    *((kind, "covariance", "own noise") for kind in ("static", "drift")),
+    ("drift", "factor", "forgets"),
+]
+
+
+@pytest.mark.parametrize(("kind", "form", "does"), KINDS)
+def test_a_gaussian_process_over_more_arms_is_one_that_had_them(kind, form, does):
+    small, wide, grown = gp(X[:6], kind, form=form), gp(X, kind, form=form), gp(X, kind, form=form)
+    generator = torch.Generator().manual_seed(0)
+
+    def learn(steps, *each):
+        for step in steps:
+            arm = torch.randint(6, (2,), generator=generator)
+            reward = torch.randn(2, generator=generator, dtype=torch.float64)
+            time = step - 2.5 if does == "late" and step % 5 == 4 else step
+            for one in each:
+                if does == "own noise" and step % 3 == 0:
+                    one.take_noisy(arm, reward, float(time), torch.tensor([0.5, 0.02]).double())
+                else:
+                    one.take(arm, reward, float(time), late=True)
+                if does == "forgets" and step > 10:
+                    one.slide(10)
+
+    learn(range(25), small, wide)
+    grown.grow_from(small)
+    learn(range(25, 40), grown, wide)
+    torch.testing.assert_close(grown.joint(41.0), wide.joint(41.0), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(grown.log_likelihood, wide.log_likelihood, rtol=1e-8, atol=1e-8)
+    assert grown.now == wide.now
+
+
+# -- around it --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"standardise": True}, {"rewards": "binary"}], ids=str)
+def test_what_is_around_the_policy_goes_on(options):
+    def system(arms):
+        return AskTell(recipes.tv_gp_ucb(arms, KERNEL, 0.05, forgetting_rate=0.02, width=2.0), **options)
+
+    live, twin = system(X[:6]), system(X)
+    hidden = (torch.arange(9) < 6).tolist()
+    for step in range(40):
+        if step == 20:
+            unit = live.unit
+            live.add_arms(3, features=X[6:])
+            assert (unit is None) == (live.unit is None)
+            assert unit is None or all(torch.equal(a, b) for a, b in zip(unit, live.unit, strict=True))
+        ours, theirs = live.ask(float(step)), twin.ask(float(step), hidden if step < 20 else None)
+        assert torch.equal(ours.arm, theirs.arm)
+        reward = float((7 * step) % 5 < 2) if "rewards" in options else 100.0 + (3 * step) % 7
+        live.tell(ours.id, reward), twin.tell(theirs.id, reward)
+    torch.testing.assert_close(live.predict(41.0), twin.predict(41.0), rtol=1e-8, atol=1e-8)
+
+
+def test_learned_hyperparameters_stay():
+    live = AskTell(recipes.gp_ucb(X[:6], KERNEL, 0.05, learn_hyperparameters={"every": 10}))
+    for step in range(25):
+        question = live.ask(float(step))
+        live.tell(question.id, float(torch.sin(9 * X[question.arm]).sum()) + 0.1 * (step % 3))
+    model = live.policy.policy.model
+    expected = model.with_arms(X[6:]).marginals()
+    live.add_arms(3, features=X[6:])
+    grown = live.policy.policy.model
+    for name, value in model.prior.kernel.state_dict().items():
+        assert torch.equal(value, grown.prior.kernel.state_dict()[name])
+    assert not torch.equal(grown.noise_variance, torch.full((1,), 0.05).double())
+    torch.testing.assert_close(grown.marginals(), expected)
+
+
+def test_a_replicate_alone_grows_as_in_a_batch():
+    for name in ("auto", "tv_gp_ucb", "discounted_ts"):
+        systems = {}
+        for replicates in (1, 2):
+            small, _, told = pair(name, replicates)
+            live = systems[replicates] = AskTell(small)
+            for step in range(12):
+                question = live.ask(float(step))
+                live.tell(question.id, (question.arm % 4).double())
+            live.add_arms(MORE, **told)
+            live.retire_arms([3])
+        for step in range(12, 24):
+            one, two = (systems[replicates].ask(float(step)) for replicates in (1, 2))
+            assert int(one.arm) == int(two.arm[0])
+            for replicates, question in ((1, one), (2, two)):
+                systems[replicates].tell(question.id, (question.arm % 4).double())
+
+
+def test_names_come_and_go():
+    live = AskTell.auto(["a", "b", "c"])
+    for step in range(9):
+        live.tell(live.ask(float(step)).id, float(step % 3))
+    assert live.add_arms(["d", "e"]) == (3, 4)
+    live.retire_arms(["a", "d"])
+    assert live.names == ("a", "b", "c", "d", "e")
+    assert live.retired == ("a", "d")
+    asked = {live.ask(10.0 + step).name for step in range(12)}
+    assert asked <= {"b", "c", "e"}
+    assert live.ask(30.0, ["a", "d", "b"]).name == "b"
+    assert live.ask(30.0, [True, False, True, True, False]).name == "c"
+    assert live.add_arms(["a", "f"]) == (0, 5)
+    assert live.retired == ("d",)
+    assert repr(live).startswith("<AskTell ModelAveraging over 6 arms: a, b, c, d, e, f;")
+    assert live.predict(31.0)[0].shape == (1, 6)
+
+
+def test_a_retired_arm_comes_back_with_what_is_known_of_it():
+    live = AskTell.auto(["a", "b", "c"])
+    for step in range(30):
+        question = live.ask(float(step))
+        live.tell(question.id, float(question.name == "b"))
+    believed = live.predict(30.0)
+    live.retire_arms(["b"])
+    live.add_arms(["b"])
+    torch.testing.assert_close(live.predict(30.0), believed, rtol=0, atol=0)
+    assert live.ask(30.0).name == "b"
+
+
+def test_gaps_are_to_the_best_of_the_arms_that_can_be_played():
+    live = AskTell.auto(["a", "b", "c", "d"])
+    for step in range(40):
+        question = live.ask(float(step))
+        live.tell(question.id, {"a": 100.0, "b": 2.0, "c": 1.0, "d": 0.0}[question.name] + 0.1 * (step % 2))
+    looks, weights = live.policy.looks, live.policy.sharing.weights
+    mean = torch.tensor([[100.0, 2.0, 1.0, 0.0]]).double()
+    rest = looks.overdue(mean, weights, 1.0, torch.tensor([False, True, True, True]))
+    looks.unseen = looks.unseen[:, 1:]
+    torch.testing.assert_close(rest[:, 1:], looks.overdue(mean[:, 1:], weights, 1.0))
+
+
+def test_the_clock_of_a_new_arm_of_auto_begins_when_it_comes():
+    live = AskTell.auto(X)
+    for step in range(50):
+        live.tell(live.ask(float(step)).id, 1.0)
+    before = live.policy.looks.unseen
+    live.add_arms(2, features=torch.tensor([[7.0], [8.0]]).double())
+    assert torch.equal(live.policy.looks.unseen, torch.cat([before, torch.zeros(1, 2).double()], -1))
+
+
+def test_auto_told_a_matrix_takes_that_of_all_arms_and_means_of_the_new_ones():
+    K, mean = KERNEL(X).to_dense().detach() + 0.1 * torch.eye(9).double(), torch.linspace(0, 1, 9).double()
+    live = AskTell.auto(X[:6], kernel=K[:6, :6], prior_mean=mean[:6], noise_variance=0.1, look_again=0.0)
+    setup = Setup(X, K, 0.1, mean, grown_from=6)
+    twin = AskTell(recipes.auto(setup, look_again=0.0))
+    hidden = (torch.arange(9) < 6).tolist()
+    for step in range(60):
+        if step == 30:
+            live.add_arms(2, features=X[6:8], covariance=K[:8, :8], prior_mean=mean[6:8])
+            live.add_arms(1, features=X[8:], covariance=K, prior_mean=mean[8:])
+        ours, theirs = live.ask(float(step)), twin.ask(float(step), hidden if step < 30 else None)
+        if step >= 30:
+            torch.testing.assert_close(live.predict(step), twin.predict(step), rtol=1e-7, atol=1e-7)
+            assert torch.equal(ours.arm, theirs.arm)
+        reward = 0.1 * float(ours.arm)
+        live.tell(ours.id, reward), twin.tell(theirs.id, reward)
+
+
+def refused():
+    """A system, what is asked of it, and what it says."""
+    K = torch.eye(4).double()
+    named, features = AskTell.auto(["a", "b"]), AskTell.auto(X[:6])
+    numbered, matrix = AskTell.auto(4), AskTell.auto(4, kernel=K)
+    hand = AskTell(
+        IndexPolicy(gp(X, "static"), recipes.gp_ucb(X, KERNEL, 0.1).acquisition, width=ConstantWidth(2.0))
+    )
+    yield named, lambda: named.add_arms(["a", "c"]), "arms must be new, or retired, got ['a']"
+    yield named, lambda: named.add_arms(["c", "c"]), "arms must be a list of different names"
+    yield named, lambda: named.add_arms([""]), "arms must be a list of different names"
+    yield named, lambda: named.add_arms(2), "arms must be a list of different names"
+    yield named, lambda: named.add_arms("c"), "arms must be a list of different names"
+    yield (
+        named,
+        lambda: named.add_arms(["c"], features=X[:1]),
+        "features must be None: the other arms have none",
+    )
+    yield named, lambda: named.retire_arms(["x"]), "arms must be a list of different arms: names among"
+    yield named, lambda: named.retire_arms(["a", "a"]), "arms must be a list of different arms"
+    yield named, lambda: named.retire_arms(["a", "b"]), "arms must be fewer than all: one must stay"
+    yield numbered, lambda: numbered.add_arms(0), "arms must be an integer >= 1"
+    yield (
+        numbered,
+        lambda: numbered.add_arms([7]),
+        "arms must be a list of different arms: numbers from 0 to 3",
+    )
+    yield numbered, lambda: numbered.add_arms(True), "arms must be a list of different arms"
+    yield (
+        numbered,
+        lambda: numbered.add_arms(1, prior_mean=X[0]),
+        "prior_mean must be None: all arms share one",
+    )
+    yield (
+        numbered,
+        lambda: numbered.add_arms(1, covariance=K),
+        "covariance must have shape (5, 5), of all arms",
+    )
+    yield numbered, lambda: numbered.add_arms(500), "arms must be at most 500, of 4 at first, got 504"
+    yield features, lambda: features.add_arms(1), "features must be given: the other arms have some"
+    yield (
+        features,
+        lambda: features.add_arms(2, features=X[:1]),
+        "features must have shape a row for each of the 2",
+    )
+    yield features, lambda: features.add_arms(1, features=X[:1] * torch.nan), "features must be finite"
+    yield features, lambda: features.add_arms(1, features=X[:1].cdouble()), "features must be real numbers"
+    yield (
+        features,
+        lambda: features.add_arms(1, features=torch.ones(1, 2)),
+        "features must have shape rows of 1",
+    )
+    yield matrix, lambda: matrix.add_arms(1), "covariance must be of all arms, as the kernel told is a matrix"
+    yield (
+        matrix,
+        lambda: matrix.add_arms(1, covariance=torch.ones(5, 5)),
+        "covariance must be that told before",
+    )
+    yield hand, lambda: hand.add_arms(1, features=X[:1]), "policy must be made by a recipe"
+    history = AskTell(recipes.auto(2, history=torch.randn(9, 2, dtype=torch.float64)))
+    yield (
+        history,
+        lambda: history.add_arms(1),
+        "history must be None: of arms that come later it says nothing",
+    )
+    domain = AskTell.auto({"price": (1.0, 2.0)})
+    yield domain, lambda: domain.add_arms(1), "policy must be over arms, not over the points of a domain"
+    yield domain, lambda: domain.retire_arms([0]), "policy must be over arms, not over the points of a domain"
+    index = ArmCovarianceKernel(K)
+    indexed = AskTell(recipes.gp_ucb(4, index, 0.1))
+    yield indexed, lambda: indexed.add_arms(1), "kernel must be over features, or a matrix"
+
+
+def test_what_does_not_fit_is_refused_and_nothing_changes():
+    for live, act, said in refused():
+        before = live.state_dict()
+        with pytest.raises(ValueError, match=re.escape(said)):
+            act()
+        assert not differing(before, live.state_dict())
+
+
+def test_a_file_of_other_arms_is_refused_and_nothing_changes(tmp_path):
+    live = AskTell.auto(["a", "b"])
+    live.add_arms(["c"])
+    live.ask(0.0)
+    save_policy(tmp_path / "live.state", live)
+    for names in (["a", "x"], ["a", "c"], ["a", "b", "c", "d"], ["b", "a"]):
+        other = AskTell.auto(names)
+        before = other.state_dict()
+        with pytest.raises(ValueError, match=r"names|arms"):
+            load_policy(tmp_path / "live.state", other)
+        assert not differing(before, other.state_dict())
+
+
+def test_a_state_without_arms_that_come_and_go_is_one_of_the_arms_there_are():
+    live = AskTell.auto(["a", "b"])
+    state = live.state_dict()
+    del state["arms"]
+    live.load_state_dict(state)
+    assert live.names == ("a", "b")
+
+
+def test_taking_up_an_arm_costs_what_building_anew_does():
+    arms = torch.linspace(0, 1, 61, dtype=torch.float64).unsqueeze(-1)
+    seconds = {"build": [], "add": []}
+    for _ in range(5):
+        start = process_time()
+        live = AskTell.auto(arms[:60])
+        seconds["build"].append(process_time() - start)
+        for step in range(10):
+            live.tell(live.ask(float(step)).id, 1.0)
+        start = process_time()
+        live.add_arms(1, features=arms[60:])
+        seconds["add"].append(process_time() - start)
+    assert min(seconds["add"]) < 4 * min(seconds["build"])
+
+
+def test_who_has_taken_up_arms_in_vain_takes_the_file_of_another_process(tmp_path):
+    path = tmp_path / "live.state"
+    one, other = AskTell.auto(X[:6]), AskTell.auto(X[:6])
+    save_policy(path, one)
+    load_policy(path, other)
+    other.add_arms(1, features=X[6:7])
+    save_policy(path, other)
+    one.add_arms(3, features=X[6:])
+    with pytest.raises(ValueError, match="loaded or saved an earlier one"):
+        save_policy(path, one)
+    load_policy(path, one)
+    assert one.num_arms == 7
+    assert not differing(one.state_dict(), other.state_dict())
+    twin = AskTell.auto(X[:6])
+    twin.add_arms(1, features=X[8:])  # as many, but another
+    load_policy(path, twin)
+    assert torch.equal(twin.policy.model.arms, X[:7])
+    twin.add_arms(1, features=X[8:])
+    save_policy(path, twin)
+    load_policy(path, one)
+    assert torch.equal(one.policy.model.arms, torch.cat([X[:7], X[8:]]))
+
+
+@pytest.mark.parametrize(("beyond", "tolerance"), [(0.0, 1e-9), (0.5, 1e-6)])
+def test_what_auto_knows_of_new_arms_among_many_is_exact_among_them_and_near_it_beyond(beyond, tolerance):
+    generator = torch.Generator().manual_seed(4)
+    arms = torch.rand(150, 1, generator=generator, dtype=torch.float64)
+    arms[140:] += beyond
+    small, twin, grown = (recipes.auto(Setup(one, grown_from=140)) for one in (arms[:140], arms, arms))
+    for step in range(60):
+        arm = torch.randint(140, (1,), generator=generator)
+        for one in (small, twin):
+            one.learn(Observation(float(step), arm, torch.sin(9 * arms[arm, 0])))
+    grown.grow_from(small)
+    torch.testing.assert_close(grown.marginals(61.0), twin.marginals(61.0), rtol=0, atol=tolerance)
+
+
+def test_a_new_arm_of_exp3_s_has_the_average_weight():
+    live = AskTell(recipes.exp3_s(4, horizon=50))
+    for step in range(20):
+        question = live.ask(float(step))
+        live.tell(question.id, float(question.arm == 1))
+    before = live.policy.state["weight"]
+    live.add_arms(2)
+    after = live.policy.state["weight"]
+    torch.testing.assert_close(after[:, 4:], torch.full((1, 2), 1 / 6).double())
+    torch.testing.assert_close(after[:, :4], before * 4 / 6)
+
+
+@pytest.mark.parametrize("told", [{"log": True}, {"cycles": 12.0}], ids=["log", "cycles"])
+def test_auto_told_a_log_or_a_cycle_takes_up_arms(told):
+    if "log" in told:
+        pulls = torch.arange(20) % 6
+        told = {"log": Log(torch.arange(20.0).double(), pulls, (pulls == 2).double())}
+    live = AskTell.auto(X[:6], look_again=0.0, **told)
+    own = {} if "log" in told else told
+    twin = AskTell(recipes.auto(Setup(X, grown_from=6), look_again=0.0, **own))
+    if "log" in told:
+        for time, arm, reward in zip(told["log"].times.tolist(), pulls, told["log"].rewards, strict=True):
+            twin.policy.learn(Observation(time, arm.reshape(1), reward.reshape(1)))
+    hidden = (torch.arange(9) < 6).tolist()
+    for step in range(20, 60):
+        if step == 40:
+            live.add_arms(3, features=X[6:])
+        ours, theirs = live.ask(float(step)), twin.ask(float(step), hidden if step < 40 else None)
+        assert torch.equal(ours.arm, theirs.arm)
+        reward = math.cos(step / 2) + 0.1 * float(ours.arm)
+        live.tell(ours.id, reward), twin.tell(theirs.id, reward)
+    torch.testing.assert_close(live.predict(61.0), twin.predict(61.0), rtol=1e-8, atol=1e-8)

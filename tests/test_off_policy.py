@@ -1,0 +1,241 @@
+"""Values of policies from logs: against plain twins, against the truth, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from bandits_torch import AskTell, recipes, value
+from bandits_torch.cli.commands import app
+from bandits_torch.policies.policy import Observation
+from bandits_torch.problems import Log, read_log
+from tests.reference import plain_off_policy as plain
+
+SKEWED = np.array([0.1, 0.2, 0.3, 0.4])
+
+
+def drawn(seed, n=400, skewed=False, drift=False):
+    """A log of four arms, and the expected rewards (n, 4)."""
+    draw, steps = np.random.default_rng(seed), np.arange(n)
+    waves = 0.5 * np.sin(steps[:, None] / 150 + np.arange(4)) if drift else np.zeros((n, 1))
+    means = np.array([0.0, 0.3, 0.6, 0.9]) + waves
+    chance = SKEWED if skewed else np.full(4, 0.25)
+    arms = draw.choice(4, n, p=chance)
+    rewards = means[steps, arms] + 0.5 * draw.normal(size=n)
+    columns = (torch.from_numpy(column) for column in (steps.astype(float), arms, rewards))
+    return Log(*columns, propensity=torch.from_numpy(chance[arms]) if skewed else None), means
+
+
+def one(arm, of=4):
+    return torch.eye(of).double()[arm]
+
+
+def test_a_learning_policy_is_replayed_as_in_li_et_al():
+    log, _ = drawn(1)
+    built, twin = (recipes.ucb1(4) for _ in range(2))
+
+    def choose(row):
+        return int(twin.choose(float(log.times[row])).arm)
+
+    def learn(row, arm, reward):
+        twin.learn(Observation(float(log.times[row]), torch.tensor([arm]), torch.tensor([reward]).double()))
+
+    expected = plain.replay(log.arms.tolist(), log.rewards.tolist(), choose, learn)
+    found = value(log, built, warm_up=0.0, replays=2)
+    assert found.value == pytest.approx(expected, rel=1e-12)
+    assert found.learned == found.matched == found.effective
+    assert built.choose(0.0).arm == 0  # it is as before
+
+
+@pytest.mark.parametrize("estimator", ["snips", "dr"])
+def test_fixed_policies_are_valued_as_in_the_papers(estimator):
+    log, _ = drawn(2, 120, skewed=True)
+    pi = torch.tensor([0.5, 0.0, 0.2, 0.3], dtype=torch.float64)
+    told = [column.tolist() for column in (log.arms, log.rewards, log.propensity)]
+    if estimator == "snips":
+        expected = plain.snips(*told, pi.tolist())
+    else:
+        expected = plain.doubly_robust(*told, pi.tolist(), plain.predictions(*told[:2], 4))
+    assert value(log, pi, warm_up=0.0, estimator=estimator).value == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize("drift", [False, True])
+def test_intervals_hold_the_truth(skewed, drift):
+    held = []
+    for seed in range(200):
+        log, means = drawn(1000 + seed, 600, skewed, drift)
+        found = value(log, one(seed % 4), warm_up=0.0)
+        held.append(found.low <= means[:, seed % 4].mean() <= found.high)
+    assert 0.85 <= np.mean(held) <= 0.95
+
+
+def thinned(seed, share, skewed, drift, n=400):
+    """What UCB1 earns per step in the simulator, if it learns from a random ``share`` of its steps."""
+    _, means = drawn(seed, n, skewed, drift)
+    policy, draw, earned = recipes.ucb1(4), np.random.default_rng([seed, 7]), 0.0
+    for step in range(n):
+        choice = policy.choose(float(step))
+        expected = means[step, int(choice.arm)]
+        earned += expected
+        if draw.random() < share:
+            reward = torch.tensor([expected + 0.5 * draw.normal()]).double()
+            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+    return earned / n
+
+
+@pytest.mark.parametrize(("skewed", "drift"), [(False, True), (True, False), (True, True)])
+def test_values_of_a_policy_that_learns_have_no_bias(skewed, drift):
+    """Over 40 logs, against the policy played on the simulator that learns from as many of its steps."""
+    share = 0.1 if skewed else 0.25
+    truth = np.array([thinned(5000 + seed, share, skewed, drift) for seed in range(60)])
+    found = [
+        value(drawn(6000 + seed, 400, skewed, drift)[0], recipes.ucb1(4), warm_up=0.0, replays=2).value
+        for seed in range(40)
+    ]
+    error = np.sqrt(np.var(found) / len(found) + np.var(truth) / len(truth))
+    assert abs(np.mean(found) - truth.mean()) < 3 * error
+
+
+def test_what_nothing_identifies_is_refused():
+    log, _ = drawn(4)
+    times, rewards = log.times, log.rewards
+    with pytest.raises(ValueError, match="propensity must be given, as the arms were not drawn uniformly"):
+        value(Log(times, drawn(4, skewed=True)[0].arms, rewards), one(0))
+    in_turn = torch.arange(400) % 4
+    with pytest.raises(ValueError, match="an arm follows itself 0 times, expected 100 times"):
+        value(Log(times, in_turn, rewards), one(0))
+    with pytest.raises(ValueError, match="propensity of 1 in 240 of 320 rows"):
+        value(Log(times, in_turn, rewards, propensity=torch.ones(400).double()), one(0))
+    never = Log(times, log.arms, rewards, tuple("abcde"), torch.full((400,), 0.25).double())
+    with pytest.raises(ValueError, match=r"one that pulls arms that were logged .*'e'"):
+        value(never, one(4, 5))
+    few = Log(times[:40], log.arms[:40], rewards[:40], propensity=torch.full((40,), 0.25).double())
+    with pytest.raises(ValueError, match="agrees with the log in ten effective rows or more"):
+        value(few, one(0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"arms": torch.tensor([0.0, 1.0])}, "arms must be integers"),
+        ({"arms": torch.tensor([-1, 1])}, "arms must be 0 to 1"),
+        ({"arm_names": ("a", "a")}, "arm_names must be two or more, all different"),
+        ({"times": torch.tensor([2.0, 1.0])}, "times must be in order of time"),
+        ({"rewards": torch.tensor([1.0, torch.nan])}, "rewards must be finite"),
+        ({"propensity": torch.tensor([0.5, 0.0])}, "propensity must be above 0"),
+        (
+            {"available": torch.tensor([[True, True], [True, False]])},
+            "available must be True for the arm pulled",
+        ),
+    ],
+)
+def test_a_log_that_cannot_be_is_refused(wrong, said):
+    good = {
+        "times": torch.tensor([1.0, 2.0]),
+        "arms": torch.tensor([0, 1]),
+        "rewards": torch.tensor([1.0, 2.0]),
+    }
+    assert Log(**good).arm_names == ("0", "1")
+    with pytest.raises(ValueError, match=said):
+        Log(**good | wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"estimator": "dr"}, "estimator must be one of auto, replay for this log"),
+        ({"warm_up": 1.0}, "warm_up must be"),
+        ({"replays": 1}, "replays must be an integer >= 2"),
+        ({"seed": -1}, "seed must be"),
+        ({"window": 3}, "options must be none for a fixed policy"),
+        ({"policy": torch.tensor([0.5, 0.1, 0.1, 0.1])}, "policy must be probabilities that add up to 1"),
+        ({"policy": recipes.ucb1(4, replicates=2)}, "policy.replicates must be 1"),
+        ({"policy": recipes.ucb1(3)}, "policy.num_arms must be 4"),
+        ({"log": "my.csv"}, "log must be a Log"),
+    ],
+)
+def test_arguments_of_value_are_checked(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        value(**{"log": drawn(4)[0], "policy": one(0)} | wrong)
+
+
+def test_logs_are_read_sorted_with_their_lists(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "time,arm,reward,propensity,available,who\n3,b,1.5,0.5,a|b,x\n1,a,0.5,0.25,a|b|c,y\n2,c,2,1,c,z\n"
+    )
+    log = read_log(path)
+    assert log.arm_names == ("a", "b", "c")
+    assert log.times.tolist() == [1, 2, 3]
+    assert log.arms.tolist() == [0, 2, 1]
+    assert log.rewards.tolist() == [0.5, 2.0, 1.5]
+    assert log.propensity.tolist() == [0.25, 1.0, 0.5]
+    assert log.available.tolist() == [[True, True, True], [False, False, True], [True, True, False]]
+    assert log.notes[1] == "left out: who"
+    path.write_text("time,what,reward\n1,a,2\n2,b,3\n")
+    with pytest.raises(ValueError, match="arm must be the name of a column, got None"):
+        read_log(path)
+    assert read_log(path, arm="what").num_arms == 2
+
+
+def test_look_says_what_a_log_holds(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("time,arm,reward,propensity,available\n1,a,1,0.5,a|b\n2,a,3,0.25,a|b|c\n3,b,2.5,1,b\n")
+    said = CliRunner().invoke(app, ["look", str(path)]).output.splitlines()
+    assert said[0].startswith("A log: 3 pulls of 3 arms, a reward each.")
+    assert said[1:-1] == [
+        "Propensities (the probabilities with which arms were drawn): 0.25 at least.",
+        "Arms available at a pull: 2 on average.",
+        "a: 2 pulls, mean reward 2 ± 1.",
+        "b: 1 pulls, mean reward 2.5.",
+        "c: 0 pulls.",
+    ]
+    path.write_text("time,arm,reward\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))
+    assert CliRunner().invoke(app, ["look", str(path)]).output.startswith("A full table: 9 rows, 2 arms")
+    path.write_text("time,arm,reward\n1,a,no\n")
+    refused = CliRunner().invoke(app, ["look", str(path)])
+    assert refused.exit_code == 2
+    assert refused.output.startswith("error: row 1, column 'reward' must be a number or empty, got 'no'")
+    assert refused.output.count("\n") == 1
+
+
+def test_auto_learns_a_log_as_if_it_had_pulled():
+    log, _ = drawn(5, 60)
+    warm, plainly = recipes.auto(4, log=log), recipes.auto(4)
+    for time, arm, reward in zip(log.times.tolist(), log.arms, log.rewards, strict=True):
+        plainly.learn(Observation(time, arm.reshape(1), reward.reshape(1)))
+    for mine, theirs in zip(warm.predict(60.0), plainly.predict(60.0), strict=True):
+        assert torch.equal(mine, theirs)
+    assert int(AskTell.auto(log=log).ask(60.0).arm) == int(plainly.choose(60.0).arm)
+    with pytest.raises(ValueError, match="log must be one of 3 arms, got 4"):
+        recipes.auto(3, log=log)
+    with pytest.raises(ValueError, match="choices must be given where no log is"):
+        AskTell.auto()
+
+
+def test_the_command_says_what_the_function_does_and_why_a_policy_has_no_value(tmp_path, monkeypatch):
+    def but_for_random(log, policy, **settings):
+        return value(log, one(0, of=3) if policy == "random" else policy, **settings)
+
+    path, (log, _) = tmp_path / "log.csv", drawn(6, skewed=True)
+    columns = zip(
+        log.times.tolist(), log.arms.tolist(), log.rewards.tolist(), log.propensity.tolist(), strict=True
+    )
+    lines = ["time,arm,reward,propensity", *(f"{t},arm {a},{r!r},{p!r}" for t, a, r, p in columns)]
+    path.write_text("\n".join(lines))
+    found = value(read_log(path), "discounted_ucb", replays=2, seed=1)
+    arguments = ["value", str(path), "--policies", "discounted_ucb,random", "--replays", "2", "--seed", "1"]
+    monkeypatch.setattr("bandits_torch.off_policy.value", but_for_random)
+    done = CliRunner().invoke(app, arguments, terminal_width=400, env={"COLUMNS": "400"})
+    assert done.exit_code == 0, done.output
+    said = f"{found.value:.4g} ({found.low:.4g} to {found.high:.4g}), learned from {found.learned} of 320 rows, dr"
+    assert said in done.output
+    assert "not known: policy must have shape (4,)" in done.output
+    monkeypatch.undo()
+    assert f"{float(log.rewards.mean()):.4g}" in done.output
+    lines[1:] = [f"{t},{'ab'[t % 2]},{t % 7},1.0" for t in range(60)]
+    path.write_text("\n".join(lines))
+    none = CliRunner().invoke(app, ["value", str(path), "--policies", "random", "--replays", "2"])
+    assert none.exit_code == 2
+    assert "nothing tells what others would have paid" in none.output

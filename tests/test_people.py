@@ -1,0 +1,190 @@
+"""People's types at the border of a live system: names, masks, dates, settings by name."""
+
+import datetime as dt
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bandits_torch import AskTell, load_policy, recipes, save_policy
+from bandits_torch.border import Settings, Times
+from bandits_torch.checkpoint import described
+
+BERLIN = ZoneInfo("Europe/Berlin")
+SETTINGS = {
+    "price": (10.0, 50.0),
+    "rate": (1e-4, 1.0, "log"),
+    "workers": (1, 8, "integer"),
+    "mode": ["a", "b", "c"],
+}
+
+
+def refused(live, act, message):
+    before = described(live.state_dict())
+    with pytest.raises(ValueError, match=message):
+        act()
+    assert described(live.state_dict()) == before
+
+
+# -- names ---------------------------------------------------------------------------------------------
+
+
+def test_arms_have_names_in_answers_masks_rewards_and_files(tmp_path):
+    live = AskTell.auto(["a", "b", "c"])
+    question = live.ask(0.0)
+    assert question.name == live.names[int(question.arm)]
+    assert repr(question) == f"Question(id=0, time=0.0, name={question.name!r})"
+    assert live.tell(question.name, 5.0)
+    assert live.ask(1.0, ["b"]).name == "b"
+    assert live.ask(2.0, [False, False, True]).name == "c"
+    said = "<AskTell ModelAveraging over 3 arms: a, b, c; 3 asked, 1 told, 2 open; "
+    assert repr(live).startswith(said)
+    save_policy(tmp_path / "state", live)
+    other = AskTell.auto(["a", "b", "c"])
+    load_policy(tmp_path / "state", other)
+    assert described(other.state_dict()) == described(live.state_dict())
+    with pytest.raises(ValueError, match=r"names must be the first of .*'c'.*, got .*'d'"):
+        load_policy(tmp_path / "state", AskTell.auto(["a", "b", "d"]))
+
+
+def test_names_choose_as_numbers_do():
+    named, plain = AskTell.auto(["a", "b", "c"]), AskTell.auto(3)
+    for step in range(30):
+        one, other = named.ask(step, ["a", "c"]), plain.ask(step, torch.tensor([True, False, True]))
+        assert type(other.name) is int
+        assert named.names[other.name] == one.name
+        named.tell(one.id, step * other.name), plain.tell(other.id, step * other.name)
+
+
+def test_replicates_have_a_list_of_names_and_features_keep_them():
+    live = AskTell.auto(torch.rand(3, 2).double(), names=["a", "b", "c"], replicates=2)
+    question = live.ask(0)
+    assert question.name == [live.names[k] for k in question.arm]
+
+
+def test_a_name_of_several_open_questions_or_none_is_no_number():
+    live = AskTell.auto(["a", "b"])
+    live.ask(0.0, ["a"]), live.ask(1.0, ["a"])
+    refused(live, lambda: live.tell("a", 1.0), r"id must be .* one of the numbers \[0, 1\], got 'a'")
+    refused(live, lambda: live.tell("b", 1.0), r"id must be .* got 'b'")
+    refused(live, lambda: live.tell("bb", 1.0), r"id must be among a, b, got bb")
+    assert live.drop(ids=[0]) == 1
+    assert live.tell("a", 1.0)
+
+
+@pytest.mark.parametrize("names", [["a", "a"], ["a", ""], ["a"], [1, 2], "ab"])
+def test_names_are_different_words(names):
+    with pytest.raises(ValueError, match="names must be 2 different words"):
+        AskTell(recipes.auto(2), names=names)
+
+
+@pytest.mark.parametrize("mask", [["a", "x"], [True], [], [True, 1], ["a", True]])
+def test_masks_of_other_kinds_are_refused(mask):
+    live = AskTell.auto(["a", "b"])
+    refused(live, lambda: live.ask(0.0, mask), "available must be")
+
+
+# -- dates ---------------------------------------------------------------------------------------------
+
+NOON = dt.datetime(2026, 7, 1, 12, 0)
+
+
+@pytest.mark.parametrize(
+    "date", [NOON, pd.Timestamp(NOON), np.datetime64("2026-07-01T12:00"), "2026-07-01T12:00:00"]
+)
+def test_dates_of_every_kind_are_one_time(date):
+    live = AskTell.auto(2, time_unit="h")
+    question = live.ask(date)
+    assert question.time == NOON
+    assert question.time.tzinfo is None
+    assert live.state_dict()["open"][0][1] == (NOON - dt.datetime(1970, 1, 1)).total_seconds() / 3600
+    live.tell(question.id, 1.0)
+    assert live.predict(date)[0].shape == (1, 2)
+    live.ask(NOON + dt.timedelta(hours=1))
+    assert live.drop(before="2026-07-01T14:00") == 1
+
+
+def test_kinds_of_time_are_never_mixed_and_the_zone_outlives_a_file(tmp_path):
+    live = AskTell.auto(["a", "b"])
+    assert live.ask(NOON.replace(tzinfo=BERLIN)).time == NOON.replace(tzinfo=BERLIN)
+    save_policy(tmp_path / "state", live)
+    back = AskTell.auto(["a", "b"])
+    load_policy(tmp_path / "state", back)
+    for wrong in (NOON, 5.0, "2026-07-01T12:00", pd.NaT, "noon", None):
+        refused(back, lambda wrong=wrong: back.ask(wrong), "time must be")
+    again = back.ask("2026-07-01T10:30:00Z").time
+    assert (again.hour, again.minute, str(again.tzinfo)) == (12, 30, "Europe/Berlin")
+    number = AskTell.auto(2)
+    number.ask(0.0)
+    refused(number, lambda: number.ask(NOON), "time must be a number, as the times before")
+
+
+def test_a_refused_question_decides_no_zone():
+    live = AskTell.auto(["a", "b"])
+    refused(live, lambda: live.ask(NOON, ["x"]), "available must be")
+    live.ask(0.0)
+
+
+@pytest.mark.parametrize("zone", ["+02:00", "UTC", "America/New_York"])
+def test_a_zone_by_name_or_offset_comes_back(zone):
+    tz = dt.datetime.fromisoformat(f"2000-01-01T00:00{zone}").tzinfo if zone[0] == "+" else ZoneInfo(zone)
+    times = Times("D")
+    number, times.zone = times.read("time", NOON.replace(tzinfo=tz))
+    assert times.zone == zone
+    assert times.shown(number).isoformat() == NOON.replace(tzinfo=tz).isoformat()
+
+
+# -- settings ------------------------------------------------------------------------------------------
+
+
+def test_settings_by_name_are_asked_learned_predicted_and_kept(tmp_path):
+    live = AskTell.auto(SETTINGS)
+    for step in range(14):
+        question = live.ask(step)
+        x = question.name
+        assert 10 <= x["price"] <= 50
+        assert 1e-4 <= x["rate"] <= 1
+        assert x["mode"] in ("a", "b", "c")
+        assert type(x["workers"]) is int
+        assert 1 <= x["workers"] <= 8
+        torch.testing.assert_close(live.settings.point("x", x), question.arm[0])
+        live.tell(question.id, -abs(x["price"] - 30) + 20 * (x["mode"] == "b"))
+    live.ask(14)
+    save_policy(tmp_path / "state", live)
+    back = AskTell.auto(SETTINGS)
+    load_policy(tmp_path / "state", back)
+    held = {"mode": "c", "price": (20, 25)}
+    one, other = live.ask(15, held), back.ask(15, held)
+    assert one.name == other.name
+    assert one.name["mode"] == "c"
+    assert 20 <= one.name["price"] <= 25
+    mean, _ = live.predict(15, [x | {"mode": mode, "price": 30.0} for mode in ("a", "b")])
+    assert mean[0, 1] > mean[0, 0]
+    with pytest.raises(ValueError, match=r"built in the same way: policy"):
+        load_policy(tmp_path / "state", AskTell.auto(SETTINGS | {"mode": ["a", "b", "d"]}))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(1.0,), (2.0, 1.0), (0.0, 1.0, "log"), (0.5, 3, "integer"), (1, 2, "linear"), ["a"], ["a", "a"], "ab"],
+)
+def test_other_ranges_are_refused_by_the_name_of_the_setting(given):
+    with pytest.raises(ValueError, match="price must be"):
+        Settings({"price": given})
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"cost": 1.0}, "available must be among price, rate, workers, mode, got cost"),
+        ({"mode": "x"}, "mode must be one of"),
+        ({"price": 60.0}, "price must be from 10 to 50, got 60.0"),
+        ({"workers": 1.5}, "workers must be an integer"),
+        ({"price": (30.0, 20.0)}, "price must be increasing"),
+    ],
+)
+def test_other_limits_are_refused(limits, message):
+    live = AskTell.auto(SETTINGS)
+    refused(live, lambda: live.ask(0.0, limits), message)

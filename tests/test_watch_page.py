@@ -1,0 +1,195 @@
+"""The page of a live system, and watching one over HTTP as docs/watch.md does."""
+
+import json
+import math
+import re
+import threading
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+
+from bandits_torch import AskTell, recipes
+from tests.test_watch import play
+
+VOID = {"meta", "br", "img", "link", "path", "use", "rect"}
+
+
+class Page(HTMLParser):
+    """Text of a page by tag, and whether its tags match."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.said, self.tags = [], {}, set()
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        assert not [name for name, _ in attrs if name.startswith("on")]
+        assert not [value for name, value in attrs if name in ("src", "href") and not value.startswith("#")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if data.strip() and self.open:
+            self.said.setdefault(self.open[-1], []).append(" ".join(data.split()))
+
+
+def read(path):
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def shop(steps=160):
+    """Hours of a shop in which the arm that was best falls."""
+    live, rng = AskTell.auto(["<b>north</b>", "south & co", "east"], time_unit="h"), np.random.default_rng(0)
+    for k in range(steps):
+        question = live.ask(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=k))
+        level = {"<b>north</b>": 300.0 if k < 100 else 100.0, "south & co": 200.0, "east": 150.0}[
+            question.name
+        ]
+        live.tell(question.id, level + 20 * rng.normal())
+    return live
+
+
+def test_the_page_says_what_the_tables_say_and_what_its_words_mean(tmp_path):
+    live = shop()
+    live.report(tmp_path / "live.html", refresh=60, title="A shop & more")
+    page = read(tmp_path / "live.html")
+    assert page.tags.isdisjoint({"script", "iframe", "object", "b"})
+    assert page.said["h1"] == ["A shop & more"]
+    table = live.beliefs().sort_values(["probability_best", "mean"], ascending=False)
+    names = page.said["td"]
+    at = [names.index(name) for name in table["arm"]]
+    assert at == sorted(at)
+    best = table.iloc[0]
+    lead = " ".join(page.said["p"])
+    assert f"Best now: {best['arm']}, with an expected reward of {best['mean']:.4g}" in lead
+    assert f"with probability {best['probability_best']:.2f}" in lead
+    alarms = live.alarms()
+    assert len(alarms) >= 1
+    assert "the rewards of <b>north</b> changed" in lead or len(alarms) > 1
+    for one in alarms["time"]:
+        assert f"{one:%Y-%m-%d %H:%M}" in names
+    explained = set(page.said["dt"])
+    assert {
+        "best",
+        "mean",
+        "interval",
+        "plays",
+        "unseen for",
+        "by chance",
+        "late",
+        "open",
+        "dropped",
+    } <= explained
+    text = (tmp_path / "live.html").read_text()
+    assert '<meta http-equiv="refresh" content="60">' in text
+    assert not re.findall("effective|doubted|resets|posterior|kernel|noise_scale", text)
+    assert 'http-equiv="refresh"' not in _written(live, tmp_path)
+
+
+def _written(live, folder, **options):
+    live.report(folder / "other.html", **options)
+    return (folder / "other.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        lambda: AskTell.auto(3),
+        lambda: play(AskTell.auto({"heat": (150.0, 250.0), "mode": ["fan", "grill"]}), 9, every=4),
+        lambda: play(AskTell(recipes.ucb1(60, replicates=2)), 70),
+        lambda: play(AskTell(recipes.exp3_s(3, horizon=20)), 6),
+        lambda: play(AskTell.auto(3, keep=0), 6),
+    ],
+    ids=["nothing", "settings", "many", "no-beliefs", "no-history"],
+)
+def test_there_is_a_page_of_every_kind_and_writing_it_changes_nothing(built, tmp_path):
+    from tests.reference.share_a_policy import bits
+
+    live = built()
+    before = bits(live.state_dict())
+    live.report(tmp_path / "live.html", replicate=live.replicates - 1)
+    assert bits(live.state_dict()) == before
+    page = read(tmp_path / "live.html")
+    assert page.said["h1"]
+    assert "nan" not in " ".join(page.said["td"]) if "td" in page.said else True
+    assert [path.name for path in tmp_path.iterdir()] == ["live.html"]
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    live = AskTell.auto(3)
+    live.report(tmp_path / "live.html")
+    before = (tmp_path / "live.html").read_bytes()
+    monkeypatch.setattr("bandits_torch.experiments.page._rendered", lambda *a, **k: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        live.report(tmp_path / "live.html")
+    assert (tmp_path / "live.html").read_bytes() == before
+    for wrong in ({"refresh": 0}, {"replicate": 1}, {"level": math.nan}):
+        name = next(iter(wrong))
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            live.report(tmp_path / "live.html", **wrong)
+
+
+def test_a_page_is_written_while_others_ask_and_tell(tmp_path):
+    live, errors = AskTell.auto(3), []
+
+    def work():
+        try:
+            play(live, 40)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while thread.is_alive():
+        live.report(tmp_path / "live.html")
+        read(tmp_path / "live.html")
+    thread.join()
+    assert errors == []
+    assert live.history()["state"].eq("told").sum() == 40
+
+
+def test_the_service_over_http_shows_its_page_and_tables(tmp_path, monkeypatch):
+    """As docs/watch.md says: the handler of docs/service.md is also a ``Look``."""
+    from tests.test_docs import PAGES, blocks
+
+    monkeypatch.chdir(tmp_path)
+    scope = {"__name__": "service"}
+    exec(compile(blocks(PAGES["service"], "python")[0], "service.md", "exec"), scope)
+    look = next(block for block in blocks(PAGES["watch"], "python") if "class Look" in block)
+    exec(compile(look.partition("\n\nserver = ")[0], "watch.md", "exec"), scope)
+    exec("class Handler(Handler, Look):\n    pass\n", scope)
+    server = scope["serve"](tmp_path, port=0)
+    server.live = server.service.live
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    at = f"http://127.0.0.1:{server.server_address[1]}"
+
+    def post(path, **what):
+        with urlopen(Request(at + path, json.dumps(what).encode())) as answer:
+            return json.load(answer)
+
+    def get(path):
+        with urlopen(at + path) as answer:
+            return answer.read().decode()
+
+    for k in range(12):
+        question = post("/ask", worker=f"w{k % 3}")
+        if k % 4:
+            post("/tell", id=question["id"], reward=float(len(question["arm"])))
+    beliefs, history = json.loads(get("/beliefs")), json.loads(get("/history"))
+    assert [row["arm"] for row in beliefs] == list(server.live.names)
+    assert sum(row["plays"] for row in beliefs) == sum(row["state"] == "told" for row in history) > 5
+    assert json.loads(get("/alarms")) == []
+    assert Page(get("/")).said["h1"]
+    with pytest.raises(HTTPError, match="404"):
+        get("/nothing")
+    server.shutdown(), server.server_close()
