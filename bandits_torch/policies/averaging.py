@@ -11,7 +11,6 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
@@ -110,7 +109,7 @@ class ModelAveraging(Policy):
     ) -> None:
         validation.instance("model", model, (ArmGP, MembersOverArms), "an ArmGP or ArmMembers")
         framed = scale is not None and bool(scale.learn_offset.all())
-        fits = framed or not isinstance(model, LevelMembers)
+        fits = framed or not getattr(model, "compares_lifts", False)
         validation.require(
             fits, "scale", scale, "one that learns the origin of all members, over LevelMembers"
         )
@@ -142,6 +141,7 @@ class ModelAveraging(Policy):
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
         self.clock = TypicalClock(typical_gap)
+        self._lifts = getattr(model, "compares_lifts", False)
         self._cycles = isinstance(model, MembersOverArms) and model.has_cycles
         self.frame = RewardFrame(noise, self.replicates)
         self._framed = self.scale.learn_offset  # (P,)
@@ -173,7 +173,7 @@ class ModelAveraging(Policy):
         """
         self.clock.check_not_past(validation.finite_number("time", time))
         members = self.members(time)
-        if isinstance(self.model, LevelMembers):  # whose marginals are lifts, without the level
+        if self._lifts:  # whose marginals are lifts, without the level
             mean, variance = self.model.rewards(self.clock.at(time))
             members = mean, variance * self._factors().unsqueeze(-1)
         mean, variance = mixture_moments(self.sharing.weights, *members)

@@ -25,6 +25,7 @@ def members(**changes):
     K = torch.stack([torch.eye(N, dtype=torch.float64), 2 * (-(x - x.unsqueeze(-1)).square()).exp()])
     number = lambda value: torch.tensor(value, dtype=torch.float64)  # noqa: E731
     given = {
+        "arms": N,
         "covariances": K,
         "kernel": torch.tensor(KERNEL),
         "noise_variance": number(NOISE),
@@ -48,7 +49,7 @@ def played(count, model=None):
 
 
 def dense(arms, rewards, times, replicate, member, time):
-    K = members().prior[member, :N, :N].numpy()
+    K = members().covariances[KERNEL[member]].numpy()
     own = NOISE[member], EPS[member], LEVEL[member], SCALE[member]
     return posterior(K, *own, arms[:, replicate], times, rewards[:, replicate], time)
 
@@ -140,10 +141,13 @@ def average(replicates=4):
     sizes, kernel = grid[:, 0].unique(return_inverse=True)
     one = torch.ones(len(grid)).double()
     model = LevelMembers(
+        N,
         sizes[:, None, None] * torch.eye(N).double(),
         kernel,
         one,
-        *grid[:, 1:].T,
+        grid[:, 1],
+        level_variance=grid[:, 2],
+        timescale=grid[:, 3],
         control=CONTROL,
         replicates=replicates,
     )
