@@ -165,7 +165,7 @@ class AskTell(Watched, Described):
             names: of arms that have features.
             time_unit, keep: see above.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
-                ``cycles`` may also say "day" and "week", where times are dates.
+                ``cycles`` may also say "day" and "week", where times are dates, and ``control`` the name of an arm.
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
@@ -191,6 +191,10 @@ class AskTell(Watched, Described):
             choices = space.domain()
         if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
             told["cycles"] = border.periods_of(cycles, time_unit)
+        if isinstance(control := told.get("control"), str):
+            known = names is not None and control in names
+            validation.require(known, "control", control, f"an arm, one of {names}")
+            told["control"] = list(cast(Sequence[str], names)).index(control)
         policy = recipes.auto(cast(Any, choices), **told)
         return cls(policy, names=names, settings=settings, time_unit=time_unit, keep=keep)
 

@@ -32,6 +32,8 @@ class AveragingSteps(CapturedSteps):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         if policy.model.has_cycles:
             raise refused("ModelAveraging over CyclicMembers", "without periods it can be")
+        if policy.model.compares_lifts:
+            raise refused("ModelAveraging over LevelMembers", "without a control it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         states: tuple[HasState, ...] = (policy.range, *policy.judged)
         self._states = [(state, name) for state in states for name in state.snapshot]

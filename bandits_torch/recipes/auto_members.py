@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 from gpytorch.kernels import Kernel
@@ -31,6 +32,10 @@ _SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations, share o
 _TOLD = 0.9  # prior weight of the members that believe what is told
 _CYCLIC = 0.5  # prior weight of the members with cycles, where there are some
 _SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
+# Where arms share a level: variances of the arms' parts, in variances of the noise, and their rates of change;
+# variances of the level likewise with its time-scale.
+_LIFTS, _LEVEL_RATES = (0.03, 0.3, 3.0), (0.0, 0.01)
+_LEVELS = tuple(product((1.0, 100.0), (10.0, 40.0, 160.0)))
 FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
 
 
@@ -41,6 +46,7 @@ class Family:
     ``strengths``: for each noise, how firmly the unit is believed (``MemberScale``); 0 where it is not told.
     ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales.
     ``cycle``: they have cycles (``CyclicMembers``), of which they learn this share of their variance.
+    ``level``: their arms share a level (``LevelMembers``): its variance over that of the noise, and its time-scale.
     """
 
     shape: Tensor
@@ -50,6 +56,7 @@ class Family:
     strengths: Sequence[float]
     smooth: bool = False
     cycle: float | None = None
+    level: tuple[float, float] | None = None
 
 
 def families(
@@ -127,6 +134,24 @@ def with_cycles(
         of_cycles = [replace(one, cycle=share) for one in some for share in _SHARES]
     total = sum(one.weight for one in of_cycles)
     return kept + [replace(one, weight=_CYCLIC * one.weight / total) for one in of_cycles]
+
+
+def with_level(groups: Sequence[Family]) -> list[Family]:
+    """Families that know nothing but the arms' features, or not even those, and whose arms share a level."""
+    plain = [one for one in groups if not one.smooth]
+    some = [plain[0], *plain[2:5:2]]  # independent arms; with features also two length-scales
+    return [
+        replace(
+            one,
+            noises=[one.noises[0].new_tensor(1 / size) for size in _LIFTS],
+            rates=_LEVEL_RATES,
+            weight=1 / (len(some) * len(_LEVELS)),
+            strengths=[0.0] * len(_LIFTS),
+            level=level,
+        )
+        for one in some
+        for level in _LEVELS
+    ]
 
 
 def sharper(covariance: Tensor, power: int) -> Tensor:

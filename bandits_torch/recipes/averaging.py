@@ -19,16 +19,18 @@ from bandits_torch.domain import Domain
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.cyclic_members import CyclicMembers
+from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, RecursiveMembers, SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
+from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.problems.logs import Log
 from bandits_torch.problems.periods import FIND, Cycles, checked_periods, fit_cycles
-from bandits_torch.recipes.auto_members import FULL_UP_TO, Family, families, spread, with_cycles
+from bandits_torch.recipes.auto_members import FULL_UP_TO, Family, families, spread, with_cycles, with_level
 from bandits_torch.recipes.point_averaging import auto_over_points
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
@@ -50,6 +52,8 @@ def auto(
     history_times: Tensor | None = None,
     cycles: str | float | Sequence[float] | Cycles | None = FIND,
     log: Log | None = None,
+    control: int | None = None,
+    control_share: float = 0.1,
     width: float | None = None,
     share: float = 0.001,
     behind: float = 12.0,
@@ -81,6 +85,11 @@ def auto(
             memory as 25 others. ``Cycles``: known beside a ``kernel``, as a replayed table knows them.
         log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
             had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only.
+        control: an arm that the others are compared with: ``control_share`` of the traffic goes to it at random
+            (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than they differ
+            (``LevelMembers``), and arms are chosen by their lift over the control. Not where a kernel, a history or
+            cycles are told. ``AskTell.lift`` shows lifts with their intervals.
+        control_share: in (0, 1/2]; with ``control`` alone.
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
@@ -105,7 +114,8 @@ def auto(
             "behind": behind,
             "look_again": _LOOK_AGAIN if look_again is None else look_again,
         }
-        validation.require(log is None, "log", log, "None where the choices are a Domain")
+        for name, value in (("log", log), ("control", control)):
+            validation.require(value is None, name, value, "None where the choices are a Domain")
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None where the choices are a Domain")
         return _over_points(setup, history, own)
@@ -148,12 +158,19 @@ def auto(
     if log is not None:
         validation.instance("log", log, Log, "a Log")
         validation.require(log.num_arms == len(features), "log", log.num_arms, f"one of {len(features)} arms")
+    if control is not None:
+        alone = kernel is None and known is None
+        validation.require(alone, "control", control, "None where a kernel, a history or cycles are told")
+        most = len(features) <= _LEARNED_UP_TO
+        validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
+        groups = with_level(groups)
     policy = _policy(
         features,
         groups,
         prior_mean,
         setup.replicates,
         known,
+        control,
         {
             "width": 1.25 if width is None else width,
             "wide": _WIDE if width is None and kernel is not None else 0.0,
@@ -168,7 +185,7 @@ def auto(
         past = (log.times.tolist(), log.arms.long().to(features.device), log.rewards.to(features))
         for time, arm, reward in zip(*past, strict=True):
             policy.learn(Observation(time, arm.expand(setup.replicates), reward.expand(setup.replicates)))
-    return policy
+    return policy if control is None else ControlledPolicy(policy, control, control_share, **setup.seeds)
 
 
 def _related(covariance: Tensor) -> bool:
@@ -266,6 +283,7 @@ def _policy(
     prior_mean: Number,
     replicates: int,
     cycles: Cycles | None,
+    control: int | None,
     own: dict[str, Any],
     sharing: dict[str, Any],
 ) -> ModelAveraging:
@@ -275,7 +293,9 @@ def _policy(
     forgetting = [family for family in groups if not family.smooth and family.cycle is None]
     smooth = [family for family in groups if family.smooth]
     cyclic = [family for family in groups if family.cycle is not None]
-    build = LowRankMembers if n > FULL_UP_TO else ArmMembers
+    build: Any = LowRankMembers if n > FULL_UP_TO else ArmMembers
+    if control is not None:
+        build = partial(LevelMembers, control=control)
     kinds: list[tuple[Any, list[Family], Tensor]] = [(build, forgetting, mean.expand(n))]
     kinds += [(SmoothMembers, smooth, mean.expand(n))] if smooth else []
     if cycles is not None and len(cycles.residuals):
@@ -321,8 +341,15 @@ def _members(
     believes = features.new_tensor(strength) > 0
     rank = max(family.shape.shape[-1] for family in groups)
     shapes = [pad(family.shape, (0, rank - family.shape.shape[-1])) for family in groups]
-    cyclic = groups[0].cycle is not None
-    own = {"share": features.new_tensor([groups[g].cycle for g in kernel])} if cyclic else {}
+    own = {}
+    if groups[0].cycle is not None:
+        own = {"share": features.new_tensor([groups[g].cycle for g in kernel])}
+    if groups[0].level is not None:
+        ratio, timescale = features.new_tensor([groups[g].level for g in kernel]).T
+        own = {
+            "level_variance": ratio * torch.stack([value.mean() for value in noise]),
+            "timescale": timescale,
+        }
     model = kind(
         features,
         torch.stack(shapes),
