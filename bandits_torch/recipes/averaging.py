@@ -27,6 +27,7 @@ from bandits_torch.policies.choices.contexts import check_contexts, pairs_of
 from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging
 from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.learned_units import MemberScale
+from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.sharing import FixedShare
@@ -74,6 +75,9 @@ def auto(
     behind: float = 12.0,
     plausible: float = PLAUSIBLE,
     look_again: float | None = None,
+    max_move: float | Tensor | None = None,
+    move_price: float | Tensor = 0.0,
+    start_at: int | Tensor | None = None,
 ) -> Policy:
     """Told only what can be chosen: averages over kernels, noises and rates of change by how well each predicts.
 
@@ -112,6 +116,8 @@ def auto(
         look_again: c of ``ModelAveraging``, by default 7, and 12 where a kernel is told that relates arms (a squared
             correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there; over a ``Domain`` of
             ``PointAveraging``, by default 7. 0: never.
+        max_move, move_price, start_at: of ``CostlyMoves``, around the policy where any is given: how far a setting of
+            a ``Domain`` may move in a step, a share of its range; what a move, or a switch of arms, costs.
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
@@ -135,6 +141,18 @@ def auto(
         "contexts": contexts,
         "matters": matters,
     }
+
+    about = {"max_move": max_move, "move_price": move_price, "start_at": start_at}
+    moves_cost = not (max_move is start_at is None and validation.is_number(move_price) and move_price == 0)
+    alone = not moves_cost or (control is None and contexts is None and context_dim == 0)
+    validation.require(
+        alone, "max_move, move_price or start_at", about, "left out with a control or contexts"
+    )
+
+    def moving(policy: Policy) -> Policy:
+        own: Any = about
+        return CostlyMoves(policy, setup.domain, search=setup.point_search, **own) if moves_cost else policy
+
     if setup.domain is not None:
         validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
         own = {
@@ -150,7 +168,7 @@ def auto(
         for name, value in of_contexts.items():
             out = value is None or (name == "context_dim" and value == 0)
             validation.require(out, name, value, "left out over a Domain, where a context is a fixed feature")
-        return _over_points(setup, history, own)
+        return moving(_over_points(setup, history, own))
     features = _features(setup.choices)
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
@@ -232,7 +250,9 @@ def auto(
         past = (log.times.tolist(), log.arms.long().to(features.device), log.rewards.to(features))
         for time, arm, reward in zip(*past, strict=True):
             policy.learn(Observation(time, arm.expand(setup.replicates), reward.expand(setup.replicates)))
-    return policy if control is None else ControlledPolicy(policy, control, control_share, **setup.seeds)
+    return (
+        moving(policy) if control is None else ControlledPolicy(policy, control, control_share, **setup.seeds)
+    )
 
 
 def _under_contexts(
