@@ -23,7 +23,7 @@ from bandits_torch.state import HasState, only_where
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
 _WIDE_EVERY = 10  # observations
-_TIE = 1e-9  # of the largest index over the mean one
+TIE = 1e-9  # of the largest index over the mean one
 _FRESH = 2.0  # so many times sqrt(t + 1) arms are tried after t observations
 
 
@@ -274,7 +274,7 @@ class ModelAveraging(Policy):
         is played.
         """
         largest = best_available(index.mT, available)[0].unsqueeze(-1)
-        near = _TIE * (largest - index.mean(-1, keepdim=True)).abs()
+        near = TIE * (largest - index.mean(-1, keepdim=True)).abs()
         return best_available((index >= largest - near).to(index).mT, available)[1]
 
     def _examine(self, arm: Tensor) -> None:

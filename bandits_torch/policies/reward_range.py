@@ -13,8 +13,8 @@ from bandits_torch.description import Described
 from bandits_torch.policies.policy import Observation
 from bandits_torch.state import HasState
 
-_FIRST = 5  # rewards that are judged together
-_EARLY, _LATE = 10.0, 3.0  # a reward further outside than so many widths is in doubt: at first, and later
+FIRST = 5  # rewards that are judged together
+EARLY, LATE = 10.0, 3.0  # a reward further outside than so many widths is in doubt: at first, and later
 
 
 class RewardRange(Described, HasState):
@@ -92,11 +92,11 @@ class RewardRange(Described, HasState):
         """What to learn now, and in which replicates (S,) (None: in all). This is the observation alone, or all of the
         first five if the fifth puts one of them in doubt."""
         reward = observation.reward.to(self.low)
-        if len(self._first) == _FIRST:
+        if len(self._first) == FIRST:
             believed = self.believe(reward, observation.arm)
             return [(observation, None if bool(believed.all()) else believed)]
         self._first.append((observation.time, observation.arm.clone(), observation.reward.clone()))
-        if len(self._first) < _FIRST:
+        if len(self._first) < FIRST:
             return [(observation, None)]
         _, arms, rewards = zip(*self._first, strict=True)
         believed = self._judge(torch.stack(arms, 1), torch.stack(rewards, -1).to(self.low))
@@ -107,7 +107,7 @@ class RewardRange(Described, HasState):
 
     def believe(self, reward: Tensor, arm: Tensor) -> Tensor:
         """Whether each reward (S,) after the first five is believed; extends the range."""
-        widths = (_EARLY * (_FIRST / self.known).square()).clamp_min(_LATE)
+        widths = (EARLY * (FIRST / self.known).square()).clamp_min(LATE)
         self.high, self.above, too_high, upper = self._end(reward, self.low, self.high, self.above, widths)
         low, below, too_low, lower = self._end(-reward, -self.high, -self.low, -self.below, widths)
         self.low, self.below = -low, -below
@@ -142,8 +142,8 @@ class RewardRange(Described, HasState):
         least, low, _, high, most = rewards.sort(-1).values.unbind(-1)
         width, gaps = high - low, torch.stack([low - least, most - high])
         nearer, farther = gaps.sort(0).values.unbind(0)
-        both = self._far(nearer, width, _EARLY)
-        one = self._far(farther, torch.where(both, width, width + nearer), _EARLY)
+        both = self._far(nearer, width, EARLY)
+        one = self._far(farther, torch.where(both, width, width + nearer), EARLY)
         too_low, too_high = (both | one & (gaps == farther)) & self._together
         self.low, self.below = torch.where(too_low, low, least), least.where(too_low, -torch.inf)
         self.high, self.above = torch.where(too_high, high, most), most.where(too_high, torch.inf)
