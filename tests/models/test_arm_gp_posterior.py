@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
@@ -168,3 +169,40 @@ def test_observation_noise_adds_to_variances(batch, q):
     torch.testing.assert_close(model.posterior(X, observation_noise=own).variance, still.variance + own)
     noisy = model.posterior(model.candidates(), observation_noise=True)
     torch.testing.assert_close(noisy.variance, model.posterior(model.candidates()).variance + 0.05)
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor", "auto"])
+def test_rebuild_reads_the_kernel_again(form):
+    def model(rate, form="auto"):
+        time = ExponentialForgettingKernel(torch.tensor(rate).double())
+        space = ArmCovarianceKernel(torch.stack([smooth(N, 0.3), isolated(N, 1.5)]))
+        return ArmGP(N, SpatioTemporalKernel(space, time), torch.tensor([1e-3, 0.5]).double(), form=form)
+
+    model, expected = model(0.5, form), model(0.1)
+    for step in range(1, 9):
+        where = torch.tensor([True, step % 3 > 0])
+        for m in (model, expected):
+            m.observe_arms(
+                torch.tensor([step % N, 1]), torch.tensor([1.0, -1.0]).double(), float(step), where
+            )
+    model.prior.kernel.time_kernel.forgetting_rate = 0.1  # the model's own copy
+    model.rebuild()
+    for time in (8.0, 11.0):
+        for a, b in zip(model.joint(time), expected.joint(time), strict=True):
+            torch.testing.assert_close(a, b, **exactly)
+    torch.testing.assert_close(model.information_gain, expected.information_gain, **exactly)
+    torch.testing.assert_close(model.log_likelihood, expected.log_likelihood, rtol=1e-8, atol=1e-8)
+
+
+def test_numbers_of_arms_and_noise_may_be_anything_that_broadcasts():
+    features = torch.rand(3, N, 2).double()  # arms of their own in each of 3 replicates
+    kernel = RBFKernel().double()
+    model = ArmGP(features, kernel, torch.tensor([[0.1], [0.2]]), prior_mean=torch.ones(1, 3, N))
+    assert model.batch_shape == (2, 3)
+    model.observe_arms(torch.randint(N, (2, 3)), torch.randn(2, 3).double())
+    for i in range(2):
+        for j in range(3):
+            alone = ArmGP(features[j], kernel, 0.1 * (i + 1), prior_mean=1.0)
+            alone.observe(model.train_inputs[0][i, j], model.train_targets[i, j].unsqueeze(-1))
+            torch.testing.assert_close(model.marginals()[0][i, j], alone.marginals()[0])
+            torch.testing.assert_close(model.marginals()[1][i, j], alone.marginals()[1])
