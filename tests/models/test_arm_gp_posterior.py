@@ -174,7 +174,7 @@ def test_observation_noise_adds_to_variances(batch, q):
 @pytest.mark.parametrize("form", ["covariance", "factor", "auto"])
 def test_rebuild_reads_the_kernel_again(form):
     def model(rate, form="auto"):
-        time = ExponentialForgettingKernel(torch.tensor(rate).double())
+        time = ExponentialForgettingKernel(torch.tensor(rate, dtype=torch.float64))
         space = ArmCovarianceKernel(torch.stack([smooth(N, 0.3), isolated(N, 1.5)]))
         return ArmGP(N, SpatioTemporalKernel(space, time), torch.tensor([1e-3, 0.5]).double(), form=form)
 
