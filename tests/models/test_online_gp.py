@@ -92,22 +92,22 @@ def test_posterior_is_exact_while_observing_one_at_a_time(name, noise):
 def test_window_equals_a_dense_solve_on_the_last_200_points_after_many_steps(name, noise, full):
     kernel = KERNELS[name]()
     model = OnlineGP(kernel, noise, input_dim=3)
-    steps = 2000 if full else 1000
+    steps = 2000 if full else 500
     X, Y = stream(steps, noise)
     for t in range(steps):
         model.observe(X[t : t + 1], Y[t : t + 1])
         if t >= 200:
             model.forget()
-        if t in (200, 217, 999, 1999):
+        if t in (200, 217, 499, 1999):
             assert_exact(model, kernel, X[t - 199 : t + 1], Y[t - 199 : t + 1], noise)
     assert model.data.capacity <= 3 * 200
 
 
-def test_posterior_is_exact_after_2000_observations_in_blocks_of_four_without_forgetting():
+def test_posterior_is_exact_after_1000_observations_in_blocks_of_four_without_forgetting():
     kernel = KERNELS["rbf"]()
     model = OnlineGP(kernel, 1e-3, input_dim=3)
-    X, Y = stream(2000, 1e-3)
-    for t in range(0, 2000, 4):
+    X, Y = stream(1000, 1e-3)
+    for t in range(0, 1000, 4):
         model.observe(X[t : t + 4], Y[t : t + 4])
     assert_exact(model, kernel, X, Y, 1e-3)
 
@@ -201,12 +201,12 @@ def test_it_is_exact_whatever_gpytorch_s_settings_are():
 
 
 def test_float32_stays_close_to_float64_over_a_long_window():
-    X, Y = stream(600, 1e-2)
+    X, Y = stream(300, 1e-2)
     double, single = (
         OnlineGP(KERNELS["matern"](), 1e-2, input_dim=3, dtype=dtype)
         for dtype in (torch.float64, torch.float32)
     )
-    for t in range(600):
+    for t in range(300):
         for model in (double, single):
             model.observe(X[t : t + 1], Y[t : t + 1])
             if t >= 60:

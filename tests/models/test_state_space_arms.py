@@ -287,8 +287,9 @@ def test_draws_have_the_posteriors_moments():
 
     model = told(model_of("quasi-periodic"), None, 30)
     torch.manual_seed(1)
-    X = torch.stack([torch.arange(N).double(), torch.full((N,), 14.0).double()], -1).unsqueeze(-2)
-    draws = torch.stack([ThompsonSampling(model, time=14.0)(X) for _ in range(4_000)])
+    many = model.expand(torch.Size([4_000]))
+    X = torch.stack([torch.arange(N).double(), torch.full((N,), 14.0).double()], -1).reshape(N, 1, 1, 2)
+    draws = ThompsonSampling(many, time=14.0)(X).T
     mean, covariance = model.joint(14.0)
     torch.testing.assert_close(
         draws.mean(0), mean, rtol=0, atol=4 * float(covariance.diagonal().max() / 4_000) ** 0.5
