@@ -257,7 +257,9 @@ def test_a_file_with_a_flipped_bit_is_refused(tmp_path):
     assert refused > 0.8 * len(places)
 
 
-@pytest.mark.xfail(strict=True, reason="an array that ends before its entry does is not held against its checksum")
+@pytest.mark.xfail(
+    strict=True, reason="an array that ends before its entry does is not held against its checksum"
+)
 def test_a_flipped_bit_in_the_length_of_an_array_s_header_is_refused(tmp_path):
     """The array then begins four bytes early, among the spaces before it, and the last four are never read."""
     write_state(tmp_path / "run", "run", {}, {"bytes": torch.ones(10_000, dtype=torch.uint8)})

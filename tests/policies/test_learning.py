@@ -84,18 +84,6 @@ def test_learning_finds_the_lengthscale_that_it_was_not_told():
     assert policy.model.noise_variance.item() < 1e-2
 
 
-def test_a_policy_continues_from_its_state():
-    first, second = (policy_over_the_line(2, first=4, every=5) for _ in range(2))
-    teach(first, 12, smooth)
-    second.load_state_dict(first.state_dict())
-    for policy in (first, second):
-        teach(policy, 6, smooth, first=13)
-    assert torch.equal(
-        first.model.kernel.base_kernel.lengthscale, second.model.kernel.base_kernel.lengthscale
-    )
-    assert torch.equal(first.choose(19.0).arm, second.choose(19.0).arm)
-
-
 def test_a_reset_forgets_the_observations_and_keeps_what_was_learned():
     policy = policy_over_the_line(first=4, every=5)
     teach(policy, 12, smooth)
