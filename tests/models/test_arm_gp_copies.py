@@ -13,6 +13,7 @@ from gpytorch.kernels import RBFKernel
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, SketchedGP
 from tests.reference.arm_gp_twins import isolated, smooth
+from tests.reference.kernels import rbf
 
 N = 8
 FORMS = ["covariance", "factor"]
@@ -144,8 +145,7 @@ def hyperparameters_in(state):
 @pytest.mark.parametrize("form", ["covariance", "factor", "SketchedGP"])
 def test_a_state_holds_hyperparameters_once_and_all_parts_follow_them(form, dtype):
     def model(lengthscale, noise):
-        kernel = RBFKernel().double()
-        kernel.lengthscale = lengthscale
+        kernel = rbf(lengthscale)
         arms = torch.linspace(0, 1, N, dtype=dtype).unsqueeze(-1)
         if form == "SketchedGP":
             return SketchedGP(arms, kernel, noise, batch_shape=(2,))

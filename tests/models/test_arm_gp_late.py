@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
@@ -12,12 +11,12 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.models.arms.arm_gp import ArmGP
 from tests.reference.dense_arm_gp import DenseArmGP, forgetting, wiener
+from tests.reference.kernels import rbf
 
 N, NOISE = 7, 0.1
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
 MORE = torch.tensor([[0.05], [1.3]], dtype=torch.float64)
-SPACE = RBFKernel().double()
-SPACE.lengthscale = 0.3
+SPACE = rbf(0.3)
 KERNELS = {
     "static": (SPACE, None),
     "fading": (

@@ -15,6 +15,7 @@ from bandits_torch.models.sketch import embedding
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from tests.reference.dense_dtc import dtc, exact
+from tests.reference.kernels import rbf
 
 N = 80
 EVERYTHING = LeverageSampling(1e12)
@@ -32,9 +33,7 @@ def arms(generator):
 
 @pytest.fixture
 def kernel():
-    made = RBFKernel().double()
-    made.lengthscale = 0.3
-    return made.requires_grad_(False)
+    return rbf(0.3).requires_grad_(False)
 
 
 def pulls(generator, steps, among=30):

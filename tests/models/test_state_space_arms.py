@@ -17,6 +17,7 @@ from tests.reference import dense_cycles as over
 from tests.reference.arm_gp_twins import isolated, smooth
 from tests.reference.dense_arm_gp import forgetting
 from tests.reference.dense_cycles import DenseTerms
+from tests.reference.kernels import rbf
 
 F64 = torch.float64
 N, NOISE = 5, 0.05
@@ -300,8 +301,7 @@ def test_draws_have_the_posteriors_moments():
 
 
 def test_more_arms_and_other_hyperparameters_are_as_if_from_the_start():
-    space = RBFKernel().double()
-    space.lengthscale = 0.4
+    space = rbf(0.4)
     arms = torch.linspace(0, 1, N).double().unsqueeze(-1)
 
     def build(features, lengthscale=6.0):

@@ -22,6 +22,7 @@ from bandits_torch.problems import make
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_windows import dense_window_densities
+from tests.reference.kernels import rbf
 
 N, S, NOISE = 9, 3, 0.01
 LINE = Domain(torch.tensor([[0.0], [1.0]]).double())
@@ -43,8 +44,7 @@ def over_arms(rule=None, replicates=S, kernel=None, form="auto"):
 
 
 def over_points(rule=None, replicates=S):
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.3
+    kernel = rbf(0.3)
     model = OnlineGP(kernel, NOISE, input_dim=1, batch_shape=(replicates,))
     rule = LikelihoodWindow(**RULE) if rule is None else rule
     parts = {"width": ConstantWidth(1.0), "forgetting": rule, "search": QUICK}
@@ -172,8 +172,7 @@ def test_one_rule_serves_two_policies_and_what_is_kept_is_bounded():
 
 @pytest.mark.parametrize("over", ["arms", "points"])
 def test_after_a_refit_the_scores_are_those_of_the_new_hyperparameters(over):
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.2
+    kernel = rbf(0.2)
     choices = LINE if over == "points" else (torch.arange(N).double() / (N - 1)).unsqueeze(-1)
     options = {"learn_hyperparameters": {"first": 14, "every": 1000, "tolerance": math.inf}}
     options |= {"window": {"candidates": [16, 6], "every": 1000}, "search": QUICK, "replicates": S}

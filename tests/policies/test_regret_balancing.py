@@ -13,12 +13,12 @@ from bandits_torch.models import ArmGP, CandidatePrior
 from bandits_torch.policies import IndexPolicy, Observation, RegretBalancing
 from bandits_torch.theory import ConstantWidth
 from tests.reference.dense_priors import DensePrior, DenseRegretBalancing
+from tests.reference.kernels import rbf
 
 N, S, NOISE = 6, 3, 0.04
 ARMS = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(-1)
 SLOPE = 0.01 * torch.arange(N, dtype=torch.float64)
-KERNEL = RBFKernel().double().requires_grad_(False)
-KERNEL.lengthscale = 0.2
+KERNEL = rbf(0.2).requires_grad_(False)
 MEANS = [SLOPE, SLOPE + 3 * torch.eye(N).double()[2], SLOPE.flip(0)]
 PRIORS = [CandidatePrior(KERNEL, mean, forgetting_rate=r) for mean, r in zip(MEANS, (0, 0.1, 0), strict=True)]
 
@@ -89,9 +89,7 @@ def over_points(replicates=1, **options) -> RegretBalancing:
 
 
 def lengthscale(value: float) -> RBFKernel:
-    kernel = RBFKernel().double().requires_grad_(False)
-    kernel.lengthscale = value
-    return kernel
+    return rbf(value).requires_grad_(False)
 
 
 LINE = Domain(torch.tensor([[-1.0], [1.0]], dtype=torch.float64))

@@ -16,6 +16,7 @@ from bandits_torch.policies.forgetting import KeepEverything
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.stale_observations import StaleObservations
 from tests.reference import dense_staleness as dense
+from tests.reference.kernels import rbf
 
 D = 2
 SQUARE = Domain(torch.tensor([[0.0] * D, [1.0] * D]).double())
@@ -193,8 +194,7 @@ def test_a_reset_and_a_refit_begin_the_accounts_anew():
 
 
 def policy(stale=1e-3, **options):
-    kernel = RBFKernel().double().requires_grad_(False)
-    kernel.lengthscale = 0.3
+    kernel = rbf(0.3).requires_grad_(False)
     search = {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 3}}
     return recipes.tv_gp_ucb(
         SQUARE, kernel, 0.05, forgetting_rate=0.3, stale=stale, width=2.0, search=search, **options
