@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import ArmContext, AskTell, load_policy, make, recipes, run, save_policy
 from bandits_torch.acquisition import ThompsonSampling
@@ -18,9 +17,7 @@ ARMS = torch.rand(N, D, generator=torch.Generator().manual_seed(0), dtype=torch.
 
 
 def rbf(lengthscale):
-    kernel = RBFKernel().double()
-    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)  # a Python number would be rounded
-    return kernel
+    return rbf(torch.tensor(lengthscale, dtype=torch.float64))
 
 
 def policy_of(replicates=S, *, name="cgp_ucb", **options):
