@@ -113,13 +113,13 @@ def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_
 
 
 def test_no_block_is_left_out():
-    """Every block is in a language that is run here, by .ci/run ('Install and try'), or is no code."""
+    """Every block is in a language that is run here, by .ci/run ('Two commands'), or is no code."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     known = {"python", "sh", "text", "toctree", "glossary"}
     for text in [readme, *PAGES.values()]:
         assert set(re.findall(r"^```\{?(\w*)\}?\n(?=.)", text, re.M)) - {""} <= known
         for block in blocks(text, "sh"):
-            setup = block in readme.split("## Install and try")[1].split("\n## ")[0]
+            setup = block in readme.split("## Two commands")[1].split("\n## ")[0]
             lines = block.replace("\\\n", " ").splitlines()
             assert setup or all(
                 line.startswith(("bandits-torch ", "sphinx-build ", "python -m ")) for line in lines

@@ -22,6 +22,6 @@ def test_python_blocks_run_in_order_as_one_session(
 
 
 def test_install_and_try_is_exactly_two_lines() -> None:
-    section = README.split("## Install and try")[1].split("\n## ")[0]
+    section = README.split("## Two commands")[1].split("\n## ")[0]
     (block,) = re.findall(r"```sh\n(.*?)```", section, re.S)
     assert len(block.splitlines()) == 2
