@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.arm_context import ArmContext
 from bandits_torch.description import Described
 from bandits_torch.mixed_points import Axis, Space
 
@@ -27,12 +28,12 @@ def is_sequence_of_words(value: Any) -> bool:
     return isinstance(value, _SEQUENCES) and len(value) > 0 and all(isinstance(one, str) for one in value)
 
 
-def checked_names(names: Any, num_arms: int) -> tuple[str, ...]:
-    """The names of so many arms. ValueError unless they are as many different words, none of them empty."""
+def checked_names(names: Any, num_arms: int, of: str = "arm") -> tuple[str, ...]:
+    """The names of so many arms, or contexts. ValueError unless they are so many different words, none empty."""
     words = isinstance(names, _SEQUENCES) and all(isinstance(one, str) and one for one in names)
     right = words and len(set(names)) == len(names) == num_arms
-    expected = f"{num_arms} different words, one for each arm"
-    validation.require(right, "names", names, expected)
+    expected = f"{num_arms} different words, one for each {of}"
+    validation.require(right, "names" if of == "arm" else f"{of}_names", names, expected)
     return tuple(map(str, names))
 
 
@@ -50,6 +51,22 @@ def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -
     assert names is not None
     validation.known_names("available", given, names)
     return torch.tensor([name in given for name in names])
+
+
+def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext | None:
+    """The ``ArmContext`` of numbers, one or several, or of the name of a listed context; one as it is, and None."""
+    if context is None or isinstance(context, ArmContext):
+        return context
+    if isinstance(context, str):
+        validation.require(names is not None, "context", context, "numbers: contexts have no names")
+        validation.known_names("context", [context], cast(tuple[str, ...], names))
+        context = cast(tuple[str, ...], names).index(context)
+    if not isinstance(context, Tensor):
+        try:
+            context = torch.as_tensor(np.asarray(context, dtype=np.float64))
+        except (TypeError, ValueError):
+            validation.require(False, "context", context, "numbers, or an ArmContext")
+    return ArmContext(context.reshape(1) if context.dim() == 0 else context)
 
 
 class Times:

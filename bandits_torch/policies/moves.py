@@ -12,7 +12,6 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
-from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.policy import Choice, Observation, Origin, Pending, Policy
 from bandits_torch.policies.wrapping import WrappingPolicy
 
@@ -90,7 +89,7 @@ class CostlyMoves(WrappingPolicy):
         self._priced = bool((self.move_price > 0).any())
         if self._priced:
             inside: Any = self.innermost
-            believes = hasattr(inside, "marginals") and not isinstance(inside, ContextualPolicy)
+            believes = hasattr(inside, "marginals") and not inside.takes_contexts
             expected = "0 for a policy without beliefs about each choice in units of reward, "
             validation.require(believes, "move_price", move_price, expected + type(inside).__name__)
         self.start_at = None if start_at is None else self._checked_start(start_at)
