@@ -202,7 +202,7 @@ def main(
     """Play, and write what came of it; other parts of the table stay."""
     folder = pages.results_folder(__file__, out, fast)
     for part in [] if page else options.chosen(parts, PARTS, "parts"):
-        replicates, horizon = (2, 12) if fast else (10, 300) if part == "arms" else (5, 120)
+        replicates, horizon = (2, 12) if fast else (6, 300) if part == "arms" else (4, 100)
         rows = (
             over_arms(seed, replicates, horizon)
             if part == "arms"
