@@ -189,7 +189,12 @@ def write_page(folder: Path) -> Path:
         )
     answer = "; ".join(about) + "."
     start = pages.opening("Moves that are limited, or cost something", answer, "python -m benchmarks.moves")
-    return pages.write(folder / "RESULTS.md", start + "\n`PROTOCOL.md` was written first.\n" + text)
+    start += (
+        f"\nPlayed once, with {pages.seeds_of(table, 'seed')}; 4 functions over the square, 6 runs over arms. "
+        "`PROTOCOL.md` was written first, and says what was chosen on which seeds. *Moved* is a sum of shares of the "
+        "ranges, or the share of steps with a switch.\n"
+    )
+    return pages.write(folder / "RESULTS.md", start + text)
 
 
 def main(

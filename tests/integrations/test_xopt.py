@@ -161,7 +161,10 @@ def test_a_price_of_moving_saves_moves():
     [
         ({"max_travel_distances": [0.1]}, "max_travel_distances must be one for each of"),
         ({"max_travel_distances": [0.1, 0.0]}, "max_move must be above 0"),
-        ({"move_price": 0.1, "vocs": problem(constraints={"c": ["LESS_THAN", 0.5]})}, "move_price must be 0 with"),
+        (
+            {"move_price": 0.1, "vocs": problem(constraints={"c": ["LESS_THAN", 0.5]})},
+            "move_price must be 0 with",
+        ),
     ],
 )
 def test_limits_and_prices_that_do_not_fit_are_refused(options, message):
