@@ -35,6 +35,7 @@ _OTHERS = {
     "auto/results/DAYS.md": "Tables with a day",
     "bernoulli/results/RESULTS.md": "Rewards of 0 and 1",
     "diagnosis/results/RESULTS.md": "Diagnosis, what `look` says of files whose truth is known",
+    "logs/results/RESULTS.md": "Logs, policies valued from what others pulled",
     "widths/results/RESULTS.md": "Widths with a theorem, unknown length-scales, R-PERP",
     "safety/results/RESULTS.md": "Safety, limits on a measured outcome that drifts",
     "safety/results/POINTS.md": "Safety over the unit square",

@@ -25,6 +25,7 @@ PAGES = {
     "cycles/results/RESULTS.md": "cycles.page:write_page",
     "diagnosis/results/RESULTS.md": "diagnosis.__main__:write_page",
     "elsewhere/results/RESULTS.md": "elsewhere.page:write_page",
+    "logs/results/RESULTS.md": "logs.__main__:write_page",
     "parallel/results/RESULTS.md": "parallel.page:write_page",
     "ray/results/RESULTS.md": "ray.page:write_page",
     "safety/results/RESULTS.md": "safety.__main__:write_page",
