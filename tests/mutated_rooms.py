@@ -35,7 +35,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "policies/opkb/opkb.py": f"{_OPKB} policies/test_opkb.py {_laws('ada_opkb')}",
         "policies/opkb/constants.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py",
         "policies/opkb/calibrated.py": f"policies/test_calibrated_opkb.py {_laws('ada_opkb_calibrated')}",
-        "policies/opkb/epochs.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py {_laws('ada_opkb')}",
+        "policies/opkb/epochs.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py {_laws('ada_opkb', 'ada_opkb-units')}",
         "policies/opkb/features.py": f"{_OPKB} policies/test_opkb.py policies/test_neural.py",
         "policies/averaging.py": "policies/test_averaging.py",
         "policies/sharing.py": "policies/test_averaging.py claims/test_fixed_share_bound.py",
@@ -43,7 +43,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "policies/reward_range.py": "policies/test_reward_range.py",
         "policies/over_priors.py": f"policies/test_unknown_prior.py {_laws('pe_gp_ucb')} "
         f"policies/test_length_scales.py {_laws('a_gp_ucb')}",
-        "policies/forgetting.py": "policies/test_forgetting.py policies/test_likelihood_window.py",
+        "policies/forgetting.py": "policies/test_forgetting.py policies/test_likelihood_window.py "
+        + _laws("sw_gp_ucb", "r_gp_ucb", "et_gp_ucb", "sw_gp_ucb-likelihood"),
         "policies/index.py": f"policies/test_index.py policies/test_index_state.py {_laws('gp_ucb')} "
         "policies/test_improvement.py",
         "policies/wrapping.py": "policies/test_doubling.py policies/test_standardised.py",
