@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models.arms import covariance_form
+from bandits_torch.models.arms.arm_gp import ArmGP
 from tests.reference.arm_gp_twins import Twins, isolated, smooth
 
 WAITING = "covariance, rows wait"  # which is what many arms have
@@ -108,3 +110,21 @@ def test_rewards_far_from_the_model_leave_relative_errors_small(form, full):
     largest = max(1.0, *(float(twin.joint()[0].abs().max()) for twin in pair.dense))
     assert errors["mean"] < 1e-8 * largest, errors
     assert max(errors["variance"], errors["gain"], errors["likelihood"]) < 1e-8, errors
+
+
+def test_a_window_of_one_in_many_members_finds_room_for_arms_held_before():
+    """Members pull apart until rows are reused, then all the same arm, then the arms before it and new ones."""
+    S, N = 100, 1900
+    covariance = smooth(N)
+    model = ArmGP(N, ArmCovarianceKernel(covariance), 0.1, form="factor", batch_shape=(S,))
+    each = torch.arange(S)
+    apart = [each + k for k in range(0, N - S, S)]
+    newcomers = torch.where(each == 0, N - 1, apart[-1])
+    for step, arms in enumerate([*apart, apart[-1][-1].expand(S), newcomers]):
+        model.observe(arms.reshape(S, 1, 1), torch.ones(S, 1, 1, dtype=torch.float64))
+        if step:
+            model.forget()
+    mean, variance = model.marginals()
+    row = covariance[newcomers]
+    assert torch.allclose(mean, row / 1.1, atol=1e-9)
+    assert torch.allclose(variance, 1 - row.square() / 1.1, atol=1e-9)
