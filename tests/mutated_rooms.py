@@ -31,7 +31,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "kernels/temporal.py": "kernels/test_temporal.py",
     },
     "policies": {
-        "state.py": f"test_state.py policies/test_index_state.py {_laws('ucb1', 'gp_ucb')}",
+        "state.py": f"test_state.py policies/test_index.py {_laws('ucb1', 'gp_ucb')}",
         "policies/opkb/opkb.py": f"{_OPKB} policies/test_opkb.py {_laws('ada_opkb')}",
         "policies/opkb/constants.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py",
         "policies/opkb/calibrated.py": f"policies/test_calibrated_opkb.py {_laws('ada_opkb_calibrated')}",
@@ -46,7 +46,7 @@ ROOMS: dict[str, dict[str, str]] = {
         f"policies/test_length_scales.py {_laws('a_gp_ucb')}",
         "policies/forgetting.py": "policies/test_forgetting.py policies/test_likelihood_window.py "
         + _laws("sw_gp_ucb", "r_gp_ucb", "et_gp_ucb", "sw_gp_ucb-likelihood"),
-        "policies/index.py": f"policies/test_index.py policies/test_index_state.py {_laws('gp_ucb')} "
+        "policies/index.py": f"policies/test_index.py {_laws('gp_ucb')} "
         "policies/test_improvement.py",
         "policies/wrapping.py": "policies/test_doubling.py policies/test_standardised.py",
         "policies/master.py": f"policies/test_master.py {_laws('master_gp_ucb')}",
