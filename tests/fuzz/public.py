@@ -307,32 +307,17 @@ KINDS: dict[str, Any] = {
     **dict.fromkeys(["arm_kernel", "context_kernel"], bad.thing),
     **dict.fromkeys(["variance", "look_again"], bad.non_negative),
 }
-# What is not fuzzed, with what says so.
+# What is not fuzzed, with what says so: by its annotation, a switch and what is torch's, GPyTorch's or BoTorch's own;
+NOT_OURS = {"bool", "Prior", "Interval", "PosteriorTransform", "MCSampler", "MCAcquisitionObjective"}
+NOT_OURS |= {"torch.dtype", "torch.device"}
+# and by its name.
 NO_KIND = {
-    **dict.fromkeys(["batch_shape", "dtype", "device"], "torch's own; tests/models"),
-    **dict.fromkeys(["args", "kwargs", "options", "about", "posterior_transform"], "handed on"),
-    **dict.fromkeys(["sampler", "objective", "X_pending"], "handed on to BoTorch"),
+    **dict.fromkeys(["batch_shape", "active_dims"], "torch's and GPyTorch's own; tests/models"),
+    **dict.fromkeys(["args", "kwargs", "options", "about", "X_pending"], "handed on"),
     "choices": "of a policy with a model: tests/policies/test_choices.py",
     "notes": "lines that are printed",
     "capture": "a switch or a count; tests/captured",
-    **dict.fromkeys(["forgetting_rate_prior", "forgetting_rate_constraint"], "GPyTorch's"),
-    **dict.fromkeys(["lengthscale_prior", "lengthscale_constraint", "active_dims"], "GPyTorch's"),
-    **dict.fromkeys(["period_length_prior", "period_length_constraint"], "GPyTorch's"),
-    **dict.fromkeys(["drift_variance_prior", "drift_variance_constraint"], "GPyTorch's"),
-    **dict.fromkeys(
-        [
-            "normalise",
-            "upper_bound",
-            "stationary",
-            "learn_hyperparameters",
-            "progress",
-            "overwrite",
-            "try_all",
-            "in_seconds",
-            "standardise",
-        ],
-        "a switch",
-    ),
+    **dict.fromkeys(["learn_hyperparameters", "progress"], "a switch"),
 }
 
 
@@ -1024,4 +1009,5 @@ def unknown() -> list[str]:
         for name in names()
         for argument in parameters(name)
         if argument not in {*KINDS, *NO_KIND, *SPECS.get(name, Spec()).kinds}
+        and str(parameters(name)[argument].annotation).split(" | ")[0] not in NOT_OURS
     ]

@@ -105,7 +105,7 @@ def test_theorem_1_holds_where_the_dictionary_is_at_most_half_of_the_arms_pulled
     """Accuracy and size, at a qbar far below the theorem's, on a crowd of arms and a few that stand alone."""
     crowd, alone = torch.linspace(0, 0.3, 300).double(), torch.linspace(0.6, 6.0, 10).double()
     arms, kernel = torch.cat([crowd, alone]).unsqueeze(-1), make_kernel("matern", 0.3)
-    runs, steps, qbar = 20, 250, 8.0
+    runs, steps, qbar = 10, 250, 8.0
     sampling = LeverageSampling(qbar, dictionary="redrawn")
     sketched = SketchedGP(arms, kernel, LAMBDA, batch_shape=(runs,), sampling=sampling)
     exact = ArmGP(arms, kernel, LAMBDA, batch_shape=(runs,))
