@@ -105,9 +105,7 @@ class Earned:
     def above_random(self, total: float) -> str:
         """How much more than drawing at random: in % where that means something, else in units."""
         if self.ratio and self.random > 0:
-            return (
-                f"{100 * (total / self.random - 1):+.{0 if abs(total / self.random - 1) > 0.0995 else 1}f} %"
-            )
+            return f"{100 * (more := total / self.random - 1):+.{0 if abs(more) > 0.0995 else 1}f} %"
         return f"{total - self.random:+.4g}"
 
     def total(self, value: float) -> str:
@@ -144,9 +142,7 @@ class Earned:
         if not self.noisy:
             return []
         lost, at_random = self.maximum - self.attainable, self.maximum - self.random
-        share = (
-            f"{100 * lost / at_random:.0f} % of what drawing at random loses" if at_random > 0 else "nothing"
-        )
+        share = f"{100 * lost / at_random:.0f} % of what random play loses" if at_random > 0 else "nothing"
         return [
             "Regret here is against the largest reward of each row, its noise included, which nobody can know "
             f"beforehand: even the best arm by the smoothed table loses {share}.",

@@ -86,7 +86,7 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
     version = record.get("format_version")
     if version != FORMAT_VERSION:
         raise ValueError(
-            f"{os.fspath(path)!r} has race format {version}, and this version reads {FORMAT_VERSION}"
+            f"{os.fspath(path)!r} has race format {version}; this version reads {FORMAT_VERSION}"
         )
     return record
 
