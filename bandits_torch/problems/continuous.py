@@ -107,9 +107,8 @@ class ContinuousProblem(Problem):
     def random_reward(self, step: int) -> Tensor:
         """Mean of the expected reward over the domain of the step, from 512 evenly spread points, (replicates,)."""
         domain = self.available(step) or self.domain
-        X = domain.sample(_SAMPLE, 0).unsqueeze(1).repeat(1, self.replicates, 1)
         with torch.no_grad():
-            return self.expected(step, domain.fix(X)).mean(0)
+            return self.expected(step, domain.samples(_SAMPLE, 0, self.replicates)).mean(0)
 
     def to(self, *args: Any, **kwargs: Any) -> ContinuousProblem:
         """Move every tensor the problem holds, as ``Tensor.to`` does; returns self."""
