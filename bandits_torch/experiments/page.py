@@ -301,7 +301,7 @@ def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str
             "total": gained.total(total),
             "a_step": f"{total / gained.steps:.4g}",
             "above": gained.above_random(total),
-            "share": "" if math.isnan(share) else f"{100 * share:.0f} %",
+            "share": gained.share(total),
             "width": "0%" if math.isnan(share) else f"{100 * min(1.0, max(0.0, share)):.1f}%",
             "colour": _CSS_COLOURS[look[name][0].lower()] if name in look else "var(--grey)",
         }

@@ -124,10 +124,10 @@ def earned_table(title: str, earned: Earned) -> Table:
         table.add_column(column, justify="right")
 
     def row(name: str, total: float, **look: Any) -> None:
-        gain = earned.gain(total)
-        share = "" if math.isnan(gain) else f"{100 * gain:.0f} %"
         a_step = f"{total / earned.steps:.4g}"
-        table.add_row(name, earned.total(total), a_step, earned.above_random(total), share, **look)
+        table.add_row(
+            name, earned.total(total), a_step, earned.above_random(total), earned.share(total), **look
+        )
 
     for name, total in earned.policies.items():
         row(name, total)

@@ -122,7 +122,8 @@ class Diagnosis:
 
     def _of_cycles(self) -> str:
         short = self.rows < _FEWEST
-        told = [f"{self.span(one.length)} (p = {one.p_value:.1g})" for one in self.periods]
+        sure = [f"= {one.p_value:.1g}" if one.p_value > 1e-16 else "< 1e-16" for one in self.periods]
+        told = [f"{self.span(one.length)} (p {p})" for one, p in zip(self.periods, sure, strict=True)]
         told += [f"{self.span(one.length)} in {name} alone" for name, one in self.own_periods.items()]
         if told:
             return f"Cycles: {'; '.join(told)}."
