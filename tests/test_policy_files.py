@@ -15,8 +15,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from bandits_torch import load_policy, recipes, save_policy
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
-from bandits_torch.description import Described, description
-from bandits_torch.differing import differences
+from bandits_torch.description import Described, description, differences
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
