@@ -69,8 +69,8 @@ def test_a_state_of_before_is_read_where_there_is_no_control_and_refused_where_t
         ({"control": 3}, "control"),
         ({"control": "A", "control_share": 0.0}, "control_share"),
         ({"control": "A", "control_share": 0.6}, "control_share"),
-        ({"control": "A", "history": torch.randn(50, 3)}, "control"),
-        ({"control": "A", "kernel": torch.eye(3).double()}, "control"),
+        ({"control_share": 0.2}, "control_share"),
+        ({"control": "A", "cycles": 24.0}, "cycles"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(told, named):

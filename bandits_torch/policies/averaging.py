@@ -316,6 +316,10 @@ class ModelAveraging(Policy):
             self.model.reset(due)
             mean = torch.where(due, self.model.at(arm, time)[0], mean)
             learned = torch.where(due, seen - mean, learned)
+        if self._lifts and bool((jumped := learned != seen - mean).any()):
+            self.model.forget_level(jumped)
+            mean = torch.where(jumped, self.model.at(arm, time)[0], mean)
+            learned = seen - mean
         self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time, where)
         self.tried(arm, where)
         if holding:

@@ -34,8 +34,8 @@ _CYCLIC = 0.5  # prior weight of the members with cycles, where there are some
 _SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
 # Where arms share a level: variances of the arms' parts, in variances of the noise, and their rates of change;
 # variances of the level likewise with its time-scale.
-_LIFTS, _LEVEL_RATES = (0.03, 0.3, 3.0), (0.0, 0.01)
-_LEVELS = tuple(product((1.0, 100.0), (10.0, 40.0, 160.0)))
+LIFTS, LEVEL_RATES = (0.03, 0.3, 3.0), (0.0, 0.01)
+_LEVELS = tuple(product((10.0, 100.0), (20.0, 80.0, 320.0)))
 FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
 
 
@@ -137,21 +137,34 @@ def with_cycles(
 
 
 def with_level(groups: Sequence[Family]) -> list[Family]:
-    """Families that know nothing but the arms' features, or not even those, and whose arms share a level."""
-    plain = [one for one in groups if not one.smooth]
-    some = [plain[0], *plain[2:5:2]]  # independent arms; with features also two length-scales
+    """Families whose arms share a level: over the correlations of a kernel that is told, less what all arms have in
+    common, with and without an independent part, and over independent arms; else over independent arms, and with
+    features two length-scales. Their unit is learned."""
+    plain = [one for one in groups if not one.smooth and not any(one.strengths)]
+    told = [replace(one, shape=_apart(one.shape)) for one in groups if any(one.strengths)][: len(_PARTS) : 2]
+    some = [*told, plain[0], *([] if told else plain[2:5:2])]
     return [
         replace(
             one,
-            noises=[one.noises[0].new_tensor(1 / size) for size in _LIFTS],
-            rates=_LEVEL_RATES,
+            noises=[one.shape.new_tensor(1 / size) for size in LIFTS],
+            rates=LEVEL_RATES,
             weight=1 / (len(some) * len(_LEVELS)),
-            strengths=[0.0] * len(_LIFTS),
+            strengths=[0.0] * len(LIFTS),
             level=level,
         )
         for one in some
         for level in _LEVELS
     ]
+
+
+def _apart(K: Tensor) -> Tensor:
+    """K - c 1 1^T with the largest c that leaves it positive semi-definite, 1 / (1^T K^-1 1), but for rounding; with
+    variances of 1 on average, and a constant part of 1 as families without a kernel have."""
+    one = torch.ones_like(K[0])
+    jitter = 1e-6 * K.diagonal().mean() * torch.eye(len(K)).to(K)
+    c = 1 / (one @ torch.linalg.solve(K + jitter, one))
+    rest = K - (1 - 1e-6) * c + jitter
+    return rest / rest.diagonal().mean() + 1.0
 
 
 def sharper(covariance: Tensor, power: int) -> Tensor:

@@ -154,6 +154,17 @@ class LevelMembers(RecursiveMembers):
 
     # -- learning --------------------------------------------------------------------------------------
 
+    def forget_level(self, where: Tensor) -> None:
+        """Know no more of the level than before the first observation, and of the arms' parts as much as now, in the
+        members with ``where`` (S, P) True: the level has jumped."""
+        run, member = where.nonzero(as_tuple=True)
+        n = self.rows.shape[-1] // 3
+        self.mean[run, member, 1:] = 0.0
+        self.reduction[run, member, 1:] = 0.0
+        self.pending[member, run, :, 1:] = 0.0
+        self.rows[member, run, n:] = 0.0
+        self.rows[member, run, :, n:] = 0.0
+
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
         F = self._passing_between(times, times)
