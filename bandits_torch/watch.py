@@ -585,6 +585,7 @@ class Watched:
         validation.require(one < self.replicates, "replicate", replicate, f"below {self.replicates}")
         with self._turn.any_process():
             tables = [self.beliefs(level=level), self.history(), self.alarms()]
+            tables += [] if controlled(self.policy) is None else [self.lift()]
             said = repr(self)[1:-1].partition(";")[0]
             facts = {
                 "policy": said.removeprefix("AskTell "),
@@ -600,9 +601,9 @@ class Watched:
                 table[table["replicate"] == replicate].drop(columns="replicate").reset_index(drop=True)
                 for table in tables
             ]
-        beliefs, history, alarms = tables
+        beliefs, history, alarms, *lift = tables
         heading = said.removeprefix("AskTell ") if title is None else str(title)
-        page = live_page(beliefs, history, alarms, heading, facts, level=level, refresh=refresh)
+        page = live_page(beliefs, history, alarms, heading, facts, level=level, refresh=refresh, lift=lift)
         with atomic_write(path) as file:
             file.write(page.encode())
 

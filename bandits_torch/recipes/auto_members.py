@@ -158,13 +158,11 @@ def with_level(groups: Sequence[Family]) -> list[Family]:
 
 
 def _apart(K: Tensor) -> Tensor:
-    """K - c 1 1^T with the largest c that leaves it positive semi-definite, 1 / (1^T K^-1 1), but for rounding; with
-    variances of 1 on average, and a constant part of 1 as families without a kernel have."""
-    one = torch.ones_like(K[0])
-    jitter = 1e-6 * K.diagonal().mean() * torch.eye(len(K)).to(K)
-    c = 1 / (one @ torch.linalg.solve(K + jitter, one))
-    rest = K - (1 - 1e-6) * c + jitter
-    return rest / rest.diagonal().mean() + 1.0
+    """The covariance of f minus its mean over arms, with variances of 1 on average, and a constant part of 1, as families
+    without a kernel have."""
+    rows = K.mean(-1, keepdim=True)
+    rest = K - rows - rows.mT + rows.mean(-2, keepdim=True)
+    return rest / rest.diagonal().mean().clamp_min(torch.finfo(K.dtype).tiny) + 1.0
 
 
 def sharper(covariance: Tensor, power: int) -> Tensor:
