@@ -122,28 +122,19 @@ class ControlledPolicy(WrappingPolicy):
             self._compare(proposed.cpu(), predicted.double().cpu(), observation)
 
     def _compare(self, proposed: Tensor, predicted: Tensor, observation: Observation) -> None:
+        """One comparison more in the replicates where an arm was ``proposed`` (S,), given both predictions (2, S)."""
         arm, reward = observation.arm.cpu(), observation.reward.double().cpu()
-        here, control = proposed >= 0, arm == self.control
+        here, control = (proposed >= 0).double(), arm == self.control
         error = reward - torch.where(control, predicted[1], predicted[0])
         psi = (
-            predicted[0] - predicted[1] + error * torch.where(control, -1 / self.share, 1 / (1 - self.share))
+            predicted[0] - predicted[1] + torch.where(control, -error / self.share, error / (1 - self.share))
         )
-        one = here.double()
-
-        def add(name: str, at: Tensor, value: Tensor) -> None:
-            held = getattr(self, name)
-            value = value.where(here, 0.0).unsqueeze(-1)
-            setattr(self, name, held.scatter_add(-1, at.clamp_min(0).unsqueeze(-1), value))
-
-        for name, value in (
-            ("compared", one),
-            ("total", psi),
-            ("squares", psi.square()),
-            ("controls", control),
-        ):
-            add(name, proposed, value.double())
-        add("played", arm, one)
-        add("errors", arm, error.square())
+        of_proposed = {"compared": here, "total": psi, "squares": psi.square(), "controls": control.double()}
+        of_played = {"played": here, "errors": error.square()}
+        for at, values in ((proposed.clamp_min(0), of_proposed), (arm, of_played)):
+            for name, value in values.items():
+                before = getattr(self, name)
+                setattr(self, name, before.scatter_add(-1, at.unsqueeze(-1), (here * value).unsqueeze(-1)))
 
     def lifts(self, level: float = 0.95) -> tuple[Tensor, Tensor, Tensor]:
         """Lift of every arm over the control, and both ends of its interval, (S, N) each, in units of reward.

@@ -158,7 +158,7 @@ def with_level(groups: Sequence[Family]) -> list[Family]:
 
 
 def _apart(K: Tensor) -> Tensor:
-    """The covariance of f minus its mean over arms, with variances of 1 on average, and a constant part of 1, as families
+    """The covariance of f minus its mean over arms, its variances 1 on average, and a constant part of 1, as families
     without a kernel have."""
     rows = K.mean(-1, keepdim=True)
     rest = K - rows - rows.mT + rows.mean(-2, keepdim=True)
