@@ -18,7 +18,7 @@ from botorch.utils.sampling import draw_sobol_normal_samples
 from scipy.special import ndtri, rel_entr
 from torch import Tensor
 
-from bandits_torch import validation
+from bandits_torch import border, validation
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.border import Settings, Times
 from bandits_torch.files import atomic_write
@@ -298,6 +298,7 @@ class Watched:
     names: tuple[str, ...] | None
     settings: Settings | None
     replicates: int
+    context_names: tuple[str, ...] | None
     num_arms: int
     predict: Any
     _times: Times
@@ -311,9 +312,7 @@ class Watched:
         """The arms that are never asked any more, by name, or number where arms have none."""
         return ()
 
-    def beliefs(
-        self, at: Any = None, *, level: float = 0.9, context: ArmContext | None = None
-    ) -> pd.DataFrame:
+    def beliefs(self, at: Any = None, *, level: float = 0.9, context: Any = None) -> pd.DataFrame:
         """What is believed of every arm's expected reward now: a row for each arm, and for each replicate if there are
         several.
 
@@ -348,6 +347,7 @@ class Watched:
             watch, policy = self._watch, self.policy
             now = watch.now if watch.now is not None else 0.0
             number = now if at is None else self._times.read("at", at)[0]
+            context = border.context_of(context, self.context_names)
             inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
             if policy.dim:
                 return self._beliefs_of_settings(number, level, inside)
@@ -427,14 +427,15 @@ class Watched:
             mean, deviation = self.predict(at, **told)
             centre, spread = self.predict(at, **told, latent=True) if latent else (mean, deviation)
         except ValueError:
-            if hasattr(inside, "marginals") and context is None and not hasattr(inside, "contexts"):
+            if hasattr(inside, "marginals") and context is None and not inside.takes_contexts:
                 raise  # of a policy that believes, at a time that it cannot tell of
             mean = _plain_means(self.policy)
             if mean is None:
                 mean = torch.full((self.replicates, self.num_arms), torch.nan, dtype=torch.float64)
             mean = mean.where(self._watch.plays.to(mean.device) > 0, torch.nan)
             return mean, torch.full_like(mean, torch.nan), torch.full_like(mean, torch.nan)
-        parts = inside.components(now, points) if hasattr(inside, "components") else None
+        given = points if context is None else context
+        parts = inside.components(now, given) if hasattr(inside, "components") else None
         ends = []
         for share in ((1 - level) / 2, (1 + level) / 2):
             z = _standard_quantile(parts, share) if parts is not None else float(ndtri(share))

@@ -37,6 +37,18 @@ def test_the_better_arm_is_found_and_decided_under_a_daily_level():
     assert 0.05 < names[500:].count("A") / 500 < 0.2
 
 
+def test_beliefs_are_of_rewards_level_and_all():
+    one = live()
+    play(one, 0, 325)
+    table = one.beliefs().set_index("arm")
+    paid = 10 * np.sin(2 * np.pi * 324 / 100) + WORTH["B"]
+    assert abs(table["mean"]["B"] - paid) < 1.5
+    assert table["lower"]["B"] < paid < table["upper"]["B"]
+    assert table["upper"]["B"] - table["lower"]["B"] > 0.3  # the level of now is not known
+    assert table["probability_best"]["B"] > 0.9
+    assert "best now B" in repr(one)
+
+
 def test_a_saved_test_goes_on_with_the_same_bits(tmp_path):
     one, other = live(), live()
     play(one, 0, 120)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bandits_torch import validation
-from bandits_torch.models.arms.members import _FADED, RecursiveMembers, SmoothMembers, Time, fading
+from bandits_torch.models.arms.members import _FADED, RecursiveMembers, SmoothMembers, Time
 
 
 class LevelMembers(RecursiveMembers):
@@ -46,7 +46,6 @@ class LevelMembers(RecursiveMembers):
     """
 
     states = 3
-    compares_lifts = True
 
     def __init__(
         self,
@@ -173,7 +172,7 @@ class LevelMembers(RecursiveMembers):
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
         """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
         ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
-        F = self._passing_between(fading(times[-1]) if self.now is None else self.now, times)  # (P, K, 3, 3)
+        F = self._passing_between(times[-1] if self.now is None else self.now, times)  # (P, K, 3, 3)
         level = self.level_variance.unsqueeze(-1) * torch.einsum("zpk,pki->zpi", weights, F[..., 1:, 1])
         of_f = self._combined(arms, weights * F[..., 0, 0])
         now = torch.cat([of_f.unsqueeze(-2), level.unsqueeze(-1).expand(-1, -1, -1, self.num_arms)], -2)

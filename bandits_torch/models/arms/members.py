@@ -29,7 +29,6 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
 
     can_condition_mean = True  # which ``ArmModel`` cannot
     has_cycles = False  # whether the second number of a time matters
-    compares_lifts = False  # whether ``marginals`` are not of rewards but of lifts, and ``rewards`` are
     replicates: int
     now: float | None
     arms: Tensor  # (N, d)
@@ -149,7 +148,7 @@ class RecursiveMembers(MembersOverArms):
     covariances: Tensor
     kernel: Tensor
     prior_variance: Tensor
-    _likeness: Tensor
+    alike: Tensor
     _has_kernel: Tensor
     _least: Tensor
     _run: Tensor
@@ -188,7 +187,7 @@ class RecursiveMembers(MembersOverArms):
             "forgetting_rate": forgetting_rate.to(features),
             "prior_mean": mean.expand(P, n).clone(),
             "prior_variance": variance,
-            "_likeness": self._centred(covariances.to(features)),
+            "alike": self._centred(covariances.to(features)),
             "_has_kernel": torch.nn.functional.one_hot(kernel, len(covariances)).to(features),  # (P, G)
             "_least": torch.finfo(features.dtype).eps * variance,  # a variance is at least that
             "_run": torch.arange(S, device=features.device),
@@ -296,7 +295,7 @@ class RecursiveMembers(MembersOverArms):
 
     def _likeness_to(self, arm: Tensor) -> Tensor:
         """Squared correlations with each replicate's arm under each K, (G, S, N)."""
-        return self._likeness[:, arm]
+        return self.alike[:, arm]
 
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
@@ -657,7 +656,7 @@ class LowRankMembers(ArmMembers):
         return torch.nn.functional.normalize(covariances - covariances.mean(-2, keepdim=True), dim=-1)
 
     def _likeness_to(self, arm: Tensor) -> Tensor:
-        return (self._likeness[:, arm] @ self._likeness.mT).square()
+        return (self.alike[:, arm] @ self.alike.mT).square()
 
     def _prior_row(self, arm: Tensor) -> Tensor:
         return self.covariances[:, arm][self.kernel].transpose(0, 1)
