@@ -36,6 +36,7 @@ _OTHERS = {
     "bernoulli/results/RESULTS.md": "Rewards of 0 and 1",
     "diagnosis/results/RESULTS.md": "Diagnosis, what `look` says of files whose truth is known",
     "widths/results/RESULTS.md": "Widths with a theorem, unknown length-scales, R-PERP",
+    "control/results/RESULTS.md": "Control, tests under a level that all arms share",
     "safety/results/RESULTS.md": "Safety, limits on a measured outcome that drifts",
     "safety/results/POINTS.md": "Safety over the unit square",
     "continuous/results/RESULTS.md": "Continuous, dynamic standard functions over domains",

@@ -57,7 +57,7 @@ class ControlledPolicy(WrappingPolicy):
     """
 
     _parts = ("policy", "_streams")
-    _expects = ("policy",)
+    needs_unit = "its lifts are in units of reward"
 
     count: int  # rewards
     compared: Tensor  # (S, N), rewards of the times at which each arm was proposed
@@ -159,10 +159,3 @@ class ControlledPolicy(WrappingPolicy):
         low, high = (torch.where(known, mean + sign * half, sign * torch.inf) for sign in (-1, 1))
         at = torch.arange(self.num_arms) == self.control
         return tuple(one.masked_fill(at, 0.0) for one in (mean, low, high))  # type: ignore[return-value]
-
-
-def controlled(policy: Any) -> ControlledPolicy | None:
-    """The ``ControlledPolicy`` among a policy and those that it is around."""
-    while isinstance(policy, WrappingPolicy) and not isinstance(policy, ControlledPolicy):
-        policy = policy.policy
-    return policy if isinstance(policy, ControlledPolicy) else None
