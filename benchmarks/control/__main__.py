@@ -172,8 +172,8 @@ def write_page(folder: Path) -> Path:
     apart = by_draw["control"] - by_draw[same]
     answer = (
         f"With `control=` regret is {total['control']:.0f} a test, {total['control'] / total[known]:.3f} times that of "
-        f"`auto` with the level known beforehand (asked: 1.1) and {total['control'] / total[same]:.3f} times that of the "
-        f"same members with it (a difference of {apart.mean():.0f} ± {apart.sem():.0f}); today's `auto` has "
+        f"`auto` with the level known beforehand (asked: 1.1) and {total['control'] / total[same]:.3f} times that of "
+        f"the same members with it (a difference of {apart.mean():.0f} ± {apart.sem():.0f}); today's `auto` has "
         f"{total[auto]:.0f}. Without what is sent to the control it is {chosen['control']:.0f} against "
         f"{chosen[known]:.0f}, {chosen[same]:.0f} and {chosen[auto]:.0f}. Of the intervals of 90 % {held:.1%} held the "
         f"lift at every look, and of all lifts at least {worst:.1%} in each test."
