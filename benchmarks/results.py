@@ -37,6 +37,7 @@ _OTHERS = {
     "diagnosis/results/RESULTS.md": "Diagnosis, what `look` says of files whose truth is known",
     "logs/results/RESULTS.md": "Logs, policies valued from what others pulled",
     "widths/results/RESULTS.md": "Widths with a theorem, unknown length-scales, R-PERP",
+    "control/results/RESULTS.md": "Control, tests under a level that all arms share",
     "safety/results/RESULTS.md": "Safety, limits on a measured outcome that drifts",
     "safety/results/POINTS.md": "Safety over the unit square",
     "continuous/results/RESULTS.md": "Continuous, dynamic standard functions over domains",

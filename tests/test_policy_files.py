@@ -38,6 +38,8 @@ OTHERS = {
     "context_dim": 1,
     "context_kernel": RBFKernel(),
     "contexts": torch.rand(3, 1).double(),
+    "control": 3,
+    "control_share": 0.3,
     "cycles": 3.0,
     "delta": 0.25,
     "depth": 4,
@@ -202,6 +204,7 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
         alone = {(name, option) for name in UNDER_CONTEXTS for option in OF_CONTEXTS}
         assert (name, option) in alone | {
             ("pe_gp_ucb", "learn_hyperparameters"),
+            ("auto", "control_share"),
             ("auto", "history"),
             ("auto", "history_times"),
             ("auto", "log"),

@@ -274,7 +274,7 @@ def _believe(held, least, s, y, i):
     held.high[s], held.above[s], held.low[s], held.below[s] = high, above, -low, -below
     doubted = too_high or too_low
     held.known[s] += not doubted
-    right_after = upper and held.latest[s] == 1 or lower and held.latest[s] == -1
+    right_after = (upper and held.latest[s] == 1) or (lower and held.latest[s] == -1)
     held.borne_out[s] = right_after and not doubted
     held.latest[s] = 1 if too_high else -1 if too_low else 0
     if too_high:

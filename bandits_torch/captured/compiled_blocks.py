@@ -155,7 +155,10 @@ class CompiledAveragingBlocks(CompiledBlocks):
         policy, loop = steps.policy, self._loop
         scale, sharing, frame, noise = policy.scale, policy.sharing, policy.frame, policy.model.noise_variance
         known = frame.unit.isfinite().all() or not scale.learn_offset.any()
-        fits = all(type(part) in (ArmMembers, SmoothMembers) for part in steps.parts) and policy.looks is not None
+        fits = (
+            all(type(part) in (ArmMembers, SmoothMembers) for part in steps.parts)
+            and policy.looks is not None
+        )
         rules = type(scale) is MemberScale and type(sharing) is FixedShare
         if not (fits and rules and bool(known) and noise.dtype == torch.float64):
             return None
@@ -166,7 +169,14 @@ class CompiledAveragingBlocks(CompiledBlocks):
                 found[name.lstrip("_")] = getattr(state, name).numpy()
         held = loop.Held(*(found[name] for name in loop.Held._fields))
         rates, which = policy.model.forgetting_rate.unique(return_inverse=True)
-        of_members = sharing.log_prior, scale.strength, scale.learn_offset, policy.forgetting_rate, rates, which
+        of_members = (
+            sharing.log_prior,
+            scale.strength,
+            scale.learn_offset,
+            policy.forgetting_rate,
+            rates,
+            which,
+        )
         noise = noise.expand(policy.model.batch_shape)
         of_rewards = frame.offset.squeeze(-1), frame.factor.squeeze(-1)
         told = loop.Told(
@@ -189,7 +199,11 @@ class CompiledAveragingBlocks(CompiledBlocks):
         arm = torch.zeros(count, policy.replicates, dtype=torch.long)
         reward, expected = (torch.zeros(arm.shape, dtype=torch.float64) for _ in range(2))
         trace = torch.zeros(len(loop.TRACE), *arm.shape, dtype=torch.float64)
-        world = given["expected"].double(), given["noise"].double(), given.get("available", _UNSEEN["available"])
+        world = (
+            given["expected"].double(),
+            given["noise"].double(),
+            given.get("available", _UNSEEN["available"]),
+        )
         written = (value.numpy() for value in (arm, reward, expected, trace))
         loop.play(parts, held, told, asked, steps.turn, *map(_array, world), "available" in given, *written)
         scale.state_changed()
@@ -209,7 +223,7 @@ def _array(value: Tensor) -> Any:
 def compiled_blocks(steps: CapturedSteps, device: torch.device) -> CompiledBlocks | None:
     """A launcher of compiled blocks for these steps; None for other policies, on another device, or without numba."""
     averaging = isinstance(steps, AveragingSteps)
-    if device.type != "cpu" or not (averaging or isinstance(steps, IndexSteps) and not steps.by_mask):
+    if device.type != "cpu" or not (averaging or (isinstance(steps, IndexSteps) and not steps.by_mask)):
         return None
     try:
         import numba  # noqa: F401

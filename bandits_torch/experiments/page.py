@@ -125,6 +125,7 @@ def live_page(
     *,
     level: float,
     refresh: int | None = None,
+    lift: Sequence[pd.DataFrame] = (),
 ) -> str:
     """The whole page of a live system, of one replicate. Every name is escaped, and the page forbids scripts.
 
@@ -134,6 +135,7 @@ def live_page(
         facts: names and values at the end of the page.
         level: of the intervals.
         refresh: seconds after which a browser reads the file again; None: never.
+        lift: the table of lifts, where there is a control.
     """
     over_arms = "arm" in beliefs
     settings = [] if over_arms else list(beliefs.columns[: list(beliefs.columns).index("mean")])
@@ -167,6 +169,17 @@ def live_page(
         said=_said_of_alarms(alarms),
         rows=shown.to_dict("records"),
         left_out=len(table) - len(shown),
+        lifts=[
+            {
+                "name": row["arm"],
+                "lift": _number(row["lift"]),
+                "interval": "" if math.isinf(row["lower"]) else f"{row['lower']:.4g} to {row['upper']:.4g}",
+                "decided": row["decided"],
+                "compared": row["compared"],
+            }
+            for one in lift
+            for _, row in one[:_MOST_ROWS].iterrows()
+        ],
         pictures=pictures,
         most_arms=_MOST_ARMS,
         of=len(table),

@@ -4,6 +4,7 @@ from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.contextual import ContextualPolicy
+from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.detection import DetectionAugmented
 from bandits_torch.policies.forgetting import (
@@ -52,6 +53,7 @@ __all__ = [
     "Choice",
     "Constants",
     "ContextualPolicy",
+    "ControlledPolicy",
     "CostlyMoves",
     "DetectionAugmented",
     "DoublingTrick",

@@ -250,6 +250,10 @@ KINDS: dict[str, Any] = {
     "harmonics": st.sampled_from([[], [0], [1.5], [1, 2], 1, None]),
     "profile": bad.spoiled(torch.zeros(2, N).double(), torch.zeros(3, N), "profile"),
     "cycle_rate": bad.rate,
+    "level_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+    "timescale": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+    "control": bad.integers(0),
+    "control_share": bad.numbers(lambda x: x == 0.1),
     "cycles": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "day", [], [24.0, 24.0], [-1.0], {}, [None]]),
     "likelihood": bad.words("auto", "bernoulli", "gaussian"),
     **dict.fromkeys(["growth", "stretch"], bad.at_least_one),
@@ -404,6 +408,10 @@ SPECS: dict[str, Spec] = {
         {"policy": index_policy, "noise_scale": 0.1, "watched": None},
         {"noise_scale": bad.positive, "watched": None, "exploration": _SHARE_OR_NONE},
     ),
+    "policies.ControlledPolicy": Spec(
+        {"policy": index_policy, "control": 1, "control_share": 0.2},
+        {"control": bad.natural, "control_share": bad.numbers(lambda x: 0 < x <= 0.5)},
+    ),
     "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
     "policies.SafePointPolicy": Spec(
         {
@@ -441,6 +449,14 @@ SPECS: dict[str, Spec] = {
     "models.SmoothMembers": _members_spec("timescale", torch.ones(3).double(), torch.zeros(3)),
     "models.CyclicMembers": _members_spec(
         "forgetting_rate", torch.zeros(3).double(), torch.ones(3), periods=[24.0], harmonics=[1]
+    ),
+    "models.LevelMembers": _members_spec(
+        "forgetting_rate",
+        torch.zeros(3).double(),
+        torch.ones(3),
+        level_variance=torch.ones(3).double(),
+        timescale=torch.ones(3).double(),
+        control=1,
     ),
     "models.StackedMembers": Spec(
         {"parts": [_members(), _members()]},
