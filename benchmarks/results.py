@@ -44,6 +44,7 @@ _OTHERS = {
     "continuous/results/CLOCK.md": "Clock, functions that move on as a policy computes",
     "contexts/results/RESULTS.md": "Contexts, against dense and linear models",
     "cycles/results/RESULTS.md": "Cycles, kernels with a day",
+    "moves/results/RESULTS.md": "Moves, limits on settings and prices of switching",
     "parallel/results/RESULTS.md": "Parallel, eight questions open at once",
     "elsewhere/results/RESULTS.md": "Elsewhere, problems that others wrote",
     "ray/results/RESULTS.md": "Ray Tune, schedulers of populations",

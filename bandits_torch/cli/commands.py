@@ -20,6 +20,7 @@ from bandits_torch.cli.asked import (
     asked_race,
     asked_sweep,
     different_names,
+    parse_value,
     whole_number,
 )
 from bandits_torch.cli.catalogue import catalogue
@@ -218,6 +219,81 @@ def value(log: Path, policies: str, replays: int, seed: int) -> None:
     if len(refused) == len(names):
         raise refused[0]
     _print_table(("policy", "reward a step"), rows)
+
+
+@app.command(short_help="The arm to pull now, in a live system.")
+@click.argument("state", type=FILE)
+@click.option("--arms", help="The names of the arms, separated by commas: where STATE is new.")
+@click.option(
+    "--available",
+    help="The arms that can be pulled now: names, or true and false for each arm, separated by commas. "
+    "By default all.",
+)
+@click.option("--time", "moment", help="A number or a date, of the same kind every time. By default seconds.")
+def ask(state: Path, arms: str | None, available: str | None, moment: str | None) -> None:
+    """Print the number and the arm of a question, and keep it in the file STATE, which begins with --arms.
+
+    The policy is `auto`, over arms of which nothing is known. Open questions count, so several workers may ask.
+
+    Examples:
+
+    bandits-torch ask live.state --arms north,east,south
+
+    bandits-torch ask live.state --available north,east
+
+    bandits-torch tell live.state 0 12.5
+    """
+    import json
+    import time
+
+    from bandits_torch.policy_files import save_policy
+
+    live = _live(state, arms)
+    mask: Any = None if available is None else [one.strip() for one in available.split(",")]
+    if mask is not None and set(mask) <= {"true", "false"}:
+        mask = [one == "true" for one in mask]
+    now: Any = time.time() if moment is None else parse_value(moment)
+    question = live.ask(now, mask)
+    save_policy(state, live)
+    click.echo(json.dumps({"id": question.id, "arm": question.name}))
+
+
+@app.command(
+    short_help="The reward of a question, in a live system.",
+    context_settings={"ignore_unknown_options": True},  # a reward may be negative
+)
+@click.argument("state", type=FILE)
+@click.argument("id", type=int)
+@click.argument("reward", type=float)
+def tell(state: Path, id: int, reward: float) -> None:
+    """Learn the REWARD of question ID of `ask`, and keep what was learned in the file STATE. The first counts."""
+    from bandits_torch.policy_files import save_policy
+
+    live = _live(state, None)
+    new = live.tell(id, reward)
+    save_policy(state, live)
+    click.echo("learned" if new else "told before")
+
+
+def _live(state: Path, arms: str | None) -> Any:
+    """The system in a file, or a new one over these arms."""
+    from bandits_torch.ask_tell import AskTell
+    from bandits_torch.policy_files import load_policy
+    from bandits_torch.state_files import read_state
+
+    names = None if arms is None else [name.strip() for name in arms.split(",")]
+    if not state.exists():
+        if names is None:
+            raise ValueError(
+                f"arms must be given where the file of the state is new, {str(state)!r}, got None"
+            )
+        return AskTell.auto(names)
+    roster = read_state(state, "policy")[1]["state"]["arms"]
+    if names not in (None, roster["names"]):
+        raise ValueError(f"arms must be those of {str(state)!r}, {roster['names']}, or left out, got {names}")
+    live = AskTell.auto(roster["names"][: roster["first"]])
+    load_policy(state, live)
+    return live
 
 
 @app.command("list", short_help="What there is, and its options.")

@@ -27,6 +27,7 @@ PAGES = {
     "diagnosis/results/RESULTS.md": "diagnosis.__main__:write_page",
     "elsewhere/results/RESULTS.md": "elsewhere.page:write_page",
     "logs/results/RESULTS.md": "logs.__main__:write_page",
+    "moves/results/RESULTS.md": "moves.__main__:write_page",
     "parallel/results/RESULTS.md": "parallel.page:write_page",
     "ray/results/RESULTS.md": "ray.page:write_page",
     "safety/results/RESULTS.md": "safety.__main__:write_page",

@@ -309,7 +309,9 @@ KINDS: dict[str, Any] = {
     "context_lengthscale": bad.positive,
     "combine": bad.words("product", "sum", "additive"),
     **dict.fromkeys(["arm_kernel", "context_kernel"], bad.thing),
-    **dict.fromkeys(["variance", "look_again"], bad.non_negative),
+    **dict.fromkeys(["variance", "look_again", "move_price"], bad.non_negative),
+    "max_move": bad.numbers(lambda x: x > 0, none=True),
+    "start_at": st.sampled_from([-1, 1.5, "a", bad.NAN, torch.ones(3), 99, []]),
 }
 # What is not fuzzed, with what says so: by its annotation, a switch and what is torch's, GPyTorch's or BoTorch's own;
 NOT_OURS = {"bool", "Prior", "Interval", "PosteriorTransform", "MCSampler", "MCAcquisitionObjective"}
@@ -645,6 +647,10 @@ SPECS: dict[str, Spec] = {
         {}, dict.fromkeys(["delta"], bad.share_or_none) | dict.fromkeys(["c0", "c2"], bad.positive_or_none)
     ),
     "policies.CentredPolicy": Spec({"prior_mean": 0.5}),
+    "policies.CostlyMoves": Spec(
+        {"policy": lambda: recipes.gp_ucb(DOMAIN, kernel(), 0.1, replicates=2), "domain": DOMAIN},
+        {"search": bad.things(none=True), "domain": bad.things(none=False)},
+    ),
     "policies.FixedFeatures": Spec({}, _FEATURES),
     "policies.IndexPolicy": Spec(
         {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
