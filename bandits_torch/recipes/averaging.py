@@ -137,7 +137,7 @@ def auto(
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None where the choices are a Domain")
         for name, value in of_contexts.items():
-            out = value is None or (name == "context_dim" and value == 0)
+            out = value is None or (name, value) == ("context_dim", 0)
             validation.require(out, name, value, "left out over a Domain, where a context is a fixed feature")
         return _over_points(setup, history, own)
     features = _features(setup.choices)
@@ -164,14 +164,9 @@ def auto(
     if context_dim != 0 or contexts is not None:
         for name, value in {"history": history, "cycles": known, "log": log}.items():
             validation.require(value is None, name, value, "None under contexts")
-        own = {
-            "width": width,
-            "plausible": plausible,
-            "look_again": look_again,
-            "share": share,
-            "behind": behind,
-        }
-        return _under_contexts(setup, features, of_contexts, own)
+        settings: dict[str, Any] = {"width": width, "plausible": plausible, "look_again": look_again}
+        sharing = {"share": share, "behind": behind}
+        return _under_contexts(setup, features, of_contexts, settings | sharing)
     for name in ("context_kernel", "matters"):
         validation.require(
             of_contexts[name] is None, name, of_contexts[name], "None without a context (context_dim 0)"
@@ -235,7 +230,7 @@ def _under_contexts(
         validation.require(fits, "matters", matters, f"a list of different columns from 0 to {c - 1}")
     both = (setup.kernel is None) == (context_kernel is None)
     validation.require(both, "context_kernel", context_kernel, "given where kernel is, and only there")
-    width, plausible, look_again = own.pop("width"), own.pop("plausible"), own.pop("look_again")
+    width, plausible, look_again = (own.pop(name) for name in ("width", "plausible", "look_again"))
     if contexts is None:
         for name, value, usual in (("plausible", plausible, PLAUSIBLE), ("look_again", look_again or 0, 0)):
             validation.require(value == usual, name, value, f"{usual} where contexts are not listed")

@@ -61,10 +61,11 @@ def matern(x, scale):
     return K
 
 
-def over_pairs(A, Z):
+def over_pairs(A, Z, whole=1.0, shift=0.0, own=0.0):
+    """1 + whole A Z + own A + shift Z."""
     K = torch.zeros(N * M, N * M).double()
     for (i, z), (j, w) in product(product(range(N), range(M)), repeat=2):
-        K[i * M + z, j * M + w] = 1 + A[i, j] * Z[z, w]
+        K[i * M + z, j * M + w] = 1 + whole * A[i, j] * Z[z, w] + own * A[i, j] + shift * Z[z, w]
     return K
 
 
@@ -75,9 +76,10 @@ def plain_members():
     same, alone = torch.ones(M, M).double(), [matern(z[:, k : k + 1], 0.3) for k in range(C)]
     shapes = [*product(related, [same, *alike, *alone])]
     shapes += [(torch.eye(N).double(), Z) for Z in (same, alike[1], apart)] + [(related[1], apart)]
+    shapes += [(related[1], alike[1], whole, 4.0, 1.0) for whole in (0.0, 1.0)]
     return [
-        Member(DensePrior(over_pairs(A, Z), torch.zeros(N * M).double(), rate, noise), 1.0, 0.0, True)
-        for A, Z in shapes
+        Member(DensePrior(over_pairs(*shape), torch.zeros(N * M).double(), rate, noise), 1.0, 0.0, True)
+        for shape in shapes
         for noise in (0.01, 0.3)
         for rate in (0.0, 0.01, 0.1)
     ]
