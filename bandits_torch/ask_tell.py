@@ -171,7 +171,9 @@ class AskTell(Watched, Described):
             names: of arms that have features.
             time_unit, keep: see above.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
-                ``cycles`` may also say "day" and "week", where times are dates; ``contexts`` may be a list of names.
+                ``cycles`` may also say "day" and "week", where times are dates; ``contexts`` may be a list of names,
+                ``control`` the name of an arm; ``max_move``, ``move_price`` and ``start_at`` may be by name
+                (``Settings.moves``).
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
@@ -195,8 +197,18 @@ class AskTell(Watched, Described):
             validation.instance("search", told["search"], Mapping, "arguments of a PointSearch")
             told["search"] = MixedSearch(**{"initial": 2 * (space.dim + 1), "space": space, **told["search"]})
             choices = space.domain()
+            moves = {name: told.pop(name, None) for name in ("max_move", "move_price", "start_at")}
+            if any(one is not None for one in moves.values()):
+                told |= settings.moves(moves["max_move"], moves["move_price"] or 0.0, moves["start_at"])
+        if names is not None and isinstance(told.get("start_at"), str):
+            validation.known_names("start_at", [told["start_at"]], names)
+            told["start_at"] = [*names].index(told["start_at"])
         if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
             told["cycles"] = border.periods_of(cycles, time_unit)
+        if isinstance(control := told.get("control"), str):
+            known = names is not None and control in names
+            validation.require(known, "control", control, f"an arm, one of {names}")
+            told["control"] = list(cast(Sequence[str], names)).index(control)
         context_names = None
         if border.is_sequence_of_words(told.get("contexts")):
             context_names = told["contexts"]
@@ -448,7 +460,8 @@ class AskTell(Watched, Described):
                 if id in named or (before is not None and time < before)
             ]
             for id in old:
-                del self._open[id]
+                then, choice = self._open.pop(id)
+                self.policy.dropped(Pending(then, choice.arm, choice.why))
                 self._watch.dropped(id, self._asked)
             return len(old)
 

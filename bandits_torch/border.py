@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -203,6 +204,43 @@ class Settings(Described):
             self.whole.add(name)
             validation.require(low == int(low) and high == int(high), name, given, "between integers")
         return Axis(float(low), float(high), log="log" in words, step=1.0 if whole else None)
+
+    def moves(self, limits: Any, prices: Any, start_at: Any) -> dict[str, Any]:
+        """``max_move``, ``move_price`` and ``start_at`` as ``CostlyMoves`` takes them.
+
+        Args:
+            limits: by name how far a range may move, in its own unit, or by what factor where it has a "log"; or a
+                share of every range. Lists of values have no limit.
+            prices: by name that of a move across a whole range, or to another value of a list; or one for all.
+            start_at: a value for every name, or None.
+
+        Raises ValueError, naming the setting, for numbers out of range.
+        """
+        far, price = torch.full((self.space.dim,), torch.inf).double(), torch.zeros(self.space.dim).double()
+        for name, axis in self.space.axes.items():
+            at, listed = self.space.columns[name], name in self.values
+            ends = torch.tensor([axis.low, axis.high]).double()
+            whole = 1.0 if listed else float(axis.to_unit(ends).diff())  # in columns
+            by_name = isinstance(limits, Mapping)
+            limit = limits.get(name) if by_name else None if listed else limits
+            if limit is not None:
+                validation.require(not listed, f"max_move[{name!r}]", limit, "none for a list of values")
+                least = 1.0 if by_name and name in self.whole and not axis.log else 0.0
+                expected = f"a number above {1.0 if by_name and axis.log else 0.0:g}"
+                expected = "a number of at least 1, a whole step" if least else expected
+                right = validation.is_number(limit) and limit >= least and limit > float(by_name and axis.log)
+                validation.require(right, f"max_move[{name!r}]", limit, expected)
+                span = math.log(axis.high / axis.low) if axis.log else axis.high - axis.low
+                share = (math.log(limit) if axis.log else limit) / span if by_name else limit
+                far[at] = share * whole
+            each = prices.get(name, 0.0) if isinstance(prices, Mapping) else prices
+            right = validation.is_number(each) and 0 <= each < math.inf
+            validation.require(right, f"move_price[{name!r}]", each, "a finite number >= 0")
+            price[at] = each / (2 if listed else whole)
+        for name, given in (("max_move", limits), ("move_price", prices)):
+            validation.known_names(name, given if isinstance(given, Mapping) else (), self.space.axes)
+        at_first = None if start_at is None else self.point("start_at", start_at)
+        return {"max_move": None if limits is None else far, "move_price": price, "start_at": at_first}
 
     def point(self, name: str, settings: Any) -> Tensor:
         """The point (d,) of a value for every name."""

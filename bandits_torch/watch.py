@@ -23,6 +23,7 @@ from bandits_torch.arm_context import ArmContext
 from bandits_torch.border import Settings, Times
 from bandits_torch.files import atomic_write
 from bandits_torch.policies.arm_policy import ArmPolicy
+from bandits_torch.policies.control import controlled
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.detection import DetectionAugmented
 from bandits_torch.policies.forgetting import ForgettingRule
@@ -369,6 +370,39 @@ class Watched:
             columns["plays"] = plays.numpy().reshape(-1)
             columns |= self._when(last.reshape(-1).tolist(), number)
             return pd.DataFrame(columns | {"retired": retired * S})
+
+    def lift(self, *, level: float = 0.95) -> pd.DataFrame:
+        """How much more every arm pays than the control (``control=`` of ``auto``): a row for each arm, and for each
+        replicate if there are several.
+
+        * ``arm``: its name, or its number.
+        * ``lift``: the mean of its lifts over the control, at the times at which it was proposed; in units of reward.
+        * ``lower``, ``upper``: the interval that holds it with probability ``level``, at all looks together: one may
+          look as often as one likes and stop when one likes (``ControlledPolicy``). Each arm has an interval of its
+          own; for all of m arms at once ask for 1 - (1 - ``level``) / m.
+        * ``decided``: "better" or "worse" than the control where the interval leaves out 0, else "open"; "control".
+        * ``compared``: rewards of the times at which it was proposed, the control's among them, that count.
+
+        NaN, and no interval, until 8 rewards of the arm and of the control count. Raises ValueError where there is no
+        control, and for a ``level`` out of range.
+        """
+        with self._turn.any_process():
+            policy, S = controlled(self.policy), self.replicates
+            if policy is None:
+                raise ValueError("control must be given where this is built, got a policy without one")
+            arms = list(range(self.num_arms)) if self.names is None else list(self.names)
+            lift, low, high = policy.lifts(level)
+            decided = np.select([low > 0, high < 0], ["better", "worse"], "open").astype(object)
+            decided[:, policy.control] = "control"
+            columns: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
+            columns |= {
+                "arm": arms * S,
+                "lift": lift.flatten(),
+                "lower": low.flatten(),
+                "upper": high.flatten(),
+            }
+            columns |= {"decided": decided.flatten(), "compared": policy.compared.long().flatten()}
+            return pd.DataFrame(columns)
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
         """Columns of when each was played last, and how long that is ago."""

@@ -24,6 +24,7 @@ from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.policies.random import RandomPolicy
 from tests.reference import all_recipes
+from tests.reference.kernels import rbf
 
 T = 40
 # Another value of every option there is; a new option needs a line, or the test of all options fails.
@@ -322,8 +323,7 @@ def test_kernels_are_the_file_s_too(tmp_path):
 
 def test_learned_hyperparameters_are_state_and_their_beginning_is_a_setting(tmp_path):
     def policy(lengthscale, **schedule):
-        kernel = RBFKernel().double()
-        kernel.lengthscale = lengthscale
+        kernel = rbf(lengthscale)
         arms = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
         return recipes.gp_ucb(arms, kernel, 0.1, learn_hyperparameters={"every": 4, "first": 3} | schedule)
 

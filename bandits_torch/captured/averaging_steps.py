@@ -32,6 +32,8 @@ class AveragingSteps(CapturedSteps):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         if policy.model.has_cycles:
             raise refused("ModelAveraging over CyclicMembers", "without periods it can be")
+        if policy.model.compares_lifts:
+            raise refused("ModelAveraging over LevelMembers", "without a control it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         states: tuple[HasState, ...] = (policy.range, *policy.judged)
         self._states = [(state, name) for state in states for name in state.snapshot]
@@ -46,7 +48,7 @@ class AveragingSteps(CapturedSteps):
 
     def begin(self, steps: int, most: int) -> None:
         """How far members have faded is read again when it is next needed."""
-        self._frames: list[Tensor] | None = None
+        self._frames: list[Tensor] | None = None  # of each part, now
         self._counting = [part.rows.new_ones(part.rows.shape[:2]) for part in self.parts]
         self._rates = [part.forgetting_rate.cpu() for part in self.parts]
 
@@ -59,7 +61,10 @@ class AveragingSteps(CapturedSteps):
         for time in times[: PENDING - self.turn]:
             gaps.append(clock.tick(time) - now)
             now += gaps[-1]
-        return self._until_faded(gaps) or self._plainly()
+        self._coming = [self._ahead(k, gaps) for k in range(len(self.parts))]
+        far = [part.far(frame).any(-1) for part, frame in zip(self.parts, self._coming, strict=True)]
+        faded = torch.stack(far).any(0).nonzero()
+        return (int(faded[0]) if len(faded) else len(gaps)) or self._plainly()
 
     def _plainly(self) -> int:
         """No step can be captured: the next one is a plain step."""
@@ -67,56 +72,44 @@ class AveragingSteps(CapturedSteps):
         self._plain_steps += 1
         return 0
 
-    def _until_faded(self, gaps: list[float]) -> int:
-        """How many steps there are until the frame of a member has moved too far."""
-        frames = self._frames_now()
-        for j, gap in enumerate(gaps):
-            frames = self._frames_after(frames, j, gap)
-            if any(bool(part.far(frame).any()) for part, frame in zip(self.parts, frames, strict=True)):
-                return j
-        return len(gaps)
-
-    def _frames_now(self) -> list[Tensor]:
+    def _ahead(self, k: int, gaps: list[float]) -> Tensor:
+        """The frames of part k at the next steps, (steps, P, s, s)."""
         if self._frames is None:
             self._frames = [part.frame.cpu() for part in self.parts]
-        return self._frames
+        rate, frame = self._rates[k], self._frames[k]
+        moved = self.parts[k].passing(rate, torch.tensor(gaps, dtype=rate.dtype).unsqueeze(-1))
+        for j, move in enumerate(moved):
+            moved[j] = move @ frame
+            frame = self._left(k, moved[j], j)
+        return moved
 
-    def _frames_after(self, frames: list[Tensor], j: int, gap: float) -> list[Tensor]:
-        """Each part's frames at step j, before those whose turn it was at the step before, if any, are whole again."""
-        after = []
-        for part, rate, frame in zip(self.parts, self._rates, frames, strict=True):
-            frame = frame.clone()
-            if j:
-                frame[part.whose_turn(self.turn + j)] = torch.eye(part.states).to(frame)
-            after.append(part.passing(rate, gap) @ frame)
-        return after
+    def _left(self, k: int, frame: Tensor, j: int) -> Tensor:
+        """The frames of part k after step j of a block: whole again where members fold."""
+        frame, part = frame.clone(), self.parts[k]
+        frame[part.whose_turn(self.turn + j + 1)] = torch.eye(part.states).to(frame)
+        return frame
 
     def given(self, times: Sequence[float]) -> Given:
         """How much members fade from step to step, at which steps the plausible ones are checked, which width
         bounds have, below how many arms tried a new one is, and how long an arm may go unexamined."""
         policy, model = self.policy, self.model
-        frames, gaps, asked = self._frames_now(), [], []
-        last = cast(float, model.now)
-        for j, time in enumerate(times):
+        asked, frames = [], self._coming
+        for time in times:
             now = policy.clock.tick(time)
-            gaps.append(now - last)
-            last = now
-            frames = self._frames_after(frames, j, gaps[-1])
             asked.append(policy.asked(policy.count))
             policy.counted()
-        self._frames = self._frames_after(frames, len(times), 0.0)
-        device = model.arms.device
-        passed = torch.tensor(gaps, dtype=self._frames[0].dtype).to(device).unsqueeze(-1)
-        kinds = {"check": torch.bool}
+        end = len(times) - 1
+        self._frames = [self._left(k, frame[end], end) for k, frame in enumerate(frames)]
+        device, kinds = model.arms.device, {"check": torch.bool}
         given = {
-            name: torch.tensor([one[name] for one in asked], dtype=kinds.get(name, passed.dtype)).to(device)
+            name: torch.tensor([one[name] for one in asked], dtype=kinds.get(name, frames[0].dtype)).to(device)
             for name in asked[0]
         }
         self._checks = bool(any(one["check"] for one in asked))
         for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
-            part.now = last
+            part.now = now
             part.counting = counting if self.static else None
-            given[_kept(k)] = part.passing(part.forgetting_rate, passed)
+            given[frames_of(k)] = frames[k][: len(times)].to(device)
         return given
 
     def key(self) -> Hashable:
@@ -131,7 +124,7 @@ class AveragingSteps(CapturedSteps):
         if j == 0:
             policy.scale.state_changed()  # what another block read from it lies where that block may write again
         for k, part in enumerate(self.parts):
-            part.frame.copy_(given[_kept(k)][j] @ part.frame)
+            part.frame.copy_(given[frames_of(k)][j])
         asked = {name: given[name][j] for name in ("width", "few", "tau")}
         check = given["check"][j] if self._checks else False
         arm = policy.pick(policy.members(None), asked | {"check": check}, available)
@@ -166,9 +159,9 @@ class AveragingSteps(CapturedSteps):
                 counting.fill_(1.0)
 
 
-def _kept(part: int) -> str:
-    """What time does to the frames of a part, by name."""
-    return f"kept by part {part}"
+def frames_of(part: int) -> str:
+    """The frames of a part at every step, by name."""
+    return f"frames of part {part}"
 
 
 def _where(mask: Tensor, ours: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

@@ -15,8 +15,9 @@ from bandits_torch import validation
 from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.captured.arm_steps import ArmSteps
 from bandits_torch.captured.averaging_steps import AveragingSteps
+from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.captured.index_steps import IndexSteps
-from bandits_torch.captured.launching import CudaGraphs, PlainCalls, best, compiled_blocks, launcher, rows_of
+from bandits_torch.captured.launching import CudaGraphs, PlainCalls, best, launcher, rows_of
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, refused
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging

@@ -19,6 +19,7 @@ from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
 from bandits_torch.policies.master import Master, MasterThresholds
+from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, NeuralFeatures
@@ -51,6 +52,7 @@ __all__ = [
     "Choice",
     "Constants",
     "ContextualPolicy",
+    "CostlyMoves",
     "DetectionAugmented",
     "DoublingTrick",
     "EventTriggeredRestart",

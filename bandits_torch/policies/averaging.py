@@ -23,7 +23,7 @@ from bandits_torch.state import HasState, only_where
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
 _WIDE_EVERY = 10  # observations
-_TIE = 1e-9  # of the largest index over the mean one
+TIE = 1e-9  # of the largest index over the mean one
 _FRESH = 2.0  # so many times sqrt(t + 1) arms are tried after t observations
 
 
@@ -57,7 +57,7 @@ class ModelAveraging(Policy):
 
     Args:
         model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``), or ``ArmMembers``, ``SmoothMembers`` or both,
-            ``StackedMembers``.
+            ``StackedMembers``; or ``LevelMembers``, all with a learned origin.
         sharing: the weights; default: equal prior weights and the defaults of ``FixedShare``.
         scale: whether origin and unit are learned (``MemberScale``); default: both are known, 0 and 1.
         width: multiplies the mixture's standard deviation.
@@ -108,6 +108,11 @@ class ModelAveraging(Policy):
         typical_gap: bool = False,
     ) -> None:
         validation.instance("model", model, (ArmGP, MembersOverArms), "an ArmGP or ArmMembers")
+        framed = scale is not None and bool(scale.learn_offset.all())
+        fits = framed or not getattr(model, "compares_lifts", False)
+        validation.require(
+            fits, "scale", scale, "one that learns the origin of all members, over LevelMembers"
+        )
         two = len(model.batch_shape) == 2
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, members")
         self.model, self.num_arms = model, model.num_arms
@@ -136,6 +141,7 @@ class ModelAveraging(Policy):
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
         self.clock = TypicalClock(typical_gap)
+        self._lifts = getattr(model, "compares_lifts", False)
         self._cycles = isinstance(model, MembersOverArms) and model.has_cycles
         self.frame = RewardFrame(noise, self.replicates)
         self._framed = self.scale.learn_offset  # (P,)
@@ -166,7 +172,11 @@ class ModelAveraging(Policy):
         Raises ValueError for a time before the latest observation.
         """
         self.clock.check_not_past(validation.finite_number("time", time))
-        mean, variance = mixture_moments(self.sharing.weights, *self.members(time))
+        members = self.members(time)
+        if self._lifts:  # whose marginals are lifts, without the level
+            mean, variance = self.model.rewards(self.clock.at(time))
+            members = mean, variance * self._factors().unsqueeze(-1)
+        mean, variance = mixture_moments(self.sharing.weights, *members)
         if self._all_framed:
             unit = self.frame.factor
             return mean * unit + self.frame.offset, variance * unit * unit
@@ -264,7 +274,7 @@ class ModelAveraging(Policy):
         is played.
         """
         largest = best_available(index.mT, available)[0].unsqueeze(-1)
-        near = _TIE * (largest - index.mean(-1, keepdim=True)).abs()
+        near = TIE * (largest - index.mean(-1, keepdim=True)).abs()
         return best_available((index >= largest - near).to(index).mT, available)[1]
 
     def _examine(self, arm: Tensor) -> None:

@@ -19,7 +19,7 @@ from bandits_torch.state import HasState, only_where
 _FAR = 8.0  # median deviations from the median: about 5.4 standard deviations of normal numbers
 _GAPS = 64  # the latest gaps between observations, of which the typical one is the median
 _KNOWN = 1e12  # a prior strength at which nothing is learned
-_LEAST = 1e-12  # of the largest squared residual: a scale below it is that of rounding
+LEAST = 1e-12  # of the largest squared residual: a scale below it is that of rounding
 HELD = 5  # first rewards, of which the median is the origin
 
 
@@ -226,7 +226,7 @@ class MemberScale(Described, HasState):
     def _scale_now(self) -> Tensor:
         weight = self.strength + self.count
         scale = (self.strength + self.squares) / weight.clamp_min(1.0)
-        least = _LEAST * self.largest
+        least = LEAST * self.largest
         return torch.where(weight > 0, torch.maximum(scale, least), 1.0)
 
     # -- learning --------------------------------------------------------------------------------------

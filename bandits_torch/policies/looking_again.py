@@ -14,12 +14,12 @@ from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.state import HasState
 
-_ALIKE = 0.5  # squared correlation from which on a play examines an arm
+ALIKE = 0.5  # squared correlation from which on a play examines an arm
 # Share of what an arm was when it was examined that the members, by weight, take it to be still.
-_SETTLED = 0.5
+SETTLED = 0.5
 _PROBES = 64  # places of a domain that have clocks
 _AT_ONCE = 8  # of them are looked at within a deadline at most
-_SOONEST, _LATEST = 0.5, 2.0  # times c sqrt(t + 300)
+SOONEST, LATEST = 0.5, 2.0  # times c sqrt(t + 300)
 _BEFORE = 300.0  # observations without a change that are imagined before the first
 
 
@@ -96,13 +96,13 @@ class LookingAgain(Described, HasState):
             best = mean.masked_fill(~available, -torch.inf).amax(-1, keepdim=True)
             gap = (best - mean).clamp_min(0.0)
             usual = (gap * available).sum(-1, keepdim=True) / available.sum(-1, keepdim=True)
-        share = torch.where(usual > 0, gap / usual, 1.0).sqrt().clamp(_SOONEST, _LATEST)
+        share = torch.where(usual > 0, gap / usual, 1.0).sqrt().clamp(SOONEST, LATEST)
         return self.settled(weights) * self.unseen / (tau * share)
 
     def settled(self, weights: Tensor) -> Tensor:
         """Whether members with weights (S, P) take an arm for still what it was when it was examined, (S, N)."""
         kept = (self.unseen.unsqueeze(-2) * self._fade).exp()  # (S, Q, N)
-        return ((weights @ self._has_rate).unsqueeze(-2) @ kept).squeeze(-2) >= _SETTLED
+        return ((weights @ self._has_rate).unsqueeze(-2) @ kept).squeeze(-2) >= SETTLED
 
     def first(
         self, index: Tensor, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None
@@ -115,7 +115,7 @@ class LookingAgain(Described, HasState):
 
     def examine(self, arm: Tensor, weights: Tensor) -> None:
         """One observation more, of arms (S,), with these weights (S, P) of the members."""
-        alike = self.model.likeness(arm, weights) >= _ALIKE
+        alike = self.model.likeness(arm, weights) >= ALIKE
         own = torch.zeros_like(alike).scatter(-1, arm.unsqueeze(-1), True)
         self.unseen = torch.where(alike | own, 0.0, self.unseen + 1.0)
 
@@ -179,7 +179,11 @@ class LookingAtPoints(Described, HasState):
         places = domain.fix(probes).transpose(0, 1)  # (S, 64, d)
         late = (self.unseen >= self.tau(count)) & (self.since >= self.tau(count) / _AT_ONCE).unsqueeze(-1)
         if bool(late.any()):
-            late = late & domain.contains(places) & self._alike(places, weights).diagonal(dim1=-2, dim2=-1)
+            late = (
+                late
+                & domain.contains(places.transpose(0, 1)).mT
+                & self._alike(places, weights).diagonal(dim1=-2, dim2=-1)
+            )
         at = torch.where(late, self.unseen, -1.0).argmax(-1)
         return late.any(-1), places[torch.arange(len(places), device=at.device), at]
 
@@ -192,7 +196,7 @@ class LookingAtPoints(Described, HasState):
 
     def _alike(self, X: Tensor, weights: Tensor) -> Tensor:
         """Which probes plays of points (S, b, d) would examine: (S, b, 64)."""
-        return (weights[..., None, None] * self.members.likeness(X, self.probes)).sum(1) >= _ALIKE
+        return (weights[..., None, None] * self.members.likeness(X, self.probes)).sum(1) >= ALIKE
 
     @property
     def longest(self) -> Tensor:

@@ -189,6 +189,9 @@ class Policy(Described, HasState, ABC):
         """Count a pull as pending, for choices at ``time``. It may change what ``_expects`` names, and is called where
         that is ``put_aside``."""
 
+    def dropped(self, pending: Pending) -> None:
+        """A choice was made, and its reward will never come: what a policy learns of that, nothing for most."""
+
     def numbers_per_step(self, observations: int) -> int:
         """About how many numbers a step passes over: covariances of all arms, or over a domain of so many observations.
 

@@ -59,6 +59,10 @@ class WrappingPolicy(Policy):
         """As the policy inside."""
         self.policy.expect(pending, time)
 
+    def dropped(self, pending: Pending) -> None:
+        """As the policy inside."""
+        self.policy.dropped(pending)
+
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of the policy inside, if it has ``marginals``: (S, N) each."""
         return self.policy.marginals(time, points)  # type: ignore[attr-defined]

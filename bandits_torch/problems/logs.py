@@ -15,10 +15,9 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.naming import some, unknown_name
-from bandits_torch.problems.table_cells import is_missing, numbers
-from bandits_torch.problems.table_files import TEXT
-from bandits_torch.problems.table_times import find_time, seconds
-from bandits_torch.problems.tables import RewardTable, read_frame, table_of
+from bandits_torch.problems.table_cells import empty_row, find_time, numbers, seconds
+from bandits_torch.problems.table_files import TEXT, read_frame
+from bandits_torch.problems.tables import RewardTable, table_of
 
 _ARM = ("arm", "arms", "action", "variant", "choice", "item")
 _REWARD = ("reward", "rewards", "value", "y")
@@ -198,9 +197,8 @@ def _log_of(
     clock, unit = seconds(of_time, frame[of_time], mark)
     order = np.argsort(clock, kind="stable")
     for name in filter(None, (of_arm, of_reward, of_chance, of_lists)):
-        empty = frame[name].map(is_missing).to_numpy()
-        if empty.any():
-            raise ValueError(f"row {int(empty.argmax()) + 1}, column {name!r} must not be empty")
+        if (row := empty_row(frame[name])) is not None:
+            raise ValueError(f"row {row}, column {name!r} must not be empty")
     pulled = [str(cell).strip() for cell in frame[of_arm]]
     lists = None if of_lists is None else [_listed(cell) for cell in frame[of_lists]]
     seen = {*pulled}.union(*(lists or []))

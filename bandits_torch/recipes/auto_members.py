@@ -33,6 +33,10 @@ _SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations, share o
 _TOLD = 0.9  # prior weight of the members that believe what is told
 _CYCLIC = 0.5  # prior weight of the members with cycles, where there are some
 _SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
+# Where arms share a level: variances of the arms' parts, in variances of the noise, and their rates of change;
+# variances of the level likewise with its time-scale.
+_LIFTS, _LEVEL_RATES = (0.03, 0.3, 3.0), (0.0, 0.01)
+_LEVELS = tuple(product((1.0, 100.0), (10.0, 40.0, 160.0)))
 _OF_PAIRS = (0.1, 0.3, 0.8)  # length-scales, of arms and of contexts
 _SHIFT = 4.0  # variance of what a context adds to all rewards, in those of the arms
 _ALONE = 4  # columns of contexts up to which each is also looked at alone
@@ -46,6 +50,7 @@ class Family:
     ``strengths``: for each noise, how firmly the unit is believed (``MemberScale``); 0 where it is not told.
     ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales.
     ``cycle``: they have cycles (``CyclicMembers``), of which they learn this share of their variance.
+    ``level``: their arms share a level (``LevelMembers``): its variance over that of the noise, and its time-scale.
     """
 
     shape: Tensor
@@ -55,6 +60,7 @@ class Family:
     strengths: Sequence[float]
     smooth: bool = False
     cycle: float | None = None
+    level: tuple[float, float] | None = None
 
 
 def families(
@@ -132,6 +138,24 @@ def with_cycles(
         of_cycles = [replace(one, cycle=share) for one in some for share in _SHARES]
     total = sum(one.weight for one in of_cycles)
     return kept + [replace(one, weight=_CYCLIC * one.weight / total) for one in of_cycles]
+
+
+def with_level(groups: Sequence[Family]) -> list[Family]:
+    """Families that know nothing but the arms' features, or not even those, and whose arms share a level."""
+    plain = [one for one in groups if not one.smooth]
+    some = [plain[0], *plain[2:5:2]]  # independent arms; with features also two length-scales
+    return [
+        replace(
+            one,
+            noises=[one.noises[0].new_tensor(1 / size) for size in _LIFTS],
+            rates=_LEVEL_RATES,
+            weight=1 / (len(some) * len(_LEVELS)),
+            strengths=[0.0] * len(_LIFTS),
+            level=level,
+        )
+        for one in some
+        for level in _LEVELS
+    ]
 
 
 def families_of_pairs(

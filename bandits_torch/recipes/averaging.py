@@ -19,12 +19,15 @@ from bandits_torch.domain import Domain
 from bandits_torch.kernels import arm_context_kernel, estimate_covariance
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.cyclic_members import CyclicMembers
+from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, RecursiveMembers, SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.choices.contexts import check_contexts, pairs_of
 from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging
+from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.learned_units import MemberScale
+from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.sharing import FixedShare
@@ -37,6 +40,7 @@ from bandits_torch.recipes.auto_members import (
     families_of_pairs,
     spread,
     with_cycles,
+    with_level,
 )
 from bandits_torch.recipes.contextual import kernel_over_arms
 from bandits_torch.recipes.point_averaging import auto_over_points, auto_under_contexts
@@ -60,6 +64,8 @@ def auto(
     history_times: Tensor | None = None,
     cycles: str | float | Sequence[float] | Cycles | None = FIND,
     log: Log | None = None,
+    control: int | None = None,
+    control_share: float = 0.1,
     context_dim: int = 0,
     context_kernel: Kernel | None = None,
     contexts: Tensor | int | None = None,
@@ -69,6 +75,9 @@ def auto(
     behind: float = 12.0,
     plausible: float = PLAUSIBLE,
     look_again: float | None = None,
+    max_move: float | Tensor | None = None,
+    move_price: float | Tensor = 0.0,
+    start_at: int | Tensor | None = None,
 ) -> Policy:
     """Told only what can be chosen: averages over kernels, noises and rates of change by how well each predicts.
 
@@ -96,12 +105,19 @@ def auto(
         context_dim, context_kernel, contexts, matters: where each step comes with a context; below.
         log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
             had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only.
+        control: an arm that the others are compared with: ``control_share`` of the traffic goes to it at random
+            (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than they differ
+            (``LevelMembers``), and arms are chosen by their lift over the control. Not where a kernel, a history or
+            cycles are told. ``AskTell.lift`` shows lifts with their intervals.
+        control_share: in (0, 1/2]; with ``control`` alone.
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
         look_again: c of ``ModelAveraging``, by default 7, and 12 where a kernel is told that relates arms (a squared
             correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there; over a ``Domain`` of
             ``PointAveraging``, by default 7. 0: never.
+        max_move, move_price, start_at: of ``CostlyMoves``, around the policy where any is given: how far a setting of
+            a ``Domain`` may move in a step, a share of its range; what a move, or a switch of arms, costs.
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
@@ -125,6 +141,18 @@ def auto(
         "contexts": contexts,
         "matters": matters,
     }
+
+    about = {"max_move": max_move, "move_price": move_price, "start_at": start_at}
+    moves_cost = not (max_move is start_at is None and validation.is_number(move_price) and move_price == 0)
+    alone = not moves_cost or (control is None and contexts is None and context_dim == 0)
+    validation.require(
+        alone, "max_move, move_price or start_at", about, "left out with a control or contexts"
+    )
+
+    def moving(policy: Policy) -> Policy:
+        own: Any = about
+        return CostlyMoves(policy, setup.domain, search=setup.point_search, **own) if moves_cost else policy
+
     if setup.domain is not None:
         validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
         own = {
@@ -133,13 +161,14 @@ def auto(
             "behind": behind,
             "look_again": _LOOK_AGAIN if look_again is None else look_again,
         }
-        validation.require(log is None, "log", log, "None where the choices are a Domain")
+        for name, value in (("log", log), ("control", control)):
+            validation.require(value is None, name, value, "None where the choices are a Domain")
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None where the choices are a Domain")
         for name, value in of_contexts.items():
             out = value is None or (name, value) == ("context_dim", 0)
             validation.require(out, name, value, "left out over a Domain, where a context is a fixed feature")
-        return _over_points(setup, history, own)
+        return moving(_over_points(setup, history, own))
     features = _features(setup.choices)
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
@@ -162,7 +191,7 @@ def auto(
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
     if context_dim != 0 or contexts is not None:
-        for name, value in {"history": history, "cycles": known, "log": log}.items():
+        for name, value in {"history": history, "cycles": known, "log": log, "control": control}.items():
             validation.require(value is None, name, value, "None under contexts")
         settings: dict[str, Any] = {"width": width, "plausible": plausible, "look_again": look_again}
         sharing = {"share": share, "behind": behind}
@@ -189,12 +218,19 @@ def auto(
     if log is not None:
         validation.instance("log", log, Log, "a Log")
         validation.require(log.num_arms == len(features), "log", log.num_arms, f"one of {len(features)} arms")
+    if control is not None:
+        alone = kernel is None and known is None
+        validation.require(alone, "control", control, "None where a kernel, a history or cycles are told")
+        most = len(features) <= _LEARNED_UP_TO
+        validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
+        groups = with_level(groups)
     policy = _policy(
         features,
         groups,
         prior_mean,
         setup.replicates,
         known,
+        control,
         {
             "width": 1.25 if width is None else width,
             "wide": _WIDE if width is None and kernel is not None else 0.0,
@@ -209,7 +245,9 @@ def auto(
         past = (log.times.tolist(), log.arms.long().to(features.device), log.rewards.to(features))
         for time, arm, reward in zip(*past, strict=True):
             policy.learn(Observation(time, arm.expand(setup.replicates), reward.expand(setup.replicates)))
-    return policy
+    return (
+        moving(policy) if control is None else ControlledPolicy(policy, control, control_share, **setup.seeds)
+    )
 
 
 def _under_contexts(
@@ -258,7 +296,7 @@ def _under_contexts(
         "look_again": look_again or 0.0,
     }
     pairs = pairs_of(arms, contexts)
-    policy = _policy(pairs, groups, mean, setup.replicates, None, settings, own)
+    policy = _policy(pairs, groups, mean, setup.replicates, None, None, settings, own)
     return PairAveraging(policy, arms, contexts)
 
 
@@ -357,6 +395,7 @@ def _policy(
     prior_mean: Number,
     replicates: int,
     cycles: Cycles | None,
+    control: int | None,
     own: dict[str, Any],
     sharing: dict[str, Any],
 ) -> ModelAveraging:
@@ -366,7 +405,9 @@ def _policy(
     forgetting = [family for family in groups if not family.smooth and family.cycle is None]
     smooth = [family for family in groups if family.smooth]
     cyclic = [family for family in groups if family.cycle is not None]
-    build = LowRankMembers if n > FULL_UP_TO else ArmMembers
+    build: Any = LowRankMembers if n > FULL_UP_TO else ArmMembers
+    if control is not None:
+        build = partial(LevelMembers, control=control)
     kinds: list[tuple[Any, list[Family], Tensor]] = [(build, forgetting, mean.expand(n))]
     kinds += [(SmoothMembers, smooth, mean.expand(n))] if smooth else []
     if cycles is not None and len(cycles.residuals):
@@ -412,8 +453,15 @@ def _members(
     believes = features.new_tensor(strength) > 0
     rank = max(family.shape.shape[-1] for family in groups)
     shapes = [pad(family.shape, (0, rank - family.shape.shape[-1])) for family in groups]
-    cyclic = groups[0].cycle is not None
-    own = {"share": features.new_tensor([groups[g].cycle for g in kernel])} if cyclic else {}
+    own = {}
+    if groups[0].cycle is not None:
+        own = {"share": features.new_tensor([groups[g].cycle for g in kernel])}
+    if groups[0].level is not None:
+        ratio, timescale = features.new_tensor([groups[g].level for g in kernel]).T
+        own = {
+            "level_variance": ratio * torch.stack([value.mean() for value in noise]),
+            "timescale": timescale,
+        }
     model = kind(
         features,
         torch.stack(shapes),

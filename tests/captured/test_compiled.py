@@ -7,7 +7,7 @@ import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import playing
-from bandits_torch.captured.launching import compiled_blocks
+from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.experiments import race
 from bandits_torch.theory import IGPWidth, RealisedGain
 from tests.captured.test_captured_runs import CASES, FACTOR, HORIZON, REPLICATES, books, built, same

@@ -15,6 +15,7 @@ from bandits_torch.models.sketch import embedding
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from tests.reference.dense_dtc import dtc, exact
+from tests.reference.kernels import rbf
 
 N = 80
 EVERYTHING = LeverageSampling(1e12)
@@ -32,9 +33,7 @@ def arms(generator):
 
 @pytest.fixture
 def kernel():
-    made = RBFKernel().double()
-    made.lengthscale = 0.3
-    return made.requires_grad_(False)
+    return rbf(0.3).requires_grad_(False)
 
 
 def pulls(generator, steps, among=30):
@@ -245,34 +244,6 @@ def test_saved_state_goes_on_where_it_stood(arms, kernel, generator, chunk_size)
         for got, wanted in zip(other.marginals(), model.marginals(), strict=True):
             torch.testing.assert_close(got, wanted, rtol=0, atol=0)
     assert torch.equal(model.dictionary_size, other.dictionary_size)
-
-
-def test_where_and_reset_touch_only_the_members_named(arms, kernel):
-    model = SketchedGP(arms, kernel, 0.01, batch_shape=(2,))
-    model.observe_arms(
-        torch.tensor(3), torch.ones((), dtype=torch.float64), where=torch.tensor([True, False])
-    )
-    assert model.num_observations.tolist() == [1, 0]
-    model.observe(torch.tensor([[4.0], [5.0]]), torch.ones(2, 1))
-    model.observe(torch.tensor([[[4.0]], [[5.0]]]), torch.ones(2, 1, 1), where=torch.tensor([False, True]))
-    model.reset(torch.tensor([True, False]))
-    assert model.num_observations.tolist() == [0, 3]
-    mean, variance = model.marginals()
-    assert float(mean[0].abs().max()) == 0
-    assert torch.equal(variance[0], torch.ones(N, dtype=torch.float64))
-
-
-def test_conditioning_changes_a_copy_alone(arms, kernel, generator):
-    model = SketchedGP(arms, kernel, 0.01)
-    for _ in play(model, *pulls(generator, 10)):
-        pass
-    before = model.marginals()
-    X, Y = torch.tensor([[[7.0]], [[8.0]]]).double(), torch.ones(2, 1, 1).double()
-    fantasy = model.condition_on_observations(X, Y)
-    assert fantasy.batch_shape == (2,)
-    assert fantasy.num_observations.tolist() == [11, 11]
-    for got, wanted in zip(model.marginals(), before, strict=True):
-        assert torch.equal(got, wanted)
 
 
 def test_posterior_by_index_and_off_the_arms_agree_with_the_marginals(arms, kernel, generator):

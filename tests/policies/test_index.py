@@ -30,19 +30,6 @@ from tests.reference.index_policies import (
 # -- choosing ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_choosing_changes_nothing_but_the_random_streams(name):
-    policy = POLICIES[name]()
-    play(policy, 10)
-    before = policy.state_dict()
-    for _ in range(3):
-        policy.choose(11.0, torch.rand(N) < 2)
-    after = policy.state_dict()
-    before.pop("streams")
-    after.pop("streams")
-    assert not differing(before, after)
-
-
 @pytest.mark.parametrize("name", ["ucb", "drift", "online", "online, drift"])
 def test_plays_the_arm_of_the_largest_index(name):
     policy = POLICIES[name]()

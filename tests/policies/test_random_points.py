@@ -32,10 +32,3 @@ def test_constraints_that_leave_nothing_are_refused():
         ValueError, match="available must be a domain whose constraints leave some of its box"
     ):
         policy.choose(1.0, Domain(BOUNDS, [(BOTH, ONES, 4.0)]))
-
-
-def test_state_dict_continues_the_stream():
-    policy, other = RandomPolicy(CORNER, 3, seed=1), RandomPolicy(CORNER, 3, seed=2)
-    play(policy, 5)
-    other.load_state_dict(policy.state_dict())
-    assert torch.equal(play(policy, 5), play(other, 5))

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain, recipes
 from bandits_torch.ask_tell import AskTell
@@ -14,6 +13,7 @@ from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.safety.points import SafePointDraws, play
 from tests.reference import dense_safe_set
+from tests.reference.kernels import rbf
 
 RATE, NOISE = 0.05, 0.04
 SQUARE = Domain(torch.tensor([[0.0, -1.0], [1.0, 3.0]]).double())
@@ -21,9 +21,7 @@ START = torch.tensor([[0.5, 1.0]]).double()
 
 
 def kernel(lengthscale):
-    made = RBFKernel().double()
-    made.lengthscale = lengthscale
-    return made
+    return rbf(lengthscale)
 
 
 LIMITED = (

@@ -1,7 +1,6 @@
 """Index policies of every kind, small enough to play by hand, and what compares their states."""
 
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
@@ -13,11 +12,11 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import ConstantWidth
+from tests.reference.kernels import rbf
 
 N, S = 6, 3
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
-KERNEL = RBFKernel().double()
-KERNEL.lengthscale = 0.3
+KERNEL = rbf(0.3)
 
 
 def drifting(space):
