@@ -192,13 +192,13 @@ def families_of_pairs(
     middle = alike[1:2] or [(same + apart) / 2]
     if z is not None and 1 < z.shape[-1] <= _ALONE:
         alike += [_matern(column, column, _OF_PAIRS[1]) for column in z.split(1, -1)]
-    shapes = [((A, C),) for A, C in product(related, [same, *alike])]
+    shapes: list[tuple[tuple[Tensor, Tensor], ...]] = [((A, C),) for A, C in product(related, [same, *alike])]
     shapes += [((own, C),) for C in (same, *middle, apart)] + [((A, apart),) for A in related[1:2]]
     A, C = [*related[1:2], own][0], [*alike[1:2], apart][0]
     shifted = ((A, same), (_SHIFT * torch.ones_like(own), C))
     shapes += [shifted, (*shifted, (A, C))]
     if len(arms) * m <= FULL_UP_TO:
-        covariances = [sum(torch.kron(A, C) for A, C in terms) + 1.0 for terms in shapes]
+        covariances = [torch.stack([torch.kron(A, C) for A, C in terms]).sum(0) + 1.0 for terms in shapes]
     else:
         roots = [_root_of_products(terms) for terms in shapes]
         covariances = [torch.cat([B, torch.ones_like(B[:, :1])], -1) for B, share in roots if share > 0.5]
