@@ -136,7 +136,7 @@ def auto(
     which neither features nor a kernel are known.
     """
     of_contexts: dict[str, Any] = {
-        "context_dim": context_dim,
+        "context_dim": validation.natural("context_dim", context_dim),
         "context_kernel": context_kernel,
         "contexts": contexts,
         "matters": matters,
@@ -256,7 +256,7 @@ def _under_contexts(
     contexts, context_kernel, matters = told["contexts"], told["context_kernel"], told["matters"]
     if isinstance(contexts, int):
         contexts = torch.arange(validation.positive_integer("contexts", contexts)).to(arms).unsqueeze(-1)
-    c = validation.natural("context_dim", told["context_dim"])
+    c = told["context_dim"]
     if contexts is not None:
         check_contexts(contexts)
         c = c or contexts.shape[-1]
