@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from botorch.acquisition.analytic import LogExpectedImprovement
 from torch import Tensor
 
 from bandits_torch.captured.averaging_steps import AveragingSteps, frames_of
@@ -87,22 +88,30 @@ class IndexBlocks(CompiledBlocks):
         names = "kept", "gained", "leaving_arm", "leaving", "normal"
         moves = _arrays(*(given.get(name, _UNSEEN[name]) for name in names))
         has = tuple(name in given for name in ("kept", "available", "leaving", "normal"))
+        steps, improves = self.steps, self.steps.improves
+        over = (0, 0.0)  # what is improved on: neither, the probability, or the expectation; and the margin
+        if improves is not None:
+            over = 1 + (improves.acquisition is LogExpectedImprovement), improves.margin
         written = _to_write(count, len(form.mean), 3)
         play(
             *(_shared(*state), _arrays(*told), _world(given), _arrays(*roots), moves, root.numpy(), has),
-            _shared(*written),
+            *(_shared(*written), *over, steps.largest.numpy(), hasattr(steps.policy, "largest")),
         )
         form.variance.copy_(form.covariance.diagonal(dim1=-2, dim2=-1))
         arm, reward, expected, width = written
-        one = cast(Width, self.steps.policy.width).at(given["clock"][0], self.steps.model)
-        width = width if one.dim() else width[:, 0].clone()
-        return {"arm": arm, "reward": reward, "expected": expected, "width": width}
+        rows = {"arm": arm, "reward": reward, "expected": expected}
+        if improves is not None:
+            return rows
+        one = cast(Width, steps.policy.width).at(given["clock"][0], steps.model)
+        return rows | {"width": width if one.dim() else width[:, 0].clone()}
 
     def _roots(self, given: Given, count: int) -> list[Tensor] | None:
         """[A, P, Q] of the widths A + sqrt(P gain + Q) of the steps, (k, S) each; None for a block that the loop cannot
         play."""
         policy, model, form = self.steps.policy, self.steps.model, self.steps.belief.form
         fits = isinstance(form, CovarianceForm) and form.mean.dtype == torch.float64
+        if fits and self.steps.improves is not None:
+            return [torch.zeros(count, policy.replicates, dtype=torch.float64)] * 3
         if not fits or policy.width is None or "clock" not in given:
             return None
         roots = policy.width.root_of_gain(given["clock"].unsqueeze(-1), model)

@@ -15,13 +15,14 @@ _LEAST_VARIANCE = 1e-12  # under a bound, as BoTorch's analytic acquisitions hav
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def play(state, told, world, widths, moves, root, given, written):
+def play(state, told, world, widths, moves, root, given, written, improves, margin, largest, of_rewards):
     """Play k steps of every replicate, and leave its state as they would.
 
     State: mean (S, N), C (S, N, N), gain, surprise, removed, frail (S,). Told: K (q, N, N), prior_mean (S, N),
     noise_variance (S,); expected rewards (1 or k, 1 or S, N), noise (k, S), masks (1 or k, 1 or S, N); widths
     A + sqrt(P gain + Q), (k, S) each; where it drifts a and e, (k, 1 or S, 1); where it slides what leaves, (k, S);
-    where it draws normal numbers (k, S, N) and the root F (S, N, N), F^T F = C, which is state too.
+    where it draws normal numbers (k, S, N) and the root F (S, N, N), F^T F = C, which is state too; where it improves
+    (1: with the largest probability, 2: by most) by a margin, the largest reward, (S,), NaN: on the largest mean.
     Written: arms, rewards, means (expected rewards), widths, (k, S) each.
     """
     mean, C, gain, surprise, removed, frail = state
@@ -51,17 +52,24 @@ def play(state, told, world, widths, moves, root, given, written):
             if draws:
                 _product(normal[j, s], root[s], draw)
             w = A[j, s] + math.sqrt(P[j, s] * gain[s] + Q[j, s])
-            i, most = 0, -np.inf
+            i, most, best = 0, -np.inf, largest[s]
+            if improves and math.isnan(best):
+                best = (m + own).max()
             for n in range(N):
                 if masked and not available[min(j, len(available) - 1), min(s, available.shape[1] - 1), n]:
                     continue
                 spread = draw[n] if draws else math.sqrt(max(variance[n], _LEAST_VARIANCE))
                 index = m[n] + own[n] + w * spread
+                if improves:
+                    index = (m[n] + own[n] - (best + margin)) / spread
+                    index = index if improves == 1 else _log_improvement(index) + math.log(spread)
                 if index > most:
                     i, most = n, index
             mu = expected[min(j, len(expected) - 1), min(s, expected.shape[1] - 1), i]
             y = mu + noise[j, s]
             arms[j, s], rewards[j, s], means[j, s], used[j, s] = i, y, mu, w
+            if of_rewards:
+                largest[s] = y if math.isnan(largest[s]) else max(largest[s], y)
             # a reward of arm i
             if draws:
                 _turn(root[s], i, 1.0, lam, unit, draw)
@@ -114,6 +122,20 @@ def _move(c, prior, m, variance, row, unit, i, residual, scale, left, sign, p, e
     for n in range(N):
         c[n, n] = variance[n]
     return z
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _log_improvement(u):
+    """ln(phi(u) + u Phi(u)); far below 0 by its asymptotic series, whose last term is below 1e-12."""
+    if u > -30.0:
+        return math.log(
+            math.exp(-0.5 * u * u) / math.sqrt(2 * math.pi) + 0.5 * u * math.erfc(-u / math.sqrt(2))
+        )
+    r, term, total = 1.0 / (u * u), 1.0, 1.0
+    for k in range(1, 7):
+        term *= -(2 * k + 1) * r
+        total += term
+    return -0.5 * u * u - 0.5 * math.log(2 * math.pi) - 2 * math.log(-u) + math.log(total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

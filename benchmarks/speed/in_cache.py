@@ -150,8 +150,8 @@ Microseconds of processor time a step of `run` at one thread, its own work and t
 `capture=True` as plain calls; with `capture=True` and the extra `fast` installed (numba). The ways take turns. "Copy":
 reading and writing as many bytes as S covariances of N arms have, once. "MiB held": the model's state; the process
 held at most {peak} GiB. Cases of more than 60 million numbers are left out: 250 replicates of 1 000 arms, and of
-`auto`, which holds some 130 members, many. The first compiled run on a machine compiles, that of a later process loads the
-result: the second table, by processor time in new processes.
+`auto`, which holds some 130 members, many. The first compiled run on a machine compiles, that of a later process loads
+the result: the second table, by processor time in new processes.
 
 """
 
