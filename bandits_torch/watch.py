@@ -23,7 +23,7 @@ from bandits_torch.arm_context import ArmContext
 from bandits_torch.border import Settings, Times
 from bandits_torch.files import atomic_write
 from bandits_torch.policies.arm_policy import ArmPolicy
-from bandits_torch.policies.control import controlled
+from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.detection import DetectionAugmented
 from bandits_torch.policies.forgetting import ForgettingRule
@@ -387,8 +387,8 @@ class Watched:
         control, and for a ``level`` out of range.
         """
         with self._turn.any_process():
-            policy, S = controlled(self.policy), self.replicates
-            if policy is None:
+            policy, S = self.policy, self.replicates
+            if not isinstance(policy, ControlledPolicy):
                 raise ValueError("control must be given where this is built, got a policy without one")
             arms = list(range(self.num_arms)) if self.names is None else list(self.names)
             lift, low, high = policy.lifts(level)
@@ -586,6 +586,7 @@ class Watched:
         validation.require(one < self.replicates, "replicate", replicate, f"below {self.replicates}")
         with self._turn.any_process():
             tables = [self.beliefs(level=level), self.history(), self.alarms()]
+            tables += [self.lift()] if isinstance(self.policy, ControlledPolicy) else []
             said = repr(self)[1:-1].partition(";")[0]
             facts = {
                 "policy": said.removeprefix("AskTell "),
@@ -601,9 +602,9 @@ class Watched:
                 table[table["replicate"] == replicate].drop(columns="replicate").reset_index(drop=True)
                 for table in tables
             ]
-        beliefs, history, alarms = tables
+        beliefs, history, alarms, *lift = tables
         heading = said.removeprefix("AskTell ") if title is None else str(title)
-        page = live_page(beliefs, history, alarms, heading, facts, level=level, refresh=refresh)
+        page = live_page(beliefs, history, alarms, heading, facts, level=level, refresh=refresh, lift=lift)
         with atomic_write(path) as file:
             file.write(page.encode())
 

@@ -17,7 +17,7 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 class WrappingPolicy(Policy):
     """A policy around ``policy``, which chooses. A subclass defines what is learned, and whatever else differs."""
 
-    _parts = ("policy",)
+    _parts: ClassVar[tuple[str, ...]] = ("policy",)
     policy: Policy
 
     def _around(self, policy: Policy) -> None:
