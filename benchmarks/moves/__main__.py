@@ -194,8 +194,8 @@ def write_page(folder: Path) -> Path:
         fewer = sum(index < weighed for weighed, index in rival)
         worst = max(index / weighed for weighed, index in rival)
         text += (
-            f"\nTo lower indices by the price, without a stay (*index*), loses less in {fewer} of {len(rival)}, where the "
-            "policy's own width is so wide that it switches at nearly every step, and up to "
+            f"\nTo lower indices by the price, without a stay (*index*), loses less in {fewer} of {len(rival)}, where "
+            "the policy's own width is so wide that it switches at nearly every step, and up to "
             f"{worst:.1f} times as much elsewhere, where it stays for good with an arm that is not the best.\n"
         )
     answer = "; ".join(about)
