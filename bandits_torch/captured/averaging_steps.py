@@ -153,8 +153,10 @@ class AveragingSteps(CapturedSteps):
 
     def after(self, times: Sequence[float], rows: Given) -> None:
         """Empty what was reset and has not had its turn since."""
-        for part, counting in zip(self.parts, self._counting, strict=True):
+        for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
             part.turn, part.counting = (part.turn + len(times)) % PENDING, None
+            if not self.static:  # a compiled loop leaves them
+                part.frame = cast(list[Tensor], self._frames)[k].clone()
             empty = counting == 0
             if self.static and bool(empty.any()):
                 member, run = empty.nonzero(as_tuple=True)

@@ -126,6 +126,8 @@ class GrowthBound:
         ValueError: on an unknown kind, a missing or superfluous ``nu``, or a number out of range.
     """
 
+    of_points_alone = True  # and not of the model's state
+
     def __init__(self, kind: str, dim: int, nu: float | None = None, constant: float = 1.0) -> None:
         validation.require(kind in _KINDS, "kind", kind, f"one of {_KINDS}")
         validation.require((nu is not None) == (kind == "matern"), "nu", nu, "given with 'matern' alone")
