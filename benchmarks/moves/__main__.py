@@ -202,7 +202,8 @@ def write_page(folder: Path) -> Path:
     answer = answer[:1].upper() + answer[1:] + "."
     start = pages.opening("Moves that are limited, or cost something", answer, "python -m benchmarks.moves")
     start += (
-        f"\nPlayed once, with {pages.seeds_of(table, 'seed')}; 8 functions over the square, 6 runs over arms. "
+        f"\nPlayed with {pages.seeds_of(table, 'seed')} and those that follow: 8 functions over the square, 6 "
+        "runs over arms. "
         "`PROTOCOL.md` was written first, and says what was chosen on which seeds. *Moved* is a sum of shares of the "
         "ranges, or the share of steps with a switch.\n"
     )
