@@ -184,12 +184,13 @@ def write_page(folder: Path) -> Path:
         heads = ["over", "problem", "policy", "price", "ignored", "weighed", "index", "weighed over ignored"]
         heads += ["moved, ignored", "moved, weighed"]
         text += "\n## Prices\n\nLoss a step: regret and what was paid.\n\n" + pages.markdown(heads, shown)
-        ratios = [float(one[7]) for one in shown]
-        about.append(
-            f"to weigh the price of a move makes a step's loss, regret and payments, {min(ratios):.2f} to "
-            f"{max(ratios):.2f} of what it is where the price is ignored, over {len(ratios)} problems, policies and "
-            "prices"
-        )
+        for part, what in (("arms", "a switch of arms"), ("square", "a move of settings")):
+            ratios = [float(one[7]) for one in shown if one[0] == part]
+            if ratios:
+                about.append(
+                    f"to weigh the price of {what} makes a step's loss, regret and payments, {min(ratios):.2f} to "
+                    f"{max(ratios):.2f} of what it is where the price is ignored ({len(ratios)} cases)"
+                )
         rival = [(float(one[5]), float(one[6])) for one in shown if one[6]]
         fewer = sum(index < weighed for weighed, index in rival)
         worst = max(index / weighed for weighed, index in rival)
