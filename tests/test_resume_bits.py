@@ -50,7 +50,7 @@ def test_every_recipe_resumes_bit_for_bit_at_every_stop(name, full, tmp_path, mo
 @pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "sw_gp_ucb"])
 def test_so_do_those_that_learn_their_hyperparameters(name, tmp_path, monkeypatch):
     """Stopped before the first fit and after it."""
-    build = lambda: all_recipes.build(f"{name}, learning", 2, 30)  # noqa: E731
+    build = lambda: all_recipes.build(f"{name}-learning", 2, 30)  # noqa: E731
     assert unlike(build, tmp_path, monkeypatch, 30, (3, 17)) == []
 
 

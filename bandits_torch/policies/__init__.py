@@ -5,6 +5,7 @@ from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging
 from bandits_torch.policies.contextual import ContextualPolicy
+from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.detection import DetectionAugmented
 from bandits_torch.policies.forgetting import (
@@ -54,6 +55,7 @@ __all__ = [
     "Constants",
     "ContextAveraging",
     "ContextualPolicy",
+    "ControlledPolicy",
     "CostlyMoves",
     "DetectionAugmented",
     "DoublingTrick",

@@ -35,8 +35,8 @@ _CYCLIC = 0.5  # prior weight of the members with cycles, where there are some
 _SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
 # Where arms share a level: variances of the arms' parts, in variances of the noise, and their rates of change;
 # variances of the level likewise with its time-scale.
-_LIFTS, _LEVEL_RATES = (0.03, 0.3, 3.0), (0.0, 0.01)
-_LEVELS = tuple(product((1.0, 100.0), (10.0, 40.0, 160.0)))
+LIFTS, LEVEL_RATES = (0.03, 0.3, 3.0), (0.0, 0.01)
+_LEVELS = tuple(product((10.0, 100.0), (20.0, 80.0, 320.0)))
 _OF_PAIRS = (0.1, 0.3, 0.8)  # length-scales, of arms and of contexts
 _SHIFT = 4.0  # variance of what a context adds to all rewards, in those of the arms
 _ALONE = 4  # columns of contexts up to which each is also looked at alone
@@ -141,21 +141,32 @@ def with_cycles(
 
 
 def with_level(groups: Sequence[Family]) -> list[Family]:
-    """Families that know nothing but the arms' features, or not even those, and whose arms share a level."""
-    plain = [one for one in groups if not one.smooth]
-    some = [plain[0], *plain[2:5:2]]  # independent arms; with features also two length-scales
+    """Families whose arms share a level: over the correlations of a kernel that is told, less what all arms have in
+    common, with and without an independent part, and over independent arms; else over independent arms, and with
+    features two length-scales. Their unit is learned."""
+    plain = [one for one in groups if not one.smooth and not any(one.strengths)]
+    told = [replace(one, shape=_apart(one.shape)) for one in groups if any(one.strengths)][: len(_PARTS) : 2]
+    some = [*told, plain[0], *([] if told else plain[2:5:2])]
     return [
         replace(
             one,
-            noises=[one.noises[0].new_tensor(1 / size) for size in _LIFTS],
-            rates=_LEVEL_RATES,
+            noises=[one.shape.new_tensor(1 / size) for size in LIFTS],
+            rates=LEVEL_RATES,
             weight=1 / (len(some) * len(_LEVELS)),
-            strengths=[0.0] * len(_LIFTS),
+            strengths=[0.0] * len(LIFTS),
             level=level,
         )
         for one in some
         for level in _LEVELS
     ]
+
+
+def _apart(K: Tensor) -> Tensor:
+    """The covariance of f minus its mean over arms, its variances 1 on average, and a constant part of 1, as families
+    without a kernel have."""
+    rows = K.mean(-1, keepdim=True)
+    rest = K - rows - rows.mT + rows.mean(-2, keepdim=True)
+    return rest / rest.diagonal().mean().clamp_min(torch.finfo(K.dtype).tiny) + 1.0
 
 
 def families_of_pairs(

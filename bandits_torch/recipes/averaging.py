@@ -53,6 +53,7 @@ _LOOK_AGAIN, _LOOK_AGAIN_RELATED = 7.0, 12.0  # c of ``LookingAgain``
 _AT_ONCE = 6  # looks within c sqrt(t + 300), where a kernel is told that relates arms
 _WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
 _LEAST = 1e-6  # of the variance in a history: what is left about its cycles is at least that
+_SHARE = 0.1  # of the traffic, to a control
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
 
@@ -65,7 +66,7 @@ def auto(
     cycles: str | float | Sequence[float] | Cycles | None = FIND,
     log: Log | None = None,
     control: int | None = None,
-    control_share: float = 0.1,
+    control_share: float = _SHARE,
     context_dim: int = 0,
     context_kernel: Kernel | None = None,
     contexts: Tensor | int | None = None,
@@ -105,11 +106,12 @@ def auto(
         context_dim, context_kernel, contexts, matters: where each step comes with a context; below.
         log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
             had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only.
-        control: an arm that the others are compared with: ``control_share`` of the traffic goes to it at random
-            (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than they differ
-            (``LevelMembers``), and arms are chosen by their lift over the control. Not where a kernel, a history or
-            cycles are told. ``AskTell.lift`` shows lifts with their intervals.
-        control_share: in (0, 1/2]; with ``control`` alone.
+        control: an arm that the others are compared with, up to 200 arms. ``control_share`` of the traffic goes to it
+            at random (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than
+            they differ (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift`` shows
+            lifts with their intervals. Of a kernel or a history the correlations of what arms do not have in common are
+            used; means, unit, noise and cycles are learned, the cycles as part of the level.
+        control_share: in (0, 1/2].
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
@@ -160,8 +162,8 @@ def auto(
             "behind": behind,
             "look_again": _LOOK_AGAIN if look_again is None else look_again,
         }
-        for name, value in (("log", log), ("control", control)):
-            validation.require(value is None, name, value, "None where the choices are a Domain")
+        for name, given in {"log": log, "control": control}.items():
+            validation.require(given is None, name, given, "None where the choices are a Domain")
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None where the choices are a Domain")
         for name, told in of_contexts.items():
@@ -178,6 +180,13 @@ def auto(
         validation.require(kernel is None, "kernel", kernel, "None where a history tells it")
         validation.require(_is_zero(prior_mean), "prior_mean", prior_mean, "0 where a history tells it")
         kernel, prior_mean = _of_history(features, history)
+    if control is None:
+        left = control_share == _SHARE
+        validation.require(left, "control_share", control_share, f"{_SHARE} where there is no control")
+    else:  # the level has the cycles
+        unsaid = isinstance(cycles, Cycles) or cycles in (None, FIND)
+        validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None where there is a control")
+        cycles = None
     known = _cycles(features, history, history_times, cycles)
     unused = kernel is None and noise_variance is not None
     validation.require(
@@ -218,8 +227,6 @@ def auto(
         validation.instance("log", log, Log, "a Log")
         validation.require(log.num_arms == len(features), "log", log.num_arms, f"one of {len(features)} arms")
     if control is not None:
-        alone = kernel is None and known is None
-        validation.require(alone, "control", control, "None where a kernel, a history or cycles are told")
         most = len(features) <= _LEARNED_UP_TO
         validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
         groups = with_level(groups)

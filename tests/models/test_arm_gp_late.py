@@ -72,12 +72,6 @@ def test_late_observations_are_learnt_exactly(kind, form):
     assert model.now == (0.0 if kind == "static" else 9.5)
 
 
-def test_without_late_the_past_is_refused():
-    model = told(ArmGP(ARMS, KERNELS["fading"][0], NOISE), ARRIVALS)
-    with pytest.raises(ValueError, match=r"time must be .* at or after the latest observation, 9.5, got 9.0"):
-        model.observe_arms(torch.tensor(0), torch.tensor(0.0), 9.0)
-
-
 # -- more arms -----------------------------------------------------------------------------------------
 
 

@@ -246,9 +246,10 @@ def test_members_with_cycles_over_more_arms_know_what_those_over_the_first_of_th
             torch.testing.assert_close(ours, exact, rtol=0, atol=1e-7)
 
 
-def test_parts_of_other_replicates_do_not_stack():
+@pytest.mark.parametrize("other", [members("fading", replicates=1), members("fading", arms=4), "members"])
+def test_parts_of_other_replicates_or_arms_do_not_stack(other):
     with pytest.raises(ValueError, match="parts"):
-        StackedMembers([members("smooth"), members("fading", replicates=1)])
+        StackedMembers([members("smooth"), other])
 
 
 def test_a_pivoted_root_leaves_little_out():

@@ -249,7 +249,7 @@ def test_without_looking_again_a_region_is_not():
     policy = small(look_again=0.0)
     assert policy.looks is None
     assert "longest_unseen" not in policy.trace()
-    for t in range(1, 200):
+    for t in range(1, 150):
         x = policy.choose(float(t)).arm
         policy.learn(Observation(float(t), x, 1e3 * rising(t, x)))
     assert float((x - 0.25).abs().max()) < 0.1
