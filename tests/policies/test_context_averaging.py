@@ -81,7 +81,7 @@ def plain_members():
         Member(DensePrior(over_pairs(*shape), torch.zeros(N * M).double(), rate, noise), 1.0, 0.0, True)
         for shape in shapes
         for noise in (0.01, 0.3)
-        for rate in (0.0, 0.01, 0.1)
+        for rate in (0.0, 0.01, 0.03, 0.1)
     ]
 
 
