@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks.contexts import dense, linear
+from benchmarks.contexts import auto, dense, linear
 from benchmarks.contexts.page import write_page
 
 
@@ -60,6 +60,32 @@ def test_the_page_tells_ratios_and_what_was_left_out(tmp_path) -> None:
     ]
     pd.DataFrame(rows).to_csv(tmp_path / "coba.csv", index=False)
     assert "| mlp | 0.1000 +- 0.0000 | 0.2000 +- 0.0000 |" in write_page(tmp_path).read_text()
+
+
+def test_the_page_has_auto_over_the_policy_that_is_told(tmp_path) -> None:
+    table = auto.race("drifting", 3, 12, 6, lambda line: None)
+    assert table.groupby("policy")["step"].max().to_dict() == {
+        auto.TOLD: 12,
+        auto.LISTED: 12,
+        auto.FEATURES: 6,
+    }
+    steps = {(auto.TOLD, 12): 8.0, (auto.TOLD, 6): 4.0, (auto.LISTED, 12): 6.0, (auto.FEATURES, 6): 5.0}
+    rows = [
+        {"problem": "fixed", "seed": 3, "policy": name, "step": step, "regret": regret}
+        for (name, step), regret in steps.items()
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "auto-fixed-3.csv", index=False)
+    rewards = {linear.AUTO: 0.8, **dict.fromkeys(linear.LINEAR, 0.7), "best arms": 0.9}
+    rows = [
+        {"environment": "mlp", "policy": name, "setting": "", "seed": seed, "reward": reward}
+        for name, reward in rewards.items()
+        for seed in (1, 2)
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "auto-coba.csv", index=False)
+    text = write_page(tmp_path).read_text()
+    assert f"| fixed | 12 | {auto.LISTED} | 6.0 | 8.0 | 0.75 |" in text
+    assert f"| fixed | 6 | {auto.FEATURES} | 5.0 | 4.0 | 1.25 |" in text
+    assert "ahead of both on 1 of 1" in text
 
 
 def test_environments_of_coba_are_problems() -> None:

@@ -38,6 +38,7 @@ _SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
 LIFTS, LEVEL_RATES = (0.03, 0.3, 3.0), (0.0, 0.01)
 _LEVELS = tuple(product((10.0, 100.0), (20.0, 80.0, 320.0)))
 _OF_PAIRS = (0.1, 0.3, 0.8)  # length-scales, of arms and of contexts
+_RATES_OF_PAIRS = (0.0, 0.01, 0.03, 0.1)
 _SHIFT = 4.0  # variance of what a context adds to all rewards, in those of the arms
 _ALONE = 4  # columns of contexts up to which each is also looked at alone
 FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
@@ -216,7 +217,9 @@ def families_of_pairs(
         expected = f"features, or at most {FULL_UP_TO} pairs of arm and context"
         validation.require(z is not None and len(covariances) > 0, "contexts", m, expected)
     noises, unknown = [arms.new_tensor(share) for share in _FEW_NOISES], [0.0] * len(_FEW_NOISES)
-    return told + [Family(K, noises, _FEW_RATES, weight / len(covariances), unknown) for K in covariances]
+    return told + [
+        Family(K, noises, _RATES_OF_PAIRS, weight / len(covariances), unknown) for K in covariances
+    ]
 
 
 def _root_of_products(terms: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, float]:

@@ -41,8 +41,9 @@ def main(
         racing = (linear.AUTO, *linear.LINEAR)
         table = linear.race(*((30, 2) if fast else (250, 5)), pages.say, racing)
         pages.save(table, results / "auto-coba.csv", 5)
-    for kind, one in product(dense.PROBLEMS, seeds if "auto" in parts else ()):
-        table = auto.race(kind, one, *((40, 20) if fast else (1000, 300)), pages.say)
+    fresh = range(auto.FIRST, auto.FIRST + size.seeds) if seed is None else seeds
+    for one, kind in product(fresh if "auto" in parts else (), dense.PROBLEMS):
+        table = auto.race(kind, one, *((40, 20) if fast else (500, 100)), pages.say)
         pages.save(table, results / f"auto-{kind}-{one}.csv", 5)
     if {"coba", "auto-coba"} & set(parts) and not linear.has_coba():
         pages.say("left out: coba is not installed (pip install --no-deps coba)")

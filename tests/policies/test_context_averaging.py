@@ -81,7 +81,7 @@ def plain_members():
         Member(DensePrior(over_pairs(*shape), torch.zeros(N * M).double(), rate, noise), 1.0, 0.0, True)
         for shape in shapes
         for noise in (0.01, 0.3)
-        for rate in (0.0, 0.01, 0.1)
+        for rate in (0.0, 0.01, 0.03, 0.1)
     ]
 
 
@@ -313,7 +313,10 @@ def test_policies_over_other_pairs_and_inputs_are_refused() -> None:
         (lambda: ContextAveraging(points, ARMS, C + 1), "policy must be over 4 inputs"),
         (lambda: ContextAveraging(points, ARMS * torch.nan, C), "arms must be"),
         (lambda: ContextAveraging(pairs, ARMS, C), "policy must be a PointAveraging"),
-        (lambda: WideningMembers(torch.ones(2), torch.rand(2, 2)), "known must have shape"),
+        (
+            lambda: WideningMembers(torch.ones(2), torch.rand(2, 2), *[torch.ones(2)] * 4),
+            "known must have shape",
+        ),
     ):
         with pytest.raises(ValueError, match=match):
             build()

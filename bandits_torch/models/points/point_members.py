@@ -307,11 +307,23 @@ class WideningMembers(PointMembers):
     low: Tensor
     high: Tensor
 
-    def __init__(self, known: Tensor, bounds: Tensor, *members: Tensor, **options: Any) -> None:
+    def __init__(
+        self,
+        known: Tensor,
+        bounds: Tensor,
+        lengthscale: Tensor,
+        noise_variance: Tensor,
+        forgetting_rate: Tensor,
+        timescale: Tensor,
+        *,
+        replicates: int = 1,
+        capacity: int = 200,
+    ) -> None:
         fits = validation.tensor("known", known).shape == bounds.shape[1:] and known.dtype == torch.bool
         validation.shape_is("known", known, fits, f"{tuple(bounds.shape[1:])}, booleans")
         self.known = known
-        super().__init__(bounds, *members, **options)
+        grid = lengthscale, noise_variance, forgetting_rate, timescale
+        super().__init__(bounds, *grid, replicates=replicates, capacity=capacity)
 
     def observe(
         self, x: Tensor, target: Tensor, time: float, weights: Tensor, where: Tensor | None = None
