@@ -1,4 +1,4 @@
-"""What a step over arms brings before the choice: a context, features of its own, arms that are missing."""
+"""What is known before a choice among arms: a context, features for this step, and which arms are available."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from bandits_torch import validation
 @validation.names_arguments
 @dataclass(frozen=True)
 class ArmContext:
-    """A step over arms that comes with more than a mask: the argument ``available`` of ``Policy.choose``.
+    """A context, features and a mask for one step over arms: the argument ``available`` of ``Policy.choose``.
 
-    Over arms what ``Domain(fixed_features=...)`` is over points.
+    It takes the place of a plain mask. Over points of a domain, use ``Domain(fixed_features=...)``.
 
     Attributes:
-        context: numbers that all arms share at this step, (c,), or (S, c) with those of each replicate: a user, the
-            weather, the state of a machine. None: there are none.
-        features: of each arm at this step, (N, d) or (S, N, d), in place of those that the policy was built with.
-        available: mask of the arms that can be chosen, (N,) or (S, N); None: all.
+        context: numbers that all arms share at this step: a user, the weather, the state of a machine. (c,), or (S, c)
+            with one context per replicate. None: no context.
+        features: features of the arms at this step, (N, d) or (S, N, d). They replace those that the policy was built
+            with. None: no change.
+        available: mask of the arms that can be chosen, (N,) or (S, N). None: all.
 
-    Raises ValueError for a context or features of another shape, or not finite, and a mask that is not of booleans.
-    How many numbers, arms and replicates there must be, the policy checks.
+    Raises ValueError if the context or the features have the wrong number of dimensions or are not finite real numbers,
+    or if the mask is not a tensor. The policy checks sizes, and that the mask is boolean.
     """
 
     context: Tensor | None = None
@@ -46,5 +47,5 @@ class ArmContext:
 
 
 def mask_of(available: Any) -> Any:
-    """The mask of a step, whether it stands alone or in an ``ArmContext``; None for none."""
+    """The mask of available arms, given alone or in an ``ArmContext``; None if there is none."""
     return available.available if isinstance(available, ArmContext) else available

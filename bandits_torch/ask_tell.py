@@ -20,7 +20,6 @@ from bandits_torch.description import Described
 from bandits_torch.domain import Domain
 from bandits_torch.growth import Roster
 from bandits_torch.mixed_points import MixedSearch
-from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.wrapping import StandardisedPolicy, WrappingPolicy
@@ -86,6 +85,7 @@ class AskTell(Watched, Described):
         standardise: whether the policy learns rewards minus their mean over their standard deviation, for a policy that
             is not told their unit (``StandardisedPolicy``); ``unit`` says by what.
         names: of the arms, different words; a file keeps them. ``ask`` then takes a list of names as a mask.
+        context_names: of contexts that are listed as 0, 1, ..., different words, one of which ``ask`` then takes.
         settings: of a policy over the points of ``settings.space.domain()``, by name.
         time_unit: "s", "min", "h" or "D", in which the policy counts dates. A time may be a number, or a date: a
             ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. The first decides, and a
@@ -102,6 +102,7 @@ class AskTell(Watched, Described):
         rewards: str = "numbers",
         standardise: bool = False,
         names: Sequence[str] | None = None,
+        context_names: Sequence[str] | None = None,
         settings: Settings | None = None,
         time_unit: str = "s",
         keep: int = 1000,
@@ -114,6 +115,11 @@ class AskTell(Watched, Described):
         validation.require(alone, "standardise", standardise, f"False for rewards={rewards!r}")
         self._times = Times(time_unit)
         self.names = None if names is None else border.checked_names(names, policy.num_arms)
+        self.context_names: tuple[str, ...] | None = None
+        if context_names is not None:
+            listed = getattr(policy, "contexts", None)
+            validation.instance("context_names", listed, Tensor, "None where contexts are not listed")
+            self.context_names = border.checked_names(context_names, len(cast(Tensor, listed)), "context")
         if settings is not None:
             validation.instance("settings", settings, Settings, "Settings")
             dim = settings.space.dim
@@ -165,7 +171,9 @@ class AskTell(Watched, Described):
             names: of arms that have features.
             time_unit, keep: see above.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
-                ``cycles`` may also say "day" and "week", where times are dates.
+                ``cycles`` may also say "day" and "week", where times are dates; ``contexts`` may be a list of names,
+                ``control`` the name of an arm; ``max_move``, ``move_price`` and ``start_at`` may be by name
+                (``Settings.moves``).
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
@@ -189,10 +197,31 @@ class AskTell(Watched, Described):
             validation.instance("search", told["search"], Mapping, "arguments of a PointSearch")
             told["search"] = MixedSearch(**{"initial": 2 * (space.dim + 1), "space": space, **told["search"]})
             choices = space.domain()
+            moves = {name: told.pop(name, None) for name in ("max_move", "move_price", "start_at")}
+            if any(one is not None for one in moves.values()):
+                told |= settings.moves(moves["max_move"], moves["move_price"] or 0.0, moves["start_at"])
+        if names is not None and isinstance(told.get("start_at"), str):
+            validation.known_names("start_at", [told["start_at"]], names)
+            told["start_at"] = [*names].index(told["start_at"])
         if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
             told["cycles"] = border.periods_of(cycles, time_unit)
+        if isinstance(control := told.get("control"), str):
+            known = names is not None and control in names
+            validation.require(known, "control", control, f"an arm, one of {names}")
+            told["control"] = list(cast(Sequence[str], names)).index(control)
+        context_names = None
+        if border.is_sequence_of_words(told.get("contexts")):
+            context_names = told["contexts"]
+            told["contexts"] = len(context_names)
         policy = recipes.auto(cast(Any, choices), **told)
-        return cls(policy, names=names, settings=settings, time_unit=time_unit, keep=keep)
+        return cls(
+            policy,
+            names=names,
+            context_names=context_names,
+            settings=settings,
+            time_unit=time_unit,
+            keep=keep,
+        )
 
     @property
     def name(self) -> str:
@@ -220,13 +249,15 @@ class AskTell(Watched, Described):
             return self._asked
 
     @overload
-    def ask(self, time: Any, available: Any = None) -> Question: ...
+    def ask(self, time: Any, available: Any = None, *, context: Any = None) -> Question: ...
 
     @overload
-    def ask(self, time: Any, available: Any = None, *, count: int) -> tuple[Question, ...]: ...
+    def ask(
+        self, time: Any, available: Any = None, *, context: Any = None, count: int
+    ) -> tuple[Question, ...]: ...
 
     def ask(
-        self, time: Any, available: Any = None, *, count: int | None = None
+        self, time: Any, available: Any = None, *, context: Any = None, count: int | None = None
     ) -> Question | tuple[Question, ...]:
         """Choose at ``time`` among the arms with ``available`` True; see ``Policy.choose_many``.
 
@@ -235,6 +266,9 @@ class AskTell(Watched, Described):
         ``available``: a mask of arms, also as a list of booleans or of names; the ``Domain`` of this step, or settings
         by name that are fixed (a value) or narrower (``(low, high)``); or the ``ArmContext`` that comes with it, with
         which the reward is learned whenever it is told.
+
+        ``context``: over arms what the step comes with, in place of an ``ArmContext``: a number, numbers (c,) or
+        (S, c), or one of ``context_names``.
 
         ``count``: q >= 1 questions, as a tuple, each of which counts those before it and all that are open, as repeated
         calls would; None: one question by itself. Cost: a step for each question asked or open, and, where any is open,
@@ -246,9 +280,18 @@ class AskTell(Watched, Described):
             number, zone = self._times.read("time", time)
             if self.policy.dim == 0:
                 available = border.mask_of_arms(available, self.names, self.num_arms)
+                if context is not None:
+                    bare = not isinstance(available, ArmContext)
+                    validation.require(bare, "context", context, "None beside an ArmContext")
+                    told = cast(ArmContext, border.context_of(context, self.context_names))
+                    available = replace(told, available=available)
                 available = self._roster.of_those_here(available)
-            elif self.settings is not None:
-                available = self.settings.domain(available)
+            else:
+                validation.require(
+                    context is None, "context", context, "None over a domain: fix settings instead"
+                )
+                if self.settings is not None:
+                    available = self.settings.domain(available)
             choices = self.policy.choose_many(number, wanted, available, pending)
             if self.settings is not None:
                 choices = [replace(one, arm=self.settings.space.snap(one.arm)) for one in choices]
@@ -356,7 +399,7 @@ class AskTell(Watched, Described):
         at: Any,
         points: Any = None,
         *,
-        context: ArmContext | None = None,
+        context: Any = None,
         latent: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """What is believed of the expected rewards at time ``at``: mean and standard deviation of every arm, (S, N)
@@ -371,7 +414,7 @@ class AskTell(Watched, Described):
                 nothing, over points, under contexts that are not listed, or of rewards that do not drift. Others
                 refuse it.
             points: (N, d) points of a domain, or a list of settings by name, where points are played.
-            context: under which, for arms whose steps come with one.
+            context: under which, for arms whose steps come with one: as of ``ask``, or an ``ArmContext``.
             latent: whether to answer in log-odds or the logarithm of the rate, of which the belief is normal; for
                 binary rewards and counts.
 
@@ -393,10 +436,9 @@ class AskTell(Watched, Described):
             known = not latent or isinstance(beliefs, LatentRewards)
             validation.require(known, "latent", latent, "False for rewards that are numbers")
             marginals = beliefs.latent_marginals if latent else beliefs.marginals
+            context = border.context_of(context, self.context_names)
             if context is not None:
-                validation.instance("context", context, ArmContext, "an ArmContext")
-                takes = isinstance(inside, ContextualPolicy)
-                validation.require(takes, "context", context, f"None: {self.name} takes none")
+                validation.require(inside.takes_contexts, "context", context, f"None: {self.name} takes none")
             mean, variance = marginals(at, points if context is None else context)
             return mean, variance.clamp_min(0.0).sqrt()
 
@@ -418,7 +460,8 @@ class AskTell(Watched, Described):
                 if id in named or (before is not None and time < before)
             ]
             for id in old:
-                del self._open[id]
+                then, choice = self._open.pop(id)
+                self.policy.dropped(Pending(then, choice.arm, choice.why))
                 self._watch.dropped(id, self._asked)
             return len(old)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.arm_context import ArmContext
 from bandits_torch.description import Described
 from bandits_torch.mixed_points import Axis, Space
 
@@ -26,12 +28,12 @@ def is_sequence_of_words(value: Any) -> bool:
     return isinstance(value, _SEQUENCES) and len(value) > 0 and all(isinstance(one, str) for one in value)
 
 
-def checked_names(names: Any, num_arms: int) -> tuple[str, ...]:
-    """The names of so many arms. ValueError unless they are as many different words, none of them empty."""
+def checked_names(names: Any, num_arms: int, of: str = "arm") -> tuple[str, ...]:
+    """The names of so many arms, or contexts. ValueError unless they are so many different words, none empty."""
     words = isinstance(names, _SEQUENCES) and all(isinstance(one, str) and one for one in names)
     right = words and len(set(names)) == len(names) == num_arms
-    expected = f"{num_arms} different words, one for each arm"
-    validation.require(right, "names", names, expected)
+    expected = f"{num_arms} different words, one for each {of}"
+    validation.require(right, "names" if of == "arm" else f"{of}_names", names, expected)
     return tuple(map(str, names))
 
 
@@ -49,6 +51,22 @@ def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -
     assert names is not None
     validation.known_names("available", given, names)
     return torch.tensor([name in given for name in names])
+
+
+def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext | None:
+    """The ``ArmContext`` of numbers, one or several, or of the name of a listed context; one as it is, and None."""
+    if context is None or isinstance(context, ArmContext):
+        return context
+    if isinstance(context, str):
+        validation.require(names is not None, "context", context, "numbers: contexts have no names")
+        validation.known_names("context", [context], cast(tuple[str, ...], names))
+        context = cast(tuple[str, ...], names).index(context)
+    if not isinstance(context, Tensor):
+        try:
+            context = torch.as_tensor(np.asarray(context, dtype=np.float64))
+        except (TypeError, ValueError):
+            validation.require(False, "context", context, "numbers, or an ArmContext")
+    return ArmContext(context.reshape(1) if context.dim() == 0 else context)
 
 
 class Times:
@@ -186,6 +204,43 @@ class Settings(Described):
             self.whole.add(name)
             validation.require(low == int(low) and high == int(high), name, given, "between integers")
         return Axis(float(low), float(high), log="log" in words, step=1.0 if whole else None)
+
+    def moves(self, limits: Any, prices: Any, start_at: Any) -> dict[str, Any]:
+        """``max_move``, ``move_price`` and ``start_at`` as ``CostlyMoves`` takes them.
+
+        Args:
+            limits: by name how far a range may move, in its own unit, or by what factor where it has a "log"; or a
+                share of every range. Lists of values have no limit.
+            prices: by name that of a move across a whole range, or to another value of a list; or one for all.
+            start_at: a value for every name, or None.
+
+        Raises ValueError, naming the setting, for numbers out of range.
+        """
+        far, price = torch.full((self.space.dim,), torch.inf).double(), torch.zeros(self.space.dim).double()
+        for name, axis in self.space.axes.items():
+            at, listed = self.space.columns[name], name in self.values
+            ends = torch.tensor([axis.low, axis.high]).double()
+            whole = 1.0 if listed else float(axis.to_unit(ends).diff())  # in columns
+            by_name = isinstance(limits, Mapping)
+            limit = limits.get(name) if by_name else None if listed else limits
+            if limit is not None:
+                validation.require(not listed, f"max_move[{name!r}]", limit, "none for a list of values")
+                least = 1.0 if by_name and name in self.whole and not axis.log else 0.0
+                expected = f"a number above {1.0 if by_name and axis.log else 0.0:g}"
+                expected = "a number of at least 1, a whole step" if least else expected
+                right = validation.is_number(limit) and limit >= least and limit > float(by_name and axis.log)
+                validation.require(right, f"max_move[{name!r}]", limit, expected)
+                span = math.log(axis.high / axis.low) if axis.log else axis.high - axis.low
+                share = (math.log(limit) if axis.log else limit) / span if by_name else limit
+                far[at] = share * whole
+            each = prices.get(name, 0.0) if isinstance(prices, Mapping) else prices
+            right = validation.is_number(each) and 0 <= each < math.inf
+            validation.require(right, f"move_price[{name!r}]", each, "a finite number >= 0")
+            price[at] = each / (2 if listed else whole)
+        for name, given in (("max_move", limits), ("move_price", prices)):
+            validation.known_names(name, given if isinstance(given, Mapping) else (), self.space.axes)
+        at_first = None if start_at is None else self.point("start_at", start_at)
+        return {"max_move": None if limits is None else far, "move_price": price, "start_at": at_first}
 
     def point(self, name: str, settings: Any) -> Tensor:
         """The point (d,) of a value for every name."""

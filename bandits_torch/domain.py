@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
 import torch
@@ -23,7 +23,8 @@ class Domain:
     """The points x of a box with A x >= b; some coordinates may be fixed (a context).
 
     Attributes:
-        bounds: (2, d), lower and upper bounds of each coordinate.
+        bounds: (2, d), lower and upper bounds of each coordinate; (2, S, d) where those of replicates differ
+            (``within``).
         inequality_constraints: as in BoTorch's ``optimize_acqf``: (indices, coefficients, rhs) for
             sum_i coefficients_i x_{indices_i} >= rhs.
         fixed_features: as in ``optimize_acqf``: values of the fixed coordinates, by index; a number, or a tensor (S,)
@@ -31,7 +32,8 @@ class Domain:
 
     Raises:
         ValueError: bounds that are not finite (2, d) with lower < upper (or equal, where fixed); an index out
-            of range; no coordinate left free; constraints together with fixed values that differ between replicates.
+            of range; no coordinate left free; constraints together with bounds or fixed values that differ between
+            replicates.
     """
 
     bounds: Tensor
@@ -40,14 +42,15 @@ class Domain:
 
     def __post_init__(self) -> None:
         bounds = validation.tensor("bounds", self.bounds)
-        shaped = bounds.dim() == 2 and bounds.shape[0] == 2 and bounds.shape[1] >= 1
-        validation.shape_is("bounds", bounds, shaped and bounds.is_floating_point(), "(2, d), floating point")
+        shaped = bounds.dim() in (2, 3) and bounds.shape[0] == 2 and min(bounds.shape) >= 1
+        expected = "(2, d) or (2, S, d), floating point"
+        validation.shape_is("bounds", bounds, shaped and bounds.is_floating_point(), expected)
         validation.finite_tensor("bounds", bounds)
         validation.instance("fixed_features", self.fixed_features, Mapping, "values by column")
         for column in range(self.dim):
-            low, high = bounds[:, column].tolist()
-            ok = low <= high if column in self.fixed_features else low < high
-            validation.require(ok, f"bounds[:, {column}]", (low, high), "increasing")
+            low, high = bounds[..., column]
+            ok = bool((low <= high if column in self.fixed_features else low < high).all())
+            validation.require(ok, f"bounds[:, {column}]", (low.tolist(), high.tolist()), "increasing")
         for column, value in self.fixed_features.items():
             inside = type(column) is int and 0 <= column < self.dim
             validation.require(inside, "fixed_features", column, f"keyed by columns 0..{self.dim - 1}")
@@ -57,6 +60,8 @@ class Domain:
         validation.instance("inequality_constraints", self.inequality_constraints, Sequence, "a sequence")
         for constraint in self.inequality_constraints:
             _check_constraint(constraint, self.dim)
+        alone = bool(self.inequality_constraints) and bounds.dim() == 3
+        validation.require(not alone, "bounds", bounds, "(2, d) where there are inequality_constraints")
         mixed = self.inequality_constraints and any(self.differs(v) for v in self.fixed_features.values())
         validation.require(
             not mixed, "fixed_features", "a tensor", "numbers where there are inequality_constraints"
@@ -92,12 +97,31 @@ class Domain:
             inside = inside & ((X[..., indices] * weights).sum(-1) >= rhs - room)
         return inside
 
+    def within(self, low: Tensor, high: Tensor) -> Domain:
+        """The part with low <= x <= high, (S, d) each, fixed coordinates aside.
+
+        Raises ValueError where that leaves nothing of the box, and for several replicates with constraints.
+        """
+        least, most = self.bounds
+        low, high = torch.maximum(low, least), torch.minimum(high, most)  # (S, d), not those given
+        for column in self.fixed_features:
+            low[:, column], high[:, column] = least[..., column], most[..., column]
+        left = bool((low <= high).all())
+        expected = f"a domain of which something lies within reach, from {low.tolist()} to {high.tolist()}"
+        validation.require(left, "available", self.bounds.tolist(), expected)
+        bounds = torch.stack([low, high])
+        return replace(self, bounds=bounds.squeeze(1) if self.inequality_constraints else bounds)
+
     def sample(self, n: int, seed: int) -> Tensor:
-        """n scrambled Sobol points (n, d) of the domain, determined by the seed.
+        """n scrambled Sobol points (n, d) of the domain, determined by the seed; (n, S, d) where bounds differ.
 
         ``fix`` sets fixed coordinates that differ between replicates. If constraints leave little of the box, the
         points are random (hit and run). Raises ValueError if they leave nothing.
         """
+        if self.bounds.dim() == 3:
+            low, high = self.bounds
+            unit = torch.stack([torch.zeros_like(low[0]), torch.ones_like(low[0])])
+            return self._shared(low + (high - low) * draw_sobol_samples(unit, n, 1, seed=seed))
         if not self.inequality_constraints:
             return self._shared(draw_sobol_samples(self.bounds, n, 1, seed=seed).squeeze(-2))
         tried = self._shared(draw_sobol_samples(self.bounds, _OVERSAMPLED * n, 1, seed=seed).squeeze(-2))
@@ -120,6 +144,10 @@ class Domain:
                 f"inequality_constraints must leave some of the box, got an empty set: {error}"
             ) from error
         return self._shared(points.to(self.bounds))
+
+    def samples(self, n: int, seed: int, replicates: int) -> Tensor:
+        """``sample`` for each of S replicates, (n, S, d), with the coordinates that are fixed."""
+        return self.fix(self.sample(n, seed).reshape(n, -1, self.dim).expand(-1, replicates, -1).clone())
 
     def _shared(self, X: Tensor) -> Tensor:
         """X with the fixed coordinates that all replicates share."""

@@ -1,4 +1,4 @@
-"""Writing files so that a reader finds the old file or the new one, whole, and never half of it."""
+"""Atomic writes, a lock and delayed interrupts: a reader finds the old file or the new one, never a part of one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _PART = ".part"
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A binary file that becomes ``path`` when the block ends well and vanishes when it does not.
+    """Open a binary file that replaces ``path`` if the block succeeds, and is removed if the block fails.
 
-    Once the block is over the file outlasts a loss of power: it is on the disk, and so is its name. A process that
-    is killed leaves ``path`` as it was, and a part behind (``remove_parts``). Where ``path`` is a symbolic link, the
-    file that it leads to is written; a file that is there keeps its mode.
-    Folders on the way that are missing are made. OSError as the system raises it.
+    After the block the file and its name are on the disk and survive a power failure. If the process is killed,
+    ``path`` stays as it was and a temporary file remains (``remove_parts`` removes it). If ``path`` is a symbolic link,
+    its target is written. An existing file keeps its mode. Missing parent folders are created. Raises OSError as the
+    system does.
     """
     target = _target(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -52,10 +52,10 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 @contextmanager
 def interrupts_held_back() -> Iterator[None]:
-    """SIGINT and SIGTERM wait until the block is over, and then have the effect they would have had at once.
+    """Delay SIGINT and SIGTERM until the block is over. The first one received then takes effect.
 
-    In the main thread, where Python handles signals; elsewhere nothing interrupts a block. NumPy's writers of archives
-    do not survive an exception at an arbitrary place: some versions print a traceback of their own.
+    This matters in the main thread, where Python handles signals; in other threads nothing interrupts a block. NumPy's
+    archive writers do not survive an exception at an arbitrary place: some versions print a traceback of their own.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -76,7 +76,7 @@ def interrupts_held_back() -> Iterator[None]:
 
 
 def remove_parts(path: str | os.PathLike[str]) -> None:
-    """Remove what writers of ``path`` left behind that were killed; nobody else may be writing it."""
+    """Remove the temporary files that killed writers of ``path`` left. Nobody else may be writing ``path``."""
     target = _target(path)
     for part in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}{_PART}"):
         part.unlink(missing_ok=True)
@@ -84,10 +84,10 @@ def remove_parts(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def writing_alone(path: str | os.PathLike[str]) -> Iterator[bool]:
-    """Keep other processes that ask for the same from the folder of ``path`` meanwhile; whether that is so.
+    """Lock the folder of ``path`` against other callers of this function; yield whether there is a lock.
 
-    The lock is the system's and ends with its holder, however that ends. False, at once, where there is no such lock:
-    on Windows, and on file systems that know none.
+    Waits until the lock is free. The system releases it when its holder ends, even if killed. Yields False at once on
+    Windows, and on file systems without locks.
     """
     folder = _target(path).parent
     folder.mkdir(parents=True, exist_ok=True)
@@ -107,12 +107,12 @@ def writing_alone(path: str | os.PathLike[str]) -> Iterator[bool]:
 
 
 def _target(path: str | os.PathLike[str]) -> Path:
-    """The file that is meant, past symbolic links."""
+    """``path`` with symbolic links resolved."""
     return Path(os.path.realpath(path))
 
 
 def _flush_folder(folder: Path) -> None:
-    if os.name == "nt":  # which knows no such call, and needs none
+    if os.name == "nt":  # Windows has no such call, and needs none
         return
     handle = os.open(folder, os.O_RDONLY)
     try:

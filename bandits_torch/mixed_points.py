@@ -95,6 +95,19 @@ class Axis:
             return one_hot(U.argmax(-1), self.choices).to(U)
         return U if self.step is None else self.to_unit(self.from_unit(U))
 
+    def inward(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Places (S, columns) between which the nearest values are those that lie between ``low`` and ``high``."""
+        if self.step is None:
+            return low, high
+        first, last = self._ends
+        least, most = (first + u.clamp(0.0, 1.0) * (last - first) for u in (low, high))
+        if self.log:
+            least, most = least.exp(), most.exp()
+        tight, near = 1e-6, 0.4 * self.step
+        least = self.low + ((least - self.low) / self.step - tight).ceil() * self.step - near
+        most = self.low + ((most - self.low) / self.step + tight).floor() * self.step + near
+        return self.to_unit(least.clamp_min(0.5 * self.low) if self.log else least), self.to_unit(most)
+
     def moves(self, U: Tensor) -> list[Tensor]:
         """The columns (S, columns) after every move by one step, or to every choice; moves stop at the ends."""
         if self.choices:
@@ -164,6 +177,14 @@ class Space:
         """The nearest points ``... x d`` that are values."""
         return torch.cat([axis.snap(X[..., self.columns[name]]) for name, axis in self.axes.items()], -1)
 
+    def inward(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Ends (S, d) of a box in which the nearest values are those that lie between ``low`` and ``high``."""
+        each = [
+            axis.inward(low[..., at], high[..., at])
+            for axis, at in zip(self.axes.values(), self.columns.values(), strict=True)
+        ]
+        return torch.cat([one for one, _ in each], -1), torch.cat([other for _, other in each], -1)
+
     def neighbours(self, X: Tensor) -> Tensor:
         """Points (m, S, d) that differ from X (S, d) by one step or by the choice of one axis."""
         found = []
@@ -190,6 +211,14 @@ class MixedSearch(PointSearch):
 
     space: Space = field(default_factory=lambda: Space({"x": Axis()}))
 
+    def values(self, X: Tensor) -> Tensor:
+        """The nearest values of the space."""
+        return self.space.snap(X)
+
+    def inward(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """See ``Space.inward``."""
+        return self.space.inward(low, high)
+
     def maximise(
         self,
         acquisition: AcquisitionFunction,
@@ -213,7 +242,7 @@ class MixedSearch(PointSearch):
             values, first = torch.where(domain.contains(X), found, -torch.inf).max(0)
             return X[first, torch.arange(replicates, device=X.device)], values
 
-        raw = domain.sample(self.raw_samples, seed).unsqueeze(1).repeat(1, replicates, 1)
+        raw = domain.samples(self.raw_samples, seed, replicates)
         points, values = best(domain.fix(self.space.snap(torch.cat([points.unsqueeze(0), raw]))))
         for _ in range(_CLIMBS):
             moved, better = best(domain.fix(torch.cat([points.unsqueeze(0), self.space.neighbours(points)])))

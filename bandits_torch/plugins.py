@@ -1,4 +1,4 @@
-"""Recipes, problems and kernels of other packages, by entry point or as ``module:name``. Imports nothing slow."""
+"""Find recipes, problems and kernels of other packages, by entry point or ``module:name``. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def installed(kind: str) -> dict[str, EntryPoint]:
 
 
 def find(kind: str, name: str) -> Any:
-    """What an entry point of this name, or ``module:name``, stands for; None if ``name`` is neither.
+    """The object that the entry point ``name``, or ``module:name``, refers to; None if ``name`` is neither.
 
-    Raises ValueError where it cannot be imported.
+    Raises ValueError if it cannot be imported.
     """
     module, colon, attribute = name.partition(":")
     try:

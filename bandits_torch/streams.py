@@ -20,7 +20,16 @@ from bandits_torch import validation
 
 _BLOCK_NUMBERS = 16_384  # numbers drawn ahead per replicate and refill, so a step seldom calls a generator
 _MANY_NUMBERS, _THREADS = 2**19, 8  # so many numbers are drawn by up to so many threads
-_PURPOSES = {"noise": 0, "problem": 1, "policy": 2, "arms": 3, "sketch": 4, "schedule": 5, "network": 6}
+_PURPOSES = {
+    "noise": 0,
+    "problem": 1,
+    "policy": 2,
+    "arms": 3,
+    "sketch": 4,
+    "schedule": 5,
+    "network": 6,
+    "control": 7,
+}
 
 _Key = tuple[str, tuple[int, ...]]  # kind of numbers, shape
 
@@ -32,8 +41,9 @@ class ReplicateStreams:
         seed: the run's seed, an integer >= 0.
         replicates: S, the number of streams.
         purpose: ``"noise"``, ``"problem"``, ``"policy"``, ``"sketch"``, ``"arms"`` (arms that all replicates share),
-            ``"schedule"`` (a policy's random schedules, drawn at different steps in each replicate) or
-            ``"network"`` (initial weights of neural networks); streams of different purposes are independent.
+            ``"schedule"`` (a policy's random schedules, drawn at different steps in each replicate),
+            ``"network"`` (initial weights of neural networks) or ``"control"`` (who is sent to a control); streams of
+            different purposes are independent.
         first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
         dtype, device: of the numbers returned. They are always drawn on the CPU in float64, so that runs on GPU and
             CPU have the same noise.

@@ -6,7 +6,7 @@ import functools
 import inspect
 import math
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
 from typing import Any, TypeGuard, TypeVar
 
@@ -36,58 +36,31 @@ def require(condition: bool, name: str, value: Any, expected: str) -> None:
         raise ValueError(f"{name} must be {expected}, got {_shown(value)}")
 
 
-def positive(name: str, value: float) -> float:
-    """A finite number above 0, as a float."""
-    require(is_number(value) and math.isfinite(value) and value > 0, name, value, "a finite number > 0")
-    return float(value)
+def _number(expected: str, holds: Callable[[float], bool]) -> Callable[[str, Any], float]:
+    """A check of a number, which it returns as a float; no condition holds for NaN."""
+
+    def check(name: str, value: Any) -> float:
+        require(is_number(value) and holds(value), name, value, expected)
+        return float(value)
+
+    check.__doc__ = f"{expected[0].upper()}{expected[1:]}, as a float."
+    return check
 
 
-def positive_or_infinite(name: str, value: float) -> float:
-    """A number above 0, infinity included, as a float."""
-    require(is_number(value) and value > 0, name, value, "a number > 0")
-    return float(value)
-
-
-def non_negative(name: str, value: float) -> float:
-    """A finite number at or above 0, as a float."""
-    require(is_number(value) and math.isfinite(value) and value >= 0, name, value, "a finite number >= 0")
-    return float(value)
-
-
-def at_least_one(name: str, value: float) -> float:
-    """A finite number at or above 1, as a float."""
-    require(is_number(value) and math.isfinite(value) and value >= 1, name, value, "a finite number >= 1")
-    return float(value)
-
-
-def below_one(name: str, value: float) -> float:
-    """A number in [0, 1), as a float."""
-    require(is_number(value) and 0 <= value < 1, name, value, "a number in [0, 1)")
-    return float(value)
-
-
-def share(name: str, value: float) -> float:
-    """A number in [0, 1], as a float."""
-    require(is_number(value) and 0 <= value <= 1, name, value, "a number in [0, 1]")
-    return float(value)
-
-
-def probability(name: str, value: float) -> float:
-    """A number strictly between 0 and 1, as a float."""
-    require(is_number(value) and 0 < value < 1, name, value, "a number strictly between 0 and 1")
-    return float(value)
+positive = _number("a finite number > 0", lambda value: 0 < value < math.inf)
+positive_or_infinite = _number("a number > 0", lambda value: value > 0)
+non_negative = _number("a finite number >= 0", lambda value: 0 <= value < math.inf)
+at_least_one = _number("a finite number >= 1", lambda value: 1 <= value < math.inf)
+below_one = _number("a number in [0, 1)", lambda value: 0 <= value < 1)
+share = _number("a number in [0, 1]", lambda value: 0 <= value <= 1)
+probability = _number("a number strictly between 0 and 1", lambda value: 0 < value < 1)
+finite_number = _number("a finite number", math.isfinite)
 
 
 def positive_integer(name: str, value: Any) -> int:
     """An integer at or above 1, of no more bits than a tensor's."""
     _require_integer(name, value, 1, 63)
     return value
-
-
-def finite_number(name: str, value: Any) -> float:
-    """A finite number, as a float."""
-    require(is_number(value) and math.isfinite(value), name, value, "a finite number")
-    return float(value)
 
 
 def natural(name: str, value: int) -> int:
@@ -133,9 +106,7 @@ def finite_tensor(name: str, value: Tensor) -> Tensor:
         return value  # a sum is finite only if all its terms are, and is had for a third of the time
     if not bool(torch.isfinite(value).all()):
         bad = value[~torch.isfinite(value)]
-        raise ValueError(
-            f"{name} must be finite, got {bad.numel()} value(s) such as {bad.flatten()[0].item()}"
-        )
+        raise ValueError(f"{name} must be finite, got {bad.numel()} values such as {bad.flatten()[0].item()}")
     return value
 
 
@@ -182,6 +153,24 @@ def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
     tensor(name, value)
     if not ok:
         raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}")
+
+
+def covariance(name: str, value: Tensor) -> Tensor:
+    """Covariance matrices (..., N, N): finite, symmetric and positive semi-definite up to rounding.
+
+    Rounding is the square root of the machine epsilon, of the largest entry and eigenvalue. Cost: O(N^3).
+    """
+    tensor(name, value)
+    shape_is(name, value, value.dim() >= 2 and value.shape[-1] == value.shape[-2] > 0, "(..., N, N), N >= 1")
+    finite_tensor(name, value)
+    tolerance = torch.finfo(value.dtype).eps ** 0.5
+    asymmetry = float((value - value.mT).abs().amax())
+    require(asymmetry <= tolerance * float(value.abs().amax()), name, f"|C - C^T| = {asymmetry}", "symmetric")
+    values = torch.linalg.eigvalsh(0.5 * (value + value.mT))
+    positive = bool((values[..., 0] >= -tolerance * values[..., -1].abs()).all())
+    least = f"a matrix of smallest eigenvalue {values[..., 0].min().item()}"
+    require(positive, name, least, "positive semi-definite")
+    return value
 
 
 def is_number(value: Any) -> TypeGuard[float]:

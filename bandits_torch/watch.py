@@ -18,11 +18,12 @@ from botorch.utils.sampling import draw_sobol_normal_samples
 from scipy.special import ndtri, rel_entr
 from torch import Tensor
 
-from bandits_torch import validation
+from bandits_torch import border, validation
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.border import Settings, Times
 from bandits_torch.files import atomic_write
 from bandits_torch.policies.arm_policy import ArmPolicy
+from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.detection import DetectionAugmented
 from bandits_torch.policies.forgetting import ForgettingRule
@@ -297,6 +298,7 @@ class Watched:
     names: tuple[str, ...] | None
     settings: Settings | None
     replicates: int
+    context_names: tuple[str, ...] | None
     num_arms: int
     predict: Any
     _times: Times
@@ -310,9 +312,7 @@ class Watched:
         """The arms that are never asked any more, by name, or number where arms have none."""
         return ()
 
-    def beliefs(
-        self, at: Any = None, *, level: float = 0.9, context: ArmContext | None = None
-    ) -> pd.DataFrame:
+    def beliefs(self, at: Any = None, *, level: float = 0.9, context: Any = None) -> pd.DataFrame:
         """What is believed of every arm's expected reward now: a row for each arm, and for each replicate if there are
         several.
 
@@ -347,6 +347,7 @@ class Watched:
             watch, policy = self._watch, self.policy
             now = watch.now if watch.now is not None else 0.0
             number = now if at is None else self._times.read("at", at)[0]
+            context = border.context_of(context, self.context_names)
             inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
             if policy.dim:
                 return self._beliefs_of_settings(number, level, inside)
@@ -369,6 +370,39 @@ class Watched:
             columns["plays"] = plays.numpy().reshape(-1)
             columns |= self._when(last.reshape(-1).tolist(), number)
             return pd.DataFrame(columns | {"retired": retired * S})
+
+    def lift(self, *, level: float = 0.95) -> pd.DataFrame:
+        """How much more every arm pays than the control (``control=`` of ``auto``): a row for each arm, and for each
+        replicate if there are several.
+
+        * ``arm``: its name, or its number.
+        * ``lift``: the mean of its lifts over the control, at the times at which it was proposed; in units of reward.
+        * ``lower``, ``upper``: the interval that holds it with probability ``level``, at all looks together: one may
+          look as often as one likes and stop when one likes (``ControlledPolicy``). Each arm has an interval of its
+          own; for all of m arms at once ask for 1 - (1 - ``level``) / m.
+        * ``decided``: "better" or "worse" than the control where the interval leaves out 0, else "open"; "control".
+        * ``compared``: rewards of the times at which it was proposed, the control's among them, that count.
+
+        NaN, and no interval, until 8 rewards of the arm and of the control count. Raises ValueError where there is no
+        control, and for a ``level`` out of range.
+        """
+        with self._turn.any_process():
+            policy, S = self.policy, self.replicates
+            if not isinstance(policy, ControlledPolicy):
+                raise ValueError("control must be given where this is built, got a policy without one")
+            arms = list(range(self.num_arms)) if self.names is None else list(self.names)
+            lift, low, high = policy.lifts(level)
+            decided = np.select([low > 0, high < 0], ["better", "worse"], "open").astype(object)
+            decided[:, policy.control] = "control"
+            columns: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
+            columns |= {
+                "arm": arms * S,
+                "lift": lift.flatten(),
+                "lower": low.flatten(),
+                "upper": high.flatten(),
+            }
+            columns |= {"decided": decided.flatten(), "compared": policy.compared.long().flatten()}
+            return pd.DataFrame(columns)
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
         """Columns of when each was played last, and how long that is ago."""
@@ -393,14 +427,15 @@ class Watched:
             mean, deviation = self.predict(at, **told)
             centre, spread = self.predict(at, **told, latent=True) if latent else (mean, deviation)
         except ValueError:
-            if hasattr(inside, "marginals") and context is None and not hasattr(inside, "contexts"):
+            if hasattr(inside, "marginals") and context is None and not inside.takes_contexts:
                 raise  # of a policy that believes, at a time that it cannot tell of
             mean = _plain_means(self.policy)
             if mean is None:
                 mean = torch.full((self.replicates, self.num_arms), torch.nan, dtype=torch.float64)
             mean = mean.where(self._watch.plays.to(mean.device) > 0, torch.nan)
             return mean, torch.full_like(mean, torch.nan), torch.full_like(mean, torch.nan)
-        parts = inside.components(now, points) if hasattr(inside, "components") else None
+        given = points if context is None else context
+        parts = inside.components(now, given) if hasattr(inside, "components") else None
         ends = []
         for share in ((1 - level) / 2, (1 + level) / 2):
             z = _standard_quantile(parts, share) if parts is not None else float(ndtri(share))
@@ -551,6 +586,7 @@ class Watched:
         validation.require(one < self.replicates, "replicate", replicate, f"below {self.replicates}")
         with self._turn.any_process():
             tables = [self.beliefs(level=level), self.history(), self.alarms()]
+            tables += [self.lift()] if isinstance(self.policy, ControlledPolicy) else []
             said = repr(self)[1:-1].partition(";")[0]
             facts = {
                 "policy": said.removeprefix("AskTell "),
@@ -566,9 +602,9 @@ class Watched:
                 table[table["replicate"] == replicate].drop(columns="replicate").reset_index(drop=True)
                 for table in tables
             ]
-        beliefs, history, alarms = tables
+        beliefs, history, alarms, *lift = tables
         heading = said.removeprefix("AskTell ") if title is None else str(title)
-        page = live_page(beliefs, history, alarms, heading, facts, level=level, refresh=refresh)
+        page = live_page(beliefs, history, alarms, heading, facts, level=level, refresh=refresh, lift=lift)
         with atomic_write(path) as file:
             file.write(page.encode())
 

@@ -68,9 +68,24 @@ def write(path: Path, text: str) -> Path:
 
 def opening(title: str, answer: str, command: str) -> str:
     """The head of a page: its title, the answer to its question in one paragraph, and the command that writes it."""
-    lines = textwrap.fill(" ".join(answer.split()), 118, break_long_words=False, break_on_hyphens=False)
+    lines = _filled(answer)
     written = f"Written by `{command}` from the tables beside it; run it again rather than edit it."
     return f"# {title}\n\n{lines}\n\n{written}\n"
+
+
+def bullet(text: str) -> str:
+    """A line of a list."""
+    return _filled(f"* {text}", subsequent_indent="  ") + "\n"
+
+
+def _filled(text: str, subsequent_indent: str = "") -> str:
+    return textwrap.fill(
+        " ".join(text.split()),
+        118,
+        break_long_words=False,
+        break_on_hyphens=False,
+        subsequent_indent=subsequent_indent,
+    )
 
 
 def markdown(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> str:

@@ -17,6 +17,12 @@ def _laws(*names: str) -> str:
     )
 
 
+_ARMS = "models/test_laws.py models/test_attack_models.py " + " ".join(
+    f"models/test_arm_gp_{what}.py" for what in ("posterior", "copies", "late", "exact")
+)
+_POINTS = "models/test_laws.py models/test_attack_models.py " + " ".join(
+    f"models/test_online_gp{what}.py" for what in ("_input", "_batch", "", "_botorch")
+)
 # Room: file in ``bandits_torch/`` to tests in ``tests/``, each a list of words.
 ROOMS: dict[str, dict[str, str]] = {
     "designs": {
@@ -30,12 +36,28 @@ ROOMS: dict[str, dict[str, str]] = {
         "kernels/state_space.py": "kernels/test_smooth_time.py models/test_state_space_arms.py",
         "kernels/temporal.py": "kernels/test_temporal.py",
     },
+    "models": {
+        **{
+            f"models/arms/{name}.py": _ARMS for name in ("arm_gp", "belief", "covariance_form", "factor_form")
+        },
+        **{f"models/points/{name}.py": _POINTS for name in ("online_gp", "growing_cholesky", "conditioning")},
+        **{
+            f"models/arms/{name}.py": "models/test_members.py"
+            for name in ("members", "cyclic_members", "stacked_members")
+        },
+        "models/arms/state_space.py": "models/test_laws.py models/test_state_space_arms.py",
+        "models/arms/weighted_gp.py": "models/test_laws.py models/test_attack_models.py models/test_weighted_gp.py",
+        "models/online_model.py": _ARMS,
+        "models/sketch/sketched_gp.py": "models/test_laws.py models/test_sketched_gp.py",
+        "models/sketch/sketch.py": "models/test_sketched_gp.py models/test_sketch_keeps_observations.py",
+    },
     "policies": {
-        "state.py": f"test_state.py policies/test_index_state.py {_laws('ucb1', 'gp_ucb')}",
+        "state.py": f"test_state.py policies/test_index.py {_laws('ucb1', 'gp_ucb')}",
         "policies/opkb/opkb.py": f"{_OPKB} policies/test_opkb.py {_laws('ada_opkb')}",
         "policies/opkb/constants.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py",
         "policies/opkb/calibrated.py": f"policies/test_calibrated_opkb.py {_laws('ada_opkb_calibrated')}",
-        "policies/opkb/epochs.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py {_laws('ada_opkb')}",
+        "policies/opkb/epochs.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py "
+        + _laws("ada_opkb", "ada_opkb-units"),
         "policies/opkb/features.py": f"{_OPKB} policies/test_opkb.py policies/test_neural.py",
         "policies/averaging.py": "policies/test_averaging.py",
         "policies/sharing.py": "policies/test_averaging.py claims/test_fixed_share_bound.py",
@@ -43,9 +65,9 @@ ROOMS: dict[str, dict[str, str]] = {
         "policies/reward_range.py": "policies/test_reward_range.py",
         "policies/over_priors.py": f"policies/test_unknown_prior.py {_laws('pe_gp_ucb')} "
         f"policies/test_length_scales.py {_laws('a_gp_ucb')}",
-        "policies/forgetting.py": "policies/test_forgetting.py policies/test_likelihood_window.py",
-        "policies/index.py": f"policies/test_index.py policies/test_index_state.py {_laws('gp_ucb')} "
-        "policies/test_improvement.py",
+        "policies/forgetting.py": "policies/test_forgetting.py policies/test_likelihood_window.py "
+        + _laws("sw_gp_ucb", "r_gp_ucb", "et_gp_ucb", "sw_gp_ucb-likelihood"),
+        "policies/index.py": f"policies/test_index.py {_laws('gp_ucb')} policies/test_improvement.py",
         "policies/wrapping.py": "policies/test_doubling.py policies/test_standardised.py",
         "policies/master.py": f"policies/test_master.py {_laws('master_gp_ucb')}",
         "policies/phased_elimination.py": f"policies/test_phased_elimination.py {_laws('r_perp')}",

@@ -18,7 +18,6 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.forgetting import EventTriggeredRestart, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import ConstantWidth
@@ -245,22 +244,6 @@ def test_what_is_dropped_leaves_the_same_policy_as_what_was_never_asked():
     assert asked.open == tuple(late[1:])
 
 
-@pytest.mark.parametrize("id", [5, -1, 0.0, True, "0", None])
-def test_a_number_never_asked_is_refused(id):
-    asked = live()
-    asked.ask(1.0)
-    unchanged(asked, lambda: asked.tell(id, 1.0), "id must be of a question asked, 0 to 0")
-
-
-@pytest.mark.parametrize("reward", [float("nan"), float("inf"), torch.ones(2), torch.ones(1, 1)])
-def test_a_reward_that_is_none_is_refused_and_the_question_stays(reward):
-    for policy in (RandomPolicy(4), POLICIES["one replicate"]()):
-        asked = AskTell(policy)
-        question = asked.ask(1.0)
-        unchanged(asked, lambda asked=asked, id=question.id: asked.tell(id, reward), "reward must")
-        assert asked.tell(question.id, 1.0)
-
-
 def test_replicates_are_told_together():
     asked = AskTell(POLICIES["ucb"]())
     question = asked.ask(1.0)
@@ -321,12 +304,6 @@ def test_auto_over_a_domain_takes_constant_rewards_and_a_rare_one(reward):
         question = live.ask(float(step))
         assert live.tell(question.id, reward + (step == 11))
     assert int(live.policy._steps) == 14
-
-
-def test_arms_can_be_added_to_arm_gps_alone():
-    policy = all_recipes.build("bkb", 1, T)[0]
-    with pytest.raises(ValueError, match="model must be an ArmGP to take up more arms, got SketchedGP"):
-        policy.add_arms(torch.zeros(1, 1))
 
 
 # -- processes ------------------------------------------------------------------------------------------

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import ArmContext, AskTell, Domain, recipes
 from bandits_torch.policies.wrapping import CentredPolicy
+from tests.reference.kernels import rbf
 
 ARMS = torch.linspace(0, 1, 5).double().unsqueeze(-1)
 CONTEXTS = torch.tensor([[0.1], [0.5], [0.9]]).double()
@@ -13,9 +13,7 @@ DOMAIN = Domain(torch.tensor([[0.0], [1.0]]).double())
 
 
 def kernel(scale=0.3):
-    k = RBFKernel().double()
-    k.lengthscale = scale
-    return k
+    return rbf(scale)
 
 
 def contextual(**options):

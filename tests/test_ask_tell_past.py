@@ -2,16 +2,15 @@
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, Domain, recipes
 from bandits_torch.policies.wrapping import DoublingTrick
 from tests.reference import all_recipes
+from tests.reference.kernels import rbf
 
 DOMAIN = Domain(torch.tensor([[0.0], [1.0]]).double())
 POINTS = torch.linspace(0, 1, 5).double().unsqueeze(-1)
-KERNEL = RBFKernel().double()
-KERNEL.lengthscale = 0.3
+KERNEL = rbf(0.3)
 SEARCH = {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 3}}
 HOLDS_ALL = {
     "gp_ucb",

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.ask_tell import AskTell
@@ -13,11 +12,11 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.counted import as_gaussian, in_rewards
 from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.policy_files import load_policy, save_policy
+from tests.reference.kernels import rbf
 
 N = 7
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
-KERNEL = RBFKernel().double()
-KERNEL.lengthscale = 0.3
+KERNEL = rbf(0.3)
 DOUBLE = {"dtype": torch.float64}
 
 

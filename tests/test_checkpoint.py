@@ -18,6 +18,7 @@ from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.problems.replay import Replay
 from bandits_torch.recorder import Recorder
+from bandits_torch.state import differing
 from bandits_torch.state_files import write_state
 from tests.reference import all_recipes
 from tests.reference.stubs import TableProblem
@@ -233,21 +234,42 @@ def test_a_truncated_file_is_refused(length, tmp_path):
         run(**small(), checkpoint=tmp_path / "run")
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 def test_a_file_with_a_flipped_bit_is_refused(tmp_path):
-    run(**small(), checkpoint=tmp_path / "run")
-    content = bytearray((tmp_path / "run").read_bytes())
-    refused = 0
-    for at in range(200, len(content), len(content) // 60):
+    """Of a state that says no seconds, so that the same places are tried in every run.
+
+    ``np.load`` leaves a file open whose table of contents it cannot read.
+    """
+    path = tmp_path / "run"
+    write_state(path, "run", {"step": 3}, {"policy": {"a": torch.arange(200), "b": torch.rand(9, 9)}})
+    content, whole, refused = bytearray(path.read_bytes()), checkpoint.read_state(path, "run"), 0
+    places = range(0, len(content), 7)
+    for at in places:
         content[at] ^= 4
-        (tmp_path / "run").write_bytes(content)
+        path.write_bytes(content)
         try:
-            history = run(**small(), checkpoint=tmp_path / "run")
+            found = checkpoint.read_state(path, "run")
         except ValueError:
             refused += 1
         else:  # a byte that says nothing: padding, or a date of the archive's
-            assert same(history, run(**small()))
+            assert not differing(list(found), list(whole)), at
         content[at] ^= 4
-    assert refused > 40
+    assert refused > 0.8 * len(places)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="an array that ends before its entry does is not held against its checksum"
+)
+def test_a_flipped_bit_in_the_length_of_an_array_s_header_is_refused(tmp_path):
+    """The array then begins four bytes early, among the spaces before it, and the last four are never read."""
+    write_state(tmp_path / "run", "run", {}, {"bytes": torch.ones(10_000, dtype=torch.uint8)})
+    content = bytearray((tmp_path / "run").read_bytes())
+    at = content.rindex(b"\x93NUMPY") + 8
+    assert content[at] & 4
+    content[at] ^= 4
+    (tmp_path / "run").write_bytes(content)
+    with pytest.raises(ValueError, match="is not a whole run file"):
+        checkpoint.read_state(tmp_path / "run", "run")
 
 
 def rewritten(path, change):

@@ -11,7 +11,7 @@ from time import process_time
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy
@@ -24,6 +24,7 @@ from bandits_torch.recipes import Setup
 from bandits_torch.state import differing
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference import all_recipes
+from tests.reference.kernels import rbf
 
 S, BEFORE, AFTER, MORE = 2, 40, 30, 3
 HORIZON = BEFORE + AFTER
@@ -42,8 +43,7 @@ OTHERWISE = {"exp3_s"}
 OWN = {"auto": {"look_again": 0.0}}  # a new arm's clock begins when it comes: a test of its own
 GROW = [name for name in recipes.RECIPES if name not in REFUSE]
 X = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)
-KERNEL = RBFKernel().double()
-KERNEL.lengthscale = 0.2
+KERNEL = rbf(0.2)
 
 
 def pair(name, replicates=S):

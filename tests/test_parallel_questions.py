@@ -4,7 +4,6 @@ import threading
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain, recipes
 from bandits_torch.ask_tell import AskTell
@@ -12,6 +11,7 @@ from bandits_torch.checkpoint import described
 from bandits_torch.policies.policy import Observation
 from bandits_torch.policy_files import load_policy, save_policy
 from tests.reference import all_recipes
+from tests.reference.kernels import rbf
 
 T = 30
 
@@ -21,8 +21,7 @@ def live(name="gp_ucb"):
 
 
 def by_features(name="gp_ucb", **options):
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.1
+    kernel = rbf(0.1)
     arms = torch.linspace(0, 1, 20).double().unsqueeze(-1)
     return AskTell(getattr(recipes, name)(arms, kernel, 0.05, **options))
 
@@ -74,8 +73,7 @@ def test_an_arm_that_is_far_ahead_is_asked_twice():
 
 
 def test_points_of_a_domain_are_asked_apart():
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.1
+    kernel = rbf(0.1)
     asked = AskTell(
         recipes.gp_ucb(Domain(torch.tensor([[0.0], [1.0]]).double()), kernel, 0.05, search={"initial": 2})
     )

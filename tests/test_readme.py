@@ -21,7 +21,7 @@ def test_python_blocks_run_in_order_as_one_session(
     assert [line.split()[0] for line in printed] == ["auto", "sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb"]
 
 
-def test_two_commands_are_exactly_two_lines() -> None:
+def test_install_and_try_is_exactly_two_lines() -> None:
     section = README.split("## Two commands")[1].split("\n## ")[0]
     (block,) = re.findall(r"```sh\n(.*?)```", section, re.S)
     assert len(block.splitlines()) == 2

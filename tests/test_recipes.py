@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityOfImprovement
-from gpytorch.kernels import RBFKernel
 from torch.distributions import Normal
 
 from bandits_torch import recipes
@@ -26,11 +25,11 @@ from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWi
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import GPTSWidth, IGPWidth
 from tests.reference.arm_gp_twins import smooth
+from tests.reference.kernels import rbf
 
 N, T = 12, 30
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
-KERNEL = RBFKernel().double()
-KERNEL.lengthscale = 0.2
+KERNEL = rbf(0.2)
 # What each index policy needs beside arms, kernel and noise variance, and what makes things happen.
 _INDEX = [
     name
@@ -140,8 +139,7 @@ def test_a_kernel_over_time_of_one_s_own_takes_the_place_of_exponential_forgetti
     wiener = WienerKernel(torch.tensor(0.05).double())
     own = recipe("tv_gp_ucb", forgetting_rate=0.0, time_kernel=wiener).model.prior.time_kernel
     assert own.drift_variance.item() == pytest.approx(0.05)
-    smooth_time = RBFKernel().double()
-    smooth_time.lengthscale = 5.0
+    smooth_time = rbf(5.0)
     domain = Domain(torch.tensor([[0.0], [1.0]]).double())
     policy = recipes.tv_gp_ucb(domain, KERNEL, 0.1, time_kernel=smooth_time)
     X = torch.tensor([[0.5, 0.0], [0.5, 5.0]]).double()

@@ -30,7 +30,7 @@ def played(name, replicates, first=0):
     return run(policy, problem, T, seed=7, first_replicate=first)
 
 
-@pytest.mark.parametrize("name", recipes.RECIPES)
+@pytest.mark.parametrize("name", [*recipes.RECIPES, *all_recipes.WITH_SETTINGS])
 def test_a_replicate_of_25_is_the_replicate_alone(name):
     together = played(name, S)
     for k in (0, 24):

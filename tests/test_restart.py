@@ -14,7 +14,7 @@ S = 3
 SOME = torch.tensor([True, False, True])
 # What is of all replicates together: what auto has learned of units and the pace of time (see
 # tests/policies/test_averaging.py), and when R-PERP draws its orders.
-TOGETHER = {"auto", "r_perp"}
+TOGETHER = {"auto", "auto-cycles", "r_perp"}
 NOT_COMPARED = {
     "streams",
     "choices",
@@ -69,12 +69,12 @@ def unlike(one, other, those, place="state"):
 
 
 @pytest.mark.parametrize("where", [SOME, None], ids=["some", "all"])
-@pytest.mark.parametrize("name", recipes.RECIPES)
+@pytest.mark.parametrize("name", [*recipes.RECIPES, *all_recipes.WITH_SETTINGS])
 def test_every_recipe_begins_anew_where_it_is_told_to(name, where):
     if where is not None and name in TOGETHER:
         return
     before, after = (
-        (80, 40) if recipes.registered(name).belief is None else (14, 10)
+        (80, 40) if recipes.registered(name.split("-")[0]).belief is None else (14, 10)
     )  # those find changes late
     policy, undisturbed, fresh = (all_recipes.build(name, S, before + after, num_arms=5)[0] for _ in range(3))
     play(policy, 0, before)

@@ -40,25 +40,21 @@ def unlike(build, folder, monkeypatch, steps, stops):
     return found
 
 
-@pytest.mark.parametrize("name", recipes.RECIPES)
+@pytest.mark.parametrize("name", [*recipes.RECIPES, *all_recipes.WITH_SETTINGS])
 def test_every_recipe_resumes_bit_for_bit_at_every_stop(name, full, tmp_path, monkeypatch):
     steps, stops = (60, (3, 11, 19, 20, 33, 52)) if full else (30, (3, 20))
-    build = lambda: all_recipes.build(name, 2, steps, num_arms=ARMS)  # noqa: E731
+    build = lambda: all_recipes.build(name, 2, steps, num_arms=12 if "cycles" in name else ARMS)  # noqa: E731
     assert unlike(build, tmp_path, monkeypatch, steps, stops) == []
 
 
 @pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "sw_gp_ucb"])
 def test_so_do_those_that_learn_their_hyperparameters(name, tmp_path, monkeypatch):
-    def build():
-        problem = all_recipes.build(name, 2, 30)[1]
-        schedule = {"every": 10, "first": 4}
-        options = dict(recipes.registered(name).quick) | {"learn_hyperparameters": schedule}
-        return recipes.build(name, problem, replicates=2, horizon=30, seed=3, **options), problem
-
-    assert unlike(build, tmp_path, monkeypatch, 30, (3, 17)) == []  # before the first fit and after it
+    """Stopped before the first fit and after it."""
+    build = lambda: all_recipes.build(f"{name}-learning", 2, 30)  # noqa: E731
+    assert unlike(build, tmp_path, monkeypatch, 30, (3, 17)) == []
 
 
-@pytest.mark.parametrize("name", all_recipes.OVER_POINTS)
+@pytest.mark.parametrize("name", [*all_recipes.OVER_POINTS, *all_recipes.OF_THEIR_OWN])
 def test_so_do_those_over_points(name, tmp_path, monkeypatch):
     monkeypatch.setattr(ContinuousProblem, "best", lambda self, step: torch.ones(2).double())  # takes long
     build = lambda: all_recipes.build_over_points(name, 2, 10)  # noqa: E731

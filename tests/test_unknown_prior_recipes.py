@@ -58,9 +58,7 @@ FEW = {"num_restarts": 1, "raw_samples": 16, "options": {"maxiter": 5}}
 
 
 def rbf(lengthscale: float) -> RBFKernel:
-    kernel = RBFKernel().double()
-    kernel.lengthscale = lengthscale
-    return kernel
+    return rbf(lengthscale)
 
 
 @pytest.mark.parametrize("name", ["pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb"])

@@ -165,6 +165,27 @@ def test_a_policy_with_a_test_of_its_own_rings_when_it_restarts(built):
     assert own["once_in"].isna().all()
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "earliest"),
+    [
+        ("ada_opkb_calibrated", {}, 150),
+        ("ada_opkb", {"horizon": 400}, 150),
+        ("master_gp_ucb", {"horizon": 400, "width": 0.3}, 0),  # so narrow a width rings without a change, too
+    ],
+)
+def test_every_restart_of_a_detector_is_an_alarm_where_arms_change_places(name, options, earliest):
+    arms = torch.linspace(0, 1, 3, dtype=torch.float64).unsqueeze(-1)
+    live = AskTell(getattr(recipes, name)(arms, RBFKernel(), 0.01, **options))
+    noise = np.random.default_rng(0)
+    for k in range(400):
+        question = live.ask(float(k))
+        values = (0.0, 0.5, 1.0) if k < 150 else (1.0, 0.5, 0.0)
+        live.tell(question.id, values[int(question.arm)] + 0.1 * noise.normal())
+    own = live.alarms().query("by == 'policy'")
+    assert len(own) == int(live.policy.trace()["restarts"].sum()) >= 1
+    assert (own["time"] >= earliest).all()
+
+
 def test_a_restart_on_a_schedule_is_no_alarm():
     arms = torch.linspace(0, 1, 3, dtype=torch.float64).unsqueeze(-1)
     scheduled = recipes.r_gp_ucb(arms, RBFKernel(), 0.1, horizon=40, interval=5)

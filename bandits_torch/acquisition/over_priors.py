@@ -1,4 +1,4 @@
-"""Acquisitions over a batch of candidate priors: one value per point from the values under every prior."""
+"""Acquisition functions over a batch of candidate priors: the scores under all priors become one value per point."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from bandits_torch.theory.widths import Width
 
 
 class OverPriors(AcquisitionFunction, ABC):
-    """Reduces the priors' batch dimension, the last one, of an acquisition function.
+    """Scores points under every candidate prior, and reduces the P scores of a point to one value.
 
-    Called with X, ``t_batch x 1 x d``, it scores X under every prior and returns ``t_batch`` values
-    (broadcast with the model's batch shape without the priors), so it works in ``optimize_acqf`` and
-    ``optimize_acqf_discrete``. ``prior(X)`` returns the prior that attains the value. ``base`` holds the pending
-    points; it takes them as ``X_pending=`` or by ``set_X_pending``.
+    Called with X, ``t_batch x 1 x d``, it returns ``t_batch`` values, broadcast with the other batch dimensions of the
+    model. So it works in ``optimize_acqf`` and ``optimize_acqf_discrete``. ``prior(X)`` returns the index of the prior
+    that gives the value. Pending points belong to ``base``: pass them to it as ``X_pending=``, or call
+    ``set_X_pending``.
 
     Args:
-        base: an acquisition for q = 1 whose model has batch shape ``(..., P)``.
+        base: an acquisition function for q = 1, over a model of batch shape ``(..., P)``.
 
-    Raises ValueError for a model without a batch dimension of priors.
+    Raises ValueError if ``base`` is not an acquisition function, or if its model has no batch dimension.
     """
 
     def __init__(self, base: AcquisitionFunction) -> None:
         if not (isinstance(base, AcquisitionFunction) and base.model.batch_shape):
             validation.instance("base", base, AcquisitionFunction, "a BoTorch acquisition function")
-            validation.require(False, "base.model.batch_shape", (), "(..., P), the priors last")
+            validation.require(False, "base.model.batch_shape", (), "(..., P), with the priors last")
         super().__init__(model=base.model)
         self.base = base
 
@@ -49,39 +49,39 @@ class OverPriors(AcquisitionFunction, ABC):
 
     @property
     def num_priors(self) -> int:
-        """P."""
+        """P, the number of candidate priors."""
         return self.model.batch_shape[-1]
 
     @abstractmethod
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Values ``...`` and the priors that attain them ``...``, from scores ``... x P``."""
+        """Reduce scores ``... x P`` to values ``...``, with the indices ``...`` of the priors that give them."""
 
     @over_t_batches(expected_q=1, any_output=True)
     def forward(self, X: Tensor) -> Tensor:
-        """Values of X, ``t_batch x 1 x d``."""
+        """Values at X, ``t_batch x 1 x d``."""
         return self.reduce(self.base(X.unsqueeze(-3)))[0]
 
     @over_t_batches(expected_q=1, any_output=True)
     def prior(self, X: Tensor) -> Tensor:
-        """Index of the prior that attains the value of X, ``t_batch x 1 x d``."""
+        """Index of the prior that gives the value at X, ``t_batch x 1 x d``."""
         return self.reduce(self.base(X.unsqueeze(-3)))[1]
 
-    def _of_priors(self, name: str, value: Tensor) -> Tensor:
+    def _check_per_prior(self, name: str, value: Tensor) -> Tensor:
         fits = validation.tensor(name, value).shape[-1:] == (self.num_priors,)
-        validation.shape_is(name, value, fits, f"(..., {self.num_priors}), a number for each prior")
+        validation.shape_is(name, value, fits, f"(..., {self.num_priors}), one entry per prior")
         return value
 
 
 class OptimisticOverPriors(OverPriors):
-    """max_p a^p(x) over the surviving priors: optimistic about the function and about the prior.
+    """max_p a^p(x) over the priors not yet eliminated: optimistic about the function and about the prior.
 
     Source: Ziomek et al. 2024, Algorithm 1, line 7.
 
     Args:
         base: see ``OverPriors``.
-        surviving: booleans that broadcast to ``model.batch_shape``; at least one prior must survive. Default: all.
+        surviving: booleans that broadcast to ``model.batch_shape``, False for an eliminated prior. Default: all True.
 
-    Raises ValueError unless ``surviving`` are booleans, True for at least one prior.
+    Raises ValueError unless ``surviving`` is boolean and True for at least one prior. On a GPU values are not checked.
     """
 
     def __init__(self, base: AcquisitionFunction, surviving: Tensor | None = None) -> None:
@@ -89,15 +89,15 @@ class OptimisticOverPriors(OverPriors):
         if surviving is not None:
             validation.tensor("surviving", surviving)
             validation.require(surviving.dtype == torch.bool, "surviving", surviving.dtype, "booleans")
-            self._of_priors("surviving", surviving)
+            self._check_per_prior("surviving", surviving)
             if surviving.is_cpu:  # on a GPU, a check of values would synchronise
-                some = bool(surviving.any(-1).all())
-                validation.require(some, "surviving", surviving, "True for at least one prior")
+                any_survives = bool(surviving.any(-1).all())
+                validation.require(any_survives, "surviving", surviving, "True for at least one prior")
         self.register_buffer("surviving", surviving)
         self.surviving: Tensor | None
 
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """The largest score among surviving priors, and its prior."""
+        """The largest score among the surviving priors, and the index of its prior."""
         if self.surviving is not None:
             scores = scores.masked_fill(~self.surviving, -torch.inf)
         best = scores.max(-1)
@@ -117,11 +117,11 @@ class BayesianOverPriors(OverPriors):
 
     def __init__(self, base: AcquisitionFunction, log_weights: Tensor) -> None:
         super().__init__(base)
-        self.register_buffer("weights", torch.softmax(self._of_priors("log_weights", log_weights), -1))
+        self.register_buffer("weights", torch.softmax(self._check_per_prior("log_weights", log_weights), -1))
         self.weights: Tensor
 
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """The posterior-weighted mean of the scores, and the prior of the largest weight."""
+        """The posterior-weighted mean of the scores, and the index of the prior with the largest weight."""
         values = scores[..., 0] * self.weights[..., 0]
         for p in range(1, self.num_priors):  # a fixed order: the rounding of torch.sum depends on the batch
             values = values + scores[..., p] * self.weights[..., p]
@@ -129,7 +129,7 @@ class BayesianOverPriors(OverPriors):
 
 
 class LikeliestPrior(OverPriors):
-    """a^p(x) of the prior of the largest marginal likelihood (type II maximum likelihood over the set).
+    """a^p(x) under the prior with the largest marginal likelihood (type II maximum likelihood over the set).
 
     Args:
         base: see ``OverPriors``.
@@ -140,11 +140,11 @@ class LikeliestPrior(OverPriors):
 
     def __init__(self, base: AcquisitionFunction, log_likelihood: Tensor) -> None:
         super().__init__(base)
-        self.register_buffer("likeliest", self._of_priors("log_likelihood", log_likelihood).argmax(-1))
+        self.register_buffer("likeliest", self._check_per_prior("log_likelihood", log_likelihood).argmax(-1))
         self.likeliest: Tensor
 
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores under the likeliest prior."""
+        """The scores under the likeliest prior, and its index."""
         prior = self.likeliest.expand(scores.shape[:-1])
         return scores.gather(-1, prior.unsqueeze(-1)).squeeze(-1), prior
 
@@ -185,8 +185,8 @@ def _inputs_of_likeliest(
 
 
 def _log_likelihood(model: Model) -> Tensor:
-    """The log likelihood that ``ArmGP`` and ``OnlineGP`` keep. For any other model it must be given."""
-    kept = getattr(model, "log_likelihood", None)
-    validation.require(kept is not None, "model", type(model).__name__, "one that keeps its log_likelihood")
-    assert kept is not None
-    return kept
+    """``model.log_likelihood``, which ``ArmGP`` and ``OnlineGP`` have. ValueError for a model without it."""
+    value = getattr(model, "log_likelihood", None)
+    validation.require(value is not None, "model", type(model).__name__, "one that has a log_likelihood")
+    assert value is not None
+    return value

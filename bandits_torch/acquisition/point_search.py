@@ -53,11 +53,19 @@ class PointSearch:
         """The search of step 1, 2, ...; here the same at every step."""
         return self
 
+    def values(self, X: Tensor) -> Tensor:
+        """The nearest points ``... x d`` that may be played; here all may."""
+        return X
+
+    def inward(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        """Ends (S, d) of a box, whose points have ``values`` between ``low`` and ``high``."""
+        return low, high
+
     def opening(self, domain: Domain, step: int, replicates: int, seed: int) -> Tensor | None:
         """Points (S, d) of the initial design to play after ``step`` others, equal in all replicates; None after it."""
         if step >= self.initial:
             return None
-        return domain.fix(domain.sample(self.initial, seed)[step].repeat(replicates, 1))
+        return domain.samples(self.initial, seed, replicates)[step]
 
     def maximise(
         self,
@@ -88,6 +96,22 @@ class PointSearch:
             Points (S, d) and values (S,).
         """
         like = domain.bounds
+        if like.dim() == 3:
+            inside = _InBoxes(acquisition, *like)
+            unit = Domain(torch.stack([torch.zeros_like(like[0, 0]), torch.ones_like(like[0, 0])]))
+            there = inside.to_unit(domain.fix(like[0]))
+            begun = None if starts is None else inside.to_unit(starts.transpose(0, 1)).transpose(0, 1)
+            given = {i: there[:, i] if replicates > 1 else float(there[0, i]) for i in domain.fixed_features}
+            X, values = PointSearch.maximise(
+                self,
+                inside,
+                replace(unit, fixed_features=given),
+                replicates=replicates,
+                time=time,
+                starts=begun,
+                seed=seed,
+            )
+            return domain.fix(inside.from_unit(X)), values
         fixed: dict[int, float | Tensor] = dict(domain.fixed_features)
         bounds = like
         if time is not None:
@@ -108,7 +132,7 @@ class PointSearch:
             begin = torch.cat([begin, member.reshape(-1, 1, 1)], -1)
             if domain.inequality_constraints:
                 options["max_optimization_problem_aggregation_size"] = 1
-        X, values = optimize_acqf(
+        X, found = optimize_acqf(
             scored,
             bounds,
             q=1,
@@ -121,7 +145,7 @@ class PointSearch:
             retry_on_optimization_warning=False,
         )
         lowest = torch.finfo(like.dtype).min
-        best = cast(Tensor, values).nan_to_num(nan=lowest, neginf=lowest).reshape(rounds, -1).max(0)
+        best = cast(Tensor, found).nan_to_num(nan=lowest, neginf=lowest).reshape(rounds, -1).max(0)
         points = X[:, 0, : domain.dim].reshape(rounds, replicates, -1).to(like)
         each = torch.arange(replicates, device=points.device)
         return domain.fix(points[best.indices, each]), best.values
@@ -142,9 +166,7 @@ class PointSearch:
         seed: int,
     ) -> Tensor:
         """Starts of the searches, R x S x D: the warm starts first, then the best raw samples."""
-        raw = domain.sample(self.raw_samples, seed)
-        raw = domain.fix(raw.unsqueeze(1).repeat(1, scored.replicates, 1))  # n x S x d
-        raw = _with_time(raw, time)
+        raw = _with_time(domain.samples(self.raw_samples, seed, scored.replicates), time)  # n x S x d
         warm = raw[:0]
         if starts is not None and self.warm_start:
             warm = _with_time(domain.fix(starts.movedim(1, 0)), time)
@@ -160,6 +182,32 @@ class PointSearch:
         spare = best[-1:].expand_as(warm)
         warm = torch.where(outside.unsqueeze(-1), spare, warm)
         return torch.cat([warm, best])[: max(self.num_restarts, len(warm) + 1)]
+
+
+class _InBoxes(AcquisitionFunction):
+    """Values of points of the unit cube, each replicate's stretched to the box that it has of its own."""
+
+    def __init__(self, acquisition: AcquisitionFunction, low: Tensor, high: Tensor) -> None:
+        """``low``, ``high``: (S, d)."""
+        super().__init__(model=acquisition.model)
+        self.acquisition = acquisition
+        self.low, self.high, self.side = low, high, torch.where(high > low, high - low, 1.0)
+        self._batched = len(acquisition.model.batch_shape) > 0
+
+    def to_unit(self, X: Tensor) -> Tensor:
+        """Of points ``... x S x d``."""
+        return (X - self.low) / self.side
+
+    def from_unit(self, X: Tensor) -> Tensor:
+        """The points ``... x S x d``."""
+        return torch.minimum(self.low + self.side * X, self.high)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Values of X as those of the acquisition, of which coordinates beyond d stay as they are."""
+        X = X.squeeze(-2) if self._batched else X
+        d = self.low.shape[-1]
+        X = torch.cat([self.low + self.side * X[..., :d], X[..., d:]], -1)
+        return self.acquisition(X.unsqueeze(-2) if self._batched else X)
 
 
 class _OfReplicates(AcquisitionFunction):
@@ -236,6 +284,7 @@ class GridSearch(PointSearch):
 
     def check(self, domain: Domain) -> None:
         """Raise ValueError for a domain with constraints, or with too large a D_T."""
+        validation.require(domain.bounds.dim() == 2, "bounds", domain.bounds, "(2, d) with a grid")
         none = not domain.inequality_constraints
         validation.require(none, "inequality_constraints", domain.inequality_constraints, "none with a grid")
         cells = self._cells(domain, self.until)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused, write_back
+from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import PENDING, RecursiveMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
@@ -32,6 +33,8 @@ class AveragingSteps(CapturedSteps):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         if policy.model.has_cycles:
             raise refused("ModelAveraging over CyclicMembers", "without periods it can be")
+        if isinstance(policy.model, LevelMembers):
+            raise refused("ModelAveraging over LevelMembers", "without a control it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         states: tuple[HasState, ...] = (policy.range, *policy.judged)
         self._states = [(state, name) for state in states for name in state.snapshot]

@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -123,17 +124,13 @@ def parse_value(text: str) -> Any:
     if word.lower() in _WORDS:
         return _WORDS[word.lower()]
     for read in (int, float):
-        try:
+        with suppress(ValueError):
             return read(word)
-        except ValueError:
-            continue
     if word[:1] in ("[", "{", '"'):
         try:
             return json.loads(word)
         except json.JSONDecodeError as error:
-            raise ValueError(
-                f"option value {text!r} must be JSON, as it starts with {word[0]}: {error}"
-            ) from error
+            raise ValueError(f"option value {text!r} starts as JSON and must be that: {error}") from error
     return text
 
 
@@ -186,40 +183,28 @@ def send_options(
             raise ValueError(f"option {name!r} must be given once, got it again in {option!r}")
         seen.add(name)
         taker, dot, key = name.rpartition(".")
-        if dot:
-            _check_named(taker, key, accepted)
-            named[taker][key] = parse_value(text)
-        else:
-            general |= {
-                taker: general[taker] | {key: parse_value(text)} for taker in _takers(key, accepted, problem)
-            }
+        if dot and taker not in accepted:
+            close = did_you_mean(taker, accepted)
+            raise ValueError(f"option {name} must be for one of {some(accepted)}, got {taker!r}{close}")
+        if dot and key not in accepted[taker]:
+            close = did_you_mean(key, accepted[taker])
+            raise ValueError(
+                f"option {key!r} is not one of {taker}'s{close} ({some(accepted[taker]) or 'none'})"
+            )
+        for one in [taker] if dot else _takers(key, accepted, problem):
+            (named if dot else general)[one][key] = parse_value(text)
     return {taker: general[taker] | named[taker] for taker in accepted}
 
 
-def _check_named(taker: str, key: str, accepted: Mapping[str, Collection[str]]) -> None:
-    if taker not in accepted:
-        close = did_you_mean(taker, accepted)
-        raise ValueError(f"option {taker}.{key} must be for one of {some(accepted)}, got {taker!r}{close}")
-    if key not in accepted[taker]:
-        close = did_you_mean(key, accepted[taker])
-        all_of_them = some(accepted[taker]) or "none"
-        raise ValueError(f"option {key!r} is not one of {taker}'s options{close} ({all_of_them})")
-
-
 def _takers(key: str, accepted: Mapping[str, Collection[str]], problem: str) -> list[str]:
+    """Who accepts a bare key; ValueError if nobody does, or both the problem and a policy."""
     takers = [taker for taker, keys in accepted.items() if key in keys]
     if not takers:
-        everything = "; ".join(_listed(taker, accepted) for taker in [*accepted][:_TAKERS_SHOWN])
+        shown = [f"{one}'s options ({some(accepted[one]) or 'none'})" for one in [*accepted][:_TAKERS_SHOWN]]
         more = len(accepted) - _TAKERS_SHOWN
         hidden = f"; and those of {more} more" if more > 0 else ""
         close = did_you_mean(key, {one: None for keys in accepted.values() for one in keys}) or ";"
-        raise ValueError(f"option {key!r} is accepted by nobody{close} there are {everything}{hidden}")
+        raise ValueError(f"option {key!r} is accepted by nobody{close} there are {'; '.join(shown)}{hidden}")
     if problem in takers and len(takers) > 1:
-        raise ValueError(
-            f"option {key!r} must say for whom: {' or '.join(f'{taker}.{key}' for taker in takers)}"
-        )
+        raise ValueError(f"option {key!r} must say for whom: {' or '.join(f'{one}.{key}' for one in takers)}")
     return takers
-
-
-def _listed(taker: str, accepted: Mapping[str, Collection[str]]) -> str:
-    return f"{taker}'s options ({some(accepted[taker]) or 'none'})"

@@ -20,6 +20,7 @@ from bandits_torch.cli.asked import (
     asked_race,
     asked_sweep,
     different_names,
+    parse_value,
     whole_number,
 )
 from bandits_torch.cli.catalogue import catalogue
@@ -77,6 +78,7 @@ def _resume_or_overwrite(context: click.Context, option: click.Parameter, value:
     return value
 
 
+OVERWRITE_TABLE = "Replace the table that another sweep left in OUT."
 OVERWRITE = "Give up the results or checkpoints of another race in OUT."
 
 
@@ -96,9 +98,7 @@ OVERWRITE = "Give up the results or checkpoints of another race in OUT."
     help="Steps, each a pull of one arm; by default as many as the data have rows to play, without data "
     f"{DEFAULT_HORIZON}.",
 )
-@number(
-    "--replicates", 1, default=10, help="Independent repetitions, side by side; regret is averaged over them."
-)
+@number("--replicates", 1, default=10, help="Independent repetitions, over which regret is averaged.")
 @number("--seed", 0, default=0, help="Of everything random: the same seed gives the same race.")
 @click.option("--device", default="cpu", help="cpu or cuda.")
 @number(
@@ -121,9 +121,7 @@ OVERWRITE = "Give up the results or checkpoints of another race in OUT."
     "POLICY.key=value for one of them, as in sw_gp_ucb.window=150. Repeat for more; `bandits-torch list NAME` shows "
     "what there is.",
 )
-@number(
-    "--checkpoint", 1, help="Steps between checkpoints, kept in OUT until the race is over; none by default."
-)
+@number("--checkpoint", 1, help="Steps between checkpoints, kept in OUT until the race is over.")
 @click.option(
     "--resume",
     is_flag=True,
@@ -154,24 +152,13 @@ def race(
     asked = asked_race(**settings | ({"policies": DEFAULT_POLICIES} if fitting else {}))
     from bandits_torch.cli.play import play
 
-    play(
-        asked,
-        out,
-        threads=threads,
-        checkpoint=checkpoint,
-        resume=resume,
-        overwrite=overwrite,
-        fitting=fitting,
-    )
+    flags = {"resume": resume, "overwrite": overwrite, "fitting": fitting}
+    play(asked, out, threads=threads, checkpoint=checkpoint, **flags)
 
 
 @app.command(short_help="What a table or a log holds.")
 @click.argument("data", type=FILE)
-@click.option(
-    "--plot",
-    type=FILE,
-    help="Draw the levels of the arms of a table, with jumps and cycles, as PNG, SVG or PDF.",
-)
+@click.option("--plot", type=FILE, help="Draw the arms of a table, jumps and cycles, as PNG, SVG or PDF.")
 def look(data: Path, plot: Path | None) -> None:
     """Say what DATA holds: a table of rewards (a row a step, a column an arm), or a log of pulls (a row a pull).
 
@@ -203,11 +190,7 @@ def look(data: Path, plot: Path | None) -> None:
 
 @app.command(short_help="What policies would have earned, from a log.")
 @click.argument("log", type=FILE)
-@click.option(
-    "--policies",
-    default="auto",
-    help="The algorithms, names separated by commas; `bandits-torch list` names all.",
-)
+@click.option("--policies", default="auto", help="Names of algorithms, separated by commas.")
 @number("--replays", 2, default=20, help="Of the log drawn again, for the interval of a policy that learns.")
 @number("--seed", 0, default=0, help="Of everything random.")
 def value(log: Path, policies: str, replays: int, seed: int) -> None:
@@ -238,6 +221,81 @@ def value(log: Path, policies: str, replays: int, seed: int) -> None:
     _print_table(("policy", "reward a step"), rows)
 
 
+@app.command(short_help="The arm to pull now, in a live system.")
+@click.argument("state", type=FILE)
+@click.option("--arms", help="The names of the arms, separated by commas: where STATE is new.")
+@click.option(
+    "--available",
+    help="The arms that can be pulled now: names, or true and false for each arm, separated by commas. "
+    "By default all.",
+)
+@click.option("--time", "moment", help="A number or a date, of the same kind every time. By default seconds.")
+def ask(state: Path, arms: str | None, available: str | None, moment: str | None) -> None:
+    """Print the number and the arm of a question, and keep it in the file STATE, which begins with --arms.
+
+    The policy is `auto`, over arms of which nothing is known. Open questions count, so several workers may ask.
+
+    Examples:
+
+    bandits-torch ask live.state --arms north,east,south
+
+    bandits-torch ask live.state --available north,east
+
+    bandits-torch tell live.state 0 12.5
+    """
+    import json
+    import time
+
+    from bandits_torch.policy_files import save_policy
+
+    live = _live(state, arms)
+    mask: Any = None if available is None else [one.strip() for one in available.split(",")]
+    if mask is not None and set(mask) <= {"true", "false"}:
+        mask = [one == "true" for one in mask]
+    now: Any = time.time() if moment is None else parse_value(moment)
+    question = live.ask(now, mask)
+    save_policy(state, live)
+    click.echo(json.dumps({"id": question.id, "arm": question.name}))
+
+
+@app.command(
+    short_help="The reward of a question, in a live system.",
+    context_settings={"ignore_unknown_options": True},  # a reward may be negative
+)
+@click.argument("state", type=FILE)
+@click.argument("id", type=int)
+@click.argument("reward", type=float)
+def tell(state: Path, id: int, reward: float) -> None:
+    """Learn the REWARD of question ID of `ask`, and keep what was learned in the file STATE. The first counts."""
+    from bandits_torch.policy_files import save_policy
+
+    live = _live(state, None)
+    new = live.tell(id, reward)
+    save_policy(state, live)
+    click.echo("learned" if new else "told before")
+
+
+def _live(state: Path, arms: str | None) -> Any:
+    """The system in a file, or a new one over these arms."""
+    from bandits_torch.ask_tell import AskTell
+    from bandits_torch.policy_files import load_policy
+    from bandits_torch.state_files import read_state
+
+    names = None if arms is None else [name.strip() for name in arms.split(",")]
+    if not state.exists():
+        if names is None:
+            raise ValueError(
+                f"arms must be given where the file of the state is new, {str(state)!r}, got None"
+            )
+        return AskTell.auto(names)
+    roster = read_state(state, "policy")[1]["state"]["arms"]
+    if names not in (None, roster["names"]):
+        raise ValueError(f"arms must be those of {str(state)!r}, {roster['names']}, or left out, got {names}")
+    live = AskTell.auto(roster["names"][: roster["first"]])
+    load_policy(state, live)
+    return live
+
+
 @app.command("list", short_help="What there is, and its options.")
 @click.argument("name", required=False)
 def list_names(name: str | None) -> None:
@@ -254,10 +312,8 @@ def list_names(name: str | None) -> None:
     known = {one: entries for entries in (catalogue().problems, catalogue().policies) for one in entries}
     entries = known.get(name, catalogue().policies if ":" in name else {})
     if name not in entries:
-        raise ValueError(
-            f"name must be one of those that `bandits-torch list` shows, got {name!r}"
-            f"{did_you_mean(name, known)}"
-        )
+        close = did_you_mean(name, known)
+        raise ValueError(f"name must be one of those that `bandits-torch list` shows, got {name!r}{close}")
     click.echo(f"{entries[name].about}\n")
     options = entries[name].options.items()
     rows = [(key, "must be given" if default is None else default) for key, default in options]
@@ -294,11 +350,7 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
 
 
 @app.command(short_help="Algorithms on several problems, resumable.")
-@click.option(
-    "--problems",
-    default="gp,switching,tv-gp,cosine",
-    help="Comma-separated names; see `bandits-torch list`.",
-)
+@click.option("--problems", default="gp,switching,tv-gp,cosine", help="Comma-separated names.")
 @click.option("--policies", default=DEFAULT_POLICIES, help="Comma-separated names.")
 @number("--horizon", 1, default=1000, help="Steps, or as many as a problem has if those are fewer.")
 @number("--replicates", 1, default=10, help="Independent runs of each policy on each problem.")
@@ -316,12 +368,7 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
     "POLICY.key=value for one of them. Repeat for more.",
 )
 @click.option("--resume", is_flag=True, callback=_resume_or_overwrite, help="Continue the sweep in OUT.")
-@click.option(
-    "--overwrite",
-    is_flag=True,
-    callback=_resume_or_overwrite,
-    help="Replace the table that another sweep left in OUT.",
-)
+@click.option("--overwrite", is_flag=True, callback=_resume_or_overwrite, help=OVERWRITE_TABLE)
 def sweep(
     *,
     problems: str,

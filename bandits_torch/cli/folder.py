@@ -1,7 +1,6 @@
 """The folder that a race or a sweep writes to: what it may replace there, take up again, and delete.
 
-``enter`` decides, for both: what nobody of them wrote stays as it is, whatever the flags, and what another race or
-sweep left goes only if ``overwrite`` says so.
+What no race or sweep wrote stays as it is, whatever the flags. What another one left goes only with ``overwrite``.
 """
 
 from __future__ import annotations
@@ -10,92 +9,62 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bandits_torch.differing import said_differences
+from bandits_torch.description import said_differences
 from bandits_torch.experiments.report import REPORT, read_settings
 from bandits_torch.files import atomic_write, remove_parts
 from bandits_torch.state_files import read_state
 
-SWEEP_TABLE = "sweep.csv"
-SWEEP_COLUMNS = ("problem", "policy", "replicate", "cumulative_regret", "ms_per_step")
 _FORMAT = "bandits_torch race in progress"
 _OPTION = "option "
 
 
-@dataclass(frozen=True)
-class Held:
-    """What a folder holds before a race or a sweep writes to it.
-
-    Attributes:
-        foreign: names that are to be written, under which something stands that neither wrote.
-        unfinished: the work in progress, in words, and how to begin afresh; None where there is none.
-        other: work that is not the one asked for, in words; None where there is none.
-        over: whether the work asked for is done.
-    """
-
-    foreign: Sequence[str] = ()
-    unfinished: tuple[str, str] | None = None
-    other: str | None = None
-    over: bool = False
-
-
-def enter(out: Path, work: str, held: Held, *, resume: bool, overwrite: bool) -> str:
+def enter(
+    out: Path,
+    work: str,
+    *,
+    foreign: Sequence[str],
+    unfinished: tuple[str, str] | None,
+    other: str | None,
+    over: bool = False,
+    resume: bool,
+    overwrite: bool,
+) -> str:
     """``"begin"``, ``"resume"``, or ``"over"`` where the work to be resumed is done; ValueError to refuse the folder.
 
     Args:
         out: the folder.
         work: ``race`` or ``sweep``.
-        held: what the folder holds.
+        foreign: names that are to be written, under which something stands that neither wrote.
+        unfinished: the work in progress, in words, and how to begin afresh; None where there is none.
+        other: work that is not the one asked for, in words; None where there is none.
+        over: whether the work asked for is done.
         resume: whether to take up what is unfinished.
         overwrite: whether to give up what another race or sweep left.
     """
-    if held.over and resume:
+    if over and resume:
         click.echo(f"nothing to resume: the {work} in {out} is over", err=True)
         return "over"
-    if held.foreign:
+    place = f"got {str(out)!r}"
+    if foreign:
         raise ValueError(
-            f"out holds {', '.join(held.foreign)}, which no {work} of this version wrote, got {str(out)!r}: "
-            "rename or remove it, or give another --out"
+            f"out holds {', '.join(foreign)}, which no {work} of this version wrote, {place}: rename or remove it, or "
+            "give another --out"
         )
-    if held.unfinished is not None and not (resume or overwrite):
-        words, afresh = held.unfinished
-        raise ValueError(f"out holds {words}, got {str(out)!r}: continue it with --resume, or {afresh}")
-    if held.other is not None and not overwrite:
-        raise ValueError(f"out holds {held.other}, got {str(out)!r}: give another --out, or --overwrite")
-    if resume and held.unfinished is not None:
+    if unfinished is not None and not (resume or overwrite):
+        words, afresh = unfinished
+        raise ValueError(f"out holds {words}, {place}: continue it with --resume, or {afresh}")
+    if other is not None and not overwrite:
+        raise ValueError(f"out holds {other}, {place}: give another --out, or --overwrite")
+    if resume and unfinished is not None:
         return "resume"
     if resume:
         click.echo(f"note: nothing to resume in {out}: the {work} begins at its first step", err=True)
     return "begin"
-
-
-def finished_cells(cells: Sequence[Path]) -> int:
-    """How many cells of a sweep are finished."""
-    return sum(path.exists() for path in cells)
-
-
-def enter_sweep(out: Path, cells: Sequence[Path], *, resume: bool, overwrite: bool) -> None:
-    """Refuse the folder unless the sweep may write its table and cells there."""
-    table, finished = out / SWEEP_TABLE, finished_cells(cells)
-    there = table.exists()
-    is_ours = there and table.is_file() and _first_line(table) == ",".join(SWEEP_COLUMNS)
-    words = f"{finished} finished cells of this sweep", f"remove {str(out / 'cells')!r}"
-    held = Held(
-        foreign=[SWEEP_TABLE] if there and not is_ours else [],
-        unfinished=words if finished else None,
-        other=f"the {SWEEP_TABLE} of another sweep" if there and not finished else None,
-    )
-    enter(out, "sweep", held, resume=resume, overwrite=overwrite and not finished)
-
-
-def _first_line(path: Path) -> str:
-    with open(path, "rb") as file:
-        return file.readline(200).decode(errors="replace").strip()
 
 
 class RaceFolder:
@@ -132,8 +101,8 @@ class RaceFolder:
         self.out.mkdir(parents=True, exist_ok=True)
         if not os.access(self.out, os.W_OK | os.X_OK):
             raise ValueError(f"out must be a folder that can be written to, got {str(self.out)!r}")
-        begun = self.begun()
-        standing = enter(self.out, "race", self._held(begun, keep), resume=resume, overwrite=overwrite)
+        begun = self._begun()
+        standing = enter(self.out, "race", **self._held(begun, keep), resume=resume, overwrite=overwrite)
         if standing == "over":
             return standing
         if begun is not None and standing == "begin":
@@ -146,15 +115,15 @@ class RaceFolder:
 
     def begin_report(self) -> None:
         """Note that files of the report may be there from now on, although ``run.json`` is not."""
-        if self.begun() is not None:
+        if self._begun() is not None:
             self._write_record(reporting=True)
 
     def leave(self) -> None:
         """Delete the checkpoints of the race, which is over."""
-        if self.begun() is not None:
+        if self._begun() is not None:
             self._remove(self._settings)
 
-    def begun(self) -> dict[str, Any] | None:
+    def _begun(self) -> dict[str, Any] | None:
         """The record of the race in progress; None where there is none, or no race wrote it."""
         try:
             held = json.loads(self._record.read_text(encoding="utf-8"))
@@ -163,7 +132,8 @@ class RaceFolder:
         asked = held.get("asked") if isinstance(held, dict) and held.get("format") == _FORMAT else None
         return held if isinstance(asked, dict) and isinstance(asked.get("policies"), list) else None
 
-    def _held(self, begun: Mapping[str, Any] | None, keep: bool) -> Held:
+    def _held(self, begun: Mapping[str, Any] | None, keep: bool) -> dict[str, Any]:
+        """What the folder holds, as ``enter`` takes it."""
         there = [name for name in REPORT if (self.out / name).exists()]
         foreign = [name for name in there if not (self.out / name).is_file()]
         try:
@@ -173,14 +143,21 @@ class RaceFolder:
             if begun is None or begun.get("reporting") is not True or "run.json" in there:
                 foreign = there
         if begun is not None:
-            words = "the checkpoints of a race that was cut off", "begin afresh with --overwrite"
-            other = self._differences(begun["asked"])
-            return Held(foreign, words, f"the checkpoints of another race ({other})" if other else None)
+            differs = self._differences(begun["asked"])
+            return {
+                "foreign": foreign,
+                "unfinished": ("the checkpoints of a race that was cut off", "begin afresh with --overwrite"),
+                "other": f"the checkpoints of another race ({differs})" if differs else None,
+            }
         if keep and self.kept.exists() and not self._is_empty():
             foreign.append(str(self.kept))
-        other = "" if written is None else self._differences(written)
-        over = written is not None and not other and len(there) == len(REPORT)
-        return Held(foreign, None, f"another race ({other})" if other else None, over)
+        differs = "" if written is None else self._differences(written)
+        return {
+            "foreign": foreign,
+            "unfinished": None,
+            "other": f"another race ({differs})" if differs else None,
+            "over": written is not None and not differs and len(there) == len(REPORT),
+        }
 
     def _is_empty(self) -> bool:
         """Whether the folder of checkpoints holds nothing but what a killed race left before its first word."""

@@ -11,7 +11,7 @@ import pandas as pd
 from rich.console import Console
 
 from bandits_torch.cli.catalogue import catalogue
-from bandits_torch.cli.folder import SWEEP_COLUMNS, SWEEP_TABLE, enter_sweep, finished_cells
+from bandits_torch.cli.folder import enter
 from bandits_torch.cli.output import says_how_to_go_on
 from bandits_torch.experiments.cells import Block, ProblemSetting, RecipeSetting, make_cells
 from bandits_torch.experiments.regret import random_regret
@@ -19,6 +19,9 @@ from bandits_torch.experiments.report import results_table, why_no_error
 from bandits_torch.experiments.sweep import SweepFailed, sweep
 from bandits_torch.files import atomic_write
 from bandits_torch.history import History
+
+_TABLE = "sweep.csv"
+_COLUMNS = ("problem", "policy", "replicate", "cumulative_regret", "ms_per_step")
 
 
 def run_sweep(
@@ -45,10 +48,23 @@ def run_sweep(
     players = {name: RecipeSetting(name, options) for name, options in policies.items()}
     whole = Block(replicates, horizon, 0, seed)
     cells = [out / "cells" / cell.key for cell in make_cells(swept, players, whole, block)]
-    enter_sweep(out, cells, resume=resume, overwrite=overwrite)
+    finished, table = sum(path.exists() for path in cells), out / _TABLE
+    there = table.exists()
+    is_ours = table.is_file() and table.read_bytes()[:200].splitlines()[:1] == [",".join(_COLUMNS).encode()]
+    unfinished = f"{finished} finished cells of this sweep", f"remove {str(out / 'cells')!r}"
+    enter(
+        out,
+        "sweep",
+        foreign=[_TABLE] if there and not is_ours else [],
+        unfinished=unfinished if finished else None,
+        other=f"the {_TABLE} of another sweep" if there and not finished else None,
+        resume=resume,
+        overwrite=overwrite and not finished,
+    )
 
     def how_to_go_on(_: KeyboardInterrupt) -> str:
-        done = f"{finished_cells(cells)} of {len(cells)} cells are finished in {str(out / 'cells')!r}"
+        now = sum(path.exists() for path in cells)
+        done = f"{now} of {len(cells)} cells are finished in {str(out / 'cells')!r}"
         return f": {done}; continue with the same command and --resume"
 
     asked = {"replicates": replicates, "block": block, "seed": seed, "out": out / "cells", **engine}
@@ -82,8 +98,8 @@ def _report(
         for policy, history in rows.items():
             totals = history.regret.sum(-1).numpy()
             columns = (name, policy, range(history.replicates), totals, history.ms_per_step)
-            parts.append(pd.DataFrame(dict(zip(SWEEP_COLUMNS, columns, strict=True))))
+            parts.append(pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True))))
     if parts:
-        with atomic_write(out / SWEEP_TABLE) as file:
+        with atomic_write(out / _TABLE) as file:
             pd.concat(parts, ignore_index=True).to_csv(file, index=False, float_format="%.10g")
-        click.echo(f"wrote {out / SWEEP_TABLE}")
+        click.echo(f"wrote {out / _TABLE}")

@@ -23,8 +23,9 @@ from xopt.generators import generators
 
 from bandits_torch import validation
 from bandits_torch.domain import Domain
+from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.point_averaging import PointAveraging
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.recipes.point_averaging import auto_over_points
 from bandits_torch.state_files import read_state, write_state
 
@@ -54,13 +55,18 @@ class TimeVaryingUCBGenerator(Generator):
         width: multiplies the standard deviation.
         clock: ``"shots"``, the number of a row; or ``"time"``, the column ``time`` of the data in seconds, as for
             Xopt's generator; the next shot is then expected ``added_time`` seconds from now.
+        max_travel_distances: how far each variable may move from shot to shot, shares of the ranges, as in Xopt's
+            generators; from the last shot of the data. None: no limit, and none before the first shot.
+        move_price: in units of the objective, of a move of a variable across its whole range (``CostlyMoves``); not
+            with constraints, which a move of part of the way might break.
         capacity, options: of ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
         seed: seed of all random numbers.
         state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits.
 
     Cost: a step of ``PointAveraging`` for each shot and each output.
 
-    Raises ValueError (Xopt's ``VOCSError``) for several objectives, and discrete or contextual variables.
+    Raises ValueError (Xopt's ``VOCSError``) for several objectives, and discrete or contextual variables; for
+    ``max_travel_distances`` that are not one above 0 for each variable, and a ``move_price`` with constraints.
     """
 
     name = "time_varying_ucb"
@@ -71,13 +77,16 @@ class TimeVaryingUCBGenerator(Generator):
     width: PositiveFloat = 1.0
     clock: Literal["shots", "time"] = "shots"
     added_time: float = Field(default=0.0, ge=0.0)
+    max_travel_distances: list[float] | None = None
+    move_price: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     capacity: int = Field(default=200, ge=2)
     options: dict[str, Any] = Field(default_factory=dict)
     seed: int = Field(default=0, ge=0)
     state: str | None = Field(default=None, repr=False)
 
-    _models: list[PointAveraging] = PrivateAttr(default_factory=list)
+    _models: list[Policy] = PrivateAttr(default_factory=list)
     _of: tuple[str, ...] = PrivateAttr(default=())
+    _moves: dict[str, Any] = PrivateAttr(default_factory=dict)
     _rows: np.ndarray | None = PrivateAttr(default=None)
 
     def generate(self, n_candidates: int) -> list[dict[Hashable, Any]]:
@@ -112,7 +121,9 @@ class TimeVaryingUCBGenerator(Generator):
         outputs = (*self.vocs.objective_names, *self.vocs.constraint_names)
         of = (*self.vocs.variable_names, *outputs)
         rows = self._numbers([*of])
-        if self._of != of or not self._models or not _begins_with(rows, self._rows):
+        moves = {"max_move": self.max_travel_distances, "move_price": self.move_price}
+        if self._of != of or not self._models or self._moves != moves or not _begins_with(rows, self._rows):
+            self._moves = moves
             known = self._begin(of, len(outputs))
             self._rows = rows[:known] if known <= len(rows) else rows[:0]
             if known > len(rows):
@@ -120,9 +131,11 @@ class TimeVaryingUCBGenerator(Generator):
         assert self._rows is not None
         d, signs = len(self.vocs.variable_names), [_sign(self.vocs), *[1.0] * (len(outputs) - 1)]
         for row in rows[len(self._rows) :]:
-            if not np.isfinite(row).all():
-                continue
             point = torch.tensor(row[None, :d], dtype=torch.float64)
+            if not np.isfinite(row).all():
+                if np.isfinite(row[:d]).all():
+                    self._models[0].dropped(Pending(float(row[-1]), point))
+                continue
             for model, sign, value in zip(self._models, signs, row[d:-1], strict=True):
                 reward = torch.tensor([sign * value], dtype=torch.float64)
                 model.learn(Observation(float(row[-1]), point, reward))
@@ -149,7 +162,17 @@ class TimeVaryingUCBGenerator(Generator):
         first.limits = [
             (auto_over_points(domain, **about), *_limits(one)) for one in self.vocs.constraints.values()
         ]
-        self._models, self._of = [first, *(model for model, _, _ in first.limits)], of
+        moving: Policy = first
+        if self.max_travel_distances is not None or self.move_price:
+            far, names = self.max_travel_distances, self.vocs.variable_names
+            validation.require(
+                far is None or len(far) == len(names), "max_travel_distances", far, f"one for each of {names}"
+            )
+            free = not self.move_price or not first.limits
+            validation.require(free, "move_price", self.move_price, "0 with constraints")
+            reach = None if far is None else domain.bounds.new_tensor(far)
+            moving = CostlyMoves(first, domain, max_move=reach, move_price=self.move_price)
+        self._models, self._of = [moving, *(model for model, _, _ in first.limits)], of
         given, self.state = self.state, None
         if given is None or anew:
             return 0

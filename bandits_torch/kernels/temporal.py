@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels.state_space import StateSpace
+
+_RATE = "strictly between 0 and 1 and inside the constraint"
+_VARIANCE = "a finite number > 0 and inside the constraint"
 
 
 class TimeKernel(Kernel, ABC):
@@ -80,12 +84,27 @@ class MarkovTimeKernel(TimeKernel):
         if prior is not None:
             if not isinstance(prior, Prior):
                 raise TypeError(f"Expected gpytorch.priors.Prior but got {type(prior).__name__}")
-            self.register_prior(
-                f"{name}_prior", prior, getattr(self, f"_{name}_of"), getattr(self, f"_{name}_to")
-            )
+            self.register_prior(f"{name}_prior", prior, partial(_read, name), partial(_write, name))
 
-    def _get(self, name: str) -> Tensor:
-        return getattr(self, f"raw_{name}_constraint").transform(getattr(self, f"raw_{name}"))
+
+def _hyperparameter(name: str, what: str, expected: str) -> Any:
+    """A property of shape ``batch_shape x 1``, stored as ``raw_<name>`` under its constraint."""
+
+    def get(kernel: Kernel) -> Tensor:
+        return getattr(kernel, f"raw_{name}_constraint").transform(getattr(kernel, f"raw_{name}"))
+
+    def put(kernel: Kernel, value: float | Tensor) -> None:
+        set_parameter(kernel, name, value, expected)
+
+    return property(get, put, doc=f"{what}, ``batch_shape x 1``. Can be set.")
+
+
+def _read(name: str, module: Kernel) -> Tensor:
+    return getattr(module, name)
+
+
+def _write(name: str, module: Kernel, value: Tensor) -> None:
+    setattr(module, name, value)
 
 
 @validation.names_arguments
@@ -108,7 +127,7 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
     """
 
     is_stationary = True
-    _expected = "strictly between 0 and 1 and inside the constraint"
+    forgetting_rate = _hyperparameter("forgetting_rate", "eps per unit of time", _RATE)
 
     def __init__(
         self,
@@ -120,29 +139,9 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
     ) -> None:
         super().__init__(batch_shape=torch.Size(batch_shape), **kwargs)
         constraint = Interval(0.0, 1.0) if forgetting_rate_constraint is None else forgetting_rate_constraint
-        validation.require(
-            bool(constraint.lower_bound >= 0) and bool(constraint.upper_bound <= 1),
-            "forgetting_rate_constraint",
-            constraint,
-            "an interval inside (0, 1)",
-        )
-        self._register("forgetting_rate", forgetting_rate, constraint, forgetting_rate_prior, self._expected)
-
-    @property
-    def forgetting_rate(self) -> Tensor:
-        """eps per unit of time, ``batch_shape x 1``. Can be set."""
-        return self._get("forgetting_rate")
-
-    @forgetting_rate.setter
-    def forgetting_rate(self, value: float | Tensor) -> None:
-        set_parameter(self, "forgetting_rate", value, self._expected)
-
-    # GPyTorch calls a prior's closures with the module they act on, hence the second argument.
-    def _forgetting_rate_of(self, module: ExponentialForgettingKernel) -> Tensor:
-        return module.forgetting_rate
-
-    def _forgetting_rate_to(self, module: ExponentialForgettingKernel, value: Tensor) -> None:
-        module.forgetting_rate = value
+        inside = bool(constraint.lower_bound >= 0) and bool(constraint.upper_bound <= 1)
+        validation.require(inside, "forgetting_rate_constraint", constraint, "an interval inside (0, 1)")
+        self._register("forgetting_rate", forgetting_rate, constraint, forgetting_rate_prior, _RATE)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """(1 - eps)^(|s - t| / 2), written as exp(log1p(-eps) |s - t| / 2) so that small rates keep their precision."""
@@ -182,7 +181,7 @@ class WienerKernel(MarkovTimeKernel):
     """
 
     is_stationary = False
-    _expected = "a finite number > 0 and inside the constraint"
+    drift_variance = _hyperparameter("drift_variance", "v per unit of time", _VARIANCE)
 
     def __init__(
         self,
@@ -199,22 +198,7 @@ class WienerKernel(MarkovTimeKernel):
         validation.require(
             bool(constraint.lower_bound >= 0), "drift_variance_constraint", constraint, "an interval above 0"
         )
-        self._register("drift_variance", drift_variance, constraint, drift_variance_prior, self._expected)
-
-    @property
-    def drift_variance(self) -> Tensor:
-        """v per unit of time, ``batch_shape x 1``. Can be set."""
-        return self._get("drift_variance")
-
-    @drift_variance.setter
-    def drift_variance(self, value: float | Tensor) -> None:
-        set_parameter(self, "drift_variance", value, self._expected)
-
-    def _drift_variance_of(self, module: WienerKernel) -> Tensor:
-        return module.drift_variance
-
-    def _drift_variance_to(self, module: WienerKernel, value: Tensor) -> None:
-        module.drift_variance = value
+        self._register("drift_variance", drift_variance, constraint, drift_variance_prior, _VARIANCE)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """1 + v max(0, min(s, t) - start)."""

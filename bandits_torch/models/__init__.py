@@ -3,6 +3,7 @@
 from bandits_torch.models import botorch_paths  # noqa: F401  # registers
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.cyclic_members import CyclicMembers
+from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import ArmMembers, SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.models.at_time import AtTime
@@ -22,6 +23,7 @@ __all__ = [
     "AtTime",
     "CandidatePrior",
     "CyclicMembers",
+    "LevelMembers",
     "LeverageSampling",
     "MemberMixture",
     "OnlineGP",

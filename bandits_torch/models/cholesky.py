@@ -1,4 +1,4 @@
-"""Cholesky factors: of barely positive semi-definite matrices, solved with, bordered, and without one observation."""
+"""Cholesky factors: computed with jitter, solved with, and updated when an observation is removed."""
 
 from __future__ import annotations
 
@@ -15,58 +15,59 @@ _PANEL = 256  # rows handled at a time: so many fit in a cache, and zeros on the
 def safe_cholesky(matrices: Tensor, jitter: float = 0.0, scale: Tensor | None = None) -> Tensor:
     """Lower Cholesky factor of each positive semi-definite matrix plus ``jitter`` times its scale.
 
-    Ten times more jitter where a matrix takes that, the others left alone; ``scale``: by default the largest entry of
-    the diagonal. Waits for the device.
+    Where the factorisation fails, it is tried again with ten times the jitter; the other matrices of the batch keep
+    theirs. ``scale`` is by default the largest entry of the diagonal. Synchronises with the device. Raises RuntimeError
+    if a matrix still fails after twelve attempts.
 
-    Not linear_operator's ``psd_safe_cholesky``, whose jitter is one number for the whole batch, whatever the scale: a
-    covariance of variances 1e-12 gets 1e-8, ten thousand times as much. It also warns each time.
+    linear_operator's ``psd_safe_cholesky`` does not serve: it adds one number to the whole batch, whatever the scale. A
+    covariance with variances of 1e-12 gets 1e-8, ten thousand times as much. It also warns each time.
     """
     if matrices.shape[-1] == 0:
         return matrices
-    share, limits = matrices.new_full(matrices.shape[:-2], jitter), torch.finfo(matrices.dtype)
-    for tried in range(12):
-        lifted = matrices
-        if tried or jitter:
+    relative, limits = matrices.new_full(matrices.shape[:-2], jitter), torch.finfo(matrices.dtype)
+    for attempt in range(12):
+        jittered = matrices
+        if attempt or jitter:
             if scale is None:
                 scale = matrices.diagonal(dim1=-2, dim2=-1).amax(-1).clamp_min(limits.tiny)
-            added = (share * scale).unsqueeze(-1).expand(matrices.shape[:-1])
-            lifted = matrices + torch.diag_embed(added)
-        factor, failed = torch.linalg.cholesky_ex(lifted)
+            added = (relative * scale).unsqueeze(-1).expand(matrices.shape[:-1])
+            jittered = matrices + torch.diag_embed(added)
+        factor, failed = torch.linalg.cholesky_ex(jittered)
         if not bool(failed.any()):
             return factor
-        share = torch.where(failed > 0, (10 * share).clamp_min(limits.eps), share)
+        relative = torch.where(failed > 0, (10 * relative).clamp_min(limits.eps), relative)
     raise RuntimeError("the covariance is not positive semi-definite, even up to jitter")
 
 
 def batched_cholesky(matrices: Tensor) -> Tensor:
-    """``safe_cholesky`` of posterior covariances, with jitter from 1e-12 (float32: 1e-6) of the largest variance up."""
+    """``safe_cholesky`` for posterior covariances: jitter begins at 1e-12 (float32: 1e-6) of the largest variance."""
     return safe_cholesky(matrices, 1e-12 if matrices.dtype == torch.float64 else 1e-6)
 
 
 def independent(matrix: Tensor, least: float) -> tuple[list[int], Tensor]:
-    """Rows of a positive semi-definite matrix that are not within the span of those before, and their Cholesky factor.
+    """Rows of a positive semi-definite matrix that do not depend linearly on earlier rows, and their Cholesky factor.
 
-    A row is within the span if less than ``least`` is left of its diagonal entry; that must be far above the rounding
-    errors of the matrix. No jitter is added: it would act as noise. Waits for the device.
+    A row counts as dependent if its variance given the rows kept before is at most ``least``, which must be far above
+    the rounding errors of the matrix. No jitter is added: it would act as noise. Synchronises with the device.
     """
     factor, failed = torch.linalg.cholesky_ex(matrix)
     if not bool(failed) and bool((factor.diagonal().square() > least).all()):
         return list(range(len(matrix))), factor
     matrix, device = matrix.cpu(), matrix.device
-    left, columns = matrix.diagonal().clone(), torch.zeros_like(matrix)
+    remaining, columns = matrix.diagonal().clone(), torch.zeros_like(matrix)
     kept: list[int] = []
     for j in range(len(matrix)):
-        if left[j] > least:
+        if remaining[j] > least:
             done = columns[: len(kept)]
-            column = (matrix[j] - done[:, j] @ done) / left[j].sqrt()
+            column = (matrix[j] - done[:, j] @ done) / remaining[j].sqrt()
             columns[len(kept)] = column
-            left -= column.square()
+            remaining -= column.square()
             kept.append(j)
     return kept, columns[: len(kept), kept].mT.tril().contiguous().to(device)
 
 
 def solve_lower(lower: Tensor, right: Tensor) -> Tensor:
-    """lower^{-1} right. O(t^2) per column; a factor that is stored as its transpose costs no copy: ``upper.mT``."""
+    """lower^{-1} right. O(t^2) per column; ``upper.mT``, a factor stored as its transpose, is not copied."""
     return torch.linalg.solve_triangular(lower, right, upper=False)
 
 
@@ -76,10 +77,10 @@ def bordered(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
 
 
 def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out: Tensor) -> Tensor:
-    """Factor and whitened residuals of the observations that stay when an older one goes.
+    """Remove an observation: the factor and the whitened residuals of the later ones.
 
-    Write the factor of all, with the one that goes first, as [[a, 0], [l, M]]. Those that stay have the
-    covariance A = M M^T + l l^T. With p = M^{-1} l that is A = M (I + p p^T) M^T, so its factor is M C with
+    Write the factor of the removed observation and the later ones as [[a, 0], [l, M]]. The later ones have the
+    covariance A = M M^T + l l^T. With p = M^{-1} l, A = M (I + p p^T) M^T, so its factor is M C with
     C the Cholesky factor of I + p p^T. The inverse of I + p p^T is I - p p^T / (1 + p^T p), also for its
     leading blocks, which gives C in closed form: with b_j = 1 + sum_{k <= j} p_k^2 and b_{-1} = 1,
 
@@ -88,8 +89,9 @@ def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out:
 
     The sum runs over all columns to the right of j. It is split into blocks of columns: inside a block it
     is a product with a small triangular matrix; across blocks it is a cumulative sum of one number per row
-    and block. Sums only, no differences: the step is as stable as adding l l^T to M M^T.
-    Residuals r = [a z_0, l z_0 + M z] keep their part l z_0 + M z = M C z', so z' = C^{-1} v, v = z + p z_0:
+    and block. There are sums only, no differences: the step is as stable as adding l l^T to M M^T.
+    Of the residuals r = [a z_0, l z_0 + M z] the second part remains, l z_0 + M z = M C z'. So z' = C^{-1} v with
+    v = z + p z_0:
 
         z'_i = (v_i - p_i / b_{i-1} sum_{k < i} p_k v_k) / d_i.
 
@@ -115,12 +117,12 @@ def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out:
 
 
 def _multiply(upper: Tensor, p: Tensor, q: Tensor, diagonal: Tensor, out: Tensor) -> None:
-    """out = C^T M^T, panel of rows after panel from the top, so that ``out`` may overlap ``upper``."""
+    """out = C^T M^T, one panel of rows at a time from the top, so that ``out`` may overlap ``upper``."""
     t = upper.shape[-1]
     whole = t // _BLOCK * _BLOCK
     edges = sorted({*range(0, whole, _PANEL), whole, t})
     panels = [slice(start, stop) for start, stop in pairwise(edges)]
-    # p^T times the rows below each panel, in the panel's columns (zero in those left of the rows below).
+    # p^T times the rows below each panel, in the panel's columns; columns to the left of those rows are zero.
     below = [upper.new_zeros(*p.shape[:-1], 1, 0)]
     for panel in reversed(panels):
         last = pad(below[-1], (panel.stop - panel.start, 0))
@@ -141,7 +143,7 @@ def _panel(rows: Tensor, p: Tensor, q: Tensor, diagonal: Tensor, below: Tensor) 
     rows = rows.unflatten(-2, (-1, size))
     p, q, diagonal = (vector.unflatten(-1, (-1, size)) for vector in (p, q, diagonal))
     corner = torch.triu(q.unsqueeze(-1) * p.unsqueeze(-2), 1) + torch.diag_embed(diagonal)
-    # One product for both: in a batch, PyTorch copies the rows for each.
+    # One product for both, because in a batch PyTorch copies the rows for each product.
     both = torch.cat([corner, p.unsqueeze(-2)], -2) @ rows
     product, sums = both[..., :-1, :], both[..., -1:, :]
     sums = sums.flip(-3).cumsum(-3).flip(-3) - sums + below.unsqueeze(-3)

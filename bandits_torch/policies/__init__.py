@@ -4,6 +4,7 @@ from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
 from bandits_torch.policies.contextual import ContextualPolicy
+from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.detection import DetectionAugmented
 from bandits_torch.policies.forgetting import (
@@ -19,6 +20,7 @@ from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
 from bandits_torch.policies.master import Master, MasterThresholds
+from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, NeuralFeatures
@@ -51,6 +53,8 @@ __all__ = [
     "Choice",
     "Constants",
     "ContextualPolicy",
+    "ControlledPolicy",
+    "CostlyMoves",
     "DetectionAugmented",
     "DoublingTrick",
     "EventTriggeredRestart",

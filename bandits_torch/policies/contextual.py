@@ -52,6 +52,7 @@ class ContextualPolicy(IndexPolicy):
     """
 
     choices: ContextualArms | ListedContexts
+    takes_contexts = True
 
     def __init__(
         self,

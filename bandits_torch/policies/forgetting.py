@@ -1,4 +1,4 @@
-"""What an index policy forgets, and when: the model knows how to forget, the rule knows when."""
+"""Forgetting rules: they decide when an index policy forgets, and what. The model knows how."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class ForgettingRule(Described, HasState):
     """Base class of forgetting rules; keeps all observations.
 
     At each step the policy calls ``refuted`` before it learns, then ``observed`` and ``after``.
-    ``clock`` counts the observations since the last restart, an integer while all replicates restart together and a
-    tensor (S,) once they do not.
+    ``clock`` counts the observations since the last restart; for ``refuted`` without the new one, for ``after`` with
+    it. It is an integer while all replicates restart together, and a tensor (S,) once they do not.
     """
 
     def check(self, model: OnlineModel) -> None:
         """Raise ValueError if the rule cannot work with this model."""
 
     def _check_empty(self, model: OnlineModel) -> None:
-        """ValueError for a model that holds observations: the rule must see all of them arrive."""
+        """Raise ValueError for a model that holds observations: the rule must see all of them arrive."""
         held = int(model.num_observations.max())
         expected = f"0 where {type(self).__name__} begins"
         validation.require(held == 0, "model.num_observations", held, expected)
@@ -43,7 +43,7 @@ class ForgettingRule(Described, HasState):
     _zeros: Tensor  # of the model's batch shape, dtype and device
 
     def begin(self, model: OnlineModel) -> Self:
-        """The rule as one policy uses it: a copy, after ``check``, that has seen nothing."""
+        """Check the model, and return a copy of the rule for one policy, in its initial state."""
         self.check(model)
         rule = copy.copy(self)
         rule._zeros = model.noise_variance.new_zeros(model.batch_shape)
@@ -53,24 +53,24 @@ class ForgettingRule(Described, HasState):
     def refuted(
         self, reward: Tensor, predict: Prediction, clock: int | Tensor, model: OnlineModel
     ) -> Tensor | None:
-        """Before learning ``reward`` (S,): which replicates must restart first, (S,) booleans or None.
+        """Before ``reward`` (S,) is learned: which replicates must restart first, (S,) booleans, or None.
 
         ``predict()`` gives the posterior mean and standard deviation, (S,) each, at the arms just pulled.
         """
         return None
 
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
-        """The model has learned ``reward`` (S,) at ``point()``, its inputs ``batch_shape x 1 x D``."""
+        """Called after the model has learned ``reward`` (S,) at the inputs ``point()``, ``batch_shape x 1 x D``."""
 
     def after(self, model: OnlineModel, clock: int | Tensor) -> Tensor | bool:
-        """After learning: forget in place, and say which replicates restart now (booleans, or one for all)."""
+        """After ``observed``: forget in place; return which replicates restart now, (S,) booleans or one for all."""
         return False
 
     def refitted(self, model: OnlineModel, where: Tensor) -> None:
-        """The model's hyperparameters have changed in the replicates with ``where`` (S,) True."""
+        """Called after the hyperparameters changed in the replicates with ``where`` (S,) True."""
 
     def trace(self) -> dict[str, Tensor | float]:
-        """What to record of a step, (S,) each."""
+        """What to record at each step, (S,) each."""
         return {}
 
 
@@ -81,7 +81,7 @@ class KeepEverything(ForgettingRule):
 class SlidingWindow(ForgettingRule):
     """Holds the last ``window`` observations exactly (SW-GP-UCB, Zhou & Shroff 2021, Algorithm 2).
 
-    The paper's window, 1 v (t - w) to t, would hold w + 1.
+    The paper's window, from max(1, t - w) to t, would hold w + 1.
 
     Raises ValueError unless ``window`` is an integer >= 1, and for a model that cannot forget or already holds
     observations.
@@ -107,9 +107,11 @@ class SlidingWindow(ForgettingRule):
 
 
 class PeriodicRestart(ForgettingRule):
-    """Forgets all observations after every ``interval`` of them and resets the width's step count (R-GP-UCB, Zhou &
-    Shroff 2021, Algorithm 1). Restarts before steps t with (t - 1) mod H = 0; the paper's t mod H = 1 never holds for H
-    = 1.
+    """Forgets all observations after every ``interval`` of them, and resets the width's step count (R-GP-UCB, Zhou &
+    Shroff 2021, Algorithm 1).
+
+    With H = ``interval``, it restarts before steps t with (t - 1) mod H = 0. The paper's condition, t mod H = 1, never
+    holds for H = 1.
 
     Raises ValueError unless ``interval`` is an integer >= 1.
     """
@@ -134,8 +136,8 @@ class EventTriggeredRestart(ForgettingRule):
         delta: failure probability.
         noise_scale: standard deviation of the noise; by default the square root of the model's noise variance.
 
-    Whether any replicate restarts is looked at in every step, so a GPU waits once a step. A reward of the past of an
-    ``ArmGP`` that drifts cannot be predicted: ValueError.
+    Every step checks on the host whether a replicate restarts, so a GPU synchronises once a step. A drifting ``ArmGP``
+    cannot predict at a time before its latest observation, so a late reward is a ValueError.
 
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """
@@ -157,7 +159,7 @@ class EventTriggeredRestart(ForgettingRule):
 
 
 class LikelihoodWindow(SlidingWindow):
-    """Holds the last w observations, with w of greatest predictive likelihood for the latest rewards.
+    """Holds the last w observations, and chooses the w that predicts the latest rewards best.
 
     After every ``every`` observations each replicate scores the candidates w by the one-step-ahead (prequential)
     log-likelihood of its last h = ``memory`` rewards,
@@ -170,10 +172,10 @@ class LikelihoodWindow(SlidingWindow):
 
     The window can shrink or grow in a single step: the rule keeps the last M observations, M the largest candidate, and
     the model learns them again when the window grows. To keep all observations of a run of T steps, include the
-    candidate T. Older observations than M are lost, so neither cost nor memory grows with the horizon.
+    candidate T. Observations before the last M are lost, so neither cost nor memory grows with the horizon.
 
     Args:
-        candidates: lengths w, different integers >= 1.
+        candidates: lengths w, distinct integers >= 1.
         every: observations between choices.
         memory: h.
         margin: nats, >= 0.
@@ -185,8 +187,8 @@ class LikelihoodWindow(SlidingWindow):
     A refit of hyperparameters (``LearnedHyperparameters``) rescores the h rewards in one pass of O(h M^3). A reset also
     clears the record. A policy uses a copy of the rule, so one rule may serve several policies.
 
-    Raises ValueError for candidates that are not such integers, counts that are no integers >= 1, a negative
-    ``margin``, and for a model that is not an ``ArmGP`` or ``OnlineGP``, cannot forget or holds observations.
+    Raises ValueError for other candidates, for ``every`` or ``memory`` that is not an integer >= 1, for a negative
+    ``margin``, and for a model that is not an ``ArmGP`` or ``OnlineGP``, cannot forget, or holds observations.
     """
 
     def __init__(
@@ -198,7 +200,7 @@ class LikelihoodWindow(SlidingWindow):
         margin: float = 2.0,
     ) -> None:
         several = isinstance(candidates, Sequence) and not isinstance(candidates, str) and len(candidates) > 0
-        expected = "different integers >= 1, at least one"
+        expected = "distinct integers >= 1, at least one"
         validation.require(several, "candidates", candidates, expected)
         for candidate in candidates:
             validation.positive_integer("candidates", candidate)
@@ -220,7 +222,7 @@ class LikelihoodWindow(SlidingWindow):
     _since: Tensor  # observations since a choice was made, batch
 
     def begin(self, model: OnlineModel) -> Self:
-        """A copy that has seen nothing."""
+        """See ``ForgettingRule``."""
         rule = super().begin(model)
         rule._densities = WindowDensities(model, self.candidates, self.memory)
         return rule
@@ -230,7 +232,7 @@ class LikelihoodWindow(SlidingWindow):
         return {"_choice": first, "_since": first.clone()}
 
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
-        """Score the reward under every candidate; choose, where it is time."""
+        """Score the reward under every candidate, and choose anew every ``every`` observations."""
         self._densities.observe(model, point(), reward.reshape(model.batch_shape))
         self._since += 1
         due = self._since >= self.every
@@ -259,9 +261,9 @@ class LikelihoodWindow(SlidingWindow):
         return self._densities.densities.sum(-2)
 
     def _grow(self, model: OnlineModel, due: Tensor) -> None:
-        """Where the window is now longer than what the model holds, let the model learn the whole window again."""
+        """Let the model learn the whole window again in the replicates whose window exceeds what the model holds."""
         record = self._densities
-        age = record.held.flip(-1).cumsum(-1).flip(-1)  # 1 for the newest of those that are held
+        age = record.held.flip(-1).cumsum(-1).flip(-1)  # 1 for the newest observation held
         wanted = record.held & (age <= self.length.unsqueeze(-1))
         grows = due & (wanted.sum(-1) > model.num_observations)
         if not bool(grows.any()):

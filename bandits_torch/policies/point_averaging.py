@@ -212,6 +212,12 @@ class PointAveraging(Policy):
         return LoweredEnds(UpperConfidenceBound(mixture, self.width), self.domain.bounds, ends)
 
     @torch.no_grad()
+    def values(self, time: float, points: Tensor) -> Tensor:
+        """What ``choose`` maximises, at points (S, N, d): (S, N)."""
+        X = with_time(points, self._time(time)).transpose(0, 1).unsqueeze(-2)  # N x S x 1 x (d + 1)
+        return self.acquisition()(X).mT
+
+    @torch.no_grad()
     def _starts(self, now: float) -> Tensor | None:
         """Where searches begin, (S, 2, d): the latest point, and that of the largest mean now among those held."""
         if not self._latest.shape[1]:
@@ -227,15 +233,15 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def marginals(self, time: float, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the mixture at points (N, d), (S, N) each.
+        """Mean and variance of the mixture at points (N, d), or (S, N, d): (S, N) each.
 
         Raises ValueError for a time before the latest observation.
         """
         self.clock.check_not_past(validation.finite_number("time", time))
-        posterior = self.mixture().posterior(self._inputs(points, time)[:, None, None])
-        mean, variance = (
-            moment.reshape(len(points), -1).mT for moment in (posterior.mean, posterior.variance)
-        )
+        each = points.expand(self.replicates, *points.shape[-2:]).transpose(0, 1)
+        posterior = self.mixture().posterior(self._inputs(each, time).unsqueeze(-2))
+        moments = posterior.mean, posterior.variance
+        mean, variance = (moment.reshape(-1, self.replicates).mT for moment in moments)
         return mean, variance
 
     @torch.no_grad()

@@ -108,6 +108,7 @@ class Policy(Described, HasState, ABC):
         needs_unit: why it cannot learn its rewards again in another unit (``StandardisedPolicy``); empty where it can.
         needs_all_arms: why arms can neither come nor go while it runs (``AskTell.add_arms``); empty where they can.
         origin: how a recipe made it; None for one put together otherwise.
+        takes_contexts: whether ``choose`` takes an ``ArmContext`` with a context, and ``marginals`` one.
         knows_past: whether its beliefs about times before the latest reward learned are right: it holds all rewards.
     """
 
@@ -118,6 +119,7 @@ class Policy(Described, HasState, ABC):
     needs_unit: str = ""
     needs_all_arms: str = ""
     origin: Origin | None = None
+    takes_contexts: bool = False
     knows_past: bool = False
     _expects: ClassVar[tuple[str, ...] | None] = ()  # as long as ``expect`` changes nothing
 
@@ -186,6 +188,9 @@ class Policy(Described, HasState, ABC):
     def expect(self, pending: Pending, time: float) -> None:
         """Count a pull as pending, for choices at ``time``. It may change what ``_expects`` names, and is called where
         that is ``put_aside``."""
+
+    def dropped(self, pending: Pending) -> None:
+        """A choice was made, and its reward will never come: what a policy learns of that, nothing for most."""
 
     def numbers_per_step(self, observations: int) -> int:
         """About how many numbers a step passes over: covariances of all arms, or over a domain of so many observations.

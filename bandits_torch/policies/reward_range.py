@@ -1,4 +1,4 @@
-"""The range of the rewards so far, and rewards so far outside it that nothing is learned of them."""
+"""Outliers: the range of the rewards believed, and rewards too far outside it to be learned."""
 
 from __future__ import annotations
 
@@ -14,48 +14,50 @@ from bandits_torch.policies.policy import Observation
 from bandits_torch.state import HasState
 
 FIRST = 5  # rewards that are judged together
-EARLY, LATE = 10.0, 3.0  # widths outside the range from which on a reward is in doubt, early and late
+EARLY, LATE = 10.0, 3.0  # a reward further outside than so many widths is in doubt: at first, and later
 
 
 class RewardRange(Described, HasState):
-    """Which rewards are believed. A policy learns nothing from a reward in doubt: its state stays as it was.
+    """Decides which rewards are believed. A reward in doubt is not learned: the policy's state stays as it was.
 
-    With [l, h] the range of the n >= 5 rewards believed so far, a reward is in doubt if it lies outside by more than
+    With [l, h] the range of the n >= 5 rewards believed before, a reward is in doubt if it lies outside by more than
 
         max(10 (5 / n)^2, 3) max(h - l, u).
 
-    * The first five are learned as they come and judged together: from the middle three on, first the end that is
-      nearer to them and then the other, by 10 times the range of those believed until then. If one is in doubt, the
-      policy starts anew and learns the others.
-    * An arm or point with a reward in doubt above the range is played again at once: it may be by far the best.
-    * The second reward that far on the same side is believed, so that rare, far rewards are not lost. The range then
-      reaches to the nearer of the two; if the second is as far outside of that range, it is in doubt as well.
-    * If the second comes right after the first, it is borne out, which is no outlier: it is to be learned as it is. So
-      a level or an arm that really is that far takes one more reward to be learned.
+    * The first five rewards are learned as they come, and judged together at the fifth. The range begins as that of the
+      middle three. Of the smallest and the largest, the one nearer to this range is judged first, then the other. Each
+      is in doubt if it lies outside by more than 10 times the range so far. If one is in doubt, the policy starts anew
+      and learns the others.
+    * If a reward is in doubt above the range, the policy plays its arm or point again at once: it may be by far the
+      best.
+    * A second reward that far outside on the same side is believed, so that rare, far rewards are not lost. The range
+      is then extended to the nearer of the two. If the second is still that far outside, it is in doubt as well.
+    * If the second comes right after the first, it is confirmed (``borne_out``): it is no outlier, and is learned
+      without clipping. So a level or an arm that really is that far takes one more reward to be learned.
 
-    So one reward, or one on each side, does not change what is learned from the others, however large it is. Where the
-    range and u are 0, as where four of the first five are equal and no unit is given, nothing is in doubt. Multiplying
-    or shifting rewards changes nothing.
+    So one outlier, or one on each side, does not change what is learned from the other rewards, however large it is. If
+    the range and u are 0, nothing is in doubt: for example if four of the first five rewards are equal and no unit is
+    given. Multiplying or shifting all rewards changes no decision.
 
-    Of independent, uniformly distributed rewards, one of the first five is in doubt with a probability of 0.004
-    (2 / 11^3 + 1 / 21^2), and the sixth with one of 2e-5 (1 / 3 11^-4). A policy plays its best arms again soon, so
-    that its first rewards lie closer together: hence 10 widths early, and not 3.
+    Among independent, uniformly distributed rewards, one of the first five is in doubt with probability 0.004
+    (2 / 11^3 + 1 / 21^2), and the sixth with probability 2e-5 (1 / 3 11^-4). A policy soon plays its best arms again,
+    which makes its first rewards lie closer together. The factor is therefore 10 at first, and not 3.
 
     Args:
         like: dtype and device.
-        arm: of each replicate, for shape and dtype alone: (S,) arms or (S, d) points.
-        expected: u, a range of rewards that is expected beforehand.
+        arm: (S,) arms or (S, d) points; only shape and dtype matter.
+        expected: u, the range of rewards that is expected beforehand.
 
     Attributes:
         low, high: (S,) the range of the rewards believed.
         below, above: (S,) the latest reward in doubt on each side; infinite where there is none.
-        known: (S,) n.
-        latest: (S,) 1: the latest reward, or one of the first five, is in doubt above the range; -1: below; 0: neither.
-        borne_out: (S,) whether it is borne out by the one before.
-        arm: (S,) or (S, d) what gave the latest reward in doubt above the range.
-        doubted: (S,) how many have been in doubt so far.
+        known: (S,) n, how many rewards have been believed.
+        latest: (S,) 1 if the latest reward, or one of the first five, is in doubt above the range; -1 if below; else 0.
+        borne_out: (S,) whether the latest reward is confirmed by the one before.
+        arm: (S,) or (S, d) the arm or point that gave the latest reward in doubt above the range.
+        doubted: (S,) how many rewards have been in doubt.
 
-    Source: ours; outliers by ratios of ranges as in Dixon 1950.
+    Source: ours; ratios of ranges detect outliers as in Dixon 1950.
     """
 
     low: Tensor
@@ -79,7 +81,7 @@ class RewardRange(Described, HasState):
         learn: Callable[[Observation, Tensor | None], None],
         start_anew: Callable[[], None],
     ) -> None:
-        """Have a policy ``learn`` what ``take`` says, from the start if that is all five."""
+        """``learn`` what ``take`` returns; if that is all of the first five rewards, ``start_anew`` before."""
         taken = self.take(observation)
         if len(taken) > 1:
             start_anew()
@@ -87,8 +89,8 @@ class RewardRange(Described, HasState):
             learn(one, believed)
 
     def take(self, observation: Observation) -> list[tuple[Observation, Tensor | None]]:
-        """What to learn now, and in which replicates (S,) (None: in all): this observation; or, with the fifth, all
-        five anew."""
+        """What to learn now, and in which replicates (S,) (None: in all). This is the observation alone, or all of the
+        first five if the fifth puts one of them in doubt."""
         reward = observation.reward.to(self.low)
         if len(self._first) == FIRST:
             believed = self.believe(reward, observation.arm)
@@ -104,7 +106,7 @@ class RewardRange(Described, HasState):
         return list(zip(first, believed.unbind(-1), strict=True))
 
     def believe(self, reward: Tensor, arm: Tensor) -> Tensor:
-        """Whether each reward (S,) is believed, once the first five are known; the range takes it in."""
+        """Whether each reward (S,) after the first five is believed; extends the range."""
         widths = (EARLY * (FIRST / self.known).square()).clamp_min(LATE)
         self.high, self.above, too_high, upper = self._end(reward, self.low, self.high, self.above, widths)
         low, below, too_low, lower = self._end(-reward, -self.high, -self.low, -self.below, widths)
@@ -119,8 +121,8 @@ class RewardRange(Described, HasState):
     def _end(
         self, reward: Tensor, low: Tensor, high: Tensor, above: Tensor, widths: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The upper end of the range, the reward in doubt above it, whether this one is in doubt and whether it is the
-        second."""
+        """The new upper end of the range, the reward in doubt above it, whether this reward is in doubt, and whether it
+        is the second on this side."""
         second = self._far(reward - high, high - low, widths) & above.isfinite()
         high = torch.where(second, torch.minimum(above, reward), high)
         doubted = self._far(reward - high, high - low, widths)
@@ -129,14 +131,14 @@ class RewardRange(Described, HasState):
         return high, torch.where(doubted, reward, above), doubted, second
 
     def _doubt(self, high: Tensor, low: Tensor, arm: Tensor) -> None:
-        """These rewards are in doubt, ``high`` ones given by ``arm``."""
+        """Record rewards in doubt, above (``high``) or below (``low``) the range; keep the ``arm`` of a high one."""
         self.latest = torch.where(high, 1, torch.where(low, -1, 0))
         self.arm = torch.where(high.reshape(-1, *[1] * (arm.dim() - 1)), arm.to(self.arm), self.arm)
         self.doubted = self.doubted + high + low
 
     def _judge(self, arms: Tensor, rewards: Tensor) -> Tensor:
-        """Which of the first rewards (S, 5), of arms (S, 5) or (S, 5, d), are believed; their range is what others are
-        judged by from now on."""
+        """Which of the first rewards (S, 5), of arms (S, 5) or (S, 5, d), are believed. Their range is the one that
+        later rewards are compared with."""
         least, low, _, high, most = rewards.sort(-1).values.unbind(-1)
         width, gaps = high - low, torch.stack([low - least, most - high])
         nearer, farther = gaps.sort(0).values.unbind(0)
@@ -152,13 +154,13 @@ class RewardRange(Described, HasState):
         return ~doubted
 
     def _far(self, outside: Tensor, width: Tensor, widths: Tensor | float) -> Tensor:
-        """Whether rewards are further outside a range of this width than so many widths, if it has one."""
+        """Whether rewards lie ``outside`` a range by more than ``widths`` times its ``width``; False if that is 0."""
         width = width.clamp_min(self.expected)
         return (outside > widths * width) & (width > 0)
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Nothing is known; with ``where`` (S,), of replicates that start anew, the range goes on. If that is among the
-        first rewards, these are no longer judged."""
+        """Forget everything. With ``where`` (S,), replicates that start anew keep their range; if this happens within
+        the first five rewards, these are no longer judged."""
         if where is None:
             super().reset()
         else:

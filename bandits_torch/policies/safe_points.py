@@ -125,7 +125,7 @@ class SafePointPolicy(LimitedPolicy):
         """The best point, (S, d), whether it is within the limits, and the share of Sobol points that are."""
         seed = (1_000_003 * self._seed + self.choices.steps) % 2**31
         S, low, high = self.replicates, *domain.bounds
-        raw = domain.fix(domain.sample(self.raw_samples, seed).unsqueeze(1).repeat(1, S, 1))
+        raw = domain.samples(self.raw_samples, seed, S)
         initial = domain.fix(self.safe_points.movedim(1, 0))
         X = torch.cat([raw, initial, domain.fix(self._played.movedim(1, 0))])
         vouched = torch.zeros(S, len(X), dtype=torch.bool, device=X.device)

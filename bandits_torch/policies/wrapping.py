@@ -17,7 +17,7 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 class WrappingPolicy(Policy):
     """A policy around ``policy``, which chooses. A subclass defines what is learned, and whatever else differs."""
 
-    _parts = ("policy",)
+    _parts: ClassVar[tuple[str, ...]] = ("policy",)
     policy: Policy
 
     def _around(self, policy: Policy) -> None:
@@ -58,6 +58,10 @@ class WrappingPolicy(Policy):
     def expect(self, pending: Pending, time: float) -> None:
         """As the policy inside."""
         self.policy.expect(pending, time)
+
+    def dropped(self, pending: Pending) -> None:
+        """As the policy inside."""
+        self.policy.dropped(pending)
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of the policy inside, if it has ``marginals``: (S, N) each."""

@@ -6,7 +6,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from botorch.generation.gen import gen_candidates_scipy
@@ -107,9 +107,8 @@ class ContinuousProblem(Problem):
     def random_reward(self, step: int) -> Tensor:
         """Mean of the expected reward over the domain of the step, from 512 evenly spread points, (replicates,)."""
         domain = self.available(step) or self.domain
-        X = domain.sample(_SAMPLE, 0).unsqueeze(1).repeat(1, self.replicates, 1)
         with torch.no_grad():
-            return self.expected(step, domain.fix(X)).mean(0)
+            return self.expected(step, domain.samples(_SAMPLE, 0, self.replicates)).mean(0)
 
     def to(self, *args: Any, **kwargs: Any) -> ContinuousProblem:
         """Move every tensor the problem holds, as ``Tensor.to`` does; returns self."""
@@ -297,8 +296,18 @@ def _candidates(kernel: Kernel, rate: float, horizon: int) -> list[CandidatePrio
     ]
 
 
+class _OfAnyDimension(DynamicFunction):
+    """A function that exists in every dimension: ``function`` makes it in d + 1."""
+
+    function: ClassVar[Callable[..., SyntheticTestFunction]]
+
+    def __init__(self, *, dim: int = 3, **options: Any) -> None:
+        validation.positive_integer("dim", dim)
+        super().__init__(type(self).function(dim=dim + 1, dtype=torch.float64), **options)
+
+
 @named("dynamic-ackley")
-class DynamicAckley(DynamicFunction):
+class DynamicAckley(_OfAnyDimension):
     """Ackley's function, its last input time: many local optima around one basin whose floor rises and falls.
 
     Args:
@@ -306,9 +315,7 @@ class DynamicAckley(DynamicFunction):
         options: of ``DynamicFunction``.
     """
 
-    def __init__(self, *, dim: int = 3, **options: Any) -> None:
-        validation.positive_integer("dim", dim)
-        super().__init__(Ackley(dim=dim + 1, dtype=torch.float64), **options)
+    function = Ackley
 
 
 @named("dynamic-hartmann6")
@@ -336,43 +343,33 @@ class DynamicShekel(DynamicFunction):
 
 
 @named("dynamic-griewank")
-class DynamicGriewank(DynamicFunction):
+class DynamicGriewank(_OfAnyDimension):
     """Griewank's function, its last input time: ripples that move over a wide bowl.
 
-    Args:
-        dim: d, coordinates of a point.
-        options: of ``DynamicFunction``.
+    Args: as for ``DynamicAckley``.
     """
 
-    def __init__(self, *, dim: int = 3, **options: Any) -> None:
-        validation.positive_integer("dim", dim)
-        bounds = [(-5.0, 5.0)] * (dim + 1)
-        super().__init__(Griewank(dim=dim + 1, bounds=bounds, dtype=torch.float64), **options)
+    @staticmethod
+    def function(dim: int, dtype: torch.dtype) -> SyntheticTestFunction:
+        """On [-5, 5]^dim."""
+        return Griewank(dim=dim, bounds=[(-5.0, 5.0)] * dim, dtype=dtype)
 
 
 @named("dynamic-levy")
-class DynamicLevy(DynamicFunction):
+class DynamicLevy(_OfAnyDimension):
     """Levy's function, its last input time: a ridged valley that is lifted as time passes.
 
-    Args:
-        dim: d, coordinates of a point.
-        options: of ``DynamicFunction``.
+    Args: as for ``DynamicAckley``.
     """
 
-    def __init__(self, *, dim: int = 3, **options: Any) -> None:
-        validation.positive_integer("dim", dim)
-        super().__init__(Levy(dim=dim + 1, dtype=torch.float64), **options)
+    function = Levy
 
 
 @named("dynamic-styblinski-tang")
-class DynamicStyblinskiTang(DynamicFunction):
+class DynamicStyblinskiTang(_OfAnyDimension):
     """Styblinski and Tang's function, its last input time: two wells a coordinate, lifted as time passes.
 
-    Args:
-        dim: d, coordinates of a point.
-        options: of ``DynamicFunction``.
+    Args: as for ``DynamicAckley``.
     """
 
-    def __init__(self, *, dim: int = 3, **options: Any) -> None:
-        validation.positive_integer("dim", dim)
-        super().__init__(StyblinskiTang(dim=dim + 1, dtype=torch.float64), **options)
+    function = StyblinskiTang

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.naming import some, unknown_name
-from bandits_torch.problems.table_cells import is_missing, numbers
-from bandits_torch.problems.table_files import TEXT
-from bandits_torch.problems.table_times import find_time, seconds
-from bandits_torch.problems.tables import RewardTable, read_frame, table_of
+from bandits_torch.problems.table_cells import empty_row, find_time, numbers, seconds
+from bandits_torch.problems.table_files import TEXT, read_frame
+from bandits_torch.problems.tables import RewardTable, table_of
 
 _ARM = ("arm", "arms", "action", "variant", "choice", "item")
 _REWARD = ("reward", "rewards", "value", "y")
@@ -59,9 +58,7 @@ class Log:
         n = len(arms)
         names = tuple(self.arm_names) or tuple(str(k) for k in range(int(arms.max()) + 1))
         object.__setattr__(self, "arm_names", names)
-        validation.require(
-            len(set(names)) == len(names) >= 2, "arm_names", names, "two or more, all different"
-        )
+        validation.require(len(set(names)) == len(names) >= 2, "arm_names", names, "two or more, different")
         within = int(arms.min()) >= 0 and int(arms.max()) < len(names)
         validation.require(within, "arms", arms, f"0 to {len(names) - 1}")
         for name in ("times", "rewards", "propensity"):
@@ -81,9 +78,7 @@ class Log:
             validation.shape_is("available", self.available, fits, f"({n}, {len(names)}) and dtype bool")
             pulled = self.available.gather(1, arms.long().unsqueeze(1)).squeeze(1)
             row = int(pulled.long().argmin())
-            validation.require(
-                bool(pulled.all()), "available", f"False in row {row + 1}", "True for the arm pulled"
-            )
+            validation.require(bool(pulled.all()), "available", f"False in row {row + 1}", "True for its arm")
 
     @property
     def num_arms(self) -> int:
@@ -99,9 +94,7 @@ class Log:
             f"Propensities (the probabilities with which arms were drawn): {known}.",
         ]
         if self.available is not None:
-            lines += [
-                f"Arms available at a pull: {float(self.available.sum(1).double().mean()):.3g} on average."
-            ]
+            lines += [f"Arms available at a pull: {float(self.available.sum(1).double().mean()):.3g} (mean)."]
         for k, name in enumerate(self.arm_names):
             paid = self.rewards[self.arms == k]
             error = f" ± {float(paid.std()) / len(paid) ** 0.5:.2g}" if len(paid) > 1 else ""
@@ -198,9 +191,8 @@ def _log_of(
     clock, unit = seconds(of_time, frame[of_time], mark)
     order = np.argsort(clock, kind="stable")
     for name in filter(None, (of_arm, of_reward, of_chance, of_lists)):
-        empty = frame[name].map(is_missing).to_numpy()
-        if empty.any():
-            raise ValueError(f"row {int(empty.argmax()) + 1}, column {name!r} must not be empty")
+        if (row := empty_row(frame[name])) is not None:
+            raise ValueError(f"row {row}, column {name!r} must not be empty")
     pulled = [str(cell).strip() for cell in frame[of_arm]]
     lists = None if of_lists is None else [_listed(cell) for cell in frame[of_lists]]
     seen = {*pulled}.union(*(lists or []))

@@ -1,11 +1,10 @@
-"""Cells of a table as numbers: their decimal mark, words for missing cells, and advice about cells that are no numbers.
+"""Columns of a table as numbers or times: decimal marks, words for missing cells, dates, and which column is the time.
 
-Cells are columns of a ``DataFrame``: of numbers, or of objects (text, as a rule).
+A column is a ``pandas.Series`` of numbers, or of objects (text, as a rule).
 """
 
 from __future__ import annotations
 
-import datetime
 import functools
 import re
 from collections.abc import Iterable
@@ -16,10 +15,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bandits_torch import validation
+from bandits_torch.naming import close_name, some
+
 MISSING = ("", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "?")  # in lower case, without blanks
 _BLANKS = " \u00a0\u202f'_’"  # between groups of three digits
 _INFINITE = re.compile(r"[+-]?(inf|infinity)", re.IGNORECASE)
-_MOST = 0.5  # of a column's cells: more make it a column of text
+# A cell that may be meant for a number or a date: a digit first, but for signs, currency or the name of a month.
+_MEANT = re.compile(r"(?is)[^\w#]*([^\W\d_]{1,3} )?\d.*|true|false|yes|no|ja|nein|wahr|falsch")
+_ADVICE = "write numbers as -1234.5 without a unit, true as 1, dates as 2024-01-31, durations as seconds"
+LATEST_YEAR = 2100
+_TIME_NAMES = {"time", "times", "t", "date", "datetime", "timestamp", "timestamps", "when", "ts", "epoch"}
+_COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
 def is_numeric(cells: pd.Series) -> bool:
@@ -32,6 +39,12 @@ def is_missing(cell: Any) -> bool:
     if isinstance(cell, str):
         return cell.strip().lower() in MISSING
     return np.ndim(cell) == 0 and bool(pd.isna(cell))
+
+
+def empty_row(cells: pd.Series) -> int | None:
+    """The first row without a value, counted from 1; None if there is none."""
+    empty = (cells.isna() if is_numeric(cells) else cells.map(is_missing)).to_numpy()
+    return int(empty.argmax()) + 1 if empty.any() else None
 
 
 @functools.cache
@@ -66,10 +79,37 @@ def numbers(name: str, cells: pd.Series, mark: str = ".") -> np.ndarray:
     if None in found:
         row = found.index(None)
         cell = cells.iloc[row]
+        word = is_word(cell)
+        advice = (
+            f"missing={cell.strip()!r} if such a cell holds nothing; "
+            if word
+            else f"{_ADVICE}; time_column= names the times, decimal= the mark, "
+        )
         raise ValueError(
-            f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r}{hint_of_cell(cell)}"
+            f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({advice}rewards= names the "
+            "columns that are arms)"
         )
     return np.array(found, dtype=np.float64)
+
+
+def is_word(cell: Any) -> bool:
+    """Whether a cell is text that is not meant for a number or a date."""
+    return isinstance(cell, str) and not _MEANT.fullmatch(cell.strip())
+
+
+def words(cells: pd.Series) -> pd.Series:
+    """The words in a column of text, by row; an empty series for any other column.
+
+    In a column of text more than half of the cells that are not empty are words. One word that recurs among numbers
+    may stand for a missing one.
+    """
+    held = cells[[not is_missing(cell) for cell in cells]]
+    found = held[[is_word(cell) for cell in held]]
+    recurs = len(found) < len(held) and found.nunique() == 1
+    return found if 2 * len(found) > len(held) and not recurs else found[:0]
+
+
+# --- decimal marks ---
 
 
 def decimal_mark(cells: Iterable[Any], points_may_group: bool = False) -> str | None:
@@ -103,78 +143,92 @@ def _marks(cells: Iterable[Any]) -> tuple[set[str], set[str]]:
     return sure, doubtful
 
 
-def words(cells: pd.Series, mark: str) -> pd.Series:
-    """The words in a column of text, by row; an empty series for any other column.
-
-    In a column of text most of the cells that are not empty hold words: neither numbers nor what may be meant for
-    numbers (dates, currencies, true and false). One word that recurs among numbers may stand for a missing one.
-    """
-    held = cells[[not is_missing(cell) for cell in cells]]
-    found = held[
-        [isinstance(one, str) and number(one, mark) is None and not hint_of_form(one) for one in held]
-    ]
-    recurs = len(found) < len(held) and found.nunique() == 1
-    return found if len(found) > _MOST * len(held) and not recurs else found[:0]
+# --- times ---
 
 
-# --- advice about a cell that cannot be read, as the end of a message ---
-
-_DAYS_FIRST = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4}|\d{2})(\D.*)?")
-_MONTH = re.compile(
-    r"(?i)(?=.*\d).*\b(jan|feb|mar|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)[a-z]*\b.*"
-)
-_DURATION = re.compile(
-    r"(?i)[+-]?(\d+ days?\b.*|(\d+ days?,? )?\d{1,3}:\d{2}(:\d{2}(\.\d+)?)?|P\d*.*T?\d+[HMSDW])"
-)
-_DATE = re.compile(r"\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ].*)?")
-_DIGITS = r"[+\-\u2212]?\d[\d.,' \u00a0\u202f]*([eE][+-]?\d+)?"
-_LOGICAL = {"true", "false", "yes", "no", "ja", "nein", "wahr", "falsch"}
-_COLUMNS = "time_column= names the times, rewards= the columns that are arms"
+def called_like_time(names: Iterable[str]) -> list[str]:
+    """The name that says time, if there is one; ValueError if several do."""
+    return _at_most_one([name for name in names if name.lstrip("#_ ").rstrip().lower() in _TIME_NAMES])
 
 
-def hint_of_cell(cell: Any) -> str:
-    """What to do about a cell that is no number."""
-    hint = hint_of_form(cell)
-    if hint or not isinstance(cell, str):
-        return hint
-    return (
-        f" (missing={cell.strip()!r} if such a cell holds nothing; rewards= names the columns that are arms)"
-    )
+def _at_most_one(found: list[str]) -> list[str]:
+    if len(found) > 1:
+        raise ValueError(f"time_column must be given, as {', '.join(map(repr, found))} may hold the times")
+    return found
 
 
-def hint_of_form(cell: Any) -> str:
-    """What to do about a cell of a known form that is no number; nothing for other text."""
-    if isinstance(cell, (datetime.date, datetime.timedelta)):
-        return f" ({_COLUMNS})"
-    if isinstance(cell, complex):
-        return " (a reward is a real number: take its absolute value, or its real part)"
-    if np.ndim(cell) or isinstance(cell, dict):
-        return " (a cell is one number)"
-    text = str(cell).strip()
-    if text.lower() in _LOGICAL:
-        return " (write what is true or false as 1 and 0)"
-    if _DATE.fullmatch(text):
-        return f" ({_COLUMNS})"
-    if hint_of_time(text):
-        return f"{hint_of_time(text)[:-1]}; {_COLUMNS})"
-    if any(c.isdecimal() and not c.isascii() for c in text):
-        return " (write digits as 0 to 9)"
-    if re.fullmatch(rf"\({_DIGITS}\)", text):
-        return " (write a negative number with a minus)"
-    if "#" not in text and re.fullmatch(rf"([^\w\s.,+\-]+ ?|[^\W\d_]+ )?{_DIGITS} ?([^\d\s]+)?", text):
-        return " (write the number alone, without unit, currency or per cent sign; decimal= sets its decimal mark)"
+def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
+    """The name of the time column, "" for an index without a name; ValueError where two could be it."""
+    names = list(frame.columns)
+    if asked != "auto":
+        close = close_name(asked, names) if isinstance(asked, str) else None
+        guess = "" if close is None else f" (did you mean {close!r}?)"
+        known = asked is None or asked in names
+        validation.require(known, "time_column", asked, f"one of the columns {some(names)}{guess}")
+        return asked
+    found = called_like_time(names) or _at_most_one([name for name in names if are_times(frame[name])])
+    if found:
+        return found[0]
+    if names[0] != "":
+        return None
+    try:
+        counts = bool((np.diff(seconds("", frame[""], mark)[0]) > 0).all())
+    except ValueError:
+        counts = False
+    if not counts:
+        raise ValueError(
+            "time_column must be given: the first column has no name and does not count; "
+            "time_column=None leaves it out"
+        )
     return ""
 
 
-def hint_of_time(cell: Any) -> str:
-    """What to do about a cell that is no time."""
-    text = str(cell).strip()
-    found = _DAYS_FIRST.fullmatch(text)
-    if found is not None:
-        ambiguous = max(int(found[1]), int(found[2])) <= 12
-        return f" (write dates as 2024-01-31{': a day and a month cannot be told apart here' if ambiguous else ''})"
-    if _MONTH.fullmatch(text):
-        return " (write dates as 2024-01-31, months as numbers)"
-    if _DURATION.fullmatch(text):
-        return " (write durations as a number, of seconds, say, and times of day with their date)"
-    return " (write dates as 2024-01-31)" if _DATE.fullmatch(text) else ""
+def are_times(cells: pd.Series) -> bool:
+    """Whether a column of text or dates holds timestamps only."""
+    if is_numeric(cells) or not len(cells) or number(cells.iloc[0], ".") is not None:
+        return False
+    return bool(_stamps(cells).notna().all())
+
+
+def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, str]:
+    """The times of a column, as given or in seconds (since 1970 for dates), and their unit in words."""
+    row = empty_row(cells)
+    if row is not None:
+        raise ValueError(f"row {row}, column {name!r} must hold a time, got an empty cell")
+    if not is_numeric(cells) and all(isinstance(cell, pd.Timedelta) for cell in cells):
+        return np.array([cell.total_seconds() for cell in cells]), "seconds, from durations"
+    try:
+        found = numbers(name, cells, mark)
+    except ValueError:
+        stamps, kind = _stamps(cells), "timestamps"
+    else:
+        dates = _compact(found)
+        if dates is None:
+            return found, "as given"
+        stamps, kind = dates, "dates"
+    wrong = stamps.isna().to_numpy()
+    if wrong.any():
+        numeric = np.array([number(cell, mark) is not None for cell in cells])
+        row = int((~numeric if numeric.mean() > 0.5 else wrong).argmax())  # the word among numbers
+        raise ValueError(
+            f"row {row + 1}, column {name!r} must be a number or an ISO 8601 timestamp, got {cells.iloc[row]!r} "
+            f"({_ADVICE}; time_column= names the times)"
+        )
+    since = (stamps - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
+    return since.to_numpy(dtype=np.float64, copy=True), f"seconds, from {kind}"
+
+
+def _compact(values: np.ndarray) -> pd.Series | None:
+    """Dates written as one number (202401, 20240131, 202401311200), if all values are."""
+    if not np.isfinite(values).all() or (values < 1).any() or (values != values.round()).any():
+        return None
+    texts = pd.Series(values).map("{:.0f}".format)
+    lengths = set(texts.str.len())
+    if len(lengths) > 1 or lengths.isdisjoint(_COMPACT):
+        return None
+    stamps = pd.to_datetime(texts, format=_COMPACT[lengths.pop()], errors="coerce", utc=True)
+    return stamps if stamps.dt.year.between(1900, LATEST_YEAR).all() else None
+
+
+def _stamps(cells: Any) -> pd.Series:
+    return pd.to_datetime(cells, errors="coerce", utc=True, format="ISO8601")

@@ -9,12 +9,11 @@ import csv
 import io
 import itertools
 import re
-import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import pandas as pd
@@ -23,18 +22,19 @@ from bandits_torch import validation
 from bandits_torch.naming import unknown_name
 from bandits_torch.problems.table_cells import (
     MISSING,
+    are_times,
+    called_like_time,
     decimal_mark,
     is_missing,
     is_numeric,
     number,
     sure_mark,
 )
-from bandits_torch.problems.table_times import are_times, called_like_time
 
 Arrays = dict[str, np.ndarray]
 
 TEXT = (".csv", ".tsv", ".txt")
-PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".xlsx", ".xls", ".ods", ".json", ".feather", ".h5")
+_PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".xlsx", ".xls", ".ods", ".json", ".feather", ".h5")
 _BINARY = {
     b"\x1f\x8b": "gzip's compressed data: unpack it",
     b"PK\x03\x04": "a ZIP archive or an Excel workbook: unpack it, or save it as CSV",
@@ -53,7 +53,61 @@ _MISSING_AS_WRITTEN = [
 ]
 
 
-def without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
+def read_frame(
+    path: str | Path,
+    ignored: Collection[str] = (),
+    as_text: Collection[str] = (),
+    time_column: str | None = "auto",
+    *,
+    header: bool | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    encoding: str | None = None,
+) -> tuple[pd.DataFrame, str | None, str]:
+    """The columns of a file, the name of the one with the times where an NPZ tells it, and the decimal mark.
+
+    Args: as for ``read_table``; ``as_text``: names of columns, in lower case, that stay text.
+
+    Raises ValueError for a file that cannot be read.
+    """
+    validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
+    validation.require(header in (None, True, False), "header", header, "True, False or None")
+    ok = separator is None or (isinstance(separator, str) and len(separator) == 1)
+    validation.require(ok, "separator", separator, "one character or None")
+    validation.instance("path", path, (str, Path), "the path of a file")
+    file = Path(path)
+    suffix = file.suffix.lower()
+    kinds = (*TEXT, ".parquet", ".npz")
+    packed = " (unpack it, or save it as CSV)" if suffix in _PACKED else ""
+    validation.require(suffix in kinds, "path", str(path), f"a file ending in {', '.join(kinds)}{packed}")
+    validation.require(file.is_file(), "path", str(path), "an existing file")
+    if suffix in TEXT:
+        try:
+            encoding = encoding or _encoding(file)
+            frame, mark = _read_csv(file, ignored, as_text, separator, header, encoding, decimal)
+        except UnicodeError as error:
+            raise ValueError(
+                f"path must be a readable .csv file, got {str(file)!r}: {error}; encoding= names one other than UTF-8"
+            ) from error
+        except LookupError as error:
+            raise ValueError(f"encoding must be one that Python knows, got {encoding!r}: {error}") from error
+        except (OSError, csv.Error, pd.errors.ParserError) as error:
+            raise ValueError(f"path must be a readable .csv file, got {str(file)!r}: {error}") from error
+    else:
+        if suffix == ".npz":
+            frame, time_column = _read_npz(file, time_column)
+        else:
+            frame = _read_parquet(file)
+        frame = _without(frame, ignored)
+        mark = decimal or decimal_mark(_text_cells(frame))
+    if mark is None:
+        raise ValueError(
+            "decimal must be '.' or ',', got None: the table's numbers can be read either way, as 1.234 may be 1234"
+        )
+    return frame, time_column, mark
+
+
+def _without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
     """The table without these columns; ValueError for a name that no column has."""
     for name in ignored:
         if name not in frame.columns:
@@ -61,7 +115,7 @@ def without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
     return frame.drop(columns=list(ignored)) if ignored else frame
 
 
-def text_cells(frame: pd.DataFrame) -> Iterator[Any]:
+def _text_cells(frame: pd.DataFrame) -> Iterator[Any]:
     """The cells of the columns that are not numbers."""
     return itertools.chain.from_iterable(frame[name] for name in frame.columns if not is_numeric(frame[name]))
 
@@ -82,39 +136,8 @@ def _named(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 # --- text ---
 
 
-def read_csv(
-    file: Path,
-    ignored: Collection[str],
-    as_text: Collection[str],
-    *,
-    separator: str | None,
-    header: bool | None,
-    encoding: str | None,
-    decimal: str | None,
-) -> tuple[pd.DataFrame, str | None]:
-    """The table of a text file without the columns ``ignored``, and its decimal mark, None if the cells leave it open.
-
-    pandas reads the numbers. What it cannot read, or would read with the wrong decimal mark, stays text, and so do the
-    columns named in ``as_text`` (in lower case). The keywords are arguments of ``read_table``.
-    """
-    try:
-        encoding = encoding or _encoding(file)
-        with file.open(encoding=encoding) as opened:
-            sample = opened.read(_SAMPLE) + opened.readline()
-        return _read_csv(file, sample, ignored, as_text, separator, header, encoding, decimal)
-    except UnicodeError as error:
-        raise ValueError(
-            f"path must be a readable .csv file, got {str(file)!r}: {error}; encoding= names one other than UTF-8"
-        ) from error
-    except LookupError as error:
-        raise ValueError(f"encoding must be one that Python knows, got {encoding!r}: {error}") from error
-    except (OSError, csv.Error, pd.errors.ParserError) as error:
-        raise ValueError(f"path must be a readable .csv file, got {str(file)!r}: {error}") from error
-
-
 def _read_csv(
     file: Path,
-    sample: str,
     ignored: Collection[str],
     as_text: Collection[str],
     separator: str | None,
@@ -122,6 +145,12 @@ def _read_csv(
     encoding: str,
     decimal: str | None,
 ) -> tuple[pd.DataFrame, str | None]:
+    """The table of a text file, and its decimal mark, None if the cells leave it open; arguments of ``read_frame``.
+
+    pandas reads the numbers. What it cannot read, or would read with the wrong decimal mark, stays text.
+    """
+    with file.open(encoding=encoding) as opened:
+        sample = opened.read(_SAMPLE) + opened.readline()
     if "\0" in sample:
         raise ValueError(_NUL.format(str(file)))
     excels = re.match(r'"?sep=(.)"?\n', sample)  # a line that Excel writes first
@@ -137,7 +166,6 @@ def _read_csv(
     broken = [name for name in names if "\n" in name]
     validation.require(not broken, "names of columns", broken, "on one line each")
     source = _checked(file, encoding, separator, len(names), named, behind_first=excels is not None)
-
     texts = {n: str for n, name in enumerate(names) if name.lower() in as_text}
 
     def table(mark: str, dtype: Any = texts) -> pd.DataFrame:
@@ -161,7 +189,7 @@ def _read_csv(
             frame = pd.DataFrame()
         validation.require(len(frame) >= 1, "path", str(file), "a table with a header and at least one row")
         found = names if named else ["" if frame[n].isna().all() else name for n, name in enumerate(names)]
-        return without(_named(frame, found), ignored)
+        return _without(_named(frame, found), ignored)
 
     mark: str | None = decimal
     if decimal is not None:
@@ -170,33 +198,19 @@ def _read_csv(
         columns = [n for n, name in enumerate(names) if name not in ignored]
         whole = [row for row in rows if len(row) == len(names)]  # the last may break off in a quoted cell
         first_cells = [row[n] for row in whole for n in columns]
-        frame, mark = _with_its_mark(table, first_cells, points_may_group=separator != ",")
+        may_group, sure = separator != ",", sure_mark(first_cells)
+        frame = judged = table(sure or ".")
+        fractions = any(frame[name].dtype.kind == "f" for name in frame.columns)
+        if sure is None and may_group and fractions:  # 1.234 was read where 1234 may be meant
+            judged = table(".", dtype=str)
+        mark = decimal_mark([*first_cells, *_text_cells(judged)], may_group)
+        if mark == "," and sure != ",":  # 1.5 was read where 1,5 stands elsewhere
+            frame = table(",")
+            mark = decimal_mark([*first_cells, *_text_cells(frame)], may_group)
     if header is None and set(frame.columns) == {"0", "1"}:
         binary = frame.map(lambda cell: str(cell).strip() in ("0", "1", "0.0", "1.0")).all(axis=None)
         expected = "True or False: the first row 0, 1 may hold names or rewards"
         validation.require(not binary, "header", None, expected)
-    return frame, mark
-
-
-def _with_its_mark(
-    table: Callable[..., pd.DataFrame], first_cells: list[str], points_may_group: bool
-) -> tuple[pd.DataFrame, str | None]:
-    """The table read with the decimal mark that its cells settle, and the mark, None if they leave it open.
-
-    Args:
-        table: reads the table with a decimal mark, or (``dtype=str``) as text.
-        first_cells: the cells of the first rows, as text.
-        points_may_group: as for ``decimal_mark``.
-    """
-    sure = sure_mark(first_cells)
-    frame = judged = table(sure or ".")
-    fractions = any(frame[name].dtype.kind == "f" for name in frame.columns)
-    if sure is None and points_may_group and fractions:  # 1.234 was read where 1234 may be meant
-        judged = table(".", dtype=str)
-    mark = decimal_mark([*first_cells, *text_cells(judged)], points_may_group)
-    if mark == "," and sure != ",":  # 1.5 was read where 1,5 stands elsewhere
-        frame = table(",")
-        mark = decimal_mark([*first_cells, *text_cells(frame)], points_may_group)
     return frame, mark
 
 
@@ -239,18 +253,17 @@ def _has_header(first: list[str]) -> bool:
     """Whether the first row names columns; ValueError where it could as well be numbers and times."""
     said = first[1:] if first and not first[0].strip() else first  # an index saved without a name
     plain = [cell.strip() for cell in said]
-    if not any(plain) or not all(_is_value(cell) for cell in plain):
-        return True
-    if plain == [str(n) for n in range(len(plain))]:  # the names that pandas gives
-        return True
-    raise ValueError(
-        f"the first row must hold names, got {first[:5]}: header=True if these are, header=False if none"
+    numeric = (
+        is_missing(cell) or number(cell, ".") is not None or number(cell, ",") is not None for cell in plain
     )
-
-
-def _is_value(cell: str) -> bool:
-    numeric = is_missing(cell) or number(cell, ".") is not None or number(cell, ",") is not None
-    return numeric or are_times(pd.Series([cell], dtype=object))
+    values = (
+        known or are_times(pd.Series([cell], dtype=object))
+        for known, cell in zip(numeric, plain, strict=True)
+    )
+    from_pandas = plain == [str(n) for n in range(len(plain))]
+    if from_pandas or not any(plain) or not all(values):
+        return True
+    raise ValueError(f"the first row must hold names, got {first[:5]}: header=True if it does, else False")
 
 
 def _checked(
@@ -263,19 +276,15 @@ def _checked(
     if encoding == "utf-8-sig" and not behind_first and _is_even(file, separator, width):
         return file
     with file.open(encoding=encoding) as opened:
-        lines = _text_lines(file, opened)
         if behind_first:
-            next(lines)
-        for row, found in enumerate(filter(None, _widths(lines, separator)), start=1 - named):
+            next(opened)
+        for row, found in enumerate(filter(None, _widths(file, opened, separator)), start=1 - named):
             if found != width:
-                hint = ""
-                if width == 1 and row == 1:
-                    hint = "; a title above the header must go"
-                elif found == width + 1:
-                    hint = "; one more may be a separator at the end of the line: remove it"
+                title = "; a title above the header must go" if width == 1 and row == 1 else ""
+                end = "; a separator at the end of the line must go" if found == width + 1 else ""
                 raise ValueError(
                     f"row {row} must have {width} cells, as the header has, got {found} (separator= tells what "
-                    f"separates{hint})"
+                    f"separates{title or end})"
                 )
         plain = opened.newlines in (None, "\n", "\r\n")
     return file if plain else file.read_text(encoding)
@@ -305,15 +314,16 @@ def _is_even(file: Path, separator: str, width: int) -> bool:
                 return True
 
 
-def _text_lines(file: Path, lines: Iterable[str]) -> Iterator[str]:
-    for line in lines:
-        if "\0" in line:
-            raise ValueError(_NUL.format(str(file)))
-        yield line
-
-
-def _widths(lines: Iterator[str], separator: str) -> Iterator[int]:
+def _widths(file: Path, opened: TextIO, separator: str) -> Iterator[int]:
     """How many cells each row has, 0 for an empty line."""
+
+    def line_by_line() -> Iterator[str]:
+        for line in opened:
+            if "\0" in line:
+                raise ValueError(_NUL.format(str(file)))
+            yield line
+
+    lines = line_by_line()
     for line in lines:
         if '"' in line:  # from here on a cell may hold separators and line ends
             yield from map(len, csv.reader(itertools.chain([line], lines), delimiter=separator))
@@ -324,7 +334,7 @@ def _widths(lines: Iterator[str], separator: str) -> Iterator[int]:
 # --- Parquet and NPZ ---
 
 
-def read_parquet(file: Path) -> pd.DataFrame:
+def _read_parquet(file: Path) -> pd.DataFrame:
     """The table of a Parquet file; an index that says something comes first, without a name if it has none."""
     try:
         frame = pd.read_parquet(file)
@@ -340,9 +350,11 @@ def read_parquet(file: Path) -> pd.DataFrame:
     return _named(frame, names)
 
 
-def read_npz(file: Path, time: str | None) -> tuple[pd.DataFrame, str | None]:
+def _read_npz(file: Path, time: str | None) -> tuple[pd.DataFrame, str | None]:
     """The rewards of an NPZ file by the names of its arms, times first, and the name of the array of times."""
-    found = ", ".join(stored := array_names(file))
+    with _opened("path", file) as archive:
+        stored = list(archive.files)
+    found = ", ".join(stored)
     if time == "auto":
         time = next(iter(called_like_time(stored)), None)
     arrays = read_arrays("path", file, {"rewards", "arms", time or ""})
@@ -369,46 +381,17 @@ def read_npz(file: Path, time: str | None) -> tuple[pd.DataFrame, str | None]:
     return _named(frame, names), time
 
 
-def read_arrays(argument: str, path: Path, wanted: Collection[str] | None = None) -> Arrays:
-    """Arrays of an NPZ file, read without pickle: those in ``wanted`` that exist, or all.
-
-    ``argument`` is what an error calls the path. An array whose header claims more data than the file holds is
-    refused before memory is allocated.
-    """
+@contextmanager
+def _opened(argument: str, path: Path) -> Iterator[Any]:
+    """The arrays of an NPZ file by name, each read without pickle when it is asked for; ``argument`` names the path."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            taken = [name for name in members if wanted is None or name in wanted]
-            return {name: _read_array(archive, members[name], name) for name in taken}
-    except (
-        OSError, EOFError, AttributeError, TypeError, ValueError, MemoryError, NotImplementedError, RuntimeError,
-        OverflowError, zipfile.BadZipFile, zlib.error,
-    ) as error:  # fmt: skip
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            yield archive
+    except Exception as error:  # a crafted file makes its reader fail in many ways
         raise ValueError(f"{argument} must be a readable NPZ file, got {str(path)!r}: {error}") from error
 
 
-def array_names(path: Path) -> list[str]:
-    """Names of the arrays of an NPZ file; none of a file that is no NPZ."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return [info.filename.removesuffix(".npy") for info in archive.infolist()]
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
-        return []
-
-
-def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> np.ndarray:
-    with archive.open(info) as opened:
-        version = np.lib.format.read_magic(opened)
-        reader = {(1, 0): np.lib.format.read_array_header_1_0}.get(
-            version, np.lib.format.read_array_header_2_0
-        )
-        shape, _, dtype = reader(opened)
-        size = dtype.itemsize
-        for side in shape:
-            size *= int(side)
-        if not dtype.hasobject and size != info.file_size - opened.tell():
-            raise ValueError(
-                f"array {name!r} of shape {shape} must hold {size} bytes, got {info.file_size - opened.tell()}"
-            )
-    with archive.open(info) as opened:
-        return np.lib.format.read_array(opened, allow_pickle=False)
+def read_arrays(argument: str, path: Path, wanted: Collection[str]) -> Arrays:
+    """Those of the arrays of an NPZ file that are wanted and exist; ``argument`` is what an error calls the path."""
+    with _opened(argument, path) as archive:
+        return {name: archive[name] for name in archive.files if name in wanted}

@@ -16,32 +16,38 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.naming import some, unknown_name
-from bandits_torch.problems.table_cells import decimal_mark, is_missing, is_numeric, numbers, words
-from bandits_torch.problems.table_files import (
-    PACKED,
-    TEXT,
-    read_csv,
-    read_npz,
-    read_parquet,
-    text_cells,
-    without,
-)
-from bandits_torch.problems.table_missing import Missing, refuse_log, suspects
-from bandits_torch.problems.table_times import (
+from bandits_torch.problems.table_cells import (
+    MISSING,
+    empty_row,
     find_time,
-    refuse_calendar,
-    refuse_counters,
+    is_missing,
+    is_numeric,
+    numbers,
     seconds,
-    why_not_rising,
+    words,
 )
+from bandits_torch.problems.table_files import read_frame
+from bandits_torch.problems.table_suspects import refuse_calendar, refuse_counters, refuse_log, suspects
 
 _LOGGED = {"arm", "action", "variant", "choice"}  # with "reward", columns of a log of pulls
 _ARM_NAMES = {
-    *("arm", "arms", "action", "item", "sensor", "station", "site", "name", "id", "variable", "series")
+    "arm",
+    "arms",
+    "action",
+    "item",
+    "sensor",
+    "station",
+    "site",
+    "name",
+    "id",
+    "variable",
+    "series",
 }
 _REWARD_NAMES = {"reward", "rewards", "value", "y"}
 _FEW_COLUMNS = 4  # more do not fit a row per reward
 _SAMPLE = 1000  # rows
+_TREATMENTS = ("mask", "unavailable", "forward-fill")
+_EXPECTED = "'mask', 'unavailable', 'forward-fill', or what missing cells hold: a number, a word, or several"
 
 
 @validation.names_arguments
@@ -69,12 +75,8 @@ class RewardTable:
     def __post_init__(self) -> None:
         rewards = validation.tensor("rewards", self.rewards)
         validation.shape_is("rewards", rewards, rewards.dim() == 2, "(T, N)")
-        validation.require(
-            rewards.shape[0] >= 1, "rewards", tuple(rewards.shape), "a table of at least one row"
-        )
-        validation.require(
-            rewards.shape[1] >= 2, "rewards", tuple(rewards.shape), "a table of at least two arms"
-        )
+        validation.require(rewards.shape[0] >= 1, "rewards", tuple(rewards.shape), "of at least one row")
+        validation.require(rewards.shape[1] >= 2, "rewards", tuple(rewards.shape), "of at least two arms")
         names = tuple(self.arm_names) or tuple(str(n) for n in range(rewards.shape[1]))
         object.__setattr__(self, "arm_names", names)
         validation.require(len(names) == rewards.shape[1], "arm_names", names, f"{rewards.shape[1]} names")
@@ -109,6 +111,59 @@ def _check_times(times: Tensor, rows: int) -> None:
             f"times must increase from row to row, got {times[row].item()} in row {row + 1} "
             f"and {times[row + 1].item()} in row {row + 2}"
         )
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The argument ``missing`` of ``read_table``: the treatment, and the cells (besides empty ones) that are missing.
+
+    ``words`` are such cells as they are written; ``numbers`` are those of them that are numbers.
+    """
+
+    treatment: str
+    words: frozenset[str]
+    numbers: tuple[float, ...]
+
+    @staticmethod
+    def of(asked: Any) -> Missing:
+        """From the argument; ValueError for anything that it does not take."""
+        several = asked.split(",") if isinstance(asked, str) else asked
+        several = several if isinstance(several, (list, tuple)) else [several]
+        given = [one.strip() if isinstance(one, str) else one for one in several]
+        ok = all((isinstance(one, str) and one != "") or validation.is_number(one) for one in given)
+        treatments = [str(one) for one in given if one in _TREATMENTS] or [_TREATMENTS[0]]
+        validation.require(ok and bool(given) and len(treatments) == 1, "missing", asked, _EXPECTED)
+        words = [str(one) for one in given if one not in _TREATMENTS]
+        return Missing(treatments[0], frozenset(words), tuple(float(one) for one in words if _is_number(one)))
+
+    def in_text(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table without the cells of text that are missing; ValueError for a word that no cell holds.
+
+        A cell may also name the treatment.
+        """
+        words = self.words | ({self.treatment} - {_TREATMENTS[0]})
+        if not words:
+            return frame
+        unseen = {word for word in self.words if not _is_number(word) and word.lower() not in MISSING}
+        frame = frame.copy(deep=False)
+        for name in [name for name in frame.columns if not is_numeric(frame[name])]:
+            texts = frame[name].map(lambda cell: cell.strip() if isinstance(cell, str) else None)
+            unseen -= set(texts)
+            frame[name] = frame[name].mask(texts.isin(words), None)
+        validation.require(not unseen, "missing", ",".join(sorted(unseen)), f"{_EXPECTED} (no cell holds it)")
+        return frame
+
+    def in_numbers(self, rewards: np.ndarray) -> np.ndarray:
+        """The rewards, NaN where they are one of the numbers."""
+        return np.where(np.isin(rewards, self.numbers), np.nan, rewards) if self.numbers else rewards
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def read_table(
@@ -177,52 +232,6 @@ def read_table(
     return table_of(frame, mark, asked, time_column, ignored=ignored, long=long, empty=empty)
 
 
-def read_frame(
-    path: str | Path,
-    ignored: Collection[str] = (),
-    as_text: Collection[str] = (),
-    time_column: str | None = "auto",
-    *,
-    header: bool | None = None,
-    separator: str | None = None,
-    decimal: str | None = None,
-    encoding: str | None = None,
-) -> tuple[pd.DataFrame, str | None, str]:
-    """The columns of a file, the name of the one with the times where an NPZ tells it, and the decimal mark.
-
-    Args: as for ``read_table``; ``as_text``: names of columns, in lower case, that stay text.
-
-    Raises ValueError for a file that cannot be read.
-    """
-    validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
-    validation.require(header in (None, True, False), "header", header, "True, False or None")
-    ok = separator is None or (isinstance(separator, str) and len(separator) == 1)
-    validation.require(ok, "separator", separator, "one character or None")
-    validation.instance("path", path, (str, Path), "the path of a file")
-    file = Path(path)
-    suffix = file.suffix.lower()
-    kinds = (*TEXT, ".parquet", ".npz")
-    packed = " (unpack it, or save it as CSV)" if suffix in PACKED else ""
-    validation.require(suffix in kinds, "path", str(path), f"a file ending in {', '.join(kinds)}{packed}")
-    validation.require(file.is_file(), "path", str(path), "an existing file")
-    if suffix in TEXT:
-        frame, mark = read_csv(
-            file, ignored, as_text, separator=separator, header=header, encoding=encoding, decimal=decimal
-        )
-    else:
-        if suffix == ".npz":
-            frame, time_column = read_npz(file, time_column)
-        else:
-            frame = read_parquet(file)
-        frame = without(frame, ignored)
-        mark = decimal or decimal_mark(text_cells(frame))
-    if mark is None:
-        raise ValueError(
-            "decimal must be '.' or ',', got None: the table's numbers can be read either way, as 1.234 may be 1234"
-        )
-    return frame, time_column, mark
-
-
 def table_of(
     frame: pd.DataFrame,
     mark: str,
@@ -253,9 +262,7 @@ def _names_given(argument: str, given: Any) -> list[str] | None:
         return None
     if isinstance(given, str) or validation.is_number(given):  # on the command line 7 is a number
         return [name.strip() for name in str(given).split(",")]
-    validation.instance(
-        argument, given, Sequence, "names of columns, a sequence or one string with commas, or None"
-    )
+    validation.instance(argument, given, Sequence, "names, a sequence or one string with commas, or None")
     return list(given)
 
 
@@ -290,9 +297,7 @@ def _wide_table(
         refuse_calendar(names, rewards, dates)
     source = "" if time is None else "the index, " if time == "" else f"{time!r}, "
     nothing = [name for name, none in zip(names, np.isnan(rewards).all(0), strict=True) if none]
-    of_nothing = (
-        f"without any reward: {some(nothing, 3)}; ignore={','.join(nothing)} leaves out what is no arm"
-    )
+    of_nothing = f"without any reward: {some(nothing, 3)}; ignore={','.join(nothing)} leaves them out"
     notes = [f"times: {source}{unit}", *notes, *suspects(names, rewards), *([of_nothing] if nothing else [])]
     moments = None if clock is None else torch.from_numpy(clock)
     try:
@@ -301,7 +306,14 @@ def _wide_table(
         )
     except ValueError as error:
         if "times must increase" in str(error) and clock is not None:
-            raise ValueError(f"{error} ({why_not_rising(clock, names)})") from None
+            falls = bool((np.diff(clock) < 0).any())
+            advice = (
+                "sort the rows by time, and write local times with their offset"
+                if falls
+                else "time_column= names another"
+            )
+            long = "long=True if a row is one reward; " if len(names) < _FEW_COLUMNS else ""
+            raise ValueError(f"{error} ({long}{advice})") from None
         raise
 
 
@@ -317,7 +329,7 @@ def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
             refused[name] = error
     if not refused:
         return values
-    texts = {name: found for name in refused if len(found := words(frame[name], mark))}
+    texts = {name: found for name in refused if len(found := words(frame[name]))}
     name = next(iter(refused))
     if name not in texts:
         raise refused[name]
@@ -348,22 +360,19 @@ def _long_table(
         frame = frame.drop(columns="", errors="ignore")
     time = find_time(frame, time_column, mark)
     if time is None:
-        raise ValueError(
-            f"time_column must be the name of a column of times, for long=True, got {time_column!r}"
-        )
+        raise ValueError(f"time_column must be the name of a column, for long=True, got {time_column!r}")
     arm, reward = _long_names([name for name in frame.columns if name != time], long)
     clock, unit = seconds(time, frame[time], mark)
-    empty = frame[arm].map(is_missing)
-    if empty.any():
-        row = int(empty.to_numpy().argmax())
-        raise ValueError(f"row {row + 1}, column {arm!r} must name an arm, got an empty cell")
+    empty = empty_row(frame[arm])
+    if empty is not None:
+        raise ValueError(f"row {empty}, column {arm!r} must name an arm, got an empty cell")
     rewards = missing.in_numbers(numbers(reward, frame[reward], mark))
     rows = pd.DataFrame({"time": clock, "arm": frame[arm].map(str), "reward": rewards})
     twice = rows.duplicated(["time", "arm"])
     if twice.any():
         row = int(twice.to_numpy().argmax())
         raise ValueError(
-            f"row {row + 1} must be the only reward of its arm and time, got {arm} {rows['arm'][row]!r}"
+            f"row {row + 1} must be the only one of its arm and time, got {arm} {rows['arm'][row]!r}"
         )
     wide = rows.pivot(index="time", columns="arm", values="reward").sort_index()
     names = list(rows["arm"].unique()) if asked is None else asked

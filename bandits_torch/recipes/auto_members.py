@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 from gpytorch.kernels import Kernel
@@ -13,6 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.members import pivoted_root
+from bandits_torch.policies.choices.contexts import pairs_of
 from bandits_torch.recipes.setup import Number
 
 RATES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
@@ -31,6 +33,12 @@ _SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations, share o
 _TOLD = 0.9  # prior weight of the members that believe what is told
 _CYCLIC = 0.5  # prior weight of the members with cycles, where there are some
 _SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
+# Where arms share a level: variances of the arms' parts, in variances of the noise, and their rates of change;
+# variances of the level likewise with its time-scale.
+LIFTS, LEVEL_RATES = (0.03, 0.3, 3.0), (0.0, 0.01)
+_LEVELS = tuple(product((10.0, 100.0), (20.0, 80.0, 320.0)))
+_OF_PAIRS = (0.1, 0.3, 0.8)  # length-scales, of arms and of contexts
+_ALONE = 4  # columns of contexts up to which each is also looked at alone
 FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
 
 
@@ -41,6 +49,7 @@ class Family:
     ``strengths``: for each noise, how firmly the unit is believed (``MemberScale``); 0 where it is not told.
     ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales.
     ``cycle``: they have cycles (``CyclicMembers``), of which they learn this share of their variance.
+    ``level``: their arms share a level (``LevelMembers``): its variance over that of the noise, and its time-scale.
     """
 
     shape: Tensor
@@ -50,6 +59,7 @@ class Family:
     strengths: Sequence[float]
     smooth: bool = False
     cycle: float | None = None
+    level: tuple[float, float] | None = None
 
 
 def families(
@@ -127,6 +137,92 @@ def with_cycles(
         of_cycles = [replace(one, cycle=share) for one in some for share in _SHARES]
     total = sum(one.weight for one in of_cycles)
     return kept + [replace(one, weight=_CYCLIC * one.weight / total) for one in of_cycles]
+
+
+def with_level(groups: Sequence[Family]) -> list[Family]:
+    """Families whose arms share a level: over the correlations of a kernel that is told, less what all arms have in
+    common, with and without an independent part, and over independent arms; else over independent arms, and with
+    features two length-scales. Their unit is learned."""
+    plain = [one for one in groups if not one.smooth and not any(one.strengths)]
+    told = [replace(one, shape=_apart(one.shape)) for one in groups if any(one.strengths)][: len(_PARTS) : 2]
+    some = [*told, plain[0], *([] if told else plain[2:5:2])]
+    return [
+        replace(
+            one,
+            noises=[one.shape.new_tensor(1 / size) for size in LIFTS],
+            rates=LEVEL_RATES,
+            weight=1 / (len(some) * len(_LEVELS)),
+            strengths=[0.0] * len(LIFTS),
+            level=level,
+        )
+        for one in some
+        for level in _LEVELS
+    ]
+
+
+def _apart(K: Tensor) -> Tensor:
+    """The covariance of f minus its mean over arms, its variances 1 on average, and a constant part of 1, as families
+    without a kernel have."""
+    rows = K.mean(-1, keepdim=True)
+    rest = K - rows - rows.mT + rows.mean(-2, keepdim=True)
+    return rest / rest.diagonal().mean().clamp_min(torch.finfo(K.dtype).tiny) + 1.0
+
+
+def families_of_pairs(
+    arms: Tensor,
+    contexts: Tensor,
+    kernel: Kernel | None,
+    noise_variance: Number | None,
+    first: int | None,
+    matters: list[int] | None,
+) -> list[Family]:
+    """The members over the N M pairs of arms and contexts; ``kernel``: over features of both joined, where it is told.
+
+    Members told nothing know the features of both alone, or nothing:
+
+        K = A (x) C + 1,    the pairs of the first arm first.
+
+    A: Matern over the arms' features, or I, arms that are unrelated. C: all 1, a context that does not matter; Matern
+    over the contexts' features, all together and, where there are up to four, each alone; or I, contexts that are
+    unrelated. Which of them predicts says what matters. Above 500 pairs K is of low rank.
+
+    ``first``: of so many of the arms the spread is looked at (None: of all). ``matters``: the columns of contexts that
+    are looked at (None: all).
+    """
+    told, m = [], len(contexts)
+    if kernel is not None:
+        told = _told(pairs_of(arms, contexts), kernel, noise_variance, None if first is None else first * m)
+    weight = 1 - _TOLD if told else 1.0
+    x, z = spread(arms, first), spread(contexts if matters is None else contexts[:, matters])
+    own, apart = (torch.eye(len(rows), dtype=arms.dtype, device=arms.device) for rows in (arms, contexts))
+    same = torch.ones_like(apart)
+    related = [] if x is None else [_matern(x, x, scale * math.sqrt(x.shape[-1])) for scale in _OF_PAIRS]
+    alike = [] if z is None else [_matern(z, z, scale * math.sqrt(z.shape[-1])) for scale in _OF_PAIRS]
+    middle = alike[1:2] or [(same + apart) / 2]
+    if z is not None and 1 < z.shape[-1] <= _ALONE:
+        alike += [_matern(column, column, _OF_PAIRS[1]) for column in z.split(1, -1)]
+    shapes = [*product(related, [same, *alike])]
+    shapes += [(own, C) for C in (same, *middle, apart)] + [(A, apart) for A in related[1:2]]
+    if len(arms) * len(contexts) <= FULL_UP_TO:
+        covariances = [torch.kron(A, C) + 1.0 for A, C in shapes]
+    else:
+        roots = [_root_of_product(A, C) for A, C in shapes]
+        covariances = [
+            torch.cat([B, torch.ones_like(B[:, :1])], -1) for B in roots if B.square().sum(-1).mean() > 0.5
+        ]
+        expected = f"features, or at most {FULL_UP_TO} pairs of arm and context"
+        validation.require(z is not None and len(covariances) > 0, "contexts", len(contexts), expected)
+    noises, unknown = [arms.new_tensor(share) for share in _FEW_NOISES], [0.0] * len(_FEW_NOISES)
+    return told + [Family(K, noises, _FEW_RATES, weight / len(covariances), unknown) for K in covariances]
+
+
+def _root_of_product(A: Tensor, C: Tensor) -> Tensor:
+    """A root of A (x) C, of low rank."""
+
+    def column(i: int) -> Tensor:
+        return torch.kron(A[:, i // len(C)], C[:, i % len(C)])
+
+    return pivoted_root(column, torch.kron(A.diagonal(), C.diagonal()), _RANK)
 
 
 def sharper(covariance: Tensor, power: int) -> Tensor:

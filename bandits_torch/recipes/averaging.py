@@ -16,20 +16,34 @@ from torch.nn.functional import pad
 
 from bandits_torch import validation
 from bandits_torch.domain import Domain
-from bandits_torch.kernels import estimate_covariance
+from bandits_torch.kernels import arm_context_kernel, estimate_covariance
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.cyclic_members import CyclicMembers
+from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, RecursiveMembers, SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
+from bandits_torch.policies.choices.contexts import check_contexts, pairs_of
+from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging
+from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.learned_units import MemberScale
+from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.problems.logs import Log
 from bandits_torch.problems.periods import FIND, Cycles, checked_periods, fit_cycles
-from bandits_torch.recipes.auto_members import FULL_UP_TO, Family, families, spread, with_cycles
-from bandits_torch.recipes.point_averaging import auto_over_points
+from bandits_torch.recipes.auto_members import (
+    FULL_UP_TO,
+    Family,
+    families,
+    families_of_pairs,
+    spread,
+    with_cycles,
+    with_level,
+)
+from bandits_torch.recipes.contextual import kernel_over_arms
+from bandits_torch.recipes.point_averaging import auto_over_points, auto_under_contexts
 from bandits_torch.recipes.registration import RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 
@@ -39,10 +53,11 @@ _LOOK_AGAIN, _LOOK_AGAIN_RELATED = 7.0, 12.0  # c of ``LookingAgain``
 _AT_ONCE = 6  # looks within c sqrt(t + 300), where a kernel is told that relates arms
 _WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
 _LEAST = 1e-6  # of the variance in a history: what is left about its cycles is at least that
+_SHARE = 0.1  # of the traffic, to a control
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
 
-@recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True)
+@recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True, contexts=True)
 def auto(
     setup: Setup,
     *,
@@ -50,11 +65,20 @@ def auto(
     history_times: Tensor | None = None,
     cycles: str | float | Sequence[float] | Cycles | None = FIND,
     log: Log | None = None,
+    control: int | None = None,
+    control_share: float = _SHARE,
+    context_dim: int = 0,
+    context_kernel: Kernel | None = None,
+    contexts: Tensor | int | None = None,
+    matters: Sequence[int] | None = None,
     width: float | None = None,
     share: float = 0.001,
     behind: float = 12.0,
     plausible: float = PLAUSIBLE,
     look_again: float | None = None,
+    max_move: float | Tensor | None = None,
+    move_price: float | Tensor = 0.0,
+    start_at: int | Tensor | None = None,
 ) -> Policy:
     """Told only what can be chosen: averages over kernels, noises and rates of change by how well each predicts.
 
@@ -79,24 +103,58 @@ def auto(
             the prior weight is on members whose prior mean has it (``CyclicMembers``), with the covariance of what is
             left. Without a history such members learn the cycles, each one of them, up to 200 arms; one costs as much
             memory as 25 others. ``Cycles``: known beside a ``kernel``, as a replayed table knows them.
+        context_dim, context_kernel, contexts, matters: where each step comes with a context; below.
         log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
             had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only.
+        control: an arm that the others are compared with, up to 200 arms. ``control_share`` of the traffic goes to it
+            at random (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than
+            they differ (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift`` shows
+            lifts with their intervals. Of a kernel or a history the correlations of what arms do not have in common are
+            used; means, unit, noise and cycles are learned, the cycles as part of the level.
+        control_share: in (0, 1/2].
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
         look_again: c of ``ModelAveraging``, by default 7, and 12 where a kernel is told that relates arms (a squared
             correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there; over a ``Domain`` of
             ``PointAveraging``, by default 7. 0: never.
+        max_move, move_price, start_at: of ``CostlyMoves``, around the policy where any is given: how far a setting of
+            a ``Domain`` may move in a step, a share of its range; what a move, or a switch of arms, costs.
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
     Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above, up to 144 with a history
     that has cycles; memory O(S P N^2), above 500 arms O(S P N).
 
+    Under a context (``ArmContext``; ``context_dim`` numbers a step) ``contexts`` lists all that can occur, (M, c), or
+    says how many there are, 0 to M - 1: then the members are over the N M pairs of arm and context (``PairAveraging``).
+    Else they are over features and context (``ContextAveraging``), hold 200 observations, and learn length-scales as
+    over a ``Domain``. Members differ in whether the context matters at all, and which of its numbers do; ``matters``
+    tells it: the columns that do. ``context_kernel`` is told where ``kernel`` is, and only there. Nothing is looked at
+    again unless ``look_again`` is given, with listed contexts: as contexts come and go, so do the arms played.
+
     Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned on line and the checks are ours. No
     theorem bounds its regret. Raises ValueError for what is told twice or cannot be used, and for more than 500 arms of
     which neither features nor a kernel are known.
     """
+    of_contexts = {
+        "context_dim": context_dim,
+        "context_kernel": context_kernel,
+        "contexts": contexts,
+        "matters": matters,
+    }
+
+    about = {"max_move": max_move, "move_price": move_price, "start_at": start_at}
+    moves_cost = not (max_move is start_at is None and validation.is_number(move_price) and move_price == 0)
+    alone = not moves_cost or (control is None and contexts is None and context_dim == 0)
+    validation.require(
+        alone, "max_move, move_price or start_at", about, "left out with a control or contexts"
+    )
+
+    def moving(policy: Policy) -> Policy:
+        own: Any = about
+        return CostlyMoves(policy, setup.domain, search=setup.point_search, **own) if moves_cost else policy
+
     if setup.domain is not None:
         validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
         own = {
@@ -105,10 +163,14 @@ def auto(
             "behind": behind,
             "look_again": _LOOK_AGAIN if look_again is None else look_again,
         }
-        validation.require(log is None, "log", log, "None where the choices are a Domain")
+        for name, one in {"log": log, "control": control}.items():
+            validation.require(one is None, name, one, "None where the choices are a Domain")
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None where the choices are a Domain")
-        return _over_points(setup, history, own)
+        for name, value in of_contexts.items():
+            out = value is None or (name == "context_dim" and value == 0)
+            validation.require(out, name, value, "left out over a Domain, where a context is a fixed feature")
+        return moving(_over_points(setup, history, own))
     features = _features(setup.choices)
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
@@ -119,6 +181,13 @@ def auto(
         validation.require(kernel is None, "kernel", kernel, "None where a history tells it")
         validation.require(_is_zero(prior_mean), "prior_mean", prior_mean, "0 where a history tells it")
         kernel, prior_mean = _of_history(features, history)
+    if control is None:
+        left = control_share == _SHARE
+        validation.require(left, "control_share", control_share, f"{_SHARE} where there is no control")
+    else:  # the level has the cycles
+        unsaid = isinstance(cycles, Cycles) or cycles in (None, FIND)
+        validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None where there is a control")
+        cycles = None
     known = _cycles(features, history, history_times, cycles)
     unused = kernel is None and noise_variance is not None
     validation.require(
@@ -130,6 +199,21 @@ def auto(
         noise = inputs.noise_over(features, noise_variance)
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
+    if context_dim != 0 or contexts is not None:
+        for name, value in {"history": history, "cycles": known, "log": log, "control": control}.items():
+            validation.require(value is None, name, value, "None under contexts")
+        own = {
+            "width": width,
+            "plausible": plausible,
+            "look_again": look_again,
+            "share": share,
+            "behind": behind,
+        }
+        return _under_contexts(setup, features, of_contexts, own)
+    for name in ("context_kernel", "matters"):
+        validation.require(
+            of_contexts[name] is None, name, of_contexts[name], "None without a context (context_dim 0)"
+        )
     first = setup.grown_from
     crossed = first is not None and first <= FULL_UP_TO < len(features)
     validation.require(not crossed, "arms", len(features), f"at most {FULL_UP_TO}, of {first} at first")
@@ -148,12 +232,17 @@ def auto(
     if log is not None:
         validation.instance("log", log, Log, "a Log")
         validation.require(log.num_arms == len(features), "log", log.num_arms, f"one of {len(features)} arms")
+    if control is not None:
+        most = len(features) <= _LEARNED_UP_TO
+        validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
+        groups = with_level(groups)
     policy = _policy(
         features,
         groups,
         prior_mean,
         setup.replicates,
         known,
+        control,
         {
             "width": 1.25 if width is None else width,
             "wide": _WIDE if width is None and kernel is not None else 0.0,
@@ -168,7 +257,59 @@ def auto(
         past = (log.times.tolist(), log.arms.long().to(features.device), log.rewards.to(features))
         for time, arm, reward in zip(*past, strict=True):
             policy.learn(Observation(time, arm.expand(setup.replicates), reward.expand(setup.replicates)))
-    return policy
+    return (
+        moving(policy) if control is None else ControlledPolicy(policy, control, control_share, **setup.seeds)
+    )
+
+
+def _under_contexts(
+    setup: Setup, arms: Tensor, told: dict[str, Any], own: dict[str, Any]
+) -> PairAveraging | ContextAveraging:
+    """``auto`` under contexts that are listed, or any."""
+    contexts, context_kernel, matters = told["contexts"], told["context_kernel"], told["matters"]
+    if isinstance(contexts, int):
+        contexts = torch.arange(validation.positive_integer("contexts", contexts)).to(arms).unsqueeze(-1)
+    c = validation.natural("context_dim", told["context_dim"])
+    if contexts is not None:
+        check_contexts(contexts)
+        c = c or contexts.shape[-1]
+        validation.shape_is("contexts", contexts, contexts.shape[-1] == c, f"(M, {c}), with context_dim {c}")
+    if matters is not None:
+        columns = list(matters) if isinstance(matters, Sequence) else []
+        fits = 0 < len(columns) == len(set(columns)) and all(k in range(c) for k in columns)
+        validation.require(fits, "matters", matters, f"a list of different columns from 0 to {c - 1}")
+    both = (setup.kernel is None) == (context_kernel is None)
+    validation.require(both, "context_kernel", context_kernel, "given where kernel is, and only there")
+    width, plausible, look_again = own.pop("width"), own.pop("plausible"), own.pop("look_again")
+    if contexts is None:
+        for name, value, usual in (("plausible", plausible, PLAUSIBLE), ("look_again", look_again or 0, 0)):
+            validation.require(value == usual, name, value, f"{usual} where contexts are not listed")
+        return auto_under_contexts(
+            arms,
+            c,
+            cast(Kernel | None, setup.kernel),
+            setup.noise_variance,
+            context_kernel,
+            matters=matters,
+            replicates=setup.replicates,
+            width=1.0 if width is None else width,
+            **own,
+        )
+    kernel, mean, contexts = setup.kernel, setup.prior_mean, contexts.to(arms)
+    if kernel is not None:
+        over_arms, arms = kernel_over_arms(setup, arms)
+        kernel = arm_context_kernel(over_arms, context_kernel, arms.shape[-1], c)
+    if isinstance(mean, Tensor) and mean.dim() == 1:
+        mean = mean.repeat_interleave(len(contexts))
+    groups = families_of_pairs(arms, contexts, kernel, setup.noise_variance, setup.grown_from, matters)
+    settings = {
+        "width": 1.25 if width is None else width,
+        "plausible": plausible,
+        "look_again": look_again or 0.0,
+    }
+    pairs = pairs_of(arms, contexts)
+    policy = _policy(pairs, groups, mean, setup.replicates, None, None, settings, own)
+    return PairAveraging(policy, arms, contexts)
 
 
 def _related(covariance: Tensor) -> bool:
@@ -266,6 +407,7 @@ def _policy(
     prior_mean: Number,
     replicates: int,
     cycles: Cycles | None,
+    control: int | None,
     own: dict[str, Any],
     sharing: dict[str, Any],
 ) -> ModelAveraging:
@@ -275,7 +417,9 @@ def _policy(
     forgetting = [family for family in groups if not family.smooth and family.cycle is None]
     smooth = [family for family in groups if family.smooth]
     cyclic = [family for family in groups if family.cycle is not None]
-    build = LowRankMembers if n > FULL_UP_TO else ArmMembers
+    build: Any = LowRankMembers if n > FULL_UP_TO else ArmMembers
+    if control is not None:
+        build = partial(LevelMembers, control=control)
     kinds: list[tuple[Any, list[Family], Tensor]] = [(build, forgetting, mean.expand(n))]
     kinds += [(SmoothMembers, smooth, mean.expand(n))] if smooth else []
     if cycles is not None and len(cycles.residuals):
@@ -321,8 +465,15 @@ def _members(
     believes = features.new_tensor(strength) > 0
     rank = max(family.shape.shape[-1] for family in groups)
     shapes = [pad(family.shape, (0, rank - family.shape.shape[-1])) for family in groups]
-    cyclic = groups[0].cycle is not None
-    own = {"share": features.new_tensor([groups[g].cycle for g in kernel])} if cyclic else {}
+    own = {}
+    if groups[0].cycle is not None:
+        own = {"share": features.new_tensor([groups[g].cycle for g in kernel])}
+    if groups[0].level is not None:
+        ratio, timescale = features.new_tensor([groups[g].level for g in kernel]).T
+        own = {
+            "level_variance": ratio * torch.stack([value.mean() for value in noise]),
+            "timescale": timescale,
+        }
     model = kind(
         features,
         torch.stack(shapes),

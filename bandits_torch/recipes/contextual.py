@@ -149,7 +149,7 @@ def _contextual(
     validation.require(setup.domain is None, "arms", setup.choices, expected)
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
     validation.shape_is("arms", arms, arms.dim() == 2, "(N, d), the same in all replicates")
-    kernel, arms = _over_arms(setup, arms)
+    kernel, arms = kernel_over_arms(setup, arms)
     validation.natural("context_dim", context_dim)
     one_of = f"one of {', '.join(COMBINATIONS)}"
     validation.require(combine in COMBINATIONS, "combine", combine, one_of)
@@ -200,7 +200,7 @@ def _over_inputs(setup: Setup, kernel: Kernel, arms: Tensor, input_dim: int) -> 
     )
 
 
-def _over_arms(setup: Setup, arms: Tensor) -> tuple[Kernel, Tensor]:
+def kernel_over_arms(setup: Setup, arms: Tensor) -> tuple[Kernel, Tensor]:
     """The kernel over arms, and the features it takes: the index for a covariance matrix."""
     kernel = setup.kernel
     if isinstance(kernel, Tensor):

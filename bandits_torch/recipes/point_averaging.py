@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,13 +13,16 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
-from bandits_torch.models.points.point_members import PointMembers
+from bandits_torch.models.points.point_members import PointMembers, WideningMembers
+from bandits_torch.policies.context_averaging import ContextAveraging
 from bandits_torch.policies.point_averaging import PointAveraging
 
 _RATES = (0.0, 0.01, 0.05, 0.3)  # per typical gap between observations
 _TIMESCALES = (10.0, 30.0, 100.0)  # in typical gaps
 _LENGTHSCALES = (0.2, 0.6)  # of the unit cube, times sqrt(d)
 _NOISE = 0.02  # share of the variance of the function
+_TOLD = 0.5  # length-scales that are told, of the box in which members then count
+_IGNORED = 10.0  # the length-scale of a context that hardly matters, of its range
 
 
 def auto_over_points(
@@ -49,27 +52,79 @@ def auto_over_points(
 
     Raises ValueError for another kernel, and a noise variance without one.
     """
-    over_time = [(rate, math.inf) for rate in _RATES] + [(0.0, scale) for scale in _TIMESCALES]
-    number = domain.bounds.double().new_tensor
-    rate, timescale = number(over_time).repeat(2, 1).T
-    short, long = (number([times * math.sqrt(domain.dim)] * domain.dim) for times in _LENGTHSCALES)
-    noise = [_NOISE, _NOISE]
+    scales = [[times * math.sqrt(domain.dim)] * domain.dim for times in _LENGTHSCALES]
+    lengthscales, noises = domain.bounds.double().new_tensor(scales), [_NOISE] * len(scales)
     if kernel is not None:
-        long, noise[1] = _told(domain, kernel, noise_variance)
+        lengthscales[1], noises[1] = _told(domain, kernel, noise_variance)
     else:
         validation.require(noise_variance is None, "noise_variance", noise_variance, "None without a kernel")
-    members = PointMembers(
-        domain.bounds,
-        torch.stack([short, long]).repeat_interleave(len(over_time), 0),
-        number(noise).repeat_interleave(len(over_time)),
-        rate,
-        timescale,
-        replicates=replicates,
-        capacity=capacity,
-    )
+    grid = _over_time(lengthscales, noises)
+    members = PointMembers(domain.bounds, *grid, replicates=replicates, capacity=capacity)
     if isinstance(search, Mapping):
         search = PointSearch(**search)
     return kind(domain, members, width=width, search=search, seed=seed, **options)
+
+
+def _over_time(lengthscales: Tensor, noises: list[float]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Length-scales (P, d), noise variances, rates and time-scales (P,) of members: for each of these length-scales
+    (L, d) and noises one for each kernel over time."""
+    over_time = [(rate, math.inf) for rate in _RATES] + [(0.0, scale) for scale in _TIMESCALES]
+    rate, timescale = lengthscales.new_tensor(over_time).repeat(len(noises), 1).T
+    noise = lengthscales.new_tensor(noises)
+    return *(value.repeat_interleave(len(over_time), 0) for value in (lengthscales, noise)), rate, timescale
+
+
+def auto_under_contexts(
+    arms: Tensor,
+    context_dim: int,
+    kernel: Kernel | None = None,
+    noise_variance: float | Tensor | None = None,
+    context_kernel: Kernel | None = None,
+    *,
+    matters: Sequence[int] | None = None,
+    replicates: int = 1,
+    width: float = 1.0,
+    capacity: int = 200,
+    **options: Any,
+) -> ContextAveraging:
+    """``PointAveraging`` over the features of N arms, (N, d), joined with a context of ``context_dim`` numbers.
+
+    Length-scales begin as shares of the ranges that features and contexts are seen to have (``WideningMembers``). A
+    third of the members begins where contexts hardly matter. All adapt, the length-scale of each input by itself,
+    so which inputs matter is learned. Arms that are counted alone have an input each, 1 for that arm.
+
+    ``kernel``, ``context_kernel``: both or neither, as for ``auto_over_points``, each over its own inputs. ``matters``:
+    the columns of the context that are looked at (None: all).
+    """
+    n, d = arms.shape
+    columns = list(range(context_dim) if matters is None else matters)
+    counted = d == 1 and bool((arms[:, 0] == torch.arange(n, device=arms.device)).all())
+    rows = torch.eye(n, dtype=torch.float64, device=arms.device) if counted else arms.double()
+    d, c = rows.shape[-1], len(columns)
+    bounds, known = rows.new_tensor([[0.0], [1.0]]).repeat(1, d + c), torch.arange(d + c) < d
+    low, high = rows.amin(0), rows.amax(0)
+    bounds[:, :d] = torch.stack([low, torch.where(high > low, high, low + 1)])
+    root = math.sqrt((1 if counted else d) + c)
+    scales, noises = [times * root for times in _LENGTHSCALES], [_NOISE] * 3
+    if kernel is not None and context_kernel is not None:
+        validation.require(
+            not counted, "kernel", kernel, "None for arms without features, or contexts listed"
+        )
+        of_arms, noise = _told(_unit_box(d), kernel, noise_variance)
+        of_context, _ = _told(_unit_box(context_dim), context_kernel, None)
+        length = torch.cat([of_arms.expand(d), of_context.expand(context_dim)[columns]]).to(rows)
+        bounds, known = torch.stack([0 * length, length / _TOLD]), known | True
+        scales, noises = [_TOLD / 3, _TOLD], [_NOISE, noise, noise]
+    lengthscales = rows.new_tensor([*scales, scales[-1]]).unsqueeze(-1).repeat(1, d + c)
+    lengthscales[-1, d:] = _IGNORED
+    grid = _over_time(lengthscales, noises)
+    members = WideningMembers(known.to(rows.device), bounds, *grid, replicates=replicates, capacity=capacity)
+    policy = PointAveraging(Domain(bounds), members, width=width, ends=0.0, **options)
+    return ContextAveraging(policy, rows, context_dim, columns)
+
+
+def _unit_box(dim: int) -> Domain:
+    return Domain(torch.tensor([[0.0], [1.0]], dtype=torch.float64).repeat(1, dim))
 
 
 def _told(domain: Domain, kernel: Kernel, noise_variance: float | Tensor | None) -> tuple[Tensor, float]:

@@ -1,4 +1,4 @@
-"""The recipes by name, and how a problem's knowledge becomes their arguments."""
+"""Find recipes by name, and build them with arguments from a problem's knowledge."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ for _name in sorted(RECIPES, key=lambda name: _PLACE.get(RECIPES[name].__module_
 def registered(name: str) -> Recipe:
     """The registration of a recipe: its source, what it uses of a problem, its options.
 
-    ``name``: of a recipe, of an entry point of the group ``bandits_torch.recipes``, or ``module:function``. Raises
-    ValueError for an unknown name.
+    ``name``: the name of a recipe or of an entry point in the group ``bandits_torch.recipes``, or ``module:function``.
+    Raises ValueError for an unknown name.
     """
     if isinstance(name, str) and name not in RECIPES:
         found = plugins.find("recipes", name)
-        about = next((one for one in REGISTERED.values() if one.call is found), None)
-        validation.require(found is None or about is not None, "policy name", name, "of a recipe (@recipe)")
-        if about is not None:
-            REGISTERED[name], RECIPES[name] = about, about.call
+        recipe = next((one for one in REGISTERED.values() if one.call is found), None)
+        is_other = found is not None and recipe is None
+        validation.require(not is_other, "policy name", name, "the name of a recipe (@recipe)")
+        if recipe is not None:
+            REGISTERED[name], RECIPES[name] = recipe, recipe.call
     if not isinstance(name, str) or name not in RECIPES:
         raise ValueError(unknown_name("policy name", name, RECIPES, "`bandits-torch list` shows all"))
     return REGISTERED[name]
@@ -51,15 +52,15 @@ def registered(name: str) -> Recipe:
 def build(
     name: str, problem: Problem, *, replicates: int, horizon: int, seed: int = 0, **options: Any
 ) -> Policy:
-    """Build the recipe ``name`` for a problem: the problem's ``knowledge`` gives the arguments that ``options`` do not.
+    """Build the recipe ``name`` for a problem. Arguments not in ``options`` come from the problem's ``knowledge``.
 
-    Raises ValueError for an unknown name or option, and lists the known ones. A recipe with a single prior mean for all
-    arms gets the average of the problem's, with a warning.
+    Raises ValueError for an unknown name or option, and lists the known ones. If a recipe takes a single prior mean for
+    all arms and the problem has several, it gets their average, with a warning.
 
     ``replicates``: S; ``horizon``: T, the planned number of steps; ``seed``: of the policy's random numbers.
     """
-    about = registered(name)
-    accepted = about.options
+    recipe = registered(name)
+    accepted = recipe.options
     validation.instance("problem", problem, Problem, "a Problem")
     validation.positive_integer("horizon", horizon)
     validation.natural("seed", seed)
@@ -69,25 +70,25 @@ def build(
         "horizon": horizon,
         "prior": problem.true_prior,
     }
-    known |= {"seed": seed} if about.seeded or isinstance(problem, ContinuousProblem) else {}
+    known |= {"seed": seed} if recipe.seeded or isinstance(problem, ContinuousProblem) else {}
     known |= options
     if "prior_mean" not in options:
-        known["prior_mean"] = _prior_mean(about, known["prior_mean"])
-    if problem.knowledge.context_dim and not about.contexts:
+        known["prior_mean"] = _prior_mean(recipe, known["prior_mean"])
+    if problem.knowledge.context_dim and not recipe.contexts:
         raise ValueError(
-            f"policy {name} must be one for arms under a context, such as cgp_ucb, tv_cgp_ucb or random: "
-            f"{type(problem).__name__} has a context at every step, and {name} takes none"
+            f"policy {name} must be one that takes a context, such as cgp_ucb, tv_cgp_ucb or random, "
+            f"because {type(problem).__name__} has a context at every step"
         )
-    if about.belief is not None and known[about.belief] is None:
+    if recipe.belief is not None and known[recipe.belief] is None:
         raise ValueError(
-            f"policy {about.name} must have a problem with candidate priors, such as hills or "
+            f"policy {recipe.name} must have a problem with candidate priors, such as hills or "
             f"intel-temperature-priors, got {type(problem).__name__}, which has none"
         )
     wanted = {
-        key: value for key, value in known.items() if key in {*accepted, about.belief, "noise_variance"}
+        key: value for key, value in known.items() if key in {*accepted, recipe.belief, "noise_variance"}
     }
     choices = problem.domain if isinstance(problem, ContinuousProblem) else problem.arms
-    return about.call(choices, **wanted)
+    return recipe.call(choices, **wanted)
 
 
 def options_of(name: str) -> dict[str, Any]:
@@ -98,13 +99,13 @@ def options_of(name: str) -> dict[str, Any]:
     return registered(name).options
 
 
-def _prior_mean(about: Recipe, prior_mean: float | Tensor) -> float | Tensor:
-    """A problem's prior mean; its average, with a warning, if the recipe takes one number only."""
-    if not about.one_mean or not isinstance(prior_mean, Tensor) or prior_mean.numel() == 1:
+def _prior_mean(recipe: Recipe, prior_mean: float | Tensor) -> float | Tensor:
+    """A problem's prior mean; its average, with a warning, if the recipe takes only one number."""
+    if not recipe.one_mean or not isinstance(prior_mean, Tensor) or prior_mean.numel() == 1:
         return prior_mean
     average = float(prior_mean.mean())
     if bool((prior_mean != average).any()):
         warnings.warn(
-            f"{about.name} has one prior_mean for all arms: it gets the average, {average:g}", stacklevel=3
+            f"{recipe.name} has one prior_mean for all arms: it gets the average, {average:g}", stacklevel=3
         )
     return average

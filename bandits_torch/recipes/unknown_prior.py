@@ -121,9 +121,7 @@ def hp_gp_ts(setup: Setup) -> Policy:
     Thompson sampling where the prior, too, is unknown: one of the candidates, equal beforehand
     (``SampledPriorPolicy``). It takes neither width nor horizon. Raises ValueError over a ``Domain``.
     """
-    return _over_priors(
-        lambda model, _: SampledPriorPolicy(model, **setup.seeds), _of_arms(setup), 1, 0.1, 1.0
-    )
+    return SampledPriorPolicy(_over_arms(_of_arms(setup)), **setup.seeds)
 
 
 def _of_arms(setup: Setup) -> Setup:
@@ -216,22 +214,29 @@ def _over_priors(
     kind: Callable[..., UnknownPriorPolicy], setup: Setup, horizon: int, delta: float, width: Any
 ) -> UnknownPriorPolicy:
     """A policy of a ``kind`` over arms, or over the points of a domain, with one model over all priors."""
-    priors, noise = cast(Priors, setup.priors), cast(Number, setup.noise_variance)
-    model: ArmGP | OnlineGP
     if setup.domain is None:
-        arms = cast(Tensor | int, setup.choices)
-        model = arm_gp_over_priors(arms, priors, noise, replicates=setup.replicates, form=setup.form)
-        return kind(model, _width(width, model, horizon, delta))
+        over_arms = _over_arms(setup)
+        return kind(over_arms, _width(width, over_arms, horizon, delta))
     model = online_gp_over_priors(
         setup.domain,
-        priors,
-        noise,
+        cast(Priors, setup.priors),
+        cast(Number, setup.noise_variance),
         replicates=setup.replicates,
         learn=bool(setup.learn_hyperparameters),
         anisotropy=as_learning(setup.learn_hyperparameters)[0],
     )
     used = _width(width, model, horizon, delta, setup.domain)
     return kind(model, used, choices=setup.domain, search=setup.point_search, seed=setup.seed)
+
+
+def _over_arms(setup: Setup) -> ArmGP:
+    return arm_gp_over_priors(
+        cast(Tensor | int, setup.choices),
+        cast(Priors, setup.priors),
+        cast(Number, setup.noise_variance),
+        replicates=setup.replicates,
+        form=setup.form,
+    )
 
 
 def _width(

@@ -161,7 +161,7 @@ def test_input_constructors_build_upper_confidence_bounds_over_the_priors(kind) 
 
 
 def test_input_constructors_ask_for_the_likelihood_that_a_model_does_not_keep() -> None:
-    with pytest.raises(ValueError, match="model must be one that keeps its log_likelihood"):
+    with pytest.raises(ValueError, match="model must be one that has a log_likelihood"):
         get_acqf_input_constructor(LikeliestPrior)(single_task_gp()[0])
 
 

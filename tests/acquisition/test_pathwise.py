@@ -17,15 +17,14 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.problems import GridDraws
 from bandits_torch.theory.widths import ConstantWidth
+from tests.reference.kernels import rbf
 
 DRAWS = 1500
 
 
 @pytest.fixture
 def space():
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.3
-    return kernel.requires_grad_(False)
+    return rbf(0.3).requires_grad_(False)
 
 
 def model_with_data(kernel, batch_shape=(), num_arms=12):

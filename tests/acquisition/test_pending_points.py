@@ -6,18 +6,18 @@ from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.sampling import SobolQMCNormalSampler
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import MaternKernel
 
 from bandits_torch.acquisition import UpperConfidenceBound
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.arm_gp_twins import smooth
+from tests.reference.kernels import rbf
 
 
 def taught_gp(batch_shape=()):
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.2
+    kernel = rbf(0.2)
     model = OnlineGP(kernel, 0.01, input_dim=2, batch_shape=batch_shape, prior_mean=0.3)
     X = torch.rand(*batch_shape, 10, 2).double()
     model.observe(X, torch.sin(6 * X.sum(-1, keepdim=True)))

@@ -10,14 +10,14 @@ from bandits_torch.acquisition import PredictiveSampling, ThompsonSampling
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies import IndexPolicy, Observation
+from tests.reference.kernels import rbf
 from tests.reference.plain_draws import shares_of_predictive_sampling
 
 ARMS = torch.linspace(0, 1, 4, dtype=torch.float64).unsqueeze(-1)
 
 
 def kernel(rate=None, lengthscale=0.3):
-    space = RBFKernel().double().requires_grad_(False)
-    space.lengthscale = lengthscale
+    space = rbf(lengthscale).requires_grad_(False)
     if rate is None:
         return space
     return SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(rate, dtype=torch.float64)))

@@ -6,11 +6,11 @@ import math
 import hypothesis.strategies as st
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 from hypothesis import given, settings
 
 from bandits_torch.models import ArmGP, LeverageSampling, OnlineGP, SketchedGP
 from bandits_torch.theory import MaximumGain
+from tests.reference.kernels import rbf
 
 N = 6
 ARMS = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(-1)
@@ -20,9 +20,7 @@ noises = st.sampled_from([1e-4, 0.1, 10.0])
 
 
 def kernel():
-    made = RBFKernel().double()
-    made.lengthscale = 0.3
-    return made.requires_grad_(False)
+    return rbf(0.3).requires_grad_(False)
 
 
 K = kernel()(ARMS).to_dense()

@@ -53,7 +53,7 @@ def _drifting() -> SpatioTemporalKernel:
     )
 
 
-OVER_POINTS = ("random", "gp_ucb", "gp_ts", "tv_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
+OVER_POINTS = ("auto", "random", "gp_ucb", "gp_ts", "tv_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
 # What sw_gp_ucb can be told to learn beside rewards; all of it was chosen or fitted in the steps before.
 MORE = {
     "its window": {"window": {"candidates": [2, 9], "every": 2}},

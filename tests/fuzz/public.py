@@ -250,6 +250,10 @@ KINDS: dict[str, Any] = {
     "harmonics": st.sampled_from([[], [0], [1.5], [1, 2], 1, None]),
     "profile": bad.spoiled(torch.zeros(2, N).double(), torch.zeros(3, N), "profile"),
     "cycle_rate": bad.rate,
+    "level_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+    "timescale": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+    "control": bad.integers(0),
+    "control_share": bad.numbers(lambda x: x == 0.1),
     "cycles": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "day", [], [24.0, 24.0], [-1.0], {}, [None]]),
     "likelihood": bad.words("auto", "bernoulli", "gaussian"),
     **dict.fromkeys(["growth", "stretch"], bad.at_least_one),
@@ -305,34 +309,21 @@ KINDS: dict[str, Any] = {
     "context_lengthscale": bad.positive,
     "combine": bad.words("product", "sum", "additive"),
     **dict.fromkeys(["arm_kernel", "context_kernel"], bad.thing),
-    **dict.fromkeys(["variance", "look_again"], bad.non_negative),
+    **dict.fromkeys(["variance", "look_again", "move_price"], bad.non_negative),
+    "max_move": bad.numbers(lambda x: x > 0, none=True),
+    "start_at": st.sampled_from([-1, 1.5, "a", bad.NAN, torch.ones(3), 99, []]),
 }
-# What is not fuzzed, with what says so.
+# What is not fuzzed, with what says so: by its annotation, a switch and what is torch's, GPyTorch's or BoTorch's own;
+NOT_OURS = {"bool", "Prior", "Interval", "PosteriorTransform", "MCSampler", "MCAcquisitionObjective"}
+NOT_OURS |= {"torch.dtype", "torch.device"}
+# and by its name.
 NO_KIND = {
-    **dict.fromkeys(["batch_shape", "dtype", "device"], "torch's own; tests/models"),
-    **dict.fromkeys(["args", "kwargs", "options", "about", "posterior_transform"], "handed on"),
-    **dict.fromkeys(["sampler", "objective", "X_pending"], "handed on to BoTorch"),
+    **dict.fromkeys(["batch_shape", "active_dims"], "torch's and GPyTorch's own; tests/models"),
+    **dict.fromkeys(["args", "kwargs", "options", "about", "X_pending"], "handed on"),
     "choices": "of a policy with a model: tests/policies/test_choices.py",
     "notes": "lines that are printed",
     "capture": "a switch or a count; tests/captured",
-    **dict.fromkeys(["forgetting_rate_prior", "forgetting_rate_constraint"], "GPyTorch's"),
-    **dict.fromkeys(["lengthscale_prior", "lengthscale_constraint", "active_dims"], "GPyTorch's"),
-    **dict.fromkeys(["period_length_prior", "period_length_constraint"], "GPyTorch's"),
-    **dict.fromkeys(["drift_variance_prior", "drift_variance_constraint"], "GPyTorch's"),
-    **dict.fromkeys(
-        [
-            "normalise",
-            "upper_bound",
-            "stationary",
-            "learn_hyperparameters",
-            "progress",
-            "overwrite",
-            "try_all",
-            "in_seconds",
-            "standardise",
-        ],
-        "a switch",
-    ),
+    **dict.fromkeys(["learn_hyperparameters", "progress"], "a switch"),
 }
 
 
@@ -419,6 +410,10 @@ SPECS: dict[str, Spec] = {
         {"policy": index_policy, "noise_scale": 0.1, "watched": None},
         {"noise_scale": bad.positive, "watched": None, "exploration": _SHARE_OR_NONE},
     ),
+    "policies.ControlledPolicy": Spec(
+        {"policy": index_policy, "control": 1, "control_share": 0.2},
+        {"control": bad.natural, "control_share": bad.numbers(lambda x: 0 < x <= 0.5)},
+    ),
     "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
     "policies.SafePointPolicy": Spec(
         {
@@ -456,6 +451,14 @@ SPECS: dict[str, Spec] = {
     "models.SmoothMembers": _members_spec("timescale", torch.ones(3).double(), torch.zeros(3)),
     "models.CyclicMembers": _members_spec(
         "forgetting_rate", torch.zeros(3).double(), torch.ones(3), periods=[24.0], harmonics=[1]
+    ),
+    "models.LevelMembers": _members_spec(
+        "forgetting_rate",
+        torch.zeros(3).double(),
+        torch.ones(3),
+        level_variance=torch.ones(3).double(),
+        timescale=torch.ones(3).double(),
+        control=1,
     ),
     "models.StackedMembers": Spec(
         {"parts": [_members(), _members()]},
@@ -644,6 +647,10 @@ SPECS: dict[str, Spec] = {
         {}, dict.fromkeys(["delta"], bad.share_or_none) | dict.fromkeys(["c0", "c2"], bad.positive_or_none)
     ),
     "policies.CentredPolicy": Spec({"prior_mean": 0.5}),
+    "policies.CostlyMoves": Spec(
+        {"policy": lambda: recipes.gp_ucb(DOMAIN, kernel(), 0.1, replicates=2), "domain": DOMAIN},
+        {"search": bad.things(none=True), "domain": bad.things(none=False)},
+    ),
     "policies.FixedFeatures": Spec({}, _FEATURES),
     "policies.IndexPolicy": Spec(
         {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
@@ -1024,4 +1031,5 @@ def unknown() -> list[str]:
         for name in names()
         for argument in parameters(name)
         if argument not in {*KINDS, *NO_KIND, *SPECS.get(name, Spec()).kinds}
+        and str(parameters(name)[argument].annotation).split(" | ")[0] not in NOT_OURS
     ]

@@ -11,6 +11,7 @@ from gpytorch.kernels import RBFKernel
 from bandits_torch import models, policies, recipes, validation
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies import Observation
+from tests.reference.kernels import rbf
 
 N, S, T = 6, 2, 12
 LINE = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(-1)
@@ -48,8 +49,7 @@ def policy_over(name, arms, noise_variance):
     wanted = {"replicates": S, "horizon": T, **SMALL}
     options = {key: value for key, value in wanted.items() if key in settings}
     build = recipes.RECIPES[name]
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.3
+    kernel = rbf(0.3)
     priors = [models.CandidatePrior(kernel), models.CandidatePrior(kernel, mean=0.5)]
     belief = {"priors": priors, "prior": priors[0]}.get(recipes.registered(name).belief, kernel)
     return build(arms, belief, noise_variance, **options)
@@ -132,8 +132,7 @@ def truth(arms, kernel, noise, pulled, rewards):
 @pytest.mark.parametrize("name", MODELS)
 def test_the_posterior_is_the_dense_one(name, case):
     arms, noise_variance, scale, shift = HARD[case]
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.3
+    kernel = rbf(0.3)
     model = MODELS[name](arms, kernel, noise_variance)
     random = torch.Generator().manual_seed(0)
     with torch.no_grad():

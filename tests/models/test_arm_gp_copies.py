@@ -1,13 +1,11 @@
 """Copies of ArmGP that learn apart, fantasies, and state that comes back."""
 
 import copy
-import io
-import pickle
 
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, UpperConfidenceBound, qKnowledgeGradient
-from botorch.acquisition.logei import qLogExpectedImprovement, qLogNoisyExpectedImprovement
+from botorch.acquisition import qKnowledgeGradient
+from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.optim import optimize_acqf_discrete
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import RBFKernel
@@ -15,10 +13,10 @@ from gpytorch.kernels import RBFKernel
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, SketchedGP
 from tests.reference.arm_gp_twins import isolated, smooth
+from tests.reference.kernels import rbf
 
 N = 8
 FORMS = ["covariance", "factor"]
-DRIFTS = [False, True]
 
 
 def blank(form, drifts=False, batch=()):
@@ -38,83 +36,6 @@ def learn(model, steps, first=0):
     return model
 
 
-def snapshot(model):
-    return [value.clone() for value in (*model.joint(), model.information_gain, model.num_observations)]
-
-
-def assert_equal(first, second):
-    for a, b in zip(first, second, strict=True):
-        assert torch.equal(a, b)
-
-
-def inputs(model, arms, time=20.0):
-    index = torch.as_tensor(arms).double().unsqueeze(-1)
-    time = torch.as_tensor(time).to(index).expand(index.shape)
-    return torch.cat([index, time], -1) if model.drifts else index
-
-
-@pytest.mark.parametrize("drifts", DRIFTS)
-@pytest.mark.parametrize("form", FORMS)
-def test_conditioning_returns_a_copy_and_leaves_the_model(form, drifts):
-    model = learn(blank(form, drifts), 12)
-    before = snapshot(model)
-    X, Y = inputs(model, [[1, 2], [3, 3]]), torch.randn(2, 2, 1).double()
-    conditioned = model.condition_on_observations(X, Y)
-    assert_equal(snapshot(model), before)
-    model.observe(X, Y)
-    assert_equal(snapshot(conditioned), snapshot(model))
-
-
-@pytest.mark.parametrize("drifts", DRIFTS)
-@pytest.mark.parametrize("form", FORMS)
-def test_conditioning_on_fantasies_widens_the_copy(form, drifts):
-    model = learn(blank(form, drifts), 12)
-    before = snapshot(model)
-    X, Y = inputs(model, [[1, 2], [3, 3]]), torch.randn(5, 2, 2, 1).double()
-    wide = model.condition_on_observations(X, Y)
-    assert wide.batch_shape == (5, 2)
-    assert_equal(snapshot(model), before)
-    for fantasy in range(5):
-        alone = model.condition_on_observations(X, Y[fantasy])
-        torch.testing.assert_close(wide.marginals()[0][fantasy], alone.marginals()[0])
-        torch.testing.assert_close(wide.marginals()[1][fantasy], alone.marginals()[1])
-
-
-@pytest.mark.parametrize("drifts", DRIFTS)
-@pytest.mark.parametrize("form", FORMS)
-def test_an_expanded_copy_goes_on_as_the_original_would(form, drifts):
-    model = learn(blank(form, drifts), 70)  # more than the buffers first have room for
-    if form == "factor" or not drifts:
-        model.forget(3, where=torch.tensor([True, False]))
-    wide = model.expand(torch.Size([3, 2]))
-    assert_equal(snapshot(wide), [value.expand(3, *value.shape) for value in snapshot(model)])
-    arm, reward = torch.randint(N, (3, 2)), torch.randn(3, 2).double()
-    wide.observe_arms(arm, reward, 80.0)
-    for k in range(3):
-        alone = copy.deepcopy(model)
-        alone.observe_arms(arm[k], reward[k], 80.0)
-        torch.testing.assert_close(wide.joint(85.0)[0][k], alone.joint(85.0)[0])
-        torch.testing.assert_close(wide.joint(85.0)[1][k], alone.joint(85.0)[1])
-        X = inputs(model, [2, 2, 5], torch.tensor([[81.0], [83.0], [90.0]]).double())
-        together, apart = wide.posterior(X), alone.posterior(X)
-        torch.testing.assert_close(together.mean[k], apart.mean)
-        torch.testing.assert_close(
-            together.distribution.covariance_matrix[k], apart.distribution.covariance_matrix
-        )
-    if form == "factor" or not drifts:
-        wide.forget(2)
-        alone.forget(2)
-        torch.testing.assert_close(wide.joint()[0][2], alone.joint()[0])
-
-
-def test_a_kernel_batch_of_one_expands_to_several():
-    model = learn(ArmGP(N, smooth(N).unsqueeze(0), 0.1), 5)
-    wide = model.expand(torch.Size([4]))
-    assert wide.marginals()[0].shape == (4, N)
-    with pytest.raises(ValueError, match="batch_shape"):
-        wide.expand(torch.Size([3]))
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_kernels_of_the_outer_dimension_expand_in_the_inner(form):
     kernels = torch.stack([smooth(N), 2 * smooth(N, 0.1)]).unsqueeze(1)  # 2 x 1
@@ -129,51 +50,6 @@ def test_kernels_of_the_outer_dimension_expand_in_the_inner(form):
             torch.testing.assert_close(together[:, k], apart[:, 0])
     wide.reset()
     torch.testing.assert_close(wide.joint()[1], kernels.expand(2, 3, N, N))
-
-
-@pytest.mark.parametrize("how", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-@pytest.mark.parametrize("drifts", DRIFTS)
-@pytest.mark.parametrize("form", FORMS)
-def test_copies_and_pickles_learn_apart_from_then_on(form, drifts, how):
-    model = learn(blank(form, drifts), 20)
-    model.candidates(19.0)
-    other = how(model)
-    assert_equal(snapshot(other), snapshot(model))
-    torch.testing.assert_close(
-        other.posterior(other.candidates(21.0)).mean, model.posterior(model.candidates(21.0)).mean
-    )
-    before = snapshot(model)
-    learn(other, 5, first=20)
-    assert_equal(snapshot(model), before)
-
-
-def through_a_file(state):
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)
-
-
-@pytest.mark.every(5)
-@pytest.mark.parametrize("steps", [3, 200])
-@pytest.mark.parametrize("drifts", DRIFTS)
-@pytest.mark.parametrize("form", [*FORMS, "auto"])
-def test_state_comes_back_in_a_fresh_model_and_goes_on_the_same(form, drifts, steps):
-    model = learn(blank(form, drifts), steps)
-    if form == "auto":
-        model.forget(1, torch.tensor([True, True]))  # under drift this changes the form
-    other = blank(form, drifts)
-    other.load_state_dict(through_a_file(model.state_dict()))
-    assert other.now == model.now
-    assert_equal(snapshot(other), snapshot(model))
-    before = snapshot(model)
-    arm, reward = torch.randint(N, (2,)), torch.randn(2).double()
-    for m in (other, model):
-        m.observe_arms(arm, reward, 300.0)
-        if m.can_forget:
-            m.forget(1, torch.tensor([True, False]))
-    assert_equal(snapshot(other), snapshot(model))
-    assert not torch.equal(before[0], snapshot(model)[0])
 
 
 def test_hyperparameters_that_come_with_a_state_are_used():
@@ -213,18 +89,6 @@ def test_loading_writes_into_nothing_of_the_caller_s(prior_mean):
     assert noise == torch.tensor(0.1).double()
 
 
-def test_models_of_two_dtypes_share_a_kernel_without_changing_it():
-    kernel, arms = RBFKernel().double(), torch.rand(N, 2).double()
-    models = [
-        ArmGP(arms, kernel, 0.1, form="factor", dtype=dtype) for dtype in (torch.float64, torch.float32)
-    ]
-    assert kernel.raw_lengthscale.dtype == torch.float64
-    assert all(model.prior.kernel is not kernel for model in models)  # each has a copy of its own
-    for model in models:
-        model.observe_arms(torch.tensor(3), torch.tensor(1.0))
-        assert model.marginals()[0].dtype == model.arms.dtype
-
-
 # -- BoTorch's own acquisitions ------------------------------------------------------------------------
 
 
@@ -233,26 +97,6 @@ def one_of_batch(form):
     X, Y = torch.randint(N, (10, 1)).double(), torch.randn(10, 1).double()
     model.observe(X, Y)
     return model, X.unique(dim=0), Y
-
-
-# An arm asked for together with itself, as qLogNEI does, has a singular posterior: GPyTorch adds jitter and says so.
-@pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
-@pytest.mark.parametrize("form", FORMS)
-def test_botorch_acquisitions_find_an_arm_among_the_choices(form):
-    model, X, Y = one_of_batch(form)
-    sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
-    choices = model.candidates().squeeze(-2)
-    acquisitions = [
-        LogExpectedImprovement(model, best_f=Y.max()),
-        UpperConfidenceBound(model, beta=4.0),
-        qLogExpectedImprovement(model, best_f=Y.max(), sampler=sampler),
-        qLogNoisyExpectedImprovement(model, X_baseline=X, sampler=sampler, prune_baseline=True),
-    ]
-    for acquisition in acquisitions:
-        best, value = optimize_acqf_discrete(acquisition, q=1, choices=choices)
-        assert best in choices
-        everywhere = acquisition(choices.unsqueeze(-2))
-        torch.testing.assert_close(value, everywhere.max())
 
 
 @pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
@@ -301,8 +145,7 @@ def hyperparameters_in(state):
 @pytest.mark.parametrize("form", ["covariance", "factor", "SketchedGP"])
 def test_a_state_holds_hyperparameters_once_and_all_parts_follow_them(form, dtype):
     def model(lengthscale, noise):
-        kernel = RBFKernel().double()
-        kernel.lengthscale = lengthscale
+        kernel = rbf(lengthscale)
         arms = torch.linspace(0, 1, N, dtype=dtype).unsqueeze(-1)
         if form == "SketchedGP":
             return SketchedGP(arms, kernel, noise, batch_shape=(2,))
@@ -336,20 +179,3 @@ def test_a_state_is_taken_whether_the_batch_was_wide_from_the_start_or_made_wide
         (*told.joint(), *told.marginals()), (*other.joint(), *other.marginals()), strict=True
     ):
         assert torch.equal(one, same)
-
-
-@pytest.mark.parametrize("drifts", DRIFTS)
-@pytest.mark.parametrize("form", FORMS)
-def test_what_a_model_has_said_stays_as_it_was_said(form, drifts):
-    """Gains of before and after are compared, and moments kept: none is the state that changes in place."""
-    model = learn(blank(form, drifts), 3)
-    said = (
-        model.information_gain,
-        model.log_likelihood,
-        model.num_observations,
-        *model.marginals(),
-        *model.joint(),
-    )
-    then = copy.deepcopy(said)
-    learn(model, 40, first=3)
-    assert all(torch.equal(one, other) for one, other in zip(said, then, strict=True))

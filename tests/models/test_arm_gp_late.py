@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
@@ -12,12 +11,12 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.models.arms.arm_gp import ArmGP
 from tests.reference.dense_arm_gp import DenseArmGP, forgetting, wiener
+from tests.reference.kernels import rbf
 
 N, NOISE = 7, 0.1
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
 MORE = torch.tensor([[0.05], [1.3]], dtype=torch.float64)
-SPACE = RBFKernel().double()
-SPACE.lengthscale = 0.3
+SPACE = rbf(0.3)
 KERNELS = {
     "static": (SPACE, None),
     "fading": (
@@ -73,43 +72,6 @@ def test_late_observations_are_learnt_exactly(kind, form):
     assert model.now == (0.0 if kind == "static" else 9.5)
 
 
-@pytest.mark.parametrize("kind", ["fading", "wandering"])
-def test_after_a_late_observation_the_oldest_by_time_is_forgotten_first(kind):
-    model = told(ArmGP(ARMS, KERNELS[kind][0], NOISE), ARRIVALS)
-    model.forget(2)
-    in_time = sorted(ARRIVALS, key=lambda arrival: arrival[2])
-    assert_agree(model, twin(kind, in_time[2:]), 10.0)
-
-
-def test_members_may_be_late_on_their_own():
-    model = ArmGP(ARMS, KERNELS["fading"][0], NOISE, batch_shape=(3,))
-    both = torch.tensor([1, 2, 3])
-    model.observe_arms(both, both.double(), 5.0)
-    which = torch.tensor([True, False, True])
-    model.observe_arms(both, -both.double(), 2.0, which, late=True)
-    mean, _ = model.marginals(6.0)
-    for k, late in enumerate(which.tolist()):
-        arrivals = [(k + 1, k + 1.0, 5.0)] + [(k + 1, -k - 1.0, 2.0)] * late
-        torch.testing.assert_close(mean[k], twin("fading", arrivals).answers(6.0).mean)
-
-
-@pytest.mark.parametrize(
-    ("arm", "reward", "time", "name"),
-    [(0, float("nan"), 1.0, "reward"), (N, 0.0, 1.0, "arm"), (0, 0.0, float("nan"), "time")],
-)
-def test_a_bad_late_observation_is_refused_and_changes_nothing(arm, reward, time, name):
-    model = told(ArmGP(ARMS, KERNELS["fading"][0], NOISE), ARRIVALS)
-    with pytest.raises(ValueError, match=name):
-        told(model, [(arm, reward, time)])
-    assert_agree(model, twin("fading", ARRIVALS), 9.5)
-
-
-def test_without_late_the_past_is_refused():
-    model = told(ArmGP(ARMS, KERNELS["fading"][0], NOISE), ARRIVALS)
-    with pytest.raises(ValueError, match=r"time must be .* at or after the latest observation, 9.5, got 9.0"):
-        model.observe_arms(torch.tensor(0), torch.tensor(0.0), 9.0)
-
-
 # -- more arms -----------------------------------------------------------------------------------------
 
 
@@ -134,7 +96,7 @@ def test_new_arms_have_prior_means_of_their_own():
     model = ArmGP(ARMS, SPACE, NOISE, prior_mean=means, batch_shape=(2,))
     wider = model.with_arms(MORE, torch.tensor([7.0, 8.0]))
     assert wider.marginals()[0].tolist() == [list(range(N + 2))] * 2
-    with pytest.raises(ValueError, match="prior_mean must be given: the arms there are have several"):
+    with pytest.raises(ValueError, match="prior_mean must be given, because the present arms have several"):
         model.with_arms(MORE)
 
 

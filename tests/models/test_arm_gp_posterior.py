@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.sampling import SobolQMCNormalSampler
+from gpytorch.kernels import RBFKernel
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
@@ -90,18 +89,6 @@ def test_joint_posterior_at_several_times_equals_the_dense_one(form, drift, obse
         torch.testing.assert_close(posterior.variance[k].squeeze(-1), covariance.diagonal(), **exactly)
 
 
-@pytest.mark.parametrize("time", [5.0, 11.5])
-@pytest.mark.parametrize("drift", [None, "rates", "drift_variances"])
-@pytest.mark.parametrize("form", FORMS)
-def test_joint_over_all_arms_equals_the_dense_one(form, drift, time):
-    pair = twins(form, drift)
-    mean, covariance = pair.model.joint(time)
-    for k in range(2):
-        expected = pair.dense[k].joint(time)
-        torch.testing.assert_close(mean[k], expected[0], **exactly)
-        torch.testing.assert_close(covariance[k], expected[1], **exactly)
-
-
 @pytest.mark.parametrize("drift", [None, "rates", "drift_variances"])
 @pytest.mark.parametrize("form", FORMS)
 def test_before_the_first_observation_the_answer_is_the_prior(form, drift):
@@ -113,17 +100,6 @@ def test_before_the_first_observation_the_answer_is_the_prior(form, drift):
             torch.testing.assert_close(answer[0][k], mean, **exactly)
             expected = covariance.diagonal() if answer[1].dim() == 2 else covariance
             torch.testing.assert_close(answer[1][k], expected, **exactly)
-
-
-def test_asking_about_the_future_moves_nothing():
-    model = model_of("covariance", (2,), rate=0.2)
-    before = [value.clone() for value in model.marginals()]
-    model.marginals(50.0)
-    model.joint(50.0)
-    model.posterior(model.candidates(50.0))
-    assert model.now == 5.0
-    for a, b in zip(before, model.marginals(), strict=True):
-        assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("q", [1, 3])
@@ -154,51 +130,6 @@ def test_inputs_that_would_mix_up_members_are_refused():
         model.posterior(torch.zeros(2, 1, 1, 1).double())
 
 
-@pytest.mark.parametrize("q", [1, 3])
-@pytest.mark.parametrize("batch", BATCHES)
-def test_observation_noise_adds_to_variances(batch, q):
-    model = model_of("factor", batch)
-    X = torch.randint(N, (*batch, q, 1)).double()
-    still = model.posterior(X)
-    noisy = model.posterior(X, observation_noise=True)
-    torch.testing.assert_close(noisy.variance, still.variance + 0.05)
-    torch.testing.assert_close(noisy.mean, still.mean)
-    own = torch.rand(*batch, q, 1).double()
-    torch.testing.assert_close(model.posterior(X, observation_noise=own).variance, still.variance + own)
-    noisy = model.posterior(model.candidates(), observation_noise=True)
-    torch.testing.assert_close(noisy.variance, model.posterior(model.candidates()).variance + 0.05)
-
-
-@pytest.mark.parametrize("q", [1, 3])
-def test_posterior_transform_is_applied(q):
-    model = model_of("covariance", (2,))
-    X = torch.randint(N, (2, q, 1)).double()
-    transform = ScalarizedPosteriorTransform(torch.tensor([-2.0]).double(), offset=1.0)
-    changed = model.posterior(X, posterior_transform=transform)
-    torch.testing.assert_close(changed.mean, 1 - 2 * model.posterior(X).mean)
-    torch.testing.assert_close(changed.variance, 4 * model.posterior(X).variance)
-
-
-@pytest.mark.parametrize("q", [1, 2])
-def test_samples_have_the_posterior_s_moments(q):
-    model = model_of("factor", (2,), rate=0.1)
-    X = torch.tensor([[[1.0, 6.0], [2.0, 8.0]]]).double()[:, :q].expand(2, q, 2)
-    posterior = model.posterior(X)
-    draws = SobolQMCNormalSampler(torch.Size([4096]), seed=0)(posterior)
-    assert draws.shape == (4096, 2, q, 1)
-    torch.testing.assert_close(draws.mean(0), posterior.mean, rtol=0, atol=5e-3)
-    torch.testing.assert_close(draws.var(0), posterior.variance, rtol=2e-2, atol=0)
-    assert posterior.rsample(torch.Size([3])).shape == (3, 2, q, 1)
-
-
-def test_a_second_output_is_refused():
-    model = model_of("covariance")
-    assert model.num_outputs == 1
-    model.posterior(model.candidates(), output_indices=[0])
-    with pytest.raises(ValueError, match="output_indices"):
-        model.posterior(model.candidates(), output_indices=[1])
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_float32_stays_float32_and_near_the_truth(form):
     exact, model = (
@@ -223,3 +154,55 @@ def test_forgetting_in_one_member_leaves_no_nan_in_another_that_is_sure_of_nothi
     model.observe_arms(torch.tensor([0, 0]), torch.ones(2), where=torch.tensor([True, False]))
     model.forget(where=torch.tensor([True, True]))
     torch.testing.assert_close(model.information_gain, torch.zeros(2), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("q", [1, 3])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_observation_noise_adds_to_variances(batch, q):
+    model = model_of("factor", batch)
+    X = torch.randint(N, (*batch, q, 1)).double()
+    still = model.posterior(X)
+    noisy = model.posterior(X, observation_noise=True)
+    torch.testing.assert_close(noisy.variance, still.variance + 0.05)
+    torch.testing.assert_close(noisy.mean, still.mean)
+    own = torch.rand(*batch, q, 1).double()
+    torch.testing.assert_close(model.posterior(X, observation_noise=own).variance, still.variance + own)
+    noisy = model.posterior(model.candidates(), observation_noise=True)
+    torch.testing.assert_close(noisy.variance, model.posterior(model.candidates()).variance + 0.05)
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor", "auto"])
+def test_rebuild_reads_the_kernel_again(form):
+    def model(rate, form="auto"):
+        time = ExponentialForgettingKernel(torch.tensor(rate, dtype=torch.float64))
+        space = ArmCovarianceKernel(torch.stack([smooth(N, 0.3), isolated(N, 1.5)]))
+        return ArmGP(N, SpatioTemporalKernel(space, time), torch.tensor([1e-3, 0.5]).double(), form=form)
+
+    model, expected = model(0.5, form), model(0.1)
+    for step in range(1, 9):
+        where = torch.tensor([True, step % 3 > 0])
+        for m in (model, expected):
+            m.observe_arms(
+                torch.tensor([step % N, 1]), torch.tensor([1.0, -1.0]).double(), float(step), where
+            )
+    model.prior.kernel.time_kernel.forgetting_rate = 0.1  # the model's own copy
+    model.rebuild()
+    for time in (8.0, 11.0):
+        for a, b in zip(model.joint(time), expected.joint(time), strict=True):
+            torch.testing.assert_close(a, b, **exactly)
+    torch.testing.assert_close(model.information_gain, expected.information_gain, **exactly)
+    torch.testing.assert_close(model.log_likelihood, expected.log_likelihood, rtol=1e-8, atol=1e-8)
+
+
+def test_numbers_of_arms_and_noise_may_be_anything_that_broadcasts():
+    features = torch.rand(3, N, 2).double()  # arms of their own in each of 3 replicates
+    kernel = RBFKernel().double()
+    model = ArmGP(features, kernel, torch.tensor([[0.1], [0.2]]), prior_mean=torch.ones(1, 3, N))
+    assert model.batch_shape == (2, 3)
+    model.observe_arms(torch.randint(N, (2, 3)), torch.randn(2, 3).double())
+    for i in range(2):
+        for j in range(3):
+            alone = ArmGP(features[j], kernel, 0.1 * (i + 1), prior_mean=1.0)
+            alone.observe(model.train_inputs[0][i, j], model.train_targets[i, j].unsqueeze(-1))
+            torch.testing.assert_close(model.marginals()[0][i, j], alone.marginals()[0])
+            torch.testing.assert_close(model.marginals()[1][i, j], alone.marginals()[1])

@@ -1,4 +1,4 @@
-"""Random lives of every model beside twins in extended precision (more: ``tests.reference.attack_models``)."""
+"""Random lives of every model beside twins in extended precision (``--full``: ten times as many)."""
 
 import copy
 import math
@@ -20,10 +20,10 @@ F64 = torch.float64
 
 @pytest.mark.skipif(not precise.IS_PRECISE, reason="this machine has no extended precision")
 @pytest.mark.parametrize("name", MODELS)
-def test_nothing_is_found_in_a_few_lives(name):
-    found = attack(math.inf, names=(name,), most=6)
-    assert found["checks"][name] > 500
-    assert not found["wrong"]
+def test_nothing_is_found_in_a_few_lives(name, full):
+    checks, wrong = attack(name, 60 if full else 6)
+    assert checks > 500
+    assert not wrong
 
 
 @pytest.mark.parametrize("form", ["covariance", "factor"])

@@ -231,16 +231,16 @@ def test_pathwise_draws_have_the_posterior_s_moments(name, fitted):
     model, A = OnlineGP.from_botorch(fitted[name]), points(6, 2, 1)
     at = torch.cat([A[..., :1], torch.full_like(A[..., 1:], 1.0)], -1) if name == "over time" else A
     time = 1.0 if name == "over time" else None
-    draws = [PathwisePointDraw(model, time=time, seeds=[seed])(A) for seed in range(600)]
+    draws = [PathwisePointDraw(model.expand(torch.Size([200])), time=time, seeds=range(200))(A.unsqueeze(-3))]
     if name == "standardised and normalised":  # BoTorch's own paths, each with features of its own
-        draws += [
-            draw_matheron_paths(model, sample_shape=torch.Size([1]))(A.squeeze(-2))[0] for _ in range(600)
-        ]
+        few = [draw_matheron_paths(model, sample_shape=torch.Size([1]))(A.squeeze(-2))[0] for _ in range(100)]
+        draws.append(torch.stack(few))
     truth = model.posterior(at)
     mean, deviation = truth.mean[:, 0, 0].detach(), truth.variance[:, 0, 0].detach().sqrt()
-    for some in torch.stack(draws).detach().split(600):
-        assert float(((some.mean(0) - mean) / deviation).abs().max()) < 5 / 600**0.5
-        assert float((some.std(0) / deviation - 1).abs().max()) < 0.15
+    for some in draws:
+        some = some.detach().T if len(some) == len(A) else some.detach()
+        assert float(((some.mean(0) - mean) / deviation).abs().max()) < 5 / len(some) ** 0.5
+        assert float((some.std(0) / deviation - 1).abs().max()) < 3.7 / len(some) ** 0.5
 
 
 def test_it_is_a_model_for_botorch_s_acquisitions(fitted):

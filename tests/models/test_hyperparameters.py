@@ -27,11 +27,11 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
 from bandits_torch.models.points.online_gp import OnlineGP
+from tests.reference.kernels import rbf
 
 
 def kernel_of(lengthscale=0.3, rate=None):
-    space = RBFKernel().double()
-    space.lengthscale = lengthscale
+    space = rbf(lengthscale)
     if rate is None:
         return space
     return SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(rate).double()))

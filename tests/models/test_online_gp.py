@@ -92,22 +92,22 @@ def test_posterior_is_exact_while_observing_one_at_a_time(name, noise):
 def test_window_equals_a_dense_solve_on_the_last_200_points_after_many_steps(name, noise, full):
     kernel = KERNELS[name]()
     model = OnlineGP(kernel, noise, input_dim=3)
-    steps = 2000 if full else 1000
+    steps = 2000 if full else 500
     X, Y = stream(steps, noise)
     for t in range(steps):
         model.observe(X[t : t + 1], Y[t : t + 1])
         if t >= 200:
             model.forget()
-        if t in (200, 217, 999, 1999):
+        if t in (200, 217, 499, 1999):
             assert_exact(model, kernel, X[t - 199 : t + 1], Y[t - 199 : t + 1], noise)
     assert model.data.capacity <= 3 * 200
 
 
-def test_posterior_is_exact_after_2000_observations_in_blocks_of_four_without_forgetting():
+def test_posterior_is_exact_after_1000_observations_in_blocks_of_four_without_forgetting():
     kernel = KERNELS["rbf"]()
     model = OnlineGP(kernel, 1e-3, input_dim=3)
-    X, Y = stream(2000, 1e-3)
-    for t in range(0, 2000, 4):
+    X, Y = stream(1000, 1e-3)
+    for t in range(0, 1000, 4):
         model.observe(X[t : t + 4], Y[t : t + 4])
     assert_exact(model, kernel, X, Y, 1e-3)
 
@@ -120,67 +120,6 @@ def test_forgetting_is_exact_at_every_block_boundary(size):
     model.observe(X, Y)
     model.forget()
     assert_exact(model, kernel, X[1:], Y[1:], 1e-2)
-
-
-def test_forgetting_down_to_the_prior_and_starting_again_is_exact():
-    kernel = KERNELS["tv"]()
-    model = OnlineGP(kernel, 1e-2, input_dim=3)
-    X, Y = stream(60, 1e-2)
-    model.observe(X[:30], Y[:30])
-    model.forget(count=29)
-    assert_exact(model, kernel, X[29:30], Y[29:30], 1e-2)
-    model.forget()
-    assert_exact(model, kernel, X[:0], Y[:0], 1e-2)
-    model.observe(X[30:], Y[30:])
-    assert_exact(model, kernel, X[30:], Y[30:], 1e-2)
-
-
-def test_restarts_leave_only_what_came_after():
-    kernel = KERNELS["rbf"]()
-    model = OnlineGP(kernel, 1e-2, input_dim=3)
-    X, Y = stream(200, 1e-2)
-    for t in range(200):
-        if t % 70 == 0:
-            model.reset()
-        model.observe(X[t : t + 1], Y[t : t + 1])
-    assert_exact(model, kernel, X[140:], Y[140:], 1e-2)
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_a_block_of_observations_equals_one_after_the_other(name):
-    kernel = KERNELS[name]()
-    X, Y = stream(90, 1e-2)
-    model = OnlineGP(kernel, 1e-2, input_dim=3)
-    for part in (slice(0, 1), slice(1, 40), slice(40, 42), slice(42, 90)):
-        model.observe(X[part], Y[part])
-    assert_exact(model, kernel, X, Y, 1e-2)
-
-
-def test_the_order_of_observations_does_not_matter():
-    X, Y = stream(50, 1e-2)
-    order = torch.randperm(50, generator=torch.Generator().manual_seed(3))
-    one, other = (OnlineGP(KERNELS["wiener"](), 1e-2, input_dim=3) for _ in range(2))
-    one.observe(X, Y)
-    other.observe(X[order], Y[order])
-    A = candidates(50.0).unsqueeze(-2)
-    torch.testing.assert_close(one.posterior(A).mean, other.posterior(A).mean)
-    torch.testing.assert_close(one.posterior(A).variance, other.posterior(A).variance)
-    torch.testing.assert_close(one.information_gain, other.information_gain)
-
-
-def test_observing_never_raises_a_variance_and_forgetting_never_lowers_one():
-    X, Y = stream(60, 1e-2)
-    model = OnlineGP(KERNELS["tv"](), 1e-2, input_dim=3)
-    A = candidates(90.0).unsqueeze(-2)
-    variance = model.posterior(A).variance
-    for t in range(60):
-        model.observe(X[t : t + 1], Y[t : t + 1])
-        assert (model.posterior(A).variance <= variance + 1e-12).all()
-        variance = model.posterior(A).variance
-    for _ in range(60):
-        model.forget()
-        assert (model.posterior(A).variance >= variance - 1e-12).all()
-        variance = model.posterior(A).variance
 
 
 def test_the_same_point_many_times_stays_exact():
@@ -262,12 +201,12 @@ def test_it_is_exact_whatever_gpytorch_s_settings_are():
 
 
 def test_float32_stays_close_to_float64_over_a_long_window():
-    X, Y = stream(600, 1e-2)
+    X, Y = stream(300, 1e-2)
     double, single = (
         OnlineGP(KERNELS["matern"](), 1e-2, input_dim=3, dtype=dtype)
         for dtype in (torch.float64, torch.float32)
     )
-    for t in range(600):
+    for t in range(300):
         for model in (double, single):
             model.observe(X[t : t + 1], Y[t : t + 1])
             if t >= 60:
@@ -278,12 +217,3 @@ def test_float32_stays_close_to_float64_over_a_long_window():
     torch.testing.assert_close(
         single.posterior(A).variance.double(), double.posterior(A).variance, atol=1e-3, rtol=0
     )
-
-
-def test_data_held_can_be_read_back():
-    X, Y = stream(30, 1e-2)
-    model = OnlineGP(KERNELS["rbf"](), 1e-2, input_dim=3)
-    model.observe(X, Y)
-    model.forget(4)
-    assert torch.equal(model.train_inputs[0], X[4:])
-    assert torch.equal(model.train_targets, Y[4:, 0])

@@ -48,42 +48,6 @@ def assert_exact(model, twin, kernel_of, noise_of=lambda index: 1e-2, A=None):
         assert counts[index].item() == len(twin.members[index])
 
 
-def test_replicates_of_one_kernel_equal_models_alone():
-    kernel = SpatioTemporalKernel(RBFKernel(), ExponentialForgettingKernel(0.1)).double()
-    model, twin = OnlineGP(kernel, 1e-2, input_dim=2, batch_shape=(4,)), Histories((4,))
-    for t in range(40):
-        X, Y = draw(4, 1, 2, seed=t), draw(4, 1, 1, seed=100 + t)
-        for one in (model, twin):
-            one.observe(X, Y)
-            if t >= 20:
-                one.forget()
-    assert_exact(model, twin, lambda index: kernel)
-
-
-def test_candidate_priors_share_observations_and_differ_in_kernel_and_noise():
-    kernel, noise = priors((3,)), torch.tensor([1e-3, 1e-2, 0.5], **F64)
-    model, twin = OnlineGP(kernel, noise, input_dim=2, batch_shape=(3,)), Histories((3,))
-    for t in range(40):
-        X, Y = draw(1, 2, seed=t), draw(1, 1, seed=100 + t)
-        for one in (model, twin):
-            one.observe(X, Y)
-            if t >= 20:
-                one.forget()
-    assert_exact(model, twin, lambda index: kernel[index], lambda index: noise[index].item())
-
-
-def test_replicates_times_priors_equal_models_alone():
-    kernel = priors((3,))
-    model, twin = OnlineGP(kernel, 1e-2, input_dim=2, batch_shape=(2, 3)), Histories((2, 3))
-    for t in range(30):
-        X, Y = draw(2, 1, 1, 2, seed=t), draw(2, 1, 1, 1, seed=100 + t)
-        for one in (model, twin):
-            one.observe(X, Y)
-            if t >= 20:
-                one.forget()
-    assert_exact(model, twin, lambda index: kernel[index[1]])
-
-
 def test_replicates_of_one_design_share_one_factor():
     kernel = RBFKernel().double()
     model, twin = OnlineGP(kernel, 1e-2, input_dim=2, batch_shape=(5,)), Histories((5,))
@@ -161,17 +125,6 @@ def test_windows_restarting_at_different_times_stay_exact_and_bounded():
     assert model.data.capacity <= 4 * 30
 
 
-def test_members_that_observe_in_turns_keep_the_buffers_bounded():
-    kernel = RBFKernel().double()
-    model, twin = OnlineGP(kernel, 1e-2, input_dim=2, batch_shape=(4,)), Histories((4,))
-    for t in range(200):
-        where = torch.arange(4) == t % 4
-        for one in (model, twin):
-            one.observe(draw(1, 2, seed=t), draw(1, 1, seed=100 + t), where)
-    assert_exact(model, twin, lambda index: kernel)
-    assert model.data.capacity <= 2.7 * 50
-
-
 def test_a_window_in_lockstep_keeps_the_buffers_bounded_and_is_not_ragged():
     model = OnlineGP(RBFKernel(), 1e-2, input_dim=2, batch_shape=(2,))
     for t in range(300):
@@ -193,24 +146,6 @@ def test_members_that_hold_the_same_number_list_their_data_in_their_own_order():
     model.forget(where=torch.tensor([True, False]))
     with pytest.raises(ValueError, match="the same in every member"):
         _ = model.train_inputs
-
-
-@pytest.mark.parametrize("ragged", [False, True])
-def test_expanded_copy_knows_what_its_original_knew_and_shares_nothing(ragged):
-    kernel = priors((3,))
-    model, twin = OnlineGP(kernel, 1e-2, input_dim=2, batch_shape=(3,)), Histories((2, 3))
-    model.observe(draw(8, 2), draw(3, 8, 1, seed=1))
-    twin.observe(draw(8, 2), draw(3, 8, 1, seed=1))
-    if ragged:
-        model.forget(3, where=torch.tensor([True, False, True]))
-        twin.forget(3, where=torch.tensor([True, False, True]))
-    before = {name: tensor.clone() for name, tensor in model.named_buffers()}
-    wide = model.expand(torch.Size([2, 3]))
-    for one in (wide, twin):
-        one.observe(draw(2, 1, 2, 2, seed=3), draw(2, 1, 2, 1, seed=4))
-        one.forget(1, where=torch.tensor([[True], [False]]))
-    assert_exact(wide, twin, lambda index: kernel[index[1]])
-    assert all(torch.equal(before[name], tensor) for name, tensor in model.named_buffers())
 
 
 def test_predicting_evaluates_the_kernel_once_per_training_point():

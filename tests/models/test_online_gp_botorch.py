@@ -2,7 +2,6 @@
 
 import copy
 import io
-import pickle
 
 import pytest
 import torch
@@ -12,11 +11,8 @@ from botorch.acquisition import (
     UpperConfidenceBound,
     qKnowledgeGradient,
     qLogExpectedImprovement,
-    qLogNoisyExpectedImprovement,
     qUpperConfidenceBound,
 )
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
-from botorch.generation import MaxPosteriorSampling
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.sampling import SobolQMCNormalSampler
@@ -102,27 +98,6 @@ def test_members_beyond_the_model_s_singleton_batch_come_from_the_candidates():
     torch.testing.assert_close(posterior.mean[2, 3], model.posterior(X[2, 3]).mean[0])
 
 
-def test_given_observation_noise_is_added_to_the_variance():
-    model, X = make_model(), draw(3, 2, 2)
-    noise = 0.1 + draw(3, 2, 1, seed=1)
-    torch.testing.assert_close(
-        model.posterior(X, observation_noise=noise).variance, model.posterior(X).variance + noise
-    )
-    noise, X = noise[:, :1], X[:, :1]
-    torch.testing.assert_close(
-        model.posterior(X, observation_noise=noise).variance, model.posterior(X).variance + noise
-    )
-
-
-@pytest.mark.parametrize("q", [1, 2])
-def test_posterior_transform_is_applied(q):
-    model, X = make_model(), draw(3, q, 2)
-    transform = ScalarizedPosteriorTransform(torch.tensor([-2.0], **F64), offset=1.0)
-    transformed = model.posterior(X, posterior_transform=transform)
-    torch.testing.assert_close(transformed.mean, 1 - 2 * model.posterior(X).mean)
-    torch.testing.assert_close(transformed.variance, 4 * model.posterior(X).variance)
-
-
 @pytest.mark.parametrize("size", [0, 12])
 @pytest.mark.parametrize("q", [1, 3])
 def test_gradients_with_respect_to_candidates_agree_with_finite_differences(q, size):
@@ -152,24 +127,6 @@ def test_gradients_with_respect_to_observations_conditioned_on_agree_with_finite
     assert torch.autograd.gradcheck(moments, (X, Y))
 
 
-@pytest.mark.parametrize("n", [1, 3])
-def test_conditioning_gives_a_copy_and_leaves_the_original_unchanged(n):
-    model, A = make_model(), draw(6, 1, 2, seed=9)
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items() if torch.is_tensor(tensor)}
-    X, Y = draw(n, 2, seed=3), draw(n, 1, seed=4)
-    conditioned = model.condition_on_observations(X, Y)
-    conditioned.observe(X, Y)
-    conditioned.forget(2)
-    after = model.state_dict()
-    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
-    direct = copy.deepcopy(model)
-    direct.observe(X, Y)
-    direct.observe(X, Y)
-    direct.forget(2)
-    torch.testing.assert_close(conditioned.posterior(A).mean, direct.posterior(A).mean)
-    torch.testing.assert_close(conditioned.posterior(A).variance, direct.posterior(A).variance)
-
-
 def test_fantasies_equal_conditioning_one_at_a_time_and_share_their_factor():
     model = make_model()
     X, Y, A = draw(3, 2, 2, seed=3), draw(5, 3, 2, 1, seed=4), draw(5, 3, 1, 2, seed=5)
@@ -188,13 +145,6 @@ def test_fantasies_equal_conditioning_one_at_a_time_and_share_their_factor():
     torch.testing.assert_close(twice.posterior(A).mean[1, 3, 2], alone.posterior(A[3, 2]).mean)
 
 
-def test_fantasize_draws_from_the_noisy_posterior():
-    model = make_model()
-    fantasies = model.fantasize(draw(3, 2, 2), SobolQMCNormalSampler(torch.Size([7]), seed=0))
-    assert fantasies.batch_shape == (7, 3)
-    assert fantasies.posterior(draw(7, 3, 1, 2)).mean.shape == (7, 3, 1, 1)
-
-
 ANALYTIC = {
     "ucb": lambda m: UpperConfidenceBound(m, beta=4.0),
     "log ei": lambda m: LogExpectedImprovement(m, best_f=-0.2),
@@ -206,13 +156,6 @@ ANALYTIC = {
         m, beta=4.0, sampler=SobolQMCNormalSampler(torch.Size([32]), seed=0)
     ),
 }
-
-
-@pytest.mark.parametrize("name", ANALYTIC)
-def test_acquisition_values_equal_those_on_a_botorch_model(name):
-    model, A = make_model(1e-2), draw(20, 1, 2, seed=3)
-    ours, theirs = (ANALYTIC[name](m)(A) for m in (model, botorch_twin(model)))
-    torch.testing.assert_close(ours, theirs, atol=1e-7, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ANALYTIC)
@@ -230,30 +173,6 @@ def test_acquisitions_find_the_top_in_a_box_and_in_a_list(name):
         assert (point - torch.tensor([0.6, 0.3], **F64)).abs().max() < 0.1
 
 
-@pytest.mark.filterwarnings("ignore:A not p.d.")
-def test_pairs_are_chosen_jointly():
-    torch.manual_seed(0)
-    model = make_model()
-    for acquisition in (
-        qLogExpectedImprovement(model, best_f=-0.2),
-        qLogNoisyExpectedImprovement(model, X_baseline=model.train_inputs[0]),
-    ):
-        points, _ = optimize_acqf(acquisition, BOUNDS, q=2, num_restarts=2, raw_samples=8)
-        assert points.shape == (2, 2)
-
-
-def test_knowledge_gradient_moves_its_candidate_uphill():
-    torch.manual_seed(0)
-    model = make_model(1e-2, n=8)
-    acquisition = qKnowledgeGradient(model, num_fantasies=4)
-    X = draw(1, 5, 2, seed=3).requires_grad_(True)
-    acquisition(X).sum().backward()
-    assert X.grad[0, 0].abs().min() > 0  # the candidate's own gradient passes through the conditioning
-    point, value = optimize_acqf(acquisition, BOUNDS, q=1, num_restarts=2, raw_samples=8)
-    assert point.shape == (1, 2)
-    assert value >= acquisition(X).item() - 1e-6
-
-
 def test_knowledge_gradient_equals_that_on_a_botorch_model():
     model, X = make_model(1e-2), draw(3, 5, 2, seed=3)
     ours, theirs = (
@@ -261,32 +180,6 @@ def test_knowledge_gradient_equals_that_on_a_botorch_model():
         for m in (model, botorch_twin(model))
     )
     torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
-
-
-def test_time_is_fixed_while_space_is_optimised():
-    torch.manual_seed(0)
-    kernel = SpatioTemporalKernel(make_kernel(), ExponentialForgettingKernel(0.05)).double()
-    model = OnlineGP(kernel, 1e-2, input_dim=3)
-    X = torch.cat([draw(30, 2), torch.arange(30, **F64).unsqueeze(-1)], -1)
-    model.observe(X, hill(X[:, :2]))
-    bounds = torch.cat([BOUNDS, torch.tensor([[0.0], [31.0]], **F64)], -1)
-    ucb = UpperConfidenceBound(model, beta=1.0)
-    point, _ = optimize_acqf(ucb, bounds, q=1, num_restarts=2, raw_samples=8, fixed_features={2: 31.0})
-    assert point[0, 2] == 31.0
-
-
-def test_thompson_sampling_draws_from_the_joint_posterior():
-    torch.manual_seed(0)
-    choices = draw(50, 2, seed=3)
-    chosen = MaxPosteriorSampling(make_model())(choices, num_samples=8)
-    assert chosen.shape == (8, 2)
-
-
-@pytest.mark.filterwarnings("ignore:A not p.d.")
-def test_repeated_points_in_a_joint_posterior_can_be_sampled():
-    X = draw(1, 2).expand(3, 2)
-    samples = make_model().posterior(X).rsample(torch.Size([4]))
-    assert torch.isfinite(samples).all()
 
 
 def test_learning_records_no_graph():
@@ -328,24 +221,6 @@ def test_state_dict_carries_data_of_any_length():
     assert_same(model, other, A)
 
 
-@pytest.mark.parametrize(
-    "twin_of", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["copy", "pickle"]
-)
-def test_copies_continue_where_the_original_stood(twin_of):
-    model = ragged_model()
-    assert_same(model, twin_of(model), draw(4, 1, 1, 2))
-
-
 def test_state_of_another_shape_is_refused():
     with pytest.raises(ValueError, match="batch_shape"):
         make_model().load_state_dict(ragged_model().state_dict())
-
-
-def test_moving_to_float32_and_back_keeps_learning():
-    model = make_model(1e-2).to(torch.float32)
-    model.observe(draw(2, 2), draw(2, 1))
-    assert model.posterior(draw(3, 1, 2)).mean.dtype == torch.float32
-    model = model.to(torch.float64)
-    model.rebuild()
-    model.forget()
-    assert model.posterior(draw(3, 1, 2)).mean.dtype == torch.float64

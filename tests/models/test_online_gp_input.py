@@ -7,7 +7,7 @@ from gpytorch.kernels import RBFKernel
 from bandits_torch.models.points.online_gp import OnlineGP
 
 F64 = {"dtype": torch.float64}
-NAN, INF = float("nan"), float("inf")
+NAN = float("nan")
 
 
 def make_model(batch_shape=(2,)):
@@ -57,11 +57,6 @@ def test_bad_models_are_refused(arguments, match):
     arguments = {"kernel": RBFKernel(), "noise_variance": 1.0, "input_dim": 2} | arguments
     with pytest.raises(ValueError, match=match):
         OnlineGP(**arguments)
-
-
-def test_a_second_output_is_refused():
-    with pytest.raises(ValueError, match="output_indices"):
-        make_model().posterior(torch.rand(1, 2, **F64), output_indices=[1])
 
 
 def test_conditioning_refuses_what_it_cannot_do():

@@ -6,18 +6,16 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import models
+from tests.reference.kernels import rbf
 
 N, NOISE, S = 6, 0.1, 2
 ARMS = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(-1)
 
 
 def kernel():
-    one = RBFKernel().double()
-    one.lengthscale = 0.3
-    return one
+    return rbf(0.3)
 
 
 MODELS = {

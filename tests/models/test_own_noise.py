@@ -5,7 +5,6 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.ask_tell import AskTell
@@ -15,11 +14,11 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.policy import Observation
 from tests.reference import all_recipes
 from tests.reference.dense_gp import dense_posterior
+from tests.reference.kernels import rbf
 
 N, NOISE, RATE = 8, 0.1, 0.1
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
-SPACE = RBFKernel().double()
-SPACE.lengthscale = 0.3
+SPACE = rbf(0.3)
 DRIFTING = SpatioTemporalKernel(SPACE, ExponentialForgettingKernel(torch.tensor(RATE, dtype=torch.float64)))
 
 

@@ -4,20 +4,18 @@ import copy
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch.models.points import growing_cholesky
 from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.dense_gp import dense_posterior
+from tests.reference.kernels import rbf
 
 NOISE = 0.05
 GRID = torch.linspace(-1, 1, 23).double().reshape(-1, 1, 1)
 
 
 def kernel():
-    k = RBFKernel().double()
-    k.lengthscale = 0.3
-    return k
+    return rbf(0.3)
 
 
 @pytest.fixture

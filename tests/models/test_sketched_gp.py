@@ -1,7 +1,5 @@
 """SketchedGP: agreement with the dense formulas and the exact posterior, and what an online BoTorch model promises."""
 
-import copy
-
 import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement
@@ -10,11 +8,11 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch.acquisition import UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.sketch import embedding
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
-from tests.reference.dense_dtc import dtc, exact
+from tests.reference.dense_dtc import dtc
+from tests.reference.kernels import rbf
 
 N = 80
 EVERYTHING = LeverageSampling(1e12)
@@ -32,9 +30,7 @@ def arms(generator):
 
 @pytest.fixture
 def kernel():
-    made = RBFKernel().double()
-    made.lengthscale = 0.3
-    return made.requires_grad_(False)
+    return rbf(0.3).requires_grad_(False)
 
 
 def pulls(generator, steps, among=30):
@@ -59,7 +55,7 @@ def test_marginals_equal_the_dense_formulas(arms, kernel, generator, chunk_size,
     for t, _ in enumerate(play(model, arm, reward)):
         if t % 6:
             continue
-        dictionary = model.sketches[0].embedding.inducing
+        dictionary = model.sketches[0].inducing_arms()
         seen = arm[: t + 1]
         mean, covariance = dtc(K, seen, reward[: t + 1], dictionary, noise_variance)
         got_mean, got_variance = model.marginals()
@@ -73,20 +69,6 @@ def test_marginals_equal_the_dense_formulas(arms, kernel, generator, chunk_size,
         gain = torch.linalg.slogdet(torch.eye(t + 1) + Q[seen][:, seen] / noise_variance)[1] / 2
         torch.testing.assert_close(model.information_gain, gain, rtol=1e-5, atol=1e-6)
     assert int(model.num_observations) == 60
-
-
-def test_a_dictionary_of_every_arm_pulled_is_the_exact_posterior(arms, kernel, generator):
-    model, twin = SketchedGP(arms, kernel, 0.01, sampling=EVERYTHING), ArmGP(arms, kernel, 0.01)
-    arm, reward = pulls(generator, 50)
-    for a, y in zip(arm, reward, strict=True):
-        model.observe_arms(a, y)
-        twin.observe_arms(a, y)
-    for got, wanted in zip(model.marginals(), twin.marginals(), strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(model.information_gain, twin.information_gain, rtol=1e-6, atol=1e-6)
-    mean, covariance = exact(kernel(arms).to_dense(), arm, reward, 0.01)
-    torch.testing.assert_close(model.joint()[1], covariance, rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(model.joint()[0], mean, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +132,7 @@ def test_draws_come_when_due_for_all_pulls_at_the_variances_of_before(arms, kern
     sketch, K, (arm, reward) = model.sketches[0], kernel(arms).to_dense(), pulls(generator, 60)
     spent, at_draw = 0.0, K
     for t in range(60):
-        dictionary, draws = sketch.embedding.inducing, len(coins)
+        dictionary, draws = sketch.inducing_arms(), len(coins)
         model.observe_arms(arm[t], reward[t])
         spent += float(at_draw[arm[t], arm[t]]) / 0.1
         assert len(coins) - draws == (draws == 0 or 1 + spent > 3)
@@ -160,7 +142,7 @@ def test_draws_come_when_due_for_all_pulls_at_the_variances_of_before(arms, kern
         _, before = dtc(K, arm[:t], reward[:t], dictionary, 0.1) if t else (None, K)
         torch.testing.assert_close(leverage, before.diagonal()[sketch.arm] / 0.1)
         assert torch.equal(count.long(), torch.bincount(arm[: t + 1], minlength=N)[sketch.arm])
-        _, at_draw = dtc(K, arm[: t + 1], reward[: t + 1], sketch.embedding.inducing, 0.1)
+        _, at_draw = dtc(K, arm[: t + 1], reward[: t + 1], sketch.inducing_arms(), 0.1)
         spent = 0.0
     assert 5 < len(coins) < 60
 
@@ -219,60 +201,15 @@ def test_a_pull_placed_before_its_reward_counts_for_the_variance_alone(arms, ker
         model.place(a)
     every_arm = torch.cat([arm, later])
     placed = model.marginals()
-    _, covariance = dtc(K, every_arm, torch.zeros(23), model.sketches[0].embedding.inducing, 0.01)
+    _, covariance = dtc(K, every_arm, torch.zeros(23), model.sketches[0].inducing_arms(), 0.01)
     torch.testing.assert_close(placed[1], covariance.diagonal(), rtol=1e-6, atol=1e-9)
     if growth > 1.5:  # with the same dictionary the mean stays
         torch.testing.assert_close(placed[0], before, rtol=1e-9, atol=1e-9)
     model.reward(later[[2, 1]], torch.ones(2, dtype=torch.float64))
     model.reward(later[[0]], torch.ones(1, dtype=torch.float64))
     every_reward = torch.cat([reward, torch.ones(3, dtype=torch.float64)])
-    mean, _ = dtc(K, every_arm, every_reward, model.sketches[0].embedding.inducing, 0.01)
+    mean, _ = dtc(K, every_arm, every_reward, model.sketches[0].inducing_arms(), 0.01)
     torch.testing.assert_close(model.marginals()[0], mean, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize("chunk_size", [None, 16])
-def test_saved_state_goes_on_where_it_stood(arms, kernel, generator, chunk_size):
-    def make():
-        return SketchedGP(arms, kernel, 0.01, batch_shape=(2,), chunk_size=chunk_size, seed=1)
-
-    model, arm, reward = make(), *pulls(generator, 30)
-    for _ in play(model, arm, reward):
-        pass
-    other = make()
-    other.load_state_dict(copy.deepcopy(model.state_dict()))
-    arm, reward = pulls(generator, 30, among=N)
-    for _ in zip(play(model, arm, reward), play(other, arm, reward), strict=True):
-        for got, wanted in zip(other.marginals(), model.marginals(), strict=True):
-            torch.testing.assert_close(got, wanted, rtol=0, atol=0)
-    assert torch.equal(model.dictionary_size, other.dictionary_size)
-
-
-def test_where_and_reset_touch_only_the_members_named(arms, kernel):
-    model = SketchedGP(arms, kernel, 0.01, batch_shape=(2,))
-    model.observe_arms(
-        torch.tensor(3), torch.ones((), dtype=torch.float64), where=torch.tensor([True, False])
-    )
-    assert model.num_observations.tolist() == [1, 0]
-    model.observe(torch.tensor([[4.0], [5.0]]), torch.ones(2, 1))
-    model.observe(torch.tensor([[[4.0]], [[5.0]]]), torch.ones(2, 1, 1), where=torch.tensor([False, True]))
-    model.reset(torch.tensor([True, False]))
-    assert model.num_observations.tolist() == [0, 3]
-    mean, variance = model.marginals()
-    assert float(mean[0].abs().max()) == 0
-    assert torch.equal(variance[0], torch.ones(N, dtype=torch.float64))
-
-
-def test_conditioning_changes_a_copy_alone(arms, kernel, generator):
-    model = SketchedGP(arms, kernel, 0.01)
-    for _ in play(model, *pulls(generator, 10)):
-        pass
-    before = model.marginals()
-    X, Y = torch.tensor([[[7.0]], [[8.0]]]).double(), torch.ones(2, 1, 1).double()
-    fantasy = model.condition_on_observations(X, Y)
-    assert fantasy.batch_shape == (2,)
-    assert fantasy.num_observations.tolist() == [11, 11]
-    for got, wanted in zip(model.marginals(), before, strict=True):
-        assert torch.equal(got, wanted)
 
 
 def test_posterior_by_index_and_off_the_arms_agree_with_the_marginals(arms, kernel, generator):
@@ -317,18 +254,12 @@ def bad_inputs(arms, kernel):
     model = SketchedGP(arms, kernel, 0.01)
     one = torch.ones((), dtype=torch.float64)
     return {
-        "noise_variance": lambda: SketchedGP(arms, kernel, -1.0),
         "largest prior variance": lambda: SketchedGP(arms, kernel, 1e-11),
         "kernel": lambda: SketchedGP(arms, drifting, 0.1),
-        "chunk_size": lambda: SketchedGP(arms, kernel, 0.1, chunk_size=0),
         "prior_mean": lambda: SketchedGP(arms, kernel, 0.1, prior_mean=torch.zeros(3)),
         "batch_shape": lambda: SketchedGP(arms, kernel, torch.ones(2), batch_shape=(3,)),
         "arms": lambda: SketchedGP(arms.expand(2, -1, -1), kernel, 0.1),
-        "arm must": lambda: model.observe_arms(torch.tensor(N), one),
-        "reward": lambda: model.observe_arms(torch.tensor(0), one * torch.nan),
         "arm must be arms placed": lambda: model.reward(torch.tensor([5]), one.reshape(1)),
-        "Y": lambda: model.observe(torch.zeros(1, 1), torch.full((1, 1), torch.inf)),
-        "X": lambda: model.observe(torch.full((1, 1), 0.5), torch.zeros(1, 1)),
         "forget": lambda: model.forget(),
         "oversampling": lambda: LeverageSampling.practical(0.0),
         "growth": lambda: LeverageSampling.practical(5.0, 0.5),

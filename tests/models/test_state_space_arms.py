@@ -1,7 +1,5 @@
 """Cycles and smooth drift over arms: the state agrees with a dense GP whatever is told, in any order."""
 
-import copy
-
 import pytest
 import torch
 from gpytorch.kernels import ConstantKernel, RBFKernel, ScaleKernel
@@ -14,11 +12,12 @@ from bandits_torch.kernels import (
     QuasiPeriodicKernel,
     SpatioTemporalKernel,
 )
-from bandits_torch.models import ArmGP, AtTime
+from bandits_torch.models import ArmGP
 from tests.reference import dense_cycles as over
 from tests.reference.arm_gp_twins import isolated, smooth
 from tests.reference.dense_arm_gp import forgetting
 from tests.reference.dense_cycles import DenseTerms
+from tests.reference.kernels import rbf
 
 F64 = torch.float64
 N, NOISE = 5, 0.05
@@ -228,16 +227,6 @@ def test_points_of_several_times_are_jointly_predicted(kind):
         torch.testing.assert_close(alone.variance.flatten(), covariance.diagonal(), rtol=0, atol=1e-9)
 
 
-def test_late_rewards_older_than_all_and_of_one_time_are_exact():
-    model, twin = model_of("sum of separable"), twin_of("sum of separable")
-    for arm, reward, time in [(0, 0.3, 2.0), (3, -1.0, 4.0), (3, 0.5, -9.0), (1, 1.1, 3.0), (1, 1.1, 3.0)]:
-        model.observe_arms(torch.tensor(arm), torch.tensor(reward).double(), time, late=True)
-        twin.late(arm, torch.tensor(reward).item(), time)
-    assert model.now == 4.0
-    assert_agree(model, [twin], 4.0)
-    assert_agree(model, [twin], 11.0)
-
-
 @pytest.mark.parametrize("ratio", [1e-3, 1e-6, 1e-9])
 def test_little_noise_keeps_its_figures(ratio):
     """Pulled again and again, what is left of an arm's variance is noise / pulls: far below rounding of the prior's."""
@@ -279,13 +268,6 @@ def test_nothing_builds_up_over_thousands_of_rounds():
     assert float(model.information_gain) == pytest.approx(float(gain), abs=1e-8)
 
 
-def test_a_covariance_stays_symmetric_and_positive():
-    model = told(model_of("sum of separable"), None, 500)
-    C = model._belief.form.covariance[0]
-    torch.testing.assert_close(C, C.mT, rtol=0, atol=1e-13)
-    assert torch.linalg.eigvalsh((C + C.mT) / 2)[0] > -1e-13
-
-
 def test_exponential_forgetting_in_states_is_what_it_is_without():
     """The same kernel by the form that has one number per arm, and by the general one."""
     fast, general = (
@@ -306,8 +288,9 @@ def test_draws_have_the_posteriors_moments():
 
     model = told(model_of("quasi-periodic"), None, 30)
     torch.manual_seed(1)
-    X = torch.stack([torch.arange(N).double(), torch.full((N,), 14.0).double()], -1).unsqueeze(-2)
-    draws = torch.stack([ThompsonSampling(model, time=14.0)(X) for _ in range(4_000)])
+    many = model.expand(torch.Size([4_000]))
+    X = torch.stack([torch.arange(N).double(), torch.full((N,), 14.0).double()], -1).reshape(N, 1, 1, 2)
+    draws = ThompsonSampling(many, time=14.0)(X).T
     mean, covariance = model.joint(14.0)
     torch.testing.assert_close(
         draws.mean(0), mean, rtol=0, atol=4 * float(covariance.diagonal().max() / 4_000) ** 0.5
@@ -318,8 +301,7 @@ def test_draws_have_the_posteriors_moments():
 
 
 def test_more_arms_and_other_hyperparameters_are_as_if_from_the_start():
-    space = RBFKernel().double()
-    space.lengthscale = 0.4
+    space = rbf(0.4)
     arms = torch.linspace(0, 1, N).double().unsqueeze(-1)
 
     def build(features, lengthscale=6.0):
@@ -341,36 +323,6 @@ def test_more_arms_and_other_hyperparameters_are_as_if_from_the_start():
     for a, b in zip(model.joint(20.0), after(build(arms, 2.0)).joint(20.0), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
     assert model.arms.shape == (N, 1)
-
-
-def test_an_expanded_copy_and_a_loaded_state_go_on_as_the_original():
-    torch.manual_seed(4)
-    model = told(model_of("sum of separable", batch_shape=(2,)), None, 30)
-    model.observe_arms(torch.tensor([0, 3]), torch.tensor([1.0, -1.0]).double(), 12.0)
-    wide = model.expand(torch.Size([3, 2]))
-    other = model_of("sum of separable", batch_shape=(2,))
-    other.load_state_dict(copy.deepcopy(model.state_dict()))
-    for one in (model, wide, other):
-        one.observe_arms(torch.tensor([4, 1]), torch.tensor([0.5, 0.2]).double(), 13.5)
-    for a, b, c in zip(model.joint(20.0), wide.joint(20.0), other.joint(20.0), strict=True):
-        torch.testing.assert_close(b, a.expand_as(b), rtol=0, atol=1e-13)
-        assert torch.equal(a, c)
-    assert other.now == 13.5
-    model.forget(5)
-    other.forget(5)
-    assert torch.equal(model.joint(20.0)[0], other.joint(20.0)[0])
-
-
-def test_a_view_at_a_time_and_a_copy_learn_apart():
-    model = told(model_of("matern-3/2"), None, 20)
-    before = [part.clone() for part in model.joint(9.0)]
-    view = AtTime(copy.deepcopy(model), 9.0)
-    arms = torch.arange(N).double().reshape(N, 1, 1)
-    torch.testing.assert_close(view.posterior(arms).mean.flatten(), before[0])
-    view.model.observe_arms(torch.tensor(0), torch.tensor(5.0).double(), 9.0)
-    for a, b in zip(model.joint(9.0), before, strict=True):
-        assert torch.equal(a, b)
-    assert not torch.equal(view.model.joint(9.0)[0], before[0])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from bandits_torch import recipes
-from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies import Observation
 from bandits_torch.theory.optimal_design import features_of_covariance
@@ -46,33 +45,6 @@ def test_agrees_with_the_papers_formulas_with_one_weight_for_each_observation(di
     assert float(model.information_gain) == pytest.approx(expected)
 
 
-def test_is_the_exact_gp_at_discount_1() -> None:
-    arm, reward = data(30)
-    weighted, exact = WeightedGP(8, covariance(), 0.1, discount=1.0), ArmGP(8, covariance(), 0.1)
-    for model in (weighted, exact):
-        model.observe(arm, reward)
-    X = torch.tensor([[1.0], [4.0], [6.0]], dtype=torch.float64)
-    ours, theirs = weighted.posterior(X), exact.posterior(X)
-    torch.testing.assert_close(ours.mean, theirs.mean)
-    torch.testing.assert_close(ours.distribution.covariance_matrix, theirs.distribution.covariance_matrix)
-    torch.testing.assert_close(weighted.information_gain, exact.information_gain)
-
-
-def test_replicates_equal_themselves_alone_and_where_leaves_the_others() -> None:
-    batch = WeightedGP(8, covariance(), 0.1, discount=0.9, batch_shape=(2,))
-    arm, reward = data(6)
-    batch.observe(torch.stack([arm, 7 - arm]), torch.stack([reward, -reward]))
-    batch.observe(arm[:1].expand(2, 1, 1), reward[:1].expand(2, 1, 1), where=torch.tensor([True, False]))
-    alone = WeightedGP(8, covariance(), 0.1, discount=0.9)
-    alone.observe(7 - arm, -reward)
-    every = torch.arange(8, dtype=torch.float64).unsqueeze(-1)
-    torch.testing.assert_close(batch.posterior(every).mean[1], alone.posterior(every).mean)
-    assert batch.num_observations.tolist() == [7, 6]
-    batch.reset(torch.tensor([False, True]))
-    assert batch.num_observations.tolist() == [7, 0]
-    assert batch.posterior(every).mean[1].abs().max() == 0
-
-
 def test_nothing_overflows_or_grows_in_a_long_run() -> None:
     model = WeightedGP(8, covariance(), 0.1, discount=0.9)
     arm, reward = data(3000)
@@ -84,69 +56,11 @@ def test_nothing_overflows_or_grows_in_a_long_run() -> None:
     torch.testing.assert_close(model.posterior(every).mean, recent.posterior(every).mean)
 
 
-def test_conditioning_returns_a_changed_copy() -> None:
-    model = WeightedGP(8, covariance(), 0.1)
-    arm, reward = data(2)
-    other = model.condition_on_observations(arm, reward)
-    assert int(model.num_observations) == 0
-    assert int(other.num_observations) == 2
-
-
 def test_it_refuses_to_forget_single_observations() -> None:
     model = WeightedGP(8, covariance(), 0.1)
     assert not model.can_forget
     with pytest.raises(ValueError, match="cannot forget"):
         model.forget(1)
-
-
-@pytest.mark.parametrize("discount", [0.0, 1.1, float("nan")])
-def test_bad_discount_is_refused(discount: float) -> None:
-    with pytest.raises(ValueError, match=r"^discount must"):
-        WeightedGP(8, covariance(), 0.1, discount=discount)
-
-
-@pytest.mark.parametrize(
-    ("X", "Y", "name"),
-    [
-        ([[8.0]], [[0.0]], "X"),
-        ([[0.5]], [[0.0]], "X"),
-        ([[1.0]], [[float("nan")]], "Y"),
-        ([[1.0]], [[0.0, 1.0]], "Y"),
-    ],
-)
-def test_bad_observation_is_refused_and_changes_nothing(X: list, Y: list, name: str) -> None:
-    model = WeightedGP(8, covariance(), 0.1)
-    with pytest.raises(ValueError, match=rf"^{name}(\[\.\.\., 0\])? must"):
-        model.observe(torch.tensor(X).double(), torch.tensor(Y).double())
-    assert int(model.num_observations) == 0
-
-
-def test_noise_is_added_to_a_posterior_of_observations() -> None:
-    model = WeightedGP(8, covariance(), 0.2, discount=0.9)
-    model.observe(*data(10))
-    X = torch.tensor([[1.0], [4.0]], dtype=torch.float64)
-    plain = model.posterior(X).distribution.covariance_matrix
-    own = model.posterior(X, observation_noise=True).distribution.covariance_matrix
-    given = model.posterior(X, observation_noise=torch.tensor(0.7).double()).distribution.covariance_matrix
-    torch.testing.assert_close(own - plain, 0.2 * torch.eye(2, dtype=torch.float64))
-    torch.testing.assert_close(given - plain, 0.7 * torch.eye(2, dtype=torch.float64))
-
-
-def test_an_expanded_copy_learns_by_itself_and_reset_forgets_it_all() -> None:
-    model = WeightedGP(8, covariance(), 0.2, discount=0.9)
-    model.observe(*data(10))
-    before = model.posterior(torch.tensor([[3.0]])).mean.clone()
-    wide = model.expand(torch.Size([2]))
-    X = torch.tensor([[3.0]], dtype=torch.float64)
-    torch.testing.assert_close(wide.posterior(X).mean, before.expand(2, 1, 1))
-    wide.observe(X.expand(2, 1, 1), torch.tensor([[[5.0]], [[-5.0]]], dtype=torch.float64))
-    up, down = wide.posterior(X).mean.flatten().tolist()
-    assert down < float(before) < up
-    torch.testing.assert_close(model.posterior(X).mean, before)
-    wide.reset()
-    fresh = WeightedGP(8, covariance(), 0.2, discount=0.9)
-    torch.testing.assert_close(wide.posterior(X).variance, fresh.posterior(X).variance.expand(2, 1, 1))
-    assert not wide.num_observations.any()
 
 
 def test_marginals_and_joint_are_the_posterior_of_all_arms() -> None:

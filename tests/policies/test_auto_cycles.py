@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import AskTell, load_policy, recipes, save_policy
+from bandits_torch import AskTell, recipes
 from bandits_torch.loop import run
 from bandits_torch.models import CyclicMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
@@ -148,36 +148,6 @@ def test_without_a_cycle_in_the_history_the_choices_are_those_without_looking_fo
     policies = [recipes.auto(5, history=rewards[:100], **told) for told in ({}, {"cycles": None})]
     assert not policies[0].model.has_cycles
     assert arms_of(policies[0], rewards[100:]) == arms_of(policies[1], rewards[100:])
-
-
-TOLD = {
-    "found": {"history": record()},
-    "times of the history": {
-        "history": record(),
-        "history_times": torch.arange(-239, 1).double(),
-        "cycles": 24.0,
-    },
-    "kernel and a period": {"kernel": smooth(5), "noise_variance": 0.1, "prior_mean": 10.0, "cycles": 24.0},
-    "periods alone": {"cycles": [24.0, 168.0]},
-}
-
-
-@pytest.mark.parametrize("told", TOLD)
-def test_a_policy_goes_on_alike_from_a_file_and_a_replicate_alone(told, tmp_path):
-    rewards, own = record(T=40, seed=1), TOLD[told]
-    whole, other = (recipes.auto(5, replicates=2, **own) for _ in range(2))
-    assert whole.model.has_cycles
-    first = arms_of(whole, rewards[:4])  # the first rewards are still held
-    save_policy(tmp_path / "half", whole)
-    load_policy(tmp_path / "half", other)
-    rest = arms_of(whole, rewards[4:], start=5)
-    assert rest == arms_of(other, rewards[4:], start=5)
-    alone = recipes.auto(5, **own)
-    assert [[arm] for arm, _ in first + rest] == arms_of(alone, rewards)
-    whole.reset()
-    assert arms_of(whole, rewards) == first + rest
-    mask = torch.tensor([True, False, False, True, True])
-    assert {arm for row in arms_of(whole, rewards[:10], start=41, available=mask) for arm in row} <= {0, 3, 4}
 
 
 def test_times_of_the_history_say_where_in_the_cycle_it_was():

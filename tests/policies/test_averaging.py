@@ -275,30 +275,6 @@ def test_an_outlier_among_the_first_rewards_does_not_spoil_what_follows(bad, fea
     assert total / 4 < 30  # with the first reward as origin 100 and more
 
 
-@pytest.mark.parametrize("low_rank", [True, False])
-def test_conditioning_the_mean_is_learning_again(low_rank):
-    """What a member holds after K observations, from the prior covariances between them alone."""
-    g = torch.Generator().manual_seed(4)
-    covariances = torch.linalg.cholesky(KERNELS + 1e-9 * torch.eye(N).double()) if low_rank else KERNELS
-    kernel, noise, rate = (torch.tensor(column) for column in zip(*GRID, strict=True))
-    build = LowRankMembers if low_rank else ArmMembers
-    model = build(N, covariances, kernel, noise.double(), rate.double(), replicates=S)
-    arms, times = torch.randint(N, (S, 5), generator=g), [0.0, 0.3, 1.0, 4.0, 4.0]
-    rewards = torch.randn(S, 5, generator=g).double()
-    for j, time in enumerate(times):
-        model.observe_arms(arms[:, j : j + 1], rewards[:, j : j + 1], time)
-    expected, variance = model.marginals(6.0)
-    gram = model.prior_between(arms, times) + torch.diag_embed(noise.double()[:, None].expand(S, 8, 5))
-    weights = torch.linalg.solve(gram, rewards.unsqueeze(1).expand(S, 8, 5).unsqueeze(-1)).squeeze(-1)
-    model.mean.zero_()
-    some = torch.rand(S, 8, generator=g) < 0.5
-    model.condition_mean(some, arms, times, weights)
-    mean, same = model.marginals(6.0)
-    torch.testing.assert_close(mean[some], expected[some], rtol=0, atol=1e-9)
-    assert not bool(mean[~some].any())
-    assert torch.equal(same, variance)
-
-
 def test_a_replicate_that_starts_anew_while_rewards_are_held_keeps_the_first_as_origin():
     policy = recipes.auto(4, replicates=2)
     for step, y in enumerate([7.0, 1.0, 2.0, 3.0, 4.0, 5.0]):
@@ -363,16 +339,6 @@ def test_after_a_switch_members_start_anew_and_the_new_best_is_found():
         gaps = [float(expected[piece][best[piece]] - expected[piece][arm]) for arm in steps]
         assert sum(gaps) / len(gaps) < 0.1
     assert int(policy.trace()["resets"][0]) > 0
-
-
-def test_an_arm_that_is_gone_is_not_played():
-    policy = recipes.auto(5, replicates=2)
-    mask = torch.tensor([False, True, True, False, True])
-    for step in range(40):
-        choice = policy.choose(float(step), mask)
-        assert bool(mask[choice.arm].all())
-        policy.learn(Observation(float(step), choice.arm, choice.arm.double(), choice.why))
-    assert policy.choose(41.0, mask).arm.tolist() == [4, 4]
 
 
 def test_a_late_reward_is_learned_as_if_now():

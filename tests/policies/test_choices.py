@@ -3,7 +3,6 @@
 import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound as BoTorchUCB
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain
 from bandits_torch.acquisition import StepContext, ThompsonSampling, UpperConfidenceBound
@@ -13,6 +12,7 @@ from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.policies.choices import Arms, Points, choices_of, choices_over
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import ConstantWidth
+from tests.reference.kernels import rbf
 
 ARMS = torch.linspace(0, 1, 7, dtype=torch.float64).unsqueeze(-1)
 LINE = Domain(torch.tensor([[0.0], [1.0]], dtype=torch.float64))
@@ -20,9 +20,7 @@ S = 2
 
 
 def kernel():
-    made = RBFKernel().double()
-    made.lengthscale = 0.3
-    return made.requires_grad_(False)
+    return rbf(0.3).requires_grad_(False)
 
 
 def drifting():

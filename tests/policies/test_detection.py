@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.policies import DetectionAugmented, Observation
 from bandits_torch.policies.classical import EXP3S, UCB1
 from bandits_torch.recipes import Setup
 from tests.reference import plain_classical
+from tests.reference.kernels import rbf
 from tests.reference.plain_detection import PlainDetection
 
 N, S, T = 5, 4, 120
@@ -28,9 +28,7 @@ def rewards(seed=0):
 
 
 def smooth(lengthscale=0.2):
-    kernel = RBFKernel().double().requires_grad_(False)
-    kernel.lengthscale = lengthscale
-    return kernel
+    return rbf(lengthscale).requires_grad_(False)
 
 
 @pytest.mark.parametrize("watched", [None, [3, 0]])

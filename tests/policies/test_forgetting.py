@@ -86,17 +86,6 @@ def test_window_equals_refit_on_the_last_w_points(window, steps, drifts):
     assert policy.width.asked == list(range(1, steps + 1))  # a window does not stop the clock
 
 
-def test_windows_of_replicates_that_were_reset_apart_fill_up_apart():
-    policy = policy_of(SlidingWindow(10))
-    rewards = random_rewards(18)
-    history = told(policy, rewards[:12])
-    policy.reset(torch.tensor([False, True, False]))
-    history += told(policy, rewards[12:], first=13)
-    assert policy.model.num_observations.tolist() == [10, 6, 10]
-    for k, known in ((0, history[-10:]), (1, history[-6:]), (2, history[-10:])):
-        assert_knows_only(policy, known, k)
-
-
 def test_a_window_over_a_model_that_holds_observations_already_is_refused():
     model = ArmGP(N, smooth(N), NOISE, batch_shape=(S,))
     model.observe_arms(torch.tensor(0), torch.tensor(1.0))
@@ -124,16 +113,6 @@ def test_an_interval_of_one_always_chooses_from_the_prior():
     policy = policy_of(PeriodicRestart(1))
     for _, arm, _ in told(policy, random_rewards(6)):
         assert arm.tolist() == [0] * S  # all arms alike: the first
-
-
-def test_replicates_reset_apart_restart_apart():
-    policy = policy_of(PeriodicRestart(4))
-    told(policy, random_rewards(6))  # restarted once, 2 of 4
-    policy.reset(torch.tensor([False, True, False]))
-    policy.width.asked.clear()
-    told(policy, random_rewards(5), first=7)
-    assert policy.width.asked == [[3, 1, 3], [4, 2, 4], [1, 3, 1], [2, 4, 2], [3, 1, 3]]
-    assert policy.trace()["restarts"].tolist() == [2, 1, 2]
 
 
 # -- event-triggered restart ---------------------------------------------------------------------------
@@ -174,26 +153,6 @@ def test_the_observation_that_fired_is_the_first_of_the_new_data():
     policy.width.asked.clear()
     told(policy, [jump], first=12)
     assert policy.width.asked == [[12, 2, 2]]
-
-
-@pytest.mark.parametrize("drifts", [False, True])
-def test_replicates_that_restart_apart_live_as_they_would_alone(drifts):
-    rewards = torch.zeros(30, S).double()
-    for step, replicate in ((8, 0), (15, 1), (16, 0), (25, 2)):
-        rewards[step:, replicate] += 10.0 * (-1) ** step
-    rewards += 0.1 * random_rewards(30)
-    together = policy_of(EventTriggeredRestart(0.1), drifts=drifts)
-    history = told(together, rewards)
-    restarts = []
-    for k in range(S):
-        alone = policy_of(EventTriggeredRestart(0.1), 1, drifts)
-        own = told(alone, rewards[:, k : k + 1])
-        assert [int(arm[0]) for _, arm, _ in own] == [int(arm[k]) for _, arm, _ in history]
-        for value, expected in zip(together.model.marginals(), alone.model.marginals(), strict=True):
-            assert torch.equal(value[k], expected[0])
-        restarts.append(int(alone.trace()["restarts"]))
-    assert together.trace()["restarts"].tolist() == restarts
-    assert min(restarts) >= 1
 
 
 @pytest.mark.parametrize("delta", [0.05, 0.2])

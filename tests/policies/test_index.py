@@ -30,19 +30,6 @@ from tests.reference.index_policies import (
 # -- choosing ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", POLICIES)
-def test_choosing_changes_nothing_but_the_random_streams(name):
-    policy = POLICIES[name]()
-    play(policy, 10)
-    before = policy.state_dict()
-    for _ in range(3):
-        policy.choose(11.0, torch.rand(N) < 2)
-    after = policy.state_dict()
-    before.pop("streams")
-    after.pop("streams")
-    assert not differing(before, after)
-
-
 @pytest.mark.parametrize("name", ["ucb", "drift", "online", "online, drift"])
 def test_plays_the_arm_of_the_largest_index(name):
     policy = POLICIES[name]()
@@ -173,3 +160,12 @@ def test_a_model_over_any_inputs_plays_as_the_arm_model_does(drift, acquisition,
 def test_bad_parts_are_refused_where_it_is_built(build, name):
     with pytest.raises(ValueError, match=name):
         build()
+
+
+def test_the_trace_tells_the_width_used():
+    policy = POLICIES["restart"]()
+    assert "width" not in policy.trace()
+    for step, clock in enumerate([1, 2, 3, 4, 1, 2], start=1):
+        play(policy, 1, first=step)
+        expected = math.sqrt(2 * math.log(N * math.pi**2 * clock**2 / (6 * 0.1)))
+        assert float(policy.trace()["width"]) == pytest.approx(expected)

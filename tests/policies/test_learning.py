@@ -15,14 +15,14 @@ from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import make
+from tests.reference.kernels import rbf
 
 LINE = Domain(torch.tensor([[0.0], [1.0]]).double())
 QUICK = {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 10}}
 
 
 def policy_over_the_line(replicates=1, **schedule):
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.3
+    kernel = rbf(0.3)
     options = {"width": 1.0, "search": QUICK, "learn_hyperparameters": schedule or True}
     return recipes.gp_ucb(LINE, kernel, 0.01, replicates=replicates, **options)
 
@@ -59,8 +59,7 @@ def test_it_refits_when_predictions_turn_bad_in_the_replicates_where_they_do():
 
 def test_a_restart_brings_a_refit_to_all_that_was_seen_in_the_replicate_that_restarts():
     """An event says that the prior was wrong or the function has changed: nothing else is due."""
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.3
+    kernel = rbf(0.3)
     schedule = {"first": 5, "every": 1000, "tolerance": 1e9}
     policy = recipes.et_gp_ucb(
         LINE, kernel, 0.01, replicates=2, width=1.0, search=QUICK, learn_hyperparameters=schedule
@@ -82,18 +81,6 @@ def test_learning_finds_the_lengthscale_that_it_was_not_told():
     teach(policy, 60, lambda X: torch.sin(25 * X[:, 0]))
     assert policy.model.kernel.base_kernel.lengthscale.item() < 0.2
     assert policy.model.noise_variance.item() < 1e-2
-
-
-def test_a_policy_continues_from_its_state():
-    first, second = (policy_over_the_line(2, first=4, every=5) for _ in range(2))
-    teach(first, 12, smooth)
-    second.load_state_dict(first.state_dict())
-    for policy in (first, second):
-        teach(policy, 6, smooth, first=13)
-    assert torch.equal(
-        first.model.kernel.base_kernel.lengthscale, second.model.kernel.base_kernel.lengthscale
-    )
-    assert torch.equal(first.choose(19.0).arm, second.choose(19.0).arm)
 
 
 def test_a_reset_forgets_the_observations_and_keeps_what_was_learned():
@@ -172,8 +159,7 @@ def test_it_predicts_as_the_policy_it_wraps():
 
 def test_a_policy_that_keeps_restarting_learns_from_what_it_saw_before():
     """A flat prior surprised at every reward: the event fires again and again; the model never holds `first`."""
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 3.0
+    kernel = rbf(3.0)
     options = {"width": 1.0, "search": QUICK, "learn_hyperparameters": {"first": 6, "every": 8}}
     policy = recipes.et_gp_ucb(LINE, kernel, 1e-4, **options)
     teach(policy, 7, lambda X: 0.01 * X[:, 0])  # the first fit says: nearly flat

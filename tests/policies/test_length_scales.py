@@ -12,6 +12,7 @@ from bandits_torch.loop import run
 from bandits_torch.policies import Observation
 from bandits_torch.policies.over_priors import LengthScaleBalancing, ShrinkingLengthScale
 from bandits_torch.problems import make
+from tests.reference.kernels import rbf
 from tests.reference.plain_length_scales import Balancing, Members, shrinking
 
 N, S, NOISE, T, SHRINK, TOLD, B, R, DELTA = 15, 3, 0.04, 60, 0.4, 0.8, 1.5, 0.2, 0.1
@@ -23,9 +24,7 @@ def arms(dim):
 
 
 def kernel(lengthscale=TOLD):
-    made = RBFKernel().double().requires_grad_(False)
-    made.lengthscale = lengthscale
-    return made
+    return rbf(lengthscale).requires_grad_(False)
 
 
 def policy(name, dim=1, replicates=S, **options):

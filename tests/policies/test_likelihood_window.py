@@ -19,10 +19,10 @@ from bandits_torch.policies.forgetting import LikelihoodWindow, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import make
-from bandits_torch.recorder import Recorder
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_windows import dense_window_densities
+from tests.reference.kernels import rbf
 
 N, S, NOISE = 9, 3, 0.01
 LINE = Domain(torch.tensor([[0.0], [1.0]]).double())
@@ -44,8 +44,7 @@ def over_arms(rule=None, replicates=S, kernel=None, form="auto"):
 
 
 def over_points(rule=None, replicates=S):
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.3
+    kernel = rbf(0.3)
     model = OnlineGP(kernel, NOISE, input_dim=1, batch_shape=(replicates,))
     rule = LikelihoodWindow(**RULE) if rule is None else rule
     parts = {"width": ConstantWidth(1.0), "forgetting": rule, "search": QUICK}
@@ -161,77 +160,6 @@ def test_a_replicate_of_a_batch_lives_as_it_would_alone(kind):
                 torch.testing.assert_close(own[0], other[k], **exact)
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize("kind", EVERY)
-def test_a_policy_continues_from_its_state_to_the_last_bit(kind):
-    first, second = POLICIES[kind](), POLICIES[kind]()
-    for observation in observations(first, 71):
-        first.learn(observation)
-    state = first.state_dict()
-    second.load_state_dict(copy.deepcopy(state))
-    for observation in observations(first, 40, first=72):
-        for policy in (first, second):
-            policy.learn(observation)
-        assert torch.equal(first.forgetting.scores, second.forgetting.scores)
-        assert torch.equal(first.trace()["window"], second.trace()["window"])
-    assert torch.equal(first.choose(112.0).why["index"], second.choose(112.0).why["index"])
-    assert first.trace()["window"].min() < 40
-    for policy in (first, second):
-        policy.load_state_dict(state)  # what came after has not changed it
-    assert torch.equal(first.forgetting.scores, second.forgetting.scores)
-
-
-@pytest.mark.parametrize("kind", ["arms", "points"])
-def test_a_run_that_is_cut_off_is_the_run_that_never_stopped(kind, tmp_path, monkeypatch):
-    def built():
-        if kind == "arms":
-            problem = make("switching", horizon=60, num_arms=12, replicates=2, seed=1)
-        else:
-            problem = make("dynamic-levy", dim=2, horizon=24, replicates=2)
-        options = {"window": {"candidates": [20, 4], "every": 3, "memory": 6}}
-        if kind == "points":
-            options["search"] = {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 5}}
-        steps = problem.horizon
-        policy = recipes.build("sw_gp_ucb", problem, replicates=2, horizon=steps, width=1.0, **options)
-        return policy, problem, steps
-
-    whole = run(*built())
-    pulled = Recorder.pulled
-    *rest, steps = built()
-
-    def cut(self, step, *more):
-        if step == steps // 2:
-            raise KeyboardInterrupt
-        pulled(self, step, *more)
-
-    monkeypatch.setattr(Recorder, "pulled", cut)
-    with pytest.raises(KeyboardInterrupt):
-        run(*rest, steps, checkpoint=tmp_path / "run", every=4)
-    monkeypatch.setattr(Recorder, "pulled", pulled)
-    again = run(*built(), checkpoint=tmp_path / "run")
-    assert torch.equal(again.arms, whole.arms)
-    assert torch.equal(again.trace["window"], whole.trace["window"])
-
-
-def test_replicates_that_were_reset_apart_begin_anew_apart():
-    policy, fresh = over_arms(), over_arms()
-    for observation in observations(policy, 75):
-        policy.learn(observation)
-    policy.reset(torch.tensor([True, False, False]))
-    assert policy.model.num_observations[0] == 0
-    assert policy.trace()["window"][0] == 40
-    assert policy.forgetting.scores[0].eq(0).all()
-    for observation in observations(policy, 30, first=76):
-        policy.learn(observation)
-        fresh.learn(observation)
-    assert policy.trace()["window"][0] == fresh.trace()["window"][0]
-    assert torch.equal(policy.model.num_observations[0], fresh.model.num_observations[0])
-    torch.testing.assert_close(policy.forgetting.scores[0], fresh.forgetting.scores[0], rtol=0, atol=1e-9)
-    policy.reset()
-    assert policy.model.num_observations.tolist() == [0] * S
-    assert not policy.forgetting.scores.any()
-
-
 def test_one_rule_serves_two_policies_and_what_is_kept_is_bounded():
     rule = LikelihoodWindow(**RULE)
     first, second = over_arms(rule), over_arms(rule)
@@ -244,8 +172,7 @@ def test_one_rule_serves_two_policies_and_what_is_kept_is_bounded():
 
 @pytest.mark.parametrize("over", ["arms", "points"])
 def test_after_a_refit_the_scores_are_those_of_the_new_hyperparameters(over):
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.2
+    kernel = rbf(0.2)
     choices = LINE if over == "points" else (torch.arange(N).double() / (N - 1)).unsqueeze(-1)
     options = {"learn_hyperparameters": {"first": 14, "every": 1000, "tolerance": math.inf}}
     options |= {"window": {"candidates": [16, 6], "every": 1000}, "search": QUICK, "replicates": S}

@@ -249,7 +249,7 @@ def test_without_looking_again_a_region_is_not():
     policy = small(look_again=0.0)
     assert policy.looks is None
     assert "longest_unseen" not in policy.trace()
-    for t in range(1, 200):
+    for t in range(1, 150):
         x = policy.choose(float(t)).arm
         policy.learn(Observation(float(t), x, 1e3 * rising(t, x)))
     assert float((x - 0.25).abs().max()) < 0.1
@@ -330,11 +330,8 @@ def test_a_pending_point_examines_and_an_answer_that_is_given_up_does_not():
     assert all(torch.equal(before[name], value) for name, value in policy.looks.state_dict().items())
 
 
-def test_a_policy_over_a_domain_that_is_taken_up_again_looks_where_it_would_have():
-    plain, resumed = small(), small()
+def test_a_replicate_over_a_domain_that_is_reset_has_nothing_unseen():
+    plain = small()
     play_points(plain, 90)
-    resumed.load_state_dict(plain.state_dict())
-    ours, theirs = (play_points(policy, 30)[0] for policy in (plain, resumed))
-    assert torch.equal(ours, theirs)
     plain.reset(torch.tensor([True, False]))
     assert (plain.looks.unseen.sum(-1) > 0).tolist() == [False, True]

@@ -105,21 +105,6 @@ def test_only_the_player_learns() -> None:
                 assert block.pool[copy.order].learnt == before[copy.order] + (copy.order == player.order)
 
 
-def test_state_dict_continues_the_run() -> None:
-    first, second = master(2), master(2, seed=5)
-    noise = torch.Generator().manual_seed(0)
-    for t in range(1, 120):
-        if t == 50:
-            second.load_state_dict(first.state_dict())
-        choice = first.choose(t)
-        reward = torch.randn(2, generator=noise, dtype=torch.float64)
-        if t >= 50:
-            assert torch.equal(second.choose(t).arm, choice.arm)
-            second.learn(Observation(float(t), choice.arm, reward, choice.why))
-        first.learn(Observation(float(t), choice.arm, reward, choice.why))
-    assert torch.equal(first.trace()["restarts"], second.trace()["restarts"])
-
-
 def test_theory_thresholds_cannot_fire_at_practical_horizons() -> None:
     limits = MasterThresholds.theory(10_000)
     assert limits.inflation == pytest.approx(6 * (math.log2(1e4) + 1) * math.log(1e5))

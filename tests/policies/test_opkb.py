@@ -9,7 +9,6 @@ from bandits_torch.policies.opkb import opkb
 from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.policies.opkb.features import FixedFeatures
 from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, draw
-from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import SwitchingFunctions
 from bandits_torch.theory.optimal_design import features_of_covariance, optimal_design, optimal_exploration
 
@@ -93,21 +92,6 @@ def test_a_flip_of_all_signs_is_detected_and_the_regret_is_below_that_of_opkb() 
     assert (histories[AdaOPKB].trace["restarts"][:, -1] >= 1).all()
     assert (histories[OPKB].trace["restarts"] == 0).all()
     assert histories[AdaOPKB].mean_cumulative_regret < histories[OPKB].mean_cumulative_regret
-
-
-def test_state_dict_continues_the_run() -> None:
-    of = problem()
-    first, second = policy(of), policy(of, seed=9)
-    for t in range(1, 401):
-        if t == 200:
-            second.load_state_dict(first.state_dict())
-        arm = first.choose(t).arm
-        observation = Observation(float(t), arm, of.expected_rewards(t).gather(1, arm[:, None])[:, 0])
-        first.learn(observation)
-        if t >= 200:
-            assert torch.equal(second.choose(t).arm, arm)
-            second.learn(observation)
-            assert torch.equal(second.trace()["restarts"], first.trace()["restarts"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.policies.test_unknown_prior import ARMS, NOISE, N, S, dense, masks, p
 from tests.reference.dense_priors import DenseRun
 from tests.reference.plain_draws import shares_of_hp_gp_ts, shares_of_pe_gp_ts
 
-MANY = 4000
+MANY = 1_500
 PULLS = ((1, 0.4, 1.0), (4, -0.3, 2.0), (1, 0.6, 3.0), (6, 0.9, 5.0))  # arm, reward, time
 KINDS = ("means", "families", "forgetting")
 

@@ -93,14 +93,6 @@ def test_warm_up_is_block_0_and_learns_from_all_rewards_since_the_start() -> Non
     assert float(made._units.count[0]) == 0
 
 
-def test_learnt_units_go_on_from_a_state() -> None:
-    first, second = (built("ada_opkb", reward_scale="warm-up") for _ in range(2))
-    table = 22 + 7 * rewards()
-    played(first, table[:100])
-    second.load_state_dict(first.state_dict())
-    assert played(second, table[100:]) == played(first, table[100:])
-
-
 @pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("name", "options"),

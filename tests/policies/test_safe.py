@@ -5,7 +5,6 @@ from copy import deepcopy
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.ask_tell import AskTell
@@ -21,6 +20,7 @@ from bandits_torch.problems import make
 from bandits_torch.theory.prior_widths import PosteriorSafetyWidth
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference import dense_safe_set
+from tests.reference.kernels import rbf
 
 N, RATE, NOISE = 9, 0.05, 0.04
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1) ** 1.3  # unevenly, so that no two arms are tied
@@ -29,9 +29,7 @@ FIRST[N // 2] = True
 
 
 def kernel(lengthscale):
-    made = RBFKernel().double()
-    made.lengthscale = lengthscale
-    return made
+    return rbf(lengthscale)
 
 
 LIMITED = (

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain, recipes
 from bandits_torch.ask_tell import AskTell
@@ -14,6 +13,7 @@ from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.safety.points import SafePointDraws, play
 from tests.reference import dense_safe_set
+from tests.reference.kernels import rbf
 
 RATE, NOISE = 0.05, 0.04
 SQUARE = Domain(torch.tensor([[0.0, -1.0], [1.0, 3.0]]).double())
@@ -21,9 +21,7 @@ START = torch.tensor([[0.5, 1.0]]).double()
 
 
 def kernel(lengthscale):
-    made = RBFKernel().double()
-    made.lengthscale = lengthscale
-    return made
+    return rbf(lengthscale)
 
 
 LIMITED = (
@@ -95,7 +93,7 @@ def test_what_is_within_limits_and_what_is_played_are_of_dense_processes(least_r
 
 
 def test_limits_are_broken_with_at_most_probability_delta_where_the_constraint_drifts():
-    S, T, delta = 8, 25, 0.2
+    S, T, delta = 6, 20, 0.2
     problem = SafePointDraws(T, S, seed=3, forgetting_rate=0.03)
     safe = play(problem, "safe_gp_ucb", {"guarantee": "step", "delta": delta, "width": 2.0}, T)
     free = play(problem, "tv_gp_ucb", {"width": 2.0}, T)

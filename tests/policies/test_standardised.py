@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.ask_tell import AskTell
@@ -15,10 +14,10 @@ from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.policy import Observation
 from bandits_torch.policies.wrapping import CentredPolicy, DoublingTrick, StandardisedPolicy, WrappingPolicy
 from tests.reference import all_recipes
+from tests.reference.kernels import rbf
 
 ARMS = torch.linspace(0, 1, 9).double().unsqueeze(-1)
-KERNEL = RBFKernel().double()
-KERNEL.lengthscale = 0.3
+KERNEL = rbf(0.3)
 KNOWN = (ARMS, KERNEL, 0.05)
 LOW = {"least_reward": -1.0, "forgetting_rate": 0.1}
 WARMTH = OutcomeConstraint("warmth", high=1.0)

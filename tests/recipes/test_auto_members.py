@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.policies import Observation
 from bandits_torch.recipes.auto_members import families, sharper
+from tests.reference.kernels import rbf
 
 
 def gaussian(x, lengthscale):
@@ -38,8 +38,7 @@ def test_negative_correlations_and_arms_without_variance_stay_a_covariance(power
 
 def test_a_length_scale_told_five_times_too_long_is_found_out():
     x = torch.linspace(0, 1, 40, dtype=torch.float64).unsqueeze(-1)
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.5
+    kernel = rbf(0.5)
     policy = recipes.auto(x, kernel, 0.01, replicates=4)
     groups = families(x, kernel, 0.01)
     close = torch.tensor([torch.allclose(group.shape, gaussian(x, 0.1), atol=1e-9) for group in groups])

@@ -5,6 +5,16 @@ import pytest
 from bandits_torch import recipes
 from bandits_torch.problems import make
 
+# Settings with a state of their own, by a word after the recipe's name: "sw_gp_ucb-likelihood".
+VARIANTS = {
+    "likelihood": {"window": {"candidates": [20, 4], "every": 3, "memory": 6}},
+    "learning": {"learn_hyperparameters": {"every": 5, "first": 4}},
+    "cycles": {"cycles": [24.0, 168.0]},
+    "units": {"reward_scale": "warm-up"},
+    "stale": {"forgetting_rate": 0.3, "stale": 1e-3},
+    "wasserstein": {"forgetting_rate": 0.3, "stale": "wasserstein"},
+}
+WITH_SETTINGS = ("sw_gp_ucb-likelihood", "auto-cycles", "ada_opkb-units")
 KINDS = ("gp_ts", "tv_gp_ucb", "bbkb", "pe_gp_ucb", "master_gp_ucb", "ada_opkb", "auto")
 
 
@@ -15,22 +25,27 @@ def of_every_kind():
 
 def build(name, replicates, horizon, *, first=0, num_arms=12, seed=3):
     """(policy, problem): replicates ``first``, first + 1, ... of the recipe on functions that switch, or on hills."""
+    name, _, variant = name.partition("-")
     about = recipes.registered(name)
     common = {"replicates": replicates, "seed": seed, "first_replicate": first}
     if about.belief in (None, "kernel"):
         problem = make("switching", horizon=max(horizon, 4), num_arms=num_arms, **common)
     else:
         problem = make("hills", num_arms=21, **common)
-    options = {**about.quick, "first_replicate": first}
+    options = {**about.quick, "first_replicate": first, **VARIANTS.get(variant, {})}
     return recipes.build(name, problem, replicates=replicates, horizon=horizon, seed=seed, **options), problem
 
 
 OVER_POINTS = ("gp_ei", "sw_gp_ucb", "tv_gp_ucb", "pe_gp_ucb")  # one for each kind of state there
+OF_THEIR_OWN = ("auto", "random", "regret_balancing", "gp_ucb-learning", "sw_gp_ucb-likelihood")
+OF_THEIR_OWN += ("tv_gp_ucb-stale", "tv_gp_ucb-wasserstein")
 
 
 def build_over_points(name, replicates, horizon):
     """(policy, problem) on a continuous domain."""
+    name, _, variant = name.partition("-")
     problem = make("dynamic-levy", dim=2, horizon=horizon, replicates=replicates)
     search = {"num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 5}}
-    options = {**recipes.registered(name).quick, "search": search}
+    options = {"search": search} if "search" in recipes.options_of(name) else {}
+    options = {**recipes.registered(name).quick, **options, **VARIANTS.get(variant, {})}
     return recipes.build(name, problem, replicates=replicates, horizon=horizon, seed=3, **options), problem

@@ -1,9 +1,8 @@
 """Attack every model with random lives and compare each answer with a dense twin in extended precision.
 
-``python -m tests.reference.attack_models [--seconds 60] [--seed 0] [--models ...]`` plays random interleavings of
-observing (some members alone, late, an extreme reward now and then), forgetting, resetting and holding, for ratios of
-noise to prior variance from 1e-8 to 1e3, kernels with and without time at any clock, prior means, replicates and
-candidate priors. It prints how many answers were compared, the largest errors, and every answer that was wrong.
+Random interleavings of observing (some members alone, late, an extreme reward now and then), forgetting, resetting
+and holding, for ratios of noise to prior variance from 1e-8 to 1e3, kernels with and without time at any clock, prior
+means, replicates and candidate priors.
 
 What is right: to compute with a covariance K + lambda I in float64 is to be told K with an error of eps k, and the
 answers move by that times |(K + lambda I)^{-1}| <= 1 / lambda. So errors of
@@ -13,11 +12,7 @@ algorithm can promise of which nothing is known but that it is backward stable; 
 
 from __future__ import annotations
 
-import argparse
-import math
 import random
-import time as clock
-from collections import Counter, defaultdict
 from typing import Any
 
 import torch
@@ -145,58 +140,17 @@ def live(random: random.Random, one: Life, t0: float, step: float, actions: int)
     return found
 
 
-def attack(
-    seconds: float, seed: int = 0, names: tuple[str, ...] = MODELS, actions: int = 40, most: float = math.inf
-) -> dict[str, Any]:
-    """Live until the time is up: counts of lives and checks, the largest errors by ratio, and what was wrong."""
-    checks: Counter[str] = Counter()
-    largest: dict[tuple[str, str, int], float] = defaultdict(float)
-    worst: dict[str, float] = defaultdict(float)
-    wrong: list[str] = []
-    end, lives = clock.monotonic() + seconds, 0
-    while clock.monotonic() < end and lives < most:
-        for name in names:
-            chance = random.Random(f"{seed} {lives} {name}")
-            one, t0, step = life(chance, name, lives)
-            for what, ratio, error, allowed in live(chance, one, t0, step, actions):
-                checks[name] += 1
-                key = (name, what, max(-8, min(3, math.floor(math.log10(ratio)))))
-                largest[key] = max(largest[key], error)
-                worst[name] = max(worst[name], error / allowed)
-                if not error <= allowed:
-                    wrong.append(
-                        f"{name}, life {lives} ({one.over_time}, t0 {t0:g}, step {step:g}, start {one.start}): "
-                        f"{what} off by {error:.1e} at a ratio of {ratio:.1e}, allowed {allowed:.1e}"
-                    )
-        lives += 1
-    return {"lives": lives, "checks": checks, "largest": largest, "worst": worst, "wrong": wrong}
-
-
-def main() -> None:
-    """Attack, and say what was found."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    asked = parser.parse_args()
-    torch.set_num_threads(1)
-    found = attack(asked.seconds, asked.seed, tuple(asked.models))
-    print(f"{found['lives']} lives of each model")
-    for name in asked.models:
-        wrong = sum(line.startswith(name) for line in found["wrong"])
-        print(
-            f"{name}: {found['checks'][name]} checks, {wrong} wrong, largest {found['worst'][name]:.2g} of the allowed"
-        )
-        for what in ("mean", "variance", "gain", "likelihood"):
-            cells = [
-                (d, found["largest"][name, what, d])
-                for d in range(-8, 4)
-                if (name, what, d) in found["largest"]
-            ]
-            print(f"  {what:10}", *(f"1e{d}:{error:.0e}" for d, error in cells))
-    print(*found["wrong"][:20], sep="\n")
-    raise SystemExit(bool(found["wrong"]))
-
-
-if __name__ == "__main__":
-    main()
+def attack(name: str, lives: int, seed: int = 0, actions: int = 40) -> tuple[int, list[str]]:
+    """How many answers of so many lives of a model were compared, and each that was wrong."""
+    checks, wrong = 0, []
+    for number in range(lives):
+        chance = random.Random(f"{seed} {number} {name}")
+        one, t0, step = life(chance, name, number)
+        for what, ratio, error, allowed in live(chance, one, t0, step, actions):
+            checks += 1
+            if not error <= allowed:
+                wrong.append(
+                    f"{name}, life {number} ({one.over_time}, t0 {t0:g}, step {step:g}, start {one.start}): "
+                    f"{what} off by {error:.1e} at a ratio of {ratio:.1e}, allowed {allowed:.1e}"
+                )
+    return checks, wrong

@@ -15,12 +15,3 @@ def dtc(K, pulled, rewards, dictionary, noise_variance):
     V = Z.T @ Z + noise_variance * torch.eye(len(dictionary), dtype=K.dtype)
     mean = z.T @ torch.linalg.solve(V, Z.T @ torch.as_tensor(rewards, dtype=K.dtype))
     return mean, K - z.T @ (Z.T @ Z) @ torch.linalg.solve(V, z)
-
-
-def exact(K, pulled, rewards, noise_variance):
-    """Mean and covariance of the exact posterior."""
-    C = K[:, pulled]
-    S = K[pulled][:, pulled] + noise_variance * torch.eye(len(pulled), dtype=K.dtype)
-    return C @ torch.linalg.solve(S, torch.as_tensor(rewards, dtype=K.dtype)), K - C @ torch.linalg.solve(
-        S, C.T
-    )

@@ -1,23 +1,22 @@
 """Index policies of every kind, small enough to play by hand, and what compares their states."""
 
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart, SlidingWindow
+from bandits_torch.policies.forgetting import PeriodicRestart
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import ConstantWidth
+from tests.reference.kernels import rbf
 
 N, S = 6, 3
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
-KERNEL = RBFKernel().double()
-KERNEL.lengthscale = 0.3
+KERNEL = rbf(0.3)
 
 
 def drifting(space):
@@ -30,28 +29,12 @@ def arm_gp(batch=(S,), **options):
 
 POLICIES = {
     "ucb": lambda: IndexPolicy(arm_gp(), UpperConfidenceBound, width=ConstantWidth(2.0)),
-    "one replicate": lambda: IndexPolicy(arm_gp(()), UpperConfidenceBound, width=ConstantWidth(2.0)),
     "thompson": lambda: IndexPolicy(arm_gp(), ThompsonSampling, width=ConstantWidth(1.0), seed=3),
-    "factor": lambda: IndexPolicy(
-        arm_gp(form="factor"), UpperConfidenceBound, width=SrinivasBayesianWidth(N, 0.1)
-    ),
-    "window": lambda: IndexPolicy(
-        arm_gp(), UpperConfidenceBound, width=ConstantWidth(2.0), forgetting=SlidingWindow(4)
-    ),
     "restart": lambda: IndexPolicy(
         arm_gp(), UpperConfidenceBound, width=SrinivasBayesianWidth(N, 0.1), forgetting=PeriodicRestart(4)
     ),
-    "event": lambda: IndexPolicy(
-        arm_gp(), ThompsonSampling, width=ConstantWidth(1.0), forgetting=EventTriggeredRestart(0.5)
-    ),
     "drift": lambda: IndexPolicy(
         arm_gp(kernel=drifting(KERNEL)), ThompsonSampling, width=ConstantWidth(1.0), seed=1
-    ),
-    "drift and window": lambda: IndexPolicy(
-        arm_gp(kernel=drifting(KERNEL)),
-        UpperConfidenceBound,
-        width=ConstantWidth(2.0),
-        forgetting=SlidingWindow(3),
     ),
     "online": lambda: IndexPolicy(
         OnlineGP(KERNEL, 0.1, input_dim=1, batch_shape=(S,)),

@@ -25,9 +25,9 @@ from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.at_time import with_time
 from bandits_torch.models.online_model import MarginalPosterior, check_held, noise_added
 
-_ROOM = 32  # points that the factor form begins with room for
-_FIRST = 16  # pulls before the forms are weighed again
-_UNSTEADY_UP_TO = 1_500  # arms of the covariance form, if the prior variance grows with time
+_ROOM = 32  # points for which the factor form first allocates memory
+_FIRST = 16  # pulls of each member that the first comparison of the two forms assumes
+_GROWING_VARIANCE_UP_TO = 1_500  # most arms for the covariance form, if the prior variance grows with time
 
 
 class ArmGP(ArmModel):
@@ -39,22 +39,22 @@ class ArmGP(ArmModel):
 
     Args:
         arms: ``(*arms_batch, N, d)`` features, stored as ``model.arms``; or N, the number of arms.
-        kernel: prior covariance over the arms: a GPyTorch kernel over features; an ``ArmCovarianceKernel``
-            or an ``(*batch, N, N)`` covariance matrix over indices; or a ``SpatioTemporalKernel`` of one of
-            these and a Markov time kernel, which makes the function drift (TV-GP-UCB, uncertainty injection);
-            or of any other kernel over time with a state space (Matern, periodic, quasi-periodic), and sums of such:
-            cycles and smooth drift, see ``StateSpaceForm``. Hyperparameters are read once; call ``rebuild`` after
-            changing those of ``model.prior.kernel``, which is a copy of the kernel given.
+        kernel: prior covariance over the arms: a GPyTorch kernel over features, an ``ArmCovarianceKernel``, or an
+            ``(*batch, N, N)`` covariance matrix over indices. A ``SpatioTemporalKernel`` of one of these and a Markov
+            time kernel makes the function drift (TV-GP-UCB, uncertainty injection). Other time kernels with a state
+            space (Matern, periodic, quasi-periodic), and sums of ``SpatioTemporalKernel``s, describe cycles and smooth
+            drift: see ``StateSpaceForm``. Hyperparameters are read once. ``model.prior.kernel`` is a copy of the kernel
+            given; call ``rebuild`` after changing its hyperparameters.
         noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``;
             at least 1e-10 of the largest prior variance (1e-5 in float32).
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
-        form: ``"covariance"`` (an N x N matrix; O(N^2) a step), ``"factor"`` (u distinct arms pulled, n points;
-            O(uN + n^2) a step, no N x N memory) or ``"auto"``: the cheaper one for its arms and members, and from
-            factor to covariance, exactly, once so many points are held that this is cheaper (``covariance_pays``), or
-            a draw needs a root; under a variance that grows with time covariance up to 1 500 arms, and for good; a
-            drifting model that has to ``forget`` changes to the factor form, the only one that supports both.
-            With a state space the covariance is that of all states, O((s N)^2) a step for s numbers per arm;
-            ``forget`` then learns what is left again.
+        form: ``"covariance"`` holds an N x N matrix: O(N^2) a step. ``"factor"`` holds n points of u distinct arms:
+            O(uN + n^2) a step, and no N x N memory. ``"auto"`` begins with the cheaper one (``covariance_pays``). It
+            changes from factor to covariance, exactly, once that is cheaper or a draw needs a root. A drifting model
+            that has to ``forget`` changes to the factor form, the only one that supports both. If the prior variance
+            grows with time, ``"auto"`` takes the covariance form up to 1 500 arms, and does not compare again.
+            With a state space the covariance is that of all states: O((s N)^2) a step for s numbers per arm.
+            ``forget`` then learns the remaining observations again.
         batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
 
@@ -103,8 +103,9 @@ class ArmGP(ArmModel):
         over_time = self.prior.time_kernel
         steady = not in_states and (over_time is None or over_time.is_stationary)
         if form == "auto":
-            soon = covariance_pays(flat, self.drifts, _ROOM, min(b * _FIRST, self.num_arms))
-            form = "covariance" if (soon if steady else self.num_arms <= _UNSTEADY_UP_TO) else "factor"
+            pays = covariance_pays(flat, self.drifts, _ROOM, min(b * _FIRST, self.num_arms))
+            takes_covariance = pays if steady else self.num_arms <= _GROWING_VARIANCE_UP_TO
+            form = "covariance" if takes_covariance else "factor"
         self._belief = (StateSpaceBelief if in_states else ArmBelief)(
             self.prior, flat, self.noise_variance.reshape(b, 1), form
         )
@@ -112,16 +113,16 @@ class ArmGP(ArmModel):
         self._candidates_time = 0.0
         self.eval()
 
-    # -- what it is ------------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------------
 
     @property
     def belief(self) -> ArmBelief:
-        """All that observations change, with the batch flattened to one dimension: what captured steps work on."""
+        """All that observations change, with the batch flattened to one dimension. Captured steps work on it."""
         return self._belief
 
     @property
     def batch_shape(self) -> torch.Size:
-        """Replicates, priors: every batch dimension."""
+        """All batch dimensions: replicates and candidate priors."""
         return self._batch_shape
 
     @property
@@ -146,7 +147,8 @@ class ArmGP(ArmModel):
 
     @property
     def can_forget(self) -> bool:
-        """False under drift for ``form="covariance"``; ``"auto"`` then changes form. A state learns the rest again."""
+        """False for a drifting model with ``form="covariance"``. ``"auto"`` changes form to forget, and a model with a
+        state space learns the remaining observations again."""
         return not self.drifts or self.form != "covariance" or isinstance(self.prior, StateSpacePrior)
 
     @property
@@ -167,10 +169,10 @@ class ArmGP(ArmModel):
         return self._rectangular()[1].reshape(*self._batch_shape, -1)
 
     def held(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The observations held, oldest first: arm, reward, time and whether a row is one, (b, n) each.
+        """The observations held, oldest first: arm, reward, time and a mask of valid rows, (b, n) each.
 
-        b members, ``batch_shape`` flattened; n is the largest number that a member holds, with padding last. Raises
-        ValueError where rewards came with their noise variances.
+        b is ``batch_shape`` flattened, and n the largest number that a member holds; padding comes last. Raises
+        ValueError if rewards came with noise variances of their own.
         """
         self._belief.check_one_noise()
         return self._belief.observations.held()
@@ -212,22 +214,22 @@ class ArmGP(ArmModel):
         late: bool = False,
         noise_variance: Tensor | None = None,
     ) -> None:
-        """``observe`` for one pull per member, without packing indices into inputs: the path of a policy's step.
+        """``observe`` for one pull per member, without packing indices into inputs. Policies call it at each step.
 
         Args:
             arm: integers (int64) that broadcast to ``batch_shape``.
             reward: numbers that broadcast to ``batch_shape``.
             time: the time of the pulls; needed if the model drifts.
             where: booleans of ``batch_shape``.
-            late: accept a time before the latest observation. Exact, at the cost of learning all observations again;
+            late: accept a time before the latest observation. Exact, at the cost of learning all observations again.
                 ``forget`` then removes the oldest by time.
-            noise_variance: of these rewards alone, numbers that broadcast to ``batch_shape``, in place of the model's:
-                exact, in the covariance form (which ``form="auto"`` then takes), without ``where``; a model that has
-                learned such rewards cannot ``forget`` single ones.
+            noise_variance: of these rewards alone, in place of the model's; numbers that broadcast to ``batch_shape``.
+                Exact, but only in the covariance form (which ``form="auto"`` then takes) and without ``where``. A model
+                that has learned such rewards cannot ``forget`` single ones.
 
-        Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range or reversed time,
-        with nothing changed; values are checked on the CPU only, since a check would synchronise with a GPU
-        (``run`` checks there).
+        Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range, or a time before the
+        latest observation without ``late``; nothing has then changed. Values are checked on the CPU only, because a
+        check would synchronise with a GPU (``run`` checks there).
         """
         validation.require(
             time is not None or not self.drifts, "time", time, "a number: the kernel has a time part"
@@ -254,7 +256,7 @@ class ArmGP(ArmModel):
             yield
 
     def expect(self, X: Tensor) -> None:
-        """See ``OnlineModel``. Under drift a pull before the latest observation counts as made with it."""
+        """See ``OnlineModel``. Under drift, a pull before the latest observation counts as made at its time."""
         index, times = inputs.split(X, self.num_arms, self.drifts)
         validation.shape_is("X", X, X.shape[-2] == 1, "batch_shape x 1 x d")
         self.expect_arms(index.squeeze(-1), 0.0 if times is None else float(times.max()))
@@ -304,17 +306,17 @@ class ArmGP(ArmModel):
         self._belief.hold(index, rewards.to(self.arms.dtype), moments, held.reshape(-1, n))
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """``observe_arms`` in every member, of what a policy has checked."""
+        """``observe_arms`` in every member, of values that the caller has checked."""
         b, moment = self._batch_shape, self._moment(time, late)
         self._belief.take(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
 
     @property
     def takes_noise(self) -> bool:
-        """Whether each reward may come with its noise variance: in the covariance form, or if "auto" may choose it."""
+        """Whether rewards may have noise variances of their own: in the covariance form, or if "auto" may choose it."""
         return self.form != "factor" and self._belief.takes_noise and not self._belief.forgets
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
-        """``take`` of rewards with their noise variances, late rewards too, all checked."""
+        """``take`` of rewards with noise variances of their own; they may be late."""
         arm, reward, noise = (
             value.expand(self._batch_shape).reshape(-1)
             for value in (arm, reward.to(self.arms.dtype), noise_variance.to(self.arms.dtype))
@@ -326,13 +328,13 @@ class ArmGP(ArmModel):
         self._belief.forget(1, self._belief.observations.count > window)
 
     def rebuild(self) -> None:
-        """Read the kernel's hyperparameters again and relearn the observations held, at the cost of their steps."""
+        """Read the kernel's hyperparameters again, and learn the observations held again. Cost: one step for each."""
         self._belief.relearn(self._belief.form_name)
 
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
-        """Take these, ``batch_shape`` each, the mean one for all arms, and ``rebuild``.
+        """Set the noise variance and the prior mean of all arms, ``batch_shape`` each, and ``rebuild``.
 
-        Raises ValueError for another shape, and for what the constructor refuses, with nothing changed.
+        Raises ValueError for another shape, and for values that the constructor refuses, with nothing changed.
         """
         for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
             validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
@@ -344,7 +346,7 @@ class ArmGP(ArmModel):
         self.rebuild()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
-        """``model.to(...)``: candidates kept have another dtype or device."""
+        """Part of ``model.to(...)``: forget the cached candidates, which have the old dtype and device."""
         self._candidates = None
         return super()._apply(fn, recurse)
 
@@ -368,7 +370,7 @@ class ArmGP(ArmModel):
         return moment
 
     def check_not_past(self, time: float | None) -> float:
-        """A time to learn or predict at, as a number. ValueError for one before the latest observation."""
+        """``time`` as a number. ValueError if it is before the latest observation, or not finite."""
         moment = validation.finite_number("time", time)
         ok = self.now is None or moment >= self.now
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
@@ -379,7 +381,7 @@ class ArmGP(ArmModel):
     def candidates(self, time: float | None = None) -> Tensor:
         """Inputs of all arms at ``time``: ``N x 1 x d``, with a 1 for each batch dimension in between.
 
-        For this tensor itself, the posterior comes from the cached marginals.
+        ``posterior`` recognises this very tensor and answers from the cached marginals.
         """
         if not self.drifts and self._candidates is not None:
             return self._candidates
@@ -432,8 +434,8 @@ class ArmGP(ArmModel):
         return mean.reshape(shape), covariance.reshape(*shape, self.num_arms)
 
     def joint_root(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """``joint`` with a root of the covariance: kept up to date at O(N^2) an observation in a static covariance
-        form, once asked for (the first time costs O(N^3)); a Cholesky factor otherwise."""
+        """``joint`` with a root of the covariance. Without drift, the covariance form keeps a root up to date at O(N^2)
+        an observation after the first call, which costs O(N^3). Otherwise it is a Cholesky factor, computed anew."""
         self._belief.want_root()
         root = self._belief.form.joint_root()
         if root is None:
@@ -454,14 +456,14 @@ class ArmGP(ArmModel):
             return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
         if isinstance(noise, Tensor):
             covariance = covariance + torch.diag_embed(noise.expand(points))
-        # An operator is factored when somebody samples, with jitter if need be; a tensor would be factored here, and
-        # the same arm twice makes it singular.
+        # A linear operator is factorised only for sampling, with jitter if needed. A tensor would be factorised here,
+        # and would be singular if X holds the same arm twice.
         return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
 
     # -- copies ----------------------------------------------------------------------------------------
 
     def expand(self, batch_shape: torch.Size) -> ArmGP:
-        """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
+        """A copy with batch shape ``batch_shape``; every member of the copy has learned what its original has."""
         wide = torch.Size(batch_shape)
         members = torch.arange(self._batch_shape.numel(), device=self.arms.device)
         source = inputs.flat("batch_shape", members.reshape(self._batch_shape), wide)
@@ -473,14 +475,14 @@ class ArmGP(ArmModel):
         return model
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
-        """A model over the present arms and, from index N on, these, exactly as if built with all of them.
+        """A model over the present arms and these, which get the indices from N on. It equals one built with all arms.
 
         Args:
             arms: features of the new arms, ``(n, d)``.
-            prior_mean: of the new arms, a number or ``(*batch, n)``; by default that of the others, if they share one.
+            prior_mean: of the new arms, a number or ``(*batch, n)``. Default: the mean that the present arms share.
 
-        Cost: the steps of the observations held. Raises ValueError for a covariance by index, which lacks the
-        covariance of the new arms with the others: build a model with the larger matrix and let it observe again.
+        Cost: a step for every observation held. Raises ValueError for a covariance by index, because it lacks the
+        covariance of the new arms with the present ones: build a model with the larger matrix, and observe again.
         """
         own = self.arms
         ok = arms.dim() == 2 and arms.shape[0] >= 1 and arms.shape[1] == own.shape[-1]
@@ -491,7 +493,7 @@ class ArmGP(ArmModel):
                 bool((means == means[0, 0]).all()),
                 "prior_mean",
                 None,
-                "given: the arms there are have several",
+                "given, because the present arms have several",
             )
             prior_mean = float(means[0, 0])
         new = torch.as_tensor(prior_mean, dtype=own.dtype, device=own.device)
@@ -508,8 +510,8 @@ class ArmGP(ArmModel):
         return model
 
     def grow_from(self, small: ArmGP) -> None:  # type: ignore[override]
-        """Learn what ``small`` holds, a model over the first of these arms, with the hyperparameters that it has now.
-        Cost: the steps of the observations held."""
+        """Take over the observations and hyperparameters of ``small``, a model over the first of these arms.
+        Cost: a step for every observation held."""
         n, learned = small.num_arms, small.prior.kernel.state_dict()
         own = self.prior.kernel.state_dict()
         same = {name: value for name, value in learned.items() if value.shape == own[name].shape}

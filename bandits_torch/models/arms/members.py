@@ -338,7 +338,7 @@ class RecursiveMembers(MembersOverArms):
         row = self._prior_row(arm)
         learned = self._learned_of(arm, row, g)
         # Not addcmul: arms of which the same is known must tie to the last bit, and it rounds a row's end otherwise.
-        column = (row.unsqueeze(-2) * start.unsqueeze(-1)).sub_(learned)
+        column = self._prior_column(row, start).sub_(learned)
         column = column.mul_(scale[..., None, None])  # G^{-1} c / sqrt(v), (S, P, s, n)
         self.pending[:, :, turn] = column.transpose(0, 1)
         over_arms = self._over_arms(column)
@@ -362,6 +362,11 @@ class RecursiveMembers(MembersOverArms):
         pending = self.pending.flatten(-2).flatten(0, 1)
         learned.flatten(0, 1).unsqueeze(1).baddbmm_(weights.flatten(0, 1).unsqueeze(1), pending)
         return learned.unflatten(-1, (self.states, -1)).transpose(0, 1)
+
+    def _prior_column(self, row: Tensor, start: Tensor) -> Tensor:
+        """What every number of every arm has in common, before any observation, with the numbers of one arm weighted by
+        ``start`` (P, s); ``row``: that arm's row of K. (S, P, s, n)."""
+        return row.unsqueeze(-2) * start.unsqueeze(-1)
 
     def _origin_of(self) -> Tensor:
         """What an observation now would be at the last fold, G^{-1} h: (P, s)."""
@@ -437,27 +442,32 @@ class RecursiveMembers(MembersOverArms):
         Cost: O(G N^3 + S P N^2 m) for m new arms.
         """
         n, s = small.num_arms, self.states
-        first = self.covariances[:, :n, :n].double()
-        E = self.covariances.new_zeros(len(first), self.num_arms - n, n)
-        for group, (K, new) in enumerate(zip(first, self.covariances[:, n:, :n].double(), strict=True)):
-            E[group] = _solved(K, new.mT).mT.to(E)
-        each = E[self.kernel]  # (P, m, n)
+        each = self._extension(small)
         self.frame, self.now, self.turn, self._ahead = small.frame.clone(), small.now, small.turn, None
         self.mean[..., :n] = small.mean
-        self.mean[..., n:] = torch.einsum("pmn,zpsn->zpsm", each, small.mean)
+        self.mean[..., n:] = torch.einsum("psmn,zpsn->zpsm", each, small.mean)
         self.pending[..., :n] = small.pending
-        self.pending[..., n:] = torch.einsum("pmn,pzwsn->pzwsm", each, small.pending)
+        self.pending[..., n:] = torch.einsum("psmn,pzwsn->pzwsm", each, small.pending)
         rows, old = (value.unflatten(-1, (s, -1)).unflatten(2, (s, -1)) for value in (self.rows, small.rows))
-        half = torch.einsum("pmn,pzinjk->pzimjk", each, old)  # (P, S, s, m, s, n)
+        half = torch.einsum("pimn,pzinjk->pzimjk", each, old)  # (P, S, s, m, s, n)
         rows[..., :n, :, :n] = old
         rows[..., n:, :, :n] = half
         rows[..., :n, :, n:] = half.transpose(2, 4).transpose(3, 5)
-        rows[..., n:, :, n:] = torch.einsum("pzimjn,pkn->pzimjk", half, each)
+        rows[..., n:, :, n:] = torch.einsum("pzimjn,pjkn->pzimjk", half, each)
         self.reduction[..., :n] = small.reduction
         for k, (i, j) in enumerate(_blocks(s)):
             held = rows[:, :, i, n:, j, n:].diagonal(dim1=-2, dim2=-1)
             waiting = (self.pending[..., i, n:] * self.pending[..., j, n:]).sum(2)
             self.reduction[:, :, k, n:] = (held + waiting).transpose(0, 1)
+
+    def _extension(self, small: RecursiveMembers) -> Tensor:
+        """E of each number of an arm, (P, s, m, n)."""
+        n = small.num_arms
+        first = self.covariances[:, :n, :n].double()
+        E = self.covariances.new_zeros(len(first), self.num_arms - n, n)
+        for group, (K, new) in enumerate(zip(first, self.covariances[:, n:, :n].double(), strict=True)):
+            E[group] = _solved(K, new.mT).mT.to(E)
+        return E[self.kernel].unsqueeze(1).expand(-1, self.states, -1, -1)
 
     # -- covariances of full rank ----------------------------------------------------------------------
 

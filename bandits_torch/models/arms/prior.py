@@ -391,8 +391,7 @@ class PriorRows(ResizableState):
         # on a GPU the most there can be
         new = len(arm[~known].unique()) if known.is_cpu else arm.shape[0]
         if not self.has_room(new):
-            self.pack(new, point_arm[point_count > 0])
-            known = self.row_of_arm[arm] >= 0
+            self.pack(new, torch.cat([point_arm[point_count > 0], arm[known]]))
         if not arm.is_cpu:  # how many are new is not known here: write all rows again
             self.take_in(arm, member, prior.rows(arm))
         else:

@@ -38,6 +38,7 @@ class MemberPosterior:
     inverse: Tensor
     weights: Tensor
     over_time: FadingKernels
+    _low: Tensor  # the box, (d,), or that of each replicate, (S, 1, d)
     _side: Tensor
 
     @property
@@ -52,12 +53,12 @@ class MemberPosterior:
 
     def unit_cube(self, X: Tensor) -> Tensor:
         """Points ``... x d`` of the box, scaled to the unit cube."""
-        return (X.double() - self.bounds[0]) / self._side
+        return (X.double() - self._low) / self._side
 
     @property
     def points(self) -> Tensor:
         """The points held, and room for more, in the box: (S, n, d)."""
-        return self.inputs * self._side + self.bounds[0]
+        return self.inputs * self._side + self._low
 
     def moments(self, X: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
         """Mean, and variance in the member's squared unit, of points (S, b, d) at times (S, b): (S, P, b) each."""
@@ -88,7 +89,7 @@ class MemberPosterior:
     def of(self, member: Tensor) -> MemberPosterior:
         """Predictions of some members of each replicate alone, (S, K)."""
         made = MemberPosterior()
-        for name in ("bounds", "_side", "inputs", "times"):
+        for name in ("bounds", "_low", "_side", "inputs", "times"):
             setattr(made, name, getattr(self, name))
         run = torch.arange(len(member), device=member.device).unsqueeze(-1)
         for name in ("held", "lengthscale", "noise_variance", "inverse", "weights"):

@@ -13,6 +13,8 @@ from bandits_torch.models.points.member_kernels import FadingKernels, covariance
 from bandits_torch.models.points.member_posterior import MemberPosterior
 from bandits_torch.state import HasState
 
+_UNSEEN = 1e150  # the side of a box of which one value was observed
+
 
 def without(values: Tensor, dropped: list[int] | None, dim: int) -> Tensor:
     """Values (S, ...) without the entry along ``dim`` that is dropped of each replicate."""
@@ -139,12 +141,14 @@ class PointMembers(MemberPosterior, HasState, Described):
         validation.require(ok, "forgetting_rate", forgetting_rate, "in [0, 1)")
         validation.require(bool((timescale > 0).all()), "timescale", timescale, "numbers > 0")
         self.bounds = bounds.double()
-        side = self.bounds[1] - self.bounds[0]
-        self._side = torch.where(side > 0, side, 1.0)
+        self._take_box(*self.bounds)
         self.forgetting_rate, self.timescale = forgetting_rate.double(), timescale.double()
         self.over_time = FadingKernels.from_rates(self.forgetting_rate, self.timescale)
         self.beginning = wide.double().expand(P, d).to(self.bounds), noise_variance.to(self.bounds)
         self._begin()
+
+    def _take_box(self, low: Tensor, high: Tensor) -> None:
+        self._low, self._side = low, torch.where(high > low, high - low, 1.0)
 
     # -- what it is ------------------------------------------------------------------------------------
 
@@ -174,7 +178,7 @@ class PointMembers(MemberPosterior, HasState, Described):
         """
         full = self.inputs.shape[1] == self.capacity
         dropped = self._least_telling(time, weights) if full else None
-        new, now = self.unit_cube(x).unsqueeze(1), self.times.new_full((self.replicates, 1), time)
+        new, now = self.unit_cube(x.unsqueeze(1)), self.times.new_full((self.replicates, 1), time)
         holds = self.held.new_ones(self.batch_shape) if where is None else where.expand(self.batch_shape)
         self.inputs = torch.cat([without(self.inputs, dropped, 1), new], 1)
         self.times = torch.cat([without(self.times, dropped, 1), now], 1)
@@ -281,3 +285,58 @@ class PointMembers(MemberPosterior, HasState, Described):
         members, fresh = where.unsqueeze(-1).expand(self.batch_shape), self._fresh()
         self.held = self.held & ~members.unsqueeze(-1)
         self.adopt(members, fresh["lengthscale"], fresh["noise_variance"])
+
+
+class WideningMembers(PointMembers):
+    """``PointMembers`` whose box is not known beforehand: that of the points observed, of each replicate its own.
+
+    When it widens, the points held stay where they are and length-scales count in the new box: they are shares of the
+    range that inputs have. An input of which one value was observed does not count. The box outlasts restarts of some
+    replicates.
+
+    Args:
+        known: (d,) booleans, the inputs whose ``bounds`` are known; those of others are not looked at.
+        bounds and others: of ``PointMembers``.
+
+    Attributes:
+        low, high: (S, 1, d), the box so far; infinite before the first observation of an input.
+
+    Cost: where the box widens O(S P n^3) once more. Source: as ``PointMembers``. Raises ValueError as it does.
+    """
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, known: Tensor, bounds: Tensor, *members: Tensor, **options: int) -> None:
+        fits = validation.tensor("known", known).shape == bounds.shape[1:] and known.dtype == torch.bool
+        validation.shape_is("known", known, fits, f"{tuple(bounds.shape[1:])}, booleans")
+        self.known = known
+        super().__init__(bounds, *members, **options)
+
+    def observe(
+        self, x: Tensor, target: Tensor, time: float, weights: Tensor, where: Tensor | None = None
+    ) -> None:
+        """See ``PointMembers``; first the box widens to hold the point."""
+        at, raw = x.double().unsqueeze(1), self.points
+        wider = ((at < self.low) | (at > self.high)).any(-1, keepdim=True)
+        if bool(wider.any()):
+            self.low, self.high = torch.minimum(self.low, at), torch.maximum(self.high, at)
+            self._take_box(self.low, self.high)
+            self.inputs = torch.where(wider, self.unit_cube(raw), self.inputs)
+            self.rebuild()
+        super().observe(x, target, time, weights, where)
+
+    def _take_box(self, low: Tensor, high: Tensor) -> None:
+        self._low = torch.where(low.isfinite(), low, 0.0)
+        self._side = torch.where(high > low, high - low, _UNSEEN)
+
+    def _fresh(self) -> dict[str, Tensor]:
+        members = super()._fresh()
+        low, high = self.bounds.unsqueeze(1).expand(2, self.replicates, -1).unsqueeze(-2)
+        unknown = {"low": low.where(self.known, torch.inf), "high": high.where(self.known, -torch.inf)}
+        return members | unknown
+
+    def state_changed(self) -> None:
+        """The box and the factors are made anew."""
+        self._take_box(self.low, self.high)
+        super().state_changed()

@@ -58,19 +58,7 @@ class ContextualArms(ListedArms):
         ValueError for a context that is missing, not taken, or of another shape, and for other numbers of arms,
         features or replicates.
         """
-        step = step_over(available, self)
-        N, d, c, S = self.num_arms, self.arms.shape[-1], self.context_dim, self.replicates
-        rows, context = self.arms, step.context
-        if step.features is not None:
-            rows, shapes = step.features.to(self.arms), ((N, d), (S, N, d))
-            validation.shape_is("features", rows, rows.shape in shapes, f"{shapes[0]} or {shapes[1]}")
-        if c == 0:
-            validation.require(context is None, "context", context, "None: the policy takes none")
-            return rows, step.available
-        context = checked_context(context, c, S).unsqueeze(-2)  # 1 x c or S x 1 x c
-        context = context.to(self.arms.device, torch.float64)  # it may name a period by its time
-        shape = torch.broadcast_shapes(rows.shape[:-1], context.shape[:-1])
-        return torch.cat([rows.expand(*shape, d), context.expand(*shape, c)], -1), step.available
+        return inputs_under(available, self, self.arms, self.context_dim)
 
     def at_step(self, rows: Tensor) -> AbstractContextManager[None]:
         """Within the block these are the inputs of the arms, without time: see ``read``."""
@@ -138,6 +126,28 @@ def step_over(available: Any, arms: Arms) -> ArmContext:
     return step
 
 
+def inputs_under(
+    available: Any, choices: Arms, arms: Tensor, context_dim: int
+) -> tuple[Tensor, Tensor | None]:
+    """Features and context of all arms, (N, d + c) or (S, N, d + c), and the mask, of what ``choose`` was given.
+
+    ``arms``: their features (N, d), where a step brings no others. Errors: see ``ContextualArms.read``.
+    """
+    step = step_over(available, choices)
+    N, d, c, S = choices.num_arms, arms.shape[-1], context_dim, choices.replicates
+    rows, context = arms, step.context
+    if step.features is not None:
+        rows, shapes = step.features.to(arms), ((N, d), (S, N, d))
+        validation.shape_is("features", rows, rows.shape in shapes, f"{shapes[0]} or {shapes[1]}")
+    if c == 0:
+        validation.require(context is None, "context", context, "None: the policy takes none")
+        return rows, step.available
+    context = checked_context(context, c, S).unsqueeze(-2)  # 1 x c or S x 1 x c
+    context = context.to(arms.device, torch.float64)  # it may name a period by its time
+    shape = torch.broadcast_shapes(rows.shape[:-1], context.shape[:-1])
+    return torch.cat([rows.expand(*shape, d), context.expand(*shape, c)], -1), step.available
+
+
 def checked_context(context: Tensor | None, c: int, S: int) -> Tensor:
     """The context of a step, (c,) or (S, c); ValueError for none, or another shape."""
     expected = f"a tensor ({c},) or ({S}, {c}), in an ArmContext"
@@ -162,6 +172,23 @@ def pairs_of(arms: Tensor, contexts: Tensor) -> Tensor:
     """Features of all pairs, (N M, d + c): the M of the first arm first."""
     left, right = arms.repeat_interleave(len(contexts), 0), contexts.repeat(len(arms), 1)
     return torch.cat([left, right], -1)
+
+
+def number_under(available: Any, choices: Arms, contexts: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The number of the context, (S,), and the mask, of what ``choose`` was given: see ``ListedContexts.read``."""
+    step = step_over(available, choices)
+    expected = "None: the model is over the features that the policy was built with"
+    validation.require(step.features is None, "features", step.features, expected)
+    context = checked_context(step.context, contexts.shape[-1], choices.replicates)
+    return number_of("context", context, contexts).expand(choices.replicates), step.available
+
+
+def number_of(name: str, context: Tensor, contexts: Tensor) -> Tensor:
+    """Which of the M contexts (M, c) these are, (..., c); ValueError for others."""
+    found = (context.to(contexts).unsqueeze(-2) == contexts).all(-1)
+    listed = bool(found.any(-1).all())
+    validation.require(listed, name, context, f"one of the {len(contexts)} contexts given")
+    return found.to(torch.uint8).argmax(-1)
 
 
 class ListedContexts(ModelArms):
@@ -199,17 +226,7 @@ class ListedContexts(ModelArms):
 
         ValueError for a context that is missing, of another shape, or none of the M, and for features of a step.
         """
-        step = step_over(available, self)
-        expected = "None: the model is over the features that the policy was built with"
-        validation.require(step.features is None, "features", step.features, expected)
-        context = checked_context(step.context, self.contexts.shape[-1], self.replicates)
-        return self._number("context", context.to(self.contexts)), step.available
-
-    def _number(self, name: str, context: Tensor) -> Tensor:
-        found = (context.unsqueeze(-2) == self.contexts).all(-1)
-        listed = bool(found.any(-1).all())
-        validation.require(listed, name, context, f"one of the {len(self.contexts)} contexts given")
-        return found.to(torch.uint8).argmax(-1).expand(self.replicates)
+        return number_under(available, self, self.contexts)
 
     def at_step(self, rows: Tensor) -> AbstractContextManager[None]:
         """Within the block the context has this number, (S,): see ``read``."""
@@ -220,7 +237,8 @@ class ListedContexts(ModelArms):
         return _with_value(self, "_of_choice", self._number_in(inputs))
 
     def _number_in(self, inputs: Tensor) -> Tensor:
-        return self._number("why['inputs']", inputs.to(self.contexts)[..., self.arms.shape[-1] :])
+        number = number_of("why['inputs']", inputs[..., self.arms.shape[-1] :], self.contexts)
+        return number.expand(self.replicates)
 
     def check(self, observation: Observation, *needed: str) -> None:
         """See ``Choices``; the context of the choice, too."""

@@ -1,0 +1,161 @@
+"""A test against a control: a share of the traffic goes to it at random, and lifts over it have intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.policies.choices import Arms
+from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.wrapping import WrappingPolicy
+from bandits_torch.streams import ReplicateStreams
+
+_LEARNING = 50  # rewards that teach the policy alone
+_FEW = 8  # rewards of an arm and of the control, in comparison, below which nothing is said of its lift
+_TIGHTEST = 500.0  # comparisons after which the interval is as narrow as one can be at that time
+
+
+class ControlledPolicy(WrappingPolicy):
+    """The policy inside proposes an arm; with probability ``control_share`` the control is played in its place.
+
+    Where arm a is proposed at time t, a coin alone decides between a and the control c, so both meet the same level of
+    rewards, whatever it is. With p the share and m what the policy predicts before the choice,
+
+        psi_t = m_a - m_c + 1{played a} (y - m_a) / (1 - p) - 1{played c} (y - m_c) / p
+
+    has the lift of a over c at t as its mean given the past, whether or not the prediction is right. It only makes psi
+    less variable. The mean of psi over the n times that a was proposed estimates the mean of its lifts at those times,
+    and
+
+        mean psi +- sigma sqrt(2 (n rho^2 + 1) / (n^2 rho^2) log(sqrt(n rho^2 + 1) / alpha))
+
+    holds it at all n at once with probability 1 - alpha, asymptotically. One may look after each reward and stop as one
+    likes. sigma^2 is the larger of the variance of psi and v_a / (1 - p) + v_c / p, v the mean squared errors
+    of the predictions; rho makes the interval narrowest at n = 500.
+
+    The first 50 rewards are not compared, nor are those of times at which the control was not available or was proposed
+    itself. A reward counts when it is told; what is predicted is of the time of asking, so late rewards change nothing.
+
+    Args:
+        policy: over arms, with ``marginals``; it learns every reward.
+        control: the arm, 0 to N - 1.
+        control_share: of the traffic, in (0, 1/2].
+        seed, first_replicate: of the draws, which have streams of their own.
+
+    Cost: ``marginals`` once a choice.
+
+    Source: augmented inverse propensity weights (Robins, Rotnitzky & Zhao 1994) with known propensities; the interval
+    is the asymptotic confidence sequence of Waudby-Smith et al. 2024 (theorem 2.2, for means that vary 2.5). Which
+    times are compared, and the variance, are ours.
+
+    Raises ValueError for an arm or a share out of range, and a policy without ``marginals``.
+    """
+
+    _parts = ("policy", "_streams")
+    needs_unit = "its lifts are in units of reward"
+
+    count: int  # rewards
+    compared: Tensor  # (S, N), rewards of the times at which each arm was proposed
+    total: Tensor  # (S, N), of psi
+    squares: Tensor  # (S, N), of psi
+    controls: Tensor  # (S, N), how many of ``compared`` were of the control
+    played: Tensor  # (S, N), rewards compared, by the arm played
+    errors: Tensor  # (S, N), their squared errors of prediction
+
+    def __init__(
+        self,
+        policy: Policy,
+        control: int,
+        control_share: float = 0.1,
+        *,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        validation.instance("policy", policy, Policy, "a Policy")
+        fits = policy.dim == 0 and hasattr(policy, "marginals")
+        validation.require(fits, "policy", type(policy).__name__, "one over arms, with marginals")
+        inside = validation.natural("control", control) < policy.num_arms
+        validation.require(inside, "control", control, f"an arm, 0 to {policy.num_arms - 1}")
+        half = validation.positive("control_share", control_share) <= 0.5
+        validation.require(half, "control_share", control_share, "in (0, 0.5]")
+        self.control, self.control_share = control, control_share
+        self._around(policy)
+        self._streams = ReplicateStreams(seed, self.replicates, purpose="control", first=first_replicate)
+        self._arms = Arms(self.num_arms, self.replicates)
+        self._begin()
+
+    def _fresh(self) -> dict[str, Any]:
+        zeros = torch.zeros(self.replicates, self.num_arms, dtype=torch.float64)
+        names = ("compared", "total", "squares", "controls", "played", "errors")
+        return {"count": 0} | {name: zeros.clone() for name in names}
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        """What the policy proposes, or the control."""
+        choice = self.policy.choose(time, available)
+        proposed = choice.arm
+        control = torch.full_like(proposed, self.control)
+        drawn = (self._streams.uniform() < self.control_share).to(proposed.device)
+        free = proposed != self.control
+        if available is not None:
+            free = free & available[..., self.control].to(proposed.device)
+        mean = self.policy.marginals(time)[0]  # type: ignore[attr-defined]
+        predicted = torch.stack(
+            [mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1) for arm in (proposed, control)]
+        )
+        why = {"proposed": torch.where(free, proposed, -1), "predicted": predicted}
+        return Choice(torch.where(drawn & free, control, proposed), {**choice.why, **why})
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """The policy learns the reward; the lift of the arm that was proposed does, too, where it was a comparison."""
+        self._arms.check(observation)
+        why = dict(observation.why)
+        proposed, predicted = why.pop("proposed", None), why.pop("predicted", None)
+        self.policy.learn(replace(observation, why=why))
+        self.count += 1
+        if proposed is not None and predicted is not None and self.count > _LEARNING:
+            self._compare(proposed.cpu(), predicted.double().cpu(), observation)
+
+    def _compare(self, proposed: Tensor, predicted: Tensor, observation: Observation) -> None:
+        """One comparison more in the replicates where an arm was ``proposed`` (S,), given both predictions (2, S)."""
+        arm, reward = observation.arm.cpu(), observation.reward.double().cpu()
+        here, control = (proposed >= 0).double(), arm == self.control
+        error = reward - torch.where(control, predicted[1], predicted[0])
+        psi = (
+            predicted[0]
+            - predicted[1]
+            + torch.where(control, -error / self.control_share, error / (1 - self.control_share))
+        )
+        of_proposed = {"compared": here, "total": psi, "squares": psi.square(), "controls": control.double()}
+        of_played = {"played": here, "errors": error.square()}
+        for at, values in ((proposed.clamp_min(0), of_proposed), (arm, of_played)):
+            for name, value in values.items():
+                before = getattr(self, name)
+                setattr(self, name, before.scatter_add(-1, at.unsqueeze(-1), (here * value).unsqueeze(-1)))
+
+    def lifts(self, level: float = 0.95) -> tuple[Tensor, Tensor, Tensor]:
+        """Lift of every arm over the control, and both ends of its interval, (S, N) each, in units of reward.
+
+        NaN and an interval without ends for an arm that was compared fewer than 8 times with either outcome; 0 for the
+        control.
+        """
+        alpha = 1 - validation.probability("level", level)
+        n = self.compared.clamp_min(1)
+        mean = self.total / n
+        of_arms = self.errors / self.played.clamp_min(1)
+        of_control = of_arms[:, self.control].unsqueeze(-1)
+        expected = of_arms / (1 - self.control_share) + of_control / self.control_share
+        variance = torch.maximum((self.squares / n - mean.square()).clamp_min(0.0), expected)
+        rho2 = (-2 * math.log(alpha) + math.log(1 - 2 * math.log(alpha))) / _TIGHTEST
+        wide = 2 * (n * rho2 + 1) / (n.square() * rho2) * ((n * rho2 + 1).sqrt() / alpha).log()
+        half = (variance * wide).sqrt()
+        known = torch.minimum(self.controls, self.compared - self.controls) >= _FEW
+        mean, half = mean.where(known, torch.nan), half.where(known, torch.inf)
+        low, high = (torch.where(known, mean + sign * half, sign * torch.inf) for sign in (-1, 1))
+        at = torch.arange(self.num_arms) == self.control
+        return tuple(one.masked_fill(at, 0.0) for one in (mean, low, high))  # type: ignore[return-value]

@@ -1,0 +1,245 @@
+"""Moves that are limited, or cost something: of a setting within a domain, and from one arm to another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bandits_torch import validation
+from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.domain import Domain
+from bandits_torch.policies.policy import Choice, Observation, Origin, Pending, Policy
+from bandits_torch.policies.wrapping import WrappingPolicy
+
+_PARTS = 8  # a move is weighed whole, and by eighths
+
+
+class CostlyMoves(WrappingPolicy):
+    """A policy around another one, whose setting moves little from step to step, or moves only where that pays.
+
+    * Limits (``max_move``, over a domain): no setting moves further in a step. The policy inside is asked for the best
+      point within reach (``Domain.within``), so constraints, limits of measurements and fixed coordinates hold as
+      without a limit. Coordinates that are fixed at a step are nature's, and have no limit.
+    * A price (``move_price``): over arms of every switch, over a domain of a move across the whole range of a setting,
+      and in proportion of a shorter one. With v = mean + width deviation of the policy inside, x the setting now, and z
+      that which the policy inside chooses, it stays at x unless
+
+          stay (v(z) - v(x)) >= price of the move from x to z,
+
+      stay the mean number of steps from one move to the next so far: the move is paid once, and its gain is had as long
+      as the setting stays. Over a domain an eighth of the way, two eighths, ... count as well, and the best is taken. A
+      policy that chooses z although v(z) < v(x), to look again or by a draw, holds that look to be worth v(x) - v(z).
+
+    Until two rewards differ, a policy that learns the unit of rewards knows none, and counts in units of 1.
+
+    The setting now is that of the latest choice: of those learned, pending (``AskTell``: open) or dropped the one made
+    last; or, learned without its ``why``, the latest learned. Before the first, without ``start_at``, a move is free.
+
+    Args:
+        policy: over arms, or over ``domain``. Limits suit every one over a domain. A price needs beliefs
+            (``marginals``) in units of reward: an ``IndexPolicy`` without context, ``auto``, or one around them.
+        domain: of the policy; None over arms.
+        max_move: a share of each range, above 0, a number or (d,); infinity: no limit.
+        move_price: in units of reward, a number >= 0; over a domain also (d,), one for each coordinate.
+        start_at: where the setting is before the first step: an arm, or a point (d,).
+        search: of the policy, where not every point may be played (``MixedSearch``).
+
+    Cost: a prediction, with a price. ``trace``: that of the policy inside, and ``moves``, how many there were.
+
+    Source: that a switch must pay within the stay is the rule of Asawa & Teneketzis 1996 for known chains; what takes
+    the place of the stay is ours. No theorem bounds its regret; with prices fixed and adversarial rewards none is below
+    order T^{2/3} (Dekel et al. 2014).
+
+    Raises ValueError for a policy that cannot take what is asked, by name, limits over arms, numbers out of range, and
+    a ``start_at`` outside of the domain. ``choose`` raises it where a step's domain leaves nothing within reach.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        domain: Domain | None = None,
+        *,
+        max_move: float | Tensor | None = None,
+        move_price: float | Tensor = 0.0,
+        start_at: int | Tensor | None = None,
+        search: PointSearch | None = None,
+    ) -> None:
+        validation.instance("policy", policy, Policy, "a Policy")
+        self._around(policy)
+        self.outcome_names = policy.outcome_names
+        fits = domain is None if self.dim == 0 else isinstance(domain, Domain) and domain.dim == self.dim
+        validation.require(fits, "domain", domain, "that of the policy, None over arms")
+        self.domain, self.search = domain, PointSearch() if search is None else search
+        validation.instance("search", self.search, PointSearch, "a PointSearch")
+        over_points = max_move is None or domain is not None
+        validation.require(
+            over_points, "max_move", max_move, "None over arms, which are near or far from none"
+        )
+        like = torch.zeros((), dtype=torch.float64) if domain is None else domain.bounds[0]
+        self.max_move = None if max_move is None else _of_each("max_move", max_move, like)
+        above = self.max_move is None or bool((self.max_move > 0).all())
+        validation.require(above, "max_move", max_move, "above 0")
+        self.move_price = _of_each("move_price", move_price, like)
+        finite = bool(((self.move_price >= 0) & self.move_price.isfinite()).all())
+        validation.require(finite, "move_price", move_price, "finite, >= 0")
+        self._priced = bool((self.move_price > 0).any())
+        if self._priced:
+            inside: Any = self.innermost
+            believes = hasattr(inside, "marginals") and not inside.takes_contexts
+            expected = "0 for a policy without beliefs about each choice in units of reward, "
+            validation.require(believes, "move_price", move_price, expected + type(inside).__name__)
+        self.start_at = None if start_at is None else self._checked_start(start_at)
+        told = {"domain": domain, "max_move": max_move, "move_price": move_price}
+        if policy.origin is not None:
+            own = partial(_around, policy.origin.recipe, {**told, "start_at": start_at, "search": search})
+            self.origin = Origin(own, policy.origin.setup, policy.origin.options)
+        self._begin()
+
+    def _checked_start(self, start: Any) -> Tensor:
+        if self.domain is None:
+            number = validation.natural("start_at", start)
+            validation.require(number < self.num_arms, "start_at", start, f"an arm below {self.num_arms}")
+            return torch.tensor(number)
+        validation.finite_tensor("start_at", start)
+        fits = start.shape == (self.dim,) and bool(self.domain.contains(start, 0.0))
+        validation.require(fits, "start_at", start, f"({self.dim},), in the domain")
+        return start.to(self.domain.bounds)
+
+    @property
+    def needs_unit(self) -> str:  # type: ignore[override]
+        """Not empty with a price, which is in units of reward."""
+        return "it holds a price in units of reward" if self._priced else super().needs_unit
+
+    # -- one step --------------------------------------------------------------------------------------
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        """As the policy inside chooses within reach, or what there is on the way, where the price allows no more."""
+        domain = self.domain if available is None else available
+        within = available
+        if self.max_move is not None and isinstance(domain, Domain) and self._is_somewhere:
+            low, high = self._reach()
+            within = domain.within(low, high)
+        choice = self.policy.choose(time, within)
+        arm = choice.arm if self.domain is None else self.search.values(choice.arm)
+        if self._priced and self._is_somewhere:
+            arm = self._worth_it(arm, time, domain if within is None else within)
+        return replace(choice, arm=arm, why={**choice.why, "move": self._number + 1})
+
+    @property
+    def _is_somewhere(self) -> bool:
+        """Whether it is known where the setting is."""
+        return bool((self._last >= 0).all()) if self.domain is None else bool(self._last.isfinite().all())
+
+    def _reach(self) -> tuple[Tensor, Tensor]:
+        """Ends of what can be reached, (S, d) each, between which only what may be played is reached."""
+        assert self.domain is not None
+        assert self.max_move is not None
+        side = self.domain.bounds[1] - self.domain.bounds[0]
+        low, high = self._last - self.max_move * side, self._last + self.max_move * side
+        return self.search.inward(low, high)
+
+    @torch.no_grad()
+    def _worth_it(self, arm: Tensor, time: float, available: Any) -> Tensor:
+        """Of the ways from where the setting is to ``arm`` the part that pays best, none of it where none pays."""
+        x = self._last.to(arm)
+        if self.domain is None:
+            ways = torch.stack([x, arm])  # K x S
+            mean, variance = self.marginals(time)
+            at = ways.mT
+            allowed = torch.ones_like(ways, dtype=torch.bool)
+            if available is not None:
+                allowed = available.expand(self.replicates, -1).gather(-1, at).mT
+            price = (ways != x) * self.move_price
+        else:
+            parts = torch.arange(_PARTS + 1).to(arm) / _PARTS
+            ways = torch.cat([x + parts[:-1, None, None] * (arm - x), arm.unsqueeze(0)])  # K x S x d
+            ways = available.fix(self.search.values(ways))
+            allowed = available.contains(ways, 0.0)
+            mean, variance = self.marginals(time, ways.reshape(-1, self.dim))
+            own = torch.arange(ways.shape[0] * self.replicates).reshape(-1, self.replicates).mT
+            at = own.to(arm.device)
+            side = self.domain.bounds[1] - self.domain.bounds[0]
+            price = ((ways - x).abs() / side * self.move_price).sum(-1)
+        allowed[-1] = True
+        value = (mean + self._width() * variance.clamp_min(0.0).sqrt()).gather(-1, at).mT
+        gain = value - value[0]
+        gain[-1] = gain[-1].abs()
+        stay = (self._steps / (1 + self._moves)).clamp_min(1.0)
+        net = (stay * gain - price).masked_fill(~allowed, -torch.inf)
+        best = net.argmax(0)  # the shortest of those that tie
+        return ways[best, torch.arange(self.replicates, device=best.device)]
+
+    def _width(self) -> Tensor | float:
+        """What the policy inside multiplies deviations by: (S, 1), or a number; 1 where it does not say."""
+        inside: Any = self.innermost
+        used, width = getattr(inside, "used_width", None), getattr(inside, "width", None)
+        if isinstance(used, Tensor):
+            return used.expand(self.replicates).unsqueeze(-1)
+        return width if validation.is_number(width) else 1.0
+
+    # -- where the setting is --------------------------------------------------------------------------
+
+    def learn(self, observation: Observation) -> None:
+        """The policy inside learns; the setting is where the latest choice brought it."""
+        self.policy.learn(observation)
+        self._stand(observation.arm, observation.why.get("move", self._number))
+        self._steps = self._steps + 1
+
+    def expect(self, pending: Pending, time: float) -> None:
+        """As the policy inside; the setting is where the latest choice will bring it."""
+        super().expect(pending, time)
+        self._stand(pending.arm, pending.why.get("move", self._number))
+
+    def dropped(self, pending: Pending) -> None:
+        """The setting was moved all the same."""
+        super().dropped(pending)
+        self._stand(pending.arm, pending.why.get("move", self._number))
+
+    def _stand(self, arm: Tensor, number: int) -> None:
+        """The choice of this number was ``arm``."""
+        if number < self._number:
+            return
+        if self._is_somewhere:
+            self._moves = self._moves + (arm != self._last).reshape(self.replicates, -1).any(-1)
+        self._last, self._number = arm.detach().to(self._last).clone(), number
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """The trace of the policy inside, and ``moves``."""
+        return self.policy.trace() | {"moves": self._moves}
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    _expects = ("policy", "_last", "_number", "_moves")
+    _lasting = ("_last", "_number")  # what was learned is forgotten, and the setting stays
+    _last: Tensor  # where the setting is: (S,), -1 if not known, or (S, d), NaN
+    _number: int  # of the latest choice
+    _steps: Tensor  # learned, (S,)
+    _moves: Tensor  # (S,)
+
+    def _fresh(self) -> dict[str, Any]:
+        S = self.replicates
+        if self.domain is None:
+            at, counts = torch.full((S,), -1), torch.zeros(S, dtype=torch.float64)
+        else:
+            at = self.domain.bounds.new_full((S, self.dim), torch.nan)
+            counts = at.new_zeros(S)
+        if self.start_at is not None:
+            at = at * 0 + self.start_at if self.domain is None else self.start_at.expand(S, -1).clone()
+        return {"_last": at, "_number": 0, "_steps": counts, "_moves": counts.clone()}
+
+
+def _around(recipe: Any, told: dict[str, Any], setup: Any, **options: Any) -> CostlyMoves:
+    """The policy of a recipe, with costly moves."""
+    return CostlyMoves(recipe(setup, **options), **told)
+
+
+def _of_each(name: str, value: Any, like: Tensor) -> Tensor:
+    """A number, or one of each coordinate, (d,)."""
+    given = validation.numbers(name, value, like)
+    shapes = dict.fromkeys(((), tuple(like.shape)))
+    validation.shape_is(name, given, given.shape in shapes, " or ".join(map(str, shapes)))
+    return given

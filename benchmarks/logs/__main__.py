@@ -1,0 +1,216 @@
+"""``python -m benchmarks.logs``: value policies from logs whose truth is known, start warm, and write the page."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import torch
+import typer
+
+from bandits_torch import recipes, value
+from bandits_torch.policies.policy import Observation
+from bandits_torch.problems import GPDraws, Log
+from bandits_torch.problems.tv_gp import TVGPDraws
+from benchmarks import options, pages
+
+REPORTED, LOGS, STARTS = 20_000, 200, 20
+ROWS, LEARNING_ROWS, TRUE_RUNS = 600, 400, 200
+LEARNED_SHARE = 4  # a policy that learns is valued on one log of so many
+SKEWED, NOISE = np.array([0.1, 0.2, 0.3, 0.4]), 0.5
+DAYS, SENSORS = slice(1000, 1288), 10  # rows of ten minutes
+LOGGED, PLAYED, ARMS = 500, 200, 20
+PARTS = ("fixed", "learning", "table", "warm")
+
+
+def means_of(rows: int, drifting: bool) -> np.ndarray:
+    """Expected rewards (rows, 4)."""
+    waves = 0.5 * np.sin(np.arange(rows)[:, None] / 150 + np.arange(4)) if drifting else np.zeros((rows, 1))
+    return np.array([0.0, 0.3, 0.6, 0.9]) + waves
+
+
+def drawn(seed: int, rows: int, skewed: bool, drifting: bool) -> Log:
+    """A log of four arms."""
+    draw, means = np.random.default_rng(seed), means_of(rows, drifting)
+    chance = SKEWED if skewed else np.full(4, 0.25)
+    arms = draw.choice(4, rows, p=chance)
+    rewards = means[np.arange(rows), arms] + NOISE * draw.normal(size=rows)
+    columns = (torch.from_numpy(column) for column in (np.arange(float(rows)), arms, rewards))
+    return Log(*columns, propensity=torch.from_numpy(chance[arms]) if skewed else None)
+
+
+@cache
+def truth_of(skewed: bool, drifting: bool) -> float:
+    """What UCB1 earns per step on the simulator if it learns from a part of its steps."""
+    means, share, totals = means_of(LEARNING_ROWS, drifting), 0.1 if skewed else 0.25, []
+    for run in range(TRUE_RUNS):
+        policy, draw, earned = recipes.ucb1(4), np.random.default_rng([run, 7]), 0.0
+        for step in range(LEARNING_ROWS):
+            choice = policy.choose(float(step))
+            expected = means[step, int(choice.arm)]
+            earned += expected
+            if draw.random() < share:
+                reward = torch.tensor([expected + NOISE * draw.normal()])
+                policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+        totals.append(earned / LEARNING_ROWS)
+    return float(np.mean(totals))
+
+
+def row_of(setting: str, policy: str, seed: int, log: Log, what: object, truth: float) -> dict[str, object]:
+    """A row of the table: the estimate beside the truth."""
+    found = value(log, what, warm_up=0.0)
+    return {
+        "setting": setting,
+        "policy": policy,
+        "seed": seed,
+        "estimator": found.estimator,
+        "value": found.value,
+        "low": found.low,
+        "high": found.high,
+        "truth": truth,
+    }
+
+
+def fixed(seeds: range) -> list[dict[str, object]]:
+    """Policies that do not learn, on simulated logs."""
+    rows = []
+    for setting, skewed, drifting in SETTINGS:
+        truth = means_of(ROWS, drifting).mean(0)
+        for seed in seeds:
+            log, arm = drawn(seed, ROWS, skewed, drifting), seed % 4
+            rows.append(row_of(setting, "one arm", seed, log, torch.eye(4).double()[arm], truth[arm]))
+            alike = torch.full((4,), 0.25, dtype=torch.float64)
+            rows.append(row_of(setting, "all alike", seed, log, alike, truth.mean()))
+    return rows
+
+
+def learning(seeds: range) -> list[dict[str, object]]:
+    """UCB1, which learns, on simulated logs."""
+    rows = []
+    for setting, skewed, drifting in SETTINGS:
+        truth = truth_of(skewed, drifting)
+        for seed in seeds[::LEARNED_SHARE]:
+            log = drawn(seed, LEARNING_ROWS, skewed, drifting)
+            rows.append(row_of(setting, "ucb1", seed, log, recipes.ucb1(4), truth))
+    return rows
+
+
+def table(seeds: range, data: Path) -> list[dict[str, object]]:
+    """One sensor always, on logs drawn from two days of temperatures."""
+    days = np.load(data / "intel_temperature.npz")["temperature"][DAYS].astype(float)
+    record = days[:, np.isfinite(days).all(0)][:, :SENSORS]
+    rows, steps = [], torch.arange(len(record)).double()
+    for seed in seeds:
+        arms = torch.from_numpy(np.random.default_rng(seed).integers(SENSORS, size=len(record)))
+        log = Log(steps, arms, torch.from_numpy(record)[torch.arange(len(record)), arms])
+        arm = seed % SENSORS
+        one = torch.eye(SENSORS).double()[arm]
+        rows.append(row_of("Intel temperatures", "one sensor", seed, log, one, record[:, arm].mean()))
+    return rows
+
+
+def warm(seeds: range) -> list[dict[str, object]]:
+    """Regret of 200 steps after 500 logged ones, of ``auto`` that is told the log and of one that is not."""
+    rows: list[dict[str, object]] = []
+    steps = torch.arange(LOGGED)
+    for seed, world in product(seeds, WORLDS):
+        draw = np.random.default_rng(seed)
+        problem = WORLDS[world](num_arms=ARMS, seed=seed)
+        worth = torch.stack([problem.expected_rewards(k + 1).reshape(-1) for k in range(LOGGED + PLAYED)])
+        rewards = worth + 0.1 * torch.from_numpy(draw.normal(size=worth.shape))
+        arms = torch.from_numpy(draw.integers(ARMS, size=LOGGED))
+        log = Log(steps.double(), arms, rewards[steps, arms], tuple(map(str, range(ARMS))))
+        for name, policy in (("told", recipes.auto(ARMS, log=log)), ("not told", recipes.auto(ARMS))):
+            lost = 0.0
+            for k in range(LOGGED, LOGGED + PLAYED):
+                choice = policy.choose(float(k))
+                lost += float(worth[k].max() - worth[k, choice.arm])
+                policy.learn(Observation(float(k), choice.arm, rewards[k, choice.arm], choice.why))
+            rows.append({"world": world, "policy": name, "seed": seed, "regret": lost})
+    return rows
+
+
+WORLDS = {"stationary": GPDraws, "drifting": partial(TVGPDraws, forgetting_rate=0.01)}
+SETTINGS = [
+    (f"{arms}, {world}", arms == "skewed", world == "drifting")
+    for arms in ("uniform", "skewed")
+    for world in ("stationary", "drifting")
+]
+
+
+def write_page(folder: Path) -> Path:
+    """Write ``RESULTS.md`` beside the tables it is made from."""
+    names = [name for name in PARTS[:3] if (folder / f"{name}.csv").exists()]
+    every = pd.concat([pd.read_csv(folder / f"{name}.csv") for name in names], ignore_index=True)
+    every["held"] = (every["low"] <= every["truth"]) & (every["truth"] <= every["high"])
+    every["error"] = every["value"] - every["truth"]
+    every["reach"] = (every["high"] - every["low"]) / 2
+    rows, shares = [], []
+    for (setting, policy), own in every.groupby(["setting", "policy"], sort=False):
+        shares.append(own["held"].mean())
+        bias, spread = own["error"].mean(), own["error"].std() / len(own) ** 0.5
+        kinds = " and ".join(sorted(own["estimator"].unique()))
+        figures = [f"{100 * shares[-1]:.0f} %", f"{bias:+.4f} ± {spread:.4f}", f"{own['reach'].mean():.3f}"]
+        rows.append([setting, policy, kinds, len(own), *figures])
+    inside = sum(0.85 <= share <= 0.95 for share in shares)
+    starts = pd.read_csv(folder / "warm.csv")
+    regret = starts.pivot(index=["world", "seed"], columns="policy", values="regret")
+    total = regret.groupby("world").mean()
+    saved = 100 * (1 - total["told"] / total["not told"])
+    answer = (
+        f"Intervals of 90 % hold the truth in {100 * min(shares):.0f} to {100 * max(shares):.0f} % of the logs, "
+        f"within 85 to 95 % in {inside} of {len(shares)} settings. A log of {LOGGED} rewards saves `auto` "
+        f"{saved['stationary']:.0f} % of the regret of its first {PLAYED} steps where rewards do not change (asked: "
+        f"half), and {saved['drifting']:.0f} % where they drift."
+    )
+    text = pages.opening("Policies valued from logs", answer, "python -m benchmarks.logs")
+    of = pages.seeds_of(every, "seed")
+    about = (
+        f"\n{of}; `PROTOCOL.md` was written first. The mean error and the half width of the interval are in units "
+        f"of reward (noise {NOISE}; of the sensors, degrees).\n\n"
+    )
+    heads = ["log", "policy", "estimator", "logs", "hold the truth", "mean error", "half width"]
+    start = f"\n## A warm start\n\nRegret of {PLAYED} steps over {ARMS} arms; {pages.seeds_of(starts, 'seed')}.\n\n"
+    less = (regret["told"] < regret["not told"]).groupby("world").sum()
+    told = [
+        [
+            world,
+            f"{own['told']:.1f}",
+            f"{own['not told']:.1f}",
+            f"{less[world]} of {starts['seed'].nunique()}",
+        ]
+        for world, own in total.iterrows()
+    ]
+    start += pages.markdown(["world", "told the log", "not told", "less"], told)
+    return pages.write(folder / "RESULTS.md", text + about + pages.markdown(heads, rows) + start)
+
+
+def main(
+    parts: Annotated[str, typer.Option(help=f"Of {', '.join(PARTS)}; all by default.")] = "",
+    data: options.Data = options.DATA,
+    seed: Annotated[int, typer.Option(help="Of the first log.")] = REPORTED,
+    logs: Annotated[int, typer.Option(help="How many of each setting.")] = LOGS,
+    out: options.Out = None,
+    page: options.PageAlone = False,
+) -> None:
+    """Play, and write what came of it; tables of other parts stay."""
+    folder = pages.results_folder(__file__, out)
+    seeds = range(seed, seed + logs)
+    play = {
+        "fixed": lambda: fixed(seeds),
+        "learning": lambda: learning(seeds),
+        "table": lambda: table(seeds, data),
+        "warm": lambda: warm(seeds[:STARTS]),
+    }
+    for part in [] if page else options.chosen(parts, PARTS, "parts"):
+        pages.save(pd.DataFrame(play[part]()), folder / f"{part}.csv")
+        pages.say(f"played {part}")
+    pages.say(f"wrote {write_page(folder)}")
+
+
+if __name__ == "__main__":
+    options.command(main)()

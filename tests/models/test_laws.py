@@ -1,0 +1,320 @@
+"""Laws of every model that learns one observation at a time, whatever holds its posterior.
+
+That what a model says is right after any life is for ``test_attack_models.py``; here a model is compared with itself.
+"""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from botorch.acquisition import UpperConfidenceBound
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    MaternTimeKernel,
+    SpatioTemporalKernel,
+    WienerKernel,
+)
+from bandits_torch.models import ArmGP, OnlineGP, SketchedGP
+from bandits_torch.models.arms import covariance_form
+from bandits_torch.models.arms.weighted_gp import WeightedGP
+from tests.reference.arm_gp_twins import isolated, smooth
+
+N, F64 = 8, torch.float64
+COVARIANCES = torch.stack([smooth(N, 0.3), isolated(N)])
+NOISES = torch.tensor([0.01, 0.2], dtype=F64)
+DRIFTS = {
+    "fades": lambda: ExponentialForgettingKernel(torch.tensor([0.1, 0.5], dtype=F64), batch_shape=(2,)),
+    "wanders": lambda: WienerKernel(torch.tensor([0.02, 0.1], dtype=F64), batch_shape=(2,)),
+    "smooth": lambda: MaternTimeKernel(
+        torch.tensor([6.0, 20.0], dtype=F64), 1.5, batch_shape=torch.Size([2])
+    ),
+}
+
+
+def over_arms(form, drift=None):
+    kernel = ArmCovarianceKernel(COVARIANCES)
+    if drift:
+        kernel = SpatioTemporalKernel(kernel, DRIFTS[drift]())
+    return lambda batch: ArmGP(N, kernel, NOISES, prior_mean=0.3, form=form, batch_shape=(*batch, 2))
+
+
+def over_points(drift=None):
+    space = RBFKernel(batch_shape=torch.Size([2])).double()
+    space.lengthscale = torch.tensor([1.0, 3.0], dtype=F64).reshape(2, 1, 1)
+    kernel = SpatioTemporalKernel(space, DRIFTS[drift]()) if drift else space
+    return lambda batch: OnlineGP(
+        kernel, NOISES, prior_mean=0.4, input_dim=1 + bool(drift), batch_shape=(*batch, 2)
+    )
+
+
+# Models of batch (*batch, 2): candidate priors of their own covariance, noise and drift, where a model has such.
+MODELS = {
+    "covariance": over_arms("covariance"),
+    "rows wait": over_arms("covariance"),
+    "factor": over_arms("factor"),
+    "covariance fades": over_arms("covariance", "fades"),
+    "rows wait fades": over_arms("covariance", "fades"),
+    "factor fades": over_arms("factor", "fades"),
+    "auto fades": over_arms("auto", "fades"),
+    "covariance wanders": over_arms("covariance", "wanders"),
+    "factor wanders": over_arms("factor", "wanders"),
+    "states are smooth": over_arms("auto", "smooth"),
+    "OnlineGP": over_points(),
+    "OnlineGP fades": over_points("fades"),
+    "SketchedGP": lambda batch: SketchedGP(N, COVARIANCES[0], 0.05, prior_mean=0.3, batch_shape=(*batch, 2)),
+    "SketchedGP in chunks": lambda batch: SketchedGP(
+        N, COVARIANCES[0], 0.05, prior_mean=0.3, chunk_size=4, batch_shape=(*batch, 2)
+    ),
+    "WeightedGP": lambda batch: WeightedGP(
+        N, ArmCovarianceKernel(COVARIANCES), NOISES, prior_mean=0.3, discount=0.9, batch_shape=(*batch, 2)
+    ),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+@pytest.fixture(autouse=True)
+def rows_wait(request, monkeypatch):
+    """Of few arms, too, where a test says so."""
+    if getattr(request.node, "callspec", None) and "rows wait" in request.node.callspec.params["name"]:
+        monkeypatch.setattr(covariance_form, "WAITS_FROM", 0)
+
+
+def changes(name):
+    return any(name.endswith(drift) for drift in DRIFTS)
+
+
+def inputs(name, arm, time):
+    """X (..., 1, d) of arms (...) at a time."""
+    columns = [arm.double(), torch.full_like(arm, time, dtype=F64)][: 1 + changes(name)]
+    return torch.stack(columns, -1).unsqueeze(-2)
+
+
+def draws(shape, step):
+    generator = torch.Generator().manual_seed(step)
+    arm = torch.randint(N, shape, generator=generator)
+    return (
+        arm,
+        torch.randn(shape, generator=generator, dtype=F64),
+        torch.rand(shape, generator=generator) < 0.8,
+    )
+
+
+def learn(name, model, steps, start=0.0):
+    """What is told at these steps to each member; some are left out, and some forget and restart."""
+    for step in steps:
+        arm, reward, where = draws(model.batch_shape, step)
+        model.observe(inputs(name, arm, start + step), reward[..., None, None], where)
+        if step % 10 == 7 and model.can_forget:
+            model.forget(2, where & (model.num_observations >= 2))
+        if step % 17 == 16:
+            model.reset(~where)
+    return model
+
+
+def said(name, model, time=50.0):
+    """Mean and variance of all arms at a time (n, ..., 1, 1), and what is known of all that was learned."""
+    arms = torch.arange(N).reshape(N, *[1] * len(model.batch_shape))
+    with torch.no_grad():
+        posterior = model.posterior(inputs(name, arms, time))
+    values = [posterior.mean, posterior.variance]
+    values = [value.squeeze(-1).squeeze(-1).movedim(0, -1) for value in values]
+    likelihood = [model.log_likelihood] if hasattr(model, "log_likelihood") else []
+    return [*values, model.information_gain, *likelihood, model.num_observations]
+
+
+def equal(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def assert_equal(one, other):
+    assert equal(one, other)
+
+
+def assert_close(one, other):
+    for a, b in zip(one, other, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+def through_a_file(name, model):
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    other = MODELS[name](model.batch_shape[:-1])
+    other.load_state_dict(torch.load(file, weights_only=True))
+    return other
+
+
+COPIES = {
+    "copy": lambda name, model: copy.deepcopy(model),
+    "pickle": lambda name, model: pickle.loads(pickle.dumps(model)),
+    "file": through_a_file,
+}
+
+
+@pytest.mark.parametrize("steps", [0, 40])
+@pytest.mark.parametrize("how", COPIES)
+@every_model
+def test_a_copy_goes_on_as_the_original_would_and_learns_apart(name, how, steps):
+    model = learn(name, MODELS[name]((3,)), range(steps))
+    said(name, model)  # what was asked may be kept
+    other = COPIES[how](name, model)
+    before = said(name, model)
+    assert equal(said(name, other), before)
+    learn(name, other, range(40, 48))
+    assert equal(said(name, model), before)
+    assert not torch.equal(before[0], said(name, other)[0])
+    learn(name, model, range(40, 48))
+    assert equal(said(name, model), said(name, other))
+
+
+@every_model
+def test_an_expanded_copy_is_its_original_in_every_replicate(name):
+    model = learn(name, MODELS[name](()), range(25))
+    before = said(name, model)
+    wide = model.expand(torch.Size([3, 2]))
+    assert equal(said(name, wide), [value.expand(3, *value.shape) for value in before])
+    arm, reward, where = draws((3, 2), 99)
+    wide.observe(inputs(name, arm, 30.0), reward[..., None, None], where)
+    assert equal(said(name, model), before)
+    for k in range(3):
+        alone = copy.deepcopy(model)
+        alone.observe(inputs(name, arm[k], 30.0), reward[k][..., None, None], where[k])
+        assert_close([value[k] for value in said(name, wide)], said(name, alone))
+    if isinstance(model, ArmGP | OnlineGP):
+        with pytest.raises(ValueError, match="batch_shape"):
+            model.expand(torch.Size([3]))
+
+
+@every_model
+def test_conditioning_on_fantasies_is_observing_each_of_them_in_a_copy(name):
+    model = learn(name, MODELS[name](()), range(25))
+    before = said(name, model)
+    arm, Y = torch.tensor([[1, 3], [2, 3]]), torch.randn(5, 2, 2, 1, dtype=F64)
+    X = inputs(name, arm, 30.0).squeeze(-2)
+    fantasies = model.condition_on_observations(X, Y)
+    assert fantasies.batch_shape == (5, 2)
+    assert equal(said(name, model), before)
+    for k in range(5):
+        alone = copy.deepcopy(model)
+        alone.observe(X, Y[k])
+        assert_close([value[k] for value in said(name, fantasies)], said(name, alone))
+
+
+@every_model
+def test_members_of_a_batch_are_models_alone(name):
+    """Told apart, forgetting and restarting apart, whatever the others do."""
+    together = learn(name, MODELS[name]((2,)), range(25))
+    for k in range(2):
+        alone = MODELS[name](())
+        if name.startswith("SketchedGP"):  # draws of its own
+            continue
+        for step in range(25):
+            arm, reward, where = (value[k] for value in draws((2, 2), step))
+            alone.observe(inputs(name, arm, float(step)), reward[..., None, None], where)
+            if step % 10 == 7 and alone.can_forget:
+                alone.forget(2, where & (alone.num_observations >= 2))
+            if step % 17 == 16:
+                alone.reset(~where)
+        assert_close([value[k] for value in said(name, together)], said(name, alone))
+
+
+@every_model
+def test_members_left_out_stay_to_the_last_bit(name):
+    model = learn(name, MODELS[name]((3,)), range(12))
+    out = torch.tensor([[True, False], [False, False], [True, True]])
+    if changes(name):  # time passes for all
+        model.observe(inputs(name, torch.zeros(3, 2), 12.0), torch.zeros(3, 2, 1, 1, dtype=F64))
+    before, fresh = said(name, model), said(name, MODELS[name]((3,)))
+    arm, reward, _ = draws((3, 2), 3)
+    same = assert_close if name.startswith("OnlineGP") else assert_equal  # which pads its factors
+    model.observe(inputs(name, arm, 12.0), reward[..., None, None], ~out)
+    after = said(name, model)
+    same([value[out] for value in after], [value[out] for value in before])
+    assert (after[-1] - before[-1])[~out].eq(1).all()
+    model.reset(~out)
+    after = said(name, model)
+    same([value[out] for value in after], [value[out] for value in before])
+    assert_close([value[~out] for value in after], [value[~out] for value in fresh])
+
+
+@every_model
+def test_a_block_of_observations_is_observed_in_its_order_and_none_changes_nothing(name):
+    one, other = MODELS[name](()), MODELS[name](())
+    arm, reward, _ = draws((2, 5), 0)
+    times = torch.tensor([0.0, 0.0, 1.5, 2.0, 9.0], dtype=F64)
+    X = torch.cat([arm.double().unsqueeze(-1), times.expand(2, 5).unsqueeze(-1)][: 1 + changes(name)], -1)
+    one.observe(X, reward.unsqueeze(-1))
+    for k in range(5):
+        other.observe(X[:, k : k + 1], reward[:, k, None, None])
+    assert_close(said(name, one), said(name, other))
+    if hasattr(one, "train_inputs"):
+        assert torch.equal(one.train_inputs[0], X)
+        assert torch.equal(one.train_targets, reward)
+    if isinstance(one, ArmGP | SketchedGP):  # the others refuse no rows at all
+        before = said(name, one)
+        one.observe(X[:, :0], reward[:, :0, None])
+        assert equal(said(name, one), before)
+
+
+@every_model
+def test_what_a_model_has_said_stays_as_it_was_said(name):
+    """Gains of before and after are compared, and moments kept: none is the state that changes in place."""
+    model = learn(name, MODELS[name](()), range(3))
+    values = said(name, model)
+    then = copy.deepcopy(values)
+    learn(name, model, range(3, 30))
+    assert equal(values, then)
+
+
+@every_model
+def test_asking_changes_nothing(name):
+    model, untouched = (learn(name, MODELS[name](()), range(9)) for _ in range(2))
+    for time in (200.0, 60.0):
+        said(name, model, time)
+        if hasattr(model, "marginals"):
+            model.marginals(time), model.joint(time)
+    assert equal(said(name, model), said(name, untouched))
+    learn(name, model, range(9, 14)), learn(name, untouched, range(9, 14))
+    assert equal(said(name, model), said(name, untouched))
+
+
+@pytest.mark.parametrize("read", [True, False])
+@every_model
+def test_a_model_moved_to_float32_as_botorch_s_acquisitions_move_theirs_goes_on(name, read):
+    start = (
+        0.0 if name.endswith("wanders") else 1.7e9
+    )  # the variance of a Wiener process would outgrow the noise
+    moved, stays = MODELS[name](()), MODELS[name](())
+    for model in (moved, stays):
+        learn(name, model, range(17), start)
+        if read:
+            said(name, model, start + 20.0)
+    X = inputs(name, torch.zeros(1, 2), start + 256.0).float()  # float32 keeps this time
+    with torch.no_grad():
+        UpperConfidenceBound(moved, beta=2.0)(X)
+    for model in (moved, stays):
+        learn(name, model, range(17, 40), start)
+    ours, theirs = said(name, moved, start + 60.0), said(name, stays, start + 60.0)
+    assert ours[0].dtype == torch.float32
+    for one, other in zip(ours[:2], theirs, strict=False):
+        torch.testing.assert_close(one.double(), other, rtol=0, atol=5e-5)
+    if isinstance(moved, ArmGP) and changes(name) and not name.endswith("wanders"):
+        moved.reset()
+        moved.observe(inputs(name, torch.zeros(2), start + 41.0), torch.zeros(2, 1, 1))
+        assert moved.train_inputs[0][..., 1].tolist() == [[start + 41.0]] * 2  # to the second
+
+
+def test_what_was_placed_before_a_move_to_float32_is_rewarded_after():
+    moved, stays = (learn("SketchedGP", MODELS["SketchedGP"](()), range(5)) for _ in range(2))
+    for model in (moved, stays):
+        model.place(torch.tensor([3, 3]))
+        if model is moved:
+            model.float()
+        model.reward(torch.tensor([[3], [3]]), torch.tensor([[0.7], [0.7]]))
+    for one, other in zip(said("SketchedGP", moved)[:2], said("SketchedGP", stays), strict=False):
+        torch.testing.assert_close(one.double(), other, rtol=0, atol=2e-5)

@@ -1,0 +1,262 @@
+"""Many GPs that share arms are the posteriors they claim to be: by dense solves, alone and stacked, of every kind."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from bandits_torch.models import ArmMembers, CyclicMembers, SmoothMembers, StackedMembers
+from bandits_torch.models.arms.members import LowRankMembers, pivoted_root
+from tests.reference.arm_gp_twins import smooth
+from tests.reference.dense_arm_gp import DenseArmGP, forgetting
+from tests.reference.dense_cycles import DenseMember, matern
+
+N, S = 7, 2
+KERNELS = torch.stack([smooth(N, 0.3), 2 * torch.eye(N).double()])
+ROOTS = torch.randn(2, N, 3, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+MEAN = torch.linspace(-1, 1, N).double()
+PERIODS, HARMONICS = (7.0, 31.5), (2, 1)
+WAVES = ((7.0, 1, 1.0), (7.0, 2, 0.25), (31.5, 1, 1.0))
+PROFILE = torch.randn(6, N, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+
+# Kind: kernel, noise, how it changes over time (a rate, or a time scale), and a share and rate of the cycle.
+GRIDS = {
+    "fading": list(product((0, 1), (0.01, 1.0), (0.0, 0.01, 0.4))),
+    "low rank": list(product((0, 1), (0.05, 1.0), (0.0, 0.4))),
+    "smooth": list(product((0, 1), (0.05, 1.0), (1.0, 12.0, 300.0))),
+    "cyclic": [*product((0, 1), (0.05,), (0.0, 0.1), (0.0, 0.6), (0.01,)), (0, 1.0, 0.1, 0.6, 0.0)],
+    "cyclic without cycles": list(product((0, 1), (0.05, 1.0), (0.0, 0.1), (0.0,), (0.01,))),
+}
+every_kind = pytest.mark.parametrize("kind", GRIDS)
+
+
+def members(kind, arms=N, replicates=S):
+    """Over the first of the arms."""
+    kernel, *numbers = zip(*GRIDS[kind], strict=True)
+    noise, change, *cycle = (torch.tensor(part, dtype=torch.float64) for part in numbers)
+    told = torch.tensor(kernel), noise, change
+    options = {"prior_mean": MEAN[:arms], "replicates": replicates}
+    if kind == "low rank":
+        return LowRankMembers(arms, ROOTS[:, :arms], *told, **options)
+    if kind.startswith("cyclic"):
+        options |= {"periods": PERIODS, "harmonics": HARMONICS, "profile": PROFILE[:, :arms]}
+        options |= {"share": cycle[0], "cycle_rate": cycle[1]}
+    build = {"fading": ArmMembers, "smooth": SmoothMembers}.get(kind, CyclicMembers)
+    return build(arms, KERNELS[:, :arms, :arms], *told, **options)
+
+
+def dense_member(kind, kernel, noise, change, *cycle):
+    if kind.startswith("cyclic"):
+        total = sum(q for *_, q in WAVES)
+        waves = [(p, h, q / total, PROFILE[2 * j], PROFILE[2 * j + 1]) for j, (p, h, q) in enumerate(WAVES)]
+        return DenseMember(KERNELS[kernel], noise, change, *cycle, MEAN, waves)
+    K = ROOTS[kernel] @ ROOTS[kernel].mT if kind == "low rank" else KERNELS[kernel]
+    return DenseArmGP(K, noise, MEAN, matern(1.5, change) if kind == "smooth" else forgetting(change))
+
+
+def dense(kind):
+    """A dense Gaussian process for every replicate and member."""
+    return {(s, p): dense_member(kind, *told) for s in range(S) for p, told in enumerate(GRIDS[kind])}
+
+
+def steps(kind, count, seed=0, longest=2.0):
+    """Times, with cycles also ones that turn, which now and then go back; arms and rewards."""
+    g, time, turn = torch.Generator().manual_seed(seed), 0.0, 1e3
+    for k in range(count):
+        time += longest * float(torch.rand(1, generator=g))
+        turn += 3.0 * float(torch.rand(1, generator=g)) - (11.0 if k % 7 == 6 else 0.0)
+        arm = torch.randint(N, (S,), generator=g)
+        reward = torch.randn(S, len(GRIDS[kind]), generator=g).double()
+        yield (time, turn) if kind.startswith("cyclic") else time, arm, reward
+
+
+def later(time, pause):
+    return (time[0] + pause, time[1] + 2 * pause) if isinstance(time, tuple) else time + pause
+
+
+def observe(twins, time, arm, reward):
+    for (s, p), twin in twins.items():
+        twin.observe(arm[s], reward[s, p], time)
+
+
+def assert_agree(twins, model, now):
+    """Means, variances and covariances of all arms, and of one arm for each replicate."""
+    mean, variance = model.marginals(now)
+    arm = torch.arange(model.replicates)
+    (at_mean, at_variance), covariance = model.at(arm, now), model.covariance_with(arm, now)
+    for (s, p), twin in twins.items():
+        expected, joint = twin.joint(now)
+        for ours, exact in (
+            (mean[s, p], expected),
+            (variance[s, p], joint.diagonal()),
+            (covariance[s, p], joint[s]),
+            (at_mean[s, p], expected[s]),
+            (at_variance[s, p], joint[s, s]),
+        ):
+            torch.testing.assert_close(ours, exact, rtol=0, atol=1e-8)
+
+
+def some(kind, seed, share):
+    return torch.rand(S, len(GRIDS[kind]), generator=torch.Generator().manual_seed(seed)) < share
+
+
+@every_kind
+@pytest.mark.parametrize("longest", [2.0, 60.0])
+def test_members_are_the_exact_posteriors_whoever_is_left_out_or_begins_anew(kind, longest):
+    twins, model = dense(kind), members(kind)
+    for k, (time, arm, reward) in enumerate(steps(kind, 60, longest=longest)):
+        where = some(kind, k, 0.6) if k % 3 else None
+        where = some(kind, k, 0.6)[:, :1] if k % 9 == 4 else where
+        model.observe_arms(arm.unsqueeze(-1), reward, time, where)
+        told = torch.ones(S, len(GRIDS[kind])) > 0 if where is None else where.expand(S, len(GRIDS[kind]))
+        observe({key: twin for key, twin in twins.items() if told[key]}, time, arm, reward)
+        if k in (3, 17, 40):
+            begun = some(kind, k, 0.3)
+            model.reset(begun)
+            twins |= {key: twin for key, twin in dense(kind).items() if begun[key]}
+        if k in (0, 18, 33, 59):
+            for pause in (0.0, 0.7, 25.0):
+                assert_agree(twins, model, later(time, pause))
+    model.reset()
+    assert_agree(dense(kind), model, (0.0, 0.0) if kind.startswith("cyclic") else 0.0)
+
+
+@every_kind
+def test_a_thousand_steps_leave_no_error_behind(kind):
+    twins, model = dense(kind), members(kind)
+    few = {(1, p): twins[1, p] for p in range(0, len(GRIDS[kind]), 2)}
+    for time, arm, reward in steps(kind, 250 if kind.startswith("cyclic") else 1000, seed=4):
+        model.observe_arms(arm.unsqueeze(-1), reward, time)
+        observe(few, time, arm, reward)
+    assert_agree(few, model, later(time, 1.0))
+
+
+@every_kind
+def test_a_mean_is_set_anew_from_weights_on_what_was_observed(kind):
+    model, g = members(kind), torch.Generator().manual_seed(0)
+    P = len(GRIDS[kind])
+    arms, times = torch.randint(N, (S, 5), generator=g), [0.5, 1.0, 3.0, 3.5, 9.0]
+    if kind.startswith("cyclic"):
+        times = list(zip(times, [9.0, 10.0, 8.0, 20.0, 24.5], strict=True))
+    for k, time in enumerate(times):
+        model.observe_arms(arms[:, k : k + 1], torch.randn(S, P, generator=g).double(), time)
+    twins, rewards = dense(kind), torch.randn(S, P, 5, generator=g).double()
+    for k, time in enumerate(times):
+        observe(twins, time, arms[:, k], rewards[..., k])
+    between = model.prior_between(arms, times)
+    means = torch.stack([model.prior_at(arms[:, k], time)[0] for k, time in enumerate(times)], -1)
+    seen = rewards - means
+    A = between + torch.diag_embed(model.noise_variance.reshape(1, -1, 1).expand_as(seen))
+    weights = torch.linalg.solve(A, seen.unsqueeze(-1)).squeeze(-1)
+    now = later(times[-1], 1.0)
+    before, _ = model.marginals(now)
+    where = torch.arange(P).expand(S, -1) % 2 == 0
+    model.condition_mean(where, arms, times, weights)
+    assert_agree({key: twin for key, twin in twins.items() if where[key]}, model, now)
+    assert torch.equal(model.marginals(now)[0][~where], before[~where])
+
+
+@every_kind
+def test_a_state_goes_on_alike_alone_and_stacked(kind):
+    models = [StackedMembers([members("fading"), members(kind)]) for _ in range(2)]
+    parts, half = (members("fading"), members(kind)), len(GRIDS["fading"])
+    for k, (time, arm, reward) in enumerate(steps(kind, 45, seed=2)):
+        faded = torch.randn(S, half, generator=torch.Generator().manual_seed(k)).double()
+        told = arm.unsqueeze(-1), torch.cat([faded, reward], -1), time
+        where = torch.tensor([[True]] * (S - 1) + [[k % 7 != 3]])
+        for model in models[: 1 + (k > 20)]:
+            model.observe_arms(*told, where)
+        parts[0].observe_arms(told[0], faded, time[0] if isinstance(time, tuple) else time, where)
+        parts[1].observe_arms(told[0], reward, time, where)
+        if k == 20:
+            models[1].load_state_dict(models[0].state_dict())
+        if k == 30:
+            where = torch.rand(S, models[0].batch_shape[1], generator=torch.Generator().manual_seed(1)) < 0.3
+            for model in models:
+                model.reset(where)
+            parts[0].reset(where[:, :half])
+            parts[1].reset(where[:, half:])
+    now, at, whole = later(time, 1.0), torch.arange(S), models[0]
+    assert whole.batch_shape == (S, half + len(GRIDS[kind]))
+    answers = []
+    for model in (*models, *parts):
+        own = now[0] if isinstance(now, tuple) and model is parts[0] else now
+        answers.append(
+            [*model.marginals(own), *model.at(at), *model.prior_at(at, own), model.covariance_with(at)]
+        )
+    for ours, again, first, second in zip(*answers, strict=True):
+        assert torch.equal(ours, again)
+        assert torch.equal(ours, torch.cat([first, second], 1))
+    if isinstance(time, float):
+        assert whole.now == time
+    arms = torch.zeros(S, 2, dtype=torch.long)
+    times = [(0.0, 3.0), (1.0, 9.0)] if isinstance(time, tuple) else [0.0, 1.0]
+    expected = [parts[0].prior_between(arms, [0.0, 1.0]), parts[1].prior_between(arms, times)]
+    assert torch.equal(whole.prior_between(arms, times), torch.cat(expected, 1))
+    whole.reset()
+    fresh = torch.cat([part.prior_variance for part in parts]).expand(S, -1, -1)
+    assert torch.equal(whole.marginals()[1], fresh)
+
+
+@pytest.mark.parametrize("kind", ["fading", "smooth"])
+def test_after_a_pause_without_end_nothing_is_left_of_what_changes(kind):
+    model, twins = members(kind), dense(kind)
+    changing = {key for key in twins if GRIDS[kind][key[1]][2] > 0}
+    for time, arm, reward in steps(kind, 20):
+        model.observe_arms(arm.unsqueeze(-1), reward, time)
+    twins = {key: twins[key] for key in changing}
+    for pause in (1e7, 1e300):
+        assert_agree(twins, model, pause)
+    arm, reward = torch.zeros(S, dtype=torch.long), torch.ones(S, len(GRIDS[kind])).double()
+    model.observe_arms(arm.unsqueeze(-1), reward, 1e300)
+    observe(twins, 1e300, arm, reward)
+    assert_agree(twins, model, 1e300)
+
+
+def test_a_smooth_rate_is_that_of_the_exponential_forgetting_of_equal_integral():
+    gap = torch.linspace(0, 20000, 200_001).double()
+    for rate, (_, _, timescale) in zip(members("smooth").forgetting_rate, GRIDS["smooth"], strict=True):
+        over_time = matern(1.5, timescale)(gap, torch.zeros(1).double())[:, 0]
+        assert float(torch.trapezoid(over_time, gap)) == pytest.approx(
+            -2 / math.log1p(-float(rate)), rel=2e-3
+        )
+
+
+def test_a_number_is_the_time_that_fades_and_turns():
+    models = members("cyclic"), members("cyclic")
+    assert models[0].states == 7
+    assert members("cyclic without cycles").states == 1
+    for (time, _), arm, reward in steps("cyclic", 30, seed=3):
+        models[0].observe_arms(arm.unsqueeze(-1), reward, time)
+        models[1].observe_arms(arm.unsqueeze(-1), reward, (time, time))
+    later = models[0].marginals(time + 3), models[1].marginals((time + 3, time + 3))
+    assert all(torch.equal(one, two) for one, two in zip(*later, strict=True))
+
+
+def test_members_with_cycles_over_more_arms_know_what_those_over_the_first_of_them_learned():
+    """The other kinds: tests/test_growing_arms.py."""
+    whole, few, grown = members("cyclic"), members("cyclic", 4), members("cyclic")
+    for time, arm, reward in steps("cyclic", 40, seed=6):
+        for model in (whole, few):
+            model.observe_arms(arm.unsqueeze(-1) % 4, reward, time)
+    grown.grow_from(few)
+    for now in (None, later(time, 1.0)):
+        for exact, ours in zip(whole.marginals(now), grown.marginals(now), strict=True):
+            torch.testing.assert_close(ours, exact, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("other", [members("fading", replicates=1), members("fading", arms=4), "members"])
+def test_parts_of_other_replicates_or_arms_do_not_stack(other):
+    with pytest.raises(ValueError, match="parts"):
+        StackedMembers([members("smooth"), other])
+
+
+def test_a_pivoted_root_leaves_little_out():
+    x = torch.linspace(0, 1, 300).double()
+    K = torch.exp(-((x.unsqueeze(-1) - x) ** 2) / (2 * 0.1**2))
+    root = pivoted_root(lambda i: K[:, i], K.diagonal(), 60, 1e-9)
+    assert int((root.abs().amax(0) > 0).sum()) < 40  # it stops by itself
+    assert float((root @ root.T - K).diagonal().abs().max()) < 1e-8
+    whole = [pivoted_root(lambda i, K=K: K[:, i], K.diagonal(), N, 0.0) for K in KERNELS]
+    torch.testing.assert_close(torch.stack([root @ root.mT for root in whole]), KERNELS, rtol=0, atol=1e-8)

@@ -1,0 +1,322 @@
+"""Contexts in ``auto``: a slow twin over pairs, boxes that widen, what matters, live systems, and bad input."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from gpytorch.kernels import MaternKernel, RBFKernel
+
+from bandits_torch import ArmContext, AskTell, load_policy, make, recipes, run, save_policy
+from bandits_torch.models.points.point_members import PointMembers, WideningMembers
+from bandits_torch.policies import Observation
+from tests.reference.dense_priors import DensePrior
+from tests.reference.plain_averaging import Member, PlainAveraging
+
+S, N, M, C = 2, 4, 3, 2
+draw = torch.Generator().manual_seed(0)
+ARMS = torch.rand(N, 1, generator=draw).double()
+CONTEXTS = torch.rand(M, C, generator=draw).double()
+WAYS = {"listed": {"contexts": CONTEXTS}, "any": {"context_dim": C}}
+
+
+def kernel(lengthscale):
+    made = RBFKernel().double()
+    made.lengthscale = torch.tensor(lengthscale).double()
+    return made
+
+
+def reward_of(arm, context, arms=ARMS):
+    """(S,): the best arm lies where the context's first number says; the second says nothing."""
+    return 3 * torch.cos(4 * (arms[arm, 0] - context.expand(S, -1)[:, 0])) - 20
+
+
+def step_of(k):
+    """Contexts that all share, one for each replicate, and a mask."""
+    number = torch.tensor([k % M, (k + 1) % M]) if k % 2 else torch.tensor(k % M)
+    mask = (torch.arange(N) != k % N) if k % 3 == 0 else None
+    return ArmContext(CONTEXTS[number], available=mask)
+
+
+def play(policy, steps, first=0):
+    arms = []
+    for k in range(first, first + steps):
+        step = step_of(k)
+        choice = policy.choose(float(k), step)
+        policy.learn(Observation(float(k), choice.arm, reward_of(choice.arm, step.context), choice.why))
+        arms.append(choice.arm.tolist())
+    return arms
+
+
+def spread(x):
+    return (x - x.mean(0)) / (math.sqrt(12) * x.std(0, unbiased=False))
+
+
+def matern(x, scale):
+    """Matern 5/2 by its definition."""
+    K = torch.zeros(len(x), len(x)).double()
+    for i, j in product(range(len(x)), repeat=2):
+        r = math.sqrt(5) * float((x[i] - x[j]).norm()) / (scale * math.sqrt(x.shape[-1]))
+        K[i, j] = (1 + r + r * r / 3) * math.exp(-r)
+    return K
+
+
+def over_pairs(A, Z):
+    K = torch.zeros(N * M, N * M).double()
+    for (i, z), (j, w) in product(product(range(N), range(M)), repeat=2):
+        K[i * M + z, j * M + w] = 1 + A[i, j] * Z[z, w]
+    return K
+
+
+def plain_members():
+    """As the docstring of ``families_of_pairs`` has them."""
+    x, z, apart = spread(ARMS), spread(CONTEXTS), torch.eye(M).double()
+    related, alike = ([matern(rows, scale) for scale in (0.1, 0.3, 0.8)] for rows in (x, z))
+    same, alone = torch.ones(M, M).double(), [matern(z[:, k : k + 1], 0.3) for k in range(C)]
+    shapes = [*product(related, [same, *alike, *alone])]
+    shapes += [(torch.eye(N).double(), Z) for Z in (same, alike[1], apart)] + [(related[1], apart)]
+    return [
+        Member(DensePrior(over_pairs(A, Z), torch.zeros(N * M).double(), rate, noise), 1.0, 0.0, True)
+        for A, Z in shapes
+        for noise in (0.01, 0.3)
+        for rate in (0.0, 0.01, 0.1)
+    ]
+
+
+@pytest.mark.every(2)
+def test_listed_contexts_are_chosen_under_as_by_the_plain_twin_over_pairs() -> None:
+    policy = recipes.auto(ARMS, contexts=CONTEXTS, replicates=S)
+    rules = {"share": 0.001, "behind": 12.0, "memory": 0.9, "forget": 0.99, "tail": 8.0, "clip": 4.0}
+    twins = [PlainAveraging(plain_members(), **rules, width=1.25, wide=0.0, plausible=4.0) for _ in range(S)]
+    for k in range(24):
+        step, numbers = step_of(k), [(k + s) % M if k % 2 else k % M for s in range(S)]
+        mean, variance = policy.marginals(float(k), step)
+        _, means, _ = policy.components(float(k), step)
+        choice = policy.choose(float(k), step)
+        for s, twin in enumerate(twins):
+            of_context = [arm * M + numbers[s] for arm in range(N)]
+            if k:
+                m, v = (moment[of_context] for moment in twin.predict(float(k)))
+                torch.testing.assert_close(mean[s], m, rtol=0, atol=1e-7)
+                torch.testing.assert_close(variance[s], v, rtol=1e-6, atol=1e-7)
+                assert means.shape == (S, len(twin.members), N)
+            index = twin.index(float(k))[of_context]
+            index[[not x for x in ([True] * N if step.available is None else step.available)]] = -torch.inf
+            assert float(index[choice.arm[s]]) >= float(index.max()) - 1e-7
+        reward = reward_of(choice.arm, step.context)
+        policy.learn(Observation(float(k), choice.arm, reward, choice.why))
+        for s, twin in enumerate(twins):
+            twin.learn(int(choice.arm[s]) * M + numbers[s], float(reward[s]), float(k))
+
+
+def test_members_whose_box_widens_are_those_of_the_whole_box() -> None:
+    grid = (torch.tensor([[0.2, 0.4], [0.7, 0.7]]).double(), torch.tensor([0.01, 0.1]).double())
+    grid += (torch.tensor([0.0, 0.05]).double(), torch.tensor([torch.inf, torch.inf]).double())
+    x = torch.randn(12, S, 2, generator=torch.Generator().manual_seed(1)).double() * 50 + 1e4
+    y, weights = torch.randn(12, S, 1).double(), torch.full((S, 2), 0.5).double()
+    widening = WideningMembers(
+        torch.zeros(2).bool(), torch.tensor([[0.0] * 2, [1.0] * 2]).double(), *grid, replicates=S
+    )
+    for k in range(12):
+        widening.observe(x[k], y[k].expand(S, 2), float(k), weights)
+    for s in range(S):
+        box = torch.stack([x[:, s].amin(0), x[:, s].amax(0)])
+        whole = PointMembers(box, *grid)
+        for k in range(12):
+            whole.observe(x[k, s : s + 1], y[k, s : s + 1].expand(1, 2), float(k), weights[:1])
+        at, then = x[:5].transpose(0, 1) + 1.0, torch.full((S, 5), 12.0).double()
+        ours, theirs = widening.moments(at, then), whole.moments(at[s : s + 1], then[:1])
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one[s], other[0], rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("told", [False, True])
+def test_choices_depend_on_the_context_and_a_replicate_plays_alone_as_in_a_batch(way, told) -> None:
+    more = {"kernel": kernel(0.4), "noise_variance": 0.01, "context_kernel": kernel(0.4)} if told else {}
+    policy = recipes.auto(ARMS, **WAYS[way], **more, replicates=S)
+    arms = play(policy, 40)
+    for context in CONTEXTS:
+        mean, _ = policy.marginals(40.0, ArmContext(context))
+        short = reward_of(mean.argmax(-1), context) - torch.stack(
+            [reward_of(torch.full((S,), arm), context) for arm in range(N)]
+        ).amax(0)
+        assert float(short.min()) > -0.3  # of a range of 6
+    for s in range(S):
+        alone = recipes.auto(ARMS, **WAYS[way], **more)
+        for k in range(40):
+            step = step_of(k)
+            context = step.context.expand(S, C)[s]
+            choice = alone.choose(float(k), ArmContext(context, available=step.available))
+            assert choice.arm.tolist() == [arms[k][s]]
+            alone.learn(Observation(float(k), choice.arm, reward_of(choice.arm, context)[:1], choice.why))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_that_is_saved_goes_on_as_if_it_never_was(way, tmp_path) -> None:
+    whole, begun = (AskTell(recipes.auto(ARMS, **WAYS[way], replicates=S)) for _ in range(2))
+
+    def ask(live, k):
+        question = live.ask(float(k), step_of(k), count=2)[-1]
+        live.tell(question.id, reward_of(question.arm, step_of(k).context))
+        return question.arm.tolist()
+
+    first = [ask(whole, k) for k in range(12)]
+    assert [ask(begun, k) for k in range(12)] == first
+    save_policy(tmp_path / "live.pt", begun)
+    resumed = AskTell(recipes.auto(ARMS, **WAYS[way], replicates=S))
+    load_policy(tmp_path / "live.pt", resumed)
+    assert resumed.open == whole.open
+    assert len(whole.open) == 12  # late rewards of other contexts, in both
+    for live in (whole, resumed):
+        live.tell(live.open[3], reward_of(torch.zeros(S).long(), CONTEXTS[0]))
+    assert [ask(resumed, k) for k in range(12, 24)] == [ask(whole, k) for k in range(12, 24)]
+    for one, other in zip(
+        *(live.predict(24.0, context=step_of(0)) for live in (whole, resumed)), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_unit_of_rewards_and_the_origin_of_contexts_do_not_matter(way) -> None:
+    one, other = (recipes.auto(ARMS, **WAYS[way], replicates=S) for _ in range(2))
+    arms = play(one, 30)
+    shifted = {"contexts": 64 * CONTEXTS + 4096} if way == "listed" else WAYS[way]
+    other = recipes.auto(ARMS, **shifted, replicates=S)
+    for k in range(30):
+        step = step_of(k)
+        choice = other.choose(60.0 * k, ArmContext(64 * step.context + 4096, available=step.available))
+        assert choice.arm.tolist() == arms[k]
+        reward = 1024 * reward_of(choice.arm, step.context) + 7
+        other.learn(Observation(60.0 * k, choice.arm, reward, choice.why))
+
+
+def test_names_of_arms_and_of_contexts() -> None:
+    live = AskTell.auto(["small", "large"], contexts=["phone", "desk"])
+    best = {"phone": "small", "desk": "large"}
+    for k in range(40):
+        context = ("phone", "desk")[k % 2]
+        question = live.ask(float(k), context=context)
+        live.tell(question.id, 100.0 + 5.0 * (question.name == best[context]))
+    for context, name in best.items():
+        beliefs = live.beliefs(context=context).set_index("arm")
+        assert beliefs["mean"].idxmax() == name
+        assert bool((beliefs["lower"] < beliefs["upper"]).all())
+        assert live.ask(40.0, ["small"], context=context).name == "small"
+    with pytest.raises(ValueError, match="context must be"):
+        live.ask(41.0, context="tablet")
+    with pytest.raises(ValueError, match="None beside an ArmContext"):
+        live.ask(41.0, ArmContext(torch.zeros(1)), context="desk")
+
+
+def test_a_number_is_a_context_of_its_own() -> None:
+    live = AskTell.auto(ARMS, context_dim=1)
+    for k in range(30):
+        heat = (k * 0.37) % 1
+        question = live.ask(float(k), context=heat)
+        live.tell(question.id, -((float(ARMS[question.arm, 0]) - heat) ** 2))
+    mean, _ = live.predict(30.0, context=0.2)
+    assert int(mean.argmax()) == int((ARMS[:, 0] - 0.2).abs().argmin())
+
+
+def test_arms_that_come_later_are_taken_up_under_listed_contexts() -> None:
+    live = AskTell.auto(ARMS, contexts=CONTEXTS)
+    for k in range(12):
+        question = live.ask(float(k), context=CONTEXTS[k % M])
+        live.tell(question.id, float(ARMS[question.arm, 0]))
+    before = live.predict(12.0, context=CONTEXTS[0])
+    live.add_arms(1, features=torch.tensor([[0.99]]).double())
+    after = live.predict(12.0, context=CONTEXTS[0])
+    for one, other in zip(before, after, strict=True):
+        torch.testing.assert_close(one, other[:, :N], rtol=1e-6, atol=1e-6)
+    assert {int(live.ask(13.0 + k, context=CONTEXTS[k % M]).arm) for k in range(3)} <= set(range(N + 1))
+
+
+def test_what_matters_is_learned_and_can_be_told() -> None:
+    """The second number of the context is noise: told so, or with time, it no longer moves a belief."""
+    free = torch.Generator().manual_seed(2)
+    told, learned = (recipes.auto(ARMS, context_dim=C, matters=matters) for matters in ([0], None))
+    for k in range(60):
+        context = torch.rand(C, generator=free).double()
+        for policy in (told, learned):
+            choice = policy.choose(float(k), ArmContext(context))
+            reward = 3 * torch.cos(4 * (ARMS[choice.arm, 0] - context[0]))
+            policy.learn(Observation(float(k), choice.arm, reward, choice.why))
+
+    def moved(policy, column):
+        there = torch.full((C,), 0.3).double()
+        beyond = there.clone()
+        beyond[column] = 0.7
+        return float(
+            (policy.marginals(60.0, ArmContext(there))[0] - policy.marginals(60.0, ArmContext(beyond))[0])
+            .abs()
+            .max()
+        )
+
+    assert moved(told, 1) == 0.0
+    assert moved(learned, 1) < 0.2 * moved(learned, 0)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_loop_plays_contexts(way) -> None:
+    problem = make("contextual-gp", num_arms=6, num_contexts=5, replicates=2, seed=4)
+    told = {"contexts": problem.contexts} if way == "listed" else {"context_dim": 1}
+    history = run(recipes.auto(problem.arms, **told, replicates=2), problem, 60)
+    blind = run(recipes.random(problem.arms, replicates=2), problem, 60)
+    assert history.mean_cumulative_regret < 0.5 * blind.mean_cumulative_regret
+    built = recipes.build("auto", problem, replicates=2, horizon=20)  # told both kernels
+    assert type(built).__name__ == "ContextAveraging"
+    run(built, problem, 20)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"contexts": torch.ones(3, 1)}, "contexts must be different"),
+        ({"contexts": 0}, "contexts must be an integer >= 1"),
+        ({"contexts": CONTEXTS, "context_dim": 1}, "contexts must have shape"),
+        ({"context_dim": 2, "matters": [2]}, "matters must be"),
+        ({"context_dim": 2, "matters": []}, "matters must be"),
+        ({"matters": [0]}, "matters must be None without a context"),
+        ({"context_kernel": kernel(0.4)}, "context_kernel must be None without a context"),
+        ({"context_dim": 2, "context_kernel": kernel(0.4)}, "context_kernel must be given where kernel is"),
+        ({"context_dim": 2, "kernel": kernel(0.4)}, "context_kernel must be given where kernel is"),
+        ({"context_dim": 2, "look_again": 3.0}, "look_again must be 0 where contexts are not listed"),
+        ({"context_dim": 2, "plausible": 3.0}, "plausible must be 4.0 where contexts are not listed"),
+        (
+            {"contexts": CONTEXTS, "history": torch.rand(20, N).double()},
+            "history must be None under contexts",
+        ),
+        (
+            {"contexts": 300, "arms": 4},
+            "contexts must be features, or at most 500 pairs of arm and context",
+        ),
+        (
+            {"context_dim": 1, "arms": 4, "kernel": MaternKernel().double(), "context_kernel": kernel(0.4)},
+            "kernel must be None for arms without features",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(options, match) -> None:
+    with pytest.raises(ValueError, match=match):
+        recipes.auto(options.pop("arms", ARMS), **options)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_bad_step_is_refused_and_nothing_changes(way) -> None:
+    policy = recipes.auto(ARMS, **WAYS[way])
+    question = policy.choose(0.0, ArmContext(CONTEXTS[0]))
+    wrong = [None, ArmContext(), ArmContext(CONTEXTS[0, :1]), torch.ones(N + 1).bool()]
+    wrong += [ArmContext(CONTEXTS[0] + 0.1)] if way == "listed" else []
+    for step in wrong:
+        for call in (policy.choose, policy.marginals):
+            with pytest.raises(ValueError, match=r"context|available"):
+                call(0.0, step)
+    for why in ({}, {"inputs": torch.zeros(1, 2)}, {"inputs": question.why["inputs"] * torch.nan}):
+        with pytest.raises(ValueError, match="inputs"):
+            policy.learn(Observation(0.0, question.arm, torch.zeros(1).double(), why))
+    assert play_one(policy) == play_one(recipes.auto(ARMS, **WAYS[way]))
+
+
+def play_one(policy):
+    return [policy.choose(0.0, ArmContext(CONTEXTS[k])).arm.tolist() for k in range(M)]
