@@ -67,6 +67,7 @@ OTHERS = {
     "likelihood": "gaussian",
     "look_again": 3.0,
     "margin": 0.5,
+    "matters": [0],
     "max_move": 0.1,
     "move_price": 0.3,
     "noise_scale": 0.7,
@@ -204,7 +205,7 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
     try:
         other = built(name, **{option: OTHERS[option]})
     except ValueError:
-        alone = {(name, option) for name in UNDER_CONTEXTS for option in OF_CONTEXTS}
+        alone = {(name, option) for name in (*UNDER_CONTEXTS, "auto") for option in (*OF_CONTEXTS, "matters")}
         assert (name, option) in alone | {
             ("pe_gp_ucb", "learn_hyperparameters"),
             ("auto", "control_share"),

@@ -13,7 +13,7 @@ from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.models.points.point_members import PointMembers
+from bandits_torch.models.points.point_members import PointMembers, WideningMembers
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 
@@ -33,6 +33,7 @@ __all__ = [
     "SketchedGP",
     "SmoothMembers",
     "StackedMembers",
+    "WideningMembers",
     "arm_gp_of_prior",
     "arm_gp_over_priors",
     "fit_hyperparameters",

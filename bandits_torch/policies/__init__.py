@@ -3,6 +3,7 @@
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
+from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging
 from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
@@ -52,6 +53,7 @@ __all__ = [
     "CentredPolicy",
     "Choice",
     "Constants",
+    "ContextAveraging",
     "ContextualPolicy",
     "ControlledPolicy",
     "CostlyMoves",
@@ -76,6 +78,7 @@ __all__ = [
     "ModelAveraging",
     "NeuralFeatures",
     "Observation",
+    "PairAveraging",
     "Pending",
     "PeriodicRestart",
     "PointAveraging",

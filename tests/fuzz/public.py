@@ -875,6 +875,10 @@ SPECS: dict[str, Spec] = {
             "history": None,
             "history_times": None,
             "log": None,
+            "matters": st.sampled_from([[0], 0, "all", [2.5]]),  # without a context, and none of columns
+            "contexts": bad.spoiled(torch.rand(3, 1).double(), torch.ones(3, 1)).filter(
+                lambda x: x is not None
+            ),
         },
     ),
     "recipes.w_gp_ucb": Spec({"discount": 0.99}),
@@ -904,6 +908,9 @@ LEFT_OUT = {
     "bandits_torch.History": "a record that the loop makes",
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "bandits_torch.ArmContext": "a record that checks itself: tests/policies/test_contextual.py",
+    "policies.PairAveraging": "tests/policies/test_context_averaging.py",
+    "policies.ContextAveraging": "tests/policies/test_context_averaging.py",
+    "models.WideningMembers": "tests/policies/test_context_averaging.py",
     "policies.Choice": "a record that policies make",
     "acquisition.StepContext": "a record that policies make",
     "bandits_torch.Question": "a record that AskTell makes",
