@@ -122,8 +122,9 @@ class AveragingBlocks(CompiledBlocks):
 
     def play(self, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]) -> Given | None:
         """Of a block."""
-        from bandits_torch.captured import averaging_loop as loop
+        from bandits_torch.captured import averaging_loop
 
+        loop: Any = averaging_loop
         policy, parts = self.steps.policy, self.steps.parts
         scale, sharing, frame, noise = policy.scale, policy.sharing, policy.frame, policy.model.noise_variance
         fits = all(type(part) in (ArmMembers, SmoothMembers) for part in parts) and policy.looks is not None
