@@ -202,6 +202,10 @@ class IndexPolicy(Policy):
         held = (self.model.num_observations == self.clock) & (self.restarts == 0)
         return self.model.tells_past and bool(held.all())
 
+    def changes_found(self) -> Tensor | None:
+        """Restarts, by a forgetting rule that tests for changes."""
+        return self.restarts if self.forgetting.tests_changes else None
+
     def trace(self) -> dict[str, Tensor | float]:
         """The width used, the number of restarts so far, and the traces of the forgetting rule and the model."""
         trace: dict[str, Tensor | float] = {"restarts": self.restarts, **self.forgetting.trace()}
