@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.description import description
-from bandits_torch.differing import said_differences
+from bandits_torch.description import description, said_differences
 from bandits_torch.files import remove_parts
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
@@ -78,9 +77,7 @@ class RunCheckpoint:
         with whole_or_refused(name, "run"):
             step, seconds = header["step"], header["seconds"]
             written, made_by = dict(header["run"]), dict(header["versions"])
-            validation.require(
-                type(step) is int and 0 < step <= self.horizon, "step", step, "a step of the run"
-            )
+            validation.require(type(step) is int and 0 < step <= self.horizon, "step", step, "of the run")
             validation.non_negative("seconds", seconds)
             fresh = {key: part.state_dict() for key, part in self._parts.items()}
             generator = torch.Generator().set_state(state["torch"])
@@ -93,9 +90,7 @@ class RunCheckpoint:
                 for key, part in self._parts.items():
                     check_kinds(state["parts"][key], fresh[key], key)
                     part.load_state_dict(state["parts"][key])
-                validation.require(
-                    state["parts"]["record"]["done"] == step, "step", step, "that of the record"
-                )
+                validation.require(state["parts"]["record"]["done"] == step, "step", step, "the record's")
             except Exception:
                 for key, part in self._parts.items():
                     part.load_state_dict(fresh[key])

@@ -11,6 +11,7 @@ import copy
 import functools
 import hashlib
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -26,6 +27,8 @@ _LOOKED_INTO = (__name__.partition(".")[0], "builtins", "collections", "functool
 _WHOLE = 4096  # numbers of a tensor that is written down; of a larger one a digest is
 _LIST = 32  # numbers of a list that are looked at one by one; a longer one is taken for a tensor
 _DIGITS = 26  # bits of the mantissa that a digest looks at
+_ALIKE = 1e-9  # relative: numbers computed on another machine or thread count differ by less
+_SAID = 8  # differences in a message
 
 
 class BuiltWith:
@@ -229,3 +232,63 @@ def _enclosed(function: Any) -> Iterator[tuple[str, Any]]:
 def is_structure(leaf: Any) -> bool:
     """Whether an entry says what kind of thing stands there, not a value."""
     return isinstance(leaf, str) and leaf.startswith("<")
+
+
+# --- in what two descriptions differ ---
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Paths at which two descriptions differ; where things of other kinds stand, not what is below."""
+    found: list[str] = []
+    for path in (*one, *(path for path in other if path not in one)):
+        below = any(path.startswith((f"{top}.", f"{top}[")) for top in found)
+        both = path in one and path in other
+        if not below and not (both and alike(one[path], other[path])):
+            found.append(path)
+    return found
+
+
+def said_differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """``differences`` in words: the first of them, and how many more there are; empty where there is none."""
+    found, none = differences(was, now), "<nothing>"
+    said = [
+        f"{path} was {shown(was.get(path, none))} and is {shown(now.get(path, none))}"
+        for path in found[:_SAID]
+    ]
+    more = [f"and {len(found) - _SAID} more differences"] if len(found) > _SAID else []
+    return "; ".join(said + more)
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two entries mean the same: whole numbers exactly, others to rounding, digests on either grid."""
+    if isinstance(one, Tensor) or isinstance(other, Tensor):
+        fits = isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape
+        if not fits or one.dtype != other.dtype or not one.is_floating_point():
+            return fits and one.dtype == other.dtype and torch.equal(one, other)
+        scale = float(one.nan_to_num().abs().max()) if one.numel() else 0.0
+        return torch.allclose(one, other, rtol=_ALIKE, atol=_ALIKE * scale, equal_nan=True)
+    if is_structure(one) and is_structure(other):
+        kind, digests = _split_digests(one)
+        other_kind, other_digests = _split_digests(other)
+        return kind == other_kind and (not digests or any(map(str.__eq__, digests, other_digests)))
+    if type(one) is type(other) and not isinstance(one, float):  # of large seeds, each is its own
+        return one == other
+    if not (validation.is_number(one) and validation.is_number(other)):
+        return False
+    return math.isclose(one, other, rel_tol=_ALIKE) or (one != one and other != other)
+
+
+def _split_digests(leaf: str) -> tuple[str, list[str]]:
+    words = leaf.strip("<>").split(" ")
+    if len(words) >= 3 and words[1].startswith("torch."):
+        return " ".join(words[:2]), words[2:]
+    return leaf, []
+
+
+def shown(leaf: Any) -> str:
+    """An entry as an error message shows it."""
+    if not isinstance(leaf, Tensor):
+        return leaf.strip("<>") if is_structure(leaf) else repr(leaf)
+    if leaf.numel() <= 6:
+        return repr(leaf.tolist())
+    return f"a tensor of shape {tuple(leaf.shape)}, {hashlib.sha256(leaf.numpy().tobytes()).hexdigest()[:6]}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import zipfile
-import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +15,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.files import atomic_write, interrupts_held_back
+from bandits_torch.state_files import read_archive, whole_or_refused
 
 FORMAT = "bandits_torch history"
 FORMAT_VERSION = 1
@@ -151,27 +150,16 @@ class History:
         Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, not a history or of
         a newer format version.
         """
-        if not os.path.exists(path):
-            raise FileNotFoundError(f"no history file at {os.fspath(path)!r}")
-        if not zipfile.is_zipfile(path):
-            raise ValueError(
-                f"{os.fspath(path)!r} is not a whole history file: truncated, or of another kind"
-            )
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-            header = json.loads(arrays.pop("header").tobytes())
-        except (
-            OSError,
-            EOFError,
-            KeyError,
-            AttributeError,
-            ValueError,
-            zipfile.BadZipFile,
-            zlib.error,
-        ) as error:
-            raise ValueError(f"{os.fspath(path)!r} is not a whole history file: {error}") from error
-        return _from_arrays(os.fspath(path), header, arrays)
+        name, (header, arrays) = os.fspath(path), read_archive(path, "history")
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
+            raise ValueError(f"{name!r} is not a history file: its header says {str(header)[:80]!r}")
+        version = header.get("version")
+        if not isinstance(version, int) or version > FORMAT_VERSION:
+            raise ValueError(f"{name!r} has history format {version}; this version reads {FORMAT_VERSION}")
+        with whole_or_refused(name, "history"):
+            trace = {one: torch.from_numpy(arrays[f"trace{i}"]) for i, one in enumerate(header["trace"])}
+            tensors = {one: torch.from_numpy(arrays[one]) for one in _PER_REPLICATE + _PER_STEP}
+            return History(**tensors, trace=trace, meta=header["meta"])
 
 
 def standard_error(values: Tensor) -> Tensor:
@@ -180,20 +168,3 @@ def standard_error(values: Tensor) -> Tensor:
     if count == 1:
         return torch.full_like(values[0], torch.nan)
     return values.std(0) / count**0.5
-
-
-def _from_arrays(path: str, header: Any, arrays: dict[str, np.ndarray]) -> History:
-    """The History in a file's arrays, or the reason why there is none."""
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ValueError(f"{path!r} is not a history file: its header says {str(header)[:80]!r}")
-    version = header.get("version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise ValueError(
-            f"{path!r} has history format {version}, and this version reads up to {FORMAT_VERSION}"
-        )
-    try:
-        trace = {name: torch.from_numpy(arrays[f"trace{i}"]) for i, name in enumerate(header["trace"])}
-        tensors = {name: torch.from_numpy(arrays[name]) for name in _PER_REPLICATE + _PER_STEP}
-        return History(**tensors, trace=trace, meta=header["meta"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path!r} is not a whole history file: {error}") from error

@@ -96,14 +96,10 @@ def value(
     validation.instance("log", log, Log, "a Log")
     known = log.propensity is not None
     allowed = ("auto", "snips", "dr") if known else ("auto", "replay")
-    validation.require(
-        estimator in allowed, "estimator", estimator, f"one of {', '.join(allowed)} for this log"
-    )
+    validation.require(estimator in allowed, "estimator", estimator, f"one of {', '.join(allowed)} here")
     kind = estimator if estimator != "auto" else "dr" if known else "replay"
     validation.below_one("warm_up", warm_up)
-    validation.require(
-        validation.positive_integer("replays", replays) >= 2, "replays", replays, "an integer >= 2"
-    )
+    validation.require(validation.positive_integer("replays", replays) >= 2, "replays", replays, ">= 2")
     validation.natural("seed", seed)
     first = round(warm_up * len(log.arms))
     N, n = log.num_arms, len(log.arms) - first
@@ -146,9 +142,7 @@ def value(
 
         pi, learned = play(rows, 0)
     wanted = [name for k, name in enumerate(log.arm_names) if name in never and pi[:, k].any()]
-    validation.require(
-        not wanted, "policy", wanted, "one that pulls arms that were logged (nothing tells what these pay)"
-    )
+    validation.require(not wanted, "policy", wanted, "one that pulls arms that were logged")
     blind = sure & (pi[rows, arms] < 1)
     validation.require(
         not blind.any(),
@@ -192,9 +186,7 @@ def _refuse_unless_uniform(log: Log) -> None:
     chance = fair[np.arange(1, len(arms)), arms[:-1]]
     spread = np.sqrt((chance * (1 - chance)).sum())
     if spread > 0 and 2 * stats.norm.sf(abs(same.sum() - chance.sum()) / spread) < _CHANCE:
-        raise ValueError(
-            f"{why}: an arm follows itself {int(same.sum())} times, expected {chance.sum():.0f} times"
-        )
+        raise ValueError(f"{why}: an arm follows itself {int(same.sum())} times, not {chance.sum():.0f}")
 
 
 def _predicted(log: Log) -> np.ndarray:
@@ -218,17 +210,13 @@ def _fixed(probabilities: Tensor, can: np.ndarray, log: Log) -> np.ndarray:
     """Probabilities (N,) in every row, (n, N), among the arms that are available."""
     validation.finite_tensor("policy", probabilities)
     N = log.num_arms
-    validation.shape_is(
-        "policy", probabilities, probabilities.shape == (N,), f"({N},), a probability per arm"
-    )
+    validation.shape_is("policy", probabilities, probabilities.shape == (N,), f"({N},), probabilities")
     ok = bool((probabilities >= 0).all()) and abs(float(probabilities.sum()) - 1) < 1e-6
     validation.require(ok, "policy", probabilities, "probabilities that add up to 1")
     pi = probabilities.double().numpy() * can
     total = pi.sum(1, keepdims=True)
     none = int((total == 0).sum())
-    validation.require(
-        none == 0, "policy", f"no arm that is available in {none} rows", "one that can be played"
-    )
+    validation.require(none == 0, "policy", f"no arm available in {none} rows", "one that can be played")
     return pi / total
 
 

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields, is_dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import Stateful, versions_here, warn_of_versions
-from bandits_torch.description import description
-from bandits_torch.differing import said_differences
+from bandits_torch.description import (
+    BuiltWith,
+    Described,
+    alike,
+    description,
+    differences,
+    is_structure,
+    items_of,
+    leaf_of,
+    module_items_of,
+    said_differences,
+)
 from bandits_torch.files import remove_parts, writing_alone
-from bandits_torch.rebuilding import rebuilt
 from bandits_torch.recorder import name_of
 from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
 
-_saved_as: WeakKeyDictionary[Any, dict[str, str]] = (
-    WeakKeyDictionary()
-)  # the save of each file that is a policy's own
+# By policy and path: the mark of the save that the policy loaded or wrote last.
+_saved_as: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
 
 
 def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bool = False) -> None:
@@ -52,11 +65,7 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
         if alone:
             remove_parts(path)
         mark = uuid.uuid4().hex
-        header: dict[str, Any] = {
-            "policy": name_of(policy),
-            "save": number + 1,
-            "mark": mark,
-        }
+        header: dict[str, Any] = {"policy": name_of(policy), "save": number + 1, "mark": mark}
         with _alone(policy):
             header["versions"] = versions_here()
             content = {"built": description(policy, "policy"), "state": policy.state_dict()}
@@ -141,25 +150,19 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
             except Exception:
                 policy.load_state_dict(before)
                 raise
-        if target is not policy:
-            _become(policy, target)
+        if target is not policy and isinstance(policy, AskTell):
+            policy.take_over(target)
+        elif target is not policy:
+            vars(policy).clear()
+            vars(policy).update(vars(target))
     _saved_as.setdefault(policy, {})[os.path.realpath(path)] = mark
     with _alone(policy):  # on as many threads as its steps are computed on
         warn_of_versions(name, made_by)
 
 
-def _become(policy: Stateful, made: Stateful) -> None:
-    """``policy`` is ``made`` from now on."""
-    if isinstance(policy, AskTell) and isinstance(made, AskTell):
-        policy.take_over(made)
-        return
-    vars(policy).clear()
-    vars(policy).update(vars(made))
-
-
 def _as_in_file(said: str, policy: Stateful, built: Mapping[str, Any]) -> Any:
     try:
-        made = rebuilt(policy, "policy", built)
+        made = _rebuilt(policy, "policy", built)
         validation.require(_sizes(made) == _sizes(policy), "replicates and arms", _sizes(made), "the same")
         return made
     except Exception as error:  # a crafted file may ask for any settings
@@ -168,3 +171,80 @@ def _as_in_file(said: str, policy: Stateful, built: Mapping[str, Any]) -> Any:
 
 def _sizes(policy: Any) -> tuple[Any, ...]:
     return tuple(getattr(policy, name, None) for name in ("replicates", "num_arms", "dim"))
+
+
+# --- a policy built anew with the settings of a file ---
+
+
+def _rebuilt(thing: Any, name: str, wanted: Mapping[str, Any]) -> Any:
+    """``thing`` built anew with the values of another description of the same structure.
+
+    Raises ValueError that names what cannot be taken: structure, tensors of which there is a digest alone, and what
+    is enclosed in functions.
+    """
+    made = _value_rebuilt(thing, name, wanted, {})
+    left = differences(wanted, description(made, name))
+    if left:
+        raise ValueError(f"{', '.join(left)} cannot be taken from a file: build the policy that way")
+    return made
+
+
+def _value_rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[int, Any]) -> Any:
+    leaf = leaf_of(value)
+    if leaf is not None or value is None:
+        new = wanted.get(path, leaf)
+        if is_structure(new) or alike(leaf, new):
+            return value
+        return new.to(value.device) if isinstance(new, Tensor) and isinstance(value, Tensor) else new
+    if id(value) not in made:
+        made[id(value)] = value, _part_rebuilt(value, path, wanted, made)
+    return made[id(value)][1]
+
+
+def _part_rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[int, Any]) -> Any:
+    if isinstance(value, torch.nn.Module) and not isinstance(value, Described):
+        return _module_rebuilt(value, path, wanted)
+    items = {key: _value_rebuilt(item, f"{path}{key}", wanted, made) for key, item in items_of(value)}
+    if isinstance(value, Described) and "_built_with" in value.__dict__:
+        return _called(type(value), value._built_with, {key.lstrip("."): item for key, item in items.items()})
+    if isinstance(value, (list, tuple)):
+        return type(value)(items.values()) if type(value) in (list, tuple) else value
+    if isinstance(value, Mapping):
+        return {key: items[f".{key}"] for key in value}
+    if is_dataclass(value) and not inspect.isclass(value):
+        return type(value)(**{f.name: items[f".{f.name}"] for f in fields(value) if f.init})
+    return value
+
+
+def _called(kind: type, noted: BuiltWith, arguments: dict[str, Any]) -> Any:
+    """An object of this class, its arguments given as its signature wants them."""
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for parameter in noted.parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            positional += arguments[parameter.name]
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            named |= arguments[parameter.name]
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            named[parameter.name] = arguments[parameter.name]
+        else:
+            positional.append(arguments[parameter.name])
+    return kind(*positional, **named)
+
+
+def _module_rebuilt(module: torch.nn.Module, path: str, wanted: Mapping[str, Any]) -> torch.nn.Module:
+    """A copy of a kernel or mean with other hyperparameters."""
+    new = copy.deepcopy(module)
+    for place, part in new.named_modules():
+        at = f"{path}.{place}" if place else path
+        for name, value in list(module_items_of(part)):
+            leaf = wanted.get(f"{at}.{name}")
+            known = isinstance(value, Tensor) and leaf is not None and not is_structure(leaf)
+            if known and not alike(leaf_of(value), leaf):
+                stored = dict(part.named_parameters(recurse=False)) | dict(part.named_buffers(recurse=False))
+                if name in stored:
+                    with torch.no_grad():
+                        stored[name].copy_(torch.as_tensor(leaf).to(value))
+                else:
+                    part.initialize(**{name: torch.as_tensor(leaf).to(value)})
+    return new

@@ -157,12 +157,8 @@ class Recorder:
         value, where = float(values[row, replicate]), f"at step {row + 1}, replicate {replicate}"
         arm = self._arms[row, replicate].tolist()
         if values is self._expected and value == -math.inf:
-            raise ValueError(
-                f"policy {name_of(self._policy)} chose arm {arm}, which is not available, {where}"
-            )
-        raise ValueError(
-            f"{kind} must be finite, got {value} {where}, arm {arm} from problem {name_of(self._problem)}"
-        )
+            raise ValueError(f"policy {name_of(self._policy)} chose arm {arm}, not available, {where}")
+        raise ValueError(f"{kind} must be finite, got {value} {where}, arm {arm}, {name_of(self._problem)}")
 
     def _trace_rows(self, name: str, value: Tensor | float) -> Tensor:
         """Rows for a name's values, NaN where none was given; those written so far are kept."""

@@ -70,9 +70,7 @@ class HasState:
     def _begin(self) -> None:
         """Take the first values; parts stay as they are. A constructor calls it."""
         names = sorted(map(_key, (*self.state_names, *self._parts)))
-        validation.require(
-            len(set(names)) == len(names), "names of the state", names, "different without their _"
-        )
+        validation.require(len(set(names)) == len(names), "names of the state", names, "different without _")
         for name, value in self._fresh().items():
             setattr(self, name, value)
         self.state_changed()

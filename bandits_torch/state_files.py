@@ -62,6 +62,15 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
     Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, of another kind or of a newer
     format version, or whose tensors belong on a missing device.
     """
+    name, (header, arrays) = os.fspath(path), read_archive(path, kind)
+    _check_header(name, kind, header)
+    with whole_or_refused(name, kind):
+        state = _unpacked(header.pop("state"), arrays)
+    return header, state
+
+
+def read_archive(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.ndarray]]:
+    """The JSON in the array ``header`` of an archive, and its other arrays; errors as for ``read_state``."""
     name = os.fspath(path)
     if not os.path.exists(path):
         raise FileNotFoundError(f"no {kind} file at {name!r}")
@@ -69,11 +78,7 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
         raise ValueError(f"{name!r} is not a whole {kind} file: truncated, or of another kind")
     with whole_or_refused(name, kind), np.load(path, allow_pickle=False) as archive:
         arrays = {key: archive[key] for key in archive.files}
-        header = json.loads(arrays.pop("header").tobytes())
-    _check_header(name, kind, header)
-    with whole_or_refused(name, kind):
-        state = _unpacked(header.pop("state"), arrays)
-    return header, state
+        return json.loads(arrays.pop("header").tobytes()), arrays
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:

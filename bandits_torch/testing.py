@@ -1,6 +1,6 @@
 """Laws that every recipe, problem and kernel obeys, as classes that a plug-in's tests inherit.
 
-A subclass named ``Test...`` that sets ``name`` or ``kernel`` is all that pytest needs::
+For pytest, write a subclass named ``Test...`` that sets ``name``, or for a kernel one that defines ``build``::
 
     from bandits_torch.testing import RecipeLaws
 
@@ -22,6 +22,7 @@ from bandits_torch import problems, recipes
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
+from bandits_torch.state import differing
 
 
 class RecipeLaws:
@@ -63,7 +64,8 @@ class RecipeLaws:
                 policy.load_state_dict(before)
             second = policy.choose(float(step))
             assert torch.equal(first.arm, second.arm), f"step {step}: {first.arm}, then {second.arm}"
-            assert seeded or same(before, policy.state_dict()), f"step {step}: choose changed the state"
+            changed = [] if seeded else differing(before, policy.state_dict())
+            assert not changed, f"step {step}: choose changed {changed}"
             policy.learn(Observation(float(step), first.arm, _reward(problem, first.arm, step), first.why))
 
     def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(self) -> None:
@@ -99,10 +101,9 @@ class RecipeLaws:
         for step in range(1, self.horizon + 1):
             choice, other = policy.choose(float(step)), fresh.choose(float(step))
             assert torch.equal(choice.arm, other.arm), f"step {step}: {choice.arm}, fresh {other.arm}"
-            for one, chosen in ((policy, choice), (fresh, other)):
-                one.learn(
-                    Observation(float(step), chosen.arm, _reward(problem, chosen.arm, step), chosen.why)
-                )
+            reward = _reward(problem, choice.arm, step)
+            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+            fresh.learn(Observation(float(step), other.arm, reward, other.why))
 
 
 class ProblemLaws:
@@ -176,25 +177,6 @@ class KernelLaws:
         diagonal = kernel(X, diag=True)
         diagonal = diagonal if isinstance(diagonal, Tensor) else diagonal.to_dense()
         assert torch.allclose(diagonal, kernel(X).to_dense().diagonal())
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two states, of tensors and plain values in any nesting, are the same to the last bit."""
-    if isinstance(one, Tensor):
-        return (
-            isinstance(other, Tensor)
-            and one.shape == other.shape
-            and torch.equal(one.nan_to_num(), other.nan_to_num())
-        )
-    if isinstance(one, Mapping):
-        return (
-            isinstance(other, Mapping)
-            and one.keys() == other.keys()
-            and all(same(one[k], other[k]) for k in one)
-        )
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return type(one) is type(other) and bool(one == other)
 
 
 def _reward(problem: Problem, arm: Tensor, step: int) -> Tensor:

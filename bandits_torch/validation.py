@@ -106,9 +106,7 @@ def finite_tensor(name: str, value: Tensor) -> Tensor:
         return value  # a sum is finite only if all its terms are, and is had for a third of the time
     if not bool(torch.isfinite(value).all()):
         bad = value[~torch.isfinite(value)]
-        raise ValueError(
-            f"{name} must be finite, got {bad.numel()} value(s) such as {bad.flatten()[0].item()}"
-        )
+        raise ValueError(f"{name} must be finite, got {bad.numel()} values such as {bad.flatten()[0].item()}")
     return value
 
 
@@ -155,6 +153,24 @@ def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
     tensor(name, value)
     if not ok:
         raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}")
+
+
+def covariance(name: str, value: Tensor) -> Tensor:
+    """Covariance matrices (..., N, N): finite, symmetric and positive semi-definite up to rounding.
+
+    Rounding is the square root of the machine epsilon, of the largest entry and eigenvalue. Cost: O(N^3).
+    """
+    tensor(name, value)
+    shape_is(name, value, value.dim() >= 2 and value.shape[-1] == value.shape[-2] > 0, "(..., N, N), N >= 1")
+    finite_tensor(name, value)
+    tolerance = torch.finfo(value.dtype).eps ** 0.5
+    asymmetry = float((value - value.mT).abs().amax())
+    require(asymmetry <= tolerance * float(value.abs().amax()), name, f"|C - C^T| = {asymmetry}", "symmetric")
+    values = torch.linalg.eigvalsh(0.5 * (value + value.mT))
+    positive = bool((values[..., 0] >= -tolerance * values[..., -1].abs()).all())
+    least = f"a matrix of smallest eigenvalue {values[..., 0].min().item()}"
+    require(positive, name, least, "positive semi-definite")
+    return value
 
 
 def is_number(value: Any) -> TypeGuard[float]:

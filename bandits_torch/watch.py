@@ -22,13 +22,10 @@ from bandits_torch import border, validation
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.border import Settings, Times
 from bandits_torch.files import atomic_write
-from bandits_torch.policies.arm_policy import ArmPolicy
-from bandits_torch.policies.control import controlled
+from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
-from bandits_torch.policies.detection import DetectionAugmented
-from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.wrapping import CentredPolicy, StandardisedPolicy, WrappingPolicy
+from bandits_torch.policies.wrapping import WrappingPolicy
 from bandits_torch.state import HasState
 from bandits_torch.turn import Turn
 
@@ -200,7 +197,6 @@ class Watch(HasState):
 
     def __init__(self, policy: Policy, keep: int) -> None:
         self.size = validation.natural("keep", keep)
-        self.tests = _tests_changes(policy)
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
         self.arm_tests = ArmTests()
         self._begin()
@@ -254,11 +250,15 @@ class Watch(HasState):
             plays[s, number] += 1
             if not last[s, number] >= time:
                 last[s, number] = time
-            found = self.arm_tests.of(s, number).hear(values[s], time)
-            if found is not None:
-                self._note(id, time, s, number, **found)
-        if self.tests:
-            self._look_at_restarts(id, time, None if self.dim else where, policy)
+            rung = self.arm_tests.of(s, number).hear(values[s], time)
+            if rung is not None:
+                self._note(id, time, s, number, **rung)
+        found = policy.changes_found()
+        if found is not None:
+            now = found.detach().double().cpu().clone()
+            for s in (now > self.restarts).nonzero().flatten().tolist():
+                self._note(id, time, s, None if self.dim else where[s])
+            self.restarts = now
 
     def dropped(self, id: int, asked: int) -> None:
         """Question ``id``, one of ``asked``, was removed."""
@@ -276,13 +276,6 @@ class Watch(HasState):
         more = arms - self.plays.shape[-1]
         self.plays = torch.nn.functional.pad(self.plays, (0, more))
         self.last = torch.nn.functional.pad(self.last, (0, more), value=math.nan)
-
-    def _look_at_restarts(self, id: int, time: float, where: list[int] | None, policy: Policy) -> None:
-        """Whether the policy has restarted because of what it saw."""
-        now = _restarts(policy)
-        for s in (now > self.restarts).nonzero().flatten().tolist():
-            self._note(id, time, s, None if where is None else where[s])
-        self.restarts = now
 
     def _note(self, id: int, time: float, replicate: int, arm: int | None, **found: float | None) -> None:
         """An alarm; without what was found, the policy's."""
@@ -387,8 +380,8 @@ class Watched:
         control, and for a ``level`` out of range.
         """
         with self._turn.any_process():
-            policy, S = controlled(self.policy), self.replicates
-            if policy is None:
+            policy, S = self.policy, self.replicates
+            if not isinstance(policy, ControlledPolicy):
                 raise ValueError("control must be given where this is built, got a policy without one")
             arms = list(range(self.num_arms)) if self.names is None else list(self.names)
             lift, low, high = policy.lifts(level)
@@ -429,7 +422,7 @@ class Watched:
         except ValueError:
             if hasattr(inside, "marginals") and context is None and not inside.takes_contexts:
                 raise  # of a policy that believes, at a time that it cannot tell of
-            mean = _plain_means(self.policy)
+            mean = self.policy.mean_rewards()
             if mean is None:
                 mean = torch.full((self.replicates, self.num_arms), torch.nan, dtype=torch.float64)
             mean = mean.where(self._watch.plays.to(mean.device) > 0, torch.nan)
@@ -586,6 +579,7 @@ class Watched:
         validation.require(one < self.replicates, "replicate", replicate, f"below {self.replicates}")
         with self._turn.any_process():
             tables = [self.beliefs(level=level), self.history(), self.alarms()]
+            tables += [self.lift()] if isinstance(self.policy, ControlledPolicy) else []
             said = repr(self)[1:-1].partition(";")[0]
             facts = {
                 "policy": said.removeprefix("AskTell "),
@@ -601,9 +595,9 @@ class Watched:
                 table[table["replicate"] == replicate].drop(columns="replicate").reset_index(drop=True)
                 for table in tables
             ]
-        beliefs, history, alarms = tables
+        beliefs, history, alarms, *lift = tables
         heading = said.removeprefix("AskTell ") if title is None else str(title)
-        page = live_page(beliefs, history, alarms, heading, facts, level=level, refresh=refresh)
+        page = live_page(beliefs, history, alarms, heading, facts, level=level, refresh=refresh, lift=lift)
         with atomic_write(path) as file:
             file.write(page.encode())
 
@@ -657,42 +651,8 @@ def _kl(p: np.ndarray, q: float) -> np.ndarray:
     return rel_entr(p, q) + rel_entr(1 - p, 1 - q)
 
 
-def _tester(policy: Any) -> Any:
-    """The policy that counts restarts: one around another that tests for changes, or the innermost."""
-    while isinstance(policy, WrappingPolicy) and not isinstance(policy, DetectionAugmented):
-        policy = policy.policy
-    return policy
-
-
-def _tests_changes(policy: Any) -> bool:
-    """Whether a policy may restart because of what it saw, and not on a schedule alone."""
-    inside = _tester(policy)
-    rule = getattr(inside, "forgetting", None)
-    if isinstance(rule, ForgettingRule):
-        return type(rule).refuted is not ForgettingRule.refuted
-    return not isinstance(getattr(inside, "restarts", None), Tensor) and "restarts" in inside.trace()
-
-
-def _restarts(policy: Any) -> Tensor:
-    """How often each replicate has restarted, (S,)."""
-    inside = _tester(policy)
-    counted = getattr(inside, "restarts", None)
-    counted = counted if isinstance(counted, Tensor) else inside.trace()["restarts"]
-    return torch.as_tensor(counted).detach().clone().double().cpu()
-
-
 def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _plain_means(policy: Policy) -> Tensor | None:
-    """The mean rewards (S, N) that a policy without a posterior goes by, in units of reward; None: it has none."""
-    if not isinstance(policy, WrappingPolicy):
-        return policy.means(policy.state) if isinstance(policy, ArmPolicy) else None
-    mean = _plain_means(policy.policy)
-    if mean is not None and isinstance(policy, StandardisedPolicy):
-        return policy.offset.unsqueeze(-1) + policy.scale.unsqueeze(-1) * mean
-    return mean + policy.prior_mean if mean is not None and isinstance(policy, CentredPolicy) else mean
 
 
 def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Tensor:

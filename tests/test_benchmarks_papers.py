@@ -8,6 +8,7 @@ from benchmarks.papers import __main__ as papers
 from benchmarks.papers import _ziomek_page, ziomek
 from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED
 from benchmarks.papers._folders import RESULTS, data_folder, results_folder
+from benchmarks.papers.hong import RACES
 
 
 def test_the_toy_part_writes_its_figures_and_the_page(tmp_path) -> None:
@@ -66,16 +67,23 @@ def test_list_names_every_paper(capsys) -> None:
 def test_all_runs_every_paper_and_tells_times_and_failures(monkeypatch, capsys, tmp_path) -> None:
     script = (
         "import os, pathlib, sys; paper, *flags = sys.argv[1:];"
-        f"pathlib.Path({str(tmp_path)!r}, paper).write_text(' '.join([*flags, os.environ['BANDITS_TORCH_DATA']]));"
+        "words = ' '.join([*flags, os.environ['BANDITS_TORCH_DATA'], '']);"
+        f"open(pathlib.Path({str(tmp_path)!r}, paper), 'a').write(words);"
         "sys.exit(paper == 'hong')"
     )
     monkeypatch.setattr(
-        papers, "_command", lambda paper, flags: [sys.executable, "-c", script, paper, *flags]
+        papers, "_command", lambda words, flags: [sys.executable, "-c", script, *words, *flags]
     )
     with pytest.raises(SystemExit, match="failed: hong"):
         papers.main(["--all", "--fast", "--data", str(tmp_path / "somewhere"), "--processes", "2"])
     asked = {file.name: file.read_text() for file in tmp_path.iterdir()}
-    assert asked == dict.fromkeys(papers.papers(), f"--fast {tmp_path / 'somewhere'}")
+    halves = asked.pop("hong").split()
+    wanted = [*RACES, "detection", "theory"]
+    assert sorted(set(wanted) & set(halves)) == sorted(wanted)
+    assert halves.count("--no-report") == 2  # the page is written once, when all parts are there
+    assert halves[-3:] == ["report", "--fast", str(tmp_path / "somewhere")]
+    assert asked == dict.fromkeys(asked, f"--fast {tmp_path / 'somewhere'} ")
+    assert set(asked) == set(papers.papers()) - {"hong"}
     printed = capsys.readouterr().out.splitlines()
     for paper in papers.papers():
         assert any(line.startswith(paper) and "s of a core" in line for line in printed)

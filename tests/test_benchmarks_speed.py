@@ -55,7 +55,10 @@ COLUMNS = {
     | {"plain_waits", "captured_waits"},
     "compiled": {"recipe", "arms", "replicates", "compile_seconds", "plain_seconds", "compiled_seconds"}
     | {"plain_over_compiled", "largest_difference", "error"},
-    "in_cache": {"recipe", "arms", "replicates", "steps", "first", "plain", "blocks", "compiled", "copy"},
+    "in_cache": {
+        *("recipe", "arms", "replicates", "steps", "turns", "plain", "blocks", "compiled", "copy"),
+        *("compiled_share", "mib", "peak_mib"),
+    },
     "form_choice": {"arms", "replicates", "drifts", "dtype", "rows", "points", "room", "auto", "over_cheaper"}
     | {"covariance_seconds", "factor_seconds"},
     "state_space": {"kernel", "arms", "states_per_arm", "steps_before", "steps", "seconds_per_step"},

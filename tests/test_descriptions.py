@@ -7,8 +7,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
-from bandits_torch.description import description, leaf_of
-from bandits_torch.differing import alike, differences, said_differences
+from bandits_torch.description import alike, description, differences, leaf_of, said_differences
 
 NAN = math.nan
 ONE = torch.tensor([1.0, 2.0]).double()

@@ -172,10 +172,10 @@ def rewrite(path, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"header": {"version": 2}}, "has history format 2, and this version reads up to 1"),
+        ({"header": {"version": 2}}, "has history format 2; this version reads 1"),
         ({"header": {"version": "1"}}, "has history format 1"),
-        ({"rewards": None}, "not a whole history file: 'rewards'"),
-        ({"trace1": None}, "not a whole history file: 'trace1'"),
+        ({"rewards": None}, "not a whole history file: no 'rewards'"),
+        ({"trace1": None}, "not a whole history file: no 'trace1'"),
         ({"rewards": np.zeros((3, 4))}, r"rewards must have shape \(3, 20\)"),
         ({"rewards": np.array("text")}, "not a whole history file"),
     ],

@@ -132,9 +132,7 @@ def test_a_reward_that_is_no_number_is_refused_before_it_is_learnt(bad):
             return torch.tensor([0.0, bad if step == 2 else 0.0], dtype=torch.float64)
 
     policy = FixedPolicy([[0, 0, 0], [1, 1, 1]], 3)
-    with pytest.raises(
-        ValueError, match=r"rewards must be finite.*step 2, replicate 1, arm 1 from problem Broken"
-    ):
+    with pytest.raises(ValueError, match=r"rewards must be finite.*step 2, replicate 1, arm 1, Broken"):
         run(policy, Broken(RISING_AND_FALLING), 3)
     assert len(policy.observations) == 1
 
@@ -161,7 +159,7 @@ def test_a_gpu_run_is_checked_in_blocks_and_at_the_end(monkeypatch):
 
 def test_an_arm_that_is_not_available_is_refused():
     masks = [torch.tensor([True, True, False])]
-    with pytest.raises(ValueError, match="FixedPolicy chose arm 2, which is not available, at step 2"):
+    with pytest.raises(ValueError, match="FixedPolicy chose arm 2, not available, at step 2"):
         run(FixedPolicy([[0, 2]], 3), TableProblem(RISING_AND_FALLING, masks), 2)
 
 

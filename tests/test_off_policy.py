@@ -103,12 +103,12 @@ def test_what_nothing_identifies_is_refused():
     with pytest.raises(ValueError, match="propensity must be given, as the arms were not drawn uniformly"):
         value(Log(times, drawn(4, skewed=True)[0].arms, rewards), one(0))
     in_turn = torch.arange(400) % 4
-    with pytest.raises(ValueError, match="an arm follows itself 0 times, expected 100 times"):
+    with pytest.raises(ValueError, match="an arm follows itself 0 times, not 100"):
         value(Log(times, in_turn, rewards), one(0))
     with pytest.raises(ValueError, match="propensity of 1 in 240 of 320 rows"):
         value(Log(times, in_turn, rewards, propensity=torch.ones(400).double()), one(0))
     never = Log(times, log.arms, rewards, tuple("abcde"), torch.full((400,), 0.25).double())
-    with pytest.raises(ValueError, match=r"one that pulls arms that were logged .*'e'"):
+    with pytest.raises(ValueError, match=r"one that pulls arms that were logged, got .*e"):
         value(never, one(4, 5))
     few = Log(times[:40], log.arms[:40], rewards[:40], propensity=torch.full((40,), 0.25).double())
     with pytest.raises(ValueError, match="agrees with the log in ten effective rows or more"):
@@ -120,13 +120,13 @@ def test_what_nothing_identifies_is_refused():
     [
         ({"arms": torch.tensor([0.0, 1.0])}, "arms must be integers"),
         ({"arms": torch.tensor([-1, 1])}, "arms must be 0 to 1"),
-        ({"arm_names": ("a", "a")}, "arm_names must be two or more, all different"),
+        ({"arm_names": ("a", "a")}, "arm_names must be two or more, different"),
         ({"times": torch.tensor([2.0, 1.0])}, "times must be in order of time"),
         ({"rewards": torch.tensor([1.0, torch.nan])}, "rewards must be finite"),
         ({"propensity": torch.tensor([0.5, 0.0])}, "propensity must be above 0"),
         (
             {"available": torch.tensor([[True, True], [True, False]])},
-            "available must be True for the arm pulled",
+            "available must be True for its arm",
         ),
     ],
 )
@@ -144,9 +144,9 @@ def test_a_log_that_cannot_be_is_refused(wrong, said):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"estimator": "dr"}, "estimator must be one of auto, replay for this log"),
+        ({"estimator": "dr"}, "estimator must be one of auto, replay here"),
         ({"warm_up": 1.0}, "warm_up must be"),
-        ({"replays": 1}, "replays must be an integer >= 2"),
+        ({"replays": 1}, "replays must be >= 2"),
         ({"seed": -1}, "seed must be"),
         ({"window": 3}, "options must be none for a fixed policy"),
         ({"policy": torch.tensor([0.5, 0.1, 0.1, 0.1])}, "policy must be probabilities that add up to 1"),
@@ -186,7 +186,7 @@ def test_look_says_what_a_log_holds(tmp_path):
     assert said[0].startswith("A log: 3 pulls of 3 arms, a reward each.")
     assert said[1:-1] == [
         "Propensities (the probabilities with which arms were drawn): 0.25 at least.",
-        "Arms available at a pull: 2 on average.",
+        "Arms available at a pull: 2 (mean).",
         "a: 2 pulls, mean reward 2 ± 1.",
         "b: 1 pulls, mean reward 2.5.",
         "c: 0 pulls.",

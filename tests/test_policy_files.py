@@ -15,8 +15,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from bandits_torch import load_policy, recipes, save_policy
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
-from bandits_torch.description import Described, description
-from bandits_torch.differing import differences
+from bandits_torch.description import Described, description, differences
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
@@ -39,6 +38,8 @@ OTHERS = {
     "context_dim": 1,
     "context_kernel": RBFKernel(),
     "contexts": torch.rand(3, 1).double(),
+    "control": 3,
+    "control_share": 0.3,
     "cycles": 3.0,
     "delta": 0.25,
     "depth": 4,
@@ -66,6 +67,9 @@ OTHERS = {
     "likelihood": "gaussian",
     "look_again": 3.0,
     "margin": 0.5,
+    "matters": [0],
+    "max_move": 0.1,
+    "move_price": 0.3,
     "noise_scale": 0.7,
     "noise_variance": 0.3,
     "num_contexts": 5,
@@ -86,6 +90,7 @@ OTHERS = {
     "search": {"num_restarts": 3},
     "seed": 9,
     "start": 2.5,
+    "start_at": 2,
     "share": 0.1,
     "shrink": 0.4,
     "sharing": 0.2,
@@ -200,12 +205,14 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
     try:
         other = built(name, **{option: OTHERS[option]})
     except ValueError:
-        alone = {(name, option) for name in UNDER_CONTEXTS for option in OF_CONTEXTS}
+        alone = {(name, option) for name in (*UNDER_CONTEXTS, "auto") for option in (*OF_CONTEXTS, "matters")}
         assert (name, option) in alone | {
             ("pe_gp_ucb", "learn_hyperparameters"),
+            ("auto", "control_share"),
             ("auto", "history"),
             ("auto", "history_times"),
             ("auto", "log"),
+            ("auto", "max_move"),
             ("gp_ts", "grid_until"),
             ("safe_gp_ucb", "safe_points"),
         }  # not here

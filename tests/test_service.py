@@ -140,6 +140,53 @@ def test_a_journal_of_another_policy_is_refused(tmp_path):
         Service(tmp_path)
 
 
+def test_masks_over_http_are_kept_and_outlive_kills(tmp_path):
+    """By name, and by true and false; a wrong one is refused; asked again it is the same question."""
+    program = tmp_path / "service.py"
+    program.write_text(service_kills.page(), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, str(program), str(tmp_path), str(port)]
+    client = service_kills.Client("anna", port, 0, 0, time.time() + 500.0)
+    names = ["north", "east", "south", "west"]
+    server = subprocess.Popen(command, cwd=Path(__file__).parents[1])
+    for k in range(12):
+        given = [name for j, name in enumerate(names) if (j + k) % 4 < 1 + k % 2]
+        mask = given if k % 3 else [name in given for name in names]
+        question = client.post("/ask", worker="anna", available=mask)
+        assert question["arm"] in given
+        if k in (3, 8):
+            server.send_signal(signal.SIGKILL)
+            server.wait()
+            server = subprocess.Popen(command, cwd=Path(__file__).parents[1])
+        assert client.post("/ask", worker="anna", available=mask) == question
+        other = client.post("/ask", worker="anna", available=["west"])
+        assert other["arm"] == "west"
+        assert (other == question) == (mask == ["west"])
+        for asked in {question["id"], other["id"]}:
+            client.post("/tell", id=asked, reward=0.1 * k)
+    assert client.wrong == []
+    asked = question["id"] + 1
+    for wrong, said in (
+        (["nowhere"], "nowhere"),
+        ([], "available must be a list of 4 booleans, or of names"),
+        ([True], "available must be 4 booleans"),
+        ([False] * 4, "at least one arm"),
+        ("north", "available"),
+    ):
+        assert said in client.post("/ask", worker="ben", available=wrong)["error"]
+    assert [text[:3] for text in client.wrong] == ["400"] * 5
+    client.wrong.clear()
+    assert client.post("/ask", worker="ben", available=["south"])["id"] >= asked
+    client.leave()
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    live = service(service_kills.page())(tmp_path).live
+    assert len(live.open) == 1
+    assert live.history()["arm"].iloc[-1] == "south"
+
+
 BERLIN = """    import datetime, zoneinfo
     return datetime.datetime.fromtimestamp(now, zoneinfo.ZoneInfo("Europe/Berlin"))
 """
@@ -149,7 +196,7 @@ def dated(text):
     """The page's service over named arms, asked by dates in a zone."""
     for right, other in (
         ("self.live.drop(before=now - PATIENCE)", "self.live.drop(before=dated(now - PATIENCE))"),
-        ("self.live.ask(now)", "self.live.ask(dated(now))"),
+        ("self.live.ask(now, available)", "self.live.ask(dated(now), available)"),
         ("def build():", f"def dated(now):\n{BERLIN}\n\ndef build():"),
     ):
         assert text.count(right) == 1

@@ -30,17 +30,18 @@ class Arms:
     num_arms: int = 1
     dim: int = 0
 
-    def trace(self):
-        return {}
+    def changes_found(self):
+        return None
 
 
 def alarms_of(rewards, num_arms=1):
     """The alarms of rewards (R, T), each replicate's of arms in turn."""
-    watch = Watch(Arms(len(rewards), num_arms), 0)
+    policy = Arms(len(rewards), num_arms)
+    watch = Watch(policy, 0)
     found = []
     for t, reward in enumerate(torch.from_numpy(rewards).T):
         arm = torch.full((len(rewards),), t % num_arms)
-        watch.learned(t, t + 1, float(t), arm, reward, watch)
+        watch.learned(t, t + 1, float(t), arm, reward, policy)
         found += [one for one in watch.rung if one["id"] == t]
     return found
 
@@ -92,7 +93,7 @@ def test_ranks_and_the_likelihood_ratio_are_those_of_the_definition():
     rewards = np.round(RNG.normal(size=(1, 130)), 1)
     watch, sums = Watch(Arms(1), 0), {0.5: (0.0, 0.0), 1.0: (0.0, 0.0)}
     for t, reward in enumerate(rewards[0]):
-        watch.learned(t, t + 1, float(t), torch.tensor([0]), torch.tensor([reward]).double(), watch)
+        watch.learned(t, t + 1, float(t), torch.tensor([0]), torch.tensor([reward]).double(), Arms(1))
         held = rewards[0, max(0, t - 100) : t]
         z = norm.ppf((np.sum(held < reward) + np.sum(held == reward) / 2 + 0.5) / (len(held) + 1))
         for k in sums:

@@ -11,8 +11,9 @@ capture=True)`` uses it.
 * ``steps.py``: what the captured steps of a policy are.
 * ``arm_steps.py``, ``index_steps.py``, ``averaging_steps.py``: policies whose state is a dictionary of tensors, index
   policies over ``ArmGP``, and ``ModelAveraging``.
-* ``launching.py``: how a block is launched: as it is, as a CUDA graph, or, on a CPU, as the loop of
-  ``compiled_loop.py``, which numba compiles, where that can play it.
+* ``launching.py``: how a block is launched: as it is or as a CUDA graph.
+* ``compiled_blocks.py``: on a CPU, where numba is there and they can play it: as the loop of ``compiled_loop.py`` or of
+  ``averaging_loop.py``.
 * ``playing.py``: rewards, noise and masks laid out for a block, and a run in blocks.
 """
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, Pull, refused, write_back
+from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import PENDING, RecursiveMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
@@ -32,7 +33,7 @@ class AveragingSteps(CapturedSteps):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         if policy.model.has_cycles:
             raise refused("ModelAveraging over CyclicMembers", "without periods it can be")
-        if policy.model.compares_lifts:
+        if isinstance(policy.model, LevelMembers):
             raise refused("ModelAveraging over LevelMembers", "without a control it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         states: tuple[HasState, ...] = (policy.range, *policy.judged)
@@ -102,7 +103,9 @@ class AveragingSteps(CapturedSteps):
         self._frames = [self._left(k, frame[end], end) for k, frame in enumerate(frames)]
         device, kinds = model.arms.device, {"check": torch.bool}
         given = {
-            name: torch.tensor([one[name] for one in asked], dtype=kinds.get(name, frames[0].dtype)).to(device)
+            name: torch.tensor([one[name] for one in asked], dtype=kinds.get(name, frames[0].dtype)).to(
+                device
+            )
             for name in asked[0]
         }
         self._checks = bool(any(one["check"] for one in asked))
@@ -150,8 +153,10 @@ class AveragingSteps(CapturedSteps):
 
     def after(self, times: Sequence[float], rows: Given) -> None:
         """Empty what was reset and has not had its turn since."""
-        for part, counting in zip(self.parts, self._counting, strict=True):
+        for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
             part.turn, part.counting = (part.turn + len(times)) % PENDING, None
+            if not self.static:  # a compiled loop leaves them
+                part.frame = cast(list[Tensor], self._frames)[k].clone()
             empty = counting == 0
             if self.static and bool(empty.any()):
                 member, run = empty.nonzero(as_tuple=True)

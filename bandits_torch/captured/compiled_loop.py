@@ -8,52 +8,30 @@ import math
 import numpy as np
 from numba import njit
 
+from bandits_torch.models.arms.posterior_of_counts import FRAIL, REMOVED
+
 _TINY = np.finfo(np.float64).eps
 _LEAST_VARIANCE = 1e-12  # under a bound, as BoTorch's analytic acquisitions have it
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def play(
-    mean,
-    C,
-    gain,
-    surprise,
-    removed,
-    frail,
-    K,
-    prior_mean,
-    noise_variance,
-    expected,
-    noise,
-    available,
-    A,
-    P,
-    Q,
-    kept,
-    gained,
-    leaving_arm,
-    leaving,
-    normal,
-    root,
-    drifts,
-    masked,
-    slides,
-    draws,
-    arms,
-    rewards,
-    means,
-    widths,
-    FRAIL,
-    REMOVED,
-):
+def play(state, told, world, widths, moves, root, given, written, improves, margin, largest, of_rewards):
     """Play k steps of every replicate, and leave its state as they would.
 
     State: mean (S, N), C (S, N, N), gain, surprise, removed, frail (S,). Told: K (q, N, N), prior_mean (S, N),
     noise_variance (S,); expected rewards (1 or k, 1 or S, N), noise (k, S), masks (1 or k, 1 or S, N); widths
     A + sqrt(P gain + Q), (k, S) each; where it drifts a and e, (k, 1 or S, 1); where it slides what leaves, (k, S);
-    where it draws normal numbers (k, S, N) and the root F (S, N, N), F^T F = C, which is state too.
+    where it draws normal numbers (k, S, N) and the root F (S, N, N), F^T F = C, which is state too; where it improves
+    (1: with the largest probability, 2: by most) by a margin, the largest reward, (S,), NaN: on the largest mean.
     Written: arms, rewards, means (expected rewards), widths, (k, S) each.
     """
+    mean, C, gain, surprise, removed, frail = state
+    K, prior_mean, noise_variance = told
+    expected, noise, available = world
+    A, P, Q = widths
+    kept, gained, leaving_arm, leaving, normal = moves
+    drifts, masked, slides, draws = given
+    arms, rewards, means, used = written
     k, S = noise.shape
     N = mean.shape[1]
     row, unit, variance, draw = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
@@ -65,7 +43,7 @@ def play(
         for j in range(k):
             p, e = 1.0, 0.0
             if drifts:
-                at = s if kept.shape[1] > 1 else 0
+                at = min(s, kept.shape[1] - 1)
                 a = kept[j, at, 0]
                 p, e = a * a, gained[j, at, 0]
                 for n in range(N):
@@ -74,22 +52,24 @@ def play(
             if draws:
                 _product(normal[j, s], root[s], draw)
             w = A[j, s] + math.sqrt(P[j, s] * gain[s] + Q[j, s])
-            i, most = 0, -np.inf
+            i, most, best = 0, -np.inf, largest[s]
+            if improves and math.isnan(best):
+                best = (m + own).max()
             for n in range(N):
-                if (
-                    masked
-                    and not available[
-                        j if available.shape[0] > 1 else 0, s if available.shape[1] > 1 else 0, n
-                    ]
-                ):
+                if masked and not available[min(j, len(available) - 1), min(s, available.shape[1] - 1), n]:
                     continue
                 spread = draw[n] if draws else math.sqrt(max(variance[n], _LEAST_VARIANCE))
                 index = m[n] + own[n] + w * spread
+                if improves:
+                    index = (m[n] + own[n] - (best + margin)) / spread
+                    index = index if improves == 1 else _log_improvement(index) + math.log(spread)
                 if index > most:
                     i, most = n, index
-            mu = expected[j if expected.shape[0] > 1 else 0, s if expected.shape[1] > 1 else 0, i]
+            mu = expected[min(j, len(expected) - 1), min(s, expected.shape[1] - 1), i]
             y = mu + noise[j, s]
-            arms[j, s], rewards[j, s], means[j, s], widths[j, s] = i, y, mu, w
+            arms[j, s], rewards[j, s], means[j, s], used[j, s] = i, y, mu, w
+            if of_rewards:
+                largest[s] = y if math.isnan(largest[s]) else max(largest[s], y)
             # a reward of arm i
             if draws:
                 _turn(root[s], i, 1.0, lam, unit, draw)
@@ -97,35 +77,18 @@ def play(
                 row[n] = p * c[i, n] + e * prior[i, n]
             row[i] = variance[i]
             total = variance[i] + lam
-            left = lam / total
-            z = _move(
-                c, prior, m, variance, row, unit, i, y - own[i], 1.0 / math.sqrt(total), left, 1.0, p, e
-            )
+            left, scale = lam / total, 1.0 / math.sqrt(total)
+            z = _move(c, prior, m, variance, row, unit, i, y - own[i], scale, left, 1.0, p, e)
             surprise[s] += z * z
             gain[s] -= 0.5 * math.log(left)
             if slides:
-                i = leaving_arm[j, s]
+                i, y = leaving_arm[j, s], leaving[j, s]
                 if draws:
                     _turn(root[s], i, -1.0, lam, unit, draw)
-                for n in range(N):
-                    row[n] = c[i, n]
+                row[:] = c[i]
                 rest = max(lam - variance[i], _TINY * lam)
-                left = lam / rest
-                z = _move(
-                    c,
-                    prior,
-                    m,
-                    variance,
-                    row,
-                    unit,
-                    i,
-                    leaving[j, s],
-                    1.0 / math.sqrt(rest),
-                    left,
-                    -1.0,
-                    1.0,
-                    0.0,
-                )
+                left, scale = lam / rest, 1.0 / math.sqrt(rest)
+                z = _move(c, prior, m, variance, row, unit, i, y, scale, left, -1.0, 1.0, 0.0)
                 surprise[s] -= z * z
                 removed[s] += z * z
                 if rest < FRAIL * lam or removed[s] > REMOVED * (1.0 + surprise[s]):
@@ -159,6 +122,20 @@ def _move(c, prior, m, variance, row, unit, i, residual, scale, left, sign, p, e
     for n in range(N):
         c[n, n] = variance[n]
     return z
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _log_improvement(u):
+    """ln(phi(u) + u Phi(u)); far below 0 by its asymptotic series, whose last term is below 1e-12."""
+    if u > -30.0:
+        return math.log(
+            math.exp(-0.5 * u * u) / math.sqrt(2 * math.pi) + 0.5 * u * math.erfc(-u / math.sqrt(2))
+        )
+    r, term, total = 1.0 / (u * u), 1.0, 1.0
+    for k in range(1, 7):
+        term *= -(2 * k + 1) * r
+        total += term
+    return -0.5 * u * u - 0.5 * math.log(2 * math.pi) - 2 * math.log(-u) + math.log(total)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import cast
 
 import torch
+from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityOfImprovement
 from torch import Tensor
 
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
@@ -20,7 +21,7 @@ from bandits_torch.policies.forgetting import (
     PeriodicRestart,
     SlidingWindow,
 )
-from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.index import Improvement, IndexPolicy, RewardImprovementPolicy
 from bandits_torch.theory.widths import Width
 
 _RULES = (KeepEverything, SlidingWindow, PeriodicRestart, EventTriggeredRestart)
@@ -44,6 +45,7 @@ class IndexSteps(CapturedSteps):
         self.policy, self.model = policy, cast(ArmGP, policy.model)
         self.belief, self.rule = self.model.belief, policy.forgetting
         self.samples = policy.acquisition is ThompsonSampling
+        self.improves: Improvement | None = policy.acquisition if _improves(policy) else None
         self.by_mask = type(self.rule) is EventTriggeredRestart
         self.window = self.rule.window if isinstance(self.rule, SlidingWindow) else None
         self.interval = self.rule.interval if isinstance(self.rule, PeriodicRestart) else None
@@ -72,6 +74,12 @@ class IndexSteps(CapturedSteps):
         room = steps if least is None else min(steps, least)
         self.belief.observations.reserve(room + most, self._held)
         self._even, each = even, self.by_mask or not even
+        # The largest reward so far, NaN where what is to be improved is the largest mean.
+        largest, none = (
+            getattr(self.policy, "largest", None),
+            self.model.noise_variance.new_full((1,), torch.nan),
+        )
+        self.largest = (none if largest is None else largest).expand(self.policy.replicates).clone()
         clock = torch.as_tensor(clock, device=held.device).expand(self.policy.replicates)
         self._clock = clock.clone() if each else None  # a counter for each replicate, on the device
         self._centred = not bool(self.belief.prior_mean.any())  # x + 0 is x
@@ -149,6 +157,8 @@ class IndexSteps(CapturedSteps):
             told["restarted"] = self._restart(arm, reward, given["prior"][j] if "prior" in given else 1.0)
         if self._clock is not None:
             self._clock.add_(1)
+        if isinstance(policy, RewardImprovementPolicy):
+            self.largest.copy_(torch.fmax(self.largest, reward))
         residual = reward if self._centred else belief.residual(arm, reward)
         now = given["time"][j] if "time" in given else 0.0
         leaving = [given[name][j] for name in ("leaving_arm", "leaving", "leaving_time") if name in given]
@@ -164,6 +174,9 @@ class IndexSteps(CapturedSteps):
         if self.samples:
             width = None if width is None else width.reshape(-1)
             return ThompsonSampling.of(mean, cast(Tensor, form.joint_root()), given["normal"][j], width)
+        if self.improves is not None:
+            best = torch.where(self.largest.isnan(), mean.amax(-1), self.largest)
+            return self.improves.of(mean, form.variance.to(mean.dtype), best.unsqueeze(-1))
         return UpperConfidenceBound.of(mean, form.variance.to(mean.dtype), cast(Tensor, width).reshape(-1, 1))
 
     def _restart(self, arm: Tensor, reward: Tensor, prior: Tensor | float) -> Tensor:
@@ -205,6 +218,8 @@ class IndexSteps(CapturedSteps):
             self._held += k
         belief.count(k)
         policy.clock = self._clock.clone() if self._clock is not None else cast(int, policy.clock) + k
+        if isinstance(policy, RewardImprovementPolicy):
+            policy.largest = self.largest.clone()
         policy.used_width = rows["width"][-1] if "width" in rows else None
         if self.interval is not None and cast(int, policy.clock) % self.interval == 0:
             policy.restart(True)
@@ -224,6 +239,11 @@ class IndexSteps(CapturedSteps):
         return ("width",)
 
 
+def _improves(policy: IndexPolicy) -> bool:
+    kinds = LogExpectedImprovement, LogProbabilityOfImprovement
+    return isinstance(policy.acquisition, Improvement) and policy.acquisition.acquisition in kinds
+
+
 def _check(policy: IndexPolicy) -> None:
     """ValueError for an index policy that cannot be captured."""
     model, rule, name = policy.model, policy.forgetting, type(policy.model).__name__
@@ -231,9 +251,9 @@ def _check(policy: IndexPolicy) -> None:
         raise refused(name, "the steps of an ArmGP can")
     if isinstance(model.prior, StateSpacePrior):
         raise refused("a kernel over time with a state space", "those with a MarkovTimeKernel can")
-    if policy.acquisition not in _ACQUISITIONS:
+    if policy.acquisition not in _ACQUISITIONS and not (_improves(policy) and type(rule) is KeepEverything):
         shown = getattr(policy.acquisition, "__name__", type(policy.acquisition).__name__)
-        raise refused(f"acquisition {shown}", "UpperConfidenceBound and ThompsonSampling can")
+        raise refused(f"acquisition {shown}", "UpperConfidenceBound, ThompsonSampling, gp_ei and gp_pi can")
     if type(rule) not in _RULES:
         raise refused(type(rule).__name__, f"{', '.join(kind.__name__ for kind in _RULES)} can")
     if policy.acquisition is ThompsonSampling and model.drifts:

@@ -21,14 +21,14 @@ from bandits_torch.captured.launching import CudaGraphs, PlainCalls, best, launc
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, refused
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
-from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies.index import IndexPolicy, RewardImprovementPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.recorder import Recorder
 from bandits_torch.streams import ReplicateStreams
 
 _STEPS: dict[type[Policy], Callable[[Any], CapturedSteps]] = {
-    IndexPolicy: IndexSteps,
+    **dict.fromkeys((IndexPolicy, RewardImprovementPolicy), IndexSteps),
     ModelAveraging: AveragingSteps,
 }
 

@@ -130,9 +130,7 @@ def parse_value(text: str) -> Any:
         try:
             return json.loads(word)
         except json.JSONDecodeError as error:
-            raise ValueError(
-                f"option value {text!r} must be JSON, as it starts with {word[0]}: {error}"
-            ) from error
+            raise ValueError(f"option value {text!r} starts as JSON and must be that: {error}") from error
     return text
 
 
@@ -191,7 +189,7 @@ def send_options(
         if dot and key not in accepted[taker]:
             close = did_you_mean(key, accepted[taker])
             raise ValueError(
-                f"option {key!r} is not one of {taker}'s options{close} ({some(accepted[taker]) or 'none'})"
+                f"option {key!r} is not one of {taker}'s{close} ({some(accepted[taker]) or 'none'})"
             )
         for one in [taker] if dot else _takers(key, accepted, problem):
             (named if dot else general)[one][key] = parse_value(text)

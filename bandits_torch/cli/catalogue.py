@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bandits_torch import plugins
+from bandits_torch.plugins import installed
 
 FILE = Path(__file__).with_name("catalogue.json")
 NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by flags, or never
@@ -50,13 +50,11 @@ class Names(Mapping[str, Entry]):
         return self._own[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or (
-            isinstance(name, str) and (":" in name or name in plugins.installed(self._kind))
-        )
+        return name in self._own or (isinstance(name, str) and (":" in name or name in installed(self._kind)))
 
     def __iter__(self) -> Iterator[str]:
         listed = (name for name in self._own if ":" not in name)
-        return iter(dict.fromkeys([*listed, *plugins.installed(self._kind)]))
+        return iter(dict.fromkeys([*listed, *installed(self._kind)]))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

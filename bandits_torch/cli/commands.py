@@ -20,6 +20,7 @@ from bandits_torch.cli.asked import (
     asked_race,
     asked_sweep,
     different_names,
+    parse_value,
     whole_number,
 )
 from bandits_torch.cli.catalogue import catalogue
@@ -47,9 +48,9 @@ class Commands(click.Group):
 @click.version_option(__version__, message=f"bandits_torch {__version__}", help="Print the version and stop.")
 def app() -> None:
     """Race algorithms that look for the best of many arms while the rewards change with time (bandit algorithms with
-    Gaussian-process models). To begin with, `bandits-torch race`: eight algorithms on a function that is replaced at
-    step 300 of 1000, in some seconds. Then `bandits-torch list` for the algorithms (policies) and problems there are,
-    and `bandits-torch race --data my.csv` for rewards of your own, a row a step and a column an arm.
+    Gaussian-process models). Begin with `bandits-torch race`: eight algorithms play a function that is replaced at step
+    300 of 1000, which takes a few seconds. `bandits-torch list` names all algorithms (policies) and problems, and
+    `bandits-torch race --data my.csv` plays your own rewards: one row per step, one column per arm.
     """
 
 
@@ -77,10 +78,11 @@ def _resume_or_overwrite(context: click.Context, option: click.Parameter, value:
     return value
 
 
-OVERWRITE = "Give up the results or checkpoints of another race in OUT."
+OVERWRITE_TABLE = "Replace the table that another sweep left in OUT."
+OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
 
 
-@app.command(short_help="Algorithms on a problem: a table, a picture.")
+@app.command(short_help="Race policies on a problem: a table, a picture.")
 @click.option(
     "--problem",
     help="What is optimised; `bandits-torch list` names all. By default switching, or replay with --data.",
@@ -96,10 +98,8 @@ OVERWRITE = "Give up the results or checkpoints of another race in OUT."
     help="Steps, each a pull of one arm; by default as many as the data have rows to play, without data "
     f"{DEFAULT_HORIZON}.",
 )
-@number(
-    "--replicates", 1, default=10, help="Independent repetitions, side by side; regret is averaged over them."
-)
-@number("--seed", 0, default=0, help="Of everything random: the same seed gives the same race.")
+@number("--replicates", 1, default=10, help="Independent repetitions, over which regret is averaged.")
+@number("--seed", 0, default=0, help="Seed of all random numbers: the same seed gives the same race.")
 @click.option("--device", default="cpu", help="cpu or cuda.")
 @number(
     "--threads",
@@ -121,14 +121,12 @@ OVERWRITE = "Give up the results or checkpoints of another race in OUT."
     "POLICY.key=value for one of them, as in sw_gp_ucb.window=150. Repeat for more; `bandits-torch list NAME` shows "
     "what there is.",
 )
-@number(
-    "--checkpoint", 1, help="Steps between checkpoints, kept in OUT until the race is over; none by default."
-)
+@number("--checkpoint", 1, help="Steps between checkpoints, kept in OUT until the race is over.")
 @click.option(
     "--resume",
     is_flag=True,
     callback=_resume_or_overwrite,
-    help="Continue the race that was cut off in OUT, asked with the same settings.",
+    help="Continue the race that was cut off in OUT, with the same settings.",
 )
 @click.option("--overwrite", is_flag=True, callback=_resume_or_overwrite, help=OVERWRITE)
 def race(
@@ -136,11 +134,11 @@ def race(
 ) -> None:
     """Race algorithms (policies) on a problem: at every step each picks an arm, sees its reward and learns.
 
-    Prints a table of regret: what was lost by not pulling the best arm of every step, so the less the better, beside
-    that of pulling arms at random; then advice: which policy, by how much it is ahead, and how sure that is. Writes
-    regret.csv (step by step), regret.png (a picture), report.html (a page to look at, in one file) and run.json (all
-    settings and results), of which `rerun` makes them again. With --checkpoint a race that was cut off goes on with
-    --resume as if nothing had happened.
+    Prints a table of regret: what was lost by not pulling the best arm of every step. Less is better; the regret of
+    pulling arms at random stands next to it. Then prints advice: which policy, by how much it is ahead, and how sure
+    that is. Writes regret.csv (step by step), regret.png (a picture), report.html (a page to look at, in one file) and
+    run.json (all settings and results), from which `rerun` repeats the race. With --checkpoint, a race that was cut off
+    continues with --resume and gives the same results.
 
     Examples:
 
@@ -154,28 +152,17 @@ def race(
     asked = asked_race(**settings | ({"policies": DEFAULT_POLICIES} if fitting else {}))
     from bandits_torch.cli.play import play
 
-    play(
-        asked,
-        out,
-        threads=threads,
-        checkpoint=checkpoint,
-        resume=resume,
-        overwrite=overwrite,
-        fitting=fitting,
-    )
+    flags = {"resume": resume, "overwrite": overwrite, "fitting": fitting}
+    play(asked, out, threads=threads, checkpoint=checkpoint, **flags)
 
 
 @app.command(short_help="What a table or a log holds.")
 @click.argument("data", type=FILE)
-@click.option(
-    "--plot",
-    type=FILE,
-    help="Draw the levels of the arms of a table, with jumps and cycles, as PNG, SVG or PDF.",
-)
+@click.option("--plot", type=FILE, help="Draw the arms of a table, jumps and cycles, as PNG, SVG or PDF.")
 def look(data: Path, plot: Path | None) -> None:
-    """Say what DATA holds: a table of rewards (a row a step, a column an arm), or a log of pulls (a row a pull).
+    """Say what DATA holds: a table of rewards (one row per step, one column per arm), or a log (one row per pull).
 
-    Of a table: values, gaps, noise, drift, jumps, cycles, what could be gained. Of a log: pulls and mean reward of
+    For a table: values, gaps, noise, drift, jumps, cycles, what could be gained. For a log: pulls and mean reward of
     every arm.
     """
     from bandits_torch.problems.diagnosis import diagnose
@@ -203,19 +190,15 @@ def look(data: Path, plot: Path | None) -> None:
 
 @app.command(short_help="What policies would have earned, from a log.")
 @click.argument("log", type=FILE)
-@click.option(
-    "--policies",
-    default="auto",
-    help="The algorithms, names separated by commas; `bandits-torch list` names all.",
-)
-@number("--replays", 2, default=20, help="Of the log drawn again, for the interval of a policy that learns.")
-@number("--seed", 0, default=0, help="Of everything random.")
+@click.option("--policies", default="auto", help="Names of algorithms, separated by commas.")
+@number("--replays", 2, default=20, help="Resamples of the log, for the interval of a policy that learns.")
+@number("--seed", 0, default=0, help="Seed of all random numbers.")
 def value(log: Path, policies: str, replays: int, seed: int) -> None:
-    """Say what policies would have earned a step in the time of LOG, and what was earned.
+    """Estimate what policies would have earned per step of LOG, next to what was earned.
 
     LOG is CSV or Parquet: a row for each pull, with columns of the time, the arm and its reward, and of the propensity,
-    the probability with which the arm was drawn, unless arms were drawn uniformly. Intervals are of 90 %. A policy is
-    valued as one that learns from the rows where it agrees with the log; live it learns from every row.
+    the probability with which the arm was drawn, unless arms were drawn uniformly. Intervals are 90 % intervals. A
+    policy is valued as one that learns from the rows where it agrees with the log; live it learns from every row.
     """
     names = different_names("policy", policies, catalogue().policies)
     from bandits_torch.off_policy import value as value_of
@@ -238,7 +221,82 @@ def value(log: Path, policies: str, replays: int, seed: int) -> None:
     _print_table(("policy", "reward a step"), rows)
 
 
-@app.command("list", short_help="What there is, and its options.")
+@app.command(short_help="The arm to pull now, in a live system.")
+@click.argument("state", type=FILE)
+@click.option("--arms", help="The names of the arms, separated by commas: where STATE is new.")
+@click.option(
+    "--available",
+    help="The arms that can be pulled now: names, or true and false for each arm, separated by commas. "
+    "By default all.",
+)
+@click.option("--time", "moment", help="A number or a date, of the same kind every time. By default seconds.")
+def ask(state: Path, arms: str | None, available: str | None, moment: str | None) -> None:
+    """Print the number and the arm of a question, and keep it in the file STATE, which begins with --arms.
+
+    The policy is `auto`, over arms of which nothing is known. Open questions count, so several workers may ask.
+
+    Examples:
+
+    bandits-torch ask live.state --arms north,east,south
+
+    bandits-torch ask live.state --available north,east
+
+    bandits-torch tell live.state 0 12.5
+    """
+    import json
+    import time
+
+    from bandits_torch.policy_files import save_policy
+
+    live = _live(state, arms)
+    mask: Any = None if available is None else [one.strip() for one in available.split(",")]
+    if mask is not None and set(mask) <= {"true", "false"}:
+        mask = [one == "true" for one in mask]
+    now: Any = time.time() if moment is None else parse_value(moment)
+    question = live.ask(now, mask)
+    save_policy(state, live)
+    click.echo(json.dumps({"id": question.id, "arm": question.name}))
+
+
+@app.command(
+    short_help="The reward of a question, in a live system.",
+    context_settings={"ignore_unknown_options": True},  # a reward may be negative
+)
+@click.argument("state", type=FILE)
+@click.argument("id", type=int)
+@click.argument("reward", type=float)
+def tell(state: Path, id: int, reward: float) -> None:
+    """Learn the REWARD of question ID of `ask`, and keep what was learned in the file STATE. The first counts."""
+    from bandits_torch.policy_files import save_policy
+
+    live = _live(state, None)
+    new = live.tell(id, reward)
+    save_policy(state, live)
+    click.echo("learned" if new else "told before")
+
+
+def _live(state: Path, arms: str | None) -> Any:
+    """The system in a file, or a new one over these arms."""
+    from bandits_torch.ask_tell import AskTell
+    from bandits_torch.policy_files import load_policy
+    from bandits_torch.state_files import read_state
+
+    names = None if arms is None else [name.strip() for name in arms.split(",")]
+    if not state.exists():
+        if names is None:
+            raise ValueError(
+                f"arms must be given where the file of the state is new, {str(state)!r}, got None"
+            )
+        return AskTell.auto(names)
+    roster = read_state(state, "policy")[1]["state"]["arms"]
+    if names not in (None, roster["names"]):
+        raise ValueError(f"arms must be those of {str(state)!r}, {roster['names']}, or left out, got {names}")
+    live = AskTell.auto(roster["names"][: roster["first"]])
+    load_policy(state, live)
+    return live
+
+
+@app.command("list", short_help="List policies and problems, and their options.")
 @click.argument("name", required=False)
 def list_names(name: str | None) -> None:
     """Name problems and policies, a line each, or describe NAME, one of them, with its options."""
@@ -254,10 +312,8 @@ def list_names(name: str | None) -> None:
     known = {one: entries for entries in (catalogue().problems, catalogue().policies) for one in entries}
     entries = known.get(name, catalogue().policies if ":" in name else {})
     if name not in entries:
-        raise ValueError(
-            f"name must be one of those that `bandits-torch list` shows, got {name!r}"
-            f"{did_you_mean(name, known)}"
-        )
+        close = did_you_mean(name, known)
+        raise ValueError(f"name must be one of those that `bandits-torch list` shows, got {name!r}{close}")
     click.echo(f"{entries[name].about}\n")
     options = entries[name].options.items()
     rows = [(key, "must be given" if default is None else default) for key, default in options]
@@ -273,7 +329,7 @@ def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
             click.echo(f"{key if i == 0 else '':{first}}{line}".rstrip())
 
 
-@app.command(short_help="A race again, from its run.json.")
+@app.command(short_help="Repeat a race from its run.json.")
 @click.argument("record", type=FILE)
 @click.option("--out", type=FILE, default=Path("rerun"), help=REPORT)
 @click.option("--data", type=FILE, help="Where the data are now, if no longer where run.json says.")
@@ -294,16 +350,12 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
 
 
 @app.command(short_help="Algorithms on several problems, resumable.")
-@click.option(
-    "--problems",
-    default="gp,switching,tv-gp,cosine",
-    help="Comma-separated names; see `bandits-torch list`.",
-)
+@click.option("--problems", default="gp,switching,tv-gp,cosine", help="Comma-separated names.")
 @click.option("--policies", default=DEFAULT_POLICIES, help="Comma-separated names.")
 @number("--horizon", 1, default=1000, help="Steps, or as many as a problem has if those are fewer.")
 @number("--replicates", 1, default=10, help="Independent runs of each policy on each problem.")
 @number("--block", 1, help="Replicates side by side in a cell; default: all of them.")
-@number("--seed", 0, default=0, help="Of everything random.")
+@number("--seed", 0, default=0, help="Seed of all random numbers.")
 @click.option("--engine", default="local", help=f"Where cells run: {', '.join(catalogue().engines)}.")
 @number("--threads", 1, MOST_THREADS, default=1, help="CPU threads of a cell.")
 @number("--jobs", 1, help="Cells at once; default: as the CPUs allow.")
@@ -316,12 +368,7 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
     "POLICY.key=value for one of them. Repeat for more.",
 )
 @click.option("--resume", is_flag=True, callback=_resume_or_overwrite, help="Continue the sweep in OUT.")
-@click.option(
-    "--overwrite",
-    is_flag=True,
-    callback=_resume_or_overwrite,
-    help="Replace the table that another sweep left in OUT.",
-)
+@click.option("--overwrite", is_flag=True, callback=_resume_or_overwrite, help=OVERWRITE_TABLE)
 def sweep(
     *,
     problems: str,
@@ -334,7 +381,7 @@ def sweep(
     overwrite: bool,
     **numbers: Any,
 ) -> None:
-    """Race algorithms (policies) on several problems, cell by cell, here, in processes or on Ray.
+    """Race algorithms (policies) on several problems: in this process, in several processes, or on Ray.
 
     Prints a table for each problem; writes sweep.csv, and every finished cell to OUT/cells, from where a sweep that
     was cut off continues with --resume. A cell that fails is named in the end, and the others are kept (exit code 1).

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from bandits_torch.differing import said_differences
+from bandits_torch.description import said_differences
 from bandits_torch.experiments.report import REPORT, read_settings
 from bandits_torch.files import atomic_write, remove_parts
 from bandits_torch.state_files import read_state

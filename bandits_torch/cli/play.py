@@ -21,8 +21,7 @@ from bandits_torch.cli.asked import DEFAULT_HORIZON, MOST_THREADS, Race, checksu
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.folder import RaceFolder
 from bandits_torch.cli.output import says_how_to_go_on
-from bandits_torch.description import description, is_structure
-from bandits_torch.differing import shown
+from bandits_torch.description import description, is_structure, shown
 from bandits_torch.experiments.comparison import (
     Comparison,
     compare,
@@ -97,9 +96,8 @@ def play(
         ):
             started, clock = datetime.now(UTC), time.perf_counter()
             for name, policy in built.items():
-                saved: dict[str, Any] = (
-                    {} if every is None else {"checkpoint": folder.checkpoint(name), "every": every}
-                )
+                at = folder.checkpoint(name)
+                saved: dict[str, Any] = {} if every is None else {"checkpoint": at, "every": every}
                 history = run(policy, problem, asked.horizon, seed=asked.seed, progress=name, **saved)
                 history.meta |= {"policy": name, "problem": asked.problem}
                 histories[name] = history
@@ -113,10 +111,7 @@ def play(
                 asked.seed,
                 gained,
             )
-            when = {
-                "started": started.isoformat(timespec="seconds"),
-                "seconds": time.perf_counter() - clock,
-            }
+            when = {"started": started.isoformat(timespec="seconds"), "seconds": time.perf_counter() - clock}
             _report(asked, problem, histories, random, found, gained, compared, when, folder)
             if every is not None:
                 folder.leave()
@@ -251,7 +246,7 @@ def _report(
         "took": f"{settings['seconds']:.0f} s on {settings['device_name']}",
         "seed": asked.seed,
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
-        "beside this file": "regret.csv, step by step; run.json, all settings, of which rerun makes them again",
+        "beside this file": "regret.csv, step by step; run.json, all settings, from which `rerun` repeats the race",
     }
     heading = Path(asked.data).name if asked.data else asked.problem
     text = page(histories, random, problem, heading, compared, python, facts, gained, found)
@@ -262,11 +257,7 @@ def _report(
     console = Console()
     console.print(earned_table(f"{asked.problem}: earned in {asked.horizon} steps", gained))
     console.print(results_table(f"{asked.problem}: {size}", histories, random, attainable=attainable))
-    lines = [
-        *gained.about_regret(),
-        *why_no_error(histories),
-        f"wrote {', '.join(map(str, paths))}",
-    ]
+    lines = [*gained.about_regret(), *why_no_error(histories), f"wrote {', '.join(map(str, paths))}"]
     if compared is not None:
         lines += ["", *compared.sentences, *([] if python is None else ["", python])]
     click.echo("\n".join(lines))

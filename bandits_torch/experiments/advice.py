@@ -94,14 +94,10 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     validation.require(len(raced) > 0, "regret", dict(regret), "of one policy or more")
     for name, value in {**raced, "random": random}.items():
         shaped = isinstance(value, Tensor) and value.dim() == 1 and value.shape == random.shape
-        validation.shape_is(
-            f"regret of {name}", value, shaped and len(value) > 0, f"({len(random)},), one a unit"
-        )
+        validation.shape_is(f"regret of {name}", value, shaped and len(value) > 0, f"({len(random)},)")
         validation.finite_tensor(f"regret of {name}", value)
     names = sorted(raced, key=lambda name: float(raced[name].mean()))
-    table = torch.stack(
-        [*(raced[name] for name in names), random], -1
-    ).double()  # K x (M + 1), least regret first
+    table = torch.stack([*(raced[name] for name in names), random], -1).double()  # least regret first
     signs, others = _patterns(len(table)), range(1, table.shape[1])
     doubt = (
         torch.stack([_doubt(table, c, signs) for c in others]) if len(table) > 1 else torch.ones(len(others))

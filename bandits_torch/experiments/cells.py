@@ -40,8 +40,8 @@ class Block:
     def __post_init__(self) -> None:
         validation.positive_integer("replicates", self.replicates)
         validation.positive_integer("horizon", self.horizon)
-        for name, value in (("first_replicate", self.first_replicate), ("seed", self.seed)):
-            validation.require(isinstance(value, int) and value >= 0, name, value, "an integer >= 0")
+        validation.natural("first_replicate", self.first_replicate)
+        validation.natural("seed", self.seed)
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ class Cell:
         path but not the content. ValueError for settings that cannot be described: a lambda, an option that is an
         object.
         """
-        parts = {
-            "problem": _description("problem", self.make_problem),
-            "policy": _description("policy", self.make_policy),
-            "block": asdict(self.block),
-            "labels": [self.problem, self.policy],
-            "version": __version__,
-        }
+        parts = {"block": asdict(self.block), "labels": [self.problem, self.policy], "version": __version__}
+        for name, maker in (("problem", self.make_problem), ("policy", self.make_policy)):
+            try:
+                parts[name] = json.dumps(maker, sort_keys=True, default=_plain)
+            except TypeError as error:
+                expected = "a setting, a dataclass or a function of a module, with plain options, to be filed"
+                raise ValueError(f"{name} must be {expected}, got {error}") from error
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
         first, count = self.block.first_replicate, self.block.replicates
         label = re.sub(r"[^\w.=-]+", "_", f"{self.problem}-{self.policy}-{first}-{first + count - 1}")
@@ -203,29 +203,16 @@ def join_blocks(histories: Sequence[History]) -> History:
     return History(**each, times=histories[0].times, seconds=seconds, trace=trace, meta=meta)
 
 
-def _description(name: str, maker: Any) -> Any:
-    """A maker in plain values: a dataclass of such values, or a function of a module."""
-    if is_dataclass(maker) and not isinstance(maker, type):
-        values = {item.name: getattr(maker, item.name) for item in fields(maker)}
-        described = {"class": f"{type(maker).__module__}.{type(maker).__qualname__}", **values}
-    else:
-        place = getattr(maker, "__qualname__", "<")
-        expected = "a setting, a dataclass or a function of a module: results are filed under what made them"
-        validation.require("<" not in place, name, maker, expected)
-        described = {"function": f"{maker.__module__}.{place}"}
-    try:
-        return json.loads(json.dumps(described, sort_keys=True, default=_plain))
-    except TypeError as error:
-        raise ValueError(
-            f"{name} must have options that are plain values to be filed, got {error}"
-        ) from error
-
-
 def _plain(value: Any) -> Any:
+    """What JSON cannot write, as plain values: a tensor, a mapping, a dataclass with its class, a function's place."""
     if isinstance(value, torch.Tensor):
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(repr(value))
+        held = {item.name: getattr(value, item.name) for item in fields(value)}
+        return {"class": f"{type(value).__module__}.{type(value).__qualname__}", **held}
+    place = getattr(value, "__qualname__", "<")
+    if "<" in place:
+        raise TypeError(repr(value))
+    return f"{value.__module__}.{place}"

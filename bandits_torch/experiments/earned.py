@@ -65,6 +65,11 @@ class Earned:
         could = self.attainable - self.random
         return (total - self.random) / could if could > 0 else math.nan
 
+    def share(self, total: float) -> str:
+        """``gain`` as it is printed, 100 % at most, since luck may pass an estimate; empty where it is NaN."""
+        gain = self.gain(total)
+        return "" if math.isnan(gain) else f"{100 * min(1.0, gain):.0f} %"
+
     def ahead(self) -> tuple[str, ...]:
         """Policies that earned surely more than random play, with 95 % for all of them together, and by a tenth or more
         of what could be gained."""
@@ -105,9 +110,7 @@ class Earned:
     def above_random(self, total: float) -> str:
         """How much more than drawing at random: in % where that means something, else in units."""
         if self.ratio and self.random > 0:
-            return (
-                f"{100 * (total / self.random - 1):+.{0 if abs(total / self.random - 1) > 0.0995 else 1}f} %"
-            )
+            return f"{100 * (more := total / self.random - 1):+.{0 if abs(more) > 0.0995 else 1}f} %"
         return f"{total - self.random:+.4g}"
 
     def total(self, value: float) -> str:
@@ -118,7 +121,9 @@ class Earned:
 
     def sentence(self, name: str) -> str:
         """What a policy earned, and beside what."""
-        words = f"{name} earned {self._of(self.policies[name])} in {self.steps} steps, "
+        total = self.total(self.policies[name])
+        what = f"{total} conversions" if self.noun == "conversions" else f"a reward of {total}"
+        words = f"{name} earned {what} in {self.steps} steps, "
         words += f"drawing arms at random {self.total(self.random)} ({self.above_random(self.policies[name])}"
         interval = self.more[name]
         if interval is not None:
@@ -128,25 +133,16 @@ class Earned:
         if self.best_arm is not None:
             words += f"; the best single arm in hindsight, {self.best_arm[0]}, {self.total(self.best_arm[1])}"
         could = "; knowing all but the noise" if self.noisy else "; the best arm of every step"
-        share = self.gain(self.policies[name])
-        got = "" if math.isnan(share) else f": {name} got {100 * share:.0f} % of what could be gained"
+        share = self.share(self.policies[name])
+        got = f": {name} got {share} of what could be gained" if share else ""
         return f"{words}{could} {self.total(self.attainable)}{got}."
-
-    def _of(self, total: float) -> str:
-        return (
-            f"{self.total(total)} conversions"
-            if self.noun == "conversions"
-            else f"a reward of {self.total(total)}"
-        )
 
     def about_regret(self) -> list[str]:
         """What regret against a noisy maximum means, and how the attainable was found; nothing for a simulation."""
         if not self.noisy:
             return []
         lost, at_random = self.maximum - self.attainable, self.maximum - self.random
-        share = (
-            f"{100 * lost / at_random:.0f} % of what drawing at random loses" if at_random > 0 else "nothing"
-        )
+        share = f"{100 * lost / at_random:.0f} % of what random play loses" if at_random > 0 else "nothing"
         return [
             "Regret here is against the largest reward of each row, its noise included, which nobody can know "
             f"beforehand: even the best arm by the smoothed table loses {share}.",

@@ -169,9 +169,7 @@ def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]
     if name == "ray":
         _import_ray()
     most = cores() // threads
-    validation.require(
-        name == "ray" or most >= 1, "threads", threads, f"at most the {cores()} CPUs there are"
-    )
+    validation.require(name == "ray" or most >= 1, "threads", threads, f"at most {cores()}, the CPUs")
     if jobs is None:
         return ENGINES[name], max(1, most)
     validation.positive_integer("jobs", jobs)

@@ -125,6 +125,7 @@ def live_page(
     *,
     level: float,
     refresh: int | None = None,
+    lift: Sequence[pd.DataFrame] = (),
 ) -> str:
     """The whole page of a live system, of one replicate. Every name is escaped, and the page forbids scripts.
 
@@ -134,6 +135,7 @@ def live_page(
         facts: names and values at the end of the page.
         level: of the intervals.
         refresh: seconds after which a browser reads the file again; None: never.
+        lift: the table of lifts, where there is a control.
     """
     over_arms = "arm" in beliefs
     settings = [] if over_arms else list(beliefs.columns[: list(beliefs.columns).index("mean")])
@@ -165,45 +167,24 @@ def live_page(
         level=f"{100 * level:g} %",
         lead=_lead(table, over_arms) if known and len(told) else "Nothing has been learned yet.",
         said=_said_of_alarms(alarms),
-        rows=[
-            {
-                "name": row["name"],
-                "best": "" if math.isnan(row["probability_best"]) else f"{row['probability_best']:.2f}",
-                "width": f"{100 * max(0.0, row['probability_best']):.1f}%",
-                "mean": _number(row["mean"]),
-                "interval": "" if math.isnan(row["lower"]) else f"{row['lower']:.4g} to {row['upper']:.4g}",
-                "plays": row["plays"],
-                "last": _moment(row["last_played"]),
-                "unseen": _duration(row["unseen"]),
-            }
-            for _, row in shown.iterrows()
-        ],
+        rows=shown.to_dict("records"),
         left_out=len(table) - len(shown),
+        lifts=[
+            {
+                "name": row["arm"],
+                "lift": _number(row["lift"]),
+                "interval": "" if math.isinf(row["lower"]) else f"{row['lower']:.4g} to {row['upper']:.4g}",
+                "decided": row["decided"],
+                "compared": row["compared"],
+            }
+            for one in lift
+            for _, row in one[:_MOST_ROWS].iterrows()
+        ],
         pictures=pictures,
         most_arms=_MOST_ARMS,
         of=len(table),
-        alarms=[
-            {
-                "time": _moment(row["time"]),
-                "arm": row.get("arm", ""),
-                "what": "the policy began anew"
-                if row["by"] == "policy"
-                else f"{_number(row['before'])} before, {_number(row['after'])} after",
-                "since": _moment(row["since"]),
-                "sure": "" if math.isnan(row["once_in"]) else f"once in {_round(row['once_in'])}",
-            }
-            for _, row in alarms[::-1][:_LATEST].iterrows()
-        ],
-        latest=[
-            {
-                "id": row["id"],
-                "time": _moment(row["time"]),
-                "name": row["name"],
-                "reward": _number(row["reward"]) or row["state"],
-                "late": "late" if row["late"] else "",
-            }
-            for _, row in latest.iterrows()
-        ],
+        alarms=alarms[::-1][:_LATEST].to_dict("records"),
+        latest=latest.to_dict("records"),
         facts=facts,
     )
 
@@ -258,8 +239,11 @@ def _number(value: float) -> str:
 
 
 def _round(value: float) -> str:
-    """Two digits, written out."""
-    return f"{float(f'{value:.2g}'):,.0f}".replace(",", "\u202f")
+    """Two digits, written out; empty for NaN."""
+    return "" if math.isnan(value) else f"{float(f'{value:.2g}'):,.0f}".replace(",", "\u202f")
+
+
+_TEMPLATES.filters |= {"moment": _moment, "duration": _duration, "number": _number, "rounded": _round}
 
 
 def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:
@@ -330,7 +314,7 @@ def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str
             "total": gained.total(total),
             "a_step": f"{total / gained.steps:.4g}",
             "above": gained.above_random(total),
-            "share": "" if math.isnan(share) else f"{100 * share:.0f} %",
+            "share": gained.share(total),
             "width": "0%" if math.isnan(share) else f"{100 * min(1.0, max(0.0, share)):.1f}%",
             "colour": _CSS_COLOURS[look[name][0].lower()] if name in look else "var(--grey)",
         }
@@ -403,9 +387,7 @@ def _pulls(
     if problem.dim or problem.num_arms < 2:
         return {}
     best = best_arms(problem, next(iter(histories.values())).horizon)
-    rows = (
-        slice(None) if bool((best == best[:1]).all()) else slice(1)
-    )  # one, where each has a function of its own
+    rows = slice(None) if bool((best == best[:1]).all()) else slice(1)  # functions that differ: of the first
     if compared is None or compared.advice is None:
         lead = [str(summary(histories)["mean_cumulative_regret"].idxmin())]
     else:
@@ -420,9 +402,7 @@ def _pulls(
     height = 0.9 + 0.19 * min(_MOST_ARMS, problem.num_arms)
 
     def draw(history: History, figure: Figure) -> None:
-        kept = {
-            name: getattr(history, name)[rows] for name in ("arms", "rewards", "expected_rewards", "best")
-        }
+        kept = {one: getattr(history, one)[rows] for one in ("arms", "rewards", "expected_rewards", "best")}
         plot_pulls(replace(history, **kept, trace={}), best[:1], figure.add_subplot(), names=names)
 
     return {

@@ -86,7 +86,7 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
     version = record.get("format_version")
     if version != FORMAT_VERSION:
         raise ValueError(
-            f"{os.fspath(path)!r} has race format {version}, and this version reads {FORMAT_VERSION}"
+            f"{os.fspath(path)!r} has race format {version}; this version reads {FORMAT_VERSION}"
         )
     return record
 
@@ -124,10 +124,10 @@ def earned_table(title: str, earned: Earned) -> Table:
         table.add_column(column, justify="right")
 
     def row(name: str, total: float, **look: Any) -> None:
-        gain = earned.gain(total)
-        share = "" if math.isnan(gain) else f"{100 * gain:.0f} %"
         a_step = f"{total / earned.steps:.4g}"
-        table.add_row(name, earned.total(total), a_step, earned.above_random(total), share, **look)
+        table.add_row(
+            name, earned.total(total), a_step, earned.above_random(total), earned.share(total), **look
+        )
 
     for name, total in earned.policies.items():
         row(name, total)

@@ -39,9 +39,7 @@ class FromStep(Problem):
         validation.positive_integer("first", first)
         last = first + validation.positive_integer("horizon", horizon) - 1
         fits = problem.horizon is None or last <= problem.horizon
-        validation.require(
-            fits, "horizon", horizon, f"at most the {problem.horizon} steps there are from {first}"
-        )
+        validation.require(fits, "horizon", horizon, f"at most the {problem.horizon} steps from {first}")
         self._problem, self._before, self.horizon = problem, first - 1, horizon
         self.arms, self.replicates, self.knowledge = problem.arms, problem.replicates, problem.knowledge
         self.true_prior, self.dim = problem.true_prior, problem.dim

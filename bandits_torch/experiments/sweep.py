@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -48,16 +49,8 @@ def race(
     validation.require(len(policies) > 0, "policies", dict(policies), "at least one policy")
     histories = {}
     for name, policy in policies.items():
-        title = name if progress else False
-        history = run(
-            policy,
-            problem,
-            horizon,
-            seed=seed,
-            first_replicate=first_replicate,
-            progress=title,
-            capture=capture,
-        )
+        told: Any = {"progress": name if progress else False, "capture": capture}
+        history = run(policy, problem, horizon, seed=seed, first_replicate=first_replicate, **told)
         history.meta["policy"] = name
         histories[name] = history
     return histories
@@ -100,9 +93,8 @@ def sweep(
     """
     cells = make_cells(problems, policies, Block(replicates, horizon, 0, seed), block)
     done, failed = {}, {}
-    for cell, outcome in run_cells(
-        cells, engine=engine, threads=threads, jobs=jobs, out=out, progress=progress
-    ):
+    where: Any = {"engine": engine, "threads": threads, "jobs": jobs, "out": out}
+    for cell, outcome in run_cells(cells, **where, progress=progress):
         if isinstance(outcome, Failure):
             failed[cell] = outcome
         else:

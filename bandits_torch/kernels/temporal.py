@@ -139,12 +139,8 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
     ) -> None:
         super().__init__(batch_shape=torch.Size(batch_shape), **kwargs)
         constraint = Interval(0.0, 1.0) if forgetting_rate_constraint is None else forgetting_rate_constraint
-        validation.require(
-            bool(constraint.lower_bound >= 0) and bool(constraint.upper_bound <= 1),
-            "forgetting_rate_constraint",
-            constraint,
-            "an interval inside (0, 1)",
-        )
+        inside = bool(constraint.lower_bound >= 0) and bool(constraint.upper_bound <= 1)
+        validation.require(inside, "forgetting_rate_constraint", constraint, "an interval inside (0, 1)")
         self._register("forgetting_rate", forgetting_rate, constraint, forgetting_rate_prior, _RATE)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:

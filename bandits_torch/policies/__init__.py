@@ -3,7 +3,9 @@
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.batch_bkb import BatchBKB
+from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging
 from bandits_torch.policies.contextual import ContextualPolicy
+from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.detection import DetectionAugmented
 from bandits_torch.policies.forgetting import (
@@ -51,7 +53,9 @@ __all__ = [
     "CentredPolicy",
     "Choice",
     "Constants",
+    "ContextAveraging",
     "ContextualPolicy",
+    "ControlledPolicy",
     "CostlyMoves",
     "DetectionAugmented",
     "DoublingTrick",
@@ -74,6 +78,7 @@ __all__ = [
     "ModelAveraging",
     "NeuralFeatures",
     "Observation",
+    "PairAveraging",
     "Pending",
     "PeriodicRestart",
     "PointAveraging",

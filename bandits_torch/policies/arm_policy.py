@@ -97,6 +97,10 @@ class ArmPolicy(Policy):
         pulls count for nothing, which is right if every choice is an independent draw."""
         return None
 
+    def mean_rewards(self) -> Tensor | None:
+        """``means`` of the state now."""
+        return self.means(self.state)
+
     def check(self, observation: Observation) -> None:
         """Raise ValueError unless this policy can learn the observation, which is one of an arm and a finite reward."""
 

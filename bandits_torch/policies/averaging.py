@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.choices.arms import best_available
@@ -109,7 +110,7 @@ class ModelAveraging(Policy):
     ) -> None:
         validation.instance("model", model, (ArmGP, MembersOverArms), "an ArmGP or ArmMembers")
         framed = scale is not None and bool(scale.learn_offset.all())
-        fits = framed or not getattr(model, "compares_lifts", False)
+        fits = framed or not isinstance(model, LevelMembers)
         validation.require(
             fits, "scale", scale, "one that learns the origin of all members, over LevelMembers"
         )
@@ -141,7 +142,6 @@ class ModelAveraging(Policy):
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
         self.clock = TypicalClock(typical_gap)
-        self._lifts = getattr(model, "compares_lifts", False)
         self._cycles = isinstance(model, MembersOverArms) and model.has_cycles
         self.frame = RewardFrame(noise, self.replicates)
         self._framed = self.scale.learn_offset  # (P,)
@@ -172,11 +172,7 @@ class ModelAveraging(Policy):
         Raises ValueError for a time before the latest observation.
         """
         self.clock.check_not_past(validation.finite_number("time", time))
-        members = self.members(time)
-        if self._lifts:  # whose marginals are lifts, without the level
-            mean, variance = self.model.rewards(self.clock.at(time))
-            members = mean, variance * self._factors().unsqueeze(-1)
-        mean, variance = mixture_moments(self.sharing.weights, *members)
+        mean, variance = mixture_moments(*self.components(time))
         if self._all_framed:
             unit = self.frame.factor
             return mean * unit + self.frame.offset, variance * unit * unit
@@ -190,12 +186,16 @@ class ModelAveraging(Policy):
     def components(self, time: float, points: None = None) -> tuple[Tensor, Tensor, Tensor]:
         """The mixture's parts: weights (S, P); mean and variance of every arm under each member, (S, P, N) each, all
         in one unit and from one origin, which may not be those of rewards."""
-        return self.sharing.weights, *self.members(time)
+        if not isinstance(self.model, LevelMembers):
+            return self.sharing.weights, *self.members(time)
+        mean, variance = self.model.rewards(self._at(time))  # whose marginals are lifts, without the level
+        return self.sharing.weights, mean, variance * self._factors().unsqueeze(-1)
 
     @torch.no_grad()
     def joint(self, time: float, arms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """``components`` of arms (S, K), with their covariances: (S, P), (S, P, K) and (S, P, K, K). O(S P N K)."""
-        weights, mean, _ = self.components(time)
+        """The mixture's parts of arms (S, K) together, to be compared with each other: weights, means and covariances,
+        (S, P), (S, P, K) and (S, P, K, K). O(S P N K)."""
+        weights, (mean, _) = self.sharing.weights, self.members(time)
         at, now = arms.unsqueeze(-2).expand(-1, self.num_members, -1), self._at(time)
         columns = [self.model.covariance_with(arm, now).gather(-1, at) for arm in arms.unbind(-1)]
         return weights, mean.gather(-1, at), torch.stack(columns, -1) * self._factors()[..., None, None]
@@ -316,6 +316,10 @@ class ModelAveraging(Policy):
             self.model.reset(due)
             mean = torch.where(due, self.model.at(arm, time)[0], mean)
             learned = torch.where(due, seen - mean, learned)
+        if isinstance(self.model, LevelMembers) and bool((jumped := learned != seen - mean).any()):
+            self.model.forget_level(jumped)
+            mean = torch.where(jumped, self.model.at(arm, time)[0], mean)
+            learned = seen - mean
         self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time, where)
         self.tried(arm, where)
         if holding:

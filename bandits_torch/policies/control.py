@@ -21,12 +21,12 @@ _TIGHTEST = 500.0  # comparisons after which the interval is as narrow as one ca
 
 
 class ControlledPolicy(WrappingPolicy):
-    """The policy inside proposes an arm; with probability ``share`` the control is played in its place.
+    """The policy inside proposes an arm; with probability ``control_share`` the control is played in its place.
 
     Where arm a is proposed at time t, a coin alone decides between a and the control c, so both meet the same level of
-    rewards, whatever it is. With m what the policy predicts before the choice,
+    rewards, whatever it is. With p the share and m what the policy predicts before the choice,
 
-        psi_t = m_a - m_c + 1{played a} (y - m_a) / (1 - share) - 1{played c} (y - m_c) / share
+        psi_t = m_a - m_c + 1{played a} (y - m_a) / (1 - p) - 1{played c} (y - m_c) / p
 
     has the lift of a over c at t as its mean given the past, whether or not the prediction is right. It only makes psi
     less variable. The mean of psi over the n times that a was proposed estimates the mean of its lifts at those times,
@@ -35,7 +35,7 @@ class ControlledPolicy(WrappingPolicy):
         mean psi +- sigma sqrt(2 (n rho^2 + 1) / (n^2 rho^2) log(sqrt(n rho^2 + 1) / alpha))
 
     holds it at all n at once with probability 1 - alpha, asymptotically. One may look after each reward and stop as one
-    likes. sigma^2 is the larger of the variance of psi and v_a / (1 - share) + v_c / share, v the mean squared errors
+    likes. sigma^2 is the larger of the variance of psi and v_a / (1 - p) + v_c / p, v the mean squared errors
     of the predictions; rho makes the interval narrowest at n = 500.
 
     The first 50 rewards are not compared, nor are those of times at which the control was not available or was proposed
@@ -44,7 +44,7 @@ class ControlledPolicy(WrappingPolicy):
     Args:
         policy: over arms, with ``marginals``; it learns every reward.
         control: the arm, 0 to N - 1.
-        share: of the traffic, in (0, 1/2].
+        control_share: of the traffic, in (0, 1/2].
         seed, first_replicate: of the draws, which have streams of their own.
 
     Cost: ``marginals`` once a choice.
@@ -57,7 +57,7 @@ class ControlledPolicy(WrappingPolicy):
     """
 
     _parts = ("policy", "_streams")
-    _expects = ("policy",)
+    needs_unit = "its lifts are in units of reward"
 
     count: int  # rewards
     compared: Tensor  # (S, N), rewards of the times at which each arm was proposed
@@ -71,7 +71,7 @@ class ControlledPolicy(WrappingPolicy):
         self,
         policy: Policy,
         control: int,
-        share: float = 0.1,
+        control_share: float = 0.1,
         *,
         seed: int = 0,
         first_replicate: int = 0,
@@ -81,9 +81,9 @@ class ControlledPolicy(WrappingPolicy):
         validation.require(fits, "policy", type(policy).__name__, "one over arms, with marginals")
         inside = validation.natural("control", control) < policy.num_arms
         validation.require(inside, "control", control, f"an arm, 0 to {policy.num_arms - 1}")
-        half = validation.positive("control_share", share) <= 0.5
-        validation.require(half, "control_share", share, "in (0, 0.5]")
-        self.control, self.share = control, share
+        half = validation.positive("control_share", control_share) <= 0.5
+        validation.require(half, "control_share", control_share, "in (0, 0.5]")
+        self.control, self.control_share = control, control_share
         self._around(policy)
         self._streams = ReplicateStreams(seed, self.replicates, purpose="control", first=first_replicate)
         self._arms = Arms(self.num_arms, self.replicates)
@@ -99,7 +99,7 @@ class ControlledPolicy(WrappingPolicy):
         choice = self.policy.choose(time, available)
         proposed = choice.arm
         control = torch.full_like(proposed, self.control)
-        drawn = (self._streams.uniform() < self.share).to(proposed.device)
+        drawn = (self._streams.uniform() < self.control_share).to(proposed.device)
         free = proposed != self.control
         if available is not None:
             free = free & available[..., self.control].to(proposed.device)
@@ -122,28 +122,21 @@ class ControlledPolicy(WrappingPolicy):
             self._compare(proposed.cpu(), predicted.double().cpu(), observation)
 
     def _compare(self, proposed: Tensor, predicted: Tensor, observation: Observation) -> None:
+        """One comparison more in the replicates where an arm was ``proposed`` (S,), given both predictions (2, S)."""
         arm, reward = observation.arm.cpu(), observation.reward.double().cpu()
-        here, control = proposed >= 0, arm == self.control
+        here, control = (proposed >= 0).double(), arm == self.control
         error = reward - torch.where(control, predicted[1], predicted[0])
         psi = (
-            predicted[0] - predicted[1] + error * torch.where(control, -1 / self.share, 1 / (1 - self.share))
+            predicted[0]
+            - predicted[1]
+            + torch.where(control, -error / self.control_share, error / (1 - self.control_share))
         )
-        one = here.double()
-
-        def add(name: str, at: Tensor, value: Tensor) -> None:
-            held = getattr(self, name)
-            value = value.where(here, 0.0).unsqueeze(-1)
-            setattr(self, name, held.scatter_add(-1, at.clamp_min(0).unsqueeze(-1), value))
-
-        for name, value in (
-            ("compared", one),
-            ("total", psi),
-            ("squares", psi.square()),
-            ("controls", control),
-        ):
-            add(name, proposed, value.double())
-        add("played", arm, one)
-        add("errors", arm, error.square())
+        of_proposed = {"compared": here, "total": psi, "squares": psi.square(), "controls": control.double()}
+        of_played = {"played": here, "errors": error.square()}
+        for at, values in ((proposed.clamp_min(0), of_proposed), (arm, of_played)):
+            for name, value in values.items():
+                before = getattr(self, name)
+                setattr(self, name, before.scatter_add(-1, at.unsqueeze(-1), (here * value).unsqueeze(-1)))
 
     def lifts(self, level: float = 0.95) -> tuple[Tensor, Tensor, Tensor]:
         """Lift of every arm over the control, and both ends of its interval, (S, N) each, in units of reward.
@@ -156,7 +149,7 @@ class ControlledPolicy(WrappingPolicy):
         mean = self.total / n
         of_arms = self.errors / self.played.clamp_min(1)
         of_control = of_arms[:, self.control].unsqueeze(-1)
-        expected = of_arms / (1 - self.share) + of_control / self.share
+        expected = of_arms / (1 - self.control_share) + of_control / self.control_share
         variance = torch.maximum((self.squares / n - mean.square()).clamp_min(0.0), expected)
         rho2 = (-2 * math.log(alpha) + math.log(1 - 2 * math.log(alpha))) / _TIGHTEST
         wide = 2 * (n * rho2 + 1) / (n.square() * rho2) * ((n * rho2 + 1).sqrt() / alpha).log()
@@ -166,10 +159,3 @@ class ControlledPolicy(WrappingPolicy):
         low, high = (torch.where(known, mean + sign * half, sign * torch.inf) for sign in (-1, 1))
         at = torch.arange(self.num_arms) == self.control
         return tuple(one.masked_fill(at, 0.0) for one in (mean, low, high))  # type: ignore[return-value]
-
-
-def controlled(policy: Any) -> ControlledPolicy | None:
-    """The ``ControlledPolicy`` among a policy and those that it is around."""
-    while isinstance(policy, WrappingPolicy) and not isinstance(policy, ControlledPolicy):
-        policy = policy.policy
-    return policy if isinstance(policy, ControlledPolicy) else None

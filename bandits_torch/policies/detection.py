@@ -152,6 +152,10 @@ class DetectionAugmented(WrappingPolicy):
             self._since = torch.where(changed, self._length, self._since)
             self._changes = self._changes + changed
 
+    def changes_found(self) -> Tensor:
+        """Restarts so far."""
+        return self._changes
+
     def trace(self) -> dict[str, Tensor | float]:
         """The trace of the policy inside, and the number of ``restarts``."""
         return self.policy.trace() | {"restarts": self._changes}

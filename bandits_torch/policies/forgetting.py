@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ class ForgettingRule(Described, HasState):
     ``clock`` counts the observations since the last restart; for ``refuted`` without the new one, for ``after`` with
     it. It is an integer while all replicates restart together, and a tensor (S,) once they do not.
     """
+
+    tests_changes: ClassVar[bool] = False  # whether ``refuted`` may find that rewards have changed
 
     def check(self, model: OnlineModel) -> None:
         """Raise ValueError if the rule cannot work with this model."""
@@ -141,6 +143,8 @@ class EventTriggeredRestart(ForgettingRule):
 
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """
+
+    tests_changes = True
 
     def __init__(self, delta: float = 0.1, noise_scale: float | None = None) -> None:
         self.delta = validation.probability("delta", delta)

@@ -202,6 +202,10 @@ class IndexPolicy(Policy):
         held = (self.model.num_observations == self.clock) & (self.restarts == 0)
         return self.model.tells_past and bool(held.all())
 
+    def changes_found(self) -> Tensor | None:
+        """Restarts, by a forgetting rule that tests for changes."""
+        return self.restarts if self.forgetting.tests_changes else None
+
     def trace(self) -> dict[str, Tensor | float]:
         """The width used, the number of restarts so far, and the traces of the forgetting rule and the model."""
         trace: dict[str, Tensor | float] = {"restarts": self.restarts, **self.forgetting.trace()}
@@ -277,6 +281,37 @@ def _check_needs_no_width(acquisition: object, model: OnlineModel) -> None:
         ) from error
 
 
+class Improvement:
+    """BoTorch's analytic ``acquisition`` over best_f and a ``margin``. Without best_f: over the largest posterior
+    mean."""
+
+    def __init__(self, acquisition: Callable[..., AcquisitionFunction], margin: float) -> None:
+        self.acquisition, self.margin = acquisition, margin
+
+    def __call__(self, model: Any, best_f: Tensor | None = None) -> AcquisitionFunction:
+        best_f = largest_mean(model) if best_f is None else best_f
+        return self.acquisition(model, best_f=best_f + self.margin)
+
+    def of(self, mean: Tensor, variance: Tensor, best_f: Tensor) -> Tensor:
+        """Of arms with these moments (S, N), over best_f (S, 1): (S, N)."""
+        X = mean.new_zeros(*mean.mT.shape, 1, 1)
+        return self(_Moments(mean, variance), best_f)(X).mT
+
+
+class _Moments(torch.nn.Module):
+    """What an analytic acquisition asks of a model over arms, known moments (S, N)."""
+
+    num_outputs = 1
+
+    def __init__(self, mean: Tensor, variance: Tensor) -> None:
+        super().__init__()
+        self.mean, self.variance = (value.mT[..., None, None] for value in (mean, variance))
+        self.batch_shape = mean.shape[:-1]
+
+    def posterior(self, X: Tensor, posterior_transform: None = None) -> _Moments:
+        return self
+
+
 class RewardImprovementPolicy(IndexPolicy):
     """argmax of ``acquisition(model, best_f=)``, best_f the largest reward learned so far in each replicate.
 
@@ -290,32 +325,32 @@ class RewardImprovementPolicy(IndexPolicy):
     Source: f(x+) of Kushner 1964 and Mockus 1975, which have no noise, with rewards in place of values.
     """
 
-    _largest: Tensor | None  # (S,), -inf in a replicate that was reset
+    largest: Tensor | None  # reward, (S,), -inf in a replicate that was reset
 
     def learn_checked(self, observation: Observation) -> None:
         """Learn, and keep the largest reward."""
         super().learn_checked(observation)
         reward = observation.reward.to(self.model.noise_variance)
-        self._largest = reward.clone() if self._largest is None else torch.maximum(self._largest, reward)
+        self.largest = reward.clone() if self.largest is None else torch.maximum(self.largest, reward)
 
     def _acquisition_now(self, time: float) -> AcquisitionFunction:
         return self.acquisition(self.model, best_f=self._incumbent())
 
     def _incumbent(self) -> Tensor:
         model = cast(ArmGP | OnlineGP, self.model)
-        if self._largest is None:
+        if self.largest is None:
             return largest_mean(model)
-        largest = self._largest.unsqueeze(-1)
+        largest = self.largest.unsqueeze(-1)
         empty = (self.clock == 0) if isinstance(self.clock, Tensor) else None
         return largest if empty is None else torch.where(empty.unsqueeze(-1), largest_mean(model), largest)
 
     def _fresh(self) -> dict[str, Any]:
-        return super()._fresh() | {"_largest": None}
+        return super()._fresh() | {"largest": None}
 
     def _restarted(self, where: Tensor | None) -> None:
         super()._restarted(where)
-        if where is not None and self._largest is not None:
-            self._largest = self._largest.masked_fill(where, -torch.inf)
+        if where is not None and self.largest is not None:
+            self.largest = self.largest.masked_fill(where, -torch.inf)
 
 
 def largest_mean(model: ArmGP | OnlineGP) -> Tensor:

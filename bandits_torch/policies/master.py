@@ -186,6 +186,10 @@ class Master(Policy):
                 block.schedule()
             self._order[s] = block.player.order
 
+    def changes_found(self) -> Tensor:
+        """Restarts so far."""
+        return self._restarts
+
     def trace(self) -> dict[str, Tensor | float]:
         """Restarts so far, 1 where a test fired, the block's order and that of the copy that plays next."""
         block = torch.tensor([float(b.order) for b in self._blocks], dtype=torch.float64)

@@ -34,6 +34,8 @@ class CostlyMoves(WrappingPolicy):
       as the setting stays. Over a domain an eighth of the way, two eighths, ... count as well, and the best is taken. A
       policy that chooses z although v(z) < v(x), to look again or by a draw, holds that look to be worth v(x) - v(z).
 
+    Until two rewards differ, a policy that learns the unit of rewards knows none, and counts in units of 1.
+
     The setting now is that of the latest choice: of those learned, pending (``AskTell``: open) or dropped the one made
     last; or, learned without its ``why``, the latest learned. Before the first, without ``start_at``, a move is free.
 
@@ -238,6 +240,6 @@ def _around(recipe: Any, told: dict[str, Any], setup: Any, **options: Any) -> Co
 def _of_each(name: str, value: Any, like: Tensor) -> Tensor:
     """A number, or one of each coordinate, (d,)."""
     given = validation.numbers(name, value, like)
-    expected = "a number" if like.dim() == 0 else f"a number, or {tuple(like.shape)}"
-    validation.shape_is(name, given, given.shape in ((), like.shape), expected)
+    shapes = dict.fromkeys(((), tuple(like.shape)))
+    validation.shape_is(name, given, given.shape in shapes, " or ".join(map(str, shapes)))
     return given

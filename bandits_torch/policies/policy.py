@@ -199,6 +199,15 @@ class Policy(Described, HasState, ABC):
         """
         return (self.num_arms or observations) ** 2 * self.replicates
 
+    def changes_found(self) -> Tensor | None:
+        """How often each replicate has restarted because its rewards contradicted what it had learned, (S,); None for a
+        policy without such a test."""
+        return None
+
+    def mean_rewards(self) -> Tensor | None:
+        """The mean rewards (S, N) that a policy without a posterior goes by; None for any other."""
+        return None
+
     @abstractmethod
     def learn(self, observation: Observation) -> None:
         """Learn the outcome of a choice. A ValueError leaves the policy unchanged."""

@@ -17,7 +17,7 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 class WrappingPolicy(Policy):
     """A policy around ``policy``, which chooses. A subclass defines what is learned, and whatever else differs."""
 
-    _parts = ("policy",)
+    _parts: ClassVar[tuple[str, ...]] = ("policy",)
     policy: Policy
 
     def _around(self, policy: Policy) -> None:
@@ -63,6 +63,14 @@ class WrappingPolicy(Policy):
         """As the policy inside."""
         self.policy.dropped(pending)
 
+    def changes_found(self) -> Tensor | None:
+        """Those of the policy inside."""
+        return self.policy.changes_found()
+
+    def mean_rewards(self) -> Tensor | None:
+        """Those of the policy inside."""
+        return self.policy.mean_rewards()
+
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of the policy inside, if it has ``marginals``: (S, N) each."""
         return self.policy.marginals(time, points)  # type: ignore[attr-defined]
@@ -93,6 +101,11 @@ class CentredPolicy(WrappingPolicy):
         """Learn how far the reward lies above the prior mean."""
         Arms(self.num_arms, self.replicates).check(observation)
         self.policy.learn(replace(observation, reward=observation.reward - self.prior_mean))
+
+    def mean_rewards(self) -> Tensor | None:
+        """Those of the policy inside, in units of reward."""
+        mean = self.policy.mean_rewards()
+        return None if mean is None else mean + self.prior_mean
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
         """``marginals`` of the policy inside, shifted by the prior mean."""
@@ -188,6 +201,11 @@ class StandardisedPolicy(WrappingPolicy):
             self.policy.load_state_dict(before)
             raise
         self.offset, self.scale = offset, scale
+
+    def mean_rewards(self) -> Tensor | None:
+        """Those of the policy inside, in units of reward."""
+        mean = self.policy.mean_rewards()
+        return None if mean is None else self.offset.unsqueeze(-1) + self.scale.unsqueeze(-1) * mean
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance in units of reward, (S, N) each, if the policy inside has ``marginals``."""

@@ -14,7 +14,7 @@ from bandits_torch import validation
 from bandits_torch.naming import some
 from bandits_torch.problems.jumps import MOST, Jump, find_jumps
 from bandits_torch.problems.periods import Period, find_own_periods, find_periods
-from bandits_torch.problems.smoothing import best_smoothed
+from bandits_torch.problems.smoothing import best_smoothed, mean_of_held
 from bandits_torch.problems.tables import RewardTable
 
 _FEWEST, _BLOCKS = 40, 20  # rows for noise, jumps and sharing; blocks of the interval
@@ -100,9 +100,7 @@ class Diagnosis:
                 "by more than a tenth."
             ]
         if self.noise is None or self.noise_interval is None:
-            lines += [
-                f"Noise, and what arms share: cannot tell; {_FEWEST} whole rows are the least that can."
-            ]
+            lines += [f"Noise, and what arms share: cannot tell; {_FEWEST} whole rows are needed."]
         else:
             low, high = self.noise_interval
             lines += [
@@ -111,9 +109,7 @@ class Diagnosis:
             ]
         if self.correlation is not None:
             shares = "they share something" if self.shared else "chance explains that"
-            lines += [
-                f"Rewards of two arms have a correlation of {self.correlation:.2f} on average: {shares}."
-            ]
+            lines += [f"Rewards of two arms have a mean correlation of {self.correlation:.2f}: {shares}."]
         lines += [self._of_cycles(), self._of_drift(), self._of_jumps()]
         if self.random is not None and self.best_arm is not None:
             name, best = self.best_arm
@@ -126,13 +122,12 @@ class Diagnosis:
 
     def _of_cycles(self) -> str:
         short = self.rows < _FEWEST
-        told = [f"{self.span(one.length)} (p = {one.p_value:.1g})" for one in self.periods]
+        sure = [f"= {one.p_value:.1g}" if one.p_value > 1e-16 else "< 1e-16" for one in self.periods]
+        told = [f"{self.span(one.length)} (p {p})" for one, p in zip(self.periods, sure, strict=True)]
         told += [f"{self.span(one.length)} in {name} alone" for name, one in self.own_periods.items()]
         if told:
             return f"Cycles: {'; '.join(told)}."
-        return (
-            f"Cycles: {'cannot tell, the record is short' if short else 'none that is clear beside drift'}."
-        )
+        return f"Cycles: {'cannot tell, the record is short' if short else 'none is clear beside drift'}."
 
     def _of_drift(self) -> str:
         if self.drift is None:
@@ -223,11 +218,8 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     correlation, shared = _sharing(rewards)
     random, best_arm = None, None
     if values != "none":
-        missing = np.isnan(rewards)
-        filled = np.where(missing, 0.0, rewards) if missing.any() else rewards
-        counts, of_rows = (~missing).sum(0), (~missing).sum(1)
-        means = np.where(counts > 0, filled.sum(0) / np.maximum(counts, 1), -np.inf)
-        random = float((filled.sum(1) / np.maximum(of_rows, 1))[of_rows > 0].mean())
+        means = np.nan_to_num(mean_of_held(rewards), nan=-np.inf)
+        random = float(np.nanmean(mean_of_held(rewards, 1)))
         best = int(means.argmax())
         best_arm = (table.arm_names[best], float(means[best]))
     fixed, moving, between, bandwidth = (

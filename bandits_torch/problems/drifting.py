@@ -144,9 +144,7 @@ def _switch_steps(switches: Sequence[float], horizon: int) -> list[int]:
     validation.positive_integer("horizon", horizon)
     steps = [round(s * horizon) if s < 1 else s for s in switches]
     ok = all(isinstance(s, int) and 2 <= s <= horizon for s in steps) and sorted(set(steps)) == steps
-    validation.require(
-        ok, "switches", switches, f"increasing steps in 2, ..., {horizon}, or fractions of the horizon"
-    )
+    validation.require(ok, "switches", switches, f"increasing, in 2, ..., {horizon} or shares of it")
     return [int(s) for s in steps]
 
 

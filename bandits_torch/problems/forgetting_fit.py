@@ -116,10 +116,7 @@ def forgetting_log_likelihood(
 
 # --- rate and noise together ---
 
-_SHARES = (
-    0.01,
-    0.99,
-)  # noise, as a share of the arms' average variance; what is smoother is fitted no closer
+_SHARES = (0.01, 0.99)  # noise, as a share of the arms' average variance: smoother is fitted no closer
 _GRID = (13, 9)
 _FACTOR_SPREAD = 1.0  # prior standard deviation of the logarithm of the factor
 _STEPS, _CLOSE, _SPACING = 20, 1e-3, 0.05
@@ -206,9 +203,7 @@ def fit_forgetting(
     variance = float(covariance.diagonal().mean())
     unit = covariance / variance
     seen = (~torch.isnan(rows)).sum(0) >= 2
-    validation.require(
-        bool(seen.any()), "table", table, "a table with two rewards of an arm in its last rows"
-    )
+    validation.require(bool(seen.any()), "table", table, "with two rewards of an arm in its last rows")
     arms = _Arms(rows[:, seen] / variance**0.5, times, unit[seen][:, seen])
     place = arms.climb()
     factor = float(arms.concentrated(place.unsqueeze(0))[1].exp())
@@ -234,9 +229,7 @@ def fit_forgetting(
     )
     for name, line in zip(_NAMES, fit.describe(), strict=True):
         if name in ends and (name, ends[name]) != ("noise_variance", "low"):
-            warnings.warn(
-                f"{line}; the rewards suggest a value outside it, or do not determine one", stacklevel=2
-            )
+            warnings.warn(f"{line}; the rewards suggest a value outside it, if any", stacklevel=2)
     return fit
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import chi2
 
+from bandits_torch.problems.smoothing import mean_of_held
+
 # Of the drift's variance in a gap to the noise's.
 RATIOS = np.array([0.0, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0])
 MOST = 6  # jumps told
@@ -85,12 +87,11 @@ def find_jumps(
     if size > 1:
         full = T // size
         parts = [rewards[: full * size].reshape(full, size, N), rewards[None, full * size :]]
-        rewards = np.concatenate([_means(part) for part in parts if part.shape[1]])
+        rewards = np.concatenate([mean_of_held(part, 1) for part in parts if part.shape[1]])
         times = times[rows].mean(1)
     held = ~np.isnan(rewards)
-    counts = np.maximum(held.sum(0), 1)
-    means = np.where(held, rewards, 0.0).sum(0) / counts
-    spread = np.sqrt(np.square(np.where(held, rewards - means, 0.0)).sum(0) / counts)
+    means = np.nan_to_num(mean_of_held(rewards))
+    spread = np.sqrt(np.nan_to_num(mean_of_held(np.square(rewards - means))))
     kept = np.flatnonzero((spread > 1e-12 * np.abs(means)) & (held.sum(0) >= _FEWEST // 2))
     if not len(kept):
         return Levels((), np.zeros(N), np.zeros(N), 1.0)
@@ -122,16 +123,6 @@ def find_jumps(
     drift, noise = np.zeros(N), np.zeros(N)
     drift[kept], noise[kept] = fit.drift * spread[kept] ** 2 / size, fit.noise * spread[kept] ** 2 * size
     return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, fit.p_drift)
-
-
-def _means(parts: np.ndarray) -> np.ndarray:
-    """Means over the second dimension of what is not missing."""
-    means = parts.mean(1)
-    if np.isnan(means).any():
-        held = ~np.isnan(parts)
-        counts = held.sum(1)
-        means = np.where(counts > 0, np.where(held, parts, 0.0).sum(1) / np.maximum(counts, 1), np.nan)
-    return np.asarray(means)
 
 
 @dataclass(frozen=True)

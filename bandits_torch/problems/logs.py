@@ -58,9 +58,7 @@ class Log:
         n = len(arms)
         names = tuple(self.arm_names) or tuple(str(k) for k in range(int(arms.max()) + 1))
         object.__setattr__(self, "arm_names", names)
-        validation.require(
-            len(set(names)) == len(names) >= 2, "arm_names", names, "two or more, all different"
-        )
+        validation.require(len(set(names)) == len(names) >= 2, "arm_names", names, "two or more, different")
         within = int(arms.min()) >= 0 and int(arms.max()) < len(names)
         validation.require(within, "arms", arms, f"0 to {len(names) - 1}")
         for name in ("times", "rewards", "propensity"):
@@ -80,9 +78,7 @@ class Log:
             validation.shape_is("available", self.available, fits, f"({n}, {len(names)}) and dtype bool")
             pulled = self.available.gather(1, arms.long().unsqueeze(1)).squeeze(1)
             row = int(pulled.long().argmin())
-            validation.require(
-                bool(pulled.all()), "available", f"False in row {row + 1}", "True for the arm pulled"
-            )
+            validation.require(bool(pulled.all()), "available", f"False in row {row + 1}", "True for its arm")
 
     @property
     def num_arms(self) -> int:
@@ -98,9 +94,7 @@ class Log:
             f"Propensities (the probabilities with which arms were drawn): {known}.",
         ]
         if self.available is not None:
-            lines += [
-                f"Arms available at a pull: {float(self.available.sum(1).double().mean()):.3g} on average."
-            ]
+            lines += [f"Arms available at a pull: {float(self.available.sum(1).double().mean()):.3g} (mean)."]
         for k, name in enumerate(self.arm_names):
             paid = self.rewards[self.arms == k]
             error = f" ± {float(paid.std()) / len(paid) ** 0.5:.2g}" if len(paid) > 1 else ""

@@ -63,11 +63,8 @@ class GridDraws(SimulatedProblem):
         arms = torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
         super().__init__(arms, replicates, noise_scale)
         kernel = make_kernel("se", lengthscale)
-        self._root, self._dim, self._rate = (
-            covariance_root(covariance(kernel, axis.unsqueeze(-1))),
-            dim,
-            forgetting_rate,
-        )
+        self._root, self._dim = covariance_root(covariance(kernel, axis.unsqueeze(-1))), dim
+        self._rate = forgetting_rate
         self._streams = problem_streams(seed, replicates, first_replicate)
         self._weights = [self._normal()]
         self._last: tuple[int, Tensor] | None = None
@@ -191,9 +188,7 @@ class VarianceStarvation(GPDraws):
 def _read(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
     """Features (N, d) and target (N,) in float64."""
     kinds = (".csv", ".parquet", ".npz")
-    validation.require(
-        path.suffix in kinds, "data", str(path), f"the path of a file ending in {', '.join(kinds)}"
-    )
+    validation.require(path.suffix in kinds, "data", str(path), f"a file ending in {', '.join(kinds)}")
     if path.suffix == ".npz":
         arrays = read_arrays("data", path, {"X", "y"})
         validation.require({"X", "y"} <= set(arrays), "data", str(path), "an NPZ with arrays 'X' and 'y'")
@@ -213,9 +208,7 @@ def _read(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
     numbers = frame.select_dtypes("number")
     validation.require(target in numbers.columns, "target", target, "a column of numbers")
     others = numbers.drop(columns=[target])
-    validation.require(
-        others.shape[1] >= 1, "data", names, "a table with a column of numbers besides the target"
-    )
+    validation.require(others.shape[1] >= 1, "data", names, "a table with a feature beside the target")
     return others.to_numpy(np.float64), numbers[target].to_numpy(np.float64)
 
 

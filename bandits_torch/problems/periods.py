@@ -19,6 +19,7 @@ _OUTLIER = 4.0  # times the background: left out of it
 _MOST_HARMONICS, _RIDGE = 6, 1.0  # of a period; what is added to the squares of a wave, in rows
 _WORSE = 12.0  # of twice the log-likelihood: so much a whole number of rows may cost
 _LOG_SPREAD, _CUT = 1.2825, 0.05  # of log Exp(1): its deviation, and what the cut takes
+_LEAST = float(np.finfo(np.float64).tiny)  # a p-value: never 0, nor below by rounding
 _UPPER = 1.645  # 95 % of N(0, 1)
 
 
@@ -151,7 +152,7 @@ class _Record:
             if power.max() <= 0:
                 continue
             ratio = power / _background(np.log(self.frequency), power)
-            p = np.clip(-np.expm1(count * np.log1p(-np.minimum(np.exp(-ratio), 1 - 1e-16))), 0.0, 1.0)
+            p = np.clip(-np.expm1(count * np.log1p(-np.minimum(np.exp(-ratio), 1 - 1e-16))), _LEAST, 1.0)
             for j in np.argsort(p, kind="stable")[:most]:
                 if p[j] <= level:
                     low, high = self.frequency[max(j - 1, 0)], self.frequency[min(j + 1, count - 1)]

@@ -31,12 +31,6 @@ _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 _SHOWN = 6  # names in a summary
 
 
-def _digest(*parts: Tensor | None) -> str:
-    """Of the bytes of a table: two that differ in any number differ in this."""
-    numbers = [part.cpu().contiguous().numpy().tobytes() for part in parts if part is not None]
-    return hashlib.sha256(b"".join(numbers)).hexdigest()[:16]
-
-
 class Replay(Problem):
     """A table of real rewards: pulling arm n at step t gives the table's entry (t, n), without noise.
 
@@ -111,10 +105,11 @@ class Replay(Problem):
             every = torch.cat([past.rewards, table.rewards])
             self._record = RewardTable(every, times, table.arm_names, table.notes, table.in_seconds)
         self.arms = _arms(arms, played.rewards.shape[1])
-        past, played, unit = _in_steps(past, played)
-        self._step_length = (
-            "one row" if table.times is None else f"{_in_words(unit, table.in_seconds)} (the median gap)"
-        )
+        before, clock = cast(Tensor, past.times), cast(Tensor, played.times)
+        gap = torch.cat([before, clock]).diff().median()
+        past, clock = replace(past, times=(before - clock[0]) / gap + 1), (clock - clock[0]) / gap + 1
+        said = "one row" if table.times is None else _in_words(float(gap), table.in_seconds)
+        self._step_length = said if table.times is None else f"{said} (the median gap)"
         self.history, self.history_times = past.rewards, past.times
         self.knowledge, self.fit = knowledge_from(past, warm_up, prior_mean, noise_fraction, forgetting_rate)
         seen = ~torch.isnan(played.rewards)
@@ -123,16 +118,18 @@ class Replay(Problem):
         steps = len(rewards)
         if horizon is not None:
             ok = 1 <= validation.positive_integer("horizon", horizon) <= steps
-            validation.require(
-                ok, "horizon", horizon, f"an integer in 1, ..., {steps}, the rows there are to play"
-            )
-        self.digest = _digest(past.rewards, played.rewards, played.times)
+            validation.require(ok, "horizon", horizon, f"an integer in 1, ..., {steps}, the rows to play")
+        # Tables that differ in any number have other digests.
+        numbers = [
+            part.cpu().contiguous().numpy().tobytes() for part in (past.rewards, played.rewards, clock)
+        ]
+        self.digest = hashlib.sha256(b"".join(numbers)).hexdigest()[:16]
         self.horizon = steps if horizon is None else horizon
         validation.require(self.horizon >= 1, "table", table.rewards, "a table with rewards left to play")
         self.table = rewards[: self.horizon]
         self._available = seen[some][: self.horizon]
         self._all_available = bool(self._available.all())
-        self._times: list[float] = played.times[some].tolist() if played.times is not None else []
+        self._times: list[float] = clock[some].tolist()
         self._notes = table.notes
         self._left_out = {
             "without any reward": len(some) - steps,
@@ -174,7 +171,7 @@ class Replay(Problem):
         alone = int((self._available.sum(-1) == 1).sum())
         if alone:
             lines += [
-                f"one arm alone can be pulled at {alone} of the {self.horizon} steps: nothing can be lost there"
+                f"one arm alone can be pulled at {alone} of the {self.horizon} steps: regret is 0 there"
             ]
         lines += [f"arms that never change: {some(constant, _SHOWN)}"] if constant else []
         return lines + ([] if self.fit is None else self.fit.describe())
@@ -265,29 +262,12 @@ def _split(
         "history", history, history.dim() == 2 and history.shape[1] == width, f"(T', {width})"
     )
     given = history_times is not None
-    validation.require(
-        given == (table.times is not None), "history_times", history_times, "given with times only"
-    )
+    validation.require(given == (table.times is not None), "history_times", history_times, "given with times")
     if history_times is None:
         history_times = torch.arange(1 - len(history), 1, dtype=torch.float64)
     past_table = RewardTable(history.double(), history_times.double(), table.arm_names)
-    validation.require(
-        bool(history_times[-1] < times[0]), "history_times", history_times, "before the table's times"
-    )
+    validation.require(bool(history_times[-1] < times[0]), "history_times", history_times, "before the times")
     return past_table, RewardTable(rewards, times, table.arm_names)
-
-
-def _in_steps(past: RewardTable, played: RewardTable) -> tuple[RewardTable, RewardTable, float]:
-    """The same tables with times counted in median gaps from 1 at the first played row, and that gap."""
-    assert past.times is not None
-    assert played.times is not None
-    start, gaps = played.times[0], torch.cat([past.times, played.times]).diff()
-    unit = gaps.median()
-    return (
-        RewardTable(past.rewards, (past.times - start) / unit + 1, past.arm_names),
-        RewardTable(played.rewards, (played.times - start) / unit + 1, played.arm_names),
-        float(unit),
-    )
 
 
 def _in_words(gap: float, in_seconds: bool) -> str:
@@ -330,9 +310,7 @@ def knowledge_from(
     rewards = (~torch.isnan(history)).sum(0)
     poor = [past.arm_names[n] for n in (rewards < 2).nonzero().squeeze(-1).tolist()]
     name, rows = ("history", "a table") if warm_up is None else ("warm_up", "a share of the rows")
-    validation.require(
-        not poor, name, poor, f"{rows} with two or more rewards of every arm (these have fewer)"
-    )
+    validation.require(not poor, name, poor, f"{rows} with two rewards of every arm (these have fewer)")
     if forgetting_rate is not None:
         validation.below_one("forgetting_rate", forgetting_rate)
     covariance, fit = estimate_covariance(history), None

@@ -11,6 +11,7 @@ from bandits_torch.problems.problem import Problem, gaussian_noise
 from bandits_torch.streams import ReplicateStreams
 
 _RELATIVE_RANK_TOLERANCE = 1e-12  # eigenvalues below this share of the largest are rounding noise
+_LAYOUTS = ("uniform", "grid", "sphere")
 SMALLEST_RIDGE = 1e-6  # of regularised_norm, where the noise is smaller
 
 
@@ -53,9 +54,7 @@ def place_arms(layout: str, num_arms: int, dim: int, seed: int) -> Tensor:
             ``num_arms`` to be a whole number to the power ``dim``; ``"sphere"``: uniform on the unit sphere.
         seed: of the random layouts; independent of the draws of the reward functions.
     """
-    validation.require(
-        layout in ("uniform", "grid", "sphere"), "layout", layout, "'uniform', 'grid' or 'sphere'"
-    )
+    validation.require(layout in _LAYOUTS, "layout", layout, f"one of {', '.join(_LAYOUTS)}")
     validation.positive_integer("num_arms", num_arms)
     validation.positive_integer("dim", dim)
     if layout == "grid":

@@ -7,6 +7,16 @@ import numpy as np
 _NEGLIGIBLE = 1e-12
 
 
+def mean_of_held(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    """Means along a dimension over what is not missing (NaN); NaN where all is."""
+    means = values.mean(axis)
+    if not np.isnan(means).any():
+        return np.asarray(means)
+    held = ~np.isnan(values)
+    counts = held.sum(axis)
+    return np.where(counts > 0, np.where(held, values, 0.0).sum(axis) / np.maximum(counts, 1), np.nan)
+
+
 def others_smoothed(rewards: np.ndarray, times: np.ndarray, bandwidth: float) -> np.ndarray:
     """What the other rows say of each reward: their mean, weighted by exp(-|t - s| / bandwidth).
 

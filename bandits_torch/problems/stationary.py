@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -301,16 +302,7 @@ class Hills(StationaryProblem):
         validation.require(bool(self._outside.any()), "excluded", excluded, "small enough to leave an arm")
         average = torch.stack([torch.as_tensor(prior.mean) for prior in priors]).mean(0)
         norm = regularised_norm(K, self.functions - average, max(noise_scale**2, SMALLEST_RIDGE))
-        self.knowledge = Knowledge(
-            kernel=kernel,
-            noise_variance=float(noise_scale) ** 2,
-            prior_mean=average,
-            rkhs_bound=per_replicate(norm),
-            forgetting_rate=0.0,
-            variation_budget=0.0,
-            rkhs_variation_budget=0.0,
-            priors=priors,
-        )
+        self.knowledge = replace(stationary_knowledge(self, kernel, norm), prior_mean=average, priors=priors)
 
     def available(self, step: int) -> Tensor | None:
         """None (all arms) at odd steps, a mask (N,) without the true tall hill at even ones."""

@@ -153,9 +153,7 @@ def called_like_time(names: Iterable[str]) -> list[str]:
 
 def _at_most_one(found: list[str]) -> list[str]:
     if len(found) > 1:
-        raise ValueError(
-            f"time_column must be given, as {', '.join(map(repr, found))} may each hold the times"
-        )
+        raise ValueError(f"time_column must be given, as {', '.join(map(repr, found))} may hold the times")
     return found
 
 

@@ -191,8 +191,9 @@ def _read_csv(
         found = names if named else ["" if frame[n].isna().all() else name for n, name in enumerate(names)]
         return _without(_named(frame, found), ignored)
 
+    mark: str | None = decimal
     if decimal is not None:
-        frame, mark = table(decimal), decimal
+        frame = table(decimal)
     else:
         columns = [n for n, name in enumerate(names) if name not in ignored]
         whole = [row for row in rows if len(row) == len(names)]  # the last may break off in a quoted cell
@@ -262,9 +263,7 @@ def _has_header(first: list[str]) -> bool:
     from_pandas = plain == [str(n) for n in range(len(plain))]
     if from_pandas or not any(plain) or not all(values):
         return True
-    raise ValueError(
-        f"the first row must hold names, got {first[:5]}: header=True if these are, header=False if none"
-    )
+    raise ValueError(f"the first row must hold names, got {first[:5]}: header=True if it does, else False")
 
 
 def _checked(

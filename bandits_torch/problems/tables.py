@@ -31,15 +31,23 @@ from bandits_torch.problems.table_suspects import refuse_calendar, refuse_counte
 
 _LOGGED = {"arm", "action", "variant", "choice"}  # with "reward", columns of a log of pulls
 _ARM_NAMES = {
-    *("arm", "arms", "action", "item", "sensor", "station", "site", "name", "id", "variable", "series")
+    "arm",
+    "arms",
+    "action",
+    "item",
+    "sensor",
+    "station",
+    "site",
+    "name",
+    "id",
+    "variable",
+    "series",
 }
 _REWARD_NAMES = {"reward", "rewards", "value", "y"}
 _FEW_COLUMNS = 4  # more do not fit a row per reward
 _SAMPLE = 1000  # rows
 _TREATMENTS = ("mask", "unavailable", "forward-fill")
-_EXPECTED = (
-    "'mask', 'unavailable', 'forward-fill', or what missing cells hold: a number, a word, or several of them"
-)
+_EXPECTED = "'mask', 'unavailable', 'forward-fill', or what missing cells hold: a number, a word, or several"
 
 
 @validation.names_arguments
@@ -67,12 +75,8 @@ class RewardTable:
     def __post_init__(self) -> None:
         rewards = validation.tensor("rewards", self.rewards)
         validation.shape_is("rewards", rewards, rewards.dim() == 2, "(T, N)")
-        validation.require(
-            rewards.shape[0] >= 1, "rewards", tuple(rewards.shape), "a table of at least one row"
-        )
-        validation.require(
-            rewards.shape[1] >= 2, "rewards", tuple(rewards.shape), "a table of at least two arms"
-        )
+        validation.require(rewards.shape[0] >= 1, "rewards", tuple(rewards.shape), "of at least one row")
+        validation.require(rewards.shape[1] >= 2, "rewards", tuple(rewards.shape), "of at least two arms")
         names = tuple(self.arm_names) or tuple(str(n) for n in range(rewards.shape[1]))
         object.__setattr__(self, "arm_names", names)
         validation.require(len(names) == rewards.shape[1], "arm_names", names, f"{rewards.shape[1]} names")
@@ -258,9 +262,7 @@ def _names_given(argument: str, given: Any) -> list[str] | None:
         return None
     if isinstance(given, str) or validation.is_number(given):  # on the command line 7 is a number
         return [name.strip() for name in str(given).split(",")]
-    validation.instance(
-        argument, given, Sequence, "names of columns, a sequence or one string with commas, or None"
-    )
+    validation.instance(argument, given, Sequence, "names, a sequence or one string with commas, or None")
     return list(given)
 
 
@@ -295,9 +297,7 @@ def _wide_table(
         refuse_calendar(names, rewards, dates)
     source = "" if time is None else "the index, " if time == "" else f"{time!r}, "
     nothing = [name for name, none in zip(names, np.isnan(rewards).all(0), strict=True) if none]
-    of_nothing = (
-        f"without any reward: {some(nothing, 3)}; ignore={','.join(nothing)} leaves out what is no arm"
-    )
+    of_nothing = f"without any reward: {some(nothing, 3)}; ignore={','.join(nothing)} leaves them out"
     notes = [f"times: {source}{unit}", *notes, *suspects(names, rewards), *([of_nothing] if nothing else [])]
     moments = None if clock is None else torch.from_numpy(clock)
     try:
@@ -360,9 +360,7 @@ def _long_table(
         frame = frame.drop(columns="", errors="ignore")
     time = find_time(frame, time_column, mark)
     if time is None:
-        raise ValueError(
-            f"time_column must be the name of a column of times, for long=True, got {time_column!r}"
-        )
+        raise ValueError(f"time_column must be the name of a column, for long=True, got {time_column!r}")
     arm, reward = _long_names([name for name in frame.columns if name != time], long)
     clock, unit = seconds(time, frame[time], mark)
     empty = empty_row(frame[arm])
@@ -374,7 +372,7 @@ def _long_table(
     if twice.any():
         row = int(twice.to_numpy().argmax())
         raise ValueError(
-            f"row {row + 1} must be the only reward of its arm and time, got {arm} {rows['arm'][row]!r}"
+            f"row {row + 1} must be the only one of its arm and time, got {arm} {rows['arm'][row]!r}"
         )
     wide = rows.pivot(index="time", columns="arm", values="reward").sort_index()
     names = list(rows["arm"].unique()) if asked is None else asked

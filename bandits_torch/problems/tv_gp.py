@@ -150,9 +150,7 @@ class DriftingPath:
         weights = self._streams.normal(_BLOCK_STEPS, len(self._root))
         steps = []
         for last, normal in zip(self._last, weights, strict=True):  # one product per replicate: see gp_draws
-            innovations = (
-                normal[:, :rank].clone() @ self._root.T
-            )  # a copy: alignment too changes the last bits
+            innovations = normal[:, :rank].clone() @ self._root.T  # a copy: alignment changes the last bits
             steps.append(torch.outer(self._fade, last) + self._mix @ innovations)
         block = torch.stack(steps, dim=1)
         self._last, self._next = block[-1], self._next + 1
@@ -209,11 +207,7 @@ class SafeTVGPDraws(TVGPDraws):
         rate = known.forgetting_rate if outcome_forgetting_rate is None else outcome_forgetting_rate
         scale = float(self.noise_scale[0]) if outcome_noise_scale is None else outcome_noise_scale
         validation.probability("outcome_forgetting_rate", rate)
-        source = (
-            options.get("seed", 0) + _OF_OUTCOME,
-            self.replicates,
-            options.get("first_replicate", 0),
-        )
+        source = (options.get("seed", 0) + _OF_OUTCOME, self.replicates, options.get("first_replicate", 0))
         self._outcome = DriftingPath(covariance_root(covariance(known.kernel, self.arms)), rate, source)
         away = (self.arms - self.arms[self.num_arms // 2]).norm(dim=-1)
         self._level = climb * (away / away.max().clamp_min(1e-12) - 1)

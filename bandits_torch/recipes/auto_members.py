@@ -35,9 +35,10 @@ _CYCLIC = 0.5  # prior weight of the members with cycles, where there are some
 _SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
 # Where arms share a level: variances of the arms' parts, in variances of the noise, and their rates of change;
 # variances of the level likewise with its time-scale.
-_LIFTS, _LEVEL_RATES = (0.03, 0.3, 3.0), (0.0, 0.01)
-_LEVELS = tuple(product((1.0, 100.0), (10.0, 40.0, 160.0)))
+LIFTS, LEVEL_RATES = (0.03, 0.3, 3.0), (0.0, 0.01)
+_LEVELS = tuple(product((10.0, 100.0), (20.0, 80.0, 320.0)))
 _OF_PAIRS = (0.1, 0.3, 0.8)  # length-scales, of arms and of contexts
+_SHIFT = 4.0  # variance of what a context adds to all rewards, in those of the arms
 _ALONE = 4  # columns of contexts up to which each is also looked at alone
 FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
 
@@ -140,21 +141,32 @@ def with_cycles(
 
 
 def with_level(groups: Sequence[Family]) -> list[Family]:
-    """Families that know nothing but the arms' features, or not even those, and whose arms share a level."""
-    plain = [one for one in groups if not one.smooth]
-    some = [plain[0], *plain[2:5:2]]  # independent arms; with features also two length-scales
+    """Families whose arms share a level: over the correlations of a kernel that is told, less what all arms have in
+    common, with and without an independent part, and over independent arms; else over independent arms, and with
+    features two length-scales. Their unit is learned."""
+    plain = [one for one in groups if not one.smooth and not any(one.strengths)]
+    told = [replace(one, shape=_apart(one.shape)) for one in groups if any(one.strengths)][: len(_PARTS) : 2]
+    some = [*told, plain[0], *([] if told else plain[2:5:2])]
     return [
         replace(
             one,
-            noises=[one.noises[0].new_tensor(1 / size) for size in _LIFTS],
-            rates=_LEVEL_RATES,
+            noises=[one.shape.new_tensor(1 / size) for size in LIFTS],
+            rates=LEVEL_RATES,
             weight=1 / (len(some) * len(_LEVELS)),
-            strengths=[0.0] * len(_LIFTS),
+            strengths=[0.0] * len(LIFTS),
             level=level,
         )
         for one in some
         for level in _LEVELS
     ]
+
+
+def _apart(K: Tensor) -> Tensor:
+    """The covariance of f minus its mean over arms, its variances 1 on average, and a constant part of 1, as families
+    without a kernel have."""
+    rows = K.mean(-1, keepdim=True)
+    rest = K - rows - rows.mT + rows.mean(-2, keepdim=True)
+    return rest / rest.diagonal().mean().clamp_min(torch.finfo(K.dtype).tiny) + 1.0
 
 
 def families_of_pairs(
@@ -169,11 +181,12 @@ def families_of_pairs(
 
     Members told nothing know the features of both alone, or nothing:
 
-        K = A (x) C + 1,    the pairs of the first arm first.
+        K = A (x) C + 1,    A (x) 1 + 4 (1 (x) C) + 1,    A (x) (1 + C) + 4 (1 (x) C) + 1,    by arms.
 
     A: Matern over the arms' features, or I, arms that are unrelated. C: all 1, a context that does not matter; Matern
     over the contexts' features, all together and, where there are up to four, each alone; or I, contexts that are
-    unrelated. Which of them predicts says what matters. Above 500 pairs K is of low rank.
+    unrelated. In the second and third K a context shifts the rewards of all arms; of these there is one each. Which of
+    them predicts says what matters. Above 500 pairs K is of low rank.
 
     ``first``: of so many of the arms the spread is looked at (None: of all). ``matters``: the columns of contexts that
     are looked at (None: all).
@@ -190,28 +203,32 @@ def families_of_pairs(
     middle = alike[1:2] or [(same + apart) / 2]
     if z is not None and 1 < z.shape[-1] <= _ALONE:
         alike += [_matern(column, column, _OF_PAIRS[1]) for column in z.split(1, -1)]
-    shapes = [*product(related, [same, *alike])]
-    shapes += [(own, C) for C in (same, *middle, apart)] + [(A, apart) for A in related[1:2]]
-    if len(arms) * len(contexts) <= FULL_UP_TO:
-        covariances = [torch.kron(A, C) + 1.0 for A, C in shapes]
+    shapes: list[tuple[tuple[Tensor, Tensor], ...]] = [((A, C),) for A, C in product(related, [same, *alike])]
+    shapes += [((own, C),) for C in (same, *middle, apart)] + [((A, apart),) for A in related[1:2]]
+    A, C = [*related[1:2], own][0], [*alike[1:2], apart][0]
+    shifted = ((A, same), (_SHIFT * torch.ones_like(own), C))
+    shapes += [shifted, (*shifted, (A, C))]
+    if len(arms) * m <= FULL_UP_TO:
+        covariances = [torch.stack([torch.kron(A, C) for A, C in terms]).sum(0) + 1.0 for terms in shapes]
     else:
-        roots = [_root_of_product(A, C) for A, C in shapes]
-        covariances = [
-            torch.cat([B, torch.ones_like(B[:, :1])], -1) for B in roots if B.square().sum(-1).mean() > 0.5
-        ]
+        roots = [_root_of_products(terms) for terms in shapes]
+        covariances = [torch.cat([B, torch.ones_like(B[:, :1])], -1) for B, share in roots if share > 0.5]
         expected = f"features, or at most {FULL_UP_TO} pairs of arm and context"
-        validation.require(z is not None and len(covariances) > 0, "contexts", len(contexts), expected)
+        validation.require(z is not None and len(covariances) > 0, "contexts", m, expected)
     noises, unknown = [arms.new_tensor(share) for share in _FEW_NOISES], [0.0] * len(_FEW_NOISES)
     return told + [Family(K, noises, _FEW_RATES, weight / len(covariances), unknown) for K in covariances]
 
 
-def _root_of_product(A: Tensor, C: Tensor) -> Tensor:
-    """A root of A (x) C, of low rank."""
+def _root_of_products(terms: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, float]:
+    """A root of the sum of A (x) C over the terms, of low rank, and the share of the variance that it has."""
+    m = len(terms[0][1])
 
     def column(i: int) -> Tensor:
-        return torch.kron(A[:, i // len(C)], C[:, i % len(C)])
+        return torch.stack([torch.kron(A[:, i // m], C[:, i % m]) for A, C in terms]).sum(0)
 
-    return pivoted_root(column, torch.kron(A.diagonal(), C.diagonal()), _RANK)
+    variance = torch.stack([torch.kron(A.diagonal(), C.diagonal()) for A, C in terms]).sum(0)
+    root = pivoted_root(column, variance, _RANK)
+    return root, float(root.square().sum() / variance.sum())
 
 
 def sharper(covariance: Tensor, power: int) -> Tensor:

@@ -53,6 +53,7 @@ _LOOK_AGAIN, _LOOK_AGAIN_RELATED = 7.0, 12.0  # c of ``LookingAgain``
 _AT_ONCE = 6  # looks within c sqrt(t + 300), where a kernel is told that relates arms
 _WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
 _LEAST = 1e-6  # of the variance in a history: what is left about its cycles is at least that
+_SHARE = 0.1  # of the traffic, to a control
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
 
@@ -65,7 +66,7 @@ def auto(
     cycles: str | float | Sequence[float] | Cycles | None = FIND,
     log: Log | None = None,
     control: int | None = None,
-    control_share: float = 0.1,
+    control_share: float = _SHARE,
     context_dim: int = 0,
     context_kernel: Kernel | None = None,
     contexts: Tensor | int | None = None,
@@ -105,11 +106,12 @@ def auto(
         context_dim, context_kernel, contexts, matters: where each step comes with a context; below.
         log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
             had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only.
-        control: an arm that the others are compared with: ``control_share`` of the traffic goes to it at random
-            (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than they differ
-            (``LevelMembers``), and arms are chosen by their lift over the control. Not where a kernel, a history or
-            cycles are told. ``AskTell.lift`` shows lifts with their intervals.
-        control_share: in (0, 1/2]; with ``control`` alone.
+        control: an arm that the others are compared with, up to 200 arms. ``control_share`` of the traffic goes to it
+            at random (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than
+            they differ (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift`` shows
+            lifts with their intervals. Of a kernel or a history the correlations of what arms do not have in common are
+            used; means, unit, noise and cycles are learned, the cycles as part of the level.
+        control_share: in (0, 1/2].
         width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
             every tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
@@ -135,13 +137,12 @@ def auto(
     theorem bounds its regret. Raises ValueError for what is told twice or cannot be used, and for more than 500 arms of
     which neither features nor a kernel are known.
     """
-    of_contexts = {
-        "context_dim": context_dim,
+    of_contexts: dict[str, Any] = {
+        "context_dim": validation.natural("context_dim", context_dim),
         "context_kernel": context_kernel,
         "contexts": contexts,
         "matters": matters,
     }
-
     about = {"max_move": max_move, "move_price": move_price, "start_at": start_at}
     moves_cost = not (max_move is start_at is None and validation.is_number(move_price) and move_price == 0)
     alone = not moves_cost or (control is None and contexts is None and context_dim == 0)
@@ -161,50 +162,52 @@ def auto(
             "behind": behind,
             "look_again": _LOOK_AGAIN if look_again is None else look_again,
         }
-        for name, value in (("log", log), ("control", control)):
-            validation.require(value is None, name, value, "None where the choices are a Domain")
+        for name, each in {"log": log, "control": control}.items():
+            validation.require(each is None, name, each, "None where the choices are a Domain")
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None where the choices are a Domain")
-        for name, value in of_contexts.items():
-            out = value is None or (name == "context_dim" and value == 0)
-            validation.require(out, name, value, "left out over a Domain, where a context is a fixed feature")
+        for name, told in of_contexts.items():
+            out = told is None or (name, told) == ("context_dim", 0)
+            validation.require(out, name, told, "left out over a Domain, where a context is a fixed feature")
         return moving(_over_points(setup, history, own))
     features = _features(setup.choices)
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
-    for name, value in said.items():
-        real = not (isinstance(value, Tensor) and value.is_complex())
-        validation.require(real, name, getattr(value, "dtype", None), "real numbers")
+    for name, one in said.items():
+        real = not (isinstance(one, Tensor) and one.is_complex())
+        validation.require(real, name, getattr(one, "dtype", None), "real numbers")
     if history is not None:
         validation.require(kernel is None, "kernel", kernel, "None where a history tells it")
         validation.require(_is_zero(prior_mean), "prior_mean", prior_mean, "0 where a history tells it")
         kernel, prior_mean = _of_history(features, history)
+    if control is None:
+        left = control_share == _SHARE
+        validation.require(left, "control_share", control_share, f"{_SHARE} where there is no control")
+    else:  # the level has the cycles
+        unsaid = isinstance(cycles, Cycles) or cycles in (None, FIND)
+        validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None where there is a control")
+        cycles = None
     known = _cycles(features, history, history_times, cycles)
     unused = kernel is None and noise_variance is not None
     validation.require(
         not unused, "noise_variance", noise_variance, "None where neither kernel nor history is given"
     )
-    told = kernel is not None or _is_zero(prior_mean)
-    validation.require(told, "prior_mean", prior_mean, "0 where no kernel is given")
+    used = kernel is not None or _is_zero(prior_mean)
+    validation.require(used, "prior_mean", prior_mean, "0 where no kernel is given")
     if noise_variance is not None:
         noise = inputs.noise_over(features, noise_variance)
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
     if context_dim != 0 or contexts is not None:
-        for name, value in {"history": history, "cycles": known, "log": log, "control": control}.items():
-            validation.require(value is None, name, value, "None under contexts")
-        own = {
-            "width": width,
-            "plausible": plausible,
-            "look_again": look_again,
-            "share": share,
-            "behind": behind,
-        }
-        return _under_contexts(setup, features, of_contexts, own)
+        refused: dict[str, Any] = {"history": history, "cycles": known, "log": log, "control": control}
+        for name, given in refused.items():
+            validation.require(given is None, name, given, "None under contexts")
+        settings: dict[str, Any] = {"width": width, "plausible": plausible, "look_again": look_again}
+        sharing = {"share": share, "behind": behind}
+        return _under_contexts(setup, features, of_contexts, settings | sharing)
     for name in ("context_kernel", "matters"):
-        validation.require(
-            of_contexts[name] is None, name, of_contexts[name], "None without a context (context_dim 0)"
-        )
+        given = of_contexts[name]
+        validation.require(given is None, name, given, "None without a context (context_dim 0)")
     first = setup.grown_from
     crossed = first is not None and first <= FULL_UP_TO < len(features)
     validation.require(not crossed, "arms", len(features), f"at most {FULL_UP_TO}, of {first} at first")
@@ -224,8 +227,6 @@ def auto(
         validation.instance("log", log, Log, "a Log")
         validation.require(log.num_arms == len(features), "log", log.num_arms, f"one of {len(features)} arms")
     if control is not None:
-        alone = kernel is None and known is None
-        validation.require(alone, "control", control, "None where a kernel, a history or cycles are told")
         most = len(features) <= _LEARNED_UP_TO
         validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
         groups = with_level(groups)
@@ -262,7 +263,7 @@ def _under_contexts(
     contexts, context_kernel, matters = told["contexts"], told["context_kernel"], told["matters"]
     if isinstance(contexts, int):
         contexts = torch.arange(validation.positive_integer("contexts", contexts)).to(arms).unsqueeze(-1)
-    c = validation.natural("context_dim", told["context_dim"])
+    c = told["context_dim"]
     if contexts is not None:
         check_contexts(contexts)
         c = c or contexts.shape[-1]
@@ -273,7 +274,7 @@ def _under_contexts(
         validation.require(fits, "matters", matters, f"a list of different columns from 0 to {c - 1}")
     both = (setup.kernel is None) == (context_kernel is None)
     validation.require(both, "context_kernel", context_kernel, "given where kernel is, and only there")
-    width, plausible, look_again = own.pop("width"), own.pop("plausible"), own.pop("look_again")
+    width, plausible, look_again = (own.pop(name) for name in ("width", "plausible", "look_again"))
     if contexts is None:
         for name, value, usual in (("plausible", plausible, PLAUSIBLE), ("look_again", look_again or 0, 0)):
             validation.require(value == usual, name, value, f"{usual} where contexts are not listed")

@@ -25,7 +25,7 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import EventTriggeredRestart, LikelihoodWindow, PeriodicRestart
-from bandits_torch.policies.index import RewardImprovementPolicy, largest_mean
+from bandits_torch.policies.index import Improvement, RewardImprovementPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.recipes.parts import (
@@ -168,12 +168,12 @@ def _improvement(
         return policy_over(
             setup,
             model_over(setup),
-            lambda model: acquisition(model, best_f=largest_mean(model) + margin),
+            Improvement(acquisition, margin),
         )
     return policy_over(
         setup,
         model_over(setup),
-        lambda model, best_f: acquisition(model, best_f=best_f + margin),
+        Improvement(acquisition, margin),
         kind=RewardImprovementPolicy,
     )
 

@@ -201,9 +201,7 @@ class DriftAwareWidth(WidthAround):
 def _value_of_rule(name: str, given: int | None, of_rule: int | None, what: str) -> int:
     """The value of the forgetting rule; ValueError if the rule has none, or if the width has another."""
     if of_rule is None:
-        raise ValueError(
-            f"{name} of the width must come from a forgetting rule with a {what}, got a rule without"
-        )
+        raise ValueError(f"{name} of the width must come from a forgetting rule with a {what}")
     fits = given is None or given == of_rule
     validation.require(fits, f"{name} of the width", given, f"{of_rule}, as in the forgetting rule")
     return of_rule
@@ -211,6 +209,4 @@ def _value_of_rule(name: str, given: int | None, of_rule: int | None, what: str)
 
 def _check_known(name: str, value: int | None, what: str) -> None:
     if value is None:
-        raise ValueError(
-            f"{name} must be given, or the width bound to a policy whose rule has a {what}, got None"
-        )
+        raise ValueError(f"{name} must be given, or the width bound to a rule with a {what}, got None")

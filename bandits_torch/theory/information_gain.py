@@ -75,7 +75,7 @@ class MaximumGain:
         upper_bound: bool = True,
     ) -> None:
         self.max_points = validation.positive_integer("max_points", max_points)
-        prior = _covariance("covariance", covariance)
+        prior = validation.covariance("covariance", covariance).detach().to(dtype=torch.float64, device="cpu")
         batch = covariance.shape[:-2]
         noise = validation.numbers("noise_variance", noise_variance, prior)
         positive = bool((torch.isfinite(noise) & (noise > 0)).all())
@@ -126,6 +126,8 @@ class GrowthBound:
         ValueError: on an unknown kind, a missing or superfluous ``nu``, or a number out of range.
     """
 
+    of_points_alone = True  # and not of the model's state
+
     def __init__(self, kind: str, dim: int, nu: float | None = None, constant: float = 1.0) -> None:
         validation.require(kind in _KINDS, "kind", kind, f"one of {_KINDS}")
         validation.require((nu is not None) == (kind == "matern"), "nu", nu, "given with 'matern' alone")
@@ -149,21 +151,6 @@ class GrowthBound:
         if self.nu is None:
             return d * log_n
         return n ** (d / (2 * self.nu + d)) * log_n ** (2 * self.nu / (2 * self.nu + d))
-
-
-def _covariance(name: str, value: Tensor) -> Tensor:
-    """The matrix (or batch of them) in float64 on the CPU, after a check that it is a covariance."""
-    validation.tensor(name, value)
-    square = value.ndim >= 2 and value.shape[-1] == value.shape[-2] and value.shape[-1] > 0
-    validation.shape_is(name, value, square, "... x N x N with N >= 1")
-    validation.finite_tensor(name, value)
-    matrix = value.detach().to(dtype=torch.float64, device="cpu")
-    rounding = 10 * value.shape[-1] * torch.finfo(value.dtype).eps * float(matrix.abs().max())
-    symmetric = float((matrix - matrix.mT).abs().max()) <= rounding
-    validation.require(symmetric, name, value, "symmetric")
-    positive = float(torch.linalg.eigvalsh(matrix).min()) >= -rounding
-    validation.require(positive, name, value, "positive semi-definite")
-    return matrix
 
 
 def _greedy_gains(covariance: Tensor, noise_variance: Tensor, max_points: int) -> Tensor:

@@ -151,9 +151,7 @@ class DualMixtureWidth(NormWidth):
         explained, gain = _fit(data, noise)  # c K / R^2 = K / lambda
         squared = data.squares - explained + 2 * R**2 * (gain + log(self._events / delta))
         radius = squared.clamp_min(0).sqrt() + V * data.number.sqrt()
-        by_norm = (
-            B * data.prior.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
-        )  # (2) alone: alpha to infinity
+        by_norm = B * data.prior.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()  # (2): alpha to infinity
         lower, upper = [-by_norm], [by_norm]
         for ridge in _RIDGES:
             alpha = ridge * noise

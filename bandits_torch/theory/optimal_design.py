@@ -173,19 +173,8 @@ def features_of_covariance(covariance: Tensor) -> Tensor:
 
     Source: Hong, Li & Tewari 2023, section 2, by an eigendecomposition where they take a Cholesky factor.
     """
-    validation.tensor("covariance", covariance)
-    square = covariance.dim() >= 2 and covariance.shape[-1] == covariance.shape[-2] > 0
-    validation.shape_is("covariance", covariance, square, "(..., N, N)")
-    asymmetry = float((covariance - covariance.mT).abs().max()) if covariance.numel() else 0.0
-    ok = asymmetry <= torch.finfo(covariance.dtype).eps ** 0.5 * float(covariance.abs().max())
-    validation.require(
-        ok or asymmetry != asymmetry, "covariance", f"|C - C^T| up to {asymmetry}", "symmetric"
-    )
-    validation.finite_tensor("covariance", covariance)
-    values, vectors = torch.linalg.eigh(covariance)
+    values, vectors = torch.linalg.eigh(validation.covariance("covariance", covariance))
     largest = values[..., -1:]
-    psd = bool((values[..., :1] >= -1e-8 * largest.abs()).all())
-    validation.require(psd, "covariance", values[..., 0], "positive semi-definite, smallest eigenvalue >= 0")
     kept = values > 1e-12 * largest
     rank = max(1, int(kept.sum(-1).max()))
     roots = torch.where(kept, values, 0.0).clamp_min(0.0).sqrt()

@@ -144,6 +144,10 @@ class SrinivasRKHSWidth(Width):
         B, delta = (like(model.noise_variance, p) for p in (self.rkhs_bound, self.delta))
         return torch.sqrt(2 * B**2 + 300 * self.gain(step - 1, model) * torch.log(t / delta) ** 3)
 
+    def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any] | None:
+        """If the gain is one of points alone, (width, 0, 0)."""
+        return (self.at(step, model), 0.0, 0.0) if getattr(self.gain, "of_points_alone", False) else None
+
 
 class SelfNormalisedWidth(NormWidth):
     """Base of the widths that follow from Theorem 1 of Chowdhury & Gopalan 2017.
@@ -190,9 +194,9 @@ class SelfNormalisedWidth(NormWidth):
         return B + scale_of(noise, self.noise_scale) / torch.sqrt(noise) * deviation
 
     def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any] | None:
-        """Both forms, if the gain is the realised one."""
+        """Both forms, if the gain is the realised one; (width, 0, 0), if it is one of points alone."""
         if type(self.gain) is not RealisedGain:
-            return None
+            return (self.at(step, model), 0.0, 0.0) if getattr(self.gain, "of_points_alone", False) else None
         B, R, delta = self.constants(model)
         printed = self.form == "printed"
         P = 2 * R**2 / (1.0 if printed else model.noise_variance)

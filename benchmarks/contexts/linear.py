@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -19,6 +19,7 @@ from bandits_torch.streams import ReplicateStreams
 ENVIRONMENTS = ("linear", "kernel", "mlp", "neighbors")
 DEVELOPMENT = 1000  # the first seed of what chooses settings; what is reported has seeds 1, 2, ...
 OURS = [{"stretch": s, "width": w} for s in (1.0, 2.0, 4.0) for w in (0.5, 2.0)]
+AUTO, OURS_TOLD, LINEAR = "auto", "CGP-UCB", ("LinUCB (coba)", "LinTS (coba)")
 EXPLORATION = (0.03, 0.1, 0.3, 1.0)  # alpha of LinUCB, v of LinTS; their default is 1
 NOISE, SCALE, MEAN = 0.05**2, 0.25**2, 0.5  # of rewards that coba scales to [0, 1]
 
@@ -88,6 +89,13 @@ def ours(problem: CobaProblem, stretch: float, width: float) -> Tensor:
     return run(policy, problem, problem.horizon).rewards.mean(-1)
 
 
+def untold(problem: CobaProblem) -> Tensor:
+    """Mean reward of each replicate under ``auto``, told how many numbers a context has."""
+    policy = recipes.auto(problem.arms, context_dim=problem.contexts.shape[-1], replicates=problem.replicates)
+    assert problem.horizon is not None
+    return run(policy, problem, problem.horizon).rewards.mean(-1)
+
+
 def theirs(problem: CobaProblem, name: str, exploration: float) -> Tensor:
     """Mean reward of each replicate under a policy of ``coba``, in its own loop."""
     import coba
@@ -109,23 +117,28 @@ def theirs(problem: CobaProblem, name: str, exploration: float) -> Tensor:
     return torch.tensor(means).double()
 
 
-def race(horizon: int, seeds: int, tell: Callable[[str], None]) -> pd.DataFrame:
+def race(
+    horizon: int,
+    seeds: int,
+    tell: Callable[[str], None],
+    racing: Sequence[str] = (OURS_TOLD, *LINEAR, "random"),
+) -> pd.DataFrame:
     """One row for each environment, policy and seed; settings are the best of equal-sized grids on other seeds."""
     rows = []
     for name in ENVIRONMENTS:
         problem = CobaProblem(name, horizon, range(1, seeds + 1))
         tuning = CobaProblem(name, horizon // 2, range(DEVELOPMENT, DEVELOPMENT + 2))
         grids: dict[str, list[tuple[str, Callable[[CobaProblem], Tensor]]]] = {
-            "CGP-UCB": [(f"{one}", lambda p, one=one: ours(p, **one)) for one in OURS],
-            "LinUCB (coba)": [
-                (f"alpha {x}", lambda p, x=x: theirs(p, "LinUCBLearner", x)) for x in EXPLORATION
-            ],
-            "LinTS (coba)": [(f"v {x}", lambda p, x=x: theirs(p, "LinTSLearner", x)) for x in EXPLORATION],
+            AUTO: [("", untold)],
+            OURS_TOLD: [(f"{one}", lambda p, one=one: ours(p, **one)) for one in OURS],
+            LINEAR[0]: [(f"alpha {x}", lambda p, x=x: theirs(p, "LinUCBLearner", x)) for x in EXPLORATION],
+            LINEAR[1]: [(f"v {x}", lambda p, x=x: theirs(p, "LinTSLearner", x)) for x in EXPLORATION],
             "random": [("", lambda p: theirs(p, "random", 0.0))],
         }
         best = float(problem.rewards.amax(-1).mean())
-        for policy, grid in grids.items():
-            setting, play = max(grid, key=lambda one: float(one[1](tuning).mean()))
+        for policy in racing:
+            grid = grids[policy]
+            setting, play = max(grid, key=lambda one: float(one[1](tuning).mean())) if grid[1:] else grid[0]
             means = play(problem)
             tell(f"{name}, {policy}, {setting}: {float(means.mean()):.3f} of at most {best:.3f}")
             rows += [

@@ -41,6 +41,8 @@ class MaternGrowth:
     gamma_0 = 0.
     """
 
+    of_points_alone = True
+
     def __init__(self, dim: int, nu: float) -> None:
         self.exponent = dim * (dim + 1) / (2 * nu + dim * (dim + 1))
 
@@ -51,6 +53,8 @@ class MaternGrowth:
 
 class ConstantGain:
     """gamma_n = c, which the paper found by cross-validation (c = 1) for the sensors."""
+
+    of_points_alone = True
 
     def __init__(self, value: float) -> None:
         self.value = value

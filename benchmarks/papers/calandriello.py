@@ -12,6 +12,7 @@
 | `adaptive` | the dictionary on smoother and rougher functions |
 | `accuracy` | Theorem 1 in 200 runs |
 | `times` | seconds in the settings of the published code, beside the exact posterior |
+| `numpy` | processor time beside the same algorithm written plainly in NumPy, step by step in turn |
 | `report` | claims.csv and RESULTS.md from the CSV files there are |
 
 Without a part all are run. One thread.
@@ -23,7 +24,7 @@ import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import matplotlib as mpl
@@ -34,9 +35,11 @@ from torch import Tensor
 from bandits_torch import loop, recipes
 from bandits_torch.history import History
 from bandits_torch.models import ArmGP, LeverageSampling, SketchedGP
+from bandits_torch.policies import Observation
 from bandits_torch.problems import GPDraws, Problem
 from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.problems.simulated import make_kernel
+from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import BKBWidth, RealisedInformationWidth
 from benchmarks.pages import save
 from benchmarks.papers import _calandriello_page, _calandriello_settings
@@ -52,7 +55,7 @@ def main(arguments: list[str]) -> None:
     """Run the parts named, or all, and write the page."""
     parts: dict[str, Callable[[Path, bool], None]] = {
         part.__name__: part
-        for part in (starvation, coverage, regret, settings, growth, adaptive, accuracy, times)
+        for part in (starvation, coverage, regret, settings, growth, adaptive, accuracy, times, numpy)
     }
     parts["report"] = lambda out, fast: None
     parser = argparse.ArgumentParser(
@@ -135,7 +138,7 @@ def _posteriors(
     kernel = problem.knowledge.kernel
     model = SketchedGP(problem.arms, kernel, LAMBDA, sampling=LeverageSampling.practical(5.0, 1.0, "redrawn"))
     model.observe(arm.unsqueeze(-1).double(), reward.unsqueeze(-1))
-    dictionary = model.sketches[0].embedding.inducing
+    dictionary = model.sketches[0].inducing_arms()
     m = len(dictionary)
     return m, {
         "BKB": model.marginals(),
@@ -298,6 +301,104 @@ def times(out: Path, fast: bool) -> None:
     """Seconds of the policy alone (choose and learn), one thread, in the published settings and an easier one."""
     frame = _measured_times(fast, NOISE, LAMBDA, DELTA)
     save(frame, out / "times.csv", 4)
+
+
+def numpy(out: Path, fast: bool) -> None:
+    """Processor seconds of ``bkb`` and of Figure 1 in plain NumPy, on the same coins and noise, a step of each in turn.
+
+    The arm that ``bkb`` chooses is played; how often NumPy would choose the same is counted. OMP_NUM_THREADS=1 gives
+    both one thread."""
+    rows = []
+    for num_arms, horizon in ((1000, 2000), (10_000, 500)):
+        rows.append(_beside_numpy(num_arms, 20 if fast else horizon))
+        print("numpy:", *rows[-1].values(), flush=True)
+    save(pd.DataFrame(rows), out / "numpy.csv", 4)
+
+
+def _beside_numpy(num_arms: int, horizon: int) -> dict[str, Any]:
+    from tests.reference.numpy_bkb import NumpyBKB, squared_exponential
+
+    problem = (
+        GPDraws(num_arms=1000, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=1)
+        if num_arms == 1000
+        else GridDraws(side=100, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=1)
+    )
+    ours = recipes.bkb(
+        problem.arms, problem.knowledge.kernel, LAMBDA, width=BKBWidth(1.0, NOISE, DELTA, form="printed")
+    )
+    alpha = ours.model.sampling.alpha
+
+    def width(dimension: float, t: int) -> float:
+        noise_part = math.sqrt(alpha * math.log(t) * dimension - math.log(DELTA))
+        return 2 * NOISE / math.sqrt(LAMBDA) * noise_part + 1 + math.sqrt(2)
+
+    settings = (problem.arms.numpy(), squared_exponential(0.2), LAMBDA, 5.0, width)
+    theirs = {root: NumpyBKB(*settings, root=root) for root in ("printed", "cholesky")}
+    coins = {root: _coins() for root in theirs}
+    seconds, same, noise = (
+        dict.fromkeys(["ours", *theirs], 0.0),
+        dict.fromkeys(theirs, 0),
+        ReplicateStreams(0),
+    )
+
+    def timed(name: str, task: Callable[..., Any], *given: Any) -> Any:
+        start = process_time()
+        done = task(*given)
+        seconds[name] += process_time() - start
+        return done
+
+    for t in range(1, horizon + 1):
+        choice = timed("ours", ours.choose, float(t))
+        arm, reward = int(choice.arm), problem.pull(t, choice.arm, noise)
+        for root, one in theirs.items():
+            same[root] += t == 1 or timed(root, one.choose) == arm  # the first is drawn uniformly
+            timed(root, one.learn, arm, float(reward), coins[root])
+        timed("ours", ours.learn, Observation(float(t), choice.arm, reward, choice.why))
+    m, u = len(theirs["printed"].dictionary), len(theirs["printed"].pulled)
+    last, least = 1e3 * _quickest(theirs["printed"].choose), 1e3 * _least_seconds(num_arms, m, u)
+    row: dict[str, Any] = {
+        "arms": num_arms,
+        "steps": horizon,
+        "m": m,
+        "pulled": u,
+        "seconds": seconds["ours"],
+    }
+    for root in theirs:
+        row |= {f"{root}_seconds": seconds[root], f"{root}_times": seconds[root] / seconds["ours"]}
+        row[f"{root}_same_choices"] = same[root]
+    return row | {"last_printed_ms": last, "least_ms": least, "times_at_most": last / least}
+
+
+def _coins() -> Callable[[int], Any]:
+    """The uniform numbers that a sketch of seed 0 draws, one for each arm pulled."""
+    streams = ReplicateStreams(0, purpose="sketch")
+    return lambda pulled: streams.uniform(1 << max(5, (pulled - 1).bit_length()))[0, :pulled].numpy()
+
+
+def _least_seconds(num_arms: int, m: int, u: int) -> float:
+    """Of what no way around is known: two Cholesky factors and an inverse of one, the projections of the arms pulled
+    outside the dictionary, and half a product of m x m with m x N, for the variances are a quadratic form."""
+    square, wide = torch.randn(m, m, dtype=torch.float64), torch.randn(m, num_arms, dtype=torch.float64)
+    positive = square @ square.mT + m * torch.eye(m, dtype=torch.float64)
+    factor = torch.linalg.cholesky(positive)
+
+    def solve(columns: int) -> Tensor:
+        return torch.linalg.solve_triangular(
+            factor, positive.repeat(1, 1 + columns // m)[:, :columns], upper=False
+        )
+
+    parts = 2 * _quickest(lambda: torch.linalg.cholesky(positive)) + _quickest(lambda: square @ wide) / 2
+    return parts + _quickest(lambda: solve(m)) + (_quickest(lambda: solve(u - m)) if u > m else 0.0)
+
+
+def _quickest(task: Callable[[], Any]) -> float:
+    """Processor seconds, the least of nine."""
+    found = []
+    for _ in range(9):
+        start = process_time()
+        task()
+        found.append(process_time() - start)
+    return min(found)
 
 
 def linear_posterior(

@@ -79,6 +79,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--fast", action="store_true", help="2 replicates, 60 steps: seconds")
     parser.add_argument("--replicates", type=int, default=of.REPLICATES, help="of the races")
     parser.add_argument("--out", type=Path, help="default: results/hong, or results/fast/hong with --fast")
+    parser.add_argument("--no-report", action="store_true", help="while other parts are played beside")
     asked = parser.parse_args(arguments)
     parts: dict[str, Callable[[Path, bool], None]] = {
         **{part: lambda out, fast, part=part: race(part, out, fast, asked.replicates) for part in RACES},
@@ -97,7 +98,8 @@ def main(arguments: list[str]) -> None:
     out = results_folder("hong", asked.fast, asked.out)
     for part in wanted:
         parts[part](out, asked.fast)
-    report(out, asked.fast)
+    if not asked.no_report:
+        report(out, asked.fast)
 
 
 def race(part: str, out: Path, fast: bool, replicates: int) -> None:

@@ -1,89 +1,157 @@
-"""Steps of index policies one by one, in blocks of plain calls, and as a compiled loop; and a copy of as many bytes."""
+"""Steps one by one, in blocks of plain calls, and as a compiled loop, side by side; and a copy of as many bytes."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import Any
 
 import pandas as pd
+import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import playing
-from benchmarks.pages import figures, markdown
-from benchmarks.speed.measuring import at_work, copy_seconds, median
+from benchmarks.pages import figures, markdown, whole
+from benchmarks.speed.measuring import at_work, copy_seconds, median, peak_mib
 from benchmarks.speed.page import Benchmark, Settings
 
-# Recipe, problem, options of the recipe.
-_CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("gp_ucb", "gp", {}),
-    ("igp_ucb", "gp", {}),
-    ("tv_gp_ucb", "tv-gp", {}),
-    ("sw_gp_ucb", "gp", {"window": 50}),
-    ("gp_ts", "gp", {}),
+# Recipe, problem, options of the recipe, numbers that are held for each of S N^2.
+_CASES: tuple[tuple[str, str, dict[str, Any], int], ...] = (
+    ("gp_ucb", "gp", {}, 1),
+    ("igp_ucb", "gp", {}, 1),
+    ("tv_gp_ucb", "tv-gp", {}, 1),
+    ("sw_gp_ucb", "gp", {"window": 50}, 1),
+    ("gp_ts", "gp", {}, 2),
+    ("auto", "gp", {}, 220),
 )
-_SIZES = ((20, 1), (20, 25), (100, 1), (100, 25), (100, 250), (300, 1), (300, 25), (1_000, 1))  # N, S
+_SIZES = [(arms, replicates) for arms in (20, 100, 300, 1_000) for replicates in (1, 25, 250)]
 _WAYS = ("plain", "blocks", "compiled")
-_TURNS, _LARGE = 5, 500_000  # S N^2 from which on fewer steps are played
+_MOST = 60_000_000  # numbers held in a case; larger ones are left out
+_TURNS, _SECONDS = 5, 3.0  # at most so many turns a case, none begun after so many seconds
+_MOVED = 50_000_000  # numbers passed over in one way's turn
+_FIRST = """
+from time import process_time as now
+start = now(); import bandits_torch as b; loaded = now() - start
+start = now(); import numba; numba = now() - start
+problem = b.make("gp", num_arms=20)
+policy = lambda: b.recipes.build("{recipe}", problem, replicates=1, horizon=60)
+b.run(policy(), problem, 60)
+took = []
+for _ in range(2):
+    start = now(); b.run(policy(), problem, 60, capture=True); took.append(now() - start)
+print(loaded, numba, took[0] - took[1])
+"""
 
 
 def measure(settings: Settings) -> pd.DataFrame:
-    """Seconds a step, the middle of five turns, in which the three ways take turns; and of the first compiled run."""
+    """Seconds a step, the middle of up to five turns, in which the three ways take turns."""
     if find_spec("numba") is None:
         raise ValueError('in_cache needs numba: pip install ".[fast]"')
     rows = []
-    for recipe, name, options in _CASES:
+    first = {} if settings.fast else {recipe: _first(recipe, settings) for recipe in ("gp_ucb", "auto")}
+    for recipe, name, options, held in _CASES:
         for arms, replicates in ((12, 2),) if settings.fast else _SIZES:
+            numbers = held * replicates * arms**2
+            if numbers > _MOST:
+                continue
             settings.say(f"{recipe}, {arms} arms, {replicates} replicates")
-            steps = 40 if settings.fast else 128 if replicates * arms**2 > _LARGE else 512
+            steps = 40 if settings.fast else max(24, min(480, _MOVED // (numbers + 50_000)))
             problem = make(name, num_arms=arms, replicates=replicates)
             seconds: dict[str, list[float]] = {way: [] for way in _WAYS}
-            first = _seconds(
-                "compiled", recipe, problem, options, steps
-            )  # compiles, or loads what was compiled
-            for _ in range(1 if settings.fast else _TURNS):
+            _turn("compiled", recipe, problem, options, min(steps, 30))  # loads what was compiled
+            start = perf_counter()
+            while not seconds["plain"] or (
+                len(seconds["plain"]) < _TURNS and perf_counter() - start < _SECONDS
+            ):
                 for way in _WAYS:
-                    seconds[way].append(_seconds(way, recipe, problem, options, steps) / steps)
-            copied = copy_seconds(16 * replicates * arms**2, "cpu")  # C read and written once
-            row = {"recipe": recipe, "arms": arms, "replicates": replicates, "steps": steps, "first": first}
-            rows.append(row | {way: median(seconds[way]) for way in _WAYS} | {"copy": copied})
+                    taken, bytes_held, compiled = _turn(way, recipe, problem, options, steps)
+                    seconds[way].append(taken)
+            told = {"recipe": recipe, "arms": arms, "replicates": replicates, "steps": steps}
+            told |= {"turns": len(seconds["plain"]), "compiled_share": compiled, "mib": bytes_held / 2**20}
+            told |= {way: median(taken) for way, taken in seconds.items()}
+            told["copy"] = copy_seconds(2 * 8 * replicates * arms**2, "cpu")  # C of all replicates
+            told |= first.get(recipe, {}) | {"peak_mib": peak_mib("cpu")}
+            rows.append(told)
     return pd.DataFrame(rows)
 
 
-def _seconds(way: str, recipe: str, problem: Any, options: dict[str, Any], steps: int) -> float:
-    """Of a run, by processor time."""
+def _turn(
+    way: str, recipe: str, problem: Any, options: dict[str, Any], steps: int
+) -> tuple[float, int, float]:
+    """Processor seconds a step of a run; bytes that the model holds after it; the share of steps compiled."""
     policy = recipes.build(recipe, problem, replicates=problem.replicates, horizon=100_000, **options)
     before = playing.compiled_blocks
     if way == "blocks":
         playing.compiled_blocks = lambda *_: None
     try:
         start = at_work("cpu")
-        run(policy, problem, steps, capture=way != "plain")
-        return at_work("cpu") - start
+        history = run(policy, problem, steps, capture=way != "plain")
+        seconds = (at_work("cpu") - start) / steps
     finally:
         playing.compiled_blocks = before
+    held = sum(
+        value.nbytes for value in policy.model.state_dict().values() if isinstance(value, torch.Tensor)
+    )
+    played = history.meta.get("steps", "").split(" compiled")
+    return seconds, held, float(played[0]) / steps if len(played) > 1 else 0.0
+
+
+def _first(recipe: str, settings: Settings) -> dict[str, float]:
+    """Processor seconds, in new processes, of the imports, and of the first compiled run beyond the second, where the
+    loop has never been compiled and where it has."""
+    told = {}
+    with TemporaryDirectory() as folder:
+        environment = os.environ | {"NUMBA_CACHE_DIR": folder}
+        for name in ("compile", "load"):
+            settings.say(f"{recipe}: a new process, to {name}")
+            command = [sys.executable, "-c", _FIRST.format(recipe=recipe)]
+            done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+            told["import"], told["numba"], told[name] = map(float, done.stdout.split())
+    return told
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line a case."""
+    """One line a case; what the first run takes."""
     rows = [
         (
             f"`{row['recipe']}`",
-            row["arms"],
-            row["replicates"],
+            whole(row["arms"]),
+            whole(row["replicates"]),
             *(figures(1e6 * row[way]) for way in (*_WAYS, "copy")),
-            figures(row["plain"] / row["compiled"]),
+            figures(row["plain"] / row["compiled"]) if row["compiled_share"] else "not compiled",
+            figures(row["mib"], 2),
         )
         for row in frame.to_dict("records")
     ]
-    first = frame["first"].max()
-    return _WORDS.format(first=figures(first)) + markdown(_HEADS, rows)
+    first = []
+    if "compile" in frame:
+        told = frame.dropna(subset=["compile"]).drop_duplicates("recipe")
+        names = "import", "numba", "compile", "load"
+        first = [
+            (f"`{row['recipe']}`", *(figures(row[n], 2) for n in names)) for row in told.to_dict("records")
+        ]
+    table = markdown(_FIRST_HEADS, first) if first else ""
+    return (
+        _WORDS.format(peak=figures(frame["peak_mib"].max() / 2**10, 2))
+        + markdown(_HEADS, rows)
+        + f"\n{table}"
+    )
 
 
-_HEADS = ("recipe", "N", "S", "one by one", "blocks", "compiled", "copy", "one by one / compiled")
-_WORDS = """Microseconds of processor time a step of `run`, its own work and the problem's included: one by one;
-with `capture=True` as plain calls; with `capture=True` and the extra `fast` installed (numba). "Copy": reading and
-writing as many bytes as the posterior covariances of all replicates have, once. With the extra, the first run of a
-process takes {first} s more at most, to load what has been compiled on this machine, or to compile it.
+_HEADS = ("recipe", "N", "S", "one by one", "blocks", "compiled", "copy", "one by one / compiled", "MiB held")
+_FIRST_HEADS = ("loop of", "import bandits_torch, s", "import numba, s", "to compile, s", "to load, s")
+_WORDS = """What a user types: `pip install ".[fast]"`, once, and `run(policy, problem, horizon, capture="auto")`.
+
+Microseconds of processor time a step of `run` at one thread, its own work and the problem's included: one by one; with
+`capture=True` as plain calls; with `capture=True` and the extra `fast` installed (numba). The ways take turns. "Copy":
+reading and writing as many bytes as S covariances of N arms have, once. "MiB held": the model's state; the process
+held at most {peak} GiB. Cases of more than 60 million numbers are left out: 250 replicates of 1 000 arms, and of
+`auto`, which holds some 130 members, many. The first compiled run on a machine compiles, that of a later process loads
+the result: the second table, by processor time in new processes.
 
 """
 

@@ -22,9 +22,12 @@ PAGES = {
     "contexts/results/RESULTS.md": "contexts.page:write_page",
     "continuous/results/RESULTS.md": "continuous.page:write_page",
     "continuous/results/CLOCK.md": "continuous.clock_page:write_page",
+    "control/results/RESULTS.md": "control.__main__:write_page",
     "cycles/results/RESULTS.md": "cycles.page:write_page",
     "diagnosis/results/RESULTS.md": "diagnosis.__main__:write_page",
     "elsewhere/results/RESULTS.md": "elsewhere.page:write_page",
+    "logs/results/RESULTS.md": "logs.__main__:write_page",
+    "moves/results/RESULTS.md": "moves.__main__:write_page",
     "parallel/results/RESULTS.md": "parallel.page:write_page",
     "ray/results/RESULTS.md": "ray.page:write_page",
     "safety/results/RESULTS.md": "safety.__main__:write_page",
@@ -43,8 +46,8 @@ def test_a_page_is_what_its_program_writes_and_says_how_many_seeds_and_which(nam
     getattr(importlib.import_module(f"benchmarks.{module}"), function)(copy)
     text = (copy / page.name).read_text(encoding="utf-8")
     assert text == page.read_text(encoding="utf-8"), f"run python -m benchmarks.{module.split('.')[0]} --page"
-    # Runs of cycles are stretches of records, draws of safety are of one seed.
-    assert name.startswith(("cycles", "safety")) or re.search(SEEDS, text)
+    # Runs of cycles are stretches of records, draws of control and safety are of one seed.
+    assert name.startswith(("control", "cycles", "safety")) or re.search(SEEDS, text)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,11 @@ def refused(policy, problem, match, horizon=30):
 @pytest.mark.parametrize(
     ("recipe", "options", "match"),
     [
-        ("gp_ei", {}, "acquisition .* cannot be captured: UpperConfidenceBound and ThompsonSampling can"),
+        (
+            "predictive_sampling",
+            {},
+            "acquisition .* cannot be captured: UpperConfidenceBound, ThompsonSampling",
+        ),
         ("random", {}, "RandomPolicy cannot be captured"),
         ("sw_gp_ucb", {"window": "likelihood"}, "LikelihoodWindow cannot be captured"),
         ("bkb", {}, "SketchedGP cannot be captured"),

@@ -15,6 +15,7 @@ from bandits_torch.problems.stationary import StationaryProblem
 from bandits_torch.recorder import Recorder
 from bandits_torch.state_files import described
 from bandits_torch.streams import ReplicateStreams
+from bandits_torch.theory import GPTSWidth, GrowthBound, SrinivasRKHSWidth
 
 HORIZON, REPLICATES = 150, 3
 TOLERANCE = 1e-11
@@ -25,8 +26,20 @@ CASES = {
     "igp_ucb, printed": ("igp_ucb", "gp", {"num_arms": 30}, {"width_form": "printed"}),
     "igp_ucb, prior mean": ("igp_ucb", "gp", {"num_arms": 30}, {"prior_mean": 0.4}),
     "gp_ucb, constant": ("gp_ucb", "gp", {"num_arms": 30}, {"width": 2.0}),
+    "gp_ucb, growth of the gain": (
+        *("gp_ucb", "gp", {"num_arms": 30}),
+        {"width": SrinivasRKHSWidth(2.0, 0.1, GrowthBound("matern", 1, 2.5))},
+    ),
+    "gp_ts, growth of the gain": (
+        *("gp_ts", "gp", {"num_arms": 30}),
+        {"width": GPTSWidth(2.0, 0.3, 0.1, GrowthBound("squared_exponential", 1), form="printed")},
+    ),
     "gp_ucb, masked arms": ("gp_ucb", "variance-starvation", {"num_arms": 30}, {}),
     "gp_ts": ("gp_ts", "gp", {"num_arms": 30}, {}),
+    "gp_ei": ("gp_ei", "gp", {"num_arms": 30}, {}),
+    "gp_pi": ("gp_pi", "gp", {"num_arms": 30}, {"prior_mean": 0.4}),
+    "gp_ei, of rewards": ("gp_ei", "variance-starvation", {"num_arms": 30}, {"incumbent": "reward"}),
+    "gp_pi, of rewards": ("gp_pi", "gp", {"num_arms": 30}, {"incumbent": "reward"}),
     "sw_gp_ucb": ("sw_gp_ucb", "switching", {"num_arms": 30, "horizon": HORIZON}, {"window": 40}),
     "sw_gp_ucb, short window": ("sw_gp_ucb", "gp", {"num_arms": 30}, {"window": 3}),
     "sw_gp_ucb, window of 1": ("sw_gp_ucb", "gp", {"num_arms": 30}, {"window": 1}),

@@ -9,8 +9,20 @@ from bandits_torch import make, recipes, run
 from bandits_torch.captured import playing
 from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.experiments import race
+from bandits_torch.models import ArmMembers
+from bandits_torch.policies import ModelAveraging
+from bandits_torch.problems.stationary import StationaryProblem
 from bandits_torch.theory import IGPWidth, RealisedGain
-from tests.captured.test_captured_runs import CASES, FACTOR, HORIZON, REPLICATES, books, built, same
+from tests.captured.test_captured_runs import (
+    CASES,
+    FACTOR,
+    HORIZON,
+    REPLICATES,
+    averaging,
+    books,
+    built,
+    same,
+)
 
 numba = pytest.importorskip("numba", reason="the extra `fast` is not installed")
 
@@ -106,3 +118,82 @@ def test_auto_plays_what_cannot_be_captured_step_by_step():
         race(policies(), problem, 30, capture=True)
     with pytest.raises(ValueError, match="capture"):
         run(policies()["igp_ucb"], problem, 30, capture="always")
+
+
+def same_as_plain(build, horizon=HORIZON, blocks=True):
+    """The runs of two policies that ``build`` gives with their problem, plain and compiled, agree; the latter's."""
+    (plain, problem), (policy, _) = build(), build()
+    expected = run(plain, problem, horizon, seed=7)
+    history = run(policy, problem, horizon, seed=7, capture=blocks)
+    same(history, expected, 1e-9)
+    for ours, theirs in zip(moments_of(policy), moments_of(plain), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9)
+    states, states_plain = (one.state_dict() for one in (policy, plain))
+    for name in ("sharing", "scale", "frame", "looks", "range", "pulled"):
+        torch.testing.assert_close(states[name], states_plain[name], rtol=1e-8, atol=1e-9, equal_nan=True)
+    # A plain step goes on where a compiled one stopped.
+    time = problem.time(horizon + 1)
+    assert torch.equal(policy.choose(time).arm, plain.choose(time).arm)
+    return history, policy
+
+
+def moments_of(policy):
+    return (*policy.model.marginals(), policy.model.covariance_with(torch.arange(policy.replicates)))
+
+
+@pytest.mark.parametrize("name", ["switching", "tv-gp", "masked arms", "a kernel told"])
+def test_auto_is_compiled_and_chooses_what_plain_steps_choose(name):
+    history, _ = same_as_plain(lambda: averaging(name))
+    assert steps_of(history) == (HORIZON - 5, 0)
+    if name == "switching":
+        assert history.trace["resets"].max() > 5  # members did start anew
+
+
+def test_so_it_is_in_short_blocks_and_with_roughness_in_what_is_told():
+    def build():
+        problem = make("gp", num_arms=20, replicates=2, seed=4)
+        told = {"kernel": problem.knowledge.kernel, "noise_variance": problem.knowledge.noise_variance}
+        return recipes.auto(problem.arms, **told, replicates=2, width=0.6, look_again=0.3), problem
+
+    same_as_plain(build, 90, 7)
+
+
+def test_rewards_in_doubt_are_in_doubt_in_the_compiled_loop(monkeypatch):
+    means = torch.randn(3, 12, generator=torch.Generator().manual_seed(0)).double()
+    far = {
+        20: torch.tensor([-80.0, -90.0, 0.0]).double(),
+        21: torch.tensor([0.0, -95.0, 99.0]).double(),
+        40: torch.tensor([0.0, 0.0, 400.0]).double(),
+        41: torch.tensor([0.0, 0.0, 420.0]).double(),
+    }
+
+    def build():
+        problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), means, 0.1)
+        noise = problem.noise
+        monkeypatch.setattr(problem, "noise", lambda step, *rest: noise(step, *rest) + far.get(step, 0.0))
+        return recipes.auto(12, replicates=3), problem
+
+    _, policy = same_as_plain(build, 60)
+    assert policy.range.doubted.tolist() == [1, 1, 2]
+
+
+def test_a_block_of_auto_that_the_loop_cannot_play_is_played_as_it_is():
+    history, _ = same_as_plain(lambda: averaging("low rank"), 20)  # of 510 arms
+    assert steps_of(history) == (0, 15)
+    functions = torch.where(torch.arange(12) < 8, 3.0, 5.0).double().unsqueeze(0)  # no unit until they differ
+    problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), functions, 0.0)
+    history, _ = same_as_plain(lambda: (recipes.auto(problem.arms, replicates=1), problem), 60)
+    assert min(steps_of(history)) > 0
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.01])
+def test_members_that_know_their_scale_and_unit_are_compiled(rate):
+    def build():
+        problem = make("gp", replicates=2, num_arms=12, seed=3)
+        covariance = problem.knowledge.kernel(problem.arms).to_dense().detach()
+        kernel, noise = torch.zeros(3, dtype=torch.long), torch.tensor([0.01, 0.1, 1.0]).double()
+        model = ArmMembers(12, covariance.unsqueeze(0), kernel, noise, rate + 0 * noise, replicates=2)
+        return ModelAveraging(model, typical_gap=True, look_again=2.0, try_all=rate > 0), problem
+
+    history, _ = same_as_plain(build, 60)
+    assert steps_of(history) == (55, 0)

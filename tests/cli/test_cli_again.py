@@ -113,7 +113,7 @@ def test_other_versions_are_told(tmp_path):
         ('{"format": "x"}', "is not a race's run.json"),
         (
             '{"format": "bandits_torch race", "format_version": 9}',
-            "has race format 9, and this version reads 2",
+            "has race format 9; this version reads 2",
         ),
     ],
 )

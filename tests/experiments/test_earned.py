@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from bandits_torch import cli, make, recipes
 from bandits_torch.experiments import race, random_regret
-from bandits_torch.experiments.earned import earned
+from bandits_torch.experiments.earned import Earned, earned
 from bandits_torch.problems import Replay
 from bandits_torch.problems.smoothing import best_smoothed, others_smoothed
 
@@ -45,6 +45,13 @@ def played(rewards, name="random", seed=0):
     policy = recipes.build(name, problem, replicates=1, horizon=problem.horizon, seed=seed)
     histories = race({name: policy}, problem, problem.horizon)
     return earned(problem, histories, random_regret(problem, problem.horizon)), problem, histories
+
+
+def test_no_policy_is_said_to_have_got_more_than_could_be_gained():
+    found = Earned(9, "reward", {"a": 7.0}, {"a": None}, 1.0, None, 5.0, 2.0, 9.0, True)
+    assert found.gain(7.0) == 1.5
+    assert found.sentence("a").endswith("a got 100 % of what could be gained.")
+    assert (found.share(2.0), found.share(0.0)) == ("25 %", "-25 %")
 
 
 def test_in_noise_alone_nothing_is_attainable_and_the_interval_covers_it():

@@ -254,7 +254,7 @@ def test_a_browser_opens_it_runs_nothing_and_fits_a_phone(shown, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
     seen = browse(path, "--enable-logging=stderr", "--dump-dom")
-    assert "<title>&lt;i&gt;past&lt;/i&gt;.csv: which policy loses least?</title>" in seen.stdout
+    assert "<title>&lt;i&gt;past&lt;/i&gt;.csv: which policy earns most?</title>" in seen.stdout
     assert "Refused to" not in seen.stderr
     measured = text.replace("default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';").replace(
         "</body>",

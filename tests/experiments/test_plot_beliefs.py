@@ -130,7 +130,7 @@ def test_priors_survive_until_the_step_that_drops_them() -> None:
 
 
 def test_surviving_priors_need_their_trace_and_as_many_names() -> None:
-    with pytest.raises(ValueError, match=r"history\.trace must be one with 'dropped' and 'surviving', got"):
+    with pytest.raises(ValueError, match=r"history\.trace must be with 'dropped', 'surviving', got"):
         plot_surviving_priors(with_priors(PRIOR))
     with pytest.raises(ValueError, match="names must be None or 3 names, one for each prior"):
         plot_surviving_priors(eliminations([[0, -1]]), names=["a", "b"])

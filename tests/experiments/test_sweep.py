@@ -225,7 +225,7 @@ def test_finished_cells_are_read_not_run(tmp_path):
             {"engine": "processes", "threads": 2, "jobs": 2},
             "jobs must be at most 1: 2 threads each on the 3 CPUs",
         ),
-        ({"threads": 4}, "threads must be at most the 3 CPUs there are, got 4"),
+        ({"threads": 4}, "threads must be at most 3, the CPUs, got 4"),
         ({"replicates": 0}, "replicates must be an integer >= 1"),
         ({"block": 0}, "block must be an integer >= 1"),
         ({"seed": -1}, "seed must be an integer >= 0"),

@@ -250,6 +250,10 @@ KINDS: dict[str, Any] = {
     "harmonics": st.sampled_from([[], [0], [1.5], [1, 2], 1, None]),
     "profile": bad.spoiled(torch.zeros(2, N).double(), torch.zeros(3, N), "profile"),
     "cycle_rate": bad.rate,
+    "level_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+    "timescale": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
+    "control": bad.integers(0),
+    "control_share": bad.numbers(lambda x: x == 0.1),
     "cycles": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "day", [], [24.0, 24.0], [-1.0], {}, [None]]),
     "likelihood": bad.words("auto", "bernoulli", "gaussian"),
     **dict.fromkeys(["growth", "stretch"], bad.at_least_one),
@@ -305,7 +309,9 @@ KINDS: dict[str, Any] = {
     "context_lengthscale": bad.positive,
     "combine": bad.words("product", "sum", "additive"),
     **dict.fromkeys(["arm_kernel", "context_kernel"], bad.thing),
-    **dict.fromkeys(["variance", "look_again"], bad.non_negative),
+    **dict.fromkeys(["variance", "look_again", "move_price"], bad.non_negative),
+    "max_move": bad.numbers(lambda x: x > 0, none=True),
+    "start_at": st.sampled_from([-1, 1.5, "a", bad.NAN, torch.ones(3), 99, []]),
 }
 # What is not fuzzed, with what says so: by its annotation, a switch and what is torch's, GPyTorch's or BoTorch's own;
 NOT_OURS = {"bool", "Prior", "Interval", "PosteriorTransform", "MCSampler", "MCAcquisitionObjective"}
@@ -404,6 +410,10 @@ SPECS: dict[str, Spec] = {
         {"policy": index_policy, "noise_scale": 0.1, "watched": None},
         {"noise_scale": bad.positive, "watched": None, "exploration": _SHARE_OR_NONE},
     ),
+    "policies.ControlledPolicy": Spec(
+        {"policy": index_policy, "control": 1, "control_share": 0.2},
+        {"control": bad.natural, "control_share": bad.numbers(lambda x: 0 < x <= 0.5)},
+    ),
     "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
     "policies.SafePointPolicy": Spec(
         {
@@ -441,6 +451,14 @@ SPECS: dict[str, Spec] = {
     "models.SmoothMembers": _members_spec("timescale", torch.ones(3).double(), torch.zeros(3)),
     "models.CyclicMembers": _members_spec(
         "forgetting_rate", torch.zeros(3).double(), torch.ones(3), periods=[24.0], harmonics=[1]
+    ),
+    "models.LevelMembers": _members_spec(
+        "forgetting_rate",
+        torch.zeros(3).double(),
+        torch.ones(3),
+        level_variance=torch.ones(3).double(),
+        timescale=torch.ones(3).double(),
+        control=1,
     ),
     "models.StackedMembers": Spec(
         {"parts": [_members(), _members()]},
@@ -629,6 +647,10 @@ SPECS: dict[str, Spec] = {
         {}, dict.fromkeys(["delta"], bad.share_or_none) | dict.fromkeys(["c0", "c2"], bad.positive_or_none)
     ),
     "policies.CentredPolicy": Spec({"prior_mean": 0.5}),
+    "policies.CostlyMoves": Spec(
+        {"policy": lambda: recipes.gp_ucb(DOMAIN, kernel(), 0.1, replicates=2), "domain": DOMAIN},
+        {"search": bad.things(none=True), "domain": bad.things(none=False)},
+    ),
     "policies.FixedFeatures": Spec({}, _FEATURES),
     "policies.IndexPolicy": Spec(
         {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
@@ -853,6 +875,10 @@ SPECS: dict[str, Spec] = {
             "history": None,
             "history_times": None,
             "log": None,
+            "matters": st.sampled_from([[0], 0, "all", [2.5]]),  # without a context, and none of columns
+            "contexts": bad.spoiled(torch.rand(3, 1).double(), torch.ones(3, 1)).filter(
+                lambda x: x is not None
+            ),
         },
     ),
     "recipes.w_gp_ucb": Spec({"discount": 0.99}),
@@ -882,6 +908,9 @@ LEFT_OUT = {
     "bandits_torch.History": "a record that the loop makes",
     "models.CandidatePrior": "a record; the model over it checks it: bad ones are in BAD_PRIORS",
     "bandits_torch.ArmContext": "a record that checks itself: tests/policies/test_contextual.py",
+    "policies.PairAveraging": "tests/policies/test_context_averaging.py",
+    "policies.ContextAveraging": "tests/policies/test_context_averaging.py",
+    "models.WideningMembers": "tests/policies/test_context_averaging.py",
     "policies.Choice": "a record that policies make",
     "acquisition.StepContext": "a record that policies make",
     "bandits_torch.Question": "a record that AskTell makes",

@@ -123,6 +123,55 @@ def test_what_is_maximised_is_the_bound_plus_the_log_probability_of_the_constrai
     torch.testing.assert_close(acquisition(inputs).reshape(-1), expected, rtol=1e-4, atol=1e-4)
 
 
+def _often_broken(inputs):
+    broken = int(abs(inputs["a"]) * 1000) % 4 == 2
+    return {"f": math.nan if broken else (inputs["a"] - 0.9) ** 2, "c": inputs["a"]}
+
+
+def test_no_variable_travels_further_than_its_limit_from_the_last_shot_yaml_and_failed_shots_too():
+    """Of two shots at once each from the one before; also with constraints."""
+    far = np.array([0.1 * 2.0, 0.05 * 20.0])
+    made = generator(problem(constraints={"c": ["LESS_THAN", 0.5]}), max_travel_distances=[0.1, 0.05])
+
+    X = session(made, _often_broken)
+    X.evaluate_data(pd.DataFrame({"a": [-0.5], "b": [25.0]}))
+    for shot in range(7):
+        X.evaluate_data(pd.DataFrame(X.generator.generate(2)))
+        if shot == 3:
+            X = Xopt.from_yaml(X.yaml())
+    assert X.data["f"].isna().any()
+    moved = np.abs(np.diff(X.data[["a", "b"]].to_numpy(), axis=0))
+    assert (moved <= far + 1e-9).all()
+    assert moved.max(0)[0] > 0.9 * far[0]
+    assert X.data["a"].iloc[-1] > 0.0
+
+
+def test_a_price_of_moving_saves_moves():
+    paths = []
+    for price in (0.0, 50.0):
+        X = session(generator(move_price=price), Moving())
+        for _ in range(12):
+            X.step()
+        paths.append(float(X.data[["a", "b"]].diff().abs().div([2.0, 20.0]).sum().sum()))
+    assert paths[1] < 0.5 * paths[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_travel_distances": [0.1]}, "max_travel_distances must be one for each of"),
+        ({"max_travel_distances": [0.1, 0.0]}, "max_move must be above 0"),
+        (
+            {"move_price": 0.1, "vocs": problem(constraints={"c": ["LESS_THAN", 0.5]})},
+            "move_price must be 0 with",
+        ),
+    ],
+)
+def test_limits_and_prices_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        generator(**options).generate(1)
+
+
 def test_a_session_goes_on_from_its_yaml_with_the_same_bits():
     X = session(generator(problem(constraints={"c": ["LESS_THAN", 0.5]})), _plain)
     for _ in range(7):

@@ -41,7 +41,7 @@ def check(model, K, told, noise, tolerance=1e-9):
     mean, variance = (value.reshape(len(told), -1) for value in model.marginals())
     scale = K.diagonal().max()
     for m, (arms, rewards) in enumerate(told):
-        dictionary = model.sketches[m].embedding.inducing
+        dictionary = model.sketches[m].inducing_arms()
         right = torch.zeros(len(K), dtype=F64), K
         if len(dictionary) and arms:
             right = dtc(K, torch.tensor(arms), torch.tensor(rewards, dtype=F64), dictionary, noise)
@@ -55,7 +55,7 @@ def test_an_arm_pulled_before_it_joined_the_dictionary_keeps_its_rewards():
     model = SketchedGP(4, torch.eye(4, dtype=F64), 2.0)
     for arm, reward in [(0, 1.0)] + 4 * [(1, 10.0)]:
         model.observe_arms(torch.tensor(arm), torch.tensor(reward, dtype=F64))
-    assert 1 in model.sketches[0].embedding.inducing
+    assert 1 in model.sketches[0].inducing_arms()
     mean, variance = model.marginals()
     torch.testing.assert_close(mean, torch.tensor([1 / 3, 20 / 3, 0, 0], dtype=F64))
     torch.testing.assert_close(variance, torch.tensor([2 / 3, 1 / 3, 1, 1], dtype=F64))
@@ -74,10 +74,10 @@ def test_every_step_is_dtc_on_the_models_own_dictionary(name, ratio):
         for step in range(30):
             arm = torch.randint(15, (2,), generator=random)
             reward = unit**0.5 * torch.randn(2, generator=random, dtype=F64)
-            before = [set(sketch.embedding.inducing.tolist()) for sketch in model.sketches]
+            before = [set(sketch.inducing_arms().tolist()) for sketch in model.sketches]
             model.observe_arms(arm, reward)
             for m, (arms, rewards) in enumerate(told):
-                new = set(model.sketches[m].embedding.inducing.tolist()) - before[m]
+                new = set(model.sketches[m].inducing_arms().tolist()) - before[m]
                 joined += len(new & set(arms))
                 arms.append(int(arm[m]))
                 rewards.append(float(reward[m]))

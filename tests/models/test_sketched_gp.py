@@ -55,7 +55,7 @@ def test_marginals_equal_the_dense_formulas(arms, kernel, generator, chunk_size,
     for t, _ in enumerate(play(model, arm, reward)):
         if t % 6:
             continue
-        dictionary = model.sketches[0].embedding.inducing
+        dictionary = model.sketches[0].inducing_arms()
         seen = arm[: t + 1]
         mean, covariance = dtc(K, seen, reward[: t + 1], dictionary, noise_variance)
         got_mean, got_variance = model.marginals()
@@ -132,7 +132,7 @@ def test_draws_come_when_due_for_all_pulls_at_the_variances_of_before(arms, kern
     sketch, K, (arm, reward) = model.sketches[0], kernel(arms).to_dense(), pulls(generator, 60)
     spent, at_draw = 0.0, K
     for t in range(60):
-        dictionary, draws = sketch.embedding.inducing, len(coins)
+        dictionary, draws = sketch.inducing_arms(), len(coins)
         model.observe_arms(arm[t], reward[t])
         spent += float(at_draw[arm[t], arm[t]]) / 0.1
         assert len(coins) - draws == (draws == 0 or 1 + spent > 3)
@@ -142,7 +142,7 @@ def test_draws_come_when_due_for_all_pulls_at_the_variances_of_before(arms, kern
         _, before = dtc(K, arm[:t], reward[:t], dictionary, 0.1) if t else (None, K)
         torch.testing.assert_close(leverage, before.diagonal()[sketch.arm] / 0.1)
         assert torch.equal(count.long(), torch.bincount(arm[: t + 1], minlength=N)[sketch.arm])
-        _, at_draw = dtc(K, arm[: t + 1], reward[: t + 1], sketch.embedding.inducing, 0.1)
+        _, at_draw = dtc(K, arm[: t + 1], reward[: t + 1], sketch.inducing_arms(), 0.1)
         spent = 0.0
     assert 5 < len(coins) < 60
 
@@ -201,14 +201,14 @@ def test_a_pull_placed_before_its_reward_counts_for_the_variance_alone(arms, ker
         model.place(a)
     every_arm = torch.cat([arm, later])
     placed = model.marginals()
-    _, covariance = dtc(K, every_arm, torch.zeros(23), model.sketches[0].embedding.inducing, 0.01)
+    _, covariance = dtc(K, every_arm, torch.zeros(23), model.sketches[0].inducing_arms(), 0.01)
     torch.testing.assert_close(placed[1], covariance.diagonal(), rtol=1e-6, atol=1e-9)
     if growth > 1.5:  # with the same dictionary the mean stays
         torch.testing.assert_close(placed[0], before, rtol=1e-9, atol=1e-9)
     model.reward(later[[2, 1]], torch.ones(2, dtype=torch.float64))
     model.reward(later[[0]], torch.ones(1, dtype=torch.float64))
     every_reward = torch.cat([reward, torch.ones(3, dtype=torch.float64)])
-    mean, _ = dtc(K, every_arm, every_reward, model.sketches[0].embedding.inducing, 0.01)
+    mean, _ = dtc(K, every_arm, every_reward, model.sketches[0].inducing_arms(), 0.01)
     torch.testing.assert_close(model.marginals()[0], mean, rtol=1e-6, atol=1e-7)
 
 

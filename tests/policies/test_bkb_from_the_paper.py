@@ -16,6 +16,7 @@ from bandits_torch.policies.policy import Observation
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import BKBWidth, ConstantWidth
+from tests.reference.numpy_bkb import NumpyBKB, squared_exponential
 from tests.reference.plain_bkb import PlainBKB, guessed_norm, share_drawn
 
 LAMBDA = 0.1
@@ -81,6 +82,34 @@ def test_bkb_is_figure_1(qbar: float | None) -> None:
         )
         smaller += len(slow.dictionary) < len(set(slow.pulled))
     assert smaller > 20, "the dictionary was all arms pulled: nothing was sketched"
+
+
+@pytest.mark.parametrize(("qbar", "noise_variance", "chunk_size"), [(2.0, 0.01, None), (0.5, 0.1, 70)])
+def test_every_choice_is_that_of_plain_numpy(
+    qbar: float, noise_variance: float, chunk_size: int | None
+) -> None:
+    """On the same coins and rewards: no arm differs, and no dictionary."""
+    generator = torch.Generator().manual_seed(2)
+    arms = torch.rand(300, 2, generator=generator).double()
+    f = (4 * arms[:, 0]).sin() * (5 * arms[:, 1]).cos()
+    options = {"oversampling": qbar, "width": 2.0, "chunk_size": chunk_size}
+    fast = recipes.bkb(arms, make_kernel("se", 0.2), noise_variance, **options)
+    slow = NumpyBKB(
+        arms.numpy(), squared_exponential(0.2), noise_variance, qbar, lambda *_: 2.0, root="cholesky"
+    )
+    coins, smaller = Coins(0), 0
+    for t in range(1, 201):
+        choice = fast.choose(t)
+        arm = int(choice.arm)
+        assert t == 1 or arm == slow.choose(), t
+        reward = f[arm] + noise_variance**0.5 * torch.randn((), generator=generator).double()
+        fast.learn(Observation(float(t), choice.arm, reward.reshape(1), choice.why))
+        drawn = coins.of(arm)
+        slow.learn(arm, float(reward), lambda u, drawn=drawn: np.array([drawn(x) for x in coins.order]))
+        held = fast.model.sketches[0].inducing_arms() if t % 50 == 0 else None
+        assert held is None or set(held.tolist()) == set(slow.dictionary), t
+        smaller += len(slow.dictionary) < len(slow.pulled)
+    assert smaller > 50, "the dictionary was all arms pulled: nothing was sketched"
 
 
 def test_the_first_arm_is_uniform_over_what_is_available() -> None:

@@ -8,8 +8,8 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch import ArmContext, AskTell, load_policy, make, recipes, run, save_policy
-from bandits_torch.models.points.point_members import PointMembers, WideningMembers
-from bandits_torch.policies import Observation
+from bandits_torch.models import PointMembers, WideningMembers
+from bandits_torch.policies import ContextAveraging, Observation, PairAveraging
 from tests.reference.dense_priors import DensePrior
 from tests.reference.plain_averaging import Member, PlainAveraging
 
@@ -61,10 +61,11 @@ def matern(x, scale):
     return K
 
 
-def over_pairs(A, Z):
+def over_pairs(A, Z, whole=1.0, shift=0.0, own=0.0):
+    """1 + whole A Z + own A + shift Z."""
     K = torch.zeros(N * M, N * M).double()
     for (i, z), (j, w) in product(product(range(N), range(M)), repeat=2):
-        K[i * M + z, j * M + w] = 1 + A[i, j] * Z[z, w]
+        K[i * M + z, j * M + w] = 1 + whole * A[i, j] * Z[z, w] + own * A[i, j] + shift * Z[z, w]
     return K
 
 
@@ -75,9 +76,10 @@ def plain_members():
     same, alone = torch.ones(M, M).double(), [matern(z[:, k : k + 1], 0.3) for k in range(C)]
     shapes = [*product(related, [same, *alike, *alone])]
     shapes += [(torch.eye(N).double(), Z) for Z in (same, alike[1], apart)] + [(related[1], apart)]
+    shapes += [(related[1], alike[1], whole, 4.0, 1.0) for whole in (0.0, 1.0)]
     return [
-        Member(DensePrior(over_pairs(A, Z), torch.zeros(N * M).double(), rate, noise), 1.0, 0.0, True)
-        for A, Z in shapes
+        Member(DensePrior(over_pairs(*shape), torch.zeros(N * M).double(), rate, noise), 1.0, 0.0, True)
+        for shape in shapes
         for noise in (0.01, 0.3)
         for rate in (0.0, 0.01, 0.1)
     ]
@@ -300,6 +302,21 @@ def test_the_loop_plays_contexts(way) -> None:
 def test_what_does_not_fit_is_refused_by_name(options, match) -> None:
     with pytest.raises(ValueError, match=match):
         recipes.auto(options.pop("arms", ARMS), **options)
+
+
+def test_policies_over_other_pairs_and_inputs_are_refused() -> None:
+    pairs, points = (recipes.auto(ARMS, **WAYS[way]).policy for way in WAYS)
+    for build, match in (
+        (lambda: PairAveraging(pairs, ARMS[:2], CONTEXTS), "policy must be over 6 pairs"),
+        (lambda: PairAveraging(points, ARMS, CONTEXTS), "policy must be a ModelAveraging"),
+        (lambda: PairAveraging(pairs, ARMS, CONTEXTS.expand(2, M, C)), "contexts must have shape"),
+        (lambda: ContextAveraging(points, ARMS, C + 1), "policy must be over 4 inputs"),
+        (lambda: ContextAveraging(points, ARMS * torch.nan, C), "arms must be"),
+        (lambda: ContextAveraging(pairs, ARMS, C), "policy must be a PointAveraging"),
+        (lambda: WideningMembers(torch.ones(2), torch.rand(2, 2)), "known must have shape"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            build()
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -99,7 +99,7 @@ def test_forgetting_rate_of_switches_is_that_of_switches_placed_at_random() -> N
 
 @pytest.mark.parametrize("switches", [(1001,), (1,), (5, 5), (9, 3), (0.5, 0.2), (-3,), (7.5,), (0.0,)])
 def test_bad_switches_are_refused(switches: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="switches must be increasing steps"):
+    with pytest.raises(ValueError, match="switches must be increasing"):
         SwitchingFunctions(horizon=1000, switches=switches)
 
 

@@ -120,7 +120,7 @@ def test_a_replay_plays_better_for_it() -> None:
     [
         ({"table": torch.zeros(3)}, "table must have shape"),
         ({"table": torch.full((4, 3), math.inf)}, "table must be free of infinities"),
-        ({"table": torch.full((4, 3), math.nan).double()}, "table must be a table with two rewards"),
+        ({"table": torch.full((4, 3), math.nan).double()}, "table must be with two rewards"),
         ({"times": torch.zeros(3)}, "times must have shape"),
         ({"times": torch.tensor([0.0, 1.0, 1.0, 2.0])}, "times must be increasing"),
         ({"covariance": torch.eye(2)}, "covariance must have shape"),

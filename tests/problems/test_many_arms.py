@@ -88,7 +88,7 @@ BAD = {
     "forgetting_rate": lambda path: GridDraws(forgetting_rate=1.0),
     "target must be one of": lambda path: RegressionTable(data=path, target="z"),
     "target must be a column of numbers": lambda path: RegressionTable(data=path, target="name"),
-    "data must be the path": lambda path: RegressionTable(data=path.with_suffix(".txt")),
+    "data must be a file ending": lambda path: RegressionTable(data=path.with_suffix(".txt")),
     "data must be a readable .parquet file": lambda path: RegressionTable(data=path.with_suffix(".parquet")),
     "replicates": lambda path: RegressionTable(data=path, replicates=0),
 }

@@ -35,6 +35,13 @@ def test_a_cycle_is_found_between_gaps_at_irregular_times(kind, length):
     assert found[0].p_value < 1e-3
 
 
+def test_a_p_value_is_above_0_however_clear_the_cycle():
+    t = np.arange(2000.0)
+    found = find_periods(np.stack([np.sin(t / 3), np.cos(t / 3)], 1) + 1e-9 * np.sin(t)[:, None] ** 3, t)
+    assert all(0 < one.p_value < 1e-16 for one in found)
+    assert len(found) >= 1
+
+
 @pytest.mark.parametrize("rewards", [np.zeros((300, 3)), np.full((300, 3), np.nan), np.eye(39)])
 def test_without_variation_or_rows_there_is_none(rewards):
     assert find_periods(rewards) == []

@@ -197,8 +197,8 @@ def test_bad_npz_arrays_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray
     ("rewards", "times", "names", "message"),
     [
         (torch.ones(3), None, (), "rewards must have shape"),
-        (torch.ones(0, 2), None, (), "a table of at least one row"),
-        (torch.ones(2, 1), None, (), "a table of at least two arms"),
+        (torch.ones(0, 2), None, (), "of at least one row"),
+        (torch.ones(2, 1), None, (), "of at least two arms"),
         (torch.ones(2, 2), torch.ones(3), (), "times must have shape"),
         (torch.ones(2, 2), None, ("a",), "arm_names must be 2 names"),
         (
@@ -267,7 +267,7 @@ def test_rows_of_time_arm_and_reward_are_read_as_long(tmp_path):
     with pytest.raises(ValueError, match="long must be 'ARM,REWARD', two of the columns pump, flow, note"):
         read_table(path, long=True)
     assert read_table(path, long="pump,flow").arm_names == ("1", "2")
-    with pytest.raises(ValueError, match="row 2 must be the only reward of its arm and time, got arm 'x'"):
+    with pytest.raises(ValueError, match="row 2 must be the only one of its arm and time, got arm 'x'"):
         read_table(_write(tmp_path, "time,arm,reward\n1,x,2\n1,x,3\n"), long=True)
 
 
@@ -342,4 +342,4 @@ def test_lines_are_counted_alike_whichever_way(tmp_path: Path, monkeypatch: pyte
 def test_a_column_without_any_value_is_pointed_out(tmp_path: Path) -> None:
     table = read_table(_write(tmp_path, "a,b,comment\n1,2,\n3,5,\n2,4,\n"))
     assert table.arm_names == ("a", "b", "comment")
-    assert "without any reward: comment; ignore=comment leaves out what is no arm" in table.notes
+    assert "without any reward: comment; ignore=comment leaves them out" in table.notes

@@ -64,7 +64,7 @@ class Life:
         arm = [a for a, _, _ in told]
         residual = [precise.precise(y) - mean[a] for a, y, _ in told]
         if self.name == "SketchedGP":
-            dictionary = self.model.sketches[m].embedding.inducing.tolist()
+            dictionary = self.model.sketches[m].inducing_arms().tolist()
             found = precise.dtc(K, arm, residual, dictionary, self.noise[m])
         elif self.name == "WeightedGP":
             found = precise.weighted(K, arm, residual, self.discount, self.noise[m])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
 from matplotlib.colors import LinearSegmentedColormap, to_rgba
-from matplotlib.legend import Legend
 from torch import Tensor
 
 from bandits_torch import validation
@@ -67,36 +65,23 @@ def plot_arms(
         validation.shape_is("positions", positions, ok, f"(N,), with N at least {most}")
     ax = axes_or_new(ax, height=3.5)
     size = float(np.clip(4000 / T, 3, 24))
-    ax.scatter(
-        steps,
-        _at(arms, positions),
-        s=size,
-        color=COLOURS[0],
-        alpha=0.7,
-        linewidths=0,
-        label="point played" if points else "arm pulled",
-    )
+    what = "point played" if points else "arm pulled"
+    dots: Any = {"s": size, "color": COLOURS[0], "alpha": 0.7, "linewidths": 0, "label": what}
+    ax.scatter(steps, _at(arms, positions), **dots)
     if best is not None:
         rows = best.reshape(-1, best.shape[-1])
         ok = rows.shape[-1] == T and rows.shape[0] in (1, history.replicates)
         validation.shape_is("best", best, ok, f"({T},), (1, {T}) or ({history.replicates}, {T})")
         row = rows[replicate if len(rows) > 1 else 0]
-        ax.plot(
-            steps,
-            _at(row, positions),
-            drawstyle="steps-mid",
-            color=COLOURS[1],
-            linewidth=1.2,
-            label="best arm",
-        )
+        look: Any = {"drawstyle": "steps-mid", "color": COLOURS[1], "linewidth": 1.2, "label": "best arm"}
+        ax.plot(steps, _at(row, positions), **look)
     ax.set_xlim(0, T + 1)
     ((name, _),) = named(history).items()
     text = title_of({name: history}, f"{name}, replicate {replicate}")
     label = f"coordinate {coordinate}" if points else "arm" if positions is None else "position of the arm"
     finish(ax, text, "step", label, legend=True)
-    cast(PathCollection, cast(Legend, ax.get_legend()).legend_handles[0]).set_sizes(
-        [24.0]
-    )  # however small the dots
+    legend: Any = ax.get_legend()
+    legend.legend_handles[0].set_sizes([24.0])  # however small the dots
     return ax
 
 

@@ -143,9 +143,7 @@ def plot_surviving_priors(
     Raises ValueError for a history without that trace, and for a number of names other than P.
     """
     lacking = [name for name in ("dropped", "surviving") if name not in history.trace]
-    validation.require(
-        not lacking, "history.trace", sorted(history.trace), "one with 'dropped' and 'surviving'"
-    )
+    validation.require(not lacking, "history.trace", sorted(history.trace), "with 'dropped', 'surviving'")
     dropped, surviving = history.trace["dropped"], history.trace["surviving"]
     count = int(surviving[0, 0] + (dropped[0, 0] >= 0))
     fits = names is None or len(names) == count
@@ -176,9 +174,7 @@ def _heat(ax: Axes, columns: np.ndarray, steps: int, horizon: int) -> AxesImage:
 
 
 def _ticks(count: int, names: Sequence[str] | None) -> list[str]:
-    return (
-        [str(p) for p in range(count)] if names is None else [f"{p}  {name}" for p, name in enumerate(names)]
-    )
+    return [str(p) if names is None else f"{p}  {names[p]}" for p in range(count)]
 
 
 def _draw_surviving(ax: Axes, history: History, count: int) -> None:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from bandits_torch.experiments.plots.style import COLOURS, GREY, finish
 from bandits_torch.problems.diagnosis import Diagnosis
-from bandits_torch.problems.smoothing import others_smoothed
+from bandits_torch.problems.smoothing import mean_of_held, others_smoothed
 from bandits_torch.problems.tables import RewardTable
 
 _ARMS, _BINS, _PHASES, _SMOOTH = 6, 1000, 24, 60
@@ -28,10 +28,8 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     rewards = table.rewards.numpy()
     T, N = rewards.shape
     times = np.arange(1.0, T + 1) if table.times is None else table.times.numpy()
-    means = np.array(
-        [column[~np.isnan(column)].mean() if (~np.isnan(column)).any() else -np.inf for column in rewards.T]
-    )
-    order = np.argsort(-means)
+    means = mean_of_held(rewards)
+    order = np.argsort(-np.nan_to_num(means, nan=-np.inf))
     shown = order if N <= _ARMS else np.array([*order[: _ARMS - 1], order[-1]])
     cycle = found.periods[0] if found.periods else None
     axes = figure.subplots(1, 2, width_ratios=(2.4, 1)) if cycle is not None else [figure.subplots()]
@@ -44,11 +42,7 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
 
     x = place(middle)
     ax = axes[0]
-    binned = np.full((len(bins), len(shown)), np.nan)
-    for b, part in enumerate(bins):
-        held = ~np.isnan(rewards[part][:, shown])
-        sums = np.where(held, rewards[part][:, shown], 0.0).sum(0)
-        binned[b] = np.where(held.any(0), sums / np.maximum(held.sum(0), 1), np.nan)
+    binned = np.stack([mean_of_held(rewards[part][:, shown]) for part in bins])
     levels = others_smoothed(binned, middle, max(1e-9, float(times[-1] - times[0])) / _SMOOTH)
     for colour, n, line in zip(COLOURS, shown, levels.T, strict=False):
         ax.plot(x, line, color=colour, linewidth=1.3, label=_short(table.arm_names[n]))
@@ -68,7 +62,7 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
         ax = axes[1]
         phases = int(np.clip(T / 30, 8, _PHASES))
         phase = np.floor(phases * ((times - times[0]) / cycle.length % 1.0)).astype(int) % phases
-        centred = rewards - np.where(np.isfinite(means), means, 0.0)
+        centred = rewards - np.nan_to_num(means)
         for colour, n in zip(COLOURS, shown, strict=False):
             held = ~np.isnan(centred[:, n])
             counts = np.bincount(phase[held], minlength=phases)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from bandits_torch import validation
@@ -15,6 +16,7 @@ from bandits_torch.experiments.plots.style import GREY, axes_or_new, finish, loo
 from bandits_torch.history import History, standard_error
 
 _LABEL_GAP = 0.048  # least distance between two labels, as a share of the axes' height
+_ARROW = {"relpos": (0.0, 0.5), "shrinkA": 1, "shrinkB": 0}
 _OFF_SCALE = 5.0  # lines that end above this many times the median line don't set the scale
 
 
@@ -101,14 +103,7 @@ def _label_ends(ax: Axes, lines: list[_Line]) -> None:
             color=line.colour,
             fontsize=9,
             va="center",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": line.colour,
-                "linewidth": 0.6,
-                "relpos": (0.0, 0.5),
-                "shrinkA": 1,
-                "shrinkB": 0,
-            },
+            arrowprops={"arrowstyle": "-", "color": line.colour, "linewidth": 0.6, **_ARROW},
             annotation_clip=False,
         )
 
@@ -116,18 +111,11 @@ def _label_ends(ax: Axes, lines: list[_Line]) -> None:
 def _spread(wanted: list[float]) -> list[float]:
     """Places in [0, 1] as near the wanted ones (ascending) as a least gap between neighbours allows.
 
-    Least squares over ascending z_i = place_i - i gap: runs that collide share their mean; then clamped.
+    Least squares over ascending z_i = place_i - i gap (isotonic regression), then clamped.
     """
     gap = min(_LABEL_GAP, 1 / len(wanted))
-    runs: list[tuple[float, int]] = []  # mean of wanted_i - i gap over the run, and its length
-    for i, want in enumerate(wanted):
-        runs.append((want - i * gap, 1))
-        while len(runs) > 1 and runs[-2][0] > runs[-1][0]:
-            (last, n), (before, m) = runs.pop(), runs.pop()
-            runs.append(((last * n + before * m) / (n + m), n + m))
-    highest = 1 - (len(wanted) - 1) * gap
-    starts = [min(max(start, 0.0), highest) for start, length in runs for _ in range(length)]
-    return [start + i * gap for i, start in enumerate(starts)]
+    steps = gap * np.arange(len(wanted))
+    return (isotonic_regression(wanted - steps).x.clip(0.0, 1 - steps[-1]) + steps).tolist()
 
 
 def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = None) -> Axes:
@@ -144,23 +132,15 @@ def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = 
     """
     validation.require(len(regret) > 0, "regret", dict(regret), "of one policy or more")
     for name, values in regret.items():
-        validation.shape_is(
-            f"regret of {name}", values, values.shape == random.shape, f"{tuple(random.shape)}"
-        )
+        fits = values.shape == random.shape
+        validation.shape_is(f"regret of {name}", values, fits, f"{tuple(random.shape)}")
     ax = axes_or_new(ax, height=1.2 + 0.32 * len(regret))
     colours = {name: colour for name, (colour, _) in looks(regret).items()}
     order = sorted(regret, key=lambda name: float(regret[name].mean()))
     for row, name in enumerate(order):
         shares = (100 * regret[name] / random.mean()).double().numpy()
-        ax.plot(
-            shares,
-            np.full(len(shares), row),
-            "o",
-            color=colours[name],
-            alpha=0.45,
-            markersize=5,
-            markeredgewidth=0,
-        )
+        dots: Any = {"alpha": 0.45, "markersize": 5, "markeredgewidth": 0, "color": colours[name]}
+        ax.plot(shares, np.full(len(shares), row), "o", **dots)
         ax.plot(shares.mean(), row, "|", color=colours[name], markersize=16, markeredgewidth=2.4)
     ax.axvline(100, color=GREY, linestyle=":", linewidth=0.9, zorder=0)
     ax.set_yticks(range(len(order)), order, fontsize=9)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bandits_torch import validation
-from bandits_torch.models.arms.members import _FADED, RecursiveMembers, SmoothMembers, Time, fading
+from bandits_torch.models.arms.members import _FADED, RecursiveMembers, SmoothMembers, Time
 
 
 class LevelMembers(RecursiveMembers):
@@ -46,7 +46,6 @@ class LevelMembers(RecursiveMembers):
     """
 
     states = 3
-    compares_lifts = True
 
     def __init__(
         self,
@@ -154,6 +153,17 @@ class LevelMembers(RecursiveMembers):
 
     # -- learning --------------------------------------------------------------------------------------
 
+    def forget_level(self, where: Tensor) -> None:
+        """Know no more of the level than before the first observation, and of the arms' parts as much as now, in the
+        members with ``where`` (S, P) True: the level has jumped."""
+        run, member = where.nonzero(as_tuple=True)
+        n = self.rows.shape[-1] // 3
+        self.mean[run, member, 1:] = 0.0
+        self.reduction[run, member, 1:] = 0.0
+        self.pending[member, run, :, 1:] = 0.0
+        self.rows[member, run, n:] = 0.0
+        self.rows[member, run, :, n:] = 0.0
+
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
         F = self._passing_between(times, times)
@@ -162,7 +172,7 @@ class LevelMembers(RecursiveMembers):
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
         """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
         ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
-        F = self._passing_between(fading(times[-1]) if self.now is None else self.now, times)  # (P, K, 3, 3)
+        F = self._passing_between(times[-1] if self.now is None else self.now, times)  # (P, K, 3, 3)
         level = self.level_variance.unsqueeze(-1) * torch.einsum("zpk,pki->zpi", weights, F[..., 1:, 1])
         of_f = self._combined(arms, weights * F[..., 0, 0])
         now = torch.cat([of_f.unsqueeze(-2), level.unsqueeze(-1).expand(-1, -1, -1, self.num_arms)], -2)

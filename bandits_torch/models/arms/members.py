@@ -29,7 +29,6 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
 
     can_condition_mean = True  # which ``ArmModel`` cannot
     has_cycles = False  # whether the second number of a time matters
-    compares_lifts = False  # whether ``marginals`` are not of rewards but of lifts, and ``rewards`` are
     replicates: int
     now: float | None
     arms: Tensor  # (N, d)

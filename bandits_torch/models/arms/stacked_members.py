@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import MembersOverArms, RecursiveMembers, Time
 
 
@@ -26,7 +27,9 @@ class StackedMembers(MembersOverArms):
         validation.instance("parts", parts, (list, tuple), "a list of models")
         validation.require(len(parts) > 0, "parts", parts, "at least one")
         for part in parts:
-            validation.instance("parts", part, RecursiveMembers, "ArmMembers, SmoothMembers or CyclicMembers")
+            expected = "ArmMembers, SmoothMembers or CyclicMembers"
+            validation.instance("parts", part, RecursiveMembers, expected)
+            validation.require(not isinstance(part, LevelMembers), "parts", part, expected)
             fits = part.replicates == parts[0].replicates and torch.equal(part.arms, parts[0].arms)
             validation.require(fits, "parts", part, "models over the same arms, of the same replicates")
         self.stacked = torch.nn.ModuleList(parts)

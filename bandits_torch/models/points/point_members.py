@@ -307,7 +307,7 @@ class WideningMembers(PointMembers):
     low: Tensor
     high: Tensor
 
-    def __init__(self, known: Tensor, bounds: Tensor, *members: Tensor, **options: int) -> None:
+    def __init__(self, known: Tensor, bounds: Tensor, *members: Tensor, **options: Any) -> None:
         fits = validation.tensor("known", known).shape == bounds.shape[1:] and known.dtype == torch.bool
         validation.shape_is("known", known, fits, f"{tuple(bounds.shape[1:])}, booleans")
         self.known = known

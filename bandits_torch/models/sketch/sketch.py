@@ -15,6 +15,7 @@ from bandits_torch.models.online_model import ResizableState, held_elsewhere
 from bandits_torch.models.sketch.embedding import ArmEmbedding
 from bandits_torch.models.sketch.feature_regression import FeatureRegression
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.one_step import OneStepPosterior
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 
@@ -120,6 +121,9 @@ class SketchMarginals(ResizableState):
             setattr(self, name, value)
 
 
+_LEAST_NOISE = 1e-6  # of the largest prior variance, for an ``OneStepPosterior``
+
+
 class Sketch(ResizableState):
     """BKB's posterior for one batch member.
 
@@ -140,6 +144,10 @@ class Sketch(ResizableState):
     most four times as large as S': a superset projects onto more, so whatever accuracy S' has it has too, and a new
     row costs O(mN) where a new dictionary costs O(m^2 N) (a third less time a step than with twice, at N = 4 096).
     An arm within 1e-12 of the span of the dictionary gets no row.
+
+    A dictionary that is drawn anew at every pull and not joined to the last (``sampling.lasts_one_step``) is not worth
+    an embedding: means and variances come from an ``OneStepPosterior``, and z, V and theta are made only when asked
+    for (``settle``).
 
     Cost: an observation O(m^2); ``mean`` and ``variance`` when next read O(mN), or O(m^2 N) after a new
     dictionary; a draw O(u), or O(m^2 u) where the marginals are not kept. Memory O((N + u) m), or O(N + um) with
@@ -179,6 +187,9 @@ class Sketch(ResizableState):
     def reset(self) -> None:
         """Back to the prior; the random numbers go on."""
         new = self.prior_variance.new_zeros
+        self._posterior = OneStepPosterior(self.prior, self.prior_variance, self.chunk_size)
+        self._solved, self._settled = False, True
+        self._choose_way()
         self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
         self.regression = FeatureRegression(self.noise_variance)
         self.arm = self.arm[:0]
@@ -193,8 +204,8 @@ class Sketch(ResizableState):
 
     @property
     def size(self) -> int:
-        """m: arms in the dictionary with a row of their own."""
-        return self.embedding.size
+        """m: arms in the dictionary; with an embedding, those that have a row of their own."""
+        return len(self._in_dictionary) if self._one_step else self.embedding.size
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -206,6 +217,7 @@ class Sketch(ResizableState):
         """Count a pull of ``arm`` whose ``reward`` comes later, as if it were the posterior mean: variances fall,
         dictionaries follow, the mean stays (but for what a new dictionary changes in it)."""
         place = self._prepare(arm)
+        self.settle()
         guess = self.pulled[:, place] @ self.regression.weights
         self._learn(place, guess)
         self._ahead.setdefault(arm, []).append(guess)
@@ -214,6 +226,9 @@ class Sketch(ResizableState):
         """The reward of an earlier ``observe_ahead``, whose guess it replaces."""
         place, change = self._place_of[arm], residual - self._ahead[arm].pop(0)
         self.total[place] += change
+        if self._one_step:
+            self._changed()
+            return
         self.marginals.note_shift(self.regression.correct(self.pulled[:, place], change))
 
     def awaited(self, arm: int) -> int:
@@ -228,6 +243,14 @@ class Sketch(ResizableState):
     def _prepare(self, arm: int) -> int:
         """The place of ``arm`` among the arms pulled, after drawing the dictionary that its pull makes due."""
         place = self._place(arm)
+        if self._one_step:
+            self.spent += float(self.variance_of(self.arm[place : place + 1]) / self.noise_variance)
+            if self.is_due:
+                drawn = self._draw(place)
+                self.draws, self.last_draw, self.spent = self.draws + 1, len(drawn), 0.0
+                self._in_dictionary = set(drawn)
+                self._changed()
+            return place
         z, start = self.pulled[:, place], self._at_draw
         start = self.regression.covariance if start is None else start
         self.spent += float((self.unexplained[place] + z @ (start @ z)) / self.noise_variance)
@@ -239,7 +262,10 @@ class Sketch(ResizableState):
         return place
 
     def _learn(self, place: int, residual: Tensor) -> None:
-        self.marginals.note_pull(*self.regression.observe(self.pulled[:, place], residual))
+        if self._one_step:
+            self._changed()
+        else:
+            self.marginals.note_pull(*self.regression.observe(self.pulled[:, place], residual))
         self.count[place].add_(1)
         self.total[place].add_(residual)
         self.observations += 1
@@ -250,9 +276,11 @@ class Sketch(ResizableState):
             return self._place_of[arm]
         place = self._place_of[arm] = len(self._place_of)
         index = torch.tensor([arm], device=self.arm.device)
-        column = self.embedding.of(index)
         self.arm = torch.cat([self.arm, index])
         self.count, self.total = (torch.nn.functional.pad(v, (0, 1)) for v in (self.count, self.total))
+        if self._one_step:
+            return place
+        column = self.embedding.of(index)
         self.pulled = torch.cat([self.pulled, column], 1)
         left = self.prior_variance[index] - column.square().sum(0)
         self.unexplained = torch.cat([self.unexplained, left.clamp_min(0.0)])
@@ -272,10 +300,20 @@ class Sketch(ResizableState):
 
     def _leverage(self) -> Tensor:
         """sigma~^2 / lambda of the arms pulled, (u,)."""
+        if self._one_step:
+            self.refresh()  # of all arms, for the next choice reads them
+            return self.marginals.variance[self.arm] / self.noise_variance
         return (
             self.marginals.variance_at(self.arm, self.pulled, self.regression).clamp_min(0.0)
             / self.noise_variance
         )
+
+    def variance_of(self, arms: Tensor) -> Tensor:
+        """Posterior variance now of arms (n,) by index; without an embedding O(n m^2), or O(n) of what is known."""
+        if self._one_step and not self.marginals.kept:
+            return self._posterior_now().marginals(arms)[1]
+        z = self.pulled[:, :0] if self._one_step else self.embedding.of(arms)
+        return self.marginals.variance_at(arms, z, self.regression).clamp_min(0.0)
 
     def _take_up(self, drawn: list[int]) -> None:
         """Make the dictionary hold this draw."""
@@ -287,6 +325,29 @@ class Sketch(ResizableState):
             self._rebuild(drawn)
         elif new:
             self._append(new)
+
+    def _changed(self) -> None:
+        """What was computed is of another dictionary, or of other data."""
+        if self._settled and self.embedding.size:
+            self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
+            self.regression = FeatureRegression(self.noise_variance)
+            self.pulled, self.unexplained = self.pulled[:0], self.unexplained[:0]
+        self._solved = self._settled = False
+        self.marginals.settle(False)
+
+    def settle(self) -> None:
+        """Make z, V and theta, if they are not those of what was learned."""
+        if not self._settled:
+            self._settled = True
+            if self._in_dictionary:
+                self._rebuild(sorted(self._in_dictionary))
+
+    def _posterior_now(self) -> OneStepPosterior:
+        if not self._solved:
+            dictionary = torch.tensor(sorted(self._in_dictionary), device=self.arm.device)
+            self._posterior.solve(self.arm, self.count, self.total, dictionary, self.noise_variance)
+            self._solved = True
+        return self._posterior
 
     def _rebuild(self, places: list[int]) -> None:
         """A dictionary of these places alone."""
@@ -348,10 +409,20 @@ class Sketch(ResizableState):
 
     def refresh(self) -> None:
         """Bring ``mean`` and ``variance`` of all arms up to date with what was learned."""
+        if self._one_step:
+            if not self.marginals.kept:
+                self.marginals.mean, self.marginals.variance = self._posterior_now().marginals()
+                self.marginals.settle(True)
+            return
         self.marginals.refresh(self.embedding, self.regression)
+
+    def features(self, arms: Tensor) -> Tensor:
+        """z of arms (n,) by index, (m, n); of a dictionary that lasts one step none, for no pull is learned with it."""
+        return self.prior_variance.new_zeros(0, len(arms)) if self._one_step else self.embedding.of(arms)
 
     def at(self, cross: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (..., n), z and C z (..., m, n) of points whose covariance with it is ``cross`` (..., m, n)."""
+        self.settle()
         z = self.embedding.at(cross)
         return self.regression.weights @ z, z, self.regression.covariance @ z
 
@@ -363,17 +434,23 @@ class Sketch(ResizableState):
     @property
     def information_gain(self) -> Tensor:
         """1/2 log det(I + Z Z^T / lambda)."""
+        self.settle()
         return self.regression.information_gain
+
+    def inducing_arms(self) -> Tensor:
+        """The dictionary, (m,) by index, in the order of the rows of z."""
+        self.settle()
+        return self.embedding.inducing
 
     def inducing_inputs(self) -> Tensor:
         """Inputs of the dictionary, m x d."""
-        return self.prior.inputs[self.embedding.inducing]
+        return self.prior.inputs[self.inducing_arms()]
 
     # -- state -----------------------------------------------------------------------------------------
 
     # What follows from the pulls and the dictionary, but by other sums than those that led here, is kept too: a sketch
     # taken up again gives the numbers of one that never stopped, to the last bit.
-    _PLAIN = ("observations", "draws", "last_draw", "spent", "_at_draw", "_ahead")
+    _PLAIN = ("observations", "draws", "last_draw", "spent", "_at_draw", "_ahead", "_settled")
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the buffers do not hold."""
@@ -391,6 +468,22 @@ class Sketch(ResizableState):
         self._in_dictionary = set(state["in_dictionary"])
         self._streams.load_state_dict(state["streams"])
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
+        self._solved = False
+        self._choose_way()
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Sketch:
+        self.settle()
+        super()._apply(fn, recurse)
+        self._posterior = OneStepPosterior(self.prior, self.prior_variance, self.chunk_size)
+        self._solved = False
+        self._choose_way()
+        return self
+
+    def _choose_way(self) -> None:
+        """Whether the posterior is computed anew after every pull, or kept and updated."""
+        noise, largest = float(self.noise_variance), float(self.prior_variance.max())
+        exact = self.prior_variance.dtype == torch.float64 and noise >= _LEAST_NOISE * largest
+        self._one_step = exact and self.sampling.lasts_one_step
 
 
 class WatchedArms(HasState):
@@ -425,8 +518,8 @@ class WatchedArms(HasState):
 
     def _look(self) -> None:
         sketch = self._sketch
-        self._z = sketch.embedding.of(self.arms)
-        self._variance = sketch.marginals.variance_at(self.arms, self._z, sketch.regression)
+        self._variance = sketch.variance_of(self.arms)
+        self._z = sketch.features(self.arms)
         self._era, self._pulls = self._now(), sketch.marginals.pulls
 
     def _now(self) -> tuple[int, int]:
@@ -457,7 +550,7 @@ class WatchedArms(HasState):
 
     def state_changed(self) -> None:
         """The state of the sketch has been restored before this one."""
-        self._z = self._sketch.embedding.of(self.arms)
+        self._z = self._sketch.features(self.arms)
 
     def _check_has(self, state: Any, where: str) -> None:
         """Also checks that there are indices of arms, and a variance for each."""

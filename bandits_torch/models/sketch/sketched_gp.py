@@ -144,6 +144,8 @@ class SketchedGP(ArmModel):
         ||w~ - w||_V / sqrt(lambda) over |w| <= radius, ``batch_shape``, for V = Z^T Z + lambda I and the weights w~ of
         the mean (less the prior's). O(m^3)."""
         each = radius.expand(self._batch_shape).reshape(-1)
+        for sketch in self.sketches:
+            sketch.settle()
         found = [s.regression.distance_to_ball(r) for s, r in zip(self.sketches, each, strict=True)]
         return self._each(found) / self.noise_variance.sqrt()
 

@@ -251,6 +251,10 @@ class GLRKLUCB(MeansPolicy):
         threshold = 1.5 * n.log() - math.log(self.delta)  # type: ignore[arg-type]
         return (ratio > threshold) & (spread(state) > 0)
 
+    def changes_found(self) -> Tensor:
+        """How many changes have been found, (S,)."""
+        return self.state["changes"]
+
     def trace(self) -> dict[str, Tensor | float]:
         """How many changes have been found, (S,)."""
         return {"restarts": self.state["changes"].clone()}

@@ -218,6 +218,10 @@ class CalibratedOPKB(Policy):
             if self._left[s] <= 0:
                 self._begin_block(s)
 
+    def changes_found(self) -> Tensor:
+        """Restarts so far."""
+        return self._restarts
+
     def trace(self) -> dict[str, Tensor | float]:
         """Restarts so far, 1 where this step sounded the alarm, the block's index, log of the alarm's statistic."""
         block = torch.tensor(self._block, dtype=self._playing.dtype)

@@ -128,6 +128,10 @@ class BlockPolicy(Policy):
             if epoch.clock == epoch.next_event():
                 self._advance(s)
 
+    def changes_found(self) -> Tensor:
+        """Restarts so far."""
+        return self._restarts
+
     def trace(self) -> dict[str, Tensor | float]:
         """Restarts so far, 1 where this step detected a change, the block's and the strategy's index."""
         return {

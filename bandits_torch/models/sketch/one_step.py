@@ -1,0 +1,119 @@
+"""BKB's posterior for a dictionary that lasts one step: made from counts and totals alone, nothing of it is kept."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.cholesky import safe_cholesky
+
+_KEPT = (
+    2**27
+)  # bytes of prior covariances between the arms pulled and all arms; above that they are computed anew
+_ARMS_AT_ONCE, _PANELS = (
+    1024,
+    3,
+)  # columns whose products stay in a core's cache; panels of a triangular factor
+_JITTER = 1e-13  # of the largest prior variance: for arms within the span of others
+
+
+class OneStepPosterior:
+    """Mean and variance of arms under a dictionary S, from what was pulled.
+
+    The posterior that BKB computes (DTC) is the exact one of other data, on S alone: a pull of an arm outside S is
+    shared out among its arms by the weights T = K_S^{-1} k_S(x) of its projection. With counts D and totals r of the
+    arms in S, and D', r' and T of those pulled outside,
+
+        B = D + T D' T^T,    V = K_S + lambda B^{-1},
+        mean(x) = k_S(x)^T V^{-1} B^{-1} (r + T r'),    variance(x) = k(x, x) - k_S(x)^T V^{-1} k_S(x).
+
+    For A = Phi_S B Phi_S^T is the sum of the projected features' outer products, over all pulls. Unlike K_S the matrix
+    V is well conditioned, so that one product with the inverse of its Cholesky factor does for all arms: half the
+    multiplications of an embedding and a quadratic form in it, and no prior covariance is computed twice.
+
+    Args:
+        prior: of the arms.
+        prior_variance: of all arms, (N,).
+        chunk_size: see ``SketchedGP``; a number keeps no prior covariances.
+
+    Cost: O(m^2 u + m^3), then O(m^2) for an arm. Memory O(u N), up to 128 MiB; above that O(m N).
+    """
+
+    def __init__(self, prior: ArmPrior, prior_variance: Tensor, chunk_size: int | None) -> None:
+        self.prior, self.variance, self.chunk_size = prior, prior_variance, chunk_size
+        new = prior_variance.new_zeros
+        self._rows, self._square, self._known = new(0, len(prior_variance)), new(0, 0), 0
+
+    def solve(
+        self, arm: Tensor, count: Tensor, total: Tensor, dictionary: Tensor, noise_variance: Tensor
+    ) -> None:
+        """Take up the arms pulled (u,), in the order of their first pulls, each with a count of at least 1 and the sum
+        of its residuals, and the places of the dictionary's among them, (m,)."""
+        self._know(arm)
+        self._dictionary, self._places = arm[dictionary], dictionary
+        outside = torch.ones_like(arm, dtype=torch.bool)
+        outside[dictionary] = False
+        rest = outside.nonzero().flatten()
+        kept = self._square[: len(arm), : len(arm)]
+        with_pulled = kept.index_select(0, dictionary) if self._known else self._cross(arm)
+        K = with_pulled.index_select(1, dictionary)
+        weights, totals = count[dictionary], total[dictionary]
+        if len(rest):
+            lifted = K.clone()
+            lifted.diagonal().add_(_JITTER * self.variance.max())
+            shared = torch.cholesky_solve(with_pulled.index_select(1, rest), safe_cholesky(lifted))
+            B = (shared * count[rest]) @ shared.mT
+            B.diagonal().add_(weights)
+            noise = torch.cholesky_inverse(safe_cholesky(B))
+            rewards = noise @ torch.addmv(totals, shared, total[rest])
+            V = torch.add(K, noise, alpha=float(noise_variance))
+        else:
+            rewards, V = totals / weights, K.clone()
+            V.diagonal().add_(noise_variance / weights)
+        identity = torch.eye(len(V), dtype=V.dtype, device=V.device)
+        self._root = torch.linalg.solve_triangular(safe_cholesky(V), identity, upper=False)
+        self._weights = self._root.mT @ (self._root @ rewards)
+
+    def marginals(self, arms: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean, less the prior's, and variance of arms by index, by default all."""
+        variance = (self.variance if arms is None else self.variance[arms]).clone()
+        mean = torch.empty_like(variance)
+        step, m = self.chunk_size or _ARMS_AT_ONCE, len(self._root)
+        panel = -(-m // _PANELS)
+        for start in range(0, len(mean), step):
+            part = slice(start, start + step)
+            covariance = self._cross(part if arms is None else arms[part])
+            mean[part] = self._weights @ covariance
+            for top in range(0, m, panel):  # the root is lower triangular
+                end = min(top + panel, m)
+                variance[part] -= (self._root[top:end, :end] @ covariance[:end]).square_().sum(0)
+        return mean, variance.clamp_min_(0.0)
+
+    def _cross(self, columns: Tensor | slice) -> Tensor:
+        """Prior covariance of the dictionary with arms by index."""
+        if not self._known:
+            inputs, kernel = self.prior.inputs, self.prior.space_kernel
+            return kernel(inputs[self._dictionary], inputs[columns]).to_dense()
+        if isinstance(columns, slice):
+            return self._rows[:, columns].index_select(0, self._places)
+        return self._rows.index_select(0, self._places).index_select(1, columns)
+
+    def _know(self, arm: Tensor) -> None:
+        """Keep the prior covariances of arms pulled for the first time, one by one: together, a kernel may round
+        otherwise, and a run that is taken up again has to give the same numbers."""
+        u, N = len(arm), len(self.variance)
+        if self.chunk_size is not None or 8 * u * N > _KEPT:
+            self._rows, self._known = self._rows[:0].clone(), 0
+            return
+        if u > len(self._rows):
+            more = u + max(32, u // 4) - len(self._rows)
+            self._rows, self._square = pad(self._rows, (0, 0, 0, more)), pad(self._square, (0, more, 0, more))
+        for place in range(self._known, u):
+            one = self.prior.inputs[arm[place : place + 1]]
+            self._rows[place] = self.prior.space_kernel(one, self.prior.inputs).to_dense()
+            self._square[place, : place + 1] = self._square[: place + 1, place] = self._rows[
+                place, arm[: place + 1]
+            ]
+        self._known = u

@@ -1,0 +1,45 @@
+"""``auto`` told no kernel and no rate of change, beside ``tv_cgp_ucb`` told both: see PROTOCOL.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from bandits_torch import make, recipes, run
+from bandits_torch.policies import Policy
+from bandits_torch.problems.tv_gp import ContextualGPDraws
+from benchmarks.contexts.dense import PROBLEMS, WIDTH
+
+TOLD, LISTED, FEATURES = "tv_cgp_ucb, told", "auto, contexts listed", "auto, contexts as features"
+MARKS = (100, 300, 1000)  # steps after which the regret so far is told
+
+
+def policies(problem: ContextualGPDraws, horizon: int) -> dict[str, Policy]:
+    """Who races: the first is told the kernels, the noise and the rate of change, the others none of these."""
+    told = recipes.build(
+        "tv_cgp_ucb", problem, replicates=1, horizon=horizon, width=WIDTH, contexts=problem.contexts
+    )
+    return {
+        TOLD: told,
+        LISTED: recipes.auto(problem.arms, contexts=problem.contexts),
+        FEATURES: recipes.auto(problem.arms, context_dim=problem.contexts.shape[-1]),
+    }
+
+
+def race(kind: str, seed: int, horizon: int, short: int, tell: Callable[[str], None]) -> pd.DataFrame:
+    """One row for each policy and mark: regret so far. Contexts as features are played for ``short`` steps, a
+    quarter of the others' or less: a step costs ten times theirs."""
+    rows = []
+    for name in (TOLD, LISTED, FEATURES):
+        problem = make("contextual-gp", horizon=horizon, seed=seed, forgetting_rate=PROBLEMS[kind])
+        assert isinstance(problem, ContextualGPDraws)
+        steps = short if name == FEATURES else horizon
+        regret = run(policies(problem, horizon)[name], problem, steps, seed=seed).regret[0].cumsum(-1)
+        marks = sorted({mark for mark in MARKS if mark < steps} | {steps})
+        rows += [
+            {"problem": kind, "seed": seed, "policy": name, "step": mark, "regret": float(regret[mark - 1])}
+            for mark in marks
+        ]
+        tell(f"{kind}, seed {seed}, {name}: {float(regret[-1]):.1f} in {steps} steps")
+    return pd.DataFrame(rows)

@@ -1,0 +1,221 @@
+"""``python -m benchmarks.moves``: what limits on moves and prices of moves cost and save, and the page."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import torch
+import typer
+from torch import Tensor
+
+from bandits_torch import Domain, make, recipes, run
+from bandits_torch.history import History
+from bandits_torch.policies import Choice, CostlyMoves, Policy
+from bandits_torch.policies.wrapping import WrappingPolicy
+from bandits_torch.problems.continuous import ContinuousProblem
+from benchmarks import options, pages
+
+PARTS = ("limits", "square", "arms")
+LIMITS = (0.02, 0.05, 0.1, 0.2, math.inf)
+PRICES = (0.3, 1.0, 3.0)
+PROBLEMS = ("tv-gp", "switching", "gp")
+_WAVES, _SPACE, _TIME = 256, 0.2, 60.0
+
+
+class Drifting(ContinuousProblem):
+    """Draws of a Gaussian process over the unit square and time, a sum of waves; one for each replicate."""
+
+    functions_differ = True
+
+    def __init__(self, seed: int, replicates: int) -> None:
+        super().__init__(Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()), replicates, 0.1)
+        drawn = []
+        for k in range(replicates):
+            generator = torch.Generator().manual_seed(seed + k)
+            wave = torch.randn(_WAVES, 3, generator=generator, dtype=torch.float64)
+            phase = 2 * math.pi * torch.rand(_WAVES, 1, generator=generator, dtype=torch.float64)
+            drawn.append(torch.cat([wave / torch.tensor([_SPACE, _SPACE, _TIME]), phase], -1))
+        self._waves = torch.stack(drawn)  # S x waves x 4
+        self._grid = torch.cartesian_prod(*[torch.linspace(0, 1, 41).double()] * 2).unsqueeze(1)
+
+    def expected(self, step: int, X: Tensor) -> Tensor:
+        """Means of ``... x S x 2``."""
+        wave = (X.unsqueeze(-2) * self._waves[..., :2]).sum(-1) + step * self._waves[..., 2]
+        return math.sqrt(2 / _WAVES) * torch.cos(wave + self._waves[..., 3]).sum(-1)
+
+    def best(self, step: int) -> Tensor:
+        """Of the grid."""
+        if step not in self._best:
+            self._best[step] = self.expected(step, self._grid.expand(-1, self.replicates, -1)).amax(0)
+        return self._best[step]
+
+
+class LoweredIndex(WrappingPolicy):
+    """An index policy whose indices are lowered by the price of a switch, but that of the arm played last."""
+
+    def __init__(self, policy: Policy, price: float) -> None:
+        self._around(policy)
+        self.price, self.last = price, None
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        """The best of the lowered indices."""
+        wanted = self.policy.choose(time, available)
+        if self.last is None:
+            return wanted
+        mean, variance = self.marginals(time)
+        width = self.policy.used_width.expand(self.replicates).unsqueeze(-1)
+        index = mean + width * variance.clamp_min(0.0).sqrt()
+        stays = torch.zeros_like(index).scatter(-1, self.last.unsqueeze(-1), self.price)
+        return Choice((index + stays).argmax(-1), wanted.why)
+
+    def learn(self, observation: Any) -> None:
+        """As the policy inside."""
+        self.policy.learn(observation)
+        self.last = observation.arm
+
+
+def row(history: History, price: float, **about: Any) -> dict[str, Any]:
+    """What a step lost, was moved, and both, with the deviation of the mean over replicates."""
+    arms = history.arms.double()
+    moved = (arms[:, 1:] - arms[:, :-1]).abs().sum(-1) if arms.dim() == 3 else arms.diff(dim=1) != 0
+    regret = (history.best - history.expected_rewards).mean(-1)
+    distance = moved.double().mean(-1)
+    net = regret + price * distance
+    return about | {
+        "price": price,
+        "regret": float(regret.mean()),
+        "moved": float(distance.mean()),
+        "net": float(net.mean()),
+        "error": float(net.std() / math.sqrt(len(net))),
+    }
+
+
+def over_the_square(part: str, seed: int, replicates: int, horizon: int) -> list[dict[str, Any]]:
+    """Rows of limits, or of prices."""
+    rows = []
+    for setting in LIMITS if part == "limits" else (0.0, *PRICES):
+        problem = Drifting(seed, replicates)
+        told = {"max_move": setting, "start_at": torch.tensor([0.5, 0.5]).double()}
+        told = told if part == "limits" else {"move_price": setting}
+        policy = recipes.auto(problem.domain, replicates=replicates, seed=seed, **told)
+        history = run(policy, problem, horizon, seed=seed)
+        about = {"part": part, "problem": "drifting draws", "policy": "auto", "seed": seed}
+        if part == "limits":
+            rows.append(row(history, 0.0, **about, rule=f"{setting:g}"))
+        elif setting:
+            rows.append(row(history, setting, **about, rule="weighed"))
+        else:
+            rows += [row(history, price, **about, rule="ignored") for price in PRICES]
+        pages.say(rows[-1])
+    return rows
+
+
+def over_arms(seed: int, replicates: int, horizon: int) -> list[dict[str, Any]]:
+    """Rows of prices of a switch."""
+    rows = []
+    for name in PROBLEMS:
+        for label, recipe, told in (
+            ("auto", "auto", {}),
+            ("tv_gp_ucb", "tv_gp_ucb", {}),
+            ("tv_gp_ucb w=1", "tv_gp_ucb", {"width": 1.0}),
+        ):
+            for price in (0.0, *PRICES):
+                for rule in ("weighed", "index") if price and recipe != "auto" else ("weighed",):
+                    problem = make(name, num_arms=20, horizon=horizon, replicates=replicates, seed=seed)
+                    policy = recipes.build(
+                        recipe, problem, horizon=horizon, replicates=replicates, seed=seed, **told
+                    )
+                    if price:
+                        policy = (
+                            LoweredIndex(policy, price)
+                            if rule == "index"
+                            else CostlyMoves(policy, move_price=price)
+                        )
+                    history = run(policy, problem, horizon, seed=seed)
+                    about = {"part": "arms", "problem": name, "policy": label, "seed": seed}
+                    if price:
+                        rows.append(row(history, price, **about, rule=rule))
+                    else:
+                        rows += [row(history, paid, **about, rule="ignored") for paid in PRICES]
+            pages.say(pd.DataFrame(rows[-9:]).to_string())
+    return rows
+
+
+def write_page(folder: Path) -> Path:
+    """Write ``RESULTS.md`` beside the table it is made from."""
+    table = pd.read_csv(folder / "moves.csv")
+    limits = table[table["part"] == "limits"].set_index("rule")
+    text, about = "", []
+    if len(limits):
+        free = limits.loc["inf"]
+        shown = [
+            [
+                "none" if rule == "inf" else f"{float(rule):g}",
+                f"{one['regret']:.3f}",
+                f"{one['error']:.3f}",
+                f"{one['moved']:.3f}",
+            ]
+            for rule, one in limits.sort_values("moved").iterrows()
+        ]
+        heads = ["limit, share of a range", "regret a step", "± (one deviation)", "moved a step"]
+        text += "\n## Limits\n\n" + pages.markdown(heads, shown)
+        tight = limits.loc["0.05"]
+        about.append(
+            f"With at most 0.05 of a range a step `auto` loses {tight['regret']:.2f} a step, without a limit "
+            f"{free['regret']:.2f}, and moves {tight['moved']:.2f} instead of {free['moved']:.2f}"
+        )
+    prices = table[table["part"] != "limits"]
+    keys, shown = ["part", "problem", "policy", "price"], []
+    for (part, problem, policy, price), own in prices.groupby(keys, sort=False):
+        own = own.set_index("rule")
+        cells = [
+            f"{own.loc[rule, 'net']:.3f}" if rule in own.index else ""
+            for rule in ("ignored", "weighed", "index")
+        ]
+        ratio = own.loc["weighed", "net"] / own.loc["ignored", "net"]
+        moved = [f"{own.loc[rule, 'moved']:.3f}" for rule in ("ignored", "weighed")]
+        shown.append([part, problem, policy, f"{price:g}", *cells, f"{ratio:.2f}", *moved])
+    if shown:
+        heads = ["over", "problem", "policy", "price", "ignored", "weighed", "index", "weighed over ignored"]
+        heads += ["moved, ignored", "moved, weighed"]
+        text += "\n## Prices\n\nLoss a step: regret and what was paid.\n\n" + pages.markdown(heads, shown)
+        ratios = [float(one[7]) for one in shown]
+        about.append(
+            f"a price that is weighed makes the loss, regret and payments, {min(ratios):.2f} to {max(ratios):.2f} of "
+            f"what it is where the price is ignored, over {len(ratios)} problems, policies and prices"
+        )
+    answer = "; ".join(about) + "."
+    start = pages.opening("Moves that are limited, or cost something", answer, "python -m benchmarks.moves")
+    start += (
+        f"\nPlayed once, with {pages.seeds_of(table, 'seed')}; 4 functions over the square, 6 runs over arms. "
+        "`PROTOCOL.md` was written first, and says what was chosen on which seeds. *Moved* is a sum of shares of the "
+        "ranges, or the share of steps with a switch.\n"
+    )
+    return pages.write(folder / "RESULTS.md", start + text)
+
+
+def main(
+    parts: Annotated[str, typer.Option(help="Of the page, separated by commas; all by default.")] = "",
+    seed: Annotated[int, typer.Option(help="Of functions and noise.")] = 9000,
+    out: options.Out = None,
+    fast: options.Fast = False,
+    page: options.PageAlone = False,
+) -> None:
+    """Play, and write what came of it; other parts of the table stay."""
+    folder = pages.results_folder(__file__, out, fast)
+    for part in [] if page else options.chosen(parts, PARTS, "parts"):
+        replicates, horizon = (2, 12) if fast else (6, 300) if part == "arms" else (4, 100)
+        rows = (
+            over_arms(seed, replicates, horizon)
+            if part == "arms"
+            else over_the_square(part, seed, replicates, horizon)
+        )
+        pages.keep(folder / "moves.csv", pd.DataFrame(rows), ("part", "seed"))
+    pages.say(f"wrote {write_page(folder)}")
+
+
+if __name__ == "__main__":
+    options.command(main)()

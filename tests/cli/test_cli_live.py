@@ -1,0 +1,58 @@
+"""``ask`` and ``tell``: a live system in a file, from the shell."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from bandits_torch import AskTell, cli, load_policy
+
+
+def shell(*arguments):
+    done = CliRunner().invoke(cli.app, list(map(str, arguments)))
+    return (json.loads(done.stdout) if done.stdout.startswith("{") else done.stdout), done.output
+
+
+def test_a_live_system_is_asked_under_masks_and_told(tmp_path):
+    state = tmp_path / "live.state"
+    first, _ = shell("ask", state, "--arms", "north, east,south", "--time", 0)
+    assert first == {"id": 0, "arm": first["arm"]}
+    for id, (mask, allowed) in enumerate(
+        [("east, south", {"east", "south"}), ("true,false,false", {"north"}), ("south", {"south"})], 1
+    ):
+        question, _ = shell("ask", state, "--available", mask, "--time", id)
+        assert question["id"] == id
+        assert question["arm"] in allowed
+    assert shell("tell", state, 0, -2.5)[0] == "learned\n"
+    assert shell("tell", state, 0, 9.0)[0] == "told before\n"
+    live = AskTell.auto(["north", "east", "south"])
+    load_policy(state, live)
+    assert live.open == (1, 2, 3)
+    assert live.history()["reward"].dropna().tolist() == [-2.5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--available", "west"], "available must be among north, east, got west"),
+        (["--available", "true"], "available must be 2 booleans"),
+        (["--available", "false,false"], "at least one arm"),
+        (["--available", ""], "available must be among north, east"),
+        (["--arms", "north,west"], "arms must be those of"),
+        (["--time", "2026-07-01"], "time must be a number"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line_and_changes_nothing(arguments, said, tmp_path):
+    state = tmp_path / "live.state"
+    shell("ask", state, "--arms", "north,east", "--time", 0)
+    before = state.read_bytes()
+    _, output = shell("ask", state, *arguments)
+    assert said in output
+    assert output.count("\n") == 1
+    assert state.read_bytes() == before
+
+
+def test_a_new_file_needs_arms(tmp_path):
+    assert "arms must be given" in shell("ask", tmp_path / "none")[1]
+    assert "arms must be given" in shell("tell", tmp_path / "none", 0, 1.0)[1]
+    assert not any(tmp_path.iterdir())

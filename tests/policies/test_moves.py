@@ -1,0 +1,385 @@
+"""Costly moves: limits that hold in every step, prices that are paid only where a move is worth them."""
+
+import copy
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import AskTell, Domain, load_policy, make, recipes, save_policy
+from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch.checkpoint import described
+from bandits_torch.loop import run
+from bandits_torch.policies import CostlyMoves, Observation, StandardisedPolicy
+from bandits_torch.recipes.registration import REGISTERED
+from bandits_torch.testing import RecipeLaws
+from tests.reference import all_recipes, plain_moves
+
+OVER_POINTS = [name for name, about in REGISTERED.items() if about.points]
+BELIEVES = [name for name in OVER_POINTS if name in ("auto", "gp_ts", "gp_ei", "tv_gp_ucb", "et_gp_ucb")]
+FAR = 0.04
+STEPS = 9
+
+
+def limited(name, replicates=2, far=FAR, **moves):
+    policy, problem = all_recipes.build_over_points(name, replicates, 40)
+    return CostlyMoves(policy, problem.domain, max_move=far, **moves), problem
+
+
+def told(policy, problem, choice, step):
+    """The policy learns the rewards of its choice."""
+    reward = problem.expected(1 + step, choice.arm).detach()
+    outcomes = torch.zeros(len(reward), len(policy.outcome_names)).double() if policy.outcome_names else None
+    policy.learn(Observation(float(step), choice.arm, reward, choice.why, outcomes))
+
+
+@pytest.mark.parametrize("name", OVER_POINTS)
+def test_no_setting_moves_further_than_its_limit_saved_and_resumed(name, tmp_path):
+    """In every replicate, through openings, draws and refits; by more than nothing; from where a file was saved."""
+    policy, problem = limited(name)
+    sides = (problem.domain.bounds[1] - problem.domain.bounds[0]).tolist()
+    played = []
+    for step in range(STEPS):
+        if step == 5:
+            save_policy(tmp_path / "state", policy)
+            policy, _ = limited(name)
+            load_policy(tmp_path / "state", policy)
+        choice = policy.choose(float(step))
+        played.append(choice.arm)
+        told(policy, problem, choice, step)
+    for k in range(2):
+        moved = plain_moves.furthest([points[k].tolist() for points in played], sides)
+        assert 0.0 < moved <= FAR + 1e-12
+        assert bool(problem.domain.contains(torch.stack(played)[:, k], 0.0).all())
+
+
+@pytest.mark.parametrize("name", OVER_POINTS)
+def test_parallel_questions_late_and_lost_ones_are_each_within_reach_of_the_one_asked_before(name):
+    policy, problem = limited(name, 1)
+    live = AskTell(policy)
+    sides = (problem.domain.bounds[1] - problem.domain.bounds[0]).tolist()
+    asked = []
+    for step in range(5):
+        questions = live.ask(float(step), count=2)
+        asked += [question.arm[0].tolist() for question in questions]
+        first, second = (question.id for question in questions)
+        if step == 2:
+            live.drop(ids=[second])  # the machine went there all the same
+        elif policy.outcome_names:
+            live.tell(second, 0.1 * step, outcomes=[0.0])
+        else:
+            live.tell(second, 0.1 * step)
+        if step == 3:
+            live.drop(ids=live.open)
+        live = copy.deepcopy(live)
+        assert first in live.open or step == 3
+    assert 0.0 < plain_moves.furthest(asked, sides) <= FAR + 1e-12
+
+
+def test_without_what_a_wrapper_knows_the_limit_would_break():
+    """The same asked of the policy inside: the law above can fail."""
+    policy, problem = limited("gp_ucb")
+    played = []
+    for step in range(STEPS):
+        choice = policy.policy.choose(float(step))
+        played.append(choice.arm[0].tolist())
+        told(policy.policy, problem, choice, step)
+    assert plain_moves.furthest(played, [1.0, 1.0]) > 5 * FAR
+
+
+@pytest.mark.parametrize("name", ["auto", "tv_gp_ucb"])
+def test_a_replicate_alone_goes_where_it_goes_in_a_batch(name):
+    played = []
+    for replicates in (3, 1):
+        policy, _ = all_recipes.build_over_points(name, replicates, 40)
+        domain = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+        policy, arms = CostlyMoves(policy, domain, max_move=FAR, move_price=0.05), []
+        for step in range(8):
+            choice = policy.choose(float(step))
+            reward = torch.sin(9 * choice.arm).sum(-1) + 0.1 * torch.arange(replicates) * step
+            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+            arms.append(choice.arm[0])
+        played.append(torch.stack(arms))
+    torch.testing.assert_close(*played, atol=1e-4, rtol=0)
+
+
+def test_the_best_within_reach_is_found_in_every_replicates_box():
+    """Against a grid of each box: the boxes, of other places and sizes, are searched as one."""
+    domain = Domain(torch.tensor([[0.0, -2.0], [1.0, 2.0]]).double())
+    low = torch.tensor([[0.1, -1.5], [0.7, 0.5], [0.4, -0.1]]).double()
+    high = low + torch.tensor([[0.2, 1.0], [0.5, 0.4], [0.01, 0.1]]).double()
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.3
+    policy = recipes.gp_ucb(domain, kernel, 0.01, replicates=3, width=1.0, search={"raw_samples": 64})
+    generator = torch.Generator().manual_seed(0)
+    for step in range(8):
+        x = domain.sample(8, step)[:3]
+        policy.learn(Observation(float(step), x, torch.randn(3, generator=generator).double()))
+    box = domain.within(low, high)
+    found = policy.choose(9.0, box)
+    assert torch.equal(box.bounds[1], torch.minimum(high, domain.bounds[1]))
+    unit = torch.cartesian_prod(*[torch.linspace(0, 1, 60).double()] * 2).unsqueeze(1)
+    grid = box.bounds[0] + unit * (box.bounds[1] - box.bounds[0])
+    mean, variance = policy.choices.moments(grid, 9.0)
+    best = (mean + variance.sqrt()).amax(-1)
+    assert bool((found.why["index"] >= best - 1e-9).all())
+    assert bool(box.contains(found.arm, 0.0).all())
+
+
+# -- prices ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["auto", "tv_gp_ucb", "gp_ts"])
+def test_over_arms_it_stays_unless_a_switch_gains_its_price_within_a_stay(name):
+    """Against the rule in plain words, step by step, with a mask."""
+    inner, _problem = all_recipes.build(name, 2, 30)
+    policy, price = CostlyMoves(inner, move_price=0.4), 0.4
+    now, moves, stayed = [None, None], [0, 0], 0
+    streams = [copy.deepcopy(part) for part in (inner.streams,)] if name == "gp_ts" else []
+    for step in range(30):
+        mask = torch.ones(12, dtype=torch.bool)
+        mask[step % 12] = False
+        twin = copy.deepcopy(policy.policy)
+        if streams:
+            twin.streams.load_state_dict(policy.policy.streams.state_dict())
+        wanted = twin.choose(float(step), mask).arm.tolist()
+        choice = policy.choose(float(step), mask)
+        mean, variance = policy.marginals(float(step))
+        width = twin.width if name == "auto" else twin.used_width
+        width = torch.as_tensor(width).double().expand(2)
+        for k, arm in enumerate(choice.arm.tolist()):
+            if now[k] is None or not mask[now[k]]:
+                expected = wanted[k]
+            else:
+
+                def value(i, k=k, w=width[k], m=mean, v=variance):
+                    return float(m[k, i] + w * v[k, i].sqrt())
+
+                expected = plain_moves.stays_or_goes(now[k], wanted[k], value, price, step, moves[k])
+            assert arm == expected
+            moves[k] += now[k] is not None and arm != now[k]
+            stayed += arm != wanted[k]
+            now[k] = arm
+        reward = torch.sin(0.3 * step + choice.arm.double())
+        policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+    assert policy.trace()["moves"].tolist() == moves
+    assert stayed > 0
+    assert min(moves) > 0
+
+
+@pytest.mark.parametrize("name", BELIEVES)
+def test_over_a_domain_it_goes_the_part_of_the_way_that_pays_best(name):
+    inner, problem = all_recipes.build_over_points(name, 2, 40)
+    prices, sides = [3.0, 1.0], [1.0, 1.0]
+    policy = CostlyMoves(inner, problem.domain, move_price=torch.tensor(prices).double())
+    now, moves, kinds = [None, None], [0, 0], set()
+    for step in range(12):
+        twin = copy.deepcopy(policy.policy)
+        wanted = twin.choose(float(step)).arm
+        choice = policy.choose(float(step))
+        inside = getattr(twin, "policy", twin)
+        width = inside.width if name == "auto" else inside.used_width
+        width = 1.0 if width is None else torch.as_tensor(width).double().expand(2)
+        width = torch.as_tensor(width).double().expand(2)
+        for k, point in enumerate(choice.arm):
+            if now[k] is None:
+                expected = wanted[k].tolist()
+            else:
+
+                def value(x, k=k, step=step, width=width):
+                    mean, variance = policy.marginals(float(step), torch.tensor([x]).double())
+                    return float(mean[k, 0] + width[k] * variance[k, 0].clamp_min(0).sqrt())
+
+                expected = plain_moves.part_of_the_way(
+                    now[k], wanted[k].tolist(), value, prices, sides, step, moves[k]
+                )
+                kinds.add("stays" if expected == now[k] else "goes")
+                moves[k] += point.tolist() != now[k]
+            assert point.tolist() == pytest.approx(expected, abs=1e-9)
+            now[k] = point.tolist()
+        told(policy, problem, choice, step)
+    assert policy.trace()["moves"].tolist() == moves
+    assert kinds == {"stays", "goes"} or name not in ("auto", "gp_ei")
+
+
+def test_a_price_is_in_the_unit_of_rewards():
+    """Rewards and price times 1024: the same arms; of ``auto``, and of a policy that is told no unit."""
+    for build in (
+        lambda: recipes.auto(12, replicates=2),
+        lambda: StandardisedPolicy(recipes.tv_gp_ucb(12, torch.eye(12).double(), 0.01, replicates=2)),
+    ):
+        played = []
+        for unit in (1.0, 1024.0):
+            policy, arms = CostlyMoves(build(), move_price=0.3 * unit), []
+            for arm in range(2):  # until two rewards differ no unit is known
+                reward = torch.full((2,), unit * arm).double()
+                policy.learn(Observation(-1.0, torch.full((2,), arm), reward))
+            for step in range(40):
+                choice = policy.choose(float(step))
+                reward = unit * torch.sin(0.1 * step + 1.3 * choice.arm.double())
+                policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+                arms.append(choice.arm.tolist())
+            played.append(arms)
+        assert played[0] == played[1]
+
+
+def test_a_dearer_switch_is_made_more_rarely():
+    moves = []
+    for price in (0.0, 0.2, 1.0, 5.0):
+        problem = make("switching", horizon=120, num_arms=12, replicates=4)
+        policy = recipes.build("auto", problem, replicates=4, horizon=120, move_price=price)
+        arms = run(policy, problem, 120).arms
+        moves.append(float((arms[:, 1:] != arms[:, :-1]).double().mean()))
+    assert moves == sorted(moves, reverse=True)
+    assert 0 < moves[-1] < moves[0] / 5
+
+
+class TestAutoWithAPrice(RecipeLaws):
+    """``auto`` with a price of switching keeps the laws of every recipe."""
+
+    name = "auto"
+    options = {"move_price": 0.3}  # noqa: RUF012
+
+
+def test_arms_that_come_are_priced_too():
+    live = AskTell.auto(["a", "b"], move_price=0.2, start_at="b")
+    for step in range(6):
+        live.tell(live.ask(float(step)).id, float(step % 2))
+    now = live.history()["arm"].iloc[-1]
+    live.add_arms(["c"])
+    assert isinstance(live.policy, CostlyMoves)
+    assert live.policy.choose(6.0).arm.shape == (1,)
+    assert live.names[int(live.policy.state_dict()["last"])] == now
+    lone = AskTell(CostlyMoves(recipes.tv_gp_ucb(3, torch.eye(3).double(), 0.1), move_price=0.2))
+    lone.add_arms(1, covariance=torch.eye(4).double())
+    assert lone.policy.num_arms == 4
+
+
+def test_a_masked_restart_forgets_rewards_and_leaves_the_setting_where_it_is():
+    policy, problem = limited("gp_ucb")
+    choice = policy.choose(0.0)
+    told(policy, problem, choice, 0)
+    policy.reset(torch.tensor([True, False]))
+    again = policy.choose(1.0)
+    assert float((again.arm - choice.arm).abs().max()) <= FAR + 1e-12
+    assert policy.policy.model.num_observations.tolist() == [0, 1]
+
+
+# -- where settings are --------------------------------------------------------------------------------
+
+
+def test_the_first_setting_is_within_reach_of_the_start():
+    start = torch.tensor([0.9, 0.1]).double()
+    policy, _ = limited("auto", start_at=start)
+    assert float((policy.choose(0.0).arm - start).abs().max()) <= FAR + 1e-12
+
+
+def test_what_was_measured_elsewhere_says_where_the_setting_is():
+    policy, _ = limited("gp_ucb", 1)
+    there = torch.tensor([[0.2, 0.3]]).double()
+    policy.learn(Observation(0.0, there, torch.zeros(1).double()))
+    assert float((policy.choose(1.0).arm - there).abs().max()) <= FAR + 1e-12
+
+
+def test_constraints_and_fixed_coordinates_of_a_step_hold_within_reach():
+    square = Domain(
+        torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(),
+        [(torch.tensor([0, 1]), torch.tensor([-1.0, -1.0]).double(), -1.0)],
+    )
+    search = {"num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 5}}
+    policy = CostlyMoves(recipes.gp_ucb(square, RBFKernel(), 0.01, search=search), square, max_move=0.1)
+    before = None
+    for step in range(6):
+        choice = policy.choose(float(step))
+        assert bool(square.contains(choice.arm).all())
+        if before is not None:
+            assert float((choice.arm - before).abs().max()) <= 0.1 + 1e-12
+        policy.learn(Observation(float(step), choice.arm, choice.arm.sum(-1), choice.why))
+        before = choice.arm
+    free = Domain(square.bounds)
+    policy = CostlyMoves(
+        recipes.gp_ucb(free, RBFKernel(), 0.01, replicates=2, search=search), free, max_move=0.1
+    )
+    for step in range(5):
+        weather = torch.tensor([0.1, 0.9]).double() if step % 2 else torch.tensor([0.8, 0.2]).double()
+        choice = policy.choose(float(step), Domain(free.bounds, fixed_features={1: weather}))
+        assert torch.equal(choice.arm[:, 1], weather)  # nature's, without a limit
+        if step:
+            assert float((choice.arm[:, 0] - before[:, 0]).abs().max()) <= 0.1 + 1e-12
+        policy.learn(Observation(float(step), choice.arm, choice.arm.sum(-1), choice.why))
+        before = choice.arm
+
+
+def test_settings_by_name_move_in_their_own_units():
+    live = AskTell.auto(
+        {"heat": (150.0, 250.0), "n": (5, 60, "log", "integer"), "k": (1, 9, "integer"), "mode": ["a", "b"]},
+        max_move={"heat": 4.0, "k": 1, "n": 1.5},
+        move_price={"mode": 3.0},
+        start_at={"heat": 200.0, "n": 20, "k": 5, "mode": "a"},
+        search={"num_restarts": 2, "raw_samples": 8, "initial": 5},
+    )
+    before, changes = {"heat": 200.0, "n": 20, "k": 5, "mode": "a"}, 0
+    for step in range(18):
+        question = live.ask(float(step))
+        now = question.name
+        assert abs(now["heat"] - before["heat"]) <= 4.0 + 1e-9
+        assert abs(now["k"] - before["k"]) <= 1
+        assert max(now["n"] / before["n"], before["n"] / now["n"]) <= 1.5 + 1e-9
+        changes += now["mode"] != before["mode"]
+        before = now
+        live.tell(question.id, now["k"] + (now["mode"] == "b") - abs(now["heat"] - 180) / 20)
+    assert before["k"] > 6
+    assert changes < 9
+
+
+# -- what is refused ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["random", "pe_gp_ucb", "mle_gp_ucb", "safe_gp_ucb", "regret_balancing"])
+def test_a_price_is_refused_by_name_where_there_are_no_beliefs(name):
+    policy, problem = all_recipes.build_over_points(name, 1, 40)
+    with pytest.raises(ValueError, match=f"move_price must be 0 .*{type(policy).__name__}"):
+        CostlyMoves(policy, problem.domain, move_price=0.1)
+
+
+def test_what_does_not_fit_is_refused_by_name():
+    arms, (policy, problem) = recipes.gp_ucb(3, torch.eye(3).double(), 0.1), limited("gp_ucb")
+    domain, inner = problem.domain, policy.policy
+    for build, message in (
+        (lambda: CostlyMoves(arms, max_move=0.1), "max_move must be None over arms"),
+        (lambda: CostlyMoves(arms, domain), "domain must be that of the policy"),
+        (lambda: CostlyMoves(inner), "domain must be that of the policy"),
+        (lambda: CostlyMoves(inner, domain, max_move=0.0), "max_move must be above 0"),
+        (lambda: CostlyMoves(inner, domain, max_move=math.nan), "max_move must be above 0"),
+        (
+            lambda: CostlyMoves(inner, domain, max_move=torch.ones(3)),
+            r"max_move must have shape \(\) or \(2,\)",
+        ),
+        (lambda: CostlyMoves(inner, domain, move_price=-1.0), "move_price must be finite, >= 0"),
+        (lambda: CostlyMoves(inner, domain, start_at=torch.ones(2) * 2), r"start_at must be \(2,\), in the"),
+        (lambda: CostlyMoves(arms, move_price=1.0, start_at=3), "start_at must be an arm below 3"),
+        (lambda: StandardisedPolicy(CostlyMoves(arms, move_price=1.0)), "holds a price in units of reward"),
+        (lambda: recipes.auto(4, max_move=0.1), "max_move must be None over arms"),
+        (lambda: AskTell.auto({"m": ["a", "b"]}, max_move={"m": 1.0}), r"max_move\['m'\] must be none"),
+        (lambda: AskTell.auto({"k": (1, 9, "integer")}, max_move={"k": 0.5}), "at least 1, a whole step"),
+        (lambda: AskTell.auto({"k": (1, 9, "log")}, max_move={"k": 1.0}), "a number above 1"),
+        (lambda: AskTell.auto({"k": (1, 9)}, move_price={"j": 1.0}), "move_price"),
+        (lambda: AskTell.auto(["a", "b"], start_at="c"), "start_at"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build()
+
+
+def test_a_step_that_leaves_nothing_within_reach_is_refused_and_changes_nothing():
+    policy, _problem = limited("gp_ucb", 1, start_at=torch.tensor([0.1, 0.1]).double())
+    before = described(policy.state_dict())
+    with pytest.raises(ValueError, match="available must be a domain of which something lies within reach"):
+        policy.choose(0.0, Domain(torch.tensor([[0.5, 0.0], [1.0, 1.0]]).double()))
+    assert described(policy.state_dict()) == before
+
+
+def test_a_grid_has_no_boxes_of_replicates():
+    box = Domain(torch.zeros(2, 2, 1).double() + torch.tensor([0.0, 1.0]).double().reshape(2, 1, 1))
+    assert box.samples(4, 0, 2).shape == (4, 2, 1)
+    assert isinstance(PointSearch().values(box.bounds), torch.Tensor)
