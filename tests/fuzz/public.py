@@ -288,7 +288,10 @@ KINDS: dict[str, Any] = {
     "width_form": bad.words("theory", "printed"),
     "incumbent": bad.words("mean", "reward"),
     "time_unit": bad.words("s", "min", "h", "D"),
-    "names": st.sampled_from([["a", "a"], ["a"], [1, 2, 3, 4, 5], ["", "b", "c", "d", "e"], "abcde", 3, {}]),
+    **dict.fromkeys(
+        ["names", "context_names"],
+        st.sampled_from([["a", "a"], ["a"], [1, 2, 3, 4, 5], ["", "b", "c", "d", "e"], "abcde", 3, {}]),
+    ),
     "settings": bad.things(),
     "layout": bad.words("uniform", "grid", "sphere"),
     "change": bad.words("fresh", "flip", "shift"),
