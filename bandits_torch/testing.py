@@ -1,6 +1,6 @@
 """Laws that every recipe, problem and kernel obeys, as classes that a plug-in's tests inherit.
 
-A subclass named ``Test...`` that sets ``name`` or ``kernel`` is all that pytest needs::
+For pytest, write a subclass named ``Test...`` that sets ``name``, or for a kernel one that defines ``build``::
 
     from bandits_torch.testing import RecipeLaws
 

@@ -48,9 +48,9 @@ class Commands(click.Group):
 @click.version_option(__version__, message=f"bandits_torch {__version__}", help="Print the version and stop.")
 def app() -> None:
     """Race algorithms that look for the best of many arms while the rewards change with time (bandit algorithms with
-    Gaussian-process models). To begin with, `bandits-torch race`: eight algorithms on a function that is replaced at
-    step 300 of 1000, in some seconds. Then `bandits-torch list` for the algorithms (policies) and problems there are,
-    and `bandits-torch race --data my.csv` for rewards of your own, a row a step and a column an arm.
+    Gaussian-process models). Begin with `bandits-torch race`: eight algorithms play a function that is replaced at step
+    300 of 1000, which takes a few seconds. `bandits-torch list` names all algorithms (policies) and problems, and
+    `bandits-torch race --data my.csv` plays your own rewards: one row per step, one column per arm.
     """
 
 
@@ -79,10 +79,10 @@ def _resume_or_overwrite(context: click.Context, option: click.Parameter, value:
 
 
 OVERWRITE_TABLE = "Replace the table that another sweep left in OUT."
-OVERWRITE = "Give up the results or checkpoints of another race in OUT."
+OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
 
 
-@app.command(short_help="Algorithms on a problem: a table, a picture.")
+@app.command(short_help="Race policies on a problem: a table, a picture.")
 @click.option(
     "--problem",
     help="What is optimised; `bandits-torch list` names all. By default switching, or replay with --data.",
@@ -99,7 +99,7 @@ OVERWRITE = "Give up the results or checkpoints of another race in OUT."
     f"{DEFAULT_HORIZON}.",
 )
 @number("--replicates", 1, default=10, help="Independent repetitions, over which regret is averaged.")
-@number("--seed", 0, default=0, help="Of everything random: the same seed gives the same race.")
+@number("--seed", 0, default=0, help="Seed of all random numbers: the same seed gives the same race.")
 @click.option("--device", default="cpu", help="cpu or cuda.")
 @number(
     "--threads",
@@ -126,7 +126,7 @@ OVERWRITE = "Give up the results or checkpoints of another race in OUT."
     "--resume",
     is_flag=True,
     callback=_resume_or_overwrite,
-    help="Continue the race that was cut off in OUT, asked with the same settings.",
+    help="Continue the race that was cut off in OUT, with the same settings.",
 )
 @click.option("--overwrite", is_flag=True, callback=_resume_or_overwrite, help=OVERWRITE)
 def race(
@@ -134,11 +134,11 @@ def race(
 ) -> None:
     """Race algorithms (policies) on a problem: at every step each picks an arm, sees its reward and learns.
 
-    Prints a table of regret: what was lost by not pulling the best arm of every step, so the less the better, beside
-    that of pulling arms at random; then advice: which policy, by how much it is ahead, and how sure that is. Writes
-    regret.csv (step by step), regret.png (a picture), report.html (a page to look at, in one file) and run.json (all
-    settings and results), of which `rerun` makes them again. With --checkpoint a race that was cut off goes on with
-    --resume as if nothing had happened.
+    Prints a table of regret: what was lost by not pulling the best arm of every step. Less is better; the regret of
+    pulling arms at random stands next to it. Then prints advice: which policy, by how much it is ahead, and how sure
+    that is. Writes regret.csv (step by step), regret.png (a picture), report.html (a page to look at, in one file) and
+    run.json (all settings and results), from which `rerun` repeats the race. With --checkpoint, a race that was cut off
+    continues with --resume and gives the same results.
 
     Examples:
 
@@ -160,9 +160,9 @@ def race(
 @click.argument("data", type=FILE)
 @click.option("--plot", type=FILE, help="Draw the arms of a table, jumps and cycles, as PNG, SVG or PDF.")
 def look(data: Path, plot: Path | None) -> None:
-    """Say what DATA holds: a table of rewards (a row a step, a column an arm), or a log of pulls (a row a pull).
+    """Say what DATA holds: a table of rewards (one row per step, one column per arm), or a log (one row per pull).
 
-    Of a table: values, gaps, noise, drift, jumps, cycles, what could be gained. Of a log: pulls and mean reward of
+    For a table: values, gaps, noise, drift, jumps, cycles, what could be gained. For a log: pulls and mean reward of
     every arm.
     """
     from bandits_torch.problems.diagnosis import diagnose
@@ -191,14 +191,14 @@ def look(data: Path, plot: Path | None) -> None:
 @app.command(short_help="What policies would have earned, from a log.")
 @click.argument("log", type=FILE)
 @click.option("--policies", default="auto", help="Names of algorithms, separated by commas.")
-@number("--replays", 2, default=20, help="Of the log drawn again, for the interval of a policy that learns.")
-@number("--seed", 0, default=0, help="Of everything random.")
+@number("--replays", 2, default=20, help="Resamples of the log, for the interval of a policy that learns.")
+@number("--seed", 0, default=0, help="Seed of all random numbers.")
 def value(log: Path, policies: str, replays: int, seed: int) -> None:
-    """Say what policies would have earned a step in the time of LOG, and what was earned.
+    """Estimate what policies would have earned per step of LOG, next to what was earned.
 
     LOG is CSV or Parquet: a row for each pull, with columns of the time, the arm and its reward, and of the propensity,
-    the probability with which the arm was drawn, unless arms were drawn uniformly. Intervals are of 90 %. A policy is
-    valued as one that learns from the rows where it agrees with the log; live it learns from every row.
+    the probability with which the arm was drawn, unless arms were drawn uniformly. Intervals are 90 % intervals. A
+    policy is valued as one that learns from the rows where it agrees with the log; live it learns from every row.
     """
     names = different_names("policy", policies, catalogue().policies)
     from bandits_torch.off_policy import value as value_of
@@ -296,7 +296,7 @@ def _live(state: Path, arms: str | None) -> Any:
     return live
 
 
-@app.command("list", short_help="What there is, and its options.")
+@app.command("list", short_help="List policies and problems, and their options.")
 @click.argument("name", required=False)
 def list_names(name: str | None) -> None:
     """Name problems and policies, a line each, or describe NAME, one of them, with its options."""
@@ -329,7 +329,7 @@ def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
             click.echo(f"{key if i == 0 else '':{first}}{line}".rstrip())
 
 
-@app.command(short_help="A race again, from its run.json.")
+@app.command(short_help="Repeat a race from its run.json.")
 @click.argument("record", type=FILE)
 @click.option("--out", type=FILE, default=Path("rerun"), help=REPORT)
 @click.option("--data", type=FILE, help="Where the data are now, if no longer where run.json says.")
@@ -355,7 +355,7 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
 @number("--horizon", 1, default=1000, help="Steps, or as many as a problem has if those are fewer.")
 @number("--replicates", 1, default=10, help="Independent runs of each policy on each problem.")
 @number("--block", 1, help="Replicates side by side in a cell; default: all of them.")
-@number("--seed", 0, default=0, help="Of everything random.")
+@number("--seed", 0, default=0, help="Seed of all random numbers.")
 @click.option("--engine", default="local", help=f"Where cells run: {', '.join(catalogue().engines)}.")
 @number("--threads", 1, MOST_THREADS, default=1, help="CPU threads of a cell.")
 @number("--jobs", 1, help="Cells at once; default: as the CPUs allow.")
@@ -381,7 +381,7 @@ def sweep(
     overwrite: bool,
     **numbers: Any,
 ) -> None:
-    """Race algorithms (policies) on several problems, cell by cell, here, in processes or on Ray.
+    """Race algorithms (policies) on several problems: in this process, in several processes, or on Ray.
 
     Prints a table for each problem; writes sweep.csv, and every finished cell to OUT/cells, from where a sweep that
     was cut off continues with --resume. A cell that fails is named in the end, and the others are kept (exit code 1).

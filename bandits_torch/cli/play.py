@@ -246,7 +246,7 @@ def _report(
         "took": f"{settings['seconds']:.0f} s on {settings['device_name']}",
         "seed": asked.seed,
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
-        "beside this file": "regret.csv, step by step; run.json, all settings, of which rerun makes them again",
+        "beside this file": "regret.csv, step by step; run.json, all settings, from which `rerun` repeats the race",
     }
     heading = Path(asked.data).name if asked.data else asked.problem
     text = page(histories, random, problem, heading, compared, python, facts, gained, found)

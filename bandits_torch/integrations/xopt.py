@@ -58,7 +58,7 @@ class TimeVaryingUCBGenerator(Generator):
         max_travel_distances: how far each variable may move from shot to shot, shares of the ranges, as in Xopt's
             generators; from the last shot of the data. None: no limit, and none before the first shot.
         move_price: in units of the objective, of a move of a variable across its whole range (``CostlyMoves``); not
-            with constraints, which a move of part of the way might break.
+            with constraints, which the shot before may break by now.
         capacity, options: of ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
         seed: seed of all random numbers.
         state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits.

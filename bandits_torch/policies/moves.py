@@ -15,8 +15,6 @@ from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Choice, Observation, Origin, Pending, Policy
 from bandits_torch.policies.wrapping import WrappingPolicy
 
-_PARTS = 8  # a move is weighed whole, and by eighths
-
 
 class CostlyMoves(WrappingPolicy):
     """A policy around another one, whose setting moves little from step to step, or moves only where that pays.
@@ -24,15 +22,15 @@ class CostlyMoves(WrappingPolicy):
     * Limits (``max_move``, over a domain): no setting moves further in a step. The policy inside is asked for the best
       point within reach (``Domain.within``), so constraints, limits of measurements and fixed coordinates hold as
       without a limit. Coordinates that are fixed at a step are nature's, and have no limit.
-    * A price (``move_price``): over arms of every switch, over a domain of a move across the whole range of a setting,
+    * A price (``move_price``): over arms of every switch; over a domain of a move across the whole range of a setting,
       and in proportion of a shorter one. With v = mean + width deviation of the policy inside, x the setting now, and z
       that which the policy inside chooses, it stays at x unless
 
-          stay (v(z) - v(x)) >= price of the move from x to z,
+          stay |v(z) - v(x)| >= price of the move from x to z,
 
       stay the mean number of steps from one move to the next so far: the move is paid once, and its gain is had as long
-      as the setting stays. Over a domain an eighth of the way, two eighths, ... count as well, and the best is taken. A
-      policy that chooses z although v(z) < v(x), to look again or by a draw, holds that look to be worth v(x) - v(z).
+      as the setting stays. A policy that chooses z although v(z) < v(x), to look again or by a draw, holds that look to
+      be worth v(x) - v(z).
 
     Until two rewards differ, a policy that learns the unit of rewards knows none, and counts in units of 1.
 
@@ -117,7 +115,7 @@ class CostlyMoves(WrappingPolicy):
     # -- one step --------------------------------------------------------------------------------------
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """As the policy inside chooses within reach, or what there is on the way, where the price allows no more."""
+        """As the policy inside chooses within reach, or what is played now, where a move is not worth its price."""
         domain = self.domain if available is None else available
         within = available
         if self.max_move is not None and isinstance(domain, Domain) and self._is_somewhere:
@@ -144,34 +142,24 @@ class CostlyMoves(WrappingPolicy):
 
     @torch.no_grad()
     def _worth_it(self, arm: Tensor, time: float, available: Any) -> Tensor:
-        """Of the ways from where the setting is to ``arm`` the part that pays best, none of it where none pays."""
-        x = self._last.to(arm)
+        """``arm``, but where the move there is not worth its price what is played now."""
+        x, S = self._last.to(arm), self.replicates
         if self.domain is None:
-            ways = torch.stack([x, arm])  # K x S
             mean, variance = self.marginals(time)
-            at = ways.mT
-            allowed = torch.ones_like(ways, dtype=torch.bool)
-            if available is not None:
-                allowed = available.expand(self.replicates, -1).gather(-1, at).mT
-            price = (ways != x) * self.move_price
+            at = torch.stack([x, arm], -1)
+            can = True if available is None else available.expand(S, -1).gather(-1, at[:, :1]).squeeze(-1)
+            price = (x != arm) * self.move_price
         else:
-            parts = torch.arange(_PARTS + 1).to(arm) / _PARTS
-            ways = torch.cat([x + parts[:-1, None, None] * (arm - x), arm.unsqueeze(0)])  # K x S x d
-            ways = available.fix(self.search.values(ways))
-            allowed = available.contains(ways, 0.0)
-            mean, variance = self.marginals(time, ways.reshape(-1, self.dim))
-            own = torch.arange(ways.shape[0] * self.replicates).reshape(-1, self.replicates).mT
-            at = own.to(arm.device)
+            x = available.fix(x)
+            mean, variance = self.marginals(time, torch.cat([x, arm]))
+            at = torch.arange(2 * S, device=arm.device).reshape(2, S).mT
+            can = available.contains(x, 0.0)
             side = self.domain.bounds[1] - self.domain.bounds[0]
-            price = ((ways - x).abs() / side * self.move_price).sum(-1)
-        allowed[-1] = True
-        value = (mean + self._width() * variance.clamp_min(0.0).sqrt()).gather(-1, at).mT
-        gain = value - value[0]
-        gain[-1] = gain[-1].abs()
+            price = ((arm - x).abs() / side * self.move_price).sum(-1)
+        value = (mean + self._width() * variance.clamp_min(0.0).sqrt()).gather(-1, at)
         stay = (self._steps / (1 + self._moves)).clamp_min(1.0)
-        net = (stay * gain - price).masked_fill(~allowed, -torch.inf)
-        best = net.argmax(0)  # the shortest of those that tie
-        return ways[best, torch.arange(self.replicates, device=best.device)]
+        stays = (stay * value.diff(dim=-1).squeeze(-1).abs() < price) & can
+        return torch.where(stays if self.domain is None else stays.unsqueeze(-1), x, arm)
 
     def _width(self) -> Tensor | float:
         """What the policy inside multiplies deviations by: (S, 1), or a number; 1 where it does not say."""

@@ -106,6 +106,44 @@ def test_members_learn_where_told_and_are_reset_where_told():
     assert torch.equal(model.mean[~where], before.mean[~where])
 
 
+def test_a_level_that_is_forgotten_is_as_before_the_first_reward_and_arms_are_known_as_well():
+    model, arms, rewards, times = played(40)
+    where, now = torch.tensor([[True, False, True], [False, True, True]]), float(times[-1]) + 1.0
+    before = copy.deepcopy(model)
+    model.forget_level(where)
+    assert torch.equal(model.marginals(now)[0], before.marginals(now)[0])
+    assert all(
+        torch.equal(a[~where], b[~where])
+        for a, b in zip(model.rewards(now), before.rewards(now), strict=True)
+    )
+    for s, p in where.nonzero().tolist():
+        m, C = dense(arms, rewards, times, s, p, now)
+        np.testing.assert_allclose(model.marginals(now)[1][s, p], np.diag(C)[:N], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(model.rewards(now)[0][s, p], m[:N], rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(model.rewards(now)[1][s, p], np.diag(C)[:N] + LEVEL[p], rtol=1e-6)
+
+
+def test_a_level_that_jumps_costs_little():
+    """Day and night without a dusk between them: an average over members that follow jumps, and one that does not."""
+
+    class Slow(LevelMembers):
+        def forget_level(self, where):
+            pass
+
+    def square(policy):
+        random, total = np.random.default_rng(5), 0.0
+        value, noise = random.normal(size=(4, N)), random.normal(size=(400, 4))
+        for t in range(400):
+            arm = policy.choose(float(t)).arm
+            level = 10.0 if t % 100 < 50 else -10.0
+            paid = torch.tensor(value[np.arange(4), arm] + level + noise[t])
+            policy.learn(Observation(float(t), arm, paid))
+            total += float((value.max(1) - value[np.arange(4), arm]).mean())
+        return total
+
+    assert square(average()) < 0.7 * square(average(kind=Slow))
+
+
 def test_a_saved_state_goes_on_with_the_same_bits():
     model, *_ = played(10)
     other = members()
@@ -133,14 +171,14 @@ def test_settings_that_do_not_fit_are_refused_by_name(name, value):
         members(**{name: value})
 
 
-def average(replicates=4):
+def average(replicates=4, kind=LevelMembers):
     """A policy over such members, told no unit: three sizes of the arms' parts, two rates, three time-scales."""
     grid = torch.tensor(
         list(product((0.03, 0.3, 3.0), (0.0, 0.01), (1.0, 100.0), (10.0, 40.0, 160.0)))
     ).double()
     sizes, kernel = grid[:, 0].unique(return_inverse=True)
     one = torch.ones(len(grid)).double()
-    model = LevelMembers(
+    model = kind(
         N,
         sizes[:, None, None] * torch.eye(N).double(),
         kernel,

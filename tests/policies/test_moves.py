@@ -169,7 +169,7 @@ def test_over_arms_it_stays_unless_a_switch_gains_its_price_within_a_stay(name):
 
 
 @pytest.mark.parametrize("name", BELIEVES)
-def test_over_a_domain_it_goes_the_part_of_the_way_that_pays_best(name):
+def test_over_a_domain_it_stays_unless_a_move_gains_its_price_within_a_stay(name):
     inner, problem = all_recipes.build_over_points(name, 2, 40)
     prices, sides = [3.0, 1.0], [1.0, 1.0]
     policy = CostlyMoves(inner, problem.domain, move_price=torch.tensor(prices).double())
@@ -191,9 +191,9 @@ def test_over_a_domain_it_goes_the_part_of_the_way_that_pays_best(name):
                     mean, variance = policy.marginals(float(step), torch.tensor([x]).double())
                     return float(mean[k, 0] + width[k] * variance[k, 0].clamp_min(0).sqrt())
 
-                expected = plain_moves.part_of_the_way(
-                    now[k], wanted[k].tolist(), value, prices, sides, step, moves[k]
-                )
+                paid = zip(prices, now[k], wanted[k].tolist(), sides, strict=True)
+                price = sum(p * abs(a - b) / side for p, a, b, side in paid)
+                expected = plain_moves.stays_or_goes(now[k], wanted[k].tolist(), value, price, step, moves[k])
                 kinds.add("stays" if expected == now[k] else "goes")
                 moves[k] += point.tolist() != now[k]
             assert point.tolist() == pytest.approx(expected, abs=1e-9)
