@@ -5,12 +5,12 @@ import json
 import pytest
 import torch
 from click.testing import CliRunner
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain, cli, make, recipes, run
 from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import IndexPolicy, Observation, PriorElimination
 from bandits_torch.theory import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
+from tests.reference.kernels import rbf
 
 NAMES = ["pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing"]
 
@@ -55,10 +55,6 @@ def test_widths_of_the_continuous_theorem_may_differ_between_priors(problem) -> 
 
 SQUARE = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
 FEW = {"num_restarts": 1, "raw_samples": 16, "options": {"maxiter": 5}}
-
-
-def rbf(lengthscale: float) -> RBFKernel:
-    return rbf(lengthscale)
 
 
 @pytest.mark.parametrize("name", ["pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb"])

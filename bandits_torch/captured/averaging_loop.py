@@ -79,11 +79,8 @@ def play(parts, held, told, asked, turn, expected, noise, available, masked, arm
             trace[1, j, s] = math.exp(-np.where(w > 0, w * held.log_weight[s], 0.0).sum())
             trace[2, j, s] = math.sqrt((f * told.noise[s]).sum()) * own
             trace[3, j, s] = math.sqrt(f.sum()) * own
-            trace[4, j, s], trace[5, j, s], trace[6, j, s] = (
-                held.resets[s],
-                held.doubted[s],
-                held.unseen[s].max(),
-            )
+            trace[4, j, s], trace[5, j, s] = held.resets[s], held.doubted[s]
+            trace[6, j, s] = held.unseen[s].max()
 
 
 @_compiled
@@ -110,9 +107,8 @@ def _moments(part, j, s, mu, va):
 @_compiled
 def _scale(held, told, s):
     """``MemberScale.scale``."""
-    weight = told.strength + held.count[s]
-    scale = (told.strength + held.squares[s]) / np.maximum(weight, 1.0)
-    return np.where(weight > 0, np.maximum(scale, LEAST * held.largest[s]), 1.0)
+    scale = (told.strength + held.squares[s]) / np.maximum(told.strength + held.count[s], 1.0)
+    return np.maximum(scale, LEAST * held.largest[s])
 
 
 @_compiled
@@ -185,19 +181,15 @@ def _weigh(held, told, s, e, variance, scale, unit, log_unit, learned, due):
     """``ModelAveraging.weigh``, by the members' surprises e."""
     weight, spread, density = told.strength + held.count[s], scale * variance, -np.log(unit)
     for p in range(len(e)):
-        if weight[p] > 0:
-            dof = min(max(weight[p], 1.0), told.tail)
-            density[p] += math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2)
-            density[p] -= 0.5 * math.log(dof * math.pi * spread[p])
-            density[p] -= (dof + 1) * math.log(math.hypot(e[p] / math.sqrt(dof * spread[p]), 1.0))
-        elif told.strength.max() > 0:
-            vague = 10.0 * math.sqrt(variance[p]) / unit[p]
-            density[p] -= math.log(math.pi * vague) + 2 * math.log(math.hypot(e[p] / vague, 1.0))
+        dof = min(max(weight[p], 1.0), told.tail)
+        density[p] += math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2)
+        density[p] -= 0.5 * math.log(dof * math.pi * spread[p])
+        density[p] -= (dof + 1) * math.log(math.hypot(e[p] / math.sqrt(dof * spread[p]), 1.0))
     bound = told.clip * (1 + 5 / np.maximum(weight, 1e-6)) * np.sqrt(spread)
-    clipped = np.where(weight > 0, np.minimum(np.maximum(e, -bound), bound), e)
-    squared, counts = clipped * clipped / variance, (weight > 0) | (e != 0)
-    held.count[s] = np.where(counts, told.memory * held.count[s] + 1, held.count[s])
-    held.squares[s] = np.where(counts, told.memory * held.squares[s] + squared, held.squares[s])
+    clipped = np.minimum(np.maximum(e, -bound), bound)
+    squared = clipped * clipped / variance
+    held.count[s] = told.memory * held.count[s] + 1
+    held.squares[s] = told.memory * held.squares[s] + squared
     held.largest[s] = np.maximum(held.largest[s], squared)
     joint = held.log_weight[s] + density
     total = _log_sum(joint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,11 +18,9 @@ from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.members import PENDING, ArmMembers, SmoothMembers
 from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.sharing import FixedShare
-from bandits_torch.theory.widths import Width
 
 _NONE = torch.zeros(1, 1, 1, dtype=torch.float64)
 _UNSEEN = {  # in place of inputs that a block does not have
-    "available": torch.ones(1, 1, 1, dtype=torch.bool),
     "leaving_arm": torch.zeros(1, 1, dtype=torch.long),
     "leaving": _NONE[0],
     **dict.fromkeys(("kept", "gained", "normal"), _NONE),
@@ -43,113 +41,103 @@ class CompiledBlocks(PlainCalls):
 
     def __call__(self, key: Hashable, block: Block, given: Given) -> Given:
         """The rows of the block."""
-        count = len(given["noise"])
-        rows = self.rows(given, count)
+        count, replicates = given["noise"].shape
+        arm = torch.zeros(count, replicates, dtype=torch.long)
+        reward, expected = torch.zeros(2, count, replicates, dtype=torch.float64)
+        available = given.get("available", _NONE.bool())
+        world = _arrays(given["expected"].double(), given["noise"].double(), available)
+        rows = self.play(given, world, (arm, reward, expected))
         if rows is None:
             self._plain += count
             return super().__call__(key, block, given)
         self._compiled += count
-        given_as = {"reward": given["noise"], "expected": given["expected"]}
-        return rows | {name: rows[name].to(one) for name, one in given_as.items()} | {"best": best(given)}
+        rows |= {"arm": arm, "reward": reward.to(given["noise"]), "expected": expected.to(given["expected"])}
+        return rows | {"best": best(given)}
 
     @property
     def said(self) -> str:
         """How many steps were played which way."""
         return f"{self._compiled} compiled, {self._plain} in plain calls"
 
-    def rows(self, given: Given, count: int) -> Given | None:
-        """The rows of a block of ``count`` steps, played; None, with nothing changed, if the loop cannot play it."""
+    def play(self, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]) -> Given | None:
+        """Play a block and write its arms, rewards and their expectations, (k, S) each; its other rows. None, with
+        nothing changed, if the loop cannot."""
         raise NotImplementedError
 
 
 class IndexBlocks(CompiledBlocks):
-    """Upper confidence bounds and Thompson sampling over an ``ArmGP`` in the covariance form, in float64, with a width
-    that depends on the step and the information gain alone (``Width.root_of_gain``), with windows, restarts at
-    intervals, drift and masks of arms. The algebra is that of ``CovarianceForm``, whose state it changes in place.
+    """Upper confidence bounds, Thompson sampling and improvements over an ``ArmGP`` in the covariance form, in float64,
+    with a width that depends on the step and the information gain alone (``Width.root_of_gain``).
 
     Cost: O(N^2) a step and replicate, at the speed of the cache while N^2 numbers fit in it.
     """
 
     block_steps = 256  # the first pass over C, from memory, is paid once in so many
 
-    def rows(self, given: Given, count: int) -> Given | None:
+    def play(self, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]) -> Given | None:
         """Of a block."""
         from bandits_torch.captured.compiled_loop import play
 
-        roots, belief = self._roots(given, count), self.steps.belief
+        steps, policy, belief = self.steps, self.steps.policy, self.steps.belief
+        form, width, improves = belief.form, policy.width, steps.improves
+        zeros = torch.zeros(written[0].shape, dtype=torch.float64)
+        roots = (zeros, zeros, zeros) if improves is not None else None
+        if not isinstance(form, CovarianceForm) or form.mean.dtype != torch.float64:
+            return None
+        if roots is None and width is not None and "clock" in given:
+            roots = width.root_of_gain(given["clock"].unsqueeze(-1), steps.model)
         if roots is None:
             return None
-        form = cast(CovarianceForm, belief.form)
+        A, P, Q = (torch.as_tensor(part, dtype=torch.float64).expand(zeros.shape) for part in roots)
+        if improves is None:  # a subclass may have another width than its base
+            at, first = width.at(given["clock"][0], steps.model), A[0] + (P[0] * form.gain + Q[0]).sqrt()
+            if not torch.allclose(first, at.expand(len(first)), rtol=1e-9):
+                return None
         form.fold()
         form.root = None if form.root is None else form.root.contiguous()
-        root = _NONE if form.root is None else form.root
         state = form.mean, form.covariance, form.gain, form.surprise, form.removed, form.frail
         told = form.prior_covariance, belief.prior_mean, form.noise_variance.squeeze(-1)
         names = "kept", "gained", "leaving_arm", "leaving", "normal"
         moves = _arrays(*(given.get(name, _UNSEEN[name]) for name in names))
+        root = (_NONE if form.root is None else form.root).numpy()
         has = tuple(name in given for name in ("kept", "available", "leaving", "normal"))
-        steps, improves = self.steps, self.steps.improves
         over = (0, 0.0)  # what is improved on: neither, the probability, or the expectation; and the margin
         if improves is not None:
             over = 1 + (improves.acquisition is LogExpectedImprovement), improves.margin
-        written = _to_write(count, len(form.mean), 3)
-        play(
-            *(_shared(*state), _arrays(*told), _world(given), _arrays(*roots), moves, root.numpy(), has),
-            *(_shared(*written), *over, steps.largest.numpy(), hasattr(steps.policy, "largest")),
-        )
+        rewards = steps.largest.numpy(), hasattr(policy, "largest")
+        out = _shared(*written, zeros)
+        play(_shared(*state), _arrays(*told), world, _arrays(A, P, Q), moves, root, has, out, *over, *rewards)
         form.variance.copy_(form.covariance.diagonal(dim1=-2, dim2=-1))
-        arm, reward, expected, width = written
-        rows = {"arm": arm, "reward": reward, "expected": expected}
-        if improves is not None:
-            return rows
-        one = cast(Width, steps.policy.width).at(given["clock"][0], steps.model)
-        return rows | {"width": width if one.dim() else width[:, 0].clone()}
-
-    def _roots(self, given: Given, count: int) -> list[Tensor] | None:
-        """[A, P, Q] of the widths A + sqrt(P gain + Q) of the steps, (k, S) each; None for a block that the loop cannot
-        play."""
-        policy, model, form = self.steps.policy, self.steps.model, self.steps.belief.form
-        fits = isinstance(form, CovarianceForm) and form.mean.dtype == torch.float64
-        if fits and self.steps.improves is not None:
-            return [torch.zeros(count, policy.replicates, dtype=torch.float64)] * 3
-        if not fits or policy.width is None or "clock" not in given:
-            return None
-        roots = policy.width.root_of_gain(given["clock"].unsqueeze(-1), model)
-        if roots is None:
-            return None
-        shape = (count, policy.replicates)
-        A, P, Q = (torch.as_tensor(part, dtype=torch.float64).expand(shape) for part in roots)
-        first = A[0] + (P[0] * model.information_gain + Q[0]).sqrt()
-        same = torch.allclose(first, policy.width.at(given["clock"][0], model).expand(shape[1:]), rtol=1e-9)
-        return [A, P, Q] if same else None  # a subclass may have another width than its base
+        return {} if improves is not None else {"width": zeros if at.dim() else zeros[:, 0].clone()}
 
 
 class AveragingBlocks(CompiledBlocks):
     """``auto`` over ``ArmMembers`` and ``SmoothMembers`` in float64, with ``look_again``, once origin and unit of
-    rewards are known. The algebra is that of ``RecursiveMembers``, whose state it changes in place.
+    rewards, and something of every scale, are known.
 
-    Cost: theirs, at the speed of the cache while P N 24 numbers fit in it.
+    Cost: that of the members, at the speed of the cache while P N 24 numbers fit in it.
     """
 
     block_steps = PENDING
 
-    def rows(self, given: Given, count: int) -> Given | None:
+    def play(self, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]) -> Given | None:
         """Of a block."""
-        from bandits_torch.captured import averaging_loop as loop
+        from bandits_torch.captured import averaging_loop
 
-        steps, policy = cast(AveragingSteps, self.steps), self.steps.policy
+        loop: Any = averaging_loop
+        policy, parts = self.steps.policy, self.steps.parts
         scale, sharing, frame, noise = policy.scale, policy.sharing, policy.frame, policy.model.noise_variance
-        fits = (
-            all(type(part) in (ArmMembers, SmoothMembers) for part in steps.parts)
-            and policy.looks is not None
-        )
+        fits = all(type(part) in (ArmMembers, SmoothMembers) for part in parts) and policy.looks is not None
         fits = (
             fits
             and type(scale) is MemberScale
             and type(sharing) is FixedShare
             and noise.dtype == torch.float64
         )
-        if not fits or bool((frame.unit.isnan() & scale.learn_offset.any()).any()):
+        unknown = (frame.unit.isnan() & scale.learn_offset.any()).any() | (
+            scale.strength + scale.count == 0
+        ).any()
+        if not fits or bool(unknown):
             return None
         found = {}
         for state in (scale, sharing, policy.range, policy.looks, policy):
@@ -157,53 +145,38 @@ class AveragingBlocks(CompiledBlocks):
                 setattr(state, name, value.contiguous())
                 found[name.lstrip("_")] = getattr(state, name)
         rates, which = policy.model.forgetting_rate.unique(return_inverse=True)
-        of_members = (
-            sharing.log_prior,
-            scale.strength,
-            scale.learn_offset,
-            policy.forgetting_rate,
-            rates,
-            which,
+        members = sharing.log_prior, scale.strength, scale.learn_offset, policy.forgetting_rate, rates, which
+        noise, units = (
+            noise.expand(policy.model.batch_shape),
+            (frame.offset.squeeze(-1), frame.factor.squeeze(-1)),
         )
-        noise = noise.expand(policy.model.batch_shape)
-        told = _arrays(*of_members, noise, frame.offset.squeeze(-1), frame.factor.squeeze(-1))
-        told += policy.range.expected, scale.memory, scale.tail, scale.clip
-        told += (
-            sharing.share,
-            sharing.behind,
-            sharing.memory,
-            sharing.at_once,
-            policy.plausible,
-            policy.try_all,
+        told = loop.Told(
+            *(*_arrays(*members, noise, *units), policy.range.expected, scale.memory, scale.tail, scale.clip),
+            *(
+                sharing.share,
+                sharing.behind,
+                sharing.memory,
+                sharing.at_once,
+                policy.plausible,
+                policy.try_all,
+            ),
         )
-        parts = []
-        for k, part in enumerate(steps.parts):
-            settings = part.covariances, part.alike, part.kernel, part.prior_mean, part.prior_variance
-            held = part.mean, part.reduction, part.rows, part.pending
-            parts.append(loop.Part(*_arrays(*settings), *_shared(*held), *_arrays(given[frames_of(k)])))
+        of_parts = tuple(
+            loop.Part(
+                *_arrays(part.covariances, part.alike, part.kernel, part.prior_mean, part.prior_variance),
+                *_shared(part.mean, part.reduction, part.rows, part.pending),
+                *_arrays(given[frames_of(k)]),
+            )
+            for k, part in enumerate(parts)
+        )
         held = loop.Held(*_shared(*(found[name] for name in loop.Held._fields)))
         asked = loop.Asked(*_arrays(*(given[name] for name in loop.Asked._fields)))
-        arm, reward, expected = _to_write(count, policy.replicates, 2)
-        trace = reward.new_zeros(len(loop.TRACE), *reward.shape)
-        written = _shared(arm, reward, expected, trace)
-        has = "available" in given
-        loop.play(tuple(parts), held, loop.Told(*told), asked, steps.turn, *_world(given), has, *written)
+        trace = noise.new_zeros(len(loop.TRACE), *written[0].shape)
+        out = _shared(*written, trace)
+        loop.play(of_parts, held, told, asked, self.steps.turn, *world, "available" in given, *out)
         scale.state_changed()
         rows = dict(zip(loop.TRACE, trace, strict=True))
-        rows |= {name: rows[name].long() for name in ("resets", "doubted")}
-        return rows | {"arm": arm, "reward": reward, "expected": expected}
-
-
-def _to_write(count: int, replicates: int, numbers: int) -> list[Tensor]:
-    """Arms, and so many numbers, of each step."""
-    shape = (count, replicates)
-    return [torch.zeros(shape, dtype=torch.long), *torch.zeros(numbers, *shape, dtype=torch.float64)]
-
-
-def _world(given: Given) -> tuple[Any, ...]:
-    """Expected rewards, noise and masks."""
-    available = given.get("available", _UNSEEN["available"])
-    return _arrays(given["expected"].double(), given["noise"].double(), available)
+        return rows | {name: rows[name].long() for name in ("resets", "doubted")}
 
 
 def _shared(*values: Tensor) -> tuple[Any, ...]:

@@ -12,9 +12,10 @@ from bandits_torch.models.arms.posterior_of_counts import FRAIL, REMOVED
 
 _TINY = np.finfo(np.float64).eps
 _LEAST_VARIANCE = 1e-12  # under a bound, as BoTorch's analytic acquisitions have it
+_compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@_compiled
 def play(state, told, world, widths, moves, root, given, written, improves, margin, largest, of_rewards):
     """Play k steps of every replicate, and leave its state as they would.
 
@@ -32,23 +33,18 @@ def play(state, told, world, widths, moves, root, given, written, improves, marg
     kept, gained, leaving_arm, leaving, normal = moves
     drifts, masked, slides, draws = given
     arms, rewards, means, used = written
-    k, S = noise.shape
-    N = mean.shape[1]
-    row, unit, variance, draw = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
+    (k, S), N = noise.shape, mean.shape[1]
+    row, unit, draw = np.empty(N), np.empty(N), np.empty(N)
     for s in range(S):
-        m, c, prior, own = mean[s], C[s], K[s % K.shape[0]], prior_mean[s]
-        lam = noise_variance[s]
-        for n in range(N):
-            variance[n] = c[n, n]
+        m, c, prior, own, lam = mean[s], C[s], K[s % K.shape[0]], prior_mean[s], noise_variance[s]
+        variance = np.diag(c).copy()
         for j in range(k):
             p, e = 1.0, 0.0
             if drifts:
-                at = min(s, kept.shape[1] - 1)
-                a = kept[j, at, 0]
-                p, e = a * a, gained[j, at, 0]
-                for n in range(N):
-                    m[n] *= a
-                    variance[n] = p * variance[n] + e * prior[n, n]
+                a = kept[j, min(s, kept.shape[1] - 1), 0]
+                p, e = a * a, gained[j, min(s, kept.shape[1] - 1), 0]
+                m *= a
+                variance[:] = p * variance + e * np.diag(prior)
             if draws:
                 _product(normal[j, s], root[s], draw)
             w = A[j, s] + math.sqrt(P[j, s] * gain[s] + Q[j, s])
@@ -70,43 +66,33 @@ def play(state, told, world, widths, moves, root, given, written, improves, marg
             arms[j, s], rewards[j, s], means[j, s], used[j, s] = i, y, mu, w
             if of_rewards:
                 largest[s] = y if math.isnan(largest[s]) else max(largest[s], y)
-            # a reward of arm i
-            if draws:
-                _turn(root[s], i, 1.0, lam, unit, draw)
-            for n in range(N):
-                row[n] = p * c[i, n] + e * prior[i, n]
-            row[i] = variance[i]
-            total = variance[i] + lam
-            left, scale = lam / total, 1.0 / math.sqrt(total)
-            z = _move(c, prior, m, variance, row, unit, i, y - own[i], scale, left, 1.0, p, e)
-            surprise[s] += z * z
-            gain[s] -= 0.5 * math.log(left)
-            if slides:
-                i, y = leaving_arm[j, s], leaving[j, s]
+            y -= own[i]
+            for move in range(1 + slides):  # the reward; one that leaves
+                sign = 1.0 - 2.0 * move
+                if sign < 0:
+                    i, y, p, e = leaving_arm[j, s], leaving[j, s], 1.0, 0.0
                 if draws:
-                    _turn(root[s], i, -1.0, lam, unit, draw)
-                row[:] = c[i]
-                rest = max(lam - variance[i], _TINY * lam)
-                left, scale = lam / rest, 1.0 / math.sqrt(rest)
-                z = _move(c, prior, m, variance, row, unit, i, y, scale, left, -1.0, 1.0, 0.0)
-                surprise[s] -= z * z
-                removed[s] += z * z
-                if rest < FRAIL * lam or removed[s] > REMOVED * (1.0 + surprise[s]):
-                    frail[s] = True
-                gain[s] -= 0.5 * math.log(left)
+                    _turn(root[s], i, sign, lam, unit, draw)
+                row[:] = p * c[i] + e * prior[i]
+                row[i] = variance[i]
+                total = max(lam + sign * variance[i], _TINY * lam)
+                unit[:] = row / math.sqrt(total)
+                z = (y - m[i]) / math.sqrt(total)
+                m += sign * z * unit
+                variance -= sign * unit * unit
+                variance[i] = row[i] * lam / total
+                _move(c, prior, variance, row, unit, i, lam / total, sign, p, e)
+                surprise[s] += sign * z * z
+                gain[s] -= 0.5 * math.log(lam / total)
+                if sign < 0:
+                    removed[s] += z * z
+                    frail[s] |= total < FRAIL * lam or removed[s] > REMOVED * (1.0 + surprise[s])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _move(c, prior, m, variance, row, unit, i, residual, scale, left, sign, p, e):
-    """C <- p C + e K - sign u u^T with u = row * scale, and so for mean and variances; the innovation."""
-    N = len(m)
-    z = (residual - m[i]) * scale
-    for n in range(N):
-        unit[n] = row[n] * scale
-    for n in range(N):
-        m[n] += sign * unit[n] * z
-        variance[n] -= sign * unit[n] * unit[n]
-    variance[i] = row[i] * left
+@_compiled
+def _move(c, prior, variance, row, unit, i, left, sign, p, e):
+    """C <- p C + e K - sign u u^T, whose row i is ``row`` times ``left``."""
+    N = len(row)
     for r in range(N):
         u = sign * unit[r]
         if e == 0.0 and p == 1.0:
@@ -116,29 +102,26 @@ def _move(c, prior, m, variance, row, unit, i, residual, scale, left, sign, p, e
             for n in range(N):
                 c[r, n] = p * c[r, n] + e * prior[r, n] - u * unit[n]
     for n in range(N):
-        x = row[n] * left
-        c[i, n] = x
-        c[n, i] = x
+        c[i, n] = c[n, i] = row[n] * left
     for n in range(N):
         c[n, n] = variance[n]
-    return z
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@_compiled
 def _log_improvement(u):
     """ln(phi(u) + u Phi(u)); far below 0 by its asymptotic series, whose last term is below 1e-12."""
     if u > -30.0:
         return math.log(
             math.exp(-0.5 * u * u) / math.sqrt(2 * math.pi) + 0.5 * u * math.erfc(-u / math.sqrt(2))
         )
-    r, term, total = 1.0 / (u * u), 1.0, 1.0
+    term, total = 1.0, 1.0
     for k in range(1, 7):
-        term *= -(2 * k + 1) * r
+        term *= -(2 * k + 1) / (u * u)
         total += term
     return -0.5 * u * u - 0.5 * math.log(2 * math.pi) - 2 * math.log(-u) + math.log(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@_compiled
 def _product(z, F, out):
     """z^T F."""
     out[:] = 0.0
@@ -147,18 +130,13 @@ def _product(z, F, out):
             out[n] += z[r] * F[r, n]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@_compiled
 def _turn(F, i, sign, lam, f, product):
     """The root after an observation (sign 1) or a removal (-1) of arm i: F -= f (f^T F) / (s + sqrt(lambda s))."""
-    N = len(f)
-    s = lam
-    for n in range(N):
-        f[n] = F[n, i]
-        s += sign * f[n] * f[n]
-    s = max(s, _TINY * lam)
+    f[:] = F[:, i]
+    s = max(lam + sign * (f * f).sum(), _TINY * lam)
     _product(f, F, product)
     scale = sign / (s + math.sqrt(lam * s))
-    for r in range(N):
-        x = scale * f[r]
-        for n in range(N):
-            F[r, n] -= x * product[n]
+    for r in range(len(f)):
+        for n in range(len(f)):
+            F[r, n] -= scale * f[r] * product[n]

@@ -1,8 +1,8 @@
 """``python -m benchmarks.elsewhere``: races on problems that others wrote.
 
 Needs ``pip install gmpb deap river gymnasium mabwiser bayesianbandits``; ``--page`` needs none of them. What is played
-goes to results/PROBLEM-SEED.csv (peaks) and results/PROBLEM.csv (bandits) at once, and what is there is not played
-again.
+goes to results/PROBLEM-SEED.csv (peaks), results/PROBLEM.csv (bandits) and results/fresh-PROBLEM.csv (the final
+environments of PROTOCOL.md) at once, and what is there is not played again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks import options, pages
 from benchmarks.elsewhere.page import write_page
 
 REPLICATES = 3
-PARTS = ("bandits", "peaks")
+PARTS = ("bandits", "peaks", "fresh")
 
 
 def main(
@@ -36,6 +36,13 @@ def main(
             path = results / f"{name}.csv"
             if (not wanted or name in wanted) and not path.exists():
                 pages.save(bandits.race(name, REPLICATES, pages.say), path)
+    if "fresh" in parts:
+        from benchmarks.elsewhere import bandits
+
+        for name in bandits.ENVIRONMENTS:
+            path = results / f"fresh-{name}.csv"
+            if (not wanted or name in wanted) and not path.exists():
+                pages.save(bandits.race_fresh(name, pages.say), path)
     if "peaks" in parts:
         from benchmarks.elsewhere import moving_peaks
 

@@ -12,7 +12,7 @@ takes some forty milliseconds: there it is not played.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -143,7 +143,7 @@ def race(name: str, replicates: int, tell: Callable[[str], None]) -> pd.DataFram
     environment, arms, steps = ENVIRONMENTS[name]
     rows = []
     for policy in OURS:
-        totals = _play_batch(_ours(policy, arms, steps, replicates), environment, steps, replicates)
+        totals = _play_batch(_ours(policy, arms, steps, replicates), environment, steps, range(replicates))
         rows += [(name, f"ours: {policy}", k, total) for k, total in enumerate(totals)]
         tell(f"{name} {policy}: {np.mean(totals):.1f}")
     for policy, build in _rivals(arms, name == "candy-cane").items():
@@ -153,6 +153,34 @@ def race(name: str, replicates: int, tell: Callable[[str], None]) -> pd.DataFram
         rows += [(name, policy, k, total) for k, total in enumerate(totals)]
         tell(f"{name} {policy}: {np.mean(totals):.1f}")
     return pd.DataFrame(rows, columns=["problem", "policy", "replicate", "reward"])
+
+
+FRESH = range(2000, 2010)  # environments that chose nothing (PROTOCOL.md)
+
+
+def race_fresh(name: str, tell: Callable[[str], None]) -> pd.DataFrame:
+    """The final environments of PROTOCOL.md: ``auto``, wider, told what a beta prior says, and who was ahead of it."""
+    environment, arms, steps = ENVIRONMENTS[name]
+    binary, rows = name == "candy-cane", []
+    ours: dict[str, dict[str, Any]] = {"auto": {}, "auto, width 2": {"width": 2.0}}
+    if binary:
+        spread = torch.eye(arms, dtype=torch.float64) / 12
+        ours["auto, told mean, spread and noise"] = {
+            "kernel": spread,
+            "noise_variance": 0.2,
+            "prior_mean": 0.5,
+        }
+    for policy, options in ours.items():
+        built = recipes.auto(arms, replicates=len(FRESH), seed=0, **options)
+        totals = _play_batch(built, environment, steps, FRESH)
+        rows += [(name, policy, k, total) for k, total in zip(FRESH, totals, strict=True)]
+        tell(f"{name} {policy}: {np.mean(totals):.1f}")
+    for policy in ("river UCB, delta 1", *(["mabwiser Thompson, beta"] if binary else [])):
+        build = _rivals(arms, binary)[policy]
+        totals = [_play(build(k), environment, steps, k) for k in FRESH]
+        rows += [(name, policy, k, total) for k, total in zip(FRESH, totals, strict=True)]
+        tell(f"{name} {policy}: {np.mean(totals):.1f}")
+    return pd.DataFrame(rows, columns=["problem", "policy", "environment", "total"])
 
 
 def _play(player: Player, environment: Any, steps: int, seed: int) -> float:
@@ -168,9 +196,9 @@ def _play(player: Player, environment: Any, steps: int, seed: int) -> float:
     return total
 
 
-def _play_batch(policy: Policy, environment: Any, steps: int, replicates: int) -> list[float]:
-    envs, totals = [environment() for _ in range(replicates)], np.zeros(replicates)
-    for k, env in enumerate(envs):
+def _play_batch(policy: Policy, environment: Any, steps: int, seeds: Sequence[int]) -> list[float]:
+    envs, totals = [environment() for _ in seeds], np.zeros(len(seeds))
+    for k, env in zip(seeds, envs, strict=True):
         env.reset(seed=k)
     for step in range(1, steps + 1):
         choice = policy.choose(step)

@@ -36,12 +36,22 @@ over the problems that a policy has played: bayesianbandits' are too slow for a 
 
 {few}"""
 
+_FRESH = """
+## Why others are ahead on candy-cane: {count} fresh environments
+
+`PROTOCOL.md` was written before they were played, and says what the development environments showed: `auto` starts
+without what a beta prior says, that chances are spread over [0, 1]. In brackets the standard error of the mean
+difference, environment by environment.
+
+"""
+
 
 def write_page(results: Path) -> Path:
     """Write RESULTS.md; returns its path."""
     tables = [pd.read_csv(file) for file in sorted(results.glob("*.csv"))]
     peaks = [table for table in tables if "offline_error" in table]
     bandits = [table for table in tables if "reward" in table]
+    fresh = [table for table in tables if "total" in table]
     said, parts = [], []
     if peaks:
         said.append(
@@ -51,6 +61,8 @@ def write_page(results: Path) -> Path:
     if bandits:
         said.append(_place(pd.concat(bandits), "reward", "bandits", largest_first=True))
         parts.append(_bandits(pd.concat(bandits)))
+    if fresh:
+        parts.append(_fresh(pd.concat(fresh)))
     parts.insert(
         0, opening("Problems that others wrote", " ".join(said), "python -m benchmarks.elsewhere") + _HEAD
     )
@@ -76,6 +88,18 @@ def _bandits(played: pd.DataFrame) -> str:
         seeds=seeds_of(played, "replicate", "problem"), few=too_few(played, "replicate", "problem")
     )
     return head + _table(played, "reward", largest_first=True)
+
+
+def _fresh(played: pd.DataFrame) -> str:
+    rows = []
+    for name, group in played.groupby("problem"):
+        totals = group.pivot(index="environment", columns="policy", values="total")
+        for policy in totals.mean().sort_values(ascending=False).index:
+            more = totals[policy] - totals["auto"]
+            told = "" if policy == "auto" else f"{more.mean():+.1f} ({more.sem():.1f})"
+            rows.append([str(name), policy, f"{totals[policy].mean():.1f}", told])
+    count = played["environment"].nunique()
+    return _FRESH.format(count=count) + markdown(["problem", "policy", "rewards", "more than auto"], rows)
 
 
 def _place(played: pd.DataFrame, measure: str, what: str, *, largest_first: bool) -> str:

@@ -58,11 +58,6 @@ class LeverageSampling:
         return _SLACK[self.dictionary]
 
     @property
-    def lasts_one_step(self) -> bool:
-        """Whether every observation draws a dictionary that replaces the last."""
-        return self.growth == 1 and self.dictionary == "redrawn"
-
-    @property
     def alpha(self) -> float:
         """(1 + epsilon) / (1 - epsilon), the factor between sketched and exact variances in Theorem 1."""
         return (1 + self.epsilon) / (1 - self.epsilon)

@@ -9,13 +9,8 @@ from torch.nn.functional import pad
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.cholesky import safe_cholesky
 
-_KEPT = (
-    2**27
-)  # bytes of prior covariances between the arms pulled and all arms; above that they are computed anew
-_ARMS_AT_ONCE, _PANELS = (
-    1024,
-    3,
-)  # columns whose products stay in a core's cache; panels of a triangular factor
+_KEPT = 2**27  # bytes of prior covariances of the arms pulled with all arms; above they are computed anew
+_ARMS_AT_ONCE, _PANELS = 1024, 3  # columns whose products stay in a cache; panels of a triangular factor
 _JITTER = 1e-13  # of the largest prior variance: for arms within the span of others
 
 
@@ -30,8 +25,7 @@ class OneStepPosterior:
         mean(x) = k_S(x)^T V^{-1} B^{-1} (r + T r'),    variance(x) = k(x, x) - k_S(x)^T V^{-1} k_S(x).
 
     For A = Phi_S B Phi_S^T is the sum of the projected features' outer products, over all pulls. Unlike K_S the matrix
-    V is well conditioned, so that one product with the inverse of its Cholesky factor does for all arms: half the
-    multiplications of an embedding and a quadratic form in it, and no prior covariance is computed twice.
+    V is well conditioned, so that one product with the inverse of its Cholesky factor does for all arms.
 
     Args:
         prior: of the arms.
@@ -54,15 +48,13 @@ class OneStepPosterior:
         self._know(arm)
         self._dictionary, self._places = arm[dictionary], dictionary
         outside = torch.ones_like(arm, dtype=torch.bool)
-        outside[dictionary] = False
-        rest = outside.nonzero().flatten()
+        rest = outside.index_fill(0, dictionary, False).nonzero().flatten()
         kept = self._square[: len(arm), : len(arm)]
         with_pulled = kept.index_select(0, dictionary) if self._known else self._cross(arm)
         K = with_pulled.index_select(1, dictionary)
-        weights, totals = count[dictionary], total[dictionary]
+        weights, totals, identity = count[dictionary], total[dictionary], torch.eye(len(K)).to(K)
         if len(rest):
-            lifted = K.clone()
-            lifted.diagonal().add_(_JITTER * self.variance.max())
+            lifted = torch.add(K, identity, alpha=_JITTER * float(self.variance.max()))
             shared = torch.cholesky_solve(with_pulled.index_select(1, rest), safe_cholesky(lifted))
             B = (shared * count[rest]) @ shared.mT
             B.diagonal().add_(weights)
@@ -70,9 +62,7 @@ class OneStepPosterior:
             rewards = noise @ torch.addmv(totals, shared, total[rest])
             V = torch.add(K, noise, alpha=float(noise_variance))
         else:
-            rewards, V = totals / weights, K.clone()
-            V.diagonal().add_(noise_variance / weights)
-        identity = torch.eye(len(V), dtype=V.dtype, device=V.device)
+            rewards, V = totals / weights, K + torch.diag(noise_variance / weights)
         self._root = torch.linalg.solve_triangular(safe_cholesky(V), identity, upper=False)
         self._weights = self._root.mT @ (self._root @ rewards)
 
@@ -94,11 +84,9 @@ class OneStepPosterior:
     def _cross(self, columns: Tensor | slice) -> Tensor:
         """Prior covariance of the dictionary with arms by index."""
         if not self._known:
-            inputs, kernel = self.prior.inputs, self.prior.space_kernel
-            return kernel(inputs[self._dictionary], inputs[columns]).to_dense()
-        if isinstance(columns, slice):
-            return self._rows[:, columns].index_select(0, self._places)
-        return self._rows.index_select(0, self._places).index_select(1, columns)
+            x = self.prior.inputs
+            return self.prior.space_kernel(x[self._dictionary], x[columns]).to_dense()
+        return self._rows[:, columns].index_select(0, self._places)
 
     def _know(self, arm: Tensor) -> None:
         """Keep the prior covariances of arms pulled for the first time, one by one: together, a kernel may round

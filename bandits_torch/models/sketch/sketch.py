@@ -145,9 +145,8 @@ class Sketch(ResizableState):
     row costs O(mN) where a new dictionary costs O(m^2 N) (a third less time a step than with twice, at N = 4 096).
     An arm within 1e-12 of the span of the dictionary gets no row.
 
-    A dictionary that is drawn anew at every pull and not joined to the last (``sampling.lasts_one_step``) is not worth
-    an embedding: means and variances come from an ``OneStepPosterior``, and z, V and theta are made only when asked
-    for (``settle``).
+    A dictionary redrawn at every pull (C = 1) is not worth an embedding: means and variances come from an
+    ``OneStepPosterior``, and z, V and theta are made only when asked for (``settle``).
 
     Cost: an observation O(m^2); ``mean`` and ``variance`` when next read O(mN), or O(m^2 N) after a new
     dictionary; a draw O(u), or O(m^2 u) where the marginals are not kept. Memory O((N + u) m), or O(N + um) with
@@ -188,7 +187,7 @@ class Sketch(ResizableState):
         """Back to the prior; the random numbers go on."""
         new = self.prior_variance.new_zeros
         self._posterior = OneStepPosterior(self.prior, self.prior_variance, self.chunk_size)
-        self._solved, self._settled = False, True
+        self._settled = True
         self._choose_way()
         self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
         self.regression = FeatureRegression(self.noise_variance)
@@ -228,8 +227,8 @@ class Sketch(ResizableState):
         self.total[place] += change
         if self._one_step:
             self._changed()
-            return
-        self.marginals.note_shift(self.regression.correct(self.pulled[:, place], change))
+        else:
+            self.marginals.note_shift(self.regression.correct(self.pulled[:, place], change))
 
     def awaited(self, arm: int) -> int:
         """How many rewards of ``arm`` are still to come."""
@@ -246,9 +245,8 @@ class Sketch(ResizableState):
         if self._one_step:
             self.spent += float(self.variance_of(self.arm[place : place + 1]) / self.noise_variance)
             if self.is_due:
-                drawn = self._draw(place)
-                self.draws, self.last_draw, self.spent = self.draws + 1, len(drawn), 0.0
-                self._in_dictionary = set(drawn)
+                self._in_dictionary = set(self._draw(place))
+                self.draws, self.last_draw, self.spent = self.draws + 1, len(self._in_dictionary), 0.0
                 self._changed()
             return place
         z, start = self.pulled[:, place], self._at_draw
@@ -337,10 +335,9 @@ class Sketch(ResizableState):
 
     def settle(self) -> None:
         """Make z, V and theta, if they are not those of what was learned."""
-        if not self._settled:
-            self._settled = True
-            if self._in_dictionary:
-                self._rebuild(sorted(self._in_dictionary))
+        if not self._settled and self._in_dictionary:
+            self._rebuild(sorted(self._in_dictionary))
+        self._settled = True
 
     def _posterior_now(self) -> OneStepPosterior:
         if not self._solved:
@@ -468,22 +465,21 @@ class Sketch(ResizableState):
         self._in_dictionary = set(state["in_dictionary"])
         self._streams.load_state_dict(state["streams"])
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
-        self._solved = False
         self._choose_way()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Sketch:
         self.settle()
         super()._apply(fn, recurse)
         self._posterior = OneStepPosterior(self.prior, self.prior_variance, self.chunk_size)
-        self._solved = False
         self._choose_way()
         return self
 
     def _choose_way(self) -> None:
         """Whether the posterior is computed anew after every pull, or kept and updated."""
-        noise, largest = float(self.noise_variance), float(self.prior_variance.max())
-        exact = self.prior_variance.dtype == torch.float64 and noise >= _LEAST_NOISE * largest
-        self._one_step = exact and self.sampling.lasts_one_step
+        noisy = bool(self.noise_variance >= _LEAST_NOISE * self.prior_variance.max())
+        exact = noisy and self.prior_variance.dtype == torch.float64
+        self._one_step = exact and self.sampling.growth == self.sampling.slack == 1
+        self._solved = False
 
 
 class WatchedArms(HasState):

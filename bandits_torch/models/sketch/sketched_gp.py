@@ -42,7 +42,8 @@ class SketchedGP(ArmModel):
         sampling: which observations enter the dictionary, and when it is drawn: ``LeverageSampling.theory(...)``
             or ``.practical()`` (the default).
         chunk_size: number of arms processed at a time when memory is short. None stores the embedding of all arms,
-            N x m numbers; a number recomputes it for ``chunk_size`` arms at a time.
+            N x m numbers (a dictionary that lasts one step has none, but up to 128 MiB of prior covariances); a number
+            recomputes it for ``chunk_size`` arms at a time.
         batch_shape: replicates.
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
         seed, first_replicate: of the dictionaries' random numbers; replicate k gives the same run alone as in a batch.
