@@ -162,8 +162,8 @@ def auto(
             "behind": behind,
             "look_again": _LOOK_AGAIN if look_again is None else look_again,
         }
-        for name, given in {"log": log, "control": control}.items():
-            validation.require(given is None, name, given, "None where the choices are a Domain")
+        for name, each in {"log": log, "control": control}.items():
+            validation.require(each is None, name, each, "None where the choices are a Domain")
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None where the choices are a Domain")
         for name, told in of_contexts.items():
