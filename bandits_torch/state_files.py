@@ -76,15 +76,25 @@ def read_archive(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str
         raise FileNotFoundError(f"no {kind} file at {name!r}")
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{name!r} is not a whole {kind} file: truncated, or of another kind")
-    with whole_or_refused(name, kind), np.load(path, allow_pickle=False) as archive:
-        arrays = {key: archive[key] for key in archive.files}
+    with whole_or_refused(name, kind), open(path, "rb") as file:
+        with zipfile.ZipFile(file) as entries:  # NumPy checks no array to its end
+            damaged = entries.testzip()
+        if damaged is not None:
+            raise ValueError(f"{damaged} is damaged")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
         return json.loads(arrays.pop("header").tobytes()), arrays
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The header alone of a file that ``write_state`` wrote; ValueError for any other file."""
     name = os.fspath(path)
-    with whole_or_refused(name, "state"), np.load(path, allow_pickle=False) as archive:
+    with (
+        whole_or_refused(name, "state"),
+        open(path, "rb") as file,
+        np.load(file, allow_pickle=False) as archive,
+    ):
         header = json.loads(archive["header"].tobytes())
     validation.require(isinstance(header, dict), "header", header, "a JSON object")
     return dict(header)
