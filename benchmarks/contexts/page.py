@@ -24,16 +24,29 @@ def write_page(results: Path) -> Path:
         lines += _dense(pd.concat(tables))
     if coba.exists():
         said.append(_beside_linear(pd.read_csv(coba)))
-    lines.insert(0, opening("Contexts over arms", " ".join(said), "python -m benchmarks.contexts"))
     lines += ["## Against linear policies", ""]
     lines += (
         _coba(pd.read_csv(coba)) if coba.exists() else ["Left out: the package `coba` is not installed.", ""]
     )
     auto, coba = sorted(results.glob("auto-*-*.csv")), results / "auto-coba.csv"
     lines += ["## `auto`, told no kernel", ""] if auto or coba.exists() else []
-    lines += _auto(pd.concat(map(pd.read_csv, auto))) if auto else []
+    if auto:
+        table = pd.concat(map(pd.read_csv, auto))
+        said.append(_beside_told(table))
+        lines += _auto(table)
     lines += _auto_beside_linear(pd.read_csv(coba)) if coba.exists() else []
+    lines.insert(0, opening("Contexts over arms", " ".join(said), "python -m benchmarks.contexts"))
     return write(results / "RESULTS.md", "\n".join(lines))
+
+
+def _beside_told(table: pd.DataFrame) -> str:
+    """Regret of ``auto`` over that of the policy that is told everything."""
+    total = table.groupby(["problem", "step", "policy"])["regret"].sum().unstack()
+    over = total.drop(columns=TOLD).div(total[TOLD], axis=0)
+    ranges = [f"{over[of].min():.2f} to {over[of].max():.2f} with {of.removeprefix('auto, ')}" for of in over]
+    return (
+        f"`auto`, told no kernel, has this many times the regret of `{TOLD}`, told all: {', '.join(ranges)}."
+    )
 
 
 def _auto(table: pd.DataFrame) -> list[str]:
