@@ -138,39 +138,59 @@ def auto(
     which neither features nor a kernel are known.
     """
     of_contexts: dict[str, Any] = {
-        "context_dim": validation.natural("context_dim", context_dim),
-        "context_kernel": context_kernel,
+        "context_dim": validation.natural("context_dim", context_dim) or None,
         "contexts": contexts,
+        "context_kernel": context_kernel,
         "matters": matters,
     }
-    about = {"max_move": max_move, "move_price": move_price, "start_at": start_at}
+    under_contexts = context_dim != 0 or contexts is not None
+    moves: dict[str, Any] = {"max_move": max_move, "move_price": move_price, "start_at": start_at}
     moves_cost = not (max_move is start_at is None and validation.is_number(move_price) and move_price == 0)
-    alone = not moves_cost or (control is None and contexts is None and context_dim == 0)
-    validation.require(
-        alone, "max_move, move_price or start_at", about, "left out with a control or contexts"
-    )
-
-    def moving(policy: Policy) -> Policy:
-        own: Any = about
-        return CostlyMoves(policy, setup.domain, search=setup.point_search, **own) if moves_cost else policy
-
+    alone = not moves_cost or (control is None and not under_contexts)
+    validation.require(alone, ", ".join(moves), moves, "left out with a control or contexts")
+    settings: dict[str, Any] = {"width": width, "plausible": plausible, "look_again": look_again}
+    sharing = {"share": share, "behind": behind}
+    policy: Policy
     if setup.domain is not None:
-        validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
-        own = {
-            "width": 1.0 if width is None else width,
-            "share": share,
-            "behind": behind,
-            "look_again": _LOOK_AGAIN if look_again is None else look_again,
-        }
-        for name, each in {"log": log, "control": control}.items():
-            validation.require(each is None, name, each, "None where the choices are a Domain")
+        _left_out("None where the choices are a Domain", log=log, control=control)
+        _left_out("left out over a Domain, where a context is a fixed feature", **of_contexts)
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None where the choices are a Domain")
-        for name, told in of_contexts.items():
-            out = told is None or (name, told) == ("context_dim", 0)
-            validation.require(out, name, told, "left out over a Domain, where a context is a fixed feature")
-        return moving(_over_points(setup, history, own))
-    features = _features(setup.choices)
+        policy = _over_points(setup, history, settings, sharing)
+    else:
+        features = _features(setup.choices)
+        kernel, prior_mean = _told(setup, features, history)
+        if control is None:
+            left = control_share == _SHARE
+            validation.require(left, "control_share", control_share, f"{_SHARE} where there is no control")
+        else:  # the level has the cycles
+            unsaid = isinstance(cycles, Cycles) or cycles in (None, FIND)
+            validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None where there is a control")
+            cycles = None
+        known = _cycles(features, history, history_times, cycles)
+        if under_contexts:
+            _left_out("None under contexts", history=history, cycles=known, log=log, control=control)
+            return _under_contexts(setup, features, of_contexts, settings | sharing)
+        _left_out("None without a context (context_dim 0)", **of_contexts)
+        of_kernel = isinstance(cycles, Cycles)  # whose noise is what it is beside cycles that are not known
+        policy = _over_arms(setup, features, kernel, prior_mean, known, of_kernel, control, settings, sharing)
+        if log is not None:
+            _learn_log(policy, log, features)
+        if control is not None:
+            return ControlledPolicy(policy, control, control_share, **setup.seeds)
+    return CostlyMoves(policy, setup.domain, search=setup.point_search, **moves) if moves_cost else policy
+
+
+def _left_out(expected: str, **given: Any) -> None:
+    """ValueError, naming the argument, unless all of these are None."""
+    for name, value in given.items():
+        validation.require(value is None, name, value, expected)
+
+
+def _told(
+    setup: Setup, features: Tensor, history: Tensor | None
+) -> tuple[Kernel | Tensor | None, Number | Tensor]:
+    """Kernel and prior mean, as they are told or of the history. ValueError for what is told twice or has no use."""
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
     for name, one in said.items():
@@ -180,14 +200,6 @@ def auto(
         validation.require(kernel is None, "kernel", kernel, "None where a history tells it")
         validation.require(_is_zero(prior_mean), "prior_mean", prior_mean, "0 where a history tells it")
         kernel, prior_mean = _of_history(features, history)
-    if control is None:
-        left = control_share == _SHARE
-        validation.require(left, "control_share", control_share, f"{_SHARE} where there is no control")
-    else:  # the level has the cycles
-        unsaid = isinstance(cycles, Cycles) or cycles in (None, FIND)
-        validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None where there is a control")
-        cycles = None
-    known = _cycles(features, history, history_times, cycles)
     unused = kernel is None and noise_variance is not None
     validation.require(
         not unused, "noise_variance", noise_variance, "None where neither kernel nor history is given"
@@ -198,62 +210,58 @@ def auto(
         noise = inputs.noise_over(features, noise_variance)
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
-    if context_dim != 0 or contexts is not None:
-        refused: dict[str, Any] = {"history": history, "cycles": known, "log": log, "control": control}
-        for name, given in refused.items():
-            validation.require(given is None, name, given, "None under contexts")
-        settings: dict[str, Any] = {"width": width, "plausible": plausible, "look_again": look_again}
-        sharing = {"share": share, "behind": behind}
-        return _under_contexts(setup, features, of_contexts, settings | sharing)
-    for name in ("context_kernel", "matters"):
-        given = of_contexts[name]
-        validation.require(given is None, name, given, "None without a context (context_dim 0)")
+    return kernel, prior_mean
+
+
+def _over_arms(
+    setup: Setup,
+    features: Tensor,
+    kernel: Kernel | Tensor | None,
+    prior_mean: Number | Tensor,
+    known: Cycles | None,
+    of_kernel: bool,
+    control: int | None,
+    settings: dict[str, Any],
+    sharing: dict[str, Any],
+) -> ModelAveraging:
+    """``auto`` over arms; ``of_kernel``: the cycles known are told beside a kernel, and not those of a history."""
     first = setup.grown_from
     crossed = first is not None and first <= FULL_UP_TO < len(features)
     validation.require(not crossed, "arms", len(features), f"at most {FULL_UP_TO}, of {first} at first")
-    groups = families(features, kernel, noise_variance, first)
+    groups = families(features, kernel, setup.noise_variance, first)
     if known is not None:
         residuals = None
         if len(known.residuals):
             residuals = estimate_covariance(torch.from_numpy(known.residuals).to(features))
             least = _LEAST * groups[0].shape.diagonal().mean()  # where cycles leave nothing
             residuals = residuals + least * torch.eye(len(features)).to(features)
-        of_kernel = isinstance(cycles, Cycles)  # whose noise is what it is beside cycles that are not known
-        groups = with_cycles(groups, features, residuals, None if of_kernel else noise_variance)
+        groups = with_cycles(groups, features, residuals, None if of_kernel else setup.noise_variance)
     related = setup.kernel is not None and _related(groups[0].shape[:first, :first])
-    if look_again is None:
-        look_again = _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
-    if log is not None:
-        validation.instance("log", log, Log, "a Log")
-        validation.require(log.num_arms == len(features), "log", log.num_arms, f"one of {len(features)} arms")
     if control is not None:
         most = len(features) <= _LEARNED_UP_TO
         validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
         groups = with_level(groups)
-    policy = _policy(
-        features,
-        groups,
-        prior_mean,
-        setup.replicates,
-        known,
-        control,
-        {
-            "width": 1.25 if width is None else width,
-            "wide": _WIDE if width is None and kernel is not None else 0.0,
-            "plausible": plausible,
-            "look_again": look_again,
-            "at_once": _AT_ONCE if related else 0,
-            "try_all": kernel is None and (len(features) <= _FEW or spread(features, first) is None),
-        },
-        {"share": share, "behind": behind},
-    )
-    if log is not None:
-        past = (log.times.tolist(), log.arms.long().to(features.device), log.rewards.to(features))
-        for time, arm, reward in zip(*past, strict=True):
-            policy.learn(Observation(time, arm.expand(setup.replicates), reward.expand(setup.replicates)))
-    return (
-        moving(policy) if control is None else ControlledPolicy(policy, control, control_share, **setup.seeds)
-    )
+    width, look_again = settings["width"], settings["look_again"]
+    if look_again is None:
+        look_again = _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
+    own = {
+        "width": 1.25 if width is None else width,
+        "wide": _WIDE if width is None and kernel is not None else 0.0,
+        "plausible": settings["plausible"],
+        "look_again": look_again,
+        "at_once": _AT_ONCE if related else 0,
+        "try_all": kernel is None and (len(features) <= _FEW or spread(features, first) is None),
+    }
+    return _policy(features, groups, prior_mean, setup.replicates, known, control, own, sharing)
+
+
+def _learn_log(policy: Policy, log: Log, features: Tensor) -> None:
+    """Learn every reward of a log as if the policy had pulled its arm."""
+    validation.instance("log", log, Log, "a Log")
+    validation.require(log.num_arms == len(features), "log", log.num_arms, f"one of {len(features)} arms")
+    past = (log.times.tolist(), log.arms.long().to(features.device), log.rewards.to(features))
+    for time, arm, reward in zip(*past, strict=True):
+        policy.learn(Observation(time, arm.expand(policy.replicates), reward.expand(policy.replicates)))
 
 
 def _under_contexts(
@@ -330,9 +338,14 @@ def _features(choices: object) -> Tensor:
     return features
 
 
-def _over_points(setup: Setup, history: Tensor | None, own: dict[str, Any]) -> PointAveraging:
+def _over_points(
+    setup: Setup, history: Tensor | None, settings: dict[str, Any], sharing: dict[str, Any]
+) -> PointAveraging:
+    """``auto`` over the points of a domain."""
     kernel, prior_mean = setup.kernel, setup.prior_mean
-    validation.require(history is None, "history", history, "None where the choices are a Domain")
+    width, plausible, look_again = (settings[name] for name in ("width", "plausible", "look_again"))
+    validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
+    _left_out("None where the choices are a Domain", history=history)
     validation.require(not isinstance(kernel, Tensor), "kernel", kernel, "a kernel over points, or None")
     validation.require(_is_zero(prior_mean), "prior_mean", prior_mean, "0 over a Domain, where it is learned")
     return auto_over_points(
@@ -342,7 +355,9 @@ def _over_points(setup: Setup, history: Tensor | None, own: dict[str, Any]) -> P
         replicates=setup.replicates,
         seed=setup.seed,
         search=setup.search,
-        **own,
+        width=1.0 if width is None else width,
+        look_again=_LOOK_AGAIN if look_again is None else look_again,
+        **sharing,
     )
 
 
