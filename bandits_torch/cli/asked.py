@@ -169,7 +169,7 @@ def send_options(
         problem: the taker's name of the problem; a name that no taker has sends a bare key to all that accept it.
 
     Returns the settings of each taker. Raises ValueError for a setting that is no ``key=value``, given twice,
-    of an unknown taker, or accepted by nobody or by both the problem and a policy; it lists what is accepted.
+    of an unknown taker, or accepted by neither or both of the problem and a policy; it lists what is accepted.
     """
     general: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
     named: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
@@ -189,7 +189,7 @@ def send_options(
         if dot and key not in accepted[taker]:
             close = did_you_mean(key, accepted[taker])
             raise ValueError(
-                f"option {key!r} is not one of {taker}'s{close} ({some(accepted[taker]) or 'none'})"
+                f"option {key!r} is not one of {taker}'s options{close} ({some(accepted[taker]) or 'none'})"
             )
         for one in [taker] if dot else _takers(key, accepted, problem):
             (named if dot else general)[one][key] = parse_value(text)
@@ -197,14 +197,15 @@ def send_options(
 
 
 def _takers(key: str, accepted: Mapping[str, Collection[str]], problem: str) -> list[str]:
-    """Who accepts a bare key; ValueError if nobody does, or both the problem and a policy."""
+    """Who accepts a bare key; ValueError if none does, or both the problem and a policy."""
     takers = [taker for taker, keys in accepted.items() if key in keys]
     if not takers:
         shown = [f"{one}'s options ({some(accepted[one]) or 'none'})" for one in [*accepted][:_TAKERS_SHOWN]]
         more = len(accepted) - _TAKERS_SHOWN
         hidden = f"; and those of {more} more" if more > 0 else ""
         close = did_you_mean(key, {one: None for keys in accepted.values() for one in keys}) or ";"
-        raise ValueError(f"option {key!r} is accepted by nobody{close} there are {'; '.join(shown)}{hidden}")
+        there = f"there are {'; '.join(shown)}{hidden}"
+        raise ValueError(f"option {key!r} is accepted by neither the problem nor a policy{close} {there}")
     if problem in takers and len(takers) > 1:
         raise ValueError(f"option {key!r} must say for whom: {' or '.join(f'{one}.{key}' for one in takers)}")
     return takers

@@ -75,7 +75,7 @@ def test_data_go_to_the_problems_that_read_them(tmp_path):
         (["--problems", "gpp"], "problem must be a known name, got 'gpp': did you mean gp?"),
         (["--policies", "frist"], "policy must be a known name, got 'frist'"),
         (["--engine", "cloud"], "engine must be one of local, processes, ray, got 'cloud'"),
-        (["--option", "windw=3"], "'windw' is accepted by nobody"),
+        (["--option", "windw=3"], "'windw' is accepted by neither the problem nor a policy"),
         (["--replicates", "0"], "replicates must be an integer >= 1, got 0"),
     ],
 )
