@@ -122,7 +122,7 @@ class ProblemLaws:
     def build(self, seed: int = 0) -> Problem:
         """The problem, two replicates."""
         options = {**problems.registered(self.name).quick, **self.options}
-        return problems.make(self.name, replicates=2, horizon=self.horizon, seed=seed, **options)
+        return problems.make(self.name, **{"replicates": 2, "horizon": self.horizon, "seed": seed} | options)
 
     def test_expected_rewards_are_numbers_that_asking_does_not_change(self) -> None:
         """Two problems of one seed agree at every step, asked in any order; one reward for each arm."""

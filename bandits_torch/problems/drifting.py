@@ -56,8 +56,8 @@ class SwitchingFunctions(SimulatedProblem):
         noise_scale: R.
         kernel, lengthscale, nu, num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``.
 
-    Raises ValueError for another ``change``, a negative ``noise_scale``, and switches that are not ascending shares of
-    the horizon.
+    Raises ValueError for another ``change``, a negative ``noise_scale``, and switches that do not
+    ascend within the horizon.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.online_model import MarginalPosterior, noise_added
+from bandits_torch.models.online_model import MarginalPosterior, noise_added, require_within
 
 
 class WeightedGP(ArmModel):
@@ -298,7 +298,8 @@ class WeightedGP(ArmModel):
         self._belief = self._gain = None
 
     def expand(self, batch_shape: torch.Size) -> WeightedGP:
-        """A copy of batch shape ``batch_shape``."""
+        """A copy of batch shape ``batch_shape``; ValueError unless that of the model broadcasts to it."""
+        require_within(torch.Size(batch_shape), self._batch_shape, "the model's batch shape")
         model = copy.deepcopy(self)
         model._batch_shape, model._belief, model._gain = torch.Size(batch_shape), None, None
         for name in ("weight", "square", "reward"):

@@ -19,7 +19,7 @@ from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.online_model import MarginalPosterior, noise_added
+from bandits_torch.models.online_model import MarginalPosterior, noise_added, require_within
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketch import Sketch
 from bandits_torch.streams import ReplicateStreams
@@ -316,7 +316,11 @@ class SketchedGP(ArmModel):
         return OffArms(self)
 
     def expand(self, batch_shape: torch.Size) -> SketchedGP:
-        """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had."""
+        """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had.
+
+        Raises ValueError for a shape to which that of the model does not broadcast.
+        """
+        require_within(torch.Size(batch_shape), self._batch_shape, "the model's batch shape")
         order = torch.arange(self._batch_shape.numel()).reshape(self._batch_shape).expand(batch_shape)
         model = copy.deepcopy(self)
         model._hold([copy.deepcopy(self.sketches[k]) for k in order.reshape(-1).tolist()])
