@@ -101,7 +101,7 @@ class RaceFolder:
         self.out.mkdir(parents=True, exist_ok=True)
         if not os.access(self.out, os.W_OK | os.X_OK):
             raise ValueError(f"out must be a folder that can be written to, got {str(self.out)!r}")
-        begun = self._begun()
+        begun = self.begun()
         standing = enter(self.out, "race", **self._held(begun, keep), resume=resume, overwrite=overwrite)
         if standing == "over":
             return standing
@@ -115,15 +115,15 @@ class RaceFolder:
 
     def begin_report(self) -> None:
         """Note that files of the report may be there from now on, although ``run.json`` is not."""
-        if self._begun() is not None:
+        if self.begun() is not None:
             self._write_record(reporting=True)
 
     def leave(self) -> None:
         """Delete the checkpoints of the race, which is over."""
-        if self._begun() is not None:
+        if self.begun() is not None:
             self._remove(self._settings)
 
-    def _begun(self) -> dict[str, Any] | None:
+    def begun(self) -> dict[str, Any] | None:
         """The record of the race in progress; None where there is none, or no race wrote it."""
         try:
             held = json.loads(self._record.read_text(encoding="utf-8"))
