@@ -89,7 +89,7 @@ def _turn(
         playing.compiled_blocks = lambda *_: None
     try:
         start = at_work("cpu")
-        history = run(policy, problem, steps, capture=way != "plain")
+        history = run(policy, problem, steps, capture="auto" if way != "plain" else False)
         seconds = (at_work("cpu") - start) / steps
     finally:
         playing.compiled_blocks = before
@@ -151,7 +151,9 @@ Microseconds of processor time a step of `run` at one thread, its own work and t
 reading and writing as many bytes as S covariances of N arms have, once. "MiB held": the model's state; the process
 held at most {peak} GiB. Cases of more than 60 million numbers are left out: 250 replicates of 1 000 arms, and of
 `auto`, which holds some 130 members, many. The first compiled run on a machine compiles, that of a later process loads
-the result: the second table, by processor time in new processes.
+the result: the second table, by processor time in new processes. Large cases play few steps, at least 24 (`steps` in
+the table beside this page). `auto` plays its first five in plain calls each way, so that over a longer run it gains
+more; and a plain step under drift folds its rows only after 24 and more steps, so that over a longer run it costs more.
 
 """
 
