@@ -59,7 +59,7 @@ def measure(settings: Settings) -> pd.DataFrame:
             if numbers > _MOST:
                 continue
             settings.say(f"{recipe}, {arms} arms, {replicates} replicates")
-            steps = 40 if settings.fast else max(24, min(480, _MOVED // (numbers + 50_000)))
+            steps = 40 if settings.fast else max(72, min(480, _MOVED // (numbers + 50_000)))
             problem = make(name, num_arms=arms, replicates=replicates)
             seconds: dict[str, list[float]] = {way: [] for way in _WAYS}
             _turn("compiled", recipe, problem, options, min(steps, 30))  # loads what was compiled
@@ -151,7 +151,7 @@ Microseconds of processor time a step of `run` at one thread, its own work and t
 reading and writing as many bytes as S covariances of N arms have, once. "MiB held": the model's state; the process
 held at most {peak} GiB. Cases of more than 60 million numbers are left out: 250 replicates of 1 000 arms, and of
 `auto`, which holds some 130 members, many. The first compiled run on a machine compiles, that of a later process loads
-the result: the second table, by processor time in new processes. Large cases play few steps, at least 24 (`steps` in
+the result: the second table, by processor time in new processes. Large cases play few steps, at least 72 (`steps` in
 the table beside this page). `auto` plays its first five in plain calls each way, so that over a longer run it gains
 more; and a plain step under drift folds its rows only after 24 and more steps, so that over a longer run it costs more.
 
