@@ -27,6 +27,11 @@ _UNSEEN = {  # in place of inputs that a block does not have
 }
 
 
+# Numbers in the covariances of all replicates, beyond which plain steps, whose rows wait, are as fast or faster under
+# drift (``python -m benchmarks.speed in_cache``).
+_MOST = 10_000_000
+
+
 class CompiledBlocks(PlainCalls):
     """Plays a block replicate by replicate, all its steps one after the other, so that what the replicate's policy
     holds is read from memory once a block and not once a step. Compiled by numba, which the extra ``fast`` installs.
@@ -83,6 +88,8 @@ class IndexBlocks(CompiledBlocks):
         zeros = torch.zeros(written[0].shape, dtype=torch.float64)
         roots = (zeros, zeros, zeros) if improves is not None else None
         if not isinstance(form, CovarianceForm) or form.mean.dtype != torch.float64:
+            return None
+        if form.covariance.numel() > _MOST:
             return None
         if roots is None and width is not None and "clock" in given:
             roots = width.root_of_gain(given["clock"].unsqueeze(-1), steps.model)
