@@ -9,21 +9,13 @@ from bandits_torch import AskTell, recipes, value
 from bandits_torch.cli.commands import app
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import Log, read_log
+from benchmarks.logs import __main__ as logs
 from tests.reference import plain_off_policy as plain
-
-SKEWED = np.array([0.1, 0.2, 0.3, 0.4])
 
 
 def drawn(seed, n=400, skewed=False, drift=False):
     """A log of four arms, and the expected rewards (n, 4)."""
-    draw, steps = np.random.default_rng(seed), np.arange(n)
-    waves = 0.5 * np.sin(steps[:, None] / 150 + np.arange(4)) if drift else np.zeros((n, 1))
-    means = np.array([0.0, 0.3, 0.6, 0.9]) + waves
-    chance = SKEWED if skewed else np.full(4, 0.25)
-    arms = draw.choice(4, n, p=chance)
-    rewards = means[steps, arms] + 0.5 * draw.normal(size=n)
-    columns = (torch.from_numpy(column) for column in (steps.astype(float), arms, rewards))
-    return Log(*columns, propensity=torch.from_numpy(chance[arms]) if skewed else None), means
+    return logs.drawn(seed, n, skewed, drift), logs.means_of(n, drift)
 
 
 def one(arm, of=4):
@@ -70,25 +62,11 @@ def test_intervals_hold_the_truth(skewed, drift):
     assert 0.85 <= np.mean(held) <= 0.95
 
 
-def thinned(seed, share, skewed, drift, n=400):
-    """What UCB1 earns per step in the simulator, if it learns from a random ``share`` of its steps."""
-    _, means = drawn(seed, n, skewed, drift)
-    policy, draw, earned = recipes.ucb1(4), np.random.default_rng([seed, 7]), 0.0
-    for step in range(n):
-        choice = policy.choose(float(step))
-        expected = means[step, int(choice.arm)]
-        earned += expected
-        if draw.random() < share:
-            reward = torch.tensor([expected + 0.5 * draw.normal()]).double()
-            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
-    return earned / n
-
-
 @pytest.mark.parametrize(("skewed", "drift"), [(False, True), (True, False), (True, True)])
 def test_values_of_a_policy_that_learns_have_no_bias(skewed, drift):
     """Over 40 logs, against the policy played on the simulator that learns from as many of its steps."""
     share = 0.1 if skewed else 0.25
-    truth = np.array([thinned(5000 + seed, share, skewed, drift) for seed in range(60)])
+    truth = np.array([logs.learned_in_part(5000 + seed, share, 400, drift) for seed in range(60)])
     found = [
         value(drawn(6000 + seed, 400, skewed, drift)[0], recipes.ucb1(4), warm_up=0.0, replays=2).value
         for seed in range(40)

@@ -46,18 +46,22 @@ def drawn(seed: int, rows: int, skewed: bool, drifting: bool) -> Log:
 @cache
 def truth_of(skewed: bool, drifting: bool) -> float:
     """What UCB1 earns per step on the simulator if it learns from a part of its steps."""
-    means, share, totals = means_of(LEARNING_ROWS, drifting), 0.1 if skewed else 0.25, []
-    for run in range(TRUE_RUNS):
-        policy, draw, earned = recipes.ucb1(4), np.random.default_rng([run, 7]), 0.0
-        for step in range(LEARNING_ROWS):
-            choice = policy.choose(float(step))
-            expected = means[step, int(choice.arm)]
-            earned += expected
-            if draw.random() < share:
-                reward = torch.tensor([expected + NOISE * draw.normal()])
-                policy.learn(Observation(float(step), choice.arm, reward, choice.why))
-        totals.append(earned / LEARNING_ROWS)
-    return float(np.mean(totals))
+    share = 0.1 if skewed else 0.25
+    return float(np.mean([learned_in_part(run, share, LEARNING_ROWS, drifting) for run in range(TRUE_RUNS)]))
+
+
+def learned_in_part(run: int, share: float, rows: int, drifting: bool) -> float:
+    """What UCB1 earns per step on the simulator if it learns from a random share of its steps."""
+    means = means_of(rows, drifting)
+    policy, draw, earned = recipes.ucb1(4), np.random.default_rng([run, 7]), 0.0
+    for step in range(rows):
+        choice = policy.choose(float(step))
+        expected = means[step, int(choice.arm)]
+        earned += expected
+        if draw.random() < share:
+            reward = torch.tensor([expected + NOISE * draw.normal()]).double()
+            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+    return earned / rows
 
 
 def row_of(setting: str, policy: str, seed: int, log: Log, what: object, truth: float) -> dict[str, object]:
