@@ -200,15 +200,11 @@ class AskTell(Watched, Described):
             moves = {name: told.pop(name, None) for name in ("max_move", "move_price", "start_at")}
             if any(one is not None for one in moves.values()):
                 told |= settings.moves(moves["max_move"], moves["move_price"] or 0.0, moves["start_at"])
-        if names is not None and isinstance(told.get("start_at"), str):
-            validation.known_names("start_at", [told["start_at"]], names)
-            told["start_at"] = [*names].index(told["start_at"])
         if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
             told["cycles"] = border.periods_of(cycles, time_unit)
-        if isinstance(control := told.get("control"), str):
-            known = names is not None and control in names
-            validation.require(known, "control", control, f"an arm, one of {names}")
-            told["control"] = list(cast(Sequence[str], names)).index(control)
+        for argument in ("control", "start_at"):
+            if isinstance(arm := told.get(argument), str):
+                told[argument] = border.number_of_arm(argument, arm, names)
         context_names = None
         if border.is_sequence_of_words(told.get("contexts")):
             context_names = told["contexts"]

@@ -37,6 +37,13 @@ def checked_names(names: Any, num_arms: int, of: str = "arm") -> tuple[str, ...]
     return tuple(map(str, names))
 
 
+def number_of_arm(name: str, arm: str, names: Sequence[str] | None) -> int:
+    """The number of an arm that an argument of this name gives by its own. ValueError for one that is none of them."""
+    known = names is not None and arm in names
+    validation.require(known, name, arm, f"an arm, one of {names}")
+    return list(cast(Sequence[str], names)).index(arm)
+
+
 def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -> Any:
     """A mask (N,) of a list of booleans or of names; anything else, such as a tensor, as it is."""
     if not isinstance(available, (*_SEQUENCES, set, frozenset)):

@@ -305,6 +305,11 @@ class Watched:
         """The arms that are never asked any more, by name, or number where arms have none."""
         return ()
 
+    @property
+    def _arms_shown(self) -> list[Any]:
+        """The arms by name, or number where they have none."""
+        return list(range(self.num_arms)) if self.names is None else list(self.names)
+
     def beliefs(self, at: Any = None, *, level: float = 0.9, context: Any = None) -> pd.DataFrame:
         """What is believed of every arm's expected reward now: a row for each arm, and for each replicate if there are
         several.
@@ -344,7 +349,7 @@ class Watched:
             inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
             if policy.dim:
                 return self._beliefs_of_settings(number, level, inside)
-            arms = list(range(self.num_arms)) if self.names is None else list(self.names)
+            arms = self._arms_shown
             mean, lower, upper = self._intervals(number, level, inside, None, context)
             best = torch.full_like(mean, torch.nan)
             gone = self.retired
@@ -383,7 +388,7 @@ class Watched:
             policy, S = self.policy, self.replicates
             if not isinstance(policy, ControlledPolicy):
                 raise ValueError("control must be given where this is built, got a policy without one")
-            arms = list(range(self.num_arms)) if self.names is None else list(self.names)
+            arms = self._arms_shown
             lift, low, high = policy.lifts(level)
             decided = np.select([low > 0, high < 0], ["better", "worse"], "open").astype(object)
             decided[:, policy.control] = "control"
