@@ -259,14 +259,38 @@ def test_members_over_more_arms_know_what_they_would_have_known(kind, twins, cou
         torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
 
 
-def test_members_of_low_rank_refuse():
-    root = torch.rand(1, 6, 2, dtype=torch.float64)
-    one = [
-        LowRankMembers(n, root[:, :n], torch.zeros(1).long(), torch.ones(1).double(), torch.zeros(1).double())
-        for n in (4, 6)
-    ]
-    with pytest.raises(ValueError, match="of full rank to take up more arms"):
-        one[1].grow_from(one[0])
+@pytest.mark.parametrize("count", [0, 1, 61])
+def test_members_of_low_rank_over_more_arms_know_what_they_would_have_known(count):
+    generator = torch.Generator().manual_seed(count)
+    roots = torch.randn(2, 40, 7, generator=generator, dtype=torch.float64)
+    roots[:, :30, 5:] = 0.0  # two columns of later arms alone
+
+    def over(n, rank):
+        noise, rates = torch.tensor([0.1, 0.01, 1.0]).double(), torch.tensor([0.0, 0.05, 0.2]).double()
+        return LowRankMembers(n, roots[:, :n, :rank], torch.tensor([0, 1, 1]), noise, rates, replicates=2)
+
+    small, wide, grown = over(30, 5), over(40, 7), over(40, 7)
+
+    def learn(steps, arms, *each):
+        for step in steps:
+            arm = torch.randint(arms, (2, 1), generator=generator)
+            reward = torch.randn(2, 3, generator=generator, dtype=torch.float64)
+            for one in each:
+                one.observe_arms(arm, reward, 1.5 * step)
+
+    learn(range(count), 30, small, wide)
+    grown.grow_from(small)
+    for ours, theirs in zip(grown.marginals(1.5 * count), wide.marginals(1.5 * count), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+    learn(range(count, count + 30), 40, grown, wide)
+    which, now = torch.tensor([35, 2]), 1.5 * (count + 31)
+    for ours, theirs in zip(grown.marginals(now), wide.marginals(now), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+    ours, theirs = grown.covariance_with(which, now), wide.covariance_with(which, now)
+    torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+    small_rates = small.noise_variance, small.forgetting_rate
+    with pytest.raises(ValueError, match="must be those of the first arms"):
+        over(40, 7).grow_from(LowRankMembers(30, roots.flip(1)[:, :30], small.kernel, *small_rates))
 
 
 def gp(arms, kind, **options):
@@ -475,7 +499,6 @@ def refused():
         lambda: numbered.add_arms(1, covariance=K),
         "covariance must have shape (5, 5), of all arms",
     )
-    yield numbered, lambda: numbered.add_arms(500), "arms must be at most 500, of 4 at first, got 504"
     yield features, lambda: features.add_arms(1), "features must be given: the other arms have some"
     yield (
         features,
@@ -575,6 +598,40 @@ def test_who_has_taken_up_arms_in_vain_takes_the_file_of_another_process(tmp_pat
     save_policy(path, twin)
     load_policy(path, one)
     assert torch.equal(one.policy.model.arms, torch.cat([X[:7], X[8:]]))
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [(497, {}), (497, {"kernel": KERNEL}), (520, {}), (520, {"kernel": KERNEL, "noise_variance": 0.1})],
+    ids=["few", "few, kernel", "many", "many, kernel"],
+)
+def test_auto_over_many_arms_grows_as_if_they_had_been_there(first, told, tmp_path):
+    """Past the 500 arms from which on it begins otherwise, and where it began so; some new arms are far away."""
+    generator = torch.Generator().manual_seed(6)
+    arms = torch.rand(first + 6, 1, generator=generator, dtype=torch.float64)
+    arms[first + 2 :] += 0.5
+    if first < 500 and not told:
+        arms = torch.arange(first + 6, dtype=torch.float64).unsqueeze(-1)  # no features: few members
+    live, fresh = (AskTell.auto(arms[:first], look_again=0.0, **told) for _ in range(2))
+    setup = Setup(arms, told.get("kernel"), told.get("noise_variance"), grown_from=first)
+    twin = AskTell(recipes.auto(setup, look_again=0.0))
+    hidden = torch.arange(first + 6) < first
+
+    def play(steps, *systems, mask=None):
+        for step in steps:
+            asked = [one.ask(float(step), mask if one is twin else None) for one in systems]
+            assert all(torch.equal(one.arm, asked[0].arm) for one in asked)
+            for one, question in zip(systems, asked, strict=True):
+                one.tell(question.id, torch.sin(9 * arms[question.arm, 0]))
+
+    play(range(12), live, twin, mask=hidden)
+    live.add_arms(2, features=arms[first : first + 2])
+    live.add_arms(4, features=arms[first + 2 :])
+    save_policy(tmp_path / "live.state", live)
+    load_policy(tmp_path / "live.state", fresh)
+    assert not differing(live.state_dict(), fresh.state_dict())
+    play(range(12, 24), live, fresh, twin)
+    torch.testing.assert_close(live.predict(25.0), twin.predict(25.0), rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize(("beyond", "tolerance"), [(0.0, 1e-9), (0.5, 1e-6)])
