@@ -89,7 +89,9 @@ def test_a_state_of_before_is_read_where_there_is_no_control_and_refused_where_t
 def test_what_does_not_fit_is_refused_by_name(told, named):
     with pytest.raises(ValueError, match=named):
         AskTell.auto([*WORTH], **told)
-    with pytest.raises(ValueError, match="control must be a number, or left out, where arms have no names, got 'x'"):
+    with pytest.raises(
+        ValueError, match="control must be a number, or left out, where arms have no names, got 'x'"
+    ):
         AskTell.auto({"x": (0.0, 1.0)}, control="x")
 
 
