@@ -281,6 +281,8 @@ class AskTell(Watched, Described):
                     validation.require(bare, "context", context, "None beside an ArmContext")
                     told = cast(ArmContext, border.context_of(context, self.context_names))
                     available = replace(told, available=available)
+                elif self.context_names is not None and not isinstance(available, ArmContext):
+                    raise ValueError(f"context must be one of {', '.join(self.context_names)}, got None")
                 available = self._roster.of_those_here(available)
             else:
                 validation.require(
