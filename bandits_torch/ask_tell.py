@@ -281,6 +281,8 @@ class AskTell(Watched, Described):
                     validation.require(bare, "context", context, "None beside an ArmContext")
                     told = cast(ArmContext, border.context_of(context, self.context_names))
                     available = replace(told, available=available)
+                elif self.context_names is not None and not isinstance(available, ArmContext):
+                    raise ValueError(f"context must be one of {', '.join(self.context_names)}, got None")
                 available = self._roster.of_those_here(available)
             else:
                 validation.require(
@@ -306,7 +308,7 @@ class AskTell(Watched, Described):
 
     def tell(
         self,
-        id: int | str,
+        id: int | str | Question,
         reward: float | Tensor,
         *,
         outcomes: Any = None,
@@ -314,7 +316,7 @@ class AskTell(Watched, Described):
     ) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
 
-        ``id``: its number, or the name of its arm, where exactly one open question is about that arm.
+        ``id``: the question, its number, or the name of its arm, where exactly one open question is about that arm.
 
         ``outcomes``: what was measured beside it, for a policy with ``outcome_names``: a mapping from those to numbers
         or (S,), or numbers in their order, (m,) or (S, m). ``noise_variance``: of this reward alone, a number or (S,),
@@ -377,7 +379,9 @@ class AskTell(Watched, Described):
                 raise
 
     def _known(self, id: Any) -> int:
-        """A number of a question asked; of a name, that of the one open question about that arm."""
+        """The number of a question asked; of a name, that of the one open question about that arm."""
+        if isinstance(id, Question):
+            id = id.id
         if isinstance(id, str) and self.names is not None:
             validation.known_names("id", [id], self.names)
             arm = self.names.index(id)

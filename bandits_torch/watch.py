@@ -380,6 +380,7 @@ class Watched:
           own; for all of m arms at once ask for 1 - (1 - ``level``) / m.
         * ``decided``: "better" or "worse" than the control where the interval leaves out 0, else "open"; "control".
         * ``compared``: rewards of the times at which it was proposed, the control's among them, that count.
+        * ``retired``: whether it is never asked any more (``retire_arms``).
 
         NaN, and no interval, until 8 rewards of the arm and of the control count. Raises ValueError where there is no
         control, and for a ``level`` out of range.
@@ -400,7 +401,8 @@ class Watched:
                 "upper": high.flatten(),
             }
             columns |= {"decided": decided.flatten(), "compared": policy.compared.long().flatten()}
-            return pd.DataFrame(columns)
+            gone = self.retired
+            return pd.DataFrame(columns | {"retired": [arm in gone for arm in arms] * S})
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
         """Columns of when each was played last, and how long that is ago."""
