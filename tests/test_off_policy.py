@@ -195,7 +195,7 @@ def test_auto_learns_a_log_as_if_it_had_pulled():
 
 
 def test_a_live_system_takes_a_log_arm_by_name(tmp_path):
-    arms, n = np.random.default_rng(0).integers(0, 3, 90), 90
+    arms = np.random.default_rng(0).integers(0, 3, 90)
     worth = np.array([1.0, 2.0, 3.0])[arms]
     pulls = [f"{t},{'abc'[arm]},{pays}\n" for t, (arm, pays) in enumerate(zip(arms, worth, strict=True))]
     (tmp_path / "log.csv").write_text("time,arm,reward\n" + "".join(pulls))
@@ -241,3 +241,6 @@ def test_the_command_says_what_the_function_does_and_why_a_policy_has_no_value(t
     none = CliRunner().invoke(app, ["value", str(path), "--policies", "random", "--replays", "2"])
     assert none.exit_code == 2
     assert "nothing tells what others would have paid" in none.output
+    path.write_text("time,arm,reward\n0,a,1\n1,b,2\n")
+    short = CliRunner().invoke(app, ["value", str(path), "--replays", "2"])
+    assert "log must be longer" in short.output
