@@ -232,6 +232,9 @@ def _player(
         )
         return (lambda number: copy.deepcopy(policy)), log.times[first:].tolist()
     rows = len(log.arms)
+    validation.require(
+        first > 0, "log", f"{rows} pulls", "longer: its beginning tells the recipe what it needs to know"
+    )
     table = torch.full((rows, log.num_arms), torch.nan, dtype=torch.float64)
     table[torch.arange(rows), log.arms.long()] = log.rewards
     gaps = log.times.diff()
