@@ -397,7 +397,7 @@ class PointAveraging(Policy):
     _start: float | None  # time of the first observation
     _steps: int
     _latest: Tensor  # where the next search begins, (S, 0 or 1, d)
-    _factor: Tensor  # what rewards are multiplied by before they are learned, (S,): 2^600 while none but tiny ones are known
+    _factor: Tensor  # what rewards are multiplied by before they are learned, (S,): 2^600 for tiny ones
 
     def _fresh(self) -> dict[str, Any]:
         none = self.domain.bounds.new_zeros(self.replicates, 0, self.dim)
