@@ -118,9 +118,9 @@ def write_page(folder: Path) -> Path:
     )
     heads = ["", "right of those told", "found"]
     beside = (
-        f"\n## Heavy tails\n\n{pages.seeds_of(tails, 'file')}, with noise that is Student's t with three degrees of "
-        f"freedom, normal but for some rewards five or ten times as far out, or lognormal. The interval of the noise holds "
-        f"it in {tails['covered'].mean():.0%} of the files.\n\n"
+        f"\n## Heavy tails\n\n{pages.seeds_of(tails, 'file')}, with noise that is Student's t with three degrees "
+        "of freedom, normal but for some rewards five or ten times as far out, or lognormal. The interval of the noise "
+        f"holds it in {tails['covered'].mean():.0%} of the files.\n\n"
     )
     return pages.write(
         folder / "RESULTS.md",
