@@ -503,6 +503,7 @@ class AskTell(Watched, Described):
                 policy = self._wrapped(roster.policy(self._origin))
                 policy.grow_from(self.policy)
                 self._take(policy)
+                self._watch.make_room(roster.num_arms)
             self._roster, self.names = roster, roster.names
             return tuple(numbers)
 
@@ -541,7 +542,7 @@ class AskTell(Watched, Described):
             if not roster.is_over(self._roster):
                 other = copy.deepcopy(self)
                 other._take(self._wrapped(roster.policy(self._origin)))
-                other.names = roster.names
+                other._roster, other.names = roster, roster.names
             return other
 
     @contextmanager
@@ -573,6 +574,8 @@ class AskTell(Watched, Described):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the one that gave ``state`` stood. ValueError for a state that is none, with nothing changed
         but the policy."""
+        missing = [name for name in ("policy", "asked", "open") if name not in state]
+        validation.require(not missing, "state", sorted(state), f"that of an AskTell: {missing} is missing")
         asked, latest = validation.natural("state['asked']", state["asked"]), state.get("latest")
         if latest is not None:
             validation.finite_number("state['latest']", latest)
@@ -584,16 +587,16 @@ class AskTell(Watched, Described):
             validation.tensor("arm", arm)
             questions[id] = (validation.finite_number("time", time), Choice(arm, why))
         with self._turn.any_process():
-            roster, policy = self._roster.in_state(state.get("arms")), self.with_arms_of(state).policy
-            watched = self._watch.state_dict()
-            self._watch.load_state_dict(state["watch"])
-            try:
-                policy.load_state_dict(state["policy"])
-            except Exception:
-                self._watch.load_state_dict(watched)
-                raise
+            roster, policy = self._roster.in_state(state.get("arms")), self.policy
+            if not roster.is_over(self._roster):
+                policy = self._wrapped(roster.policy(self._origin))
+            watch = Watch(policy, self._watch.size)  # of a version that watched nothing: as new
+            if "watch" in state:
+                watch.load_state_dict(state["watch"])
+                watch.make_room(policy.num_arms)
+            policy.load_state_dict(state["policy"])
             self._take(policy)
-            self._roster, self.names = roster, roster.names
+            self._roster, self.names, self._watch = roster, roster.names, watch
             self._asked, self._open, self._latest = asked, questions, latest
             self._times.zone = zone
             self._turn.own()

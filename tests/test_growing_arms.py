@@ -680,3 +680,61 @@ def test_auto_told_a_log_or_a_cycle_takes_up_arms(told):
         reward = math.cos(step / 2) + 0.1 * float(ours.arm)
         live.tell(ours.id, reward), twin.tell(theirs.id, reward)
     torch.testing.assert_close(live.predict(61.0), twin.predict(61.0), rtol=1e-8, atol=1e-8)
+
+
+CONTEXTS = torch.rand(3, 2, generator=torch.Generator().manual_seed(8)).double()
+
+
+@pytest.mark.parametrize("told", [{"contexts": CONTEXTS}, {"context_dim": 2}], ids=["listed", "features"])
+@pytest.mark.parametrize("named", [True, False], ids=["names", "features of arms"])
+def test_auto_under_contexts_takes_up_arms_after_rewards(named, told, tmp_path):
+    """As if they had been there; with a late question open, saved and taken up, looked at and resumed."""
+    arms = (
+        torch.arange(6).double().unsqueeze(-1) if named else torch.linspace(0, 1.6, 6).double().unsqueeze(-1)
+    )
+    live, fresh = (AskTell.auto(["a", "b", "c"] if named else arms[:3], **told) for _ in range(2))
+    twin = AskTell(recipes.auto(Setup(6 if named else arms, grown_from=3), **told))
+    hidden = (torch.arange(6) < 3).tolist()
+
+    def reward_of(question, k):
+        return 3 * math.cos(float(2 * arms[int(question.arm), 0] - 4 * CONTEXTS[k % 3, 0])) + 7
+
+    def play(steps, *systems, mask=None):
+        for k in steps:
+            asked = [
+                one.ask(float(k), mask if one is twin else None, context=CONTEXTS[k % 3]) for one in systems
+            ]
+            assert all(torch.equal(one.arm, asked[0].arm) for one in asked)
+            for one, question in zip(systems, asked, strict=True):
+                one.tell(question.id, reward_of(question, k))
+
+    play(range(20), live, twin, mask=hidden)
+    late = [one.ask(19.5, hidden if one is twin else None, context=CONTEXTS[1]) for one in (live, twin)]
+    new = {} if named else {"features": arms[3:]}
+    assert live.add_arms(["d", "e", "f"] if named else 3, **new) == (3, 4, 5)
+    assert len(live.beliefs()) == 6
+    assert "6 arms" in repr(live)
+    save_policy(tmp_path / "live.state", live)
+    load_policy(tmp_path / "live.state", fresh)
+    for one, question in zip((live, twin, fresh), (*late, late[0]), strict=True):
+        assert one.tell(question.id, reward_of(question, 1))
+    play(range(20, 45), live, fresh, twin)
+    moments = [one.predict(46.0, context=CONTEXTS[2]) for one in (live, twin)]
+    # The search for length-scales, of which there is one for each arm that is counted, steps a little otherwise.
+    close = 1e-3 if named and "context_dim" in told else 1e-7
+    torch.testing.assert_close(*moments, rtol=close, atol=close)
+    live.retire_arms(["d" if named else 3])
+    assert live.beliefs()["retired"].sum() == 1
+    live.report(tmp_path / "live.html")
+
+
+def test_a_state_that_lacks_something_says_what():
+    live = AskTell.auto(["a", "b"])
+    live.tell(live.ask(0.0).id, 1.0)
+    state = live.state_dict()
+    with pytest.raises(ValueError, match=r"\['policy'\] is missing"):
+        live.load_state_dict({name: value for name, value in state.items() if name != "policy"})
+    live.load_state_dict(
+        {name: value for name, value in state.items() if name != "watch"}
+    )  # once it had none
+    assert live.history()["state"].tolist() == ["open"]

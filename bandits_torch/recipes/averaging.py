@@ -124,9 +124,9 @@ def auto(
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
     Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above, up to 144 with a history
-    that has cycles; memory O(S P N^2), above 500 arms O(S P N). How many arms there were at first decides: as arms are
-    added, members stay what they are, and above 500 each new arm that the others tell too little of adds to the rank, up
-    to 200.
+    that has cycles; memory O(S P N^2), above 500 arms O(S P N). How many arms there were at first decides: members stay
+    what they are as arms are added, and above 500 an arm of which the others tell too little adds to the rank, up to
+    200.
 
     Under a context (``ArmContext``; ``context_dim`` numbers a step) ``contexts`` lists all that can occur, (M, c), or
     says how many there are, 0 to M - 1: then the members are over the N M pairs of arm and context (``PairAveraging``).
@@ -293,6 +293,7 @@ def _under_contexts(
             setup.noise_variance,
             context_kernel,
             matters=matters,
+            first=setup.grown_from,
             replicates=setup.replicates,
             width=1.0 if width is None else width,
             **own,
