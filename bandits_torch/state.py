@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.streams import ReplicateStreams
 
 
 class HasState:
@@ -142,6 +143,14 @@ class HasState:
             else:
                 part.load_state_dict(_state_of(other))
         self.state_changed()
+
+    def streams(self) -> Iterator[ReplicateStreams]:
+        """The random numbers of it and of its parts, in order."""
+        for part in self._leaves():
+            if isinstance(part, HasState):
+                yield from part.streams()
+            elif isinstance(part, ReplicateStreams):
+                yield part
 
     @property
     def snapshot(self) -> dict[str, Tensor]:
