@@ -529,7 +529,7 @@ class AskTell(Watched, Described):
         """Be over these arms, with all that is known, or anew."""
         policy = self._policy_over(roster)
         if self.policy.restarts_with_arms:
-            for own, other in zip(policy.streams(), self.policy.streams(), strict=True):
+            for own, other in zip(policy.random_streams(), self.policy.random_streams(), strict=True):
                 own.load_state_dict(other.state_dict())
             policy.reset()
             self._open = {

@@ -144,11 +144,11 @@ class HasState:
                 part.load_state_dict(_state_of(other))
         self.state_changed()
 
-    def streams(self) -> Iterator[ReplicateStreams]:
+    def random_streams(self) -> Iterator[ReplicateStreams]:
         """The random numbers of it and of its parts, in order."""
         for part in self._leaves():
             if isinstance(part, HasState):
-                yield from part.streams()
+                yield from part.random_streams()
             elif isinstance(part, ReplicateStreams):
                 yield part
 

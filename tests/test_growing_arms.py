@@ -137,7 +137,7 @@ def test_a_policy_with_designs_of_all_arms_starts_again_with_those_there_are(nam
         if isinstance(setup.prior_mean, Tensor) and setup.prior_mean.dim():
             some["prior_mean"] = setup.prior_mean[arms]
         made = origin.recipe(replace(setup, **some), **origin.options)
-        for own, other in zip(made.streams(), live.policy.streams(), strict=True):
+        for own, other in zip(made.random_streams(), live.policy.random_streams(), strict=True):
             own.load_state_dict(other.state_dict())
         made.reset()
         return made

@@ -57,7 +57,7 @@ _SHARE = 0.1  # of the traffic, to a control
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
 
-@recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True, contexts=True)
+@recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True, contexts=True, scale_free=True)
 def auto(
     setup: Setup,
     *,
