@@ -27,11 +27,6 @@ _UNSEEN = {  # in place of inputs that a block does not have
 }
 
 
-# Numbers in the covariances of all replicates, beyond which plain steps, whose rows wait, are as fast or faster under
-# drift (``python -m benchmarks.speed in_cache``).
-_MOST = 10_000_000
-
-
 class CompiledBlocks(PlainCalls):
     """Plays a block replicate by replicate, all its steps one after the other, so that what the replicate's policy
     holds is read from memory once a block and not once a step. Compiled by numba, which the extra ``fast`` installs.
@@ -85,37 +80,62 @@ class IndexBlocks(CompiledBlocks):
 
         steps, policy, belief = self.steps, self.steps.policy, self.steps.belief
         form, width, improves = belief.form, policy.width, steps.improves
-        zeros = torch.zeros(written[0].shape, dtype=torch.float64)
-        roots = (zeros, zeros, zeros) if improves is not None else None
+        k, S = written[0].shape
+        zeros, bounds = torch.zeros(k, S, dtype=torch.float64), improves is None and width is not None
         if not isinstance(form, CovarianceForm) or form.mean.dtype != torch.float64:
             return None
-        if form.covariance.numel() > _MOST:
+        if bounds and "clock" not in given:
             return None
-        if roots is None and width is not None and "clock" in given:
+        roots = 1 + zeros, zeros, zeros  # of a draw that nothing multiplies
+        if bounds:
             roots = width.root_of_gain(given["clock"].unsqueeze(-1), steps.model)
         if roots is None:
             return None
         A, P, Q = (torch.as_tensor(part, dtype=torch.float64).expand(zeros.shape) for part in roots)
-        if improves is None:  # a subclass may have another width than its base
+        if bounds:  # a subclass may have another width than its base
             at, first = width.at(given["clock"][0], steps.model), A[0] + (P[0] * form.gain + Q[0]).sqrt()
             if not torch.allclose(first, at.expand(len(first)), rtol=1e-9):
                 return None
-        form.fold()
-        form.root = None if form.root is None else form.root.contiguous()
-        state = form.mean, form.covariance, form.gain, form.surprise, form.removed, form.frail
+        slides, draws, largest = "leaving" in given, "normal" in given, hasattr(policy, "largest")
+        over = (0, 0.0)  # what is improved on, as the loop numbers it, and the margin
+        if improves is not None:
+            kind = 1 + (improves.acquisition is LogExpectedImprovement) + 2 * largest
+            over = kind, improves.margin
+        by_root = draws and not slides
+        if draws:
+            form.root = form.root.contiguous()
+        if by_root:
+            form.fold()
+        variance = form.variance.contiguous()  # a copy where it is read off C
+        state = form.mean, variance, form.covariance, form.gain, form.surprise, form.removed, form.frail
+        waiting = form.rows, form.weight, form.kept, form.gained, form.written, form.written_arm
         told = form.prior_covariance, belief.prior_mean, form.noise_variance.squeeze(-1)
         names = "kept", "gained", "leaving_arm", "leaving", "normal"
         moves = _arrays(*(given.get(name, _UNSEEN[name]) for name in names))
-        root = (_NONE if form.root is None else form.root).numpy()
-        has = tuple(name in given for name in ("kept", "available", "leaving", "normal"))
-        over = (0, 0.0)  # what is improved on: neither, the probability, or the expectation; and the margin
-        if improves is not None:
-            over = 1 + (improves.acquisition is LogExpectedImprovement), improves.margin
-        rewards = steps.largest.numpy(), hasattr(policy, "largest")
-        out = _shared(*written, zeros)
-        play(_shared(*state), _arrays(*told), world, _arrays(A, P, Q), moves, root, has, out, *over, *rewards)
-        form.variance.copy_(form.covariance.diagonal(dim1=-2, dim2=-1))
-        return {} if improves is not None else {"width": zeros if at.dim() else zeros[:, 0].clone()}
+        has = "kept" in given, "available" in given, slides, draws
+        root = form.root if draws else _NONE
+        units = zeros.new_empty(S, k, form.size) if by_root else _NONE
+        inputs = _arrays(*told), world, _arrays(A, P, Q), moves, has
+        out = *_shared(root, units), _shared(*written, zeros)
+        play(_shared(*state), _shared(*waiting), form.filled, *inputs, *out, *over, steps.largest.numpy())
+        if by_root:
+            self.turn(form, written[0].mT, units)
+        else:
+            form.played(k, k * slides)
+        if form.waiting == 1 or by_root:
+            form.covariance.diagonal(dim1=-2, dim2=-1).copy_(variance)
+        return {"width": zeros if at.dim() else zeros[:, 0].clone()} if bounds else {}
+
+    @staticmethod
+    def turn(form: CovarianceForm, arm: Tensor, units: Tensor) -> None:
+        """C after k steps of its root, of these arms (S, k) and rows (S, k, N). Rows of the arms are read off the root,
+        as are all where that costs less."""
+        root, (_, k, N) = form.root, units.shape
+        if k >= N:
+            torch.bmm(root.mT, root, out=form.covariance)
+            return
+        form.covariance.baddbmm_(units.mT, units, alpha=-1)
+        form.write(arm, root.gather(-1, arm.unsqueeze(1).expand(-1, N, -1)).mT @ root)
 
 
 class AveragingBlocks(CompiledBlocks):
