@@ -168,7 +168,7 @@ class AskTell(Watched, Described):
             choices: (N, d) features of the arms, their number N, their names, a ``Domain`` of points, or settings by
                 name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
                 None: the arms of ``log=``, by their names.
-            names: of arms that have features.
+            names: of arms that have features. Arms with names are those of the same names in ``log=``.
             time_unit, keep: see above.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
                 ``cycles`` may also say "day" and "week", where times are dates; ``contexts`` may be a list of names,
@@ -177,13 +177,10 @@ class AskTell(Watched, Described):
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
-        settings = None
+        settings, log = None, told.get("log")
         if choices is None:
-            validation.instance("choices", told.get("log"), Log, "given where no log is")
-            log = cast(Log, told["log"])
-            choices = log.num_arms
-            if names is None and log.arm_names != tuple(map(str, range(choices))):
-                names = log.arm_names
+            validation.instance("choices", log, Log, "given where no log is")
+            choices = cast(Log, log).num_arms
         if border.is_sequence_of_words(choices):
             validation.require(names is None, "names", names, "None where choices are names")
             names = cast(Sequence[str], choices)
@@ -200,6 +197,11 @@ class AskTell(Watched, Described):
             moves = {name: told.pop(name, None) for name in ("max_move", "move_price", "start_at")}
             if any(one is not None for one in moves.values()):
                 told |= settings.moves(moves["max_move"], moves["move_price"] or 0.0, moves["start_at"])
+        if isinstance(log, Log) and log.arm_names != tuple(map(str, range(log.num_arms))):
+            if names is None:
+                names = log.arm_names
+            else:
+                told["log"] = log.over(names)
         if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
             told["cycles"] = border.periods_of(cycles, time_unit)
         for argument in ("control", "start_at"):
@@ -210,7 +212,7 @@ class AskTell(Watched, Described):
             context_names = told["contexts"]
             told["contexts"] = len(context_names)
         policy = recipes.auto(cast(Any, choices), **told)
-        return cls(
+        live = cls(
             policy,
             names=names,
             context_names=context_names,
@@ -218,6 +220,9 @@ class AskTell(Watched, Described):
             time_unit=time_unit,
             keep=keep,
         )
+        if log is not None:
+            live._latest = float(log.times[-1])
+        return live
 
     @property
     def name(self) -> str:
@@ -281,6 +286,8 @@ class AskTell(Watched, Described):
                     validation.require(bare, "context", context, "None beside an ArmContext")
                     told = cast(ArmContext, border.context_of(context, self.context_names))
                     available = replace(told, available=available)
+                elif self.context_names is not None and not isinstance(available, ArmContext):
+                    raise ValueError(f"context must be one of {', '.join(self.context_names)}, got None")
                 available = self._roster.of_those_here(available)
             else:
                 validation.require(
@@ -306,7 +313,7 @@ class AskTell(Watched, Described):
 
     def tell(
         self,
-        id: int | str,
+        id: int | str | Question,
         reward: float | Tensor,
         *,
         outcomes: Any = None,
@@ -314,7 +321,7 @@ class AskTell(Watched, Described):
     ) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
 
-        ``id``: its number, or the name of its arm, where exactly one open question is about that arm.
+        ``id``: the question, its number, or the name of its arm, where exactly one open question is about that arm.
 
         ``outcomes``: what was measured beside it, for a policy with ``outcome_names``: a mapping from those to numbers
         or (S,), or numbers in their order, (m,) or (S, m). ``noise_variance``: of this reward alone, a number or (S,),
@@ -377,7 +384,9 @@ class AskTell(Watched, Described):
                 raise
 
     def _known(self, id: Any) -> int:
-        """A number of a question asked; of a name, that of the one open question about that arm."""
+        """The number of a question asked; of a name, that of the one open question about that arm."""
+        if isinstance(id, Question):
+            id = id.id
         if isinstance(id, str) and self.names is not None:
             validation.known_names("id", [id], self.names)
             arm = self.names.index(id)

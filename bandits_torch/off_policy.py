@@ -232,6 +232,8 @@ def _player(
         )
         return (lambda number: copy.deepcopy(policy)), log.times[first:].tolist()
     rows = len(log.arms)
+    told = "longer: its beginning tells the recipe what it needs to know"
+    validation.require(first > 0, "log", f"{rows} pulls", told)
     table = torch.full((rows, log.num_arms), torch.nan, dtype=torch.float64)
     table[torch.arange(rows), log.arms.long()] = log.rewards
     gaps = log.times.diff()

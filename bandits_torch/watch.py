@@ -297,6 +297,7 @@ class Watched:
     _times: Times
     _turn: Turn
     _asked: int
+    _latest: float | None
     _open: dict[int, Any]
     _watch: Watch
 
@@ -333,7 +334,8 @@ class Watched:
         ``probability_best`` is then among these.
 
         Args:
-            at: a time or a date, not before the latest reward (see ``predict``); default: the latest time asked about.
+            at: a time or a date, not before the latest reward (see ``predict``); default: the latest time
+                asked about or learned of.
             level: in (0, 1).
             context: for arms whose steps come with one; without it there are no means.
 
@@ -343,8 +345,8 @@ class Watched:
         validation.probability("level", level)
         with self._turn.any_process():
             watch, policy = self._watch, self.policy
-            now = watch.now if watch.now is not None else 0.0
-            number = now if at is None else self._times.read("at", at)[0]
+            latest = max((time for time in (watch.now, self._latest) if time is not None), default=0.0)
+            number = latest if at is None else self._times.read("at", at)[0]
             context = border.context_of(context, self.context_names)
             inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
             if policy.dim:
@@ -380,6 +382,7 @@ class Watched:
           own; for all of m arms at once ask for 1 - (1 - ``level``) / m.
         * ``decided``: "better" or "worse" than the control where the interval leaves out 0, else "open"; "control".
         * ``compared``: rewards of the times at which it was proposed, the control's among them, that count.
+        * ``retired``: whether it is never asked any more (``retire_arms``).
 
         NaN, and no interval, until 8 rewards of the arm and of the control count. Raises ValueError where there is no
         control, and for a ``level`` out of range.
@@ -400,7 +403,8 @@ class Watched:
                 "upper": high.flatten(),
             }
             columns |= {"decided": decided.flatten(), "compared": policy.compared.long().flatten()}
-            return pd.DataFrame(columns)
+            gone = self.retired
+            return pd.DataFrame(columns | {"retired": [arm in gone for arm in arms] * S})
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
         """Columns of when each was played last, and how long that is ago."""

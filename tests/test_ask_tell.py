@@ -211,7 +211,7 @@ def test_the_first_answer_counts_and_the_others_say_that_they_do_not():
     assert asked.tell(question.id, 0.5)
     before = described(asked.state_dict())
     assert not asked.tell(question.id, 0.5)
-    assert not asked.tell(question.id, 99.0)
+    assert not asked.tell(question, 99.0)  # a question stands for its number
     assert described(asked.state_dict()) == before
 
 

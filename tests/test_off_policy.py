@@ -1,5 +1,7 @@
 """Values of policies from logs: against plain twins, against the truth, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -192,6 +194,28 @@ def test_auto_learns_a_log_as_if_it_had_pulled():
         AskTell.auto()
 
 
+def test_a_live_system_takes_a_log_arm_by_name(tmp_path):
+    arms = np.random.default_rng(0).integers(0, 3, 90)
+    worth = np.array([1.0, 2.0, 3.0])[arms]
+    pulls = [f"{t},{'abc'[arm]},{pays}\n" for t, (arm, pays) in enumerate(zip(arms, worth, strict=True))]
+    (tmp_path / "log.csv").write_text("time,arm,reward\n" + "".join(pulls))
+    log = read_log(tmp_path / "log.csv")
+    for names in (None, ["c", "b", "a"], ["new", "b", "c", "a"]):
+        live = AskTell.auto(names, log=log)
+        table = live.beliefs().set_index("arm")  # now is the end of the log
+        assert abs(table["mean"]["a"] - 1) < 0.1
+        assert abs(table["mean"]["c"] - 3) < 0.1
+        assert table["probability_best"]["b"] < 0.05
+    assert live.ask(90.0).name in ("c", "new")
+    assert AskTell.auto(3, log=log).ask(90.0).name == "c"
+    with pytest.raises(ValueError, match="log must be among a, b, got c"):
+        AskTell.auto(["a", "b"], log=log)
+    seen = torch.ones(90, 3, dtype=torch.bool)
+    wider = replace(log, available=seen).over(["new", "c", "b", "a"])
+    assert wider.available.tolist() == [[False, True, True, True]] * 90
+    assert [wider.arm_names[k] for k in wider.arms] == [log.arm_names[k] for k in log.arms]
+
+
 def test_the_command_says_what_the_function_does_and_why_a_policy_has_no_value(tmp_path, monkeypatch):
     def but_for_random(log, policy, **settings):
         return value(log, one(0, of=3) if policy == "random" else policy, **settings)
@@ -217,3 +241,6 @@ def test_the_command_says_what_the_function_does_and_why_a_policy_has_no_value(t
     none = CliRunner().invoke(app, ["value", str(path), "--policies", "random", "--replays", "2"])
     assert none.exit_code == 2
     assert "nothing tells what others would have paid" in none.output
+    path.write_text("time,arm,reward\n0,a,1\n1,b,2\n")
+    short = CliRunner().invoke(app, ["value", str(path), "--replays", "2"])
+    assert "log must be longer" in short.output

@@ -263,16 +263,40 @@ def ask(state: Path, arms: str | None, available: str | None, moment: str | None
     context_settings={"ignore_unknown_options": True},  # a reward may be negative
 )
 @click.argument("state", type=FILE)
-@click.argument("id", type=int)
+@click.argument("id")
 @click.argument("reward", type=float)
-def tell(state: Path, id: int, reward: float) -> None:
-    """Learn the REWARD of question ID of `ask`, and keep what was learned in the file STATE. The first counts."""
+def tell(state: Path, id: str, reward: float) -> None:
+    """Learn the REWARD of question ID of `ask`, and keep what was learned in the file STATE. The first counts.
+
+    ID may be the name of an arm that one open question is about.
+    """
     from bandits_torch.policy_files import save_policy
 
     live = _live(state, None)
-    new = live.tell(id, reward)
+    new = live.tell(int(id) if id.isdecimal() else id, reward)
     save_policy(state, live)
     click.echo("learned" if new else "told before")
+
+
+@app.command(short_help="What a live system believes of its arms.")
+@click.argument("state", type=FILE)
+@click.option("--html", type=FILE, help="Also write a page with pictures and the latest questions here.")
+def show(state: Path, html: Path | None) -> None:
+    """Print what the live system in the file STATE believes of its arms now, and what changes it noticed.
+
+    Intervals are 95 % intervals of expected rewards. Nothing changes.
+    """
+    live = _live(state, None)
+    click.echo(f"{live!r}\n")
+    click.echo(live.beliefs().to_string(index=False, na_rep="", float_format="{:.4g}".format))
+    alarms = live.alarms()
+    if len(alarms):
+        click.echo(
+            f"\nchanges noticed\n{alarms.to_string(index=False, na_rep='', float_format='{:.4g}'.format)}"
+        )
+    if html is not None:
+        live.report(html)
+        click.echo(f"\nwrote {html}")
 
 
 def _live(state: Path, arms: str | None) -> Any:

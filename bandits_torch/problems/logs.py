@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,12 @@ class Log:
         validation.rewards("rewards", self.rewards)
         validation.require(bool((self.times.diff() >= 0).all()), "times", self.times, "in order of time")
         if self.propensity is not None:
-            ok = bool(((self.propensity > 0) & (self.propensity <= 1)).all())
-            validation.require(ok, "propensity", self.propensity, "above 0 and at most 1 (of the arm pulled)")
+            wrong = (self.propensity <= 0) | (self.propensity > 1)
+            row = int(wrong.long().argmax())
+            said = f"{float(self.propensity[row]):.4g} in row {row + 1}"
+            validation.require(
+                not wrong.any(), "propensity", said, "above 0 and at most 1 (of the arm pulled)"
+            )
         if self.available is not None:
             validation.tensor("available", self.available)
             fits = self.available.shape == (n, len(names)) and self.available.dtype == torch.bool
@@ -84,6 +88,24 @@ class Log:
     def num_arms(self) -> int:
         """N."""
         return len(self.arm_names)
+
+    def over(self, names: Sequence[str]) -> Log:
+        """The same pulls, of arms of these names in this order; those that the log does not know were not available.
+
+        ValueError where an arm of the log is not among them.
+        """
+        validation.known_names("log", self.arm_names, names)
+        number = torch.tensor([list(names).index(name) for name in self.arm_names])
+        available = self.available
+        if len(names) > self.num_arms or available is not None:
+            known = (
+                torch.ones(len(self.arms), self.num_arms, dtype=torch.bool)
+                if available is None
+                else available
+            )
+            available = torch.zeros(len(self.arms), len(names), dtype=torch.bool)
+            available[:, number] = known.cpu()
+        return replace(self, arms=number[self.arms.long().cpu()], arm_names=tuple(names), available=available)
 
     def __str__(self) -> str:
         """What it holds, in sentences."""
