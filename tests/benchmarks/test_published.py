@@ -22,6 +22,7 @@ PAGES = {
     "contexts/results/RESULTS.md": "contexts.page:write_page",
     "continuous/results/RESULTS.md": "continuous.page:write_page",
     "continuous/results/CLOCK.md": "continuous.clock_page:write_page",
+    "continuous/results/TEMPERATURE.md": "continuous.temperature_page:write_page",
     "control/results/RESULTS.md": "control.__main__:write_page",
     "cycles/results/RESULTS.md": "cycles.page:write_page",
     "diagnosis/results/RESULTS.md": "diagnosis.__main__:write_page",
