@@ -29,7 +29,7 @@ class Forked:
         site: Path | None = None,
         first: Callable[[], object] | None = None,
     ) -> None:
-        self._files: list[IO[str]] = [tempfile.TemporaryFile("w+") for _ in range(2)]
+        self._files: list[IO[str]] = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # other threads there are do not hold locks
             self.pid = os.fork()
