@@ -17,7 +17,7 @@ from bandits_torch.models.at_time import with_time
 from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.member_refinement import refine
 from bandits_torch.models.points.point_members import PointMembers
-from bandits_torch.policies.learned_units import MemberScale, TypicalClock
+from bandits_torch.policies.learned_units import LEAST, MemberScale, TypicalClock
 from bandits_torch.policies.looking_again import LookingAtPoints
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.reward_range import RewardRange
@@ -29,6 +29,8 @@ _MANY = 50  # observations: with twice as many held, refinements begin to be rar
 _ENOUGH = 1e10  # roundings of a bound: a round of a search that gains less is the last
 _FADES = 20.0  # observations: with so many held what is expected of the ends counts half
 _LEAST_HELD = 5  # observations of a member whose hyperparameters can be refined
+_TINY = 2.0**-400  # a reward: squares of much smaller ones are 0 in float64
+_RAISED = 2.0**600  # what rewards are multiplied by while all of them are tiny
 
 
 class PointAveraging(Policy):
@@ -41,7 +43,8 @@ class PointAveraging(Policy):
     * Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
       of all weight is spread again.
     * Unit and origin of rewards are learned (``MemberScale``): choices stay the same, but for rounding, when rewards
-      are multiplied or shifted. Densities are Student's t and what is learned of an outlier is clipped.
+      are multiplied or shifted. Densities are Student's t and what is learned of an outlier is clipped. While all
+      rewards are below 2^-400 in size they count times 2^600 inside, so that their squares are not 0.
     * A reward far outside the range of all others is in doubt, and nothing is learned from it: no member holds it. If
       it is high, its point is played again at once; borne out by a second as far, rewards are learned as they are
       (``RewardRange``, which says what is far).
@@ -136,11 +139,12 @@ class PointAveraging(Policy):
 
     def mixture(self) -> MemberMixture:
         """What the members predict together, in units of reward, as a BoTorch model over [x, time on the clock]."""
-        offset = self.scale.offset[:, 0]
-        unit = torch.ones_like(offset)
-        return MemberMixture(
-            self.members, self.sharing.weights, self.scale.scale, offset, unit, self._pending
-        )
+        return self._mixture(self._factor)
+
+    def _mixture(self, unit: Tensor) -> MemberMixture:
+        """That in units of which rewards are counted in, (S,)."""
+        weights, scale, offset = self.sharing.weights, self.scale.scale, self.scale.offset[:, 0]
+        return MemberMixture(self.members, weights, scale, offset, unit, self._pending)
 
     _pending: Tensor | None = None  # [x, time on the clock], (S, k, d + 1)
 
@@ -228,8 +232,9 @@ class PointAveraging(Policy):
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the mixture at one point per replicate, (S, d): (S,) each."""
-        posterior = self.mixture().posterior(self._inputs(arm, time).unsqueeze(-2))
-        return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
+        unit = self._factor  # a square of it may overflow
+        posterior = self._mixture(torch.ones_like(unit)).posterior(self._inputs(arm, time).unsqueeze(-2))
+        return posterior.mean.reshape(-1) / unit, posterior.variance.reshape(-1).sqrt() / unit
 
     @torch.no_grad()
     def marginals(self, time: float, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -281,7 +286,7 @@ class PointAveraging(Policy):
     def _learn(self, observation: Observation, believed: Tensor | None) -> None:
         """``learn`` in the replicates with ``believed`` (S,) True; None: in all."""
         where = None if believed is None else believed.unsqueeze(-1)
-        x, reward = observation.arm.double(), observation.reward.double()
+        x, reward = observation.arm.double(), self._counted(observation.reward.double(), believed)
         self._start = observation.time if self._start is None else self._start
         tick = self.clock.tick(observation.time)
         now = tick if self.typical_gap else self._time(observation.time)
@@ -306,6 +311,25 @@ class PointAveraging(Policy):
         every = self.refine_every * max(1, self.members.inputs.shape[1] // _MANY)
         if self.refined and self._steps % every == 0:
             self._refine(self._steps // every)
+
+    def _counted(self, reward: Tensor, believed: Tensor | None) -> Tensor:
+        """Rewards (S,) in what they are counted in. Tiny ones after none but zeros are raised, until one is not tiny;
+        then what members learned is lowered again."""
+        scale, size = self.scale, reward.abs()
+        zeros = (scale.count == 0).all(-1) & (scale.origin.nan_to_num() == 0)
+        tiny = (size > 0) & (size < _TINY)
+        factor = torch.where(zeros & tiny, _RAISED, torch.where(size < _TINY, self._factor, 1.0))
+        factor = factor if believed is None else torch.where(believed, factor, self._factor)
+        if not torch.equal(factor, self._factor):
+            ratio = (factor / self._factor).unsqueeze(-1)
+            self._factor, scale.origin = factor, scale.origin * ratio.squeeze(-1)
+            scale.squares, scale.largest = (v * ratio * ratio for v in (scale.squares, scale.largest))
+            known = scale.squares > (LEAST * _TINY) ** 2  # what is as good as 0 has no unit
+            scale.count = torch.where(known, scale.count, 0.0)
+            scale.state_changed()
+            self.members.targets = self.members.targets * ratio.unsqueeze(-1)
+            self.members.weights = self.members.weights * ratio.unsqueeze(-1)
+        return reward * factor
 
     def _check(self, observation: Observation) -> None:
         """Raise ValueError unless there is one finite point and one finite reward per replicate."""
@@ -352,11 +376,12 @@ class PointAveraging(Policy):
     def trace(self) -> dict[str, Tensor | float]:
         """What is believed of the change, the noise, the scale and the length-scales, (S,) each."""
         weights, scale, members = self.sharing.weights, self.scale.scale, self.members
+        unit = self._factor
         trace: dict[str, Tensor | float] = {
             "effective_rate": (weights * members.effective_rate).sum(-1),
             "effective_members": self.sharing.effective_members,
-            "noise_scale": (weights * scale * members.noise_variance).sum(-1).sqrt(),
-            "scale": (weights * scale).sum(-1).sqrt(),
+            "noise_scale": (weights * scale * members.noise_variance).sum(-1).sqrt() / unit,
+            "scale": (weights * scale).sum(-1).sqrt() / unit,
             "lengthscale": (weights * members.lengthscale.log().mean(-1)).sum(-1).exp(),
             "resets": self.sharing.resets,
             "doubted": self.range.doubted,
@@ -372,10 +397,12 @@ class PointAveraging(Policy):
     _start: float | None  # time of the first observation
     _steps: int
     _latest: Tensor  # where the next search begins, (S, 0 or 1, d)
+    _factor: Tensor  # what rewards are multiplied by before they are learned, (S,): 2^600 for tiny ones
 
     def _fresh(self) -> dict[str, Any]:
         none = self.domain.bounds.new_zeros(self.replicates, 0, self.dim)
-        return {"_start": None, "_steps": 0, "_latest": none}
+        factor = self.members.bounds.new_ones(self.replicates)
+        return {"_start": None, "_steps": 0, "_latest": none, "_factor": factor}
 
     def _start_anew(self) -> None:
         """Forget everything but the range of rewards."""

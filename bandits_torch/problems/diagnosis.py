@@ -22,7 +22,7 @@ _T_90 = 1.729  # of Student's t with 19 degrees of freedom, two-sided
 _ROWS = 10_000  # the last rows, of which it is said what could be gained
 _SHARED_ROWS, _SHIFTS = 2000, 99
 _HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is taken off; in gaps
-_SURE = 0.01
+_SURE, _HEAVY = 0.01, 0.01
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
@@ -39,6 +39,8 @@ class Diagnosis:
         irregular: share of gaps that differ from it by more than a tenth.
         noise: standard deviation of what neighbouring rows do not share, over all arms.
         noise_interval: its approximate 90 % interval.
+        outliers: share of rewards that lie far from their neighbours: .001 with normal noise, .01 and more with heavy
+            tails. They count in the noise, and are no jumps.
         correlation: mean correlation of two arms' rewards.
         shared: whether arms share more than chance explains.
         periods: of cycles that arms share, in units of the times.
@@ -64,6 +66,7 @@ class Diagnosis:
     irregular: float
     noise: float | None
     noise_interval: tuple[float, float] | None
+    outliers: float | None
     correlation: float | None
     shared: bool | None
     periods: tuple[Period, ...]
@@ -106,6 +109,11 @@ class Diagnosis:
             lines += [
                 f"Noise: standard deviation {self.noise:.3g} (90 % interval: {low:.3g} to {high:.3g}). "
                 "What changes from row to row and back counts as noise."
+            ]
+        if self.outliers is not None and self.outliers >= _HEAVY:
+            lines += [
+                f"Outliers: {self.outliers:.1%} of the rewards lie far from their neighbours (0.1% in normal noise): "
+                "the noise has heavy tails. An outlier is not called a jump."
             ]
         if self.correlation is not None:
             shares = "they share something" if self.shared else "chance explains that"
@@ -206,7 +214,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     periods = tuple(find_periods(rewards, times))
     own = find_own_periods(rewards, times, periods)
     plain, fitted = _without_cycles(rewards, times, periods, own)
-    levels = find_jumps(plain, times) if values != "none" else None
+    levels = find_jumps(plain, times, bounded=values == "0/1") if values != "none" else None
     drift = None
     if levels is not None:
         wander = float(np.median(levels.drift[levels.noise > 0])) if (levels.noise > 0).any() else 0.0
@@ -235,6 +243,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
         float((np.abs(gaps / gap - 1) > 0.1).mean()) if T > 1 else 0.0,
         noise,
         interval,
+        None if levels is None else levels.outliers,
         correlation,
         shared,
         periods,

@@ -6,7 +6,7 @@ import torch
 from scipy.signal import lombscargle
 
 from bandits_torch import diagnose
-from bandits_torch.problems.jumps import RATIOS, _likelihood_ratios, find_jumps
+from bandits_torch.problems.jumps import RATIOS, _drawn_in, _likelihood_ratios, find_jumps
 from bandits_torch.problems.periods import _powers, find_own_periods
 
 
@@ -56,6 +56,44 @@ def test_noise_and_drift_are_hardly_ever_called_a_jump(drift):
     g = np.random.default_rng(3)
     told = sum(bool(find_jumps(*record(g, drift)).jumps) for _ in range(40))
     assert told <= 3  # of 40 at 1 %: four or more have probability 0.0007
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.03])
+@pytest.mark.parametrize(("share", "wide"), [(0.05, 10.0), (0.1, 5.0), (None, 3)])
+def test_noise_with_heavy_tails_is_hardly_ever_called_a_jump_and_is_told(share, wide, drift):
+    g, told = np.random.default_rng(30), 0
+    for _ in range(12):
+        T, N = 1000, int(g.integers(2, 9))
+        scale = 1.0 if share is None else np.where(g.random((T, N)) < share, wide, 1.0)
+        noise = g.standard_t(wide, (T, N)) if share is None else scale * g.standard_normal((T, N))
+        levels = find_jumps(noise + drift * np.cumsum(g.standard_normal((T, N)), 0), np.arange(T))
+        told += bool(levels.jumps)
+        assert levels.outliers > 0.0075
+    assert told <= 1  # of 12 at 1 %: two or more have probability 0.006
+    assert find_jumps(g.standard_normal((1000, 3)), np.arange(1000)).outliers < 0.003
+
+
+def test_rewards_are_drawn_in_to_the_medians_of_their_neighbours():
+    """Against the definition, row by row; a jump stays as it is."""
+    g = np.random.default_rng(31)
+    y = g.standard_t(3, (60, 2))
+    y[30:] += 20
+    y[g.random(y.shape) < 0.2] = np.nan
+    found = _drawn_in(y)
+    assert (np.isnan(found) == np.isnan(y)).all()
+    assert np.nanmin(found[30:]) > 10 > np.nanmax(found[:30])
+    for n in range(2):
+        sides = []
+        for t in range(60):
+            near = [y[max(0, t - 5) : t, n], y[t + 1 : t + 6, n]]
+            sides.append(sorted(np.median(part[~np.isnan(part)]) for part in near if (~np.isnan(part)).any()))
+        far = np.array(
+            [abs(one - (side[0] + side[-1]) / 2) for one, side in zip(y[:, n], sides, strict=True)]
+        )
+        far = far[~np.isnan(far)]
+        reach = 3 * max(np.quantile(far, 0.8) / 1.28, np.quantile(far, 0.95) / 1.96)
+        for t in np.flatnonzero(~np.isnan(y[:, n])):
+            assert found[t, n] == pytest.approx(min(max(y[t, n], sides[t][0] - reach), sides[t][-1] + reach))
 
 
 @pytest.mark.parametrize("one", [False, True])

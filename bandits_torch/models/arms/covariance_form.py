@@ -77,7 +77,9 @@ class CovarianceForm(ResizableState):
     frail: Tensor  # (b,), whether a removal since then has cost too many figures
     root: Tensor | None
 
-    def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
+    def __init__(
+        self, prior: ArmPrior, batch: int, noise_variance: Tensor, covariance: Tensor | None = None
+    ) -> None:
         super().__init__()
         self.prior: ArmPrior
         held_elsewhere(self, prior=prior)
@@ -85,8 +87,11 @@ class CovarianceForm(ResizableState):
         self.register_buffer("noise_variance", noise_variance.clone(), persistent=False)
         self.noise_variance: Tensor
         copies = batch // prior.flat_batch
-        self.register_buffer("covariance", self.prior_covariance.repeat(copies, 1, 1))
-        self.register_buffer("prior_variance", self.covariance.diagonal(dim1=-2, dim2=-1).clone())
+        held = self.prior_covariance.repeat(copies, 1, 1) if covariance is None else covariance
+        self.register_buffer("covariance", held)
+        self.register_buffer(
+            "prior_variance", self.prior_covariance.diagonal(dim1=-2, dim2=-1).repeat(copies, 1)
+        )
         self.prior_variance: Tensor
         self.register_buffer("mean", torch.zeros_like(self.prior_variance))
         n, new = self.mean.shape[-1], self.mean.new_zeros

@@ -1,0 +1,110 @@
+"""``auto``, told nothing, over arms, under contexts and over points, with rewards near the ends of float64."""
+
+import functools
+
+import pytest
+import torch
+
+from bandits_torch import ArmContext, recipes
+from bandits_torch.domain import Domain
+from bandits_torch.policies import Observation
+from bandits_torch.recipes.point_averaging import auto_over_points
+
+S, STEPS = 2, 18
+BOX = Domain(torch.tensor([[-1.0, 0.0], [3.0, 2.0]]).double())
+FEATURES = torch.linspace(0, 1, 7).double().unsqueeze(-1)
+CONTEXTS = torch.tensor([[0.2], [0.8]]).double()
+QUICK = {"search": {"initial": 6, "raw_samples": 32}, "capacity": 15}
+WAYS = {
+    "arms": lambda: recipes.auto(6, replicates=S),
+    "features": lambda: recipes.auto(FEATURES, replicates=S),
+    "contexts listed": lambda: recipes.auto(FEATURES, contexts=CONTEXTS, replicates=S),
+    "any context": lambda: recipes.auto(4, context_dim=1, replicates=S),
+    "points": lambda: auto_over_points(BOX, replicates=S, **QUICK),
+}
+
+
+def step_of(way, step):
+    return ArmContext(CONTEXTS[step % 2]) if "context" in way else None
+
+
+def played(way, unit, rewards=None):
+    """Choices (T, S, ...) and the policy; ``rewards``: those of the first steps."""
+    policy, chosen, g = WAYS[way](), [], torch.Generator().manual_seed(3)
+    for step in range(STEPS):
+        choice = policy.choose(float(step), step_of(way, step))
+        x = choice.arm.double()
+        mean = (x - 1).square().sum(-1).neg() if x.dim() > 1 else (x - 2 - step % 2).abs().neg()
+        reward = mean + 0.1 * torch.randn(S, generator=g).double()
+        if rewards is not None and step < len(rewards):
+            reward = torch.full_like(reward, rewards[step])
+        policy.learn(Observation(float(step), choice.arm, unit * reward, choice.why))
+        chosen.append(choice.arm)
+    return torch.stack(chosen), policy
+
+
+def predicted(way, policy):
+    return policy.marginals(float(STEPS), BOX.sample(5, 0) if way == "points" else step_of(way, STEPS))
+
+
+@functools.cache
+def ordinary(way):
+    return played(way, 1.0)
+
+
+def believed(policy):
+    return {name: torch.as_tensor(value).double() for name, value in policy.trace().items()}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("power", [-1040, -997, -399, -100, 100, 460])
+def test_no_unit_of_rewards_changes_what_is_chosen(way, power):
+    unit = 2.0**power  # from numbers that have lost some digits over 1e-300, 1e-120, 1e-30, 1e30 to 3e138
+    (plain, before), (chosen, policy) = ordinary(way), played(way, unit)
+    if way == "points":
+        torch.testing.assert_close(chosen, plain, rtol=0, atol=1e-3)  # searches end within rounding, which adds up
+    else:
+        assert torch.equal(chosen, plain)
+    for name, value in believed(policy).items():
+        of_rewards = unit if name in ("scale", "noise_scale") else 1.0
+        torch.testing.assert_close(value / of_rewards, believed(before)[name], rtol=1e-2, atol=1e-4)
+    mean, variance = predicted(way, policy)
+    torch.testing.assert_close(mean / unit, predicted(way, before)[0], rtol=1e-2, atol=1e-3)
+    assert variance.isfinite().all()
+
+
+@pytest.mark.parametrize("way", ["points", "any context"])
+@pytest.mark.parametrize(
+    "first", [[0.0, 1e-300], [0.0, 0.0, 1e-200, -1e-140], [1e-310] * 6, [1e-160, 3e-160, 0.0, 1e-160, 2e-160]]
+)
+def test_tiny_rewards_before_ordinary_ones_leave_nothing_behind(way, first):
+    _, policy = played(way, 1.0, first)
+    mean, variance = predicted(way, policy)
+    assert mean.isfinite().all()
+    assert (variance.isfinite() & (variance > 0)).all()
+    assert all(value.isfinite().all() for value in believed(policy).values())
+    assert (believed(policy)["scale"] > 0.1).all()
+
+
+def test_a_deviation_is_known_where_its_square_is_not():
+    (_, before), (chosen, policy) = ordinary("points"), played("points", 2.0**-997)
+    ours, theirs = policy.predict(chosen[-1], 20.0), before.predict(chosen[-1], 20.0)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one * 2.0**997, other, rtol=1e-2, atol=1e-3)
+    fresh = WAYS["points"]()
+    assert (fresh.predict(chosen[0], 0.0)[1] > 0.1).all()  # in units of rewards that are not known
+    fresh.learn(Observation(0.0, chosen[0], torch.zeros(S).double()))
+    assert (fresh.predict(chosen[0], 0.0)[1] > 0.1).all()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rewards_whose_squares_overflow_are_refused_and_change_nothing(way):
+    _, policy = played(way, 1e130)
+    choice, before = policy.choose(float(STEPS), step_of(way, STEPS)), predicted(way, policy)
+    for reward in (1e300, -1e300):
+        with pytest.raises(ValueError, match="reward must be at most 1e\\+140 in size"):
+            policy.learn(
+                Observation(float(STEPS), choice.arm, torch.tensor([reward] * S, dtype=torch.float64), choice.why)
+            )
+    for one, other in zip(before, predicted(way, policy), strict=True):
+        assert torch.equal(one, other)
