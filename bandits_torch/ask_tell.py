@@ -169,7 +169,7 @@ class AskTell(Watched, Described):
         Args:
             choices: (N, d) features of the arms, their number N, their names, a ``Domain`` of points, or settings by
                 name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
-                None: the arms of ``log=``, by their names.
+                None: the arms of ``log=``, by their names; its contexts are taken likewise.
             names: of arms that have features. Arms with names are those of the same names in ``log=``.
             time_unit, keep: see above.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
@@ -213,6 +213,10 @@ class AskTell(Watched, Described):
         if border.is_sequence_of_words(told.get("contexts")):
             context_names = told["contexts"]
             told["contexts"] = len(context_names)
+            if isinstance(log, Log):
+                told["log"] = told["log"].under(context_names)
+        elif isinstance(log, Log) and log.context_names and not told.get("context_dim"):
+            context_names = log.context_names
         policy = recipes.auto(cast(Any, choices), **told)
         live = cls(
             policy,

@@ -23,8 +23,8 @@ from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, RecursiveMembers, SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
-from bandits_torch.policies.choices.contexts import check_contexts, pairs_of
-from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging
+from bandits_torch.policies.choices.contexts import INPUTS, check_contexts, pairs_of
+from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging, UnderContexts
 from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.moves import CostlyMoves
@@ -105,7 +105,8 @@ def auto(
             memory as 25 others. ``Cycles``: known beside a ``kernel``, as a replayed table knows them.
         context_dim, context_kernel, contexts, matters: where each step comes with a context; below.
         log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
-            had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only.
+            had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only. One with
+            contexts tells these, where nothing else does: their number where they have names, else ``context_dim``.
         control: an arm that the others are compared with, up to 200 arms. ``control_share`` of the traffic goes to it
             at random (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than
             they differ (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift`` shows
@@ -145,7 +146,10 @@ def auto(
         "context_kernel": context_kernel,
         "matters": matters,
     }
-    under_contexts = context_dim != 0 or contexts is not None
+    if isinstance(log, Log) and log.contexts is not None and context_dim == 0 and contexts is None:
+        listed = len(log.context_names) or None
+        of_contexts |= {"contexts": listed, "context_dim": None if listed else log.contexts.shape[1]}
+    under_contexts = of_contexts["context_dim"] is not None or of_contexts["contexts"] is not None
     moves: dict[str, Any] = {"max_move": max_move, "move_price": move_price, "start_at": start_at}
     moves_cost = not (max_move is start_at is None and validation.is_number(move_price) and move_price == 0)
     alone = not moves_cost or (control is None and not under_contexts)
@@ -171,8 +175,11 @@ def auto(
             cycles = None
         known = _cycles(features, setup.grown_from, history, history_times, cycles)
         if under_contexts:
-            _left_out("None under contexts", history=history, cycles=known, log=log, control=control)
-            return _under_contexts(setup, features, of_contexts, settings | sharing)
+            _left_out("None under contexts", history=history, cycles=known, control=control)
+            under = _under_contexts(setup, features, of_contexts, settings | sharing)
+            if log is not None:
+                _learn_log(under, log, features)
+            return under
         _left_out("None without a context (context_dim 0)", **of_contexts)
         of_kernel = isinstance(cycles, Cycles)  # whose noise is what it is beside cycles that are not known
         policy = _over_arms(setup, features, kernel, prior_mean, known, of_kernel, control, settings, sharing)
@@ -256,12 +263,21 @@ def _over_arms(
 
 
 def _learn_log(policy: Policy, log: Log, features: Tensor) -> None:
-    """Learn every reward of a log as if the policy had pulled its arm."""
+    """Learn every reward of a log as if the policy had pulled its arm, under its context."""
     validation.instance("log", log, Log, "a Log")
     validation.require(log.num_arms == len(features), "log", log.num_arms, f"one of {len(features)} arms")
     past = (log.times.tolist(), log.arms.long().to(features.device), log.rewards.to(features))
-    for time, arm, reward in zip(*past, strict=True):
-        policy.learn(Observation(time, arm.expand(policy.replicates), reward.expand(policy.replicates)))
+    whys: list[dict[str, Tensor]] = [{}] * len(log.arms)
+    if isinstance(policy, UnderContexts):
+        c = policy.context_dim
+        found = None if log.contexts is None else log.contexts.shape[1]
+        validation.require(
+            found == c, "log", f"contexts of {found or 0} numbers", f"one with contexts of {c}"
+        )
+        inputs = torch.cat([policy.arms[past[1]], cast(Tensor, log.contexts).to(policy.arms)], -1)
+        whys = [{INPUTS: row.expand(policy.replicates, -1)} for row in inputs]
+    for time, arm, reward, why in zip(*past, whys, strict=True):
+        policy.learn(Observation(time, arm.expand(policy.replicates), reward.expand(policy.replicates), why))
 
 
 def _under_contexts(
