@@ -63,6 +63,8 @@ class IndexSteps(CapturedSteps):
             raise refused("PeriodicRestart", "its replicates do not restart together")
         if self.samples and self.by_mask:
             raise refused("ThompsonSampling", "a restart by mask would factor its covariance")
+        if self.samples:
+            self.belief.want_root()  # as the first draw of a plain step would
         factor, kernel = self.belief.form_name == "factor", self.belief.prior.time_kernel
         if self.samples and factor:
             raise refused("ThompsonSampling", "form='factor' keeps no root of the covariance")
