@@ -191,20 +191,22 @@ def look(data: Path, plot: Path | None) -> None:
 @app.command(short_help="What policies would have earned, from a log.")
 @click.argument("log", type=FILE)
 @click.option("--policies", default="auto", help="Names of algorithms, separated by commas.")
+@click.option("--contexts", help="Columns that were known before each choice, separated by commas.")
 @number("--replays", 2, default=20, help="Resamples of the log, for the interval of a policy that learns.")
 @number("--seed", 0, default=0, help="Seed of all random numbers.")
-def value(log: Path, policies: str, replays: int, seed: int) -> None:
+def value(log: Path, policies: str, contexts: str | None, replays: int, seed: int) -> None:
     """Estimate what policies would have earned per step of LOG, next to what was earned.
 
     LOG is CSV or Parquet: a row for each pull, with columns of the time, the arm and its reward, and of the propensity,
     the probability with which the arm was drawn, unless arms were drawn uniformly. Intervals are 90 % intervals. A
     policy is valued as one that learns from the rows where it agrees with the log; live it learns from every row.
+    With --contexts `auto` chooses under the context of each row.
     """
     names = different_names("policy", policies, catalogue().policies)
     from bandits_torch.off_policy import value as value_of
     from bandits_torch.problems.logs import read_log
 
-    pulls = read_log(log)
+    pulls = read_log(log, contexts=[one.strip() for one in contexts.split(",")] if contexts else ())
     rows, refused = [("the log", f"{float(pulls.rewards.mean()):.4g}")], []
     for name in names:
         try:
