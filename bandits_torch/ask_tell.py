@@ -28,6 +28,8 @@ from bandits_torch.threads import fitting
 from bandits_torch.turn import Turn
 from bandits_torch.watch import Watch, Watched
 
+_BEFORE = "before other arms"  # in ``Choice.why``: the policy has started again since, with other arms
+
 
 @dataclass(frozen=True)
 class Question:
@@ -167,8 +169,8 @@ class AskTell(Watched, Described):
         Args:
             choices: (N, d) features of the arms, their number N, their names, a ``Domain`` of points, or settings by
                 name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
-                None: the arms of ``log=``, by their names.
-            names: of arms that have features.
+                None: the arms of ``log=``, by their names; its contexts are taken likewise.
+            names: of arms that have features. Arms with names are those of the same names in ``log=``.
             time_unit, keep: see above.
             told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
                 ``cycles`` may also say "day" and "week", where times are dates; ``contexts`` may be a list of names,
@@ -177,13 +179,10 @@ class AskTell(Watched, Described):
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
-        settings = None
+        settings, log = None, told.get("log")
         if choices is None:
-            validation.instance("choices", told.get("log"), Log, "given where no log is")
-            log = cast(Log, told["log"])
-            choices = log.num_arms
-            if names is None and log.arm_names != tuple(map(str, range(choices))):
-                names = log.arm_names
+            validation.instance("choices", log, Log, "given where no log is")
+            choices = cast(Log, log).num_arms
         if border.is_sequence_of_words(choices):
             validation.require(names is None, "names", names, "None where choices are names")
             names = cast(Sequence[str], choices)
@@ -200,6 +199,11 @@ class AskTell(Watched, Described):
             moves = {name: told.pop(name, None) for name in ("max_move", "move_price", "start_at")}
             if any(one is not None for one in moves.values()):
                 told |= settings.moves(moves["max_move"], moves["move_price"] or 0.0, moves["start_at"])
+        if isinstance(log, Log) and log.arm_names != tuple(map(str, range(log.num_arms))):
+            if names is None:
+                names = log.arm_names
+            else:
+                told["log"] = log.over(names)
         if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
             told["cycles"] = border.periods_of(cycles, time_unit)
         for argument in ("control", "start_at"):
@@ -209,8 +213,12 @@ class AskTell(Watched, Described):
         if border.is_sequence_of_words(told.get("contexts")):
             context_names = told["contexts"]
             told["contexts"] = len(context_names)
+            if isinstance(log, Log):
+                told["log"] = told["log"].under(context_names)
+        elif isinstance(log, Log) and log.context_names and not told.get("context_dim"):
+            context_names = log.context_names
         policy = recipes.auto(cast(Any, choices), **told)
-        return cls(
+        live = cls(
             policy,
             names=names,
             context_names=context_names,
@@ -218,6 +226,9 @@ class AskTell(Watched, Described):
             time_unit=time_unit,
             keep=keep,
         )
+        if log is not None:
+            live._latest = float(log.times[-1])
+        return live
 
     @property
     def name(self) -> str:
@@ -271,7 +282,11 @@ class AskTell(Watched, Described):
         a copy of the belief. Raises ValueError as ``Policy.choose_many``, with nothing asked.
         """
         with self._turn, self._fitting():
-            pending = [Pending(then, choice.arm, choice.why) for then, choice in self._open.values()]
+            pending = [
+                Pending(then, choice.arm, choice.why)
+                for then, choice in self._open.values()
+                if _BEFORE not in choice.why
+            ]
             wanted = 1 if count is None else count
             number, zone = self._times.read("time", time)
             if self.policy.dim == 0:
@@ -281,6 +296,8 @@ class AskTell(Watched, Described):
                     validation.require(bare, "context", context, "None beside an ArmContext")
                     told = cast(ArmContext, border.context_of(context, self.context_names))
                     available = replace(told, available=available)
+                elif self.context_names is not None and not isinstance(available, ArmContext):
+                    raise ValueError(f"context must be one of {', '.join(self.context_names)}, got None")
                 available = self._roster.of_those_here(available)
             else:
                 validation.require(
@@ -306,7 +323,7 @@ class AskTell(Watched, Described):
 
     def tell(
         self,
-        id: int | str,
+        id: int | str | Question,
         reward: float | Tensor,
         *,
         outcomes: Any = None,
@@ -314,7 +331,7 @@ class AskTell(Watched, Described):
     ) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
 
-        ``id``: its number, or the name of its arm, where exactly one open question is about that arm.
+        ``id``: the question, its number, or the name of its arm, where exactly one open question is about that arm.
 
         ``outcomes``: what was measured beside it, for a policy with ``outcome_names``: a mapping from those to numbers
         or (S,), or numbers in their order, (m,) or (S, m). ``noise_variance``: of this reward alone, a number or (S,),
@@ -337,7 +354,8 @@ class AskTell(Watched, Described):
             rewards = for_each("reward", value, S).to(device)
             measured = None if measured is None else measured.to(device)
             own = None if noise is None else for_each("noise_variance", noise, S).to(device)
-            self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
+            if _BEFORE not in choice.why:
+                self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
             self._latest = time if self._latest is None else max(time, self._latest)
             del self._open[id]
             self._watch.learned(id, self._asked, time, choice.arm, rewards, self.policy)
@@ -377,7 +395,9 @@ class AskTell(Watched, Described):
                 raise
 
     def _known(self, id: Any) -> int:
-        """A number of a question asked; of a name, that of the one open question about that arm."""
+        """The number of a question asked; of a name, that of the one open question about that arm."""
+        if isinstance(id, Question):
+            id = id.id
         if isinstance(id, str) and self.names is not None:
             validation.known_names("id", [id], self.names)
             arm = self.names.index(id)
@@ -457,7 +477,8 @@ class AskTell(Watched, Described):
             ]
             for id in old:
                 then, choice = self._open.pop(id)
-                self.policy.dropped(Pending(then, choice.arm, choice.why))
+                if _BEFORE not in choice.why:
+                    self.policy.dropped(Pending(then, choice.arm, choice.why))
                 self._watch.dropped(id, self._asked)
             return len(old)
 
@@ -475,6 +496,10 @@ class AskTell(Watched, Described):
         was learned stays. What is learned of new arms beforehand follows from the prior: with features from the kernel
         over them, else nothing.
 
+        A policy whose designs are of all arms (``Policy.restarts_with_arms``: the OPKB family, R-PERP) starts again
+        with those that are there now, here and in ``retire_arms``; its random numbers go on. What its open questions
+        pay is noted in ``history`` alone.
+
         Args:
             arms: names; or, of arms without names, how many there are to come, or the numbers of retired ones.
             features: (n, d), a row for each new arm, where the policy was built with features.
@@ -483,18 +508,14 @@ class AskTell(Watched, Described):
 
         Cost: a few times that of building the policy. An exact Gaussian process learns the rewards that it holds again.
 
-        Raises ValueError, with nothing changed, for arms that are here already, what does not fit the policy, one that
-        no recipe made, and one that cannot take up more arms, which says why (``Policy.needs_all_arms``).
+        Raises ValueError, with nothing changed, for arms that are here already, what does not fit the policy, and one
+        that no recipe made.
         """
         with self._turn, self._fitting():
             self._check_arms()
             told = {"features": features, "covariance": covariance, "prior_mean": prior_mean}
             roster, numbers = self._roster.with_arms(arms, **told)
-            if roster.num_arms > self.num_arms:
-                policy = self._wrapped(roster.policy(self._origin))
-                policy.grow_from(self.policy)
-                self._take(policy)
-            self._roster, self.names = roster, roster.names
+            self._go_on_with(roster)
             return tuple(numbers)
 
     def retire_arms(self, arms: Sequence[str] | Sequence[int]) -> None:
@@ -504,9 +525,33 @@ class AskTell(Watched, Described):
         ``predict`` tells of them, too. Raises ValueError, with nothing changed, for arms that are not here or retired
         already, and where none would be left.
         """
-        with self._turn:
+        with self._turn, self._fitting():
             self._check_arms()
-            self._roster = self._roster.without(arms)
+            self._go_on_with(self._roster.without(arms))
+
+    def _go_on_with(self, roster: Roster) -> None:
+        """Be over these arms, with all that is known, or anew."""
+        policy = self._policy_over(roster)
+        if self.policy.restarts_with_arms:
+            for own, other in zip(policy.random_streams(), self.policy.random_streams(), strict=True):
+                own.load_state_dict(other.state_dict())
+            policy.reset()
+            self._open = {
+                id: (time, replace(choice, why={**choice.why, _BEFORE: True}))
+                for id, (time, choice) in self._open.items()
+            }
+        elif policy is not self.policy:
+            policy.grow_from(self.policy)
+        self._take(policy)
+        self._watch.make_room(roster.num_arms)
+        self._roster, self.names = roster, roster.names
+
+    def _policy_over(self, roster: Roster) -> Policy:
+        """The policy, where it is over these arms; else one that has learned nothing."""
+        restarts = bool(self.policy.restarts_with_arms)
+        if roster.is_over(self._roster, restarts=restarts):
+            return self.policy
+        return self._wrapped(roster.policy(self._origin, restarts=restarts))
 
     @property
     def retired(self) -> tuple[Any, ...]:
@@ -518,8 +563,6 @@ class AskTell(Watched, Described):
     def _check_arms(self) -> None:
         kind = type(self.policy).__name__
         validation.require(self.policy.dim == 0, "policy", kind, "over arms, not over the points of a domain")
-        why = self.policy.needs_all_arms
-        validation.require(not why, "policy", kind, f"one whose arms may come and go ({why})")
 
     def with_arms_of(self, state: Mapping[str, Any]) -> AskTell:
         """This one, or one over the arms that came in the system that gave ``state``, which has learned nothing.
@@ -528,11 +571,11 @@ class AskTell(Watched, Described):
         """
         with self._turn.any_process():
             roster = self._roster.in_state(state.get("arms"))
-            other = self
-            if not roster.is_over(self._roster):
+            policy, other = self._policy_over(roster), self
+            if policy is not self.policy:
                 other = copy.deepcopy(self)
-                other._take(self._wrapped(roster.policy(self._origin)))
-                other.names = roster.names
+                other._take(policy)
+                other._roster, other.names = roster, roster.names
             return other
 
     @contextmanager
@@ -564,6 +607,8 @@ class AskTell(Watched, Described):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the one that gave ``state`` stood. ValueError for a state that is none, with nothing changed
         but the policy."""
+        missing = [name for name in ("policy", "asked", "open") if name not in state]
+        validation.require(not missing, "state", sorted(state), f"that of an AskTell: {missing} is missing")
         asked, latest = validation.natural("state['asked']", state["asked"]), state.get("latest")
         if latest is not None:
             validation.finite_number("state['latest']", latest)
@@ -575,16 +620,15 @@ class AskTell(Watched, Described):
             validation.tensor("arm", arm)
             questions[id] = (validation.finite_number("time", time), Choice(arm, why))
         with self._turn.any_process():
-            roster, policy = self._roster.in_state(state.get("arms")), self.with_arms_of(state).policy
-            watched = self._watch.state_dict()
-            self._watch.load_state_dict(state["watch"])
-            try:
-                policy.load_state_dict(state["policy"])
-            except Exception:
-                self._watch.load_state_dict(watched)
-                raise
+            roster = self._roster.in_state(state.get("arms"))
+            policy = self._policy_over(roster)
+            watch = Watch(policy, self._watch.size)  # of a version that watched nothing: as new
+            if "watch" in state:
+                watch.load_state_dict(state["watch"])
+                watch.make_room(policy.num_arms)
+            policy.load_state_dict(state["policy"])
             self._take(policy)
-            self._roster, self.names = roster, roster.names
+            self._roster, self.names, self._watch = roster, roster.names, watch
             self._asked, self._open, self._latest = asked, questions, latest
             self._times.zone = zone
             self._turn.own()

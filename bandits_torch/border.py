@@ -39,9 +39,10 @@ def checked_names(names: Any, num_arms: int, of: str = "arm") -> tuple[str, ...]
 
 def number_of_arm(name: str, arm: str, names: Sequence[str] | None) -> int:
     """The number of an arm that an argument of this name gives by its own. ValueError for one that is none of them."""
-    known = names is not None and arm in names
-    validation.require(known, name, arm, f"an arm, one of {names}")
-    return list(cast(Sequence[str], names)).index(arm)
+    if names is None:
+        raise ValueError(f"{name} must be a number, or left out, where arms have no names, got {arm!r}")
+    validation.known_names(name, [arm], names)
+    return names.index(arm)
 
 
 def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -> Any:

@@ -12,6 +12,7 @@ from scipy import stats
 from torch import Tensor
 
 from bandits_torch import recipes, validation
+from bandits_torch.arm_context import ArmContext
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.logs import Log
 from bandits_torch.problems.replay import Replay
@@ -20,6 +21,11 @@ from bandits_torch.problems.tables import RewardTable
 _FEWEST = 10.0  # effective rows
 _CHANCE = 1e-4  # of a log of arms drawn uniformly that is taken for another, for each of two tests
 _MEMORIES = np.array([[20.0], [100.0], [1e9]])  # pulls, of the model of rewards
+_PARTS, _PER_TEST = (
+    4,
+    5,
+)  # parts of a context's range in which draws are tested; rows for each arm that a test needs
+_PRODUCTS_UP_TO = 5  # numbers of a context whose products rewards are regressed on
 _PER_ARM = 10  # rows of a stretch that rows are drawn again from, for each arm
 
 
@@ -70,6 +76,9 @@ def value(
     * ``"dr"``: the mean of sum_b pi_i(b) q_i(b) + w (r - q_i(a)), doubly robust (Dudik et al. 2014). q_i is predicted
       from the rows before i alone, so that every term is unbiased however rewards drift.
 
+    Under contexts q_i depends on the context of row i, a policy that takes contexts is asked with it, and the value is
+    the mean over the contexts of the log.
+
     A fixed policy (probabilities) is valued as it is. A policy that learns sees the log in order of time, and learns a
     row where it agrees with probability (least p) / p, so that it learns from a random part of the rows, whatever it
     chose (rejection sampling, Dudik et al. 2012; Mandel et al. 2016). So it is valued as a policy that learns from that
@@ -81,14 +90,16 @@ def value(
 
     Args:
         policy: the name of a recipe; a ``Policy`` of one replicate, which stays as it is; or the (N,) probabilities of
-            the arms, renormalised where not all are available.
+            the arms, or (n, N) of each row of the log, renormalised where not all are available. A recipe that takes
+            contexts gets those of the log, and what else it needs to know by ``options``; ``auto`` needs nothing.
         estimator: ``"auto"``: ``"dr"`` where propensities are known, else ``"replay"``.
         warm_up: share of the log, from its beginning, that is not valued: recipes take from it what they need to know.
         replays: >= 2.
         seed: of all random numbers.
         options: of the recipe.
 
-    Cost: that of ``replays`` + 1 runs over all rows.
+    Cost: that of ``replays`` + 1 runs over all rows; of ``"dr"``, under c numbers or M listed contexts, O(N p^3) a row,
+    p = 1 + M, or 1 + c + c (c + 1) / 2 up to five numbers and 1 + c above.
 
     Raises ValueError where nothing identifies the value: arms that were not drawn at random, a propensity of 1 where
     the policy may pull another arm, an arm never logged, and a policy that agrees with fewer than ten effective rows.
@@ -113,14 +124,16 @@ def value(
     never = [log.arm_names[k] for k in range(N) if k not in arms]
     predicted = _predicted(log)[first:] if kind == "dr" else np.zeros((n, N))
     sure = (chance == 1) & (can.sum(1) > 1)
+    seen = None if log.contexts is None else log.contexts[first:]
 
     def estimate(pi: np.ndarray, order: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, its terms, and weights, of probabilities (n, N) over the rows in this order."""
         a, r, q = arms[order], rewards[order], predicted[order]
         w = pi[np.arange(n), a] / chance[order]
         if kind == "dr":
-            terms = (pi * q).sum(1) + w * (r - q[np.arange(n), a])
-            return float(terms.mean()), terms, w
+            known_part, rest = (pi * q).sum(1), w * (r - q[np.arange(n), a])
+            found = float((known_part + rest).mean())
+            return found, known_part + rest if seen is None else rest, w  # the contexts are as they are
         total = w.sum()
         found = float((w * r).sum() / total) if total else np.nan
         return found, w * (r - found) * n / max(total, 1e-300), w
@@ -128,7 +141,7 @@ def value(
     rows = np.arange(n)
     if isinstance(policy, Tensor):
         validation.require(not options, "options", options, "none for a fixed policy")
-        pi, learned = _fixed(policy, can, log), 0
+        pi, learned = _fixed(policy, can, log, first), 0
         play = None
     else:
         validation.instance("policy", policy, (str, Policy), "a recipe's name, a Policy or probabilities")
@@ -138,7 +151,8 @@ def value(
         def play(order: np.ndarray, number: int) -> tuple[np.ndarray, int]:
             draws = np.random.default_rng([seed, number])
             taken = draws.random(n) * chance[order] < least if known else np.ones(n, dtype=bool)
-            return _played(build(number), times, arms[order], rewards[order], can[order], taken)
+            under = None if seen is None else seen[torch.from_numpy(order)]
+            return _played(build(number), times, arms[order], rewards[order], can[order], under, taken)
 
         pi, learned = play(rows, 0)
     wanted = [name for k, name in enumerate(log.arm_names) if name in never and pi[:, k].any()]
@@ -177,43 +191,87 @@ def _refuse_unless_uniform(log: Log) -> None:
     arms, N = log.arms.numpy(), log.num_arms
     can = np.ones((len(arms), N), bool) if log.available is None else log.available.numpy()
     fair = can / can.sum(1, keepdims=True)
-    expected, counts = fair.sum(0), np.bincount(arms, minlength=N)
     why = "propensity must be given, as the arms were not drawn uniformly at random"
-    off = float(((counts - expected) ** 2 / expected.clip(1e-300)).sum())
-    if stats.chi2.sf(off, N - 1) < _CHANCE:
-        raise ValueError(f"{why}: pulls of {dict(zip(log.arm_names, counts.tolist(), strict=True))}")
+    parts = [("", np.ones(len(arms), dtype=bool))]
+    for k, column in enumerate([] if log.contexts is None else log.contexts.numpy().T):
+        values = np.unique(column)
+        cuts = values[1:] if len(values) <= _PARTS else np.quantile(column, np.arange(1, _PARTS) / _PARTS)
+        within = np.searchsorted(cuts, column, side="right")
+        parts += [
+            (f" under contexts whose number {k} is near {column[within == i].mean():.4g}", within == i)
+            for i in range(len(cuts) + 1)
+        ]
+    for where, rows in parts:
+        expected, counts = fair[rows].sum(0), np.bincount(arms[rows], minlength=N)
+        off = float(((counts - expected) ** 2 / expected.clip(1e-300)).sum())
+        enough = not where or rows.sum() >= _PER_TEST * N
+        if enough and stats.chi2.sf(off, N - 1) < _CHANCE / len(parts):
+            pulls = dict(zip(log.arm_names, counts.tolist(), strict=True))
+            raise ValueError(f"{why}: pulls of {pulls}{where}")
     same = arms[1:] == arms[:-1]
-    chance = fair[np.arange(1, len(arms)), arms[:-1]]
-    spread = np.sqrt((chance * (1 - chance)).sum())
-    if spread > 0 and 2 * stats.norm.sf(abs(same.sum() - chance.sum()) / spread) < _CHANCE:
-        raise ValueError(f"{why}: an arm follows itself {int(same.sum())} times, not {chance.sum():.0f}")
+    again = fair[np.arange(1, len(arms)), arms[:-1]]
+    spread = np.sqrt((again * (1 - again)).sum())
+    if spread > 0 and 2 * stats.norm.sf(abs(same.sum() - again.sum()) / spread) < _CHANCE:
+        raise ValueError(f"{why}: an arm follows itself {int(same.sum())} times, not {again.sum():.0f}")
 
 
 def _predicted(log: Log) -> np.ndarray:
-    """Rewards of every arm (n, N) predicted before each row: discounted means of the rewards before, drawn towards that
-    of all arms by one pull, with the memory that has predicted best so far."""
-    kept = 1 - 1 / _MEMORIES
-    weight, total = np.zeros((3, log.num_arms)), np.zeros((3, log.num_arms))
-    lost, rows = np.zeros(3), []
-    for a, r in zip(log.arms.tolist(), log.rewards.tolist(), strict=True):
-        level = total.sum(1, keepdims=True) / weight.sum(1, keepdims=True).clip(1e-12)
-        mean = (total + level) / (weight + 1)
-        rows.append(mean[lost.argmin()])
-        lost += (mean[:, a] - r) ** 2
-        weight, total = kept * weight, kept * total
-        weight[:, a] += 1
-        total[:, a] += r
-    return np.stack(rows)
+    """Rewards of every arm (n, N) predicted before each row by regressions on the rows before.
+
+    With x = 1, or 1 and the context, or 1, the context and its squares and products, w = (1 - 1/m)^age and y the mean
+    reward of all arms by w, arm b has y + x' (sum w x x' + I)^{-1} sum w x (r - y), the sums over its own rows. Without
+    a context: the mean of its rewards, drawn to y by one pull. Of all x and m the pair that predicted best so far.
+    """
+    each = [_regression(log, x) for x in _features(log)]
+    means = np.concatenate([mean for mean, _ in each], 1)  # (n, K, N)
+    lost = np.concatenate([error for _, error in each], 1).cumsum(0)  # (n, K)
+    best = np.concatenate([[0], lost[:-1].argmin(1)])
+    return means[np.arange(len(means)), best]
 
 
-def _fixed(probabilities: Tensor, can: np.ndarray, log: Log) -> np.ndarray:
-    """Probabilities (N,) in every row, (n, N), among the arms that are available."""
+def _features(log: Log) -> list[np.ndarray]:
+    """What rewards are regressed on, (n, p) each."""
+    one = np.ones((len(log.arms), 1))
+    if log.contexts is None:
+        return [one]
+    z = log.contexts.numpy()
+    if log.context_names:
+        return [one, np.hstack([one, np.eye(len(log.context_names))[z[:, 0].astype(int)]])]
+    spread = z.std(0)
+    z = (z - z.mean(0)) / np.where(spread > 0, spread, 1.0)
+    linear = np.hstack([one, z])
+    if (c := z.shape[1]) > _PRODUCTS_UP_TO:
+        return [one, linear]
+    return [one, linear, np.hstack([linear, *(z[:, k:] * z[:, k : k + 1] for k in range(c))])]
+
+
+def _regression(log: Log, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions before each row for every memory, (n, 3, N), and their squared errors of the arm pulled, (n, 3)."""
+    kept, p = 1 - 1 / _MEMORIES[:, None], x.shape[1]  # (3, 1, 1)
+    gram, total = np.zeros((3, log.num_arms, p, p)), np.zeros((3, log.num_arms, p))
+    means, errors = [], []
+    for a, r, row in zip(log.arms.tolist(), log.rewards.tolist(), x, strict=True):
+        level = total[:, :, 0].sum(1) / gram[:, :, 0, 0].sum(1).clip(1e-12)
+        above = total - level[:, None, None] * gram[..., 0]
+        beta = np.linalg.solve(gram + np.eye(p), above[..., None])[..., 0]
+        means.append(level[:, None] + beta @ row)
+        errors.append((means[-1][:, a] - r) ** 2)
+        gram, total = kept[..., None] * gram, kept * total
+        gram[:, a] += np.outer(row, row)
+        total[:, a] += r * row
+    return np.stack(means), np.stack(errors)
+
+
+def _fixed(probabilities: Tensor, can: np.ndarray, log: Log, first: int) -> np.ndarray:
+    """Probabilities (N,), or of each row, among the arms that are available in the rows from the first: (n, N)."""
     validation.finite_tensor("policy", probabilities)
-    N = log.num_arms
-    validation.shape_is("policy", probabilities, probabilities.shape == (N,), f"({N},), probabilities")
-    ok = bool((probabilities >= 0).all()) and abs(float(probabilities.sum()) - 1) < 1e-6
+    N, rows = log.num_arms, len(log.arms)
+    fits = probabilities.shape in ((N,), (rows, N))
+    validation.shape_is("policy", probabilities, fits, f"({N},) or ({rows}, {N}), probabilities")
+    ok = bool((probabilities >= 0).all()) and bool(((probabilities.sum(-1) - 1).abs() < 1e-6).all())
     validation.require(ok, "policy", probabilities, "probabilities that add up to 1")
-    pi = probabilities.double().numpy() * can
+    pi = probabilities.double().numpy()
+    pi = (pi[first:] if pi.ndim == 2 else pi) * can
     total = pi.sum(1, keepdims=True)
     none = int((total == 0).sum())
     validation.require(none == 0, "policy", f"no arm available in {none} rows", "one that can be played")
@@ -231,7 +289,23 @@ def _player(
             policy.num_arms == log.num_arms, "policy.num_arms", policy.num_arms, str(log.num_arms)
         )
         return (lambda number: copy.deepcopy(policy)), log.times[first:].tolist()
+    if log.contexts is not None and recipes.registered(policy).contexts and policy != "random":
+        recipe = recipes.registered(policy)
+        under = (
+            {"contexts": len(log.context_names)}
+            if log.context_names
+            else {"context_dim": log.contexts.shape[1]}
+        )
+        run = {"horizon": n} if "horizon" in recipe.options else {}
+
+        def under_contexts(number: int) -> Policy:
+            own = {"seed": seed + number} if recipe.seeded else {}
+            return recipe.call(log.num_arms, **(run | own | under | options))
+
+        return under_contexts, log.times[first:].tolist()
     rows = len(log.arms)
+    told = "longer: its beginning tells the recipe what it needs to know"
+    validation.require(first > 0, "log", f"{rows} pulls", told)
     table = torch.full((rows, log.num_arms), torch.nan, dtype=torch.float64)
     table[torch.arange(rows), log.arms.long()] = log.rewards
     gaps = log.times.diff()
@@ -251,13 +325,16 @@ def _played(
     arms: np.ndarray,
     rewards: np.ndarray,
     can: np.ndarray,
+    contexts: Tensor | None,
     taken: np.ndarray,
 ) -> tuple[np.ndarray, int]:
     """What the policy chose in every row, as probabilities (n, N), and how many rows it learned from."""
     pi, learned = np.zeros(can.shape), 0
     for i, time in enumerate(times):
-        mask = None if can[i].all() else torch.from_numpy(can[i])
-        choice = policy.choose(time, mask)
+        step: Tensor | ArmContext | None = None if can[i].all() else torch.from_numpy(can[i])
+        if contexts is not None and policy.takes_contexts:
+            step = ArmContext(contexts[i], available=step)
+        choice = policy.choose(time, step)
         pi[i, int(choice.arm)] = 1.0
         if int(choice.arm) == arms[i] and taken[i]:
             reward = torch.tensor([rewards[i]], dtype=torch.float64)

@@ -243,8 +243,6 @@ class Watch(HasState):
         self.told = max(self.told, id)
         self.learned_so_far += 1
         where = [] if self.dim else arm.tolist()
-        if where and max(where) >= self.plays.shape[-1]:
-            self._make_room_for(max(where) + 1)
         plays, last = self.plays.numpy(), self.last.numpy()
         for s, number in enumerate(where):
             plays[s, number] += 1
@@ -269,11 +267,9 @@ class Watch(HasState):
         """Numbers of the questions kept, of ``asked`` in all, oldest first."""
         return np.arange(max(0, asked - self.size), asked)
 
-    # -- changes ---------------------------------------------------------------------------------------
-
-    def _make_room_for(self, arms: int) -> None:
-        """Be over so many arms."""
-        more = arms - self.plays.shape[-1]
+    def make_room(self, num_arms: int) -> None:
+        """Be over so many arms: those that came later were not played yet."""
+        more, self.num_arms = num_arms - self.plays.shape[-1], num_arms
         self.plays = torch.nn.functional.pad(self.plays, (0, more))
         self.last = torch.nn.functional.pad(self.last, (0, more), value=math.nan)
 
@@ -297,6 +293,7 @@ class Watched:
     _times: Times
     _turn: Turn
     _asked: int
+    _latest: float | None
     _open: dict[int, Any]
     _watch: Watch
 
@@ -333,7 +330,8 @@ class Watched:
         ``probability_best`` is then among these.
 
         Args:
-            at: a time or a date, not before the latest reward (see ``predict``); default: the latest time asked about.
+            at: a time or a date, not before the latest reward (see ``predict``); default: the latest time
+                asked about or learned of.
             level: in (0, 1).
             context: for arms whose steps come with one; without it there are no means.
 
@@ -343,8 +341,8 @@ class Watched:
         validation.probability("level", level)
         with self._turn.any_process():
             watch, policy = self._watch, self.policy
-            now = watch.now if watch.now is not None else 0.0
-            number = now if at is None else self._times.read("at", at)[0]
+            latest = max((time for time in (watch.now, self._latest) if time is not None), default=0.0)
+            number = latest if at is None else self._times.read("at", at)[0]
             context = border.context_of(context, self.context_names)
             inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
             if policy.dim:
@@ -362,11 +360,8 @@ class Watched:
             columns |= {"arm": arms * S}
             named = zip(_BELIEVED, (mean, lower, upper, best), strict=True)
             columns |= {name: value.double().cpu().numpy().reshape(-1) for name, value in named}
-            more = self.num_arms - watch.plays.shape[-1]  # arms that came later and were not played yet
-            plays = torch.nn.functional.pad(watch.plays, (0, more))
-            last = torch.nn.functional.pad(watch.last, (0, more), value=math.nan)
-            columns["plays"] = plays.numpy().reshape(-1)
-            columns |= self._when(last.reshape(-1).tolist(), number)
+            columns["plays"] = watch.plays.numpy().reshape(-1)
+            columns |= self._when(watch.last.reshape(-1).tolist(), number)
             return pd.DataFrame(columns | {"retired": retired * S})
 
     def lift(self, *, level: float = 0.95) -> pd.DataFrame:
@@ -380,6 +375,7 @@ class Watched:
           own; for all of m arms at once ask for 1 - (1 - ``level``) / m.
         * ``decided``: "better" or "worse" than the control where the interval leaves out 0, else "open"; "control".
         * ``compared``: rewards of the times at which it was proposed, the control's among them, that count.
+        * ``retired``: whether it is never asked any more (``retire_arms``).
 
         NaN, and no interval, until 8 rewards of the arm and of the control count. Raises ValueError where there is no
         control, and for a ``level`` out of range.
@@ -400,7 +396,8 @@ class Watched:
                 "upper": high.flatten(),
             }
             columns |= {"decided": decided.flatten(), "compared": policy.compared.long().flatten()}
-            return pd.DataFrame(columns)
+            gone = self.retired
+            return pd.DataFrame(columns | {"retired": [arm in gone for arm in arms] * S})
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
         """Columns of when each was played last, and how long that is ago."""

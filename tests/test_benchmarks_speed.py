@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +14,6 @@ from bandits_torch.models import ArmGP
 from benchmarks.pages import duration, figures
 from benchmarks.speed import million_steps
 from benchmarks.speed.cli import BENCHMARKS, app
-from benchmarks.speed.crossover import crossing
 from benchmarks.speed.measuring import alone, peak_mib
 from benchmarks.speed.page import write_page
 from benchmarks.speed.plain_botorch import WAYS
@@ -26,8 +24,6 @@ COLUMNS = {
     "against_botorch": {"arms", "observations", "pulled", "way", "steps", "seconds_per_step", "times_ours"}
     | {"peak_mib", "start_mib", "same_arms", "form", "rows", "points", "bytes_per_step", "copy_seconds"},
     "growth": {"model", "arms", "steps_before", "steps", "seconds_per_step"},
-    "crossover": {"replicates", "arms", "pulled", "rows", "points", "covariance_seconds", "factor_seconds"}
-    | {"factor_over_covariance"},
     "igp_30000": {"arms", "replicates", "steps", "wall_seconds", "seconds_per_step", "mean_cumulative_regret"}
     | {"seconds_per_replicate_step"},
     "stale_points": {"observations", "held", "steps", "choose_seconds", "learn_seconds", "seconds_per_step"}
@@ -53,8 +49,6 @@ COLUMNS = {
     "captured": {"recipe", "arms", "replicates", "steps_in_a_block", "plain_seconds", "captured_seconds"}
     | {"plain_kernels", "captured_kernels", "plain_reads", "captured_reads", "captured_allocated"}
     | {"plain_waits", "captured_waits"},
-    "compiled": {"recipe", "arms", "replicates", "compile_seconds", "plain_seconds", "compiled_seconds"}
-    | {"plain_over_compiled", "largest_difference", "error"},
     "in_cache": {
         *("recipe", "arms", "replicates", "steps", "turns", "plain", "blocks", "compiled", "copy"),
         *("compiled_share", "mib", "peak_mib"),
@@ -161,13 +155,6 @@ def test_a_step_of_an_index_policy_never_waits_for_the_gpu(form: str) -> None:
     assert host_waits(lambda: None, "cuda") == 0
     assert host_waits(lambda: task.noise.sum().item(), "cuda") == 1
     assert host_waits(lambda: play_on(policy, task, 12, 5), "cuda") == 0
-
-
-def test_crossing_lies_where_the_ratio_passes_one_on_a_double_log_scale() -> None:
-    assert crossing([100, 400], [2.0, 0.5]) == pytest.approx(200)
-    assert crossing([100, 200, 800], [4.0, 2.0, 0.5]) == pytest.approx(400)
-    assert crossing([100, 200], [0.9, 0.5]) == 0
-    assert math.isinf(crossing([100, 200], [2.0, 1.5]))
 
 
 def test_figures_keep_three_digits_and_a_unit() -> None:

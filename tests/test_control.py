@@ -78,7 +78,7 @@ def test_a_state_of_before_is_read_where_there_is_no_control_and_refused_where_t
 @pytest.mark.parametrize(
     ("told", "named"),
     [
-        ({"control": "D"}, "control"),
+        ({"control": "D"}, "control must be among A, B, C, got D"),
         ({"control": 3}, "control"),
         ({"control": "A", "control_share": 0.0}, "control_share"),
         ({"control": "A", "control_share": 0.6}, "control_share"),
@@ -89,6 +89,10 @@ def test_a_state_of_before_is_read_where_there_is_no_control_and_refused_where_t
 def test_what_does_not_fit_is_refused_by_name(told, named):
     with pytest.raises(ValueError, match=named):
         AskTell.auto([*WORTH], **told)
+    with pytest.raises(
+        ValueError, match="control must be a number, or left out, where arms have no names, got 'x'"
+    ):
+        AskTell.auto({"x": (0.0, 1.0)}, control="x")
 
 
 def test_replicates_play_the_same_alone_as_in_a_batch():
@@ -179,6 +183,7 @@ def test_a_test_takes_up_arms_and_does_without_those_that_go():
         del WORTH["D"]
     assert names[-100:].count("D") > 70
     one.retire_arms(["A"])
+    assert list(one.lift()["retired"]) == [True, False, False, False]
     compared = one.lift()["compared"].sum()
     assert one.ask(400.0).name != "A"
     one.tell(one.asked - 1, 0.0)

@@ -102,7 +102,7 @@ def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_
     if arguments[0] == "rerun":
         few = ["race", "--policies", "random,gp_ts", "--horizon", "12", "--replicates", "2"]
         assert CliRunner().invoke(cli.app, few).exit_code == 0
-    if arguments[0] in ("ask", "tell") and "--arms" not in arguments:
+    if arguments[0] in ("ask", "tell", "show") and "--arms" not in arguments:
         assert CliRunner().invoke(cli.app, ["ask", arguments[1], "--arms", "north,east,south"]).exit_code == 0
     if arguments[0] == "race":
         arguments = [*arguments, "--horizon", "12", "--replicates", "2"]  # the last of each counts

@@ -1,12 +1,15 @@
 """Values of policies from logs: against plain twins, against the truth, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 
-from bandits_torch import AskTell, recipes, value
+from bandits_torch import ArmContext, AskTell, recipes, value
 from bandits_torch.cli.commands import app
+from bandits_torch.policies import Choice, RandomPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import Log, read_log
 from benchmarks.logs import __main__ as logs
@@ -47,8 +50,63 @@ def test_fixed_policies_are_valued_as_in_the_papers(estimator):
     if estimator == "snips":
         expected = plain.snips(*told, pi.tolist())
     else:
-        expected = plain.doubly_robust(*told, pi.tolist(), plain.predictions(*told[:2], 4))
+        expected = plain.doubly_robust(*told, [pi.tolist()] * 120, plain.predictions(*told[:2], 4))
     assert value(log, pi, warm_up=0.0, estimator=estimator).value == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_rewards_are_predicted_under_contexts_as_in_plain_python(listed):
+    log, _ = logs.drawn_under(2, 90, listed, True, False)
+    told = [column.tolist() for column in (log.arms, log.rewards, log.propensity)]
+    contexts = log.contexts.tolist()
+    features = (
+        plain.features_of_names([row[0] for row in contexts], 3)
+        if listed
+        else plain.features_of_numbers(contexts)
+    )
+    pi = torch.from_numpy(np.random.default_rng(0).dirichlet(np.ones(4), 90))
+    predicted = plain.predictions(*told[:2], 4, features)
+    expected = plain.doubly_robust(*told, pi.tolist(), predicted)
+    assert value(log, pi, warm_up=0.0).value == pytest.approx(expected, rel=1e-9)
+    without = plain.doubly_robust(*told, pi.tolist(), plain.predictions(*told[:2], 4))
+    assert abs(expected - without) > 1e-3
+
+
+def test_a_policy_is_asked_with_the_context_of_the_row():
+    log, _ = logs.drawn_under(3, 90, True, False, False)
+    best = logs.BY_CONTEXT.argmax(1)
+
+    class Best(RandomPolicy):
+        takes_contexts = True
+
+        def choose(self, time, available=None):
+            return Choice(torch.tensor([best[int(available.context)]]))
+
+    found = value(log, Best(torch.zeros(4, 1).double()), warm_up=0.0, replays=2)
+    fixed = value(log, torch.eye(4).double()[best[log.contexts[:, 0].long()]], warm_up=0.0)
+    assert found.value == pytest.approx(fixed.value, rel=1e-12)
+
+
+def test_recipes_that_take_contexts_get_those_of_the_log():
+    for listed in (True, False):
+        log, _ = logs.drawn_under(4, 60, listed, False, False)
+        found = value(log, "auto", replays=2)
+        assert found.learned > 0
+    assert value(log, "ucb1", replays=2).learned > 0  # takes none
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize("listed", [False, True])
+def test_intervals_under_contexts_hold_the_truth(listed, skewed):
+    held = {"one": [], "best": []}
+    for seed in range(150):
+        log, means = logs.drawn_under(1000 + seed, 400, listed, skewed, True)
+        best = logs.means_under(log.contexts.numpy(), False).argmax(1)
+        for name, arms in (("one", np.full(400, seed % 4)), ("best", best)):
+            found = value(log, torch.eye(4).double()[arms], warm_up=0.0)
+            held[name].append(found.low <= means[np.arange(400), arms].mean() <= found.high)
+    for each in held.values():
+        assert 0.85 <= np.mean(each) <= 0.95
 
 
 @pytest.mark.parametrize("skewed", [False, True])
@@ -88,6 +146,14 @@ def test_what_nothing_identifies_is_refused():
     never = Log(times, log.arms, rewards, tuple("abcde"), torch.full((400,), 0.25).double())
     with pytest.raises(ValueError, match=r"one that pulls arms that were logged, got .*e"):
         value(never, one(4, 5))
+    preferred = torch.arange(400) % 4  # each context has an arm of its own, all equally often
+    by_context = {"contexts": preferred.double().unsqueeze(1) / 10}
+    order = torch.randperm(400, generator=torch.Generator().manual_seed(0))
+    by_context["contexts"] = by_context["contexts"][order]
+    with pytest.raises(
+        ValueError, match=r"not drawn uniformly at random: pulls of .* under contexts whose number 0"
+    ):
+        value(Log(times, preferred[order], rewards, **by_context), one(0))
     few = Log(times[:40], log.arms[:40], rewards[:40], propensity=torch.full((40,), 0.25).double())
     with pytest.raises(ValueError, match="agrees with the log in ten effective rows or more"):
         value(few, one(0))
@@ -106,6 +172,11 @@ def test_what_nothing_identifies_is_refused():
             {"available": torch.tensor([[True, True], [True, False]])},
             "available must be True for its arm",
         ),
+        ({"contexts": torch.ones(2).double()}, r"contexts must have shape \(2, c\)"),
+        ({"contexts": torch.tensor([[1.0], [torch.nan]])}, "contexts must be finite"),
+        ({"context_names": ("x", "y")}, "context_names must be"),
+        ({"contexts": torch.tensor([[0.0], [2.0]]), "context_names": ("x", "y")}, r"contexts must .*0 to 1"),
+        ({"contexts": torch.ones(2, 1), "context_names": ("x", "x")}, "context_names must be different"),
     ],
 )
 def test_a_log_that_cannot_be_is_refused(wrong, said):
@@ -157,6 +228,35 @@ def test_logs_are_read_sorted_with_their_lists(tmp_path):
     assert read_log(path, arm="what").num_arms == 2
 
 
+def test_columns_of_contexts_are_read_by_name(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "time,arm,reward,screen,age,hour\n3,b,1,phone,30,1\n1,a,2,desk,20,2.5\n2,a,3,phone,40,3\n"
+    )
+    named = read_log(path, contexts=["screen"])
+    assert named.context_names == ("desk", "phone")
+    assert named.contexts.tolist() == [[0.0], [1.0], [1.0]]
+    assert named.notes[1] == "left out: age and hour"
+    again = named.under(["phone", "tablet", "desk"])
+    assert again.contexts.tolist() == [[2.0], [0.0], [0.0]]
+    assert "Contexts: desk, phone." in str(named)
+    numbers = read_log(path, contexts=["age", "hour"])
+    assert numbers.context_names == ()
+    assert numbers.contexts.tolist() == [[20.0, 2.5], [40.0, 3.0], [30.0, 1.0]]
+    for wrong, said in (
+        (["agee"], "contexts .*'agee'"),
+        (["arm"], "contexts must be no column of time, arm, reward or propensity"),
+        (["screen", "age"], r"contexts must be \['screen'\] alone, or columns of numbers"),
+        ("age", "contexts must be a list of names of columns"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            read_log(path, contexts=wrong)
+    with pytest.raises(ValueError, match="log must be one of named contexts"):
+        numbers.under(["desk"])
+    with pytest.raises(ValueError, match="contexts of the log must be"):
+        named.under(["phone", "tablet"])
+
+
 def test_look_says_what_a_log_holds(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("time,arm,reward,propensity,available\n1,a,1,0.5,a|b\n2,a,3,0.25,a|b|c\n3,b,2.5,1,b\n")
@@ -192,6 +292,64 @@ def test_auto_learns_a_log_as_if_it_had_pulled():
         AskTell.auto()
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_auto_learns_a_log_under_its_contexts_as_if_it_had_pulled(listed):
+    log, _ = logs.drawn_under(5, 40, listed, True, False)
+    told = {"contexts": 3} if listed else {"context_dim": 2}
+    warm, known, plainly = recipes.auto(4, log=log), recipes.auto(4, log=log, **told), recipes.auto(4, **told)
+    for time, arm, reward, context in zip(
+        log.times.tolist(), log.arms, log.rewards, log.contexts, strict=True
+    ):
+        inputs = torch.cat([plainly.arms[arm], context]).unsqueeze(0)
+        plainly.learn(Observation(time, arm.reshape(1), reward.reshape(1), {"inputs": inputs}))
+    now = ArmContext(log.contexts[0])
+    for policy in (warm, known):
+        for mine, theirs in zip(policy.marginals(60.0, now), plainly.marginals(60.0, now), strict=True):
+            assert torch.equal(mine, theirs)
+    with pytest.raises(ValueError, match="log must be one with contexts of 1, got contexts of 0 numbers"):
+        recipes.auto(4, contexts=3, log=drawn(5, 60)[0])
+
+
+def test_a_live_system_begins_where_a_log_under_contexts_ends(tmp_path):
+    draw = np.random.default_rng(0)
+    lines = ["time,arm,reward,screen,age"]
+    for t in range(90):
+        arm, screen = draw.choice(["long", "short"]), draw.choice(["desk", "phone"])
+        lines.append(f"{t},{arm},{2.0 if (arm == 'short') == (screen == 'phone') else 1.0},{screen},{t % 7}")
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    log = read_log(tmp_path / "log.csv", contexts=["screen"])
+    for told in ({}, {"contexts": ["tablet", "phone", "desk"]}):
+        live = AskTell.auto(log=log, **told)
+        table = live.beliefs(context="phone").set_index("arm")
+        assert abs(table["mean"]["short"] - 2) < 0.1
+        assert abs(table["mean"]["long"] - 1) < 0.1
+        assert [live.ask(90.0, context=where).name for where in ("phone", "desk")] == ["short", "long"]
+    live = AskTell.auto(log=read_log(tmp_path / "log.csv", contexts=["age"]))
+    assert live.ask(90.0, context=3.0).name in ("short", "long")
+
+
+def test_a_live_system_takes_a_log_arm_by_name(tmp_path):
+    arms = np.random.default_rng(0).integers(0, 3, 90)
+    worth = np.array([1.0, 2.0, 3.0])[arms]
+    pulls = [f"{t},{'abc'[arm]},{pays}\n" for t, (arm, pays) in enumerate(zip(arms, worth, strict=True))]
+    (tmp_path / "log.csv").write_text("time,arm,reward\n" + "".join(pulls))
+    log = read_log(tmp_path / "log.csv")
+    for names in (None, ["c", "b", "a"], ["new", "b", "c", "a"]):
+        live = AskTell.auto(names, log=log)
+        table = live.beliefs().set_index("arm")  # now is the end of the log
+        assert abs(table["mean"]["a"] - 1) < 0.1
+        assert abs(table["mean"]["c"] - 3) < 0.1
+        assert table["probability_best"]["b"] < 0.05
+    assert live.ask(90.0).name in ("c", "new")
+    assert AskTell.auto(3, log=log).ask(90.0).name == "c"
+    with pytest.raises(ValueError, match="log must be among a, b, got c"):
+        AskTell.auto(["a", "b"], log=log)
+    seen = torch.ones(90, 3, dtype=torch.bool)
+    wider = replace(log, available=seen).over(["new", "c", "b", "a"])
+    assert wider.available.tolist() == [[False, True, True, True]] * 90
+    assert [wider.arm_names[k] for k in wider.arms] == [log.arm_names[k] for k in log.arms]
+
+
 def test_the_command_says_what_the_function_does_and_why_a_policy_has_no_value(tmp_path, monkeypatch):
     def but_for_random(log, policy, **settings):
         return value(log, one(0, of=3) if policy == "random" else policy, **settings)
@@ -217,3 +375,6 @@ def test_the_command_says_what_the_function_does_and_why_a_policy_has_no_value(t
     none = CliRunner().invoke(app, ["value", str(path), "--policies", "random", "--replays", "2"])
     assert none.exit_code == 2
     assert "nothing tells what others would have paid" in none.output
+    path.write_text("time,arm,reward\n0,a,1\n1,b,2\n")
+    short = CliRunner().invoke(app, ["value", str(path), "--replays", "2"])
+    assert "log must be longer" in short.output

@@ -90,8 +90,9 @@ class IndexSteps(CapturedSteps):
         return self.window is not None and self._held >= self.window
 
     def most(self, times: Sequence[float]) -> int:
-        """Until the window is full, until the next restart at an interval, and as there is room for."""
-        belief, clock, wanted = self.belief, self.policy.clock, len(times)
+        """Until the window is full, the next restart at an interval, or the next look at the form's costs, and as
+        there is room for."""
+        belief, clock, wanted = self.belief, self.policy.clock, self.belief.before_look(len(times))
         if self.window is not None:
             wanted = min(wanted, self.window if self._full else self.window - self._held)
             if self._full and not (belief.forgets and belief.form.can_forget):

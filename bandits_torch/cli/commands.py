@@ -191,20 +191,22 @@ def look(data: Path, plot: Path | None) -> None:
 @app.command(short_help="What policies would have earned, from a log.")
 @click.argument("log", type=FILE)
 @click.option("--policies", default="auto", help="Names of algorithms, separated by commas.")
+@click.option("--contexts", help="Columns that were known before each choice, separated by commas.")
 @number("--replays", 2, default=20, help="Resamples of the log, for the interval of a policy that learns.")
 @number("--seed", 0, default=0, help="Seed of all random numbers.")
-def value(log: Path, policies: str, replays: int, seed: int) -> None:
+def value(log: Path, policies: str, contexts: str | None, replays: int, seed: int) -> None:
     """Estimate what policies would have earned per step of LOG, next to what was earned.
 
     LOG is CSV or Parquet: a row for each pull, with columns of the time, the arm and its reward, and of the propensity,
     the probability with which the arm was drawn, unless arms were drawn uniformly. Intervals are 90 % intervals. A
     policy is valued as one that learns from the rows where it agrees with the log; live it learns from every row.
+    With --contexts `auto` chooses under the context of each row.
     """
     names = different_names("policy", policies, catalogue().policies)
     from bandits_torch.off_policy import value as value_of
     from bandits_torch.problems.logs import read_log
 
-    pulls = read_log(log)
+    pulls = read_log(log, contexts=[one.strip() for one in contexts.split(",")] if contexts else ())
     rows, refused = [("the log", f"{float(pulls.rewards.mean()):.4g}")], []
     for name in names:
         try:
@@ -263,16 +265,40 @@ def ask(state: Path, arms: str | None, available: str | None, moment: str | None
     context_settings={"ignore_unknown_options": True},  # a reward may be negative
 )
 @click.argument("state", type=FILE)
-@click.argument("id", type=int)
+@click.argument("id")
 @click.argument("reward", type=float)
-def tell(state: Path, id: int, reward: float) -> None:
-    """Learn the REWARD of question ID of `ask`, and keep what was learned in the file STATE. The first counts."""
+def tell(state: Path, id: str, reward: float) -> None:
+    """Learn the REWARD of question ID of `ask`, and keep what was learned in the file STATE. The first counts.
+
+    ID may be the name of an arm that one open question is about.
+    """
     from bandits_torch.policy_files import save_policy
 
     live = _live(state, None)
-    new = live.tell(id, reward)
+    new = live.tell(int(id) if id.isdecimal() else id, reward)
     save_policy(state, live)
     click.echo("learned" if new else "told before")
+
+
+@app.command(short_help="What a live system believes of its arms.")
+@click.argument("state", type=FILE)
+@click.option("--html", type=FILE, help="Also write a page with pictures and the latest questions here.")
+def show(state: Path, html: Path | None) -> None:
+    """Print what the live system in the file STATE believes of its arms now, and what changes it noticed.
+
+    Intervals are 95 % intervals of expected rewards. Nothing changes.
+    """
+    live = _live(state, None)
+    click.echo(f"{live!r}\n")
+    click.echo(live.beliefs().to_string(index=False, na_rep="", float_format="{:.4g}".format))
+    alarms = live.alarms()
+    if len(alarms):
+        click.echo(
+            f"\nchanges noticed\n{alarms.to_string(index=False, na_rep='', float_format='{:.4g}'.format)}"
+        )
+    if html is not None:
+        live.report(html)
+        click.echo(f"\nwrote {html}")
 
 
 def _live(state: Path, arms: str | None) -> Any:

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from scipy.stats import chi2
 
 from bandits_torch.problems.smoothing import mean_of_held
@@ -17,6 +18,8 @@ _BINS = 1500  # rows looked at; of longer records neighbouring rows are averaged
 _DIFFUSE = 1e7
 _FEWEST = 40  # rows
 _EDGE = 5  # rows on either side of a jump, with a reward of the arm
+_SHARES = ((0.8, 1.28), (0.95, 1.96))  # of distances, and their quantile in normal noise
+_BEYOND = 3.0  # robust deviations from the neighbours
 _DROP = 4.6  # of twice the log-likelihood: the 90 % interval of two unknowns
 
 
@@ -49,16 +52,19 @@ class Levels:
         drift: (N,) variance by which an arm's level changes in a median gap, in squared units of reward.
         noise: (N,) variance of the noise of a row.
         p_drift: p-value of the hypothesis that no level drifts between jumps.
+        outliers: share of the last 1500 rows' rewards that were drawn in: .001 for normal noise, .01 and more for noise
+            with heavy tails.
     """
 
     jumps: tuple[Jump, ...]
     drift: np.ndarray
     noise: np.ndarray
     p_drift: float
+    outliers: float
 
 
 def find_jumps(
-    rewards: np.ndarray, times: np.ndarray, *, level: float = 0.01, most: int = MOST
+    rewards: np.ndarray, times: np.ndarray, *, level: float = 0.01, most: int = MOST, bounded: bool = False
 ) -> Levels | None:
     """Jumps of arms' levels, one after the other, the clearest first; None for fewer than 40 rows.
 
@@ -71,17 +77,24 @@ def find_jumps(
     1946). The largest of a single arm counts too. p-values are times the number of rows, and times four for two tests
     that each choose q anew. What was found is given a level of its own, and the search goes on.
 
+    Noise with heavy tails is no jump: rewards far from the medians of five rows on either side are drawn in to three
+    robust deviations of them first (Hampel 1974's filter, with a median for each side, which keeps jumps).
+
     Args:
         rewards: (T, N), NaN where missing, without cycles.
         times: (T,) increasing.
         level: the largest p-value told.
         most: how many are told at most.
+        bounded: of rewards that cannot lie far out, as 0/1; none is drawn in.
 
     Of more than 1500 rows neighbours are averaged. Cost: O(T N) for each jump, with T as limited.
     """
     T, N = rewards.shape
     if T < _FEWEST:
         return None
+    outliers, last = 0.0, rewards[-_BINS:, (~np.isnan(rewards[-_BINS:])).any(0)]
+    if last.size and not bounded:
+        outliers = float((np.abs(last - _drawn_in(last)) > 0).sum() / (~np.isnan(last)).sum())
     size = -(-T // _BINS)
     rows = np.minimum(np.arange(0, T, size)[:, None] + np.arange(size), T - 1)  # bins x size
     if size > 1:
@@ -94,8 +107,9 @@ def find_jumps(
     spread = np.sqrt(np.nan_to_num(mean_of_held(np.square(rewards - means))))
     kept = np.flatnonzero((spread > 1e-12 * np.abs(means)) & (held.sum(0) >= _FEWEST // 2))
     if not len(kept):
-        return Levels((), np.zeros(N), np.zeros(N), 1.0)
+        return Levels((), np.zeros(N), np.zeros(N), 1.0, outliers)
     y = (rewards[:, kept] - means[kept]) / spread[kept]
+    y = y if bounded else _drawn_in(y)
     gaps = np.diff(times) / np.median(np.diff(times))
     fresh = np.zeros((len(y) - 1, len(kept)), dtype=bool)
     found: list[Jump] = []
@@ -122,7 +136,26 @@ def find_jumps(
         found.append(Jump(int(near[0]), int(near[1]), *within, told, float(p)))
     drift, noise = np.zeros(N), np.zeros(N)
     drift[kept], noise[kept] = fit.drift * spread[kept] ** 2 / size, fit.noise * spread[kept] ** 2 * size
-    return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, fit.p_drift)
+    return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, fit.p_drift, outliers)
+
+
+def _drawn_in(y: np.ndarray) -> np.ndarray:
+    """Rewards (T, N), outliers drawn in: to three robust deviations beyond the medians of five rows either side.
+
+    The deviation is the larger of two: the distances from the mean of the two medians that 80 and 95 % of an arm's
+    rewards keep, over 1.28 and 1.96. After a jump rewards are near the later median.
+    """
+    frame = pd.DataFrame(y)
+    sides = frame.rolling(_EDGE, min_periods=1)
+    before = sides.median().shift().to_numpy()
+    after = frame[::-1].rolling(_EDGE, min_periods=1).median().shift()[::-1].to_numpy()
+    low, high = np.fmin(before, after), np.fmax(before, after)
+    alone = np.isnan(low)
+    low[alone] = high[alone] = y[alone]
+    distances = np.abs(y - (low + high) / 2)
+    scale = np.max([np.nanquantile(distances, share, axis=0) / normal for share, normal in _SHARES], axis=0)
+    reach = np.where(scale > 0, _BEYOND * scale, np.inf)
+    return np.clip(y, low - reach, high + reach)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
-"""Logs of past choices: when which arm was pulled, what it paid, and with which probability it was drawn."""
+"""Logs of past choices: when which arm was pulled, under which context, what it paid, how likely it was drawn."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.naming import some, unknown_name
-from bandits_torch.problems.table_cells import empty_row, find_time, numbers, seconds
+from bandits_torch.problems.table_cells import empty_row, find_time, numbers, seconds, words
 from bandits_torch.problems.table_files import TEXT, read_frame
 from bandits_torch.problems.tables import RewardTable, table_of
 
@@ -38,6 +38,8 @@ class Log:
         propensity: (n,) in (0, 1]: the probability with which the arm pulled was drawn then; None: not known.
         available: (n, N) booleans: which arms could be pulled; None: all, always.
         notes: a reader's remarks on the file, one line each.
+        contexts: (n, c) float64, the context of each pull; None: there were none.
+        context_names: M different names where contexts are listed: ``contexts`` is then (n, 1), numbers 0, ..., M - 1.
 
     Raises ValueError for anything else, and for a pull of an arm that was not available.
     """
@@ -49,6 +51,8 @@ class Log:
     propensity: Tensor | None = None
     available: Tensor | None = None
     notes: tuple[str, ...] = ()
+    contexts: Tensor | None = None
+    context_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         arms = validation.tensor("arms", self.arms)
@@ -70,8 +74,12 @@ class Log:
         validation.rewards("rewards", self.rewards)
         validation.require(bool((self.times.diff() >= 0).all()), "times", self.times, "in order of time")
         if self.propensity is not None:
-            ok = bool(((self.propensity > 0) & (self.propensity <= 1)).all())
-            validation.require(ok, "propensity", self.propensity, "above 0 and at most 1 (of the arm pulled)")
+            wrong = (self.propensity <= 0) | (self.propensity > 1)
+            row = int(wrong.long().argmax())
+            said = f"{float(self.propensity[row]):.4g} in row {row + 1}"
+            validation.require(
+                not wrong.any(), "propensity", said, "above 0 and at most 1 (of the arm pulled)"
+            )
         if self.available is not None:
             validation.tensor("available", self.available)
             fits = self.available.shape == (n, len(names)) and self.available.dtype == torch.bool
@@ -79,11 +87,57 @@ class Log:
             pulled = self.available.gather(1, arms.long().unsqueeze(1)).squeeze(1)
             row = int(pulled.long().argmin())
             validation.require(bool(pulled.all()), "available", f"False in row {row + 1}", "True for its arm")
+        validation.require(
+            self.contexts is not None or not self.context_names, "context_names", self.context_names, "()"
+        )
+        if self.contexts is not None:
+            validation.finite_tensor("contexts", self.contexts)
+            fits = self.contexts.dim() == 2 and len(self.contexts) == n and self.contexts.shape[1] > 0
+            validation.shape_is("contexts", self.contexts, fits, f"({n}, c), one for each pull")
+            object.__setattr__(self, "contexts", self.contexts.double())
+            listed = tuple(self.context_names)
+            object.__setattr__(self, "context_names", listed)
+            if listed:
+                validation.require(
+                    len(set(listed)) == len(listed), "context_names", listed, "different from each other"
+                )
+                numbered = torch.arange(len(listed)).to(self.contexts)
+                fits = self.contexts.shape[1] == 1 and bool(torch.isin(self.contexts, numbered).all())
+                validation.require(fits, "contexts", self.contexts, f"({n}, 1), 0 to {len(listed) - 1}")
 
     @property
     def num_arms(self) -> int:
         """N."""
         return len(self.arm_names)
+
+    def over(self, names: Sequence[str]) -> Log:
+        """The same pulls, of arms of these names in this order; those that the log does not know were not available.
+
+        ValueError where an arm of the log is not among them.
+        """
+        validation.known_names("log", self.arm_names, names)
+        number = torch.tensor([list(names).index(name) for name in self.arm_names])
+        available = self.available
+        if len(names) > self.num_arms or available is not None:
+            known = (
+                torch.ones(len(self.arms), self.num_arms, dtype=torch.bool)
+                if available is None
+                else available
+            )
+            available = torch.zeros(len(self.arms), len(names), dtype=torch.bool)
+            available[:, number] = known.cpu()
+        return replace(self, arms=number[self.arms.long().cpu()], arm_names=tuple(names), available=available)
+
+    def under(self, names: Sequence[str]) -> Log:
+        """The same pulls, under listed contexts of these names in this order.
+
+        ValueError where contexts have no names, or one of them is not among these.
+        """
+        validation.require(bool(self.context_names), "log", "contexts without names", "one of named contexts")
+        validation.known_names("contexts of the log", self.context_names, names)
+        number = torch.tensor([list(names).index(name) for name in self.context_names]).double()
+        contexts = number[cast(Tensor, self.contexts).long().cpu()]
+        return replace(self, contexts=contexts, context_names=tuple(names))
 
     def __str__(self) -> str:
         """What it holds, in sentences."""
@@ -95,6 +149,10 @@ class Log:
         ]
         if self.available is not None:
             lines += [f"Arms available at a pull: {float(self.available.sum(1).double().mean()):.3g} (mean)."]
+        if self.context_names:
+            lines += [f"Contexts: {', '.join(self.context_names)}."]
+        elif self.contexts is not None:
+            lines += [f"Numbers of a context: {self.contexts.shape[1]}."]
         for k, name in enumerate(self.arm_names):
             paid = self.rewards[self.arms == k]
             error = f" ± {float(paid.std()) / len(paid) ** 0.5:.2g}" if len(paid) > 1 else ""
@@ -111,6 +169,7 @@ def read_log(
     reward: str | None = None,
     propensity: str | None = None,
     available: str | None = None,
+    contexts: Sequence[str] = (),
     arm_names: Sequence[str] | None = None,
     separator: str | None = None,
     decimal: str | None = None,
@@ -127,6 +186,8 @@ def read_log(
             probability, prob or p, where there is one.
         available: name of the column that lists the arms that could be pulled, names separated by |, ; or commas.
             None: one called available, available_arms, arms_available or eligible, where there is one.
+        contexts: names of the columns that were known before each choice: of numbers, or one of words, which are then
+            listed contexts, numbered in alphabetical order.
         arm_names: all arms, in their order; None: those pulled or listed, in alphabetical order.
         separator, decimal, encoding: as for ``read_table``.
 
@@ -139,7 +200,7 @@ def read_log(
     validation.require(right, "path", str(path), f"a file ending in {', '.join(kinds)}")
     as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
     frame, _, mark = read_frame(path, (), as_text, separator=separator, encoding=encoding, decimal=decimal)
-    return _log_of(frame, mark, time, arm, reward, propensity, available, arm_names)
+    return _log_of(frame, mark, time, arm, reward, propensity, available, contexts, arm_names)
 
 
 def read_data(path: str | Path) -> RewardTable | Log:
@@ -156,7 +217,7 @@ def read_data(path: str | Path) -> RewardTable | Log:
     called = {name.strip().lower() for name in frame.columns}
     if not (called & {*_ARM} and called & {*_REWARD}):
         return table_of(frame, mark, time_column=time)
-    log = _log_of(frame, mark, "auto", None, None, None, None, None)
+    log = _log_of(frame, mark, "auto", None, None, None, None, (), None)
     whole = len(log.arms) == log.num_arms * len(log.times.unique())
     return table_of(frame, mark, time_column=time, long=True) if whole else log
 
@@ -169,6 +230,7 @@ def _log_of(
     reward: str | None,
     propensity: str | None,
     available: str | None,
+    contexts: Sequence[str],
     arm_names: Sequence[str] | None,
 ) -> Log:
     """The log in the columns of a file."""
@@ -190,7 +252,15 @@ def _log_of(
         raise ValueError(f"time must be the name of a column, got {time!r}; there are {some(names)}")
     clock, unit = seconds(of_time, frame[of_time], mark)
     order = np.argsort(clock, kind="stable")
-    for name in filter(None, (of_arm, of_reward, of_chance, of_lists)):
+    validation.require(not isinstance(contexts, str), "contexts", contexts, "a list of names of columns")
+    known = {of_arm, of_reward, of_chance, of_lists, of_time}
+    for name in contexts:
+        if name not in names:
+            raise ValueError(unknown_name("contexts", name, names))
+        validation.require(
+            name not in known, "contexts", name, "no column of time, arm, reward or propensity"
+        )
+    for name in filter(None, (of_arm, of_reward, of_chance, of_lists, *contexts)):
         if (row := empty_row(frame[name])) is not None:
             raise ValueError(f"row {row}, column {name!r} must not be empty")
     pulled = [str(cell).strip() for cell in frame[of_arm]]
@@ -203,13 +273,22 @@ def _log_of(
     mask = None
     if lists is not None:
         mask = torch.tensor([[name in those for name in every] for those in lists])[order]
-    used = {of_arm, of_reward, of_chance, of_lists, of_time}
-    others = [name for name in names if name not in used]
+    others = [name for name in names if name not in {*known, *contexts}]
     notes = [f"log: {len(frame)} pulls of {len(every)} arms; times: {of_time!r}, {unit}"]
     notes += [f"left out: {some(others)}"] if others else []
 
     def values(name: str) -> Tensor:
         return torch.from_numpy(numbers(name, frame[name], mark)[order])
+
+    of_words = [name for name in contexts if len(words(frame[name]))]
+    alone = not of_words or len(contexts) == 1
+    validation.require(alone, "contexts", list(contexts), f"{of_words[:1]} alone, or columns of numbers")
+    listed: list[str] = []
+    under = torch.stack([values(name) for name in contexts], -1) if contexts and not of_words else None
+    if of_words:
+        cells = [str(cell).strip() for cell in frame[of_words[0]]]
+        listed = sorted(set(cells))
+        under = torch.tensor([[listed.index(cell)] for cell in cells])[order].double()
 
     return Log(
         torch.from_numpy(clock[order]),
@@ -219,6 +298,8 @@ def _log_of(
         None if of_chance is None else values(of_chance),
         mask,
         tuple(notes),
+        under,
+        tuple(listed),
     )
 
 

@@ -23,8 +23,8 @@ from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, RecursiveMembers, SmoothMembers
 from bandits_torch.models.arms.stacked_members import StackedMembers
 from bandits_torch.policies.averaging import ModelAveraging
-from bandits_torch.policies.choices.contexts import check_contexts, pairs_of
-from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging
+from bandits_torch.policies.choices.contexts import INPUTS, check_contexts, pairs_of
+from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging, UnderContexts
 from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.moves import CostlyMoves
@@ -57,7 +57,7 @@ _SHARE = 0.1  # of the traffic, to a control
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
 
-@recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True, contexts=True)
+@recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True, contexts=True, scale_free=True)
 def auto(
     setup: Setup,
     *,
@@ -105,7 +105,8 @@ def auto(
             memory as 25 others. ``Cycles``: known beside a ``kernel``, as a replayed table knows them.
         context_dim, context_kernel, contexts, matters: where each step comes with a context; below.
         log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
-            had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only.
+            had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only. One with
+            contexts tells these, where nothing else does: their number where they have names, else ``context_dim``.
         control: an arm that the others are compared with, up to 200 arms. ``control_share`` of the traffic goes to it
             at random (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than
             they differ (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift`` shows
@@ -124,7 +125,9 @@ def auto(
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
     Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above, up to 144 with a history
-    that has cycles; memory O(S P N^2), above 500 arms O(S P N).
+    that has cycles; memory O(S P N^2), above 500 arms O(S P N). How many arms there were at first decides: members stay
+    what they are as arms are added, and above 500 an arm of which the others tell too little adds to the rank, up to
+    200.
 
     Under a context (``ArmContext``; ``context_dim`` numbers a step) ``contexts`` lists all that can occur, (M, c), or
     says how many there are, 0 to M - 1: then the members are over the N M pairs of arm and context (``PairAveraging``).
@@ -143,7 +146,10 @@ def auto(
         "context_kernel": context_kernel,
         "matters": matters,
     }
-    under_contexts = context_dim != 0 or contexts is not None
+    if isinstance(log, Log) and log.contexts is not None and context_dim == 0 and contexts is None:
+        listed = len(log.context_names) or None
+        of_contexts |= {"contexts": listed, "context_dim": None if listed else log.contexts.shape[1]}
+    under_contexts = of_contexts["context_dim"] is not None or of_contexts["contexts"] is not None
     moves: dict[str, Any] = {"max_move": max_move, "move_price": move_price, "start_at": start_at}
     moves_cost = not (max_move is start_at is None and validation.is_number(move_price) and move_price == 0)
     alone = not moves_cost or (control is None and not under_contexts)
@@ -167,10 +173,13 @@ def auto(
             unsaid = isinstance(cycles, Cycles) or cycles in (None, FIND)
             validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None where there is a control")
             cycles = None
-        known = _cycles(features, history, history_times, cycles)
+        known = _cycles(features, setup.grown_from, history, history_times, cycles)
         if under_contexts:
-            _left_out("None under contexts", history=history, cycles=known, log=log, control=control)
-            return _under_contexts(setup, features, of_contexts, settings | sharing)
+            _left_out("None under contexts", history=history, cycles=known, control=control)
+            under = _under_contexts(setup, features, of_contexts, settings | sharing)
+            if log is not None:
+                _learn_log(under, log, features)
+            return under
         _left_out("None without a context (context_dim 0)", **of_contexts)
         of_kernel = isinstance(cycles, Cycles)  # whose noise is what it is beside cycles that are not known
         policy = _over_arms(setup, features, kernel, prior_mean, known, of_kernel, control, settings, sharing)
@@ -226,8 +235,6 @@ def _over_arms(
 ) -> ModelAveraging:
     """``auto`` over arms; ``of_kernel``: the cycles known are told beside a kernel, and not those of a history."""
     first = setup.grown_from
-    crossed = first is not None and first <= FULL_UP_TO < len(features)
-    validation.require(not crossed, "arms", len(features), f"at most {FULL_UP_TO}, of {first} at first")
     groups = families(features, kernel, setup.noise_variance, first)
     if known is not None:
         residuals = None
@@ -238,7 +245,7 @@ def _over_arms(
         groups = with_cycles(groups, features, residuals, None if of_kernel else setup.noise_variance)
     related = setup.kernel is not None and _related(groups[0].shape[:first, :first])
     if control is not None:
-        most = len(features) <= _LEARNED_UP_TO
+        most = len(features[:first]) <= _LEARNED_UP_TO
         validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
         groups = with_level(groups)
     width, look_again = settings["width"], settings["look_again"]
@@ -256,12 +263,21 @@ def _over_arms(
 
 
 def _learn_log(policy: Policy, log: Log, features: Tensor) -> None:
-    """Learn every reward of a log as if the policy had pulled its arm."""
+    """Learn every reward of a log as if the policy had pulled its arm, under its context."""
     validation.instance("log", log, Log, "a Log")
     validation.require(log.num_arms == len(features), "log", log.num_arms, f"one of {len(features)} arms")
     past = (log.times.tolist(), log.arms.long().to(features.device), log.rewards.to(features))
-    for time, arm, reward in zip(*past, strict=True):
-        policy.learn(Observation(time, arm.expand(policy.replicates), reward.expand(policy.replicates)))
+    whys: list[dict[str, Tensor]] = [{}] * len(log.arms)
+    if isinstance(policy, UnderContexts):
+        c = policy.context_dim
+        found = None if log.contexts is None else log.contexts.shape[1]
+        validation.require(
+            found == c, "log", f"contexts of {found or 0} numbers", f"one with contexts of {c}"
+        )
+        inputs = torch.cat([policy.arms[past[1]], cast(Tensor, log.contexts).to(policy.arms)], -1)
+        whys = [{INPUTS: row.expand(policy.replicates, -1)} for row in inputs]
+    for time, arm, reward, why in zip(*past, whys, strict=True):
+        policy.learn(Observation(time, arm.expand(policy.replicates), reward.expand(policy.replicates), why))
 
 
 def _under_contexts(
@@ -293,6 +309,7 @@ def _under_contexts(
             setup.noise_variance,
             context_kernel,
             matters=matters,
+            first=setup.grown_from,
             replicates=setup.replicates,
             width=1.0 if width is None else width,
             **own,
@@ -376,11 +393,13 @@ def _of_history(features: Tensor, history: Tensor) -> tuple[Tensor, Tensor]:
 
 def _cycles(
     features: Tensor,
+    first: int | None,
     history: Tensor | None,
     times: Tensor | None,
     told: str | float | Sequence[float] | Cycles | None,
 ) -> Cycles | None:
-    """The cycles that are told, or found in a history; without residuals where only their periods are known."""
+    """The cycles that are told, or found in a history; without residuals where only their periods are known. ``first``:
+    so many of the arms decide, None: all."""
     n = len(features)
     if times is not None:
         validation.require(history is not None, "history_times", times, "None where no history is")
@@ -393,15 +412,16 @@ def _cycles(
         validation.shape_is(
             "cycles", torch.from_numpy(told.profile), fits, f"(2 J, {n}), a column for each arm"
         )
-        return told if n <= FULL_UP_TO else None
+        return told if len(features[:first]) <= FULL_UP_TO else None
     try:
         lengths = checked_periods(told)
     except ValueError as error:
         raise ValueError(str(error).replace("periods", "cycles", 1)) from error
     most = FULL_UP_TO if history is not None else _LEARNED_UP_TO
     expected = f"{FIND!r} or None for more than {most} arms"
-    validation.require(not lengths or n <= most, "cycles", told, expected)
-    if history is not None and n <= most:
+    few = len(features[:first]) <= most
+    validation.require(few or not lengths, "cycles", told, expected)
+    if history is not None and few:
         at = None if times is None else times.double().cpu().numpy()
         return fit_cycles(history.double().cpu().numpy(), at, lengths or cast(str | None, told))
     if not lengths:
@@ -426,7 +446,8 @@ def _policy(
     forgetting = [family for family in groups if not family.smooth and family.cycle is None]
     smooth = [family for family in groups if family.smooth]
     cyclic = [family for family in groups if family.cycle is not None]
-    build: Any = LowRankMembers if n > FULL_UP_TO else ArmMembers
+    rows, columns = groups[0].shape.shape
+    build: Any = ArmMembers if rows == columns else LowRankMembers
     if control is not None:
         build = partial(LevelMembers, control=control)
     kinds: list[tuple[Any, list[Family], Tensor]] = [(build, forgetting, mean.expand(n))]

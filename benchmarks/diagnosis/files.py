@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+TAILS = ("Student's t, 3", "5 % ten times as wide", "10 % five times as wide", "lognormal")
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -26,10 +28,21 @@ class Truth:
     missing: float
 
 
-def draw(number: int, path: Path) -> Truth:
-    """Write the file of this number as CSV, and return its truth."""
+def heavy(g: np.random.Generator, tails: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Noise of standard deviation 1 with one of ``TAILS``; that of the lognormal is skewed, too."""
+    if tails == TAILS[0]:
+        return g.standard_t(3, shape) / 3**0.5
+    if tails == TAILS[3]:
+        return (np.exp(g.standard_normal(shape)) - np.exp(0.5)) / (np.exp(2) - np.exp(1)) ** 0.5
+    share, wide = (0.05, 10.0) if tails == TAILS[1] else (0.1, 5.0)
+    scale = np.where(g.random(shape) < share, wide, 1.0)
+    return scale * g.standard_normal(shape) / (1 + share * (wide**2 - 1)) ** 0.5
+
+
+def draw(number: int, path: Path, *, tails: bool = False) -> Truth:
+    """Write the file of this number as CSV, and return its truth. ``tails``: numbers with noise of ``TAILS``."""
     g = np.random.default_rng([20261125, number])
-    kind = ("numbers", "0/1", "numbers", "counts", "numbers")[number % 5]
+    kind = "numbers" if tails else ("numbers", "0/1", "numbers", "counts", "numbers")[number % 5]
     steps = float(np.exp(g.uniform(np.log(6), np.log(200)))) if number % 10 in (0, 1, 3, 4, 6, 8) else None
     rows = max(int(g.integers(300, 900)), 0 if steps is None else int(8 * steps) + 1)
     arms = int(g.integers(3, 9))
@@ -52,7 +65,8 @@ def draw(number: int, path: Path) -> Truth:
         sizes.append(float(np.sqrt(np.square(by[moved]).mean())))
     if kind == "numbers":
         unit = 10.0 ** g.uniform(-3, 3)
-        y, noise = unit * (100 + f + g.standard_normal(f.shape)), unit
+        errors = heavy(g, TAILS[number // 4 % len(TAILS)], f.shape) if tails else g.standard_normal(f.shape)
+        y, noise = unit * (100 + f + errors), unit
     elif kind == "0/1":
         p = 1 / (1 + np.exp(-(0.8 * f - 0.5)))
         y, noise = (g.random(f.shape) < p).astype(float), float(np.sqrt((p * (1 - p)).mean()))

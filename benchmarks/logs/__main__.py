@@ -21,6 +21,8 @@ from benchmarks import options, pages
 REPORTED, LOGS, STARTS = 20_000, 200, 20
 ROWS, LEARNING_ROWS, TRUE_RUNS = 600, 400, 200
 LEARNED_SHARE = 4  # a policy that learns is valued on one log of so many
+NAMES = ("desk", "phone", "tablet")
+BY_CONTEXT = np.array([[0.0, 0.3, 0.6, 0.9], [0.9, 0.6, 0.3, 0.0], [0.2, 0.8, 0.8, 0.2]])  # of each context
 SKEWED, NOISE = np.array([0.1, 0.2, 0.3, 0.4]), 0.5
 DAYS, SENSORS = slice(1000, 1288), 10  # rows of ten minutes
 LOGGED, PLAYED, ARMS = 500, 200, 20
@@ -41,6 +43,32 @@ def drawn(seed: int, rows: int, skewed: bool, drifting: bool) -> Log:
     rewards = means[np.arange(rows), arms] + NOISE * draw.normal(size=rows)
     columns = (torch.from_numpy(column) for column in (np.arange(float(rows)), arms, rewards))
     return Log(*columns, propensity=torch.from_numpy(chance[arms]) if skewed else None)
+
+
+def means_under(contexts: np.ndarray, drifting: bool) -> np.ndarray:
+    """Expected rewards (rows, 4) under contexts (rows, c): three listed, or two numbers of which one matters."""
+    if contexts.shape[1] == 1:
+        still = BY_CONTEXT[contexts[:, 0].astype(int)]
+    else:
+        still = np.cos(3 * (contexts[:, :1] - np.arange(4) / 3))
+    return still + means_of(len(contexts), drifting) - means_of(1, False)
+
+
+def drawn_under(seed: int, rows: int, listed: bool, skewed: bool, drifting: bool) -> tuple[Log, np.ndarray]:
+    """A log of four arms under contexts, and the expected rewards (rows, 4). Where it is skewed an arm is preferred
+    that depends on the context."""
+    draw = np.random.default_rng([seed, 1])
+    contexts = draw.integers(3, size=(rows, 1)).astype(float) if listed else draw.uniform(size=(rows, 2))
+    preferred = (contexts[:, 0] if listed else 4 * contexts[:, 0]).astype(int)
+    chance = 0.1 + 0.6 * np.eye(4)[preferred] if skewed else np.full((rows, 4), 0.25)
+    arms = (chance.cumsum(1) < draw.random((rows, 1))).sum(1)
+    means, k = means_under(contexts, drifting), np.arange(rows)
+    rewards = means[k, arms] + NOISE * draw.normal(size=rows)
+    columns = (torch.from_numpy(column) for column in (np.arange(float(rows)), arms, rewards))
+    told = torch.from_numpy(chance[k, arms]) if skewed else None
+    names = NAMES if listed else ()
+    log = Log(*columns, ("a", "b", "c", "d"), told, contexts=torch.from_numpy(contexts), context_names=names)
+    return log, means
 
 
 @cache
@@ -92,6 +120,21 @@ def fixed(seeds: range) -> list[dict[str, object]]:
     return rows
 
 
+def under(seeds: range) -> list[dict[str, object]]:
+    """Policies that do not learn, on simulated logs under contexts: one arm, and the best of each context."""
+    rows = []
+    for setting, listed, skewed, drifting in SETTINGS_UNDER:
+        for seed in seeds:
+            log, means = drawn_under(seed, ROWS, listed, skewed, drifting)
+            arm, k = seed % 4, np.arange(ROWS)
+            one = torch.eye(4).double()[arm]
+            rows.append(row_of(setting, "one arm", seed, log, one, means[:, arm].mean()))
+            best = means_under(log.contexts.numpy(), False).argmax(1)  # type: ignore[union-attr]
+            each = torch.eye(4).double()[torch.from_numpy(best)]
+            rows.append(row_of(setting, "best of the context", seed, log, each, means[k, best].mean()))
+    return rows
+
+
 def learning(seeds: range) -> list[dict[str, object]]:
     """UCB1, which learns, on simulated logs."""
     rows = []
@@ -139,6 +182,12 @@ def warm(seeds: range) -> list[dict[str, object]]:
 
 
 WORLDS = {"stationary": GPDraws, "drifting": partial(TVGPDraws, forgetting_rate=0.01)}
+SETTINGS_UNDER = [
+    (f"{contexts}, {arms}, {world}", contexts == "listed contexts", arms == "skewed", world == "drifting")
+    for contexts in ("listed contexts", "numbers as contexts")
+    for arms in ("uniform", "skewed")
+    for world in ("stationary", "drifting")
+]
 SETTINGS = [
     (f"{arms}, {world}", arms == "skewed", world == "drifting")
     for arms in ("uniform", "skewed")

@@ -17,8 +17,6 @@ from benchmarks import options, pages
 from benchmarks.speed import (
     against_botorch,
     captured,
-    compiled,
-    crossover,
     forgetting,
     form_choice,
     growth,
@@ -42,7 +40,6 @@ BENCHMARKS: dict[str, Benchmark] = {
     for module in (
         against_botorch,
         growth,
-        crossover,
         form_choice,
         igp_30000,
         million_steps,
@@ -56,7 +53,6 @@ BENCHMARKS: dict[str, Benchmark] = {
         step_trace,
         streaming,
         captured,
-        compiled,
         in_cache,
     )
 }

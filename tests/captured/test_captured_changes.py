@@ -5,8 +5,11 @@ import torch
 
 from bandits_torch import make, run
 from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
+from bandits_torch.captured import playing
+from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.captured.launching import PlainCalls
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
+from bandits_torch.models.arms import arm_gp, belief
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies import IndexPolicy
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
@@ -125,3 +128,32 @@ def test_room_made_anew_of_the_same_size_is_another_function(monkeypatch):
     model = ArmGP(problem.arms, kernel, 0.01, batch_shape=(3,), form="factor")
     policy = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(2.0))
     assert watched(policy, problem, monkeypatch).again > 0
+
+
+def changing(name, monkeypatch, capture):
+    """A run in which the factor form gives way to the covariance form: its history, and after which step it did."""
+    monkeypatch.setattr(arm_gp, "covariance_pays", lambda *_: False)
+    monkeypatch.setattr(belief, "covariance_pays", lambda mean, drifts, room, rows: rows > 8)
+    policy, problem = built(name)
+    after, change = [], policy.model.belief._change_over
+
+    def noted(form):
+        after.append(policy.model.belief._learned)
+        change(form)
+
+    monkeypatch.setattr(policy.model.belief, "_change_over", noted)
+    return run(policy, problem, HORIZON, seed=7, capture=capture), after
+
+
+@pytest.mark.parametrize("capture", [7, True])
+@pytest.mark.parametrize("numba", [False, True])
+@pytest.mark.parametrize("name", ["gp_ucb, constant", "igp_ucb, prior mean", "sw_gp_ucb", "tv_gp_ucb"])
+def test_captured_steps_change_form_after_the_step_that_plain_steps_would(name, numba, capture, monkeypatch):
+    if numba:
+        pytest.importorskip("numba", reason="the extra `fast` is not installed")
+        monkeypatch.setattr(playing, "compiled_blocks", compiled_blocks)
+    expected, step = changing(name, monkeypatch, False)
+    history, after = changing(name, monkeypatch, capture)
+    assert after == step
+    assert 10 < step[0] < HORIZON
+    same(history, expected, 1e-9)

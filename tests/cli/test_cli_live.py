@@ -1,11 +1,11 @@
-"""``ask`` and ``tell``: a live system in a file, from the shell."""
+"""``ask``, ``tell`` and ``show``: a live system in a file, from the shell."""
 
 import json
 
 import pytest
 from click.testing import CliRunner
 
-from bandits_torch import AskTell, cli, load_policy
+from bandits_torch import AskTell, cli, load_policy, save_policy
 
 
 def shell(*arguments):
@@ -29,6 +29,30 @@ def test_a_live_system_is_asked_under_masks_and_told(tmp_path):
     load_policy(state, live)
     assert live.open == (1, 2, 3)
     assert live.history()["reward"].dropna().tolist() == [-2.5]
+
+
+def test_what_is_believed_is_shown_and_nothing_changes(tmp_path):
+    state, page = tmp_path / "live.state", tmp_path / "live.html"
+    live = AskTell.auto(["north", "east"])
+    for t in range(60):
+        question = live.ask(float(t), ["north"] if t % 2 else ["east"])
+        live.tell(question, {"north": 1.0, "east": 5.0}[question.name] + (10 if t > 30 else 0) + t % 3 / 10)
+    save_policy(state, live)
+    before = state.read_bytes()
+    said, _ = shell("show", state, "--html", page)
+    assert "best now east" in said
+    assert said.index("probability_best") < said.index("changes noticed") < said.rindex("north")
+    assert "north" in page.read_text()
+    assert state.read_bytes() == before
+    assert "arms must be given" in shell("show", tmp_path / "none")[1]
+
+
+def test_an_arm_with_one_open_question_stands_for_it(tmp_path):
+    state = tmp_path / "live.state"
+    shell("ask", state, "--arms", "north,east", "--time", 0, "--available", "east")
+    assert "id must be among north, east, got west" in shell("tell", state, "west", 1)[1]
+    assert "one open question" in shell("tell", state, "north", 1)[1]
+    assert shell("tell", state, "east", -1)[0] == "learned\n"
 
 
 @pytest.mark.parametrize(

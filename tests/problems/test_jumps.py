@@ -6,8 +6,8 @@ import torch
 from scipy.signal import lombscargle
 
 from bandits_torch import diagnose
-from bandits_torch.problems.jumps import RATIOS, _likelihood_ratios, find_jumps
-from bandits_torch.problems.periods import _powers, find_own_periods
+from bandits_torch.problems.jumps import RATIOS, _drawn_in, _likelihood_ratios, find_jumps
+from bandits_torch.problems.periods import Period, Record, Waves
 
 
 def test_likelihood_ratios_are_those_of_regression_on_a_step():
@@ -58,6 +58,44 @@ def test_noise_and_drift_are_hardly_ever_called_a_jump(drift):
     assert told <= 3  # of 40 at 1 %: four or more have probability 0.0007
 
 
+@pytest.mark.parametrize("drift", [0.0, 0.03])
+@pytest.mark.parametrize(("share", "wide"), [(0.05, 10.0), (0.1, 5.0), (None, 3)])
+def test_noise_with_heavy_tails_is_hardly_ever_called_a_jump_and_is_told(share, wide, drift):
+    g, told = np.random.default_rng(30), 0
+    for _ in range(12):
+        T, N = 1000, int(g.integers(2, 9))
+        scale = 1.0 if share is None else np.where(g.random((T, N)) < share, wide, 1.0)
+        noise = g.standard_t(wide, (T, N)) if share is None else scale * g.standard_normal((T, N))
+        levels = find_jumps(noise + drift * np.cumsum(g.standard_normal((T, N)), 0), np.arange(T))
+        told += bool(levels.jumps)
+        assert levels.outliers > 0.0075
+    assert told <= 1  # of 12 at 1 %: two or more have probability 0.006
+    assert find_jumps(g.standard_normal((1000, 3)), np.arange(1000)).outliers < 0.003
+
+
+def test_rewards_are_drawn_in_to_the_medians_of_their_neighbours():
+    """Against the definition, row by row; a jump stays as it is."""
+    g = np.random.default_rng(31)
+    y = g.standard_t(3, (60, 2))
+    y[30:] += 20
+    y[g.random(y.shape) < 0.2] = np.nan
+    found = _drawn_in(y)
+    assert (np.isnan(found) == np.isnan(y)).all()
+    assert np.nanmin(found[30:]) > 10 > np.nanmax(found[:30])
+    for n in range(2):
+        sides = []
+        for t in range(60):
+            near = [y[max(0, t - 5) : t, n], y[t + 1 : t + 6, n]]
+            sides.append(sorted(np.median(part[~np.isnan(part)]) for part in near if (~np.isnan(part)).any()))
+        far = np.array(
+            [abs(one - (side[0] + side[-1]) / 2) for one, side in zip(y[:, n], sides, strict=True)]
+        )
+        far = far[~np.isnan(far)]
+        reach = 3 * max(np.quantile(far, 0.8) / 1.28, np.quantile(far, 0.95) / 1.96)
+        for t in np.flatnonzero(~np.isnan(y[:, n])):
+            assert found[t, n] == pytest.approx(min(max(y[t, n], sides[t][0] - reach), sides[t][-1] + reach))
+
+
 @pytest.mark.parametrize("one", [False, True])
 @pytest.mark.parametrize("drift", [0.0, 0.05])
 def test_jumps_are_found_where_they_are(drift, one):
@@ -93,12 +131,12 @@ def test_a_short_record_or_one_that_never_changes_has_none():
 def test_powers_of_many_series_are_lombs_and_scargles():
     g = np.random.default_rng(6)
     times, series = np.cumsum(g.exponential(size=80)), g.standard_normal((80, 3))
-    even = _powers(np.arange(80.0), series, np.array([0.25, 0.5]))
+    even = Waves(np.arange(80.0), np.array([0.25, 0.5])).powers(series)
     for n in range(3):
         direct = [abs(series[:, n] @ np.exp(2j * np.pi * k * np.arange(80))) ** 2 for k in (0.25, 0.5)]
         assert even[n] == pytest.approx([direct[0] / 80, direct[1] / 160], rel=1e-9)  # half, of one wave
     frequency = np.linspace(0.01, 0.4, 30)
-    for n, power in enumerate(_powers(times, series, frequency)):
+    for n, power in enumerate(Waves(times, frequency).powers(series)):
         assert power == pytest.approx(lombscargle(times, series[:, n], 2 * np.pi * frequency), rel=1e-9)
 
 
@@ -106,7 +144,7 @@ def test_a_cycle_of_one_arm_is_told_of_it_alone():
     g, t = np.random.default_rng(7), np.arange(600)
     y = g.standard_normal((600, 5)) + 2 * np.sin(2 * np.pi * t[:, None] / 50)
     y[:, 3] += 2 * np.sin(2 * np.pi * t / 13)
-    (own,) = find_own_periods(y, t, [type("Common", (), {"length": 50.0})()]).items()
+    (own,) = Record.of(y, t).own_periods([Period(50.0, 1e-9)]).items()
     assert own[0] == 3
     assert abs(own[1].length / 13 - 1) < 0.01
 

@@ -282,11 +282,22 @@ class ArmBelief(torch.nn.Module):
 
         The forms agree up to rounding, so it does not matter to a replicate that its neighbours have a say in when.
         """
-        pause = 1 << max(4, self._learned.bit_length() - 4)
+        pause = self._pause
         if before // pause == self._learned // pause:
             return
         if not (self.drifts and self.forgets):  # there the factor form alone can
             self._change_over_if_cheaper(form, form.size, int(form.rows.used))
+
+    @property
+    def _pause(self) -> int:
+        """Observations from one look at the choice of the form to the next."""
+        return 1 << max(4, self._learned.bit_length() - 4)
+
+    def before_look(self, steps: int) -> int:
+        """How many of so many steps can be counted together, so that the form changes after the step it would change
+        after if each were counted by itself."""
+        may_change = self.changes_form and isinstance(self.form, FactorForm)
+        return min(steps, self._pause - self._learned % self._pause) if may_change else steps
 
     def want_root(self) -> None:
         """A draw needs a root of the covariance, which only a static covariance form keeps."""
@@ -300,9 +311,11 @@ class ArmBelief(torch.nn.Module):
 
     def _change_over(self, old: FactorForm) -> None:
         """The same posterior in the covariance form: O(N^2 n + N n^2) once."""
-        new = CovarianceForm(self.prior, len(self.prior_mean), self._own(old.noise_variance))
         full = old.full(self.now or 0.0)
-        new.covariance.copy_(full.add_(full.mT.clone()).mul_(0.5))
+        for one in full:  # one at a time stays in the cache
+            one.add_(one.mT.clone()).mul_(0.5)
+        noise = self._own(old.noise_variance)
+        new = CovarianceForm(self.prior, len(self.prior_mean), noise, self._own(full))
         new.covariance.diagonal(dim1=-2, dim2=-1).copy_(old.variance)
         new.variance.copy_(old.variance)
         if not self.drifts:  # P among the points keeps digits that differences lose

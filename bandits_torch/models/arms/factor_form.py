@@ -324,9 +324,16 @@ class FactorForm(ObservedPoints):
         return prior - cross.mT @ self._solve(cross)
 
     def full(self, now: float) -> Tensor:
-        """C over all arms: (b, N, N). The one place where an N x N matrix is made."""
-        arm = torch.arange(self.mean.shape[-1], device=self.mean.device)
-        return self.among(arm.expand(1, self.mean.shape[0], -1), now).squeeze(0)
+        """C over all arms: (b, N, N). The one place where an N x N matrix is made, from one prior for all members."""
+        prior, present = self.prior.matrix(), torch.as_tensor(self.prior.present(now))
+        weight = self._weights(now) * (self.point_count > 0)
+        cross = self.rows.of(self.point_arm, self._member.unsqueeze(-1)) * weight.unsqueeze(-1)
+        told = self._solve(cross)
+        full = cross.new_empty(len(cross), *prior.shape[1:])
+        for m, one in enumerate(full):
+            torch.mul(prior[m % len(prior)], present.expand(len(full), 1)[m], out=one)
+            one.addmm_(cross[m].mT, told[m], alpha=-1)
+        return full
 
     def joint_root(self) -> Tensor | None:
         """None: a root over all arms is not kept."""
