@@ -2,28 +2,32 @@
 
 ``python -m benchmarks.auto.frontier``. Something rises, one of several hypotheses c, at a time that is not known, and a
 set R_c of arms shows it: until one of them is played, what a policy sees has the law of the rewards at rest. Say that
-it plays arm x n(x) times a step in expectation while nothing changes, and not more often as time goes on. Then within
-k steps after the change
+it plays arm x n(x) times a step in expectation while nothing changes, and not more often as time goes on. What it does
+until it finds the change is what it would have done at rest, so by the union bound
 
-    P(not found) >= 1 - k L_c,    L_c = sum_{x in R_c} n(x),
+    P(not found within k steps) >= 1 - k L_c,    L_c = sum_{x in R_c} n(x).
 
-by the union bound, for what it does until then is what it would have done at rest. It loses d_c at least in each step
-until then, so of the K = 500 steps counted on average at least
+In each of those steps it loses at least d_c, so of the K = 500 steps counted, on average, at least
 
-    d_c phi(L_c),    phi(L) = K - L K^2 / 2 if L K <= 1, else 1 / (2 L),
+    d_c sum_{k=1}^K (1 - k L_c)^+ >= d_c phi(L_c),
+    phi(L) = K - L K^2 / 2 - 1/2 if L K <= 1, else 1 / (2 L) - 1/2,
 
-the integral of (1 - k L)^+ over k from 0 to K. Looks at rest cost B = T sum_x n(x) g(x) in T = 400 steps, g(x) the gap
-of x. So the mean of d_c phi(L_c) over hypotheses is at least D(p) - p B for every p >= 0, with
+for a sum of convex terms is at least the integral from 0 to K less half of the first. Looks at rest cost
+B = T sum_x n(x) g(x) in T = 400 steps, g(x) the gap of x. So for every p >= 0 the mean of d_c phi(L_c) over the
+hypotheses is at least D(p) - p B with
 
     D(p) = min over n >= 0 of mean_c d_c phi(L_c) + p T sum_x n(x) g(x),
 
 a convex programme; the best p of a grid is taken. It holds for every such policy, even one that knows all rewards at
 rest and only not what rises, nor when: learning costs nothing here, and nothing is lost once it is found. Looks at
-regular intervals 1 / L attain 1 / (2 L). For K alike arms, gap g and loss d, the product of both is constant:
-(loss) (B / T) >= d g K / 2.
+regular intervals attain phi. If each of m arms of gap g may be what rises, and costs d a step until it is found, then
 
-Played is every policy on ``... after 500``: what it loses in steps 101 to 500, at rest, is the B that it pays, or more.
-An arm shows a change of two standard deviations of the noise or more: less is not seen in one look.
+    (loss until found) (B / T) >= m d g / 2,
+
+but for the half step: who finds it twice as soon pays twice as much at rest, whatever he does.
+
+Played is every policy on ``... after 500``: what it loses in steps 101 to 500, at rest, is what it pays for looks, or
+more. An arm shows a change of two standard deviations of the noise or more: less is not seen in one look.
 """
 
 from __future__ import annotations
@@ -41,15 +45,17 @@ from bandits_torch.experiments.cells import Block
 from bandits_torch.loop import run
 from benchmarks.auto.environments import _arms, _draws
 from benchmarks.auto.playing import HISTORY, POLICIES, WithHistory
-from benchmarks.auto.risers import _HILL, _REACH, AFTER, DOMAINS, Riser
+from benchmarks.auto.risers import _HILL, _REACH, AFTER, DOMAINS, SHAPES, Riser
 from benchmarks.leaderboard import settings
 from benchmarks.options import command
 from benchmarks.pages import keep, say
 
-PRICES = tuple(float(p) for p in np.geomspace(0.5, 200.0, 14))
+PRICES = tuple(float(price) for price in np.geomspace(0.05, 200.0, 20))  # of a look, in losses until found
 STEPS, SEEN = 400, 0.2
 REPLICATES, SEED = 20, 9_000
 PLAYED = (*POLICIES, HISTORY, "r_gp_ucb w=2", "r_gp_ucb", "glr_kl_ucb", "discounted_ts")
+ANY = "any"  # policy: a row of the frontier
+COLUMNS, KEY = ["shape", "policy", "price", "paid", "least"], ("shape", "policy", "price")
 TABLE = Path(__file__).parent / "results" / "frontier.csv"
 
 
@@ -115,15 +121,23 @@ def of_shape(shape: str) -> list[Hypotheses]:
     return [unrelated(f) for f in Riser(f"{shape} after 500").rise(block).before.numpy()]
 
 
+def cover(among: Hypotheses) -> int:
+    """How many looks show every hypothesis, each where it shows most of those that are left."""
+    left, looks = among.shows, 0
+    while len(left):
+        left, looks = left[~left[:, left.sum(0).argmax()]], looks + 1
+    return looks
+
+
 def phi(looks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of the steps, of 500, until something that is looked at so often a step is found, and its slope."""
+    """Steps of 500 until something is found that is looked at so often a step, at least in the mean; the slope."""
     few, many = looks * AFTER <= 1, np.maximum(looks, 1 / AFTER)
     value = np.where(few, AFTER - looks * AFTER**2 / 2, 1 / (2 * many))
-    return value, np.where(few, -(AFTER**2) / 2, -1 / (2 * many**2))
+    return value - 0.5, np.where(few, -(AFTER**2) / 2, -1 / (2 * many**2))
 
 
-def least(among: Hypotheses, price: float) -> float:
-    """D(p)."""
+def least(among: Hypotheses, price: float) -> tuple[float, float]:
+    """What looks cost in 400 steps and what is lost until found, of the n that attains D(p)."""
     shows, gap = among.shows.astype(float), STEPS * among.gap
     unit = among.lost.sum()
 
@@ -133,22 +147,31 @@ def least(among: Hypotheses, price: float) -> float:
         return float(total / unit), (shows.T @ (among.lost * slope) + price * gap) / unit
 
     most = {"maxiter": 3_000, "maxfun": 10_000, "ftol": 1e-12}
-    start = np.full(len(gap), 1e-3)
-    found = minimize(objective, start, jac=True, bounds=[(0, None)] * len(gap), method="L-BFGS-B", options=most)
-    return float(found.fun) * unit
+    bounds = [(0, None)] * len(gap)
+    found = minimize(
+        objective, np.full(len(gap), 1e-3), jac=True, bounds=bounds, method="L-BFGS-B", options=most
+    )
+    cost = float(gap @ found.x)
+    return cost, float(found.fun) * unit - price * cost
 
 
-def bound(duals: np.ndarray, paid: float) -> float:
-    """The least loss until found where looks cost ``paid`` in 400 steps, by D at ``PRICES``."""
-    return float((duals - np.array(PRICES) * paid).max())
+def frontier(among: list[Hypotheses]) -> pd.DataFrame:
+    """``least``, the mean over replicates, for each of ``PRICES``: price, paid, least."""
+    points = [(price, *np.mean([least(one, price) for one in among], 0)) for price in PRICES]
+    return pd.DataFrame(points, columns=["price", "paid", "least"])
 
 
-def needed(duals: np.ndarray, loss: float) -> float:
-    """What looks cost in 400 steps at least where so much is lost until found."""
-    return float(((duals - loss) / np.array(PRICES)).max())
+def bound(points: pd.DataFrame, paid: float) -> float:
+    """The least loss until found where looks cost ``paid`` in 400 steps."""
+    return max(0.0, float((points["least"] + points["price"] * (points["paid"] - paid)).max()))
 
 
-def paid(shape: str, policy: str) -> float:
+def needed(points: pd.DataFrame, loss: float) -> float:
+    """What looks cost in 400 steps at least where no more than ``loss`` is lost until found."""
+    return max(0.0, float(((points["least"] - loss) / points["price"] + points["paid"]).max()))
+
+
+def at_rest(shape: str, policy: str) -> float:
     """The mean of what a policy loses in steps 101 to 500, before anything rises."""
     torch.manual_seed(SEED)
     name, steps = f"{shape} after 500", 100 + STEPS
@@ -159,21 +182,20 @@ def paid(shape: str, policy: str) -> float:
 
 
 def main(
-    shapes: Annotated[list[str] | None, typer.Argument(help="Default: those over arms.")] = None,
+    shapes: Annotated[list[str] | None, typer.Argument(help="Default: all.")] = None,
+    play: Annotated[bool, typer.Option(help="Play the policies at rest, too.")] = True,
 ) -> None:
-    """Compute the bound, play at rest, and keep both: results/frontier.csv."""
+    """Compute what can be had, play at rest, and keep both: results/frontier.csv."""
     torch.set_num_threads(1)
-    for shape in shapes or ("one-of-8", "some-of-30", "region-of-100"):
+    for shape in shapes or (*SHAPES, *DOMAINS):
         among = of_shape(shape)
-        duals = np.array([np.mean([least(one, price) for one in among]) for price in PRICES])
-        say(f"{shape}: D from {duals[0]:.4g} to {duals[-1]:.4g}")
-        rows = [[shape, f"D({price:.6g})", price, dual] for price, dual in zip(PRICES, duals, strict=True)]
-        if shape not in DOMAINS:
-            for policy in PLAYED:
-                cost = paid(shape, policy)
-                rows.append([shape, policy, cost, bound(duals, cost)])
-                say(f"{shape}, {policy}: {cost:.4g} at rest, so at least {rows[-1][-1]:.4g}")
-        keep(TABLE, pd.DataFrame(rows, columns=["shape", "policy", "paid", "least"]), ("shape", "policy"))
+        say(f"{shape}: a cover takes {np.mean([cover(one) for one in among]):.1f} looks")
+        points = frontier(among).assign(shape=shape, policy=ANY)
+        keep(TABLE, points[COLUMNS], KEY)
+        for policy in PLAYED if play and shape not in DOMAINS else ():
+            row = [shape, policy, np.nan, at_rest(shape, policy), np.nan]
+            keep(TABLE, pd.DataFrame([row], columns=COLUMNS), KEY)
+            say(f"{shape}, {policy}: {row[3]:.4g} at rest, so at least {bound(points, row[3]):.4g}")
 
 
 if __name__ == "__main__":
