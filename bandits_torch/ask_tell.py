@@ -28,6 +28,8 @@ from bandits_torch.threads import fitting
 from bandits_torch.turn import Turn
 from bandits_torch.watch import Watch, Watched
 
+_BEFORE = "before other arms"  # in ``Choice.why``: the policy has started again since, with other arms
+
 
 @dataclass(frozen=True)
 class Question:
@@ -280,7 +282,11 @@ class AskTell(Watched, Described):
         a copy of the belief. Raises ValueError as ``Policy.choose_many``, with nothing asked.
         """
         with self._turn, self._fitting():
-            pending = [Pending(then, choice.arm, choice.why) for then, choice in self._open.values()]
+            pending = [
+                Pending(then, choice.arm, choice.why)
+                for then, choice in self._open.values()
+                if _BEFORE not in choice.why
+            ]
             wanted = 1 if count is None else count
             number, zone = self._times.read("time", time)
             if self.policy.dim == 0:
@@ -348,7 +354,8 @@ class AskTell(Watched, Described):
             rewards = for_each("reward", value, S).to(device)
             measured = None if measured is None else measured.to(device)
             own = None if noise is None else for_each("noise_variance", noise, S).to(device)
-            self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
+            if _BEFORE not in choice.why:
+                self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
             self._latest = time if self._latest is None else max(time, self._latest)
             del self._open[id]
             self._watch.learned(id, self._asked, time, choice.arm, rewards, self.policy)
@@ -470,7 +477,8 @@ class AskTell(Watched, Described):
             ]
             for id in old:
                 then, choice = self._open.pop(id)
-                self.policy.dropped(Pending(then, choice.arm, choice.why))
+                if _BEFORE not in choice.why:
+                    self.policy.dropped(Pending(then, choice.arm, choice.why))
                 self._watch.dropped(id, self._asked)
             return len(old)
 
@@ -488,6 +496,10 @@ class AskTell(Watched, Described):
         was learned stays. What is learned of new arms beforehand follows from the prior: with features from the kernel
         over them, else nothing.
 
+        A policy whose designs are of all arms (``Policy.restarts_with_arms``: the OPKB family, R-PERP) starts again
+        with those that are there now, here and in ``retire_arms``; its random numbers go on. What its open questions
+        pay is noted in ``history`` alone.
+
         Args:
             arms: names; or, of arms without names, how many there are to come, or the numbers of retired ones.
             features: (n, d), a row for each new arm, where the policy was built with features.
@@ -496,18 +508,14 @@ class AskTell(Watched, Described):
 
         Cost: a few times that of building the policy. An exact Gaussian process learns the rewards that it holds again.
 
-        Raises ValueError, with nothing changed, for arms that are here already, what does not fit the policy, one that
-        no recipe made, and one that cannot take up more arms, which says why (``Policy.needs_all_arms``).
+        Raises ValueError, with nothing changed, for arms that are here already, what does not fit the policy, and one
+        that no recipe made.
         """
         with self._turn, self._fitting():
             self._check_arms()
             told = {"features": features, "covariance": covariance, "prior_mean": prior_mean}
             roster, numbers = self._roster.with_arms(arms, **told)
-            if roster.num_arms > self.num_arms:
-                policy = self._wrapped(roster.policy(self._origin))
-                policy.grow_from(self.policy)
-                self._take(policy)
-            self._roster, self.names = roster, roster.names
+            self._go_on_with(roster)
             return tuple(numbers)
 
     def retire_arms(self, arms: Sequence[str] | Sequence[int]) -> None:
@@ -517,9 +525,33 @@ class AskTell(Watched, Described):
         ``predict`` tells of them, too. Raises ValueError, with nothing changed, for arms that are not here or retired
         already, and where none would be left.
         """
-        with self._turn:
+        with self._turn, self._fitting():
             self._check_arms()
-            self._roster = self._roster.without(arms)
+            self._go_on_with(self._roster.without(arms))
+
+    def _go_on_with(self, roster: Roster) -> None:
+        """Be over these arms, with all that is known, or anew."""
+        policy = self._policy_over(roster)
+        if self.policy.restarts_with_arms:
+            for own, other in zip(policy.random_streams(), self.policy.random_streams(), strict=True):
+                own.load_state_dict(other.state_dict())
+            policy.reset()
+            self._open = {
+                id: (time, replace(choice, why={**choice.why, _BEFORE: True}))
+                for id, (time, choice) in self._open.items()
+            }
+        elif policy is not self.policy:
+            policy.grow_from(self.policy)
+        self._take(policy)
+        self._watch.make_room(roster.num_arms)
+        self._roster, self.names = roster, roster.names
+
+    def _policy_over(self, roster: Roster) -> Policy:
+        """The policy, where it is over these arms; else one that has learned nothing."""
+        restarts = bool(self.policy.restarts_with_arms)
+        if roster.is_over(self._roster, restarts=restarts):
+            return self.policy
+        return self._wrapped(roster.policy(self._origin, restarts=restarts))
 
     @property
     def retired(self) -> tuple[Any, ...]:
@@ -531,8 +563,6 @@ class AskTell(Watched, Described):
     def _check_arms(self) -> None:
         kind = type(self.policy).__name__
         validation.require(self.policy.dim == 0, "policy", kind, "over arms, not over the points of a domain")
-        why = self.policy.needs_all_arms
-        validation.require(not why, "policy", kind, f"one whose arms may come and go ({why})")
 
     def with_arms_of(self, state: Mapping[str, Any]) -> AskTell:
         """This one, or one over the arms that came in the system that gave ``state``, which has learned nothing.
@@ -541,11 +571,11 @@ class AskTell(Watched, Described):
         """
         with self._turn.any_process():
             roster = self._roster.in_state(state.get("arms"))
-            other = self
-            if not roster.is_over(self._roster):
+            policy, other = self._policy_over(roster), self
+            if policy is not self.policy:
                 other = copy.deepcopy(self)
-                other._take(self._wrapped(roster.policy(self._origin)))
-                other.names = roster.names
+                other._take(policy)
+                other._roster, other.names = roster, roster.names
             return other
 
     @contextmanager
@@ -577,6 +607,8 @@ class AskTell(Watched, Described):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the one that gave ``state`` stood. ValueError for a state that is none, with nothing changed
         but the policy."""
+        missing = [name for name in ("policy", "asked", "open") if name not in state]
+        validation.require(not missing, "state", sorted(state), f"that of an AskTell: {missing} is missing")
         asked, latest = validation.natural("state['asked']", state["asked"]), state.get("latest")
         if latest is not None:
             validation.finite_number("state['latest']", latest)
@@ -588,16 +620,15 @@ class AskTell(Watched, Described):
             validation.tensor("arm", arm)
             questions[id] = (validation.finite_number("time", time), Choice(arm, why))
         with self._turn.any_process():
-            roster, policy = self._roster.in_state(state.get("arms")), self.with_arms_of(state).policy
-            watched = self._watch.state_dict()
-            self._watch.load_state_dict(state["watch"])
-            try:
-                policy.load_state_dict(state["policy"])
-            except Exception:
-                self._watch.load_state_dict(watched)
-                raise
+            roster = self._roster.in_state(state.get("arms"))
+            policy = self._policy_over(roster)
+            watch = Watch(policy, self._watch.size)  # of a version that watched nothing: as new
+            if "watch" in state:
+                watch.load_state_dict(state["watch"])
+                watch.make_room(policy.num_arms)
+            policy.load_state_dict(state["policy"])
             self._take(policy)
-            self._roster, self.names = roster, roster.names
+            self._roster, self.names, self._watch = roster, roster.names, watch
             self._asked, self._open, self._latest = asked, questions, latest
             self._times.zone = zone
             self._turn.own()

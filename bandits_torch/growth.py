@@ -16,6 +16,7 @@ from bandits_torch import border, validation
 from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.policies.policy import Origin, Policy
+from bandits_torch.policies.wrapping import SomeArms
 from bandits_torch.state import copied, differing
 
 _NAMES = ("first", "names", "retired", "features", "covariance", "prior_mean")
@@ -139,8 +140,9 @@ class Roster:
 
     # -- a policy over these arms ----------------------------------------------------------------------
 
-    def policy(self, origin: Origin | None) -> Policy:
-        """A policy over all arms that has learned nothing, made as that of the first arms was.
+    def policy(self, origin: Origin | None, *, restarts: bool = False) -> Policy:
+        """A policy over all arms that has learned nothing, made as that of the first arms was; with ``restarts`` over
+        those that are not retired.
 
         Raises ValueError for one that no recipe made, and for what must be told and is not, or does not fit.
         """
@@ -149,14 +151,20 @@ class Roster:
         assert origin is not None
         options = {**origin.options}
         options.pop("log", None)  # what it tells is a state
+        here = ~self.retired
+        some = restarts and not bool(here.all())
         if self.num_arms == self.first:
-            return origin.recipe(origin.setup, **options)
+            setup = _of_some(origin.setup, here) if some else origin.setup
+            made = origin.recipe(setup, **options)
+            return SomeArms(made, here) if some else made
         told = options.get("history")
         expected = "None: of arms that come later it says nothing; tell a kernel or a covariance"
         validation.require(told is None, "history", told, expected)
         if isinstance(safe := options.get("safe_arms"), Tensor) and safe.dtype == torch.bool:
             options["safe_arms"] = pad(safe, (0, self.num_arms - self.first))
-        return origin.recipe(replace(origin.setup, **self._setup(origin.setup)), **options)
+        setup = replace(origin.setup, **self._setup(origin.setup))
+        made = origin.recipe(_of_some(setup, here) if some else setup, **options)
+        return SomeArms(made, here) if some else made
 
     def _setup(self, setup: Any) -> dict[str, Any]:
         """The fields of a setup of the first arms that are others for all."""
@@ -238,9 +246,28 @@ class Roster:
             told[name] = value
         return Roster(self.first, retired.clone(), names, **told)
 
-    def is_over(self, other: Roster) -> bool:
-        """Whether the arms are the same, of which the same was told; others may be retired."""
+    def is_over(self, other: Roster, *, restarts: bool = False) -> bool:
+        """Whether the arms are the same, of which the same was told; others may be retired, but for ``restarts``."""
+        if restarts and not torch.equal(self.retired, other.retired):
+            return False
         one, two = (
             copied({**roster.state_dict(), "retired": len(roster.retired)}) for roster in (self, other)
         )
         return not differing(one, two)
+
+
+def _of_some(setup: Any, here: Tensor) -> Any:
+    """The setup of the arms with ``here`` (N,) True."""
+    choices, kernel, mean = setup.choices, setup.kernel, setup.prior_mean
+    features = choices if isinstance(choices, Tensor) else torch.arange(choices).double().unsqueeze(-1)
+    own = here.to(features.device)
+    some: dict[str, Any] = {"choices": features[..., own, :]}
+    if isinstance(kernel, Tensor):
+        some["kernel"] = kernel[..., own, :][..., own]
+    elif isinstance(kernel, Kernel):
+        indexed = any(isinstance(part, ArmCovarianceKernel) for part in kernel.modules())
+        expected = "over features, or a matrix, for a policy that starts again with other arms"
+        validation.require(not indexed, "kernel", type(kernel).__name__, expected)
+    if isinstance(mean, Tensor) and mean.dim() > 0 and mean.shape[-1] == len(here) > 1:
+        some["prior_mean"] = mean[..., own]
+    return replace(setup, **some)

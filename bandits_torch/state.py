@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.streams import ReplicateStreams
 
 
 class HasState:
@@ -142,6 +143,14 @@ class HasState:
             else:
                 part.load_state_dict(_state_of(other))
         self.state_changed()
+
+    def random_streams(self) -> Iterator[ReplicateStreams]:
+        """The random numbers of it and of its parts, in order."""
+        for part in self._leaves():
+            if isinstance(part, HasState):
+                yield from part.random_streams()
+            elif isinstance(part, ReplicateStreams):
+                yield part
 
     @property
     def snapshot(self) -> dict[str, Tensor]:
@@ -270,15 +279,22 @@ def _restored(now: Any, fresh: Any, where: Tensor) -> Any:
 
 def _grown(now: Any, there: Any, here: Any, name: str) -> Any:
     """``now``, which at the start was ``there``, for one that starts ``here``: in dimensions of arms those of ``here``
-    follow."""
+    follow, or zeros where other dimensions have grown since."""
     if isinstance(here, dict) and isinstance(there, dict):
         extra = {key: value for key, value in now.items() if key not in here}
         return copied(extra) | {key: _grown(now[key], there[key], here[key], f"{name}.{key}") for key in here}
     if not isinstance(here, Tensor) or not isinstance(there, Tensor) or there.shape == here.shape:
         return copied(now)
-    fits = there.shape == now.shape and all(a <= b for a, b in zip(there.shape, here.shape, strict=True))
+    fits = now.dim() == here.dim() and all(
+        first == last or (size == first <= last)
+        for first, size, last in zip(there.shape, now.shape, here.shape, strict=True)
+    )
     validation.require(fits, name, tuple(now.shape), f"of its first shape, {tuple(there.shape)}, to grow")
-    grown = here.clone()
+    sizes = [
+        size if first == last else last
+        for first, size, last in zip(there.shape, now.shape, here.shape, strict=True)
+    ]
+    grown = here.clone() if list(here.shape) == sizes else here.new_zeros(sizes)
     grown[tuple(slice(size) for size in now.shape)] = now
     return grown
 

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
+from unittest import SkipTest
 
 import torch
 from gpytorch.kernels import Kernel
@@ -32,11 +34,18 @@ class RecipeLaws:
         name: of the recipe, as ``recipes.build`` takes it.
         options: its options here, beyond its ``quick`` ones.
         horizon: steps of a run.
+        together: what its replicates share, if anything; the law about restarts of some is then skipped.
+        ordered: why the order of arms matters beyond ties, if it does; the law about their order is then skipped, as it
+            is for a recipe that draws.
+
+    The law about the scale of rewards is skipped unless the recipe says ``scale_free`` (``recipe``).
     """
 
     name: ClassVar[str]
     options: ClassVar[Mapping[str, Any]] = {}
     horizon: ClassVar[int] = 20
+    together: ClassVar[str] = ""
+    ordered: ClassVar[str] = ""
 
     def build(self, replicates: int = 3, first: int = 0) -> tuple[Policy, Problem]:
         """The recipe and a problem for it, replicates ``first`` and on: override it for a problem of another kind."""
@@ -104,6 +113,57 @@ class RecipeLaws:
             reward = _reward(problem, choice.arm, step)
             policy.learn(Observation(float(step), choice.arm, reward, choice.why))
             fresh.learn(Observation(float(step), other.arm, reward, other.why))
+
+    def test_a_restart_of_some_replicates_begins_anew_there_alone(self) -> None:
+        """After ``reset(where)`` they choose as those of a new policy, and the others as if nothing had been."""
+        _skip_for(self.together)
+        policy, problem = self.build()
+        some = torch.tensor([True, False, True])
+        for step in range(1, self.horizon + 1):
+            _play(policy, problem, step)
+        other, fresh = copy.deepcopy(policy), copy.deepcopy(policy)
+        if recipes.registered(self.name).seeded:
+            fresh.reset()  # whose random numbers go on
+        else:
+            fresh, _ = self.build()
+        policy.reset(some)
+        drawn = [list(one.random_streams()) for one in (other, policy)]
+        for own, theirs in zip(*drawn, strict=False):  # what the restart drew, the others have drawn too
+            own.load_state_dict(theirs.state_dict())
+        for step in range(self.horizon + 1, 2 * self.horizon + 1):
+            found, new, same = (_play(one, problem, step) for one in (policy, fresh, other))
+            expected = torch.where(some, new, same)
+            assert torch.equal(found, expected), f"step {step}: {found}, expected {expected}"
+
+    def test_rewards_in_another_unit_are_the_same(self) -> None:
+        """Rewards times 8 lead to the same choices; a recipe whose belief may be left out is not told any here."""
+        free = recipes.registered(self.name).scale_free
+        _skip_for("" if free else f"{self.name} does not say that it is free of scale")
+        policy, problem = self.build()
+        if recipes.registered(self.name).optional and policy.origin is not None:
+            nothing = {"kernel": None, "noise_variance": None, "prior_mean": 0.0}
+            origin = policy.origin
+            policy = origin.recipe(replace(origin.setup, **nothing), **origin.options)
+        other = copy.deepcopy(policy)
+        for step in range(1, self.horizon + 1):
+            one, two = _play(policy, problem, step), _play(other, problem, step, 8.0)
+            assert torch.equal(one, two), f"step {step}: {one}, of rewards times 8 {two}"
+
+    def test_the_order_of_arms_does_not_matter(self) -> None:
+        """Once every arm was played, so that none ties, choices among the same arms in another order are the same."""
+        draws = f"{self.name} draws" if recipes.registered(self.name).seeded else ""
+        _skip_for(self.ordered or draws)
+        policy, problem = self.build()
+        N = policy.num_arms
+        order = torch.randperm(N, generator=torch.Generator().manual_seed(0))
+        other, places = _reordered(policy, order), order.argsort()
+        for step in range(1, N + 1):  # this arm alone
+            arm = torch.full((policy.replicates,), step - 1)
+            _play(policy, problem, step, only=arm, sees=torch.arange(N))
+            _play(other, problem, step, only=places[arm], sees=order)
+        for step in range(N + 1, N + self.horizon + 1):
+            one, two = _play(policy, problem, step), _play(other, problem, step, sees=order)
+            assert torch.equal(one, order[two]), f"step {step}: {one}, in another order {order[two]}"
 
 
 class ProblemLaws:
@@ -177,6 +237,50 @@ class KernelLaws:
         diagonal = kernel(X, diag=True)
         diagonal = diagonal if isinstance(diagonal, Tensor) else diagonal.to_dense()
         assert torch.allclose(diagonal, kernel(X).to_dense().diagonal())
+
+
+def _skip_for(reason: str) -> None:
+    if reason:
+        raise SkipTest(reason)
+
+
+def _play(
+    policy: Policy,
+    problem: Problem,
+    step: int,
+    scale: float = 1.0,
+    only: Tensor | None = None,
+    sees: Tensor | None = None,
+) -> Tensor:
+    """Choose at a step and learn the reward times ``scale``; the arms (S,).
+
+    ``only``: the arms (S,) that are available; ``sees``: which of the problem's arms the policy's are, (N,).
+    """
+    mask = None if only is None else torch.nn.functional.one_hot(only, policy.num_arms).bool()
+    choice = policy.choose(float(step), mask)
+    arm = choice.arm if sees is None else sees[choice.arm]
+    reward = scale * _reward(problem, arm, 1 + (step - 1) % 4)
+    policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+    return choice.arm
+
+
+def _reordered(policy: Policy, order: Tensor) -> Policy:
+    """A policy that the same recipe makes of the same arms in another order."""
+    origin = policy.origin
+    if origin is None:
+        raise SkipTest("no recipe made the policy, so that none of its arms in another order can be made")
+    setup, N = origin.setup, len(order)
+
+    def of(value: Any) -> Any:
+        each = isinstance(value, Tensor) and value.dim() > 0 and value.shape[-1] == N
+        return value[..., order] if each else value
+
+    arms, kernel = setup.choices, setup.kernel
+    some = {"choices": arms[..., order, :] if isinstance(arms, Tensor) else arms}
+    some["kernel"] = of(kernel)[..., order, :] if isinstance(kernel, Tensor) else kernel
+    some["prior_mean"] = of(setup.prior_mean)
+    options = {name: of(value) for name, value in origin.options.items()}
+    return origin.recipe(replace(setup, **some), **options)
 
 
 def _reward(problem: Problem, arm: Tensor, step: int) -> Tensor:

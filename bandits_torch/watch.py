@@ -243,8 +243,6 @@ class Watch(HasState):
         self.told = max(self.told, id)
         self.learned_so_far += 1
         where = [] if self.dim else arm.tolist()
-        if where and max(where) >= self.plays.shape[-1]:
-            self._make_room_for(max(where) + 1)
         plays, last = self.plays.numpy(), self.last.numpy()
         for s, number in enumerate(where):
             plays[s, number] += 1
@@ -269,11 +267,9 @@ class Watch(HasState):
         """Numbers of the questions kept, of ``asked`` in all, oldest first."""
         return np.arange(max(0, asked - self.size), asked)
 
-    # -- changes ---------------------------------------------------------------------------------------
-
-    def _make_room_for(self, arms: int) -> None:
-        """Be over so many arms."""
-        more = arms - self.plays.shape[-1]
+    def make_room(self, num_arms: int) -> None:
+        """Be over so many arms: those that came later were not played yet."""
+        more, self.num_arms = num_arms - self.plays.shape[-1], num_arms
         self.plays = torch.nn.functional.pad(self.plays, (0, more))
         self.last = torch.nn.functional.pad(self.last, (0, more), value=math.nan)
 
@@ -364,11 +360,8 @@ class Watched:
             columns |= {"arm": arms * S}
             named = zip(_BELIEVED, (mean, lower, upper, best), strict=True)
             columns |= {name: value.double().cpu().numpy().reshape(-1) for name, value in named}
-            more = self.num_arms - watch.plays.shape[-1]  # arms that came later and were not played yet
-            plays = torch.nn.functional.pad(watch.plays, (0, more))
-            last = torch.nn.functional.pad(watch.last, (0, more), value=math.nan)
-            columns["plays"] = plays.numpy().reshape(-1)
-            columns |= self._when(last.reshape(-1).tolist(), number)
+            columns["plays"] = watch.plays.numpy().reshape(-1)
+            columns |= self._when(watch.last.reshape(-1).tolist(), number)
             return pd.DataFrame(columns | {"retired": retired * S})
 
     def lift(self, *, level: float = 0.95) -> pd.DataFrame:

@@ -42,6 +42,7 @@ _OTHERS = {
     "safety/results/POINTS.md": "Safety over the unit square",
     "continuous/results/RESULTS.md": "Continuous, dynamic standard functions over domains",
     "continuous/results/CLOCK.md": "Clock, functions that move on as a policy computes",
+    "continuous/results/TEMPERATURE.md": "Temperature, what W-DBO keeps as it ships, and why it falls to two",
     "contexts/results/RESULTS.md": "Contexts, against dense and linear models",
     "cycles/results/RESULTS.md": "Cycles, kernels with a day",
     "moves/results/RESULTS.md": "Moves, limits on settings and prices of switching",

@@ -1,9 +1,7 @@
 """Live systems: rewards late, twice, out of order or never; time that jumps; arms that come; processes that go."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
+import multiprocessing
+import warnings
 
 import pytest
 import torch
@@ -24,7 +22,6 @@ from bandits_torch.theory.widths import ConstantWidth
 from tests.reference import all_recipes, live_system
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
 
-ROOT = Path(__file__).parents[1]
 IN_TURN = {
     "opkb",
     "ada_opkb",
@@ -326,23 +323,23 @@ def test_open_questions_move_between_processes_with_the_policy(name, tmp_path):
 
 
 class Process:
-    """One of the processes of a live system: ``python -m tests.reference.live_system FILE``."""
+    """One of the processes of a live system."""
 
     def __init__(self, file):
-        command = [sys.executable, "-m", "tests.reference.live_system", str(file)]
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        context = multiprocessing.get_context("fork")  # need not import torch again
+        self.wire, theirs = context.Pipe()
+        self.process = context.Process(target=live_system.serve, args=(str(file), theirs))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # no lock is held by another thread
+            self.process.start()
 
     def do(self, *words):
-        print(*words, file=self.process.stdin, flush=True)
-        return json.loads(self.process.stdout.readline())
+        self.wire.send(words)
+        return self.wire.recv()
 
     def kill(self):
         self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
+        self.process.join()
 
 
 def test_two_processes_share_a_policy_and_one_is_replaced(tmp_path):

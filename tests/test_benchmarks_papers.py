@@ -1,11 +1,12 @@
 """The figures of papers come from one command, and their page from the files it wrote."""
 
+import dataclasses
 import sys
 
 import pytest
 
 from benchmarks.papers import __main__ as papers
-from benchmarks.papers import _ziomek_page, ziomek
+from benchmarks.papers import _claims, _ziomek_page, chowdhury, ziomek
 from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED
 from benchmarks.papers._folders import RESULTS, data_folder, results_folder
 from benchmarks.papers.hong import RACES
@@ -77,18 +78,34 @@ def test_all_runs_every_paper_and_tells_times_and_failures(monkeypatch, capsys, 
     with pytest.raises(SystemExit, match="failed: hong"):
         papers.main(["--all", "--fast", "--data", str(tmp_path / "somewhere"), "--processes", "2"])
     asked = {file.name: file.read_text() for file in tmp_path.iterdir()}
-    halves = asked.pop("hong").split()
-    wanted = [*RACES, "detection", "theory"]
-    assert sorted(set(wanted) & set(halves)) == sorted(wanted)
-    assert halves.count("--no-report") == 2  # the page is written once, when all parts are there
-    assert halves[-3:] == ["report", "--fast", str(tmp_path / "somewhere")]
+    for paper, wanted in {"hong": [*RACES, "detection", "theory"], "chowdhury": [*chowdhury.PARTS]}.items():
+        played = asked.pop(paper).split()
+        assert sorted(set(wanted) & set(played)) == sorted(wanted)
+        assert played.count("--no-report") == len(
+            wanted
+        )  # the page is written once, when all parts are there
+        assert played[-3:] == ["report", "--fast", str(tmp_path / "somewhere")]
     assert asked == dict.fromkeys(asked, f"--fast {tmp_path / 'somewhere'} ")
-    assert set(asked) == set(papers.papers()) - {"hong"}
+    assert set(asked) == set(papers.papers()) - {"hong", "chowdhury"}
     printed = capsys.readouterr().out.splitlines()
     for paper in papers.papers():
         assert any(line.startswith(paper) and "s of a core" in line for line in printed)
+        assert any(line.startswith(paper) and "claims" in line for line in printed)
     assert any(line.startswith("hong") and line.endswith("failed") for line in printed)
     assert printed[-1].startswith("together")
+
+
+def test_verdicts_are_compared_with_those_committed(tmp_path) -> None:
+    committed = _claims.read(RESULTS / "zhou")
+    assert _claims.changes(committed, committed) == []
+    other = dataclasses.replace(committed[0], verdict=UNTESTED)
+    (said,) = _claims.changes(committed, [other, *committed[1:]])
+    assert committed[0].claim in said
+    assert said.endswith(f"{committed[0].verdict} -> {UNTESTED}")
+    (said,) = _claims.changes(committed, committed[1:])
+    assert said.endswith("-> no claim")
+    _claims.write(tmp_path, committed)
+    assert papers._verdicts("zhou", tmp_path) == f"{len(committed)} claims, the verdicts committed"
 
 
 def test_fast_forms_write_elsewhere_than_results(tmp_path) -> None:

@@ -12,8 +12,9 @@ ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
     {"validation", "naming", "_version", "turn", "threads", "plugins"},
+    {"streams"},
     {"state"},
-    {"answers", "arm_context", "streams", "files", "domain", "description"},
+    {"answers", "arm_context", "files", "domain", "description"},
     {"state_files"},
     {"kernels"},
     {"models"},

@@ -1,10 +1,14 @@
 """The laws for plug-ins hold for what the package has, and catch what breaks them."""
 
+from dataclasses import replace
+from unittest import SkipTest
+
 import pytest
 from gpytorch.kernels import Kernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel, WienerKernel
 from bandits_torch.problems import PROBLEMS, problem
+from bandits_torch.recipes.registration import REGISTERED
 from bandits_torch.testing import KernelLaws, ProblemLaws, RecipeLaws
 from tests.reference.all_recipes import of_every_kind
 
@@ -13,10 +17,20 @@ def laws_of(kind):
     return [getattr(kind, name) for name in dir(kind) if name.startswith("test_")]
 
 
+TOGETHER = {  # see tests/test_restart.py
+    "auto": "what it has learned of units and of the pace of time",
+    "r_perp": "when orders are drawn",
+}
+LONG = {"r_gp_ucb": {"interval": 100}, "sliding_window_ucb": {"window": 100}}  # arms that are forgotten tie
+
+
 @pytest.mark.parametrize("law", laws_of(RecipeLaws), ids=lambda law: law.__name__)
 @pytest.mark.parametrize("name", of_every_kind())
 def test_every_recipe_obeys(name, law):
-    law(type("Laws", (RecipeLaws,), {"name": name})())
+    own = {"name": name, "together": TOGETHER.get(name, "")}
+    if law is RecipeLaws.test_the_order_of_arms_does_not_matter:
+        own["options"] = LONG.get(name, {})
+    law(type("Laws", (RecipeLaws,), own)())
 
 
 PLAIN = [name for name in PROBLEMS if not problem.REGISTERED[name].needs_data]
@@ -83,6 +97,71 @@ class Forgetful(RecipeLaws):
         policy, made = super().build(replicates, first)
         policy.load_state_dict = lambda state: None
         return policy, made
+
+
+class RestartsAll(RecipeLaws):
+    """A recipe that restarts everywhere."""
+
+    name = "gp_ucb"
+
+    def build(self, replicates=3, first=0):
+        policy, made = super().build(replicates, first)
+        reset = policy.reset
+        policy.reset = lambda where=None: reset()
+        return policy, made
+
+
+class RestartsNone(RestartsAll):
+    """A recipe that does not restart where it should."""
+
+    def build(self, replicates=3, first=0):
+        policy, made = RecipeLaws.build(self, replicates, first)
+        reset = policy.reset
+        policy.reset = lambda where=None: None if where is not None else reset()
+        return policy, made
+
+
+@pytest.mark.parametrize("laws", [RestartsAll, RestartsNone])
+def test_a_restart_of_others_or_of_none_is_caught(laws):
+    with pytest.raises(AssertionError, match=r"step \d+: .*, expected"):
+        laws().test_a_restart_of_some_replicates_begins_anew_there_alone()
+
+
+def test_a_unit_that_matters_is_caught(monkeypatch):
+    laws = type("Laws", (RecipeLaws,), {"name": "gp_ucb"})()
+    with pytest.raises(SkipTest, match="gp_ucb does not say"):
+        laws.test_rewards_in_another_unit_are_the_same()
+    monkeypatch.setitem(REGISTERED, "gp_ucb", replace(REGISTERED["gp_ucb"], scale_free=True))
+    with pytest.raises(AssertionError, match="of rewards times 8"):
+        laws.test_rewards_in_another_unit_are_the_same()
+
+
+class PrefersOne(RecipeLaws):
+    """A recipe that always plays arm 3 where it can."""
+
+    name = "gp_ucb"
+
+    def build(self, replicates=3, first=0):
+        policy, made = super().build(replicates, first)
+        recipe = policy.origin.recipe
+
+        def stubborn(*given, **options):
+            one = recipe(*given, **options)
+            choose = one.choose
+
+            def three(time, available=None):
+                choice = choose(time, available)
+                return choice if available is not None else type(choice)(0 * choice.arm + 3, choice.why)
+
+            one.choose, one.origin = three, replace(policy.origin, recipe=stubborn)
+            return one
+
+        return stubborn(policy.origin.setup, **policy.origin.options), made
+
+
+def test_an_order_that_matters_is_caught():
+    with pytest.raises(AssertionError, match="in another order"):
+        PrefersOne().test_the_order_of_arms_does_not_matter()
 
 
 def test_a_state_that_is_lost_is_caught():

@@ -1,20 +1,30 @@
-"""Steps of a policy and a problem as functions of tensors of fixed shape, so that many of them are one launch.
+"""Steps of a policy and a problem in blocks: one launch, or one compiled loop, for many steps. ``run(..., capture=)``.
 
-A step of ``loop.run`` is Python that launches some fifty kernels. On a GPU each launch costs microseconds, more than
-a small step's work. Here k steps (choose, pull, learn, record) are one function: static shapes, state updated in
-place, no look at a value, and random numbers laid out before, those of the plain run. Such a block is a CUDA graph on
-a GPU and a plain call on a CPU. Width, index and the change of the posterior are the same functions that a plain step
-calls: ``Width.at``, ``UpperConfidenceBound.of``, ``CovarianceForm.condition`` and so on. What only the host can decide
-(a restart at a fixed interval, room for more points, a look at rounding errors) falls between blocks. ``run(...,
-capture=True)`` uses it.
+There are three ways to play the same steps. They choose the same arms and leave the policy in the same state, up to
+rounding; tests hold each against the first.
+
+1. **Plain steps**: ``loop.run`` asks ``Policy.choose`` and ``Policy.learn``, which check, look at values, and launch
+   some fifty kernels. Every policy has them. They are the meaning of the other two.
+2. **Captured steps**: k steps (choose, pull, learn, record) as one function of tensors. Shapes are static, state is
+   updated in place, no value is looked at, and random numbers, those of the plain run, are laid out before. Width,
+   index and the change of the posterior are the functions that plain steps call: ``Width.at``,
+   ``UpperConfidenceBound.of``, ``CovarianceForm.condition`` and so on. A block is a CUDA graph on a GPU and a plain
+   call on a CPU. What only the host can decide falls between blocks, after the step after which a plain run decides
+   it: a restart at a fixed interval, room for more points, the change from the factor form to the covariance form, a
+   look at rounding errors.
+3. **Compiled blocks**: on a CPU with numba the same k steps as a loop over replicates and then over steps, so that what
+   a replicate holds stays in the cache. It works on the same state, rows that wait to be folded included, and repeats
+   the arithmetic of (2) in scalar code; a block that it cannot play is played as (2).
+
+``capture="auto"`` takes the last of these that a policy has.
 
 * ``steps.py``: what the captured steps of a policy are.
 * ``arm_steps.py``, ``index_steps.py``, ``averaging_steps.py``: policies whose state is a dictionary of tensors, index
   policies over ``ArmGP``, and ``ModelAveraging``.
-* ``launching.py``: how a block is launched: as it is or as a CUDA graph.
-* ``compiled_blocks.py``: on a CPU, where numba is there and they can play it: as the loop of ``compiled_loop.py`` or of
-  ``averaging_loop.py``.
 * ``playing.py``: rewards, noise and masks laid out for a block, and a run in blocks.
+* ``launching.py``: how a block is launched: as it is or as a CUDA graph.
+* ``compiled_blocks.py``: which blocks are compiled, and what the loops of ``compiled_loop.py`` (index policies) and
+  ``averaging_loop.py`` (``auto``) are given.
 """
 
 from bandits_torch.captured.playing import captured_steps, play_captured

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable
+from importlib.util import find_spec
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -27,21 +28,22 @@ _UNSEEN = {  # in place of inputs that a block does not have
 }
 
 
-# Numbers in the covariances of all replicates, beyond which plain steps, whose rows wait, are as fast or faster under
-# drift (``python -m benchmarks.speed in_cache``).
-_MOST = 10_000_000
-
-
 class CompiledBlocks(PlainCalls):
     """Plays a block replicate by replicate, all its steps one after the other, so that what the replicate's policy
     holds is read from memory once a block and not once a step. Compiled by numba, which the extra ``fast`` installs.
 
     Any block that the loop cannot play is played like those of ``PlainCalls``. ``said`` counts both. Arms differ from
     those of plain steps only where two indices agree up to rounding.
+
+    Args:
+        steps: the captured steps.
+        play: ``index_block`` or ``averaging_block``: plays a block and writes its arms, rewards and their expectations,
+            (k, S) each. Returns its other rows; None, with nothing changed, if the loop cannot.
+        block_steps: the most in a block.
     """
 
-    def __init__(self, steps: Any) -> None:
-        self.steps = steps
+    def __init__(self, steps: CapturedSteps, play: Callable[..., Given | None], block_steps: int) -> None:
+        self.steps, self.play, self.block_steps = steps, play, block_steps
         self._compiled, self._plain = 0, 0  # steps played either way
 
     def __call__(self, key: Hashable, block: Block, given: Given) -> Given:
@@ -51,7 +53,7 @@ class CompiledBlocks(PlainCalls):
         reward, expected = torch.zeros(2, count, replicates, dtype=torch.float64)
         available = given.get("available", _NONE.bool())
         world = _arrays(given["expected"].double(), given["noise"].double(), available)
-        rows = self.play(given, world, (arm, reward, expected))
+        rows = self.play(self.steps, given, world, (arm, reward, expected))
         if rows is None:
             self._plain += count
             return super().__call__(key, block, given)
@@ -64,126 +66,128 @@ class CompiledBlocks(PlainCalls):
         """How many steps were played which way."""
         return f"{self._compiled} compiled, {self._plain} in plain calls"
 
-    def play(self, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]) -> Given | None:
-        """Play a block and write its arms, rewards and their expectations, (k, S) each; its other rows. None, with
-        nothing changed, if the loop cannot."""
-        raise NotImplementedError
 
+def index_block(
+    steps: Any, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]
+) -> Given | None:
+    """A block of ``IndexSteps``: upper confidence bounds, Thompson sampling or improvements over an ``ArmGP`` in the
+    covariance form, in float64, with a width that depends on the step and the information gain alone
+    (``Width.root_of_gain``).
 
-class IndexBlocks(CompiledBlocks):
-    """Upper confidence bounds, Thompson sampling and improvements over an ``ArmGP`` in the covariance form, in float64,
-    with a width that depends on the step and the information gain alone (``Width.root_of_gain``).
-
-    Cost: O(N^2) a step and replicate, at the speed of the cache while N^2 numbers fit in it.
+    Cost: O(N^2) a step and replicate, at the speed of the cache while N^2 numbers fit in it; O(32 N), and a fold every
+    32 rows, where rows wait.
     """
+    from bandits_torch.captured import compiled_loop
 
-    block_steps = 256  # the first pass over C, from memory, is paid once in so many
-
-    def play(self, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]) -> Given | None:
-        """Of a block."""
-        from bandits_torch.captured.compiled_loop import play
-
-        steps, policy, belief = self.steps, self.steps.policy, self.steps.belief
-        form, width, improves = belief.form, policy.width, steps.improves
-        zeros = torch.zeros(written[0].shape, dtype=torch.float64)
-        roots = (zeros, zeros, zeros) if improves is not None else None
-        if not isinstance(form, CovarianceForm) or form.mean.dtype != torch.float64:
+    loop: Any = compiled_loop
+    policy, belief, improves = steps.policy, steps.belief, steps.improves
+    form, width = belief.form, policy.width
+    k, S = written[0].shape
+    zeros, bounds = torch.zeros(k, S, dtype=torch.float64), improves is None and width is not None
+    if not isinstance(form, CovarianceForm) or form.mean.dtype != torch.float64:
+        return None
+    if bounds and "clock" not in given:
+        return None
+    roots = 1 + zeros, zeros, zeros  # of a draw that nothing multiplies
+    if bounds:
+        roots = width.root_of_gain(given["clock"].unsqueeze(-1), steps.model)
+    if roots is None:
+        return None
+    A, P, Q = (torch.as_tensor(part, dtype=torch.float64).expand(zeros.shape) for part in roots)
+    if bounds:  # a subclass may have another width than its base
+        at, first = width.at(given["clock"][0], steps.model), A[0] + (P[0] * form.gain + Q[0]).sqrt()
+        if not torch.allclose(first, at.expand(len(first)), rtol=1e-9):
             return None
-        if form.covariance.numel() > _MOST:
-            return None
-        if roots is None and width is not None and "clock" in given:
-            roots = width.root_of_gain(given["clock"].unsqueeze(-1), steps.model)
-        if roots is None:
-            return None
-        A, P, Q = (torch.as_tensor(part, dtype=torch.float64).expand(zeros.shape) for part in roots)
-        if improves is None:  # a subclass may have another width than its base
-            at, first = width.at(given["clock"][0], steps.model), A[0] + (P[0] * form.gain + Q[0]).sqrt()
-            if not torch.allclose(first, at.expand(len(first)), rtol=1e-9):
-                return None
+    slides, draws, largest = "leaving" in given, "normal" in given, hasattr(policy, "largest")
+    over = (0, 0.0)  # what is improved on, as the loop numbers it, and the margin
+    if improves is not None:
+        kind = 1 + (improves.acquisition is LogExpectedImprovement) + 2 * largest
+        over = kind, improves.margin
+    by_root = draws and not slides
+    root, units = _NONE, _NONE
+    if draws:
+        form.root = root = cast(Tensor, form.root).contiguous()
+    if by_root:
         form.fold()
-        form.root = None if form.root is None else form.root.contiguous()
-        state = form.mean, form.covariance, form.gain, form.surprise, form.removed, form.frail
-        told = form.prior_covariance, belief.prior_mean, form.noise_variance.squeeze(-1)
-        names = "kept", "gained", "leaving_arm", "leaving", "normal"
-        moves = _arrays(*(given.get(name, _UNSEEN[name]) for name in names))
-        root = (_NONE if form.root is None else form.root).numpy()
-        has = tuple(name in given for name in ("kept", "available", "leaving", "normal"))
-        over = (0, 0.0)  # what is improved on: neither, the probability, or the expectation; and the margin
-        if improves is not None:
-            over = 1 + (improves.acquisition is LogExpectedImprovement), improves.margin
-        rewards = steps.largest.numpy(), hasattr(policy, "largest")
-        out = _shared(*written, zeros)
-        play(_shared(*state), _arrays(*told), world, _arrays(A, P, Q), moves, root, has, out, *over, *rewards)
-        form.variance.copy_(form.covariance.diagonal(dim1=-2, dim2=-1))
-        return {} if improves is not None else {"width": zeros if at.dim() else zeros[:, 0].clone()}
+        units = zeros.new_empty(S, k, form.size)
+    variance = form.variance.contiguous()  # a copy where it is read off C
+    state = form.mean, variance, form.covariance, form.gain, form.surprise, form.removed, form.frail
+    waiting = form.rows, form.weight, form.kept, form.gained, form.written, form.written_arm
+    told = form.prior_covariance, belief.prior_mean, form.noise_variance.squeeze(-1)
+    names = "kept", "gained", "leaving_arm", "leaving", "normal"
+    moves = _arrays(*(given.get(name, _UNSEEN[name]) for name in names))
+    has = "kept" in given, "available" in given, slides, draws
+    inputs = _arrays(*told), world, _arrays(A, P, Q), moves, has
+    out = *_shared(root, units), _shared(*written, zeros)
+    loop.play(_shared(*state), _shared(*waiting), form.filled, *inputs, *out, *over, steps.largest.numpy())
+    if by_root:
+        _after_root(form, root, written[0].mT, units)
+    else:
+        form.played(k, k * slides)
+    if form.waiting == 1 or by_root:
+        form.covariance.diagonal(dim1=-2, dim2=-1).copy_(variance)
+    return {"width": zeros if at.dim() else zeros[:, 0].clone()} if bounds else {}
 
 
-class AveragingBlocks(CompiledBlocks):
-    """``auto`` over ``ArmMembers`` and ``SmoothMembers`` in float64, with ``look_again``, once origin and unit of
-    rewards, and something of every scale, are known.
+def _after_root(form: CovarianceForm, root: Tensor, arm: Tensor, units: Tensor) -> None:
+    """C after k steps that its root has taken, of these arms (S, k) and rows (S, k, N). Rows of the arms are read off
+    the root, as are all where that costs less."""
+    _, k, N = units.shape
+    if k >= N:
+        torch.bmm(root.mT, root, out=form.covariance)
+        return
+    form.covariance.baddbmm_(units.mT, units, alpha=-1)
+    form.write(arm, root.gather(-1, arm.unsqueeze(1).expand(-1, N, -1)).mT @ root)
+
+
+def averaging_block(
+    steps: Any, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]
+) -> Given | None:
+    """A block of ``AveragingSteps``: ``auto`` over ``ArmMembers`` and ``SmoothMembers`` in float64, with
+    ``look_again``, once origin and unit of rewards, and something of every scale, are known.
 
     Cost: that of the members, at the speed of the cache while P N 24 numbers fit in it.
     """
+    from bandits_torch.captured import averaging_loop
 
-    block_steps = PENDING
-
-    def play(self, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]) -> Given | None:
-        """Of a block."""
-        from bandits_torch.captured import averaging_loop
-
-        loop: Any = averaging_loop
-        policy, parts = self.steps.policy, self.steps.parts
-        scale, sharing, frame, noise = policy.scale, policy.sharing, policy.frame, policy.model.noise_variance
-        fits = all(type(part) in (ArmMembers, SmoothMembers) for part in parts) and policy.looks is not None
-        fits = (
-            fits
-            and type(scale) is MemberScale
-            and type(sharing) is FixedShare
-            and noise.dtype == torch.float64
+    loop: Any = averaging_loop
+    policy, parts = steps.policy, steps.parts
+    scale, sharing, frame, noise = policy.scale, policy.sharing, policy.frame, policy.model.noise_variance
+    if not all(type(part) in (ArmMembers, SmoothMembers) for part in parts) or policy.looks is None:
+        return None
+    if (type(scale), type(sharing), noise.dtype) != (MemberScale, FixedShare, torch.float64):
+        return None
+    if bool(
+        (frame.unit.isnan() & scale.learn_offset.any()).any() | (scale.strength + scale.count == 0).any()
+    ):
+        return None
+    found = {}
+    for state in (scale, sharing, policy.range, policy.looks, policy):
+        for name, value in state.snapshot.items():
+            setattr(state, name, value.contiguous())
+            found[name.lstrip("_")] = getattr(state, name)
+    rates, which = policy.model.forgetting_rate.unique(return_inverse=True)
+    members = sharing.log_prior, scale.strength, scale.learn_offset, policy.forgetting_rate, rates, which
+    of_all = noise.expand(policy.model.batch_shape), frame.offset.squeeze(-1), frame.factor.squeeze(-1)
+    numbers = policy.range.expected, scale.memory, scale.tail, scale.clip
+    shared = sharing.share, sharing.behind, sharing.memory, sharing.at_once
+    of_parts = tuple(
+        loop.Part(
+            *_arrays(part.covariances, part.alike, part.kernel, part.prior_mean, part.prior_variance),
+            *_shared(part.mean, part.reduction, part.rows, part.pending),
+            *_arrays(given[frames_of(k)]),
         )
-        unknown = (frame.unit.isnan() & scale.learn_offset.any()).any() | (
-            scale.strength + scale.count == 0
-        ).any()
-        if not fits or bool(unknown):
-            return None
-        found = {}
-        for state in (scale, sharing, policy.range, policy.looks, policy):
-            for name, value in state.snapshot.items():
-                setattr(state, name, value.contiguous())
-                found[name.lstrip("_")] = getattr(state, name)
-        rates, which = policy.model.forgetting_rate.unique(return_inverse=True)
-        members = sharing.log_prior, scale.strength, scale.learn_offset, policy.forgetting_rate, rates, which
-        noise, units = (
-            noise.expand(policy.model.batch_shape),
-            (frame.offset.squeeze(-1), frame.factor.squeeze(-1)),
-        )
-        told = loop.Told(
-            *(*_arrays(*members, noise, *units), policy.range.expected, scale.memory, scale.tail, scale.clip),
-            *(
-                sharing.share,
-                sharing.behind,
-                sharing.memory,
-                sharing.at_once,
-                policy.plausible,
-                policy.try_all,
-            ),
-        )
-        of_parts = tuple(
-            loop.Part(
-                *_arrays(part.covariances, part.alike, part.kernel, part.prior_mean, part.prior_variance),
-                *_shared(part.mean, part.reduction, part.rows, part.pending),
-                *_arrays(given[frames_of(k)]),
-            )
-            for k, part in enumerate(parts)
-        )
-        held = loop.Held(*_shared(*(found[name] for name in loop.Held._fields)))
-        asked = loop.Asked(*_arrays(*(given[name] for name in loop.Asked._fields)))
-        trace = noise.new_zeros(len(loop.TRACE), *written[0].shape)
-        out = _shared(*written, trace)
-        loop.play(of_parts, held, told, asked, self.steps.turn, *world, "available" in given, *out)
-        scale.state_changed()
-        rows = dict(zip(loop.TRACE, trace, strict=True))
-        return rows | {name: rows[name].long() for name in ("resets", "doubted")}
+        for k, part in enumerate(parts)
+    )
+    held = loop.Held(*_shared(*(found[name] for name in loop.Held._fields)))
+    told = loop.Told(*_arrays(*members, *of_all), *numbers, *shared, policy.plausible, policy.try_all)
+    asked = loop.Asked(*_arrays(*(given[name] for name in loop.Asked._fields)))
+    trace = noise.new_zeros(len(loop.TRACE), *written[0].shape)
+    out = _shared(*written, trace)
+    loop.play(of_parts, held, told, asked, steps.turn, *world, "available" in given, *out)
+    scale.state_changed()
+    rows = dict(zip(loop.TRACE, trace, strict=True))
+    return rows | {name: rows[name].long() for name in ("resets", "doubted")}
 
 
 def _shared(*values: Tensor) -> tuple[Any, ...]:
@@ -198,11 +202,10 @@ def _arrays(*values: Tensor) -> tuple[Any, ...]:
 
 def compiled_blocks(steps: CapturedSteps, device: torch.device) -> CompiledBlocks | None:
     """A launcher of compiled blocks for these steps; None for other policies, on another device, or without numba."""
-    index = isinstance(steps, IndexSteps) and not steps.by_mask
-    if device.type != "cpu" or not (index or isinstance(steps, AveragingSteps)):
+    if device.type != "cpu" or find_spec("numba") is None:
         return None
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        return None
-    return IndexBlocks(steps) if index else AveragingBlocks(steps)
+    if isinstance(steps, AveragingSteps):
+        return CompiledBlocks(steps, averaging_block, PENDING)
+    # 256: the first pass over C, from memory, is paid once in so many
+    by_index = isinstance(steps, IndexSteps) and not steps.by_mask
+    return CompiledBlocks(steps, index_block, 256) if by_index else None

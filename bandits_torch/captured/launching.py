@@ -84,14 +84,6 @@ def launcher(device: torch.device) -> PlainCalls | CudaGraphs:
     return CudaGraphs() if device.type == "cuda" else PlainCalls()
 
 
-def rows_of(block_rows: list[Given]) -> Given:
-    """Rows of steps, by name, stacked: (k, ...)."""
-    stacked: dict[str, Tensor] = {}
-    for name in block_rows[0]:
-        stacked[name] = torch.stack([row[name] for row in block_rows])
-    return stacked
-
-
 def best(given: Given) -> Tensor:
     """The best expected rewards there were, (k, S) or of fewer rows that broadcast to it."""
     return available_rewards(given["expected"], given.get("available")).amax(-1)

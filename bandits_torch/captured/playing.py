@@ -17,7 +17,7 @@ from bandits_torch.captured.arm_steps import ArmSteps
 from bandits_torch.captured.averaging_steps import AveragingSteps
 from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.captured.index_steps import IndexSteps
-from bandits_torch.captured.launching import CudaGraphs, PlainCalls, best, launcher, rows_of
+from bandits_torch.captured.launching import CudaGraphs, PlainCalls, best, launcher
 from bandits_torch.captured.steps import Books, CapturedSteps, Given, refused
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
@@ -118,7 +118,7 @@ def block(steps: CapturedSteps, count: int, given: Given) -> Given:
         row = steps.step(given, j, mask, pull, books)
         rows.append(row | {"expected": expected[0], "reward": expected[1]})
     steps.close(books)
-    return rows_of(rows) | {"best": best(given)}
+    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]} | {"best": best(given)}
 
 
 def captured_steps(policy: Policy) -> CapturedSteps:

@@ -186,6 +186,10 @@ class BatchBKB(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
+    def grow_from(self, small: BatchBKB) -> None:  # type: ignore[override]
+        """See ``HasState``; with new arms a batch begins, whose mean and width are those of now."""
+        self.model.grow_from(small.model)
+
     _parts = ("model", "_watched")
     _mean: Tensor  # from the start of the batch, (S, N)
     _bound: Tensor  # of the indices of arms that are not watched, (S, N)

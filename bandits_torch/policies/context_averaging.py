@@ -148,6 +148,8 @@ class ContextAveraging(UnderContexts):
         arms: features, (N, d), unless a step brings others.
         context_dim: c.
         matters: columns of the context that the policy is over; None: all.
+        counted: arms are 0, ..., N - 1, (N, 1), and the policy is over the context and, behind it, an input for each
+            arm, which is 1 for that arm.
 
     Cost: a step of ``policy`` and O(S P N n^2) for n observations held, without a search. Source: as ``PairAveraging``.
     Raises ValueError for a policy over another number of inputs, and contexts of another shape.
@@ -156,14 +158,21 @@ class ContextAveraging(UnderContexts):
     policy: PointAveraging
 
     def __init__(
-        self, policy: PointAveraging, arms: Tensor, context_dim: int, matters: Sequence[int] | None = None
+        self,
+        policy: PointAveraging,
+        arms: Tensor,
+        context_dim: int,
+        matters: Sequence[int] | None = None,
+        *,
+        counted: bool = False,
     ) -> None:
         validation.instance("policy", policy, PointAveraging, "a PointAveraging")
         self.policy = policy
         self._over(arms, context_dim)
         d, columns = arms.shape[-1], range(context_dim) if matters is None else matters
         self._columns = torch.tensor([*range(d), *(d + k for k in columns)], device=arms.device)
-        own = len(self._columns)
+        self.counted = counted
+        own = len(self._columns) + (self.num_arms - 1 if counted else 0)
         validation.require(
             policy.dim == own, "policy", policy.dim, f"over {own} inputs, features and context"
         )
@@ -184,7 +193,11 @@ class ContextAveraging(UnderContexts):
 
     def _seen(self, inputs: Tensor) -> Tensor:
         """Of inputs (..., d + c) those that the policy inside is over."""
-        return inputs[..., self._columns]
+        seen = inputs[..., self._columns]
+        if not self.counted:
+            return seen
+        arm = torch.nn.functional.one_hot(seen[..., 0].long(), self.num_arms)
+        return torch.cat([seen[..., 1:], arm.to(seen)], -1)
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
         """See ``UnderContexts``."""

@@ -47,12 +47,15 @@ class PhasedElimination(Policy):
 
     Arms that are not available wait, and the next in the order is played; where none of the batch is, the arm of
     the largest variance, of those left if there is one. What is learned beside the plan counts as a step of the batch.
-    Rewards of a batch may arrive in any order. Cost of a batch: n_i steps of the model to plan, and to learn.
+    Rewards of a batch may arrive in any order. Where arms come or go (``AskTell``) an interval begins with those there
+    are, and with the width for so many; the bound counts each as a restart more.
+
+    Cost of a batch: n_i steps of the model to plan, and to learn.
 
     Raises ValueError for another model, and an ``interval`` below 1.
     """
 
-    needs_all_arms = "it plans batches of the arms it began with, and drops those that fall behind the best"
+    restarts_with_arms = "it plans batches over all arms, and drops those that fall behind the best"
 
     def __init__(
         self, model: ArmGP, width: Width, interval: int, *, seed: int = 0, first_replicate: int = 0

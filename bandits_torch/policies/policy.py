@@ -106,7 +106,7 @@ class Policy(Described, HasState, ABC):
         dim: d, the dimension of a point; 0 with arms.
         outcome_names: what it learns in addition to the reward; others refuse an observation with outcomes.
         needs_unit: why it cannot learn its rewards again in another unit (``StandardisedPolicy``); empty where it can.
-        needs_all_arms: why arms can neither come nor go while it runs (``AskTell.add_arms``); empty where they can.
+        restarts_with_arms: why it starts again where arms come or go (``AskTell.add_arms``); empty where it goes on.
         origin: how a recipe made it; None for one put together otherwise.
         takes_contexts: whether ``choose`` takes an ``ArmContext`` with a context, and ``marginals`` one.
         knows_past: whether its beliefs about times before the latest reward learned are right: it holds all rewards.
@@ -117,7 +117,7 @@ class Policy(Described, HasState, ABC):
     dim: int = 0
     outcome_names: tuple[str, ...] = ()
     needs_unit: str = ""
-    needs_all_arms: str = ""
+    restarts_with_arms: str = ""
     origin: Origin | None = None
     takes_contexts: bool = False
     knows_past: bool = False

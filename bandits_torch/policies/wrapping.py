@@ -40,9 +40,9 @@ class WrappingPolicy(Policy):
         return self.policy.needs_unit
 
     @property
-    def needs_all_arms(self) -> str:  # type: ignore[override]
+    def restarts_with_arms(self) -> str:  # type: ignore[override]
         """As the policy inside."""
-        return self.policy.needs_all_arms
+        return self.policy.restarts_with_arms
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
@@ -78,6 +78,52 @@ class WrappingPolicy(Policy):
     def trace(self) -> dict[str, Tensor | float]:
         """The trace of the policy inside."""
         return self.policy.trace()
+
+
+class SomeArms(WrappingPolicy):
+    """N arms of which the policy inside is over some, that it counts from 0: no other is chosen.
+
+    Args:
+        policy: over so many arms as ``here`` has True.
+        here: (N,) booleans.
+
+    Source: no paper's. Raises ValueError for another policy or mask; ``learn`` for an arm that is not here.
+    """
+
+    def __init__(self, policy: Policy, here: Tensor) -> None:
+        validation.instance("policy", policy, Policy, "a Policy")
+        fits = validation.tensor("here", here).dim() == 1 and here.dtype == torch.bool
+        fits = fits and int(here.sum()) == policy.num_arms
+        validation.require(fits, "here", here, f"(N,) booleans, {policy.num_arms} of them True")
+        self._around(policy)
+        self.num_arms, self.here = len(here), here
+        self._numbers, self._places = here.nonzero().flatten(), here.cumsum(0) - 1
+
+    def choose(self, time: float, available: Any = None) -> Choice:
+        """As the policy inside chooses."""
+        if available is not None:
+            Arms(self.num_arms, self.replicates).check_available(available)
+            available = available[..., self._numbers.to(available.device)]
+        choice = self.policy.choose(time, available)
+        return replace(choice, arm=self._numbers.to(choice.arm.device)[choice.arm])
+
+    def learn(self, observation: Observation) -> None:
+        """The policy inside learns."""
+        Arms(self.num_arms, self.replicates).check(observation)
+        known = bool(self.here.to(observation.arm.device)[observation.arm].all())
+        validation.require(known, "arm", observation.arm, f"among {self._numbers.tolist()}")
+        self.policy.learn(self._inside(observation))
+
+    def expect(self, pending: Pending, time: float) -> None:
+        """As the policy inside."""
+        self.policy.expect(self._inside(pending), time)
+
+    def dropped(self, pending: Pending) -> None:
+        """As the policy inside."""
+        self.policy.dropped(self._inside(pending))
+
+    def _inside(self, one: Any) -> Any:
+        return replace(one, arm=self._places.to(one.arm.device)[one.arm])
 
 
 class CentredPolicy(WrappingPolicy):

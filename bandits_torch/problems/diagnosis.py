@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.naming import some
 from bandits_torch.problems.jumps import MOST, Jump, find_jumps
-from bandits_torch.problems.periods import Period, find_own_periods, find_periods
+from bandits_torch.problems.periods import Period, Record
 from bandits_torch.problems.smoothing import best_smoothed, mean_of_held
 from bandits_torch.problems.tables import RewardTable
 
 _FEWEST, _BLOCKS = 40, 20  # rows for noise, jumps and sharing; blocks of the interval
 _T_90 = 1.729  # of Student's t with 19 degrees of freedom, two-sided
+_BLOCK = 100_000  # values looked at together
 _ROWS = 10_000  # the last rows, of which it is said what could be gained
 _SHARED_ROWS, _SHIFTS = 2000, 99
 _HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is taken off; in gaps
@@ -173,18 +174,16 @@ class Diagnosis:
 
 def kind_of_values(rewards: Tensor) -> str:
     """``"0/1"``, ``"counts"`` (integers >= 0), ``"numbers"``, or ``"none"`` where all are missing (NaN)."""
-    first = rewards[:_FEWEST]
-    first = first[~torch.isnan(first)]
-    if bool((first != first.round()).any()):
-        return "numbers"
-    held = rewards[~torch.isnan(rewards)]
-    if not len(held):
+    values = rewards.numpy(force=True).ravel(order="K")  # as they lie in memory
+    low, high = np.inf, -np.inf
+    for start in range(0, values.size, _BLOCK):
+        block = values[start : start + _BLOCK]
+        if (np.abs(block - np.rint(block)) > 0).any():
+            return "numbers"
+        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))
+    if not np.isfinite(low):
         return "none"
-    if bool((held != held.round()).any()):
-        return "numbers"
-    if bool(((held == 0) | (held == 1)).all()):
-        return "0/1"
-    return "counts" if bool((held >= 0).all()) else "numbers"
+    return "numbers" if low < 0 else "0/1" if high <= 1 else "counts"
 
 
 def diagnose(table: RewardTable | Tensor) -> Diagnosis:
@@ -211,8 +210,9 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     gaps = np.diff(times)
     gap = float(np.median(gaps)) if T > 1 else 1.0
     values = kind_of_values(table.rewards)
-    periods = tuple(find_periods(rewards, times))
-    own = find_own_periods(rewards, times, periods)
+    record = Record.of(rewards, times)
+    periods = () if record is None else tuple(record.common_periods())
+    own = {} if record is None else record.own_periods(periods)
     plain, fitted = _without_cycles(rewards, times, periods, own)
     levels = find_jumps(plain, times, bounded=values == "0/1") if values != "none" else None
     drift = None
@@ -281,29 +281,21 @@ def _without_cycles(
 
     def waves(length: float) -> np.ndarray:
         orders = [k for k in range(1, _HARMONICS + 1) if length / k >= _SHORTEST * gap]
-        angle = (2 * np.pi / length) * (times - times[0])
-        return (
-            np.array([wave(k * angle) for k in orders for wave in (np.sin, np.cos)]).reshape(-1, len(times)).T
-        )
+        turn = np.exp((2j * np.pi / length) * (times - times[0]))
+        turns = itertools.accumulate([turn] * len(orders), np.multiply)  # of each harmonic
+        return np.array([wave for one in turns for wave in (one.imag, one.real)]).reshape(-1, len(times))
 
-    common = np.concatenate([np.ones((len(times), 1)), *(waves(one.length) for one in periods)], 1)
-    rows = _sampled(len(times))
-    held = ~np.isnan(rewards[rows])
-    weights, fitted, alone = np.zeros((common.shape[1], rewards.shape[1])), 0, {}
+    common = np.concatenate([np.ones((1, len(times))), *(waves(one.length) for one in periods)])
+    rows, plain, fitted = _sampled(len(times)), rewards.copy("K"), 0
     for n in range(rewards.shape[1]):
-        design = np.concatenate([common, waves(own[n].length)], 1) if n in own else common
-        X = design[rows][held[:, n]]
-        if len(X) < 2 * X.shape[1] or X.shape[1] == 1:
+        design = np.concatenate([common, waves(own[n].length)]) if n in own else common
+        held = rows[~np.isnan(rewards[rows, n])]
+        if len(held) < 2 * len(design) or len(design) == 1:
             continue
-        found = np.linalg.lstsq(X.T @ X, X.T @ rewards[rows, n][held[:, n]], rcond=None)[0]
-        weights[1:, n] = found[1 : common.shape[1]]
-        if n in own:
-            alone[n] = design[:, common.shape[1] :] @ found[common.shape[1] :]
-        fitted += X.shape[1]
-    plain = common @ weights
-    np.subtract(rewards, plain, out=plain)
-    for n, wave in alone.items():
-        plain[:, n] -= wave
+        X = design[:, held]
+        weights = np.linalg.lstsq(X @ X.T, X @ rewards[held, n], rcond=None)[0]
+        plain[:, n] -= weights[1:] @ design[1:]
+        fitted += len(design)
     return plain, fitted / rewards.shape[1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,66 +56,21 @@ def find_periods(
 
     Cost: O(T^2), at most some 10^7 operations.
     """
-    record = _Record.of(rewards, times)
-    if record is None:
-        return []
-    u, s, _ = np.linalg.svd(record.centred, full_matrices=False)
-    kept = [i for i in range(min(_SERIES, len(s))) if s[i] > 1e-9 * max(s[0], 1e-300)]
-    found = [one for peaks in record.peaks(u[:, kept], level / max(1, len(kept)), 4 * most) for one in peaks]
-    found = [Period(one.length, min(1.0, one.p_value * len(kept))) for one in found]
-    told: list[Period] = []
-    for one in sorted(found, key=lambda each: each.p_value):
-        again = any(
-            abs(1 / one.length - m / other.length) < 3 / record.span
-            for other in told
-            for m in (1, 2, 3, 4, 5, 6)
-        )
-        if not again and len(told) < most:
-            told.append(one)
-    return told
+    record = Record.of(rewards, times)
+    return [] if record is None else record.common_periods(level=level, most=most)
 
 
-def find_own_periods(
-    rewards: np.ndarray,
-    times: np.ndarray | None = None,
-    common: Sequence[Period] = (),
-    *,
-    level: float = 0.01,
-) -> dict[int, Period]:
-    """The clearest cycle of each arm by itself, by the arm's index, which is none of the ``common`` ones.
-
-    Each arm is looked at as a principal component is by ``find_periods``, and p-values are times the number of arms. A
-    cycle within 3 % of a common one, of its harmonics, or of what it is a harmonic of, is not told.
-
-    Args: as for ``find_periods``; ``common``: cycles of all arms.
-
-    Cost: O(T^2 + T N).
-    """
-    record = _Record.of(rewards, times)
-    if record is None:
-        return {}
-    N = record.centred.shape[1]
-    found: dict[int, Period] = {}
-    for n, peaks in enumerate(record.peaks(record.centred, level / N, 4)):
-        for one in peaks:
-            ratios = [m * one.length / other.length for other in common for m in range(1, 7)]
-            ratios += [one.length / (m * other.length) for other in common for m in range(1, 7)]
-            if all(abs(ratio - 1) > _SAME for ratio in ratios):
-                found[n] = Period(one.length, min(1.0, one.p_value * N))
-                break
-    return found
-
-
-class _Record:
+class Record:
     """The last rows of a record, each arm less its line and in units of its spread, and their periodograms."""
 
     def __init__(self, centred: np.ndarray, times: np.ndarray, k: np.ndarray) -> None:
         self.centred, self.times, self.span = centred, times - times[0], float(times[-1] - times[0])
         self.frequency = k / self.span
         self.taper = np.sin(np.pi * self.times / self.span)[:, None] ** 2
+        self.waves = Waves(self.times, self.frequency)
 
     @staticmethod
-    def of(rewards: np.ndarray, times: np.ndarray | None) -> _Record | None:
+    def of(rewards: np.ndarray, times: np.ndarray | None) -> Record | None:
         """None where the record is too short."""
         rewards = np.asarray(rewards, dtype=np.float64)
         times = np.arange(len(rewards)) if times is None else np.asarray(times, dtype=np.float64)
@@ -140,38 +95,94 @@ class _Record:
                 spread = residual.std()
                 if spread > 1e-12 * np.abs(rewards[at, n]).max():
                     centred[at, n] = residual / spread
-        return _Record(centred, times, k)
+        return Record(centred, times, k)
 
-    def peaks(self, series: np.ndarray, level: float, most: int) -> list[list[Period]]:
-        """Of each series (T, n) the clearest cycles with a p-value up to ``level``."""
-        tapered = (series - series.mean(0)) * self.taper
-        count, found = len(self.frequency), []
-        for n, power in enumerate(_powers(self.times, tapered, self.frequency)):
-            told: list[Period] = []
-            found.append(told)
-            if power.max() <= 0:
-                continue
-            ratio = power / _background(np.log(self.frequency), power)
-            p = np.clip(-np.expm1(count * np.log1p(-np.minimum(np.exp(-ratio), 1 - 1e-16))), _LEAST, 1.0)
-            for j in np.argsort(p, kind="stable")[:most]:
-                if p[j] <= level:
-                    low, high = self.frequency[max(j - 1, 0)], self.frequency[min(j + 1, count - 1)]
-                    fine = np.linspace(low, high, 41)
-                    best = fine[np.argmax(_powers(self.times, tapered[:, n : n + 1], fine)[0])]
-                    told.append(Period(float(1 / best), float(p[j])))
+    def common_periods(self, *, level: float = 0.01, most: int = 3) -> list[Period]:
+        """Cycles that arms have in common: see ``find_periods``."""
+        u, s, _ = np.linalg.svd(self.centred, full_matrices=False)
+        kept = [i for i in range(min(_SERIES, len(s))) if s[i] > 1e-9 * max(s[0], 1e-300)]
+        found = [
+            one for peaks in self._peaks(u[:, kept], level / max(1, len(kept)), 4 * most) for one in peaks
+        ]
+        found = [Period(one.length, min(1.0, one.p_value * len(kept))) for one in found]
+        told: list[Period] = []
+        for one in sorted(found, key=lambda each: each.p_value):
+            again = any(
+                abs(1 / one.length - m / other.length) < 3 / self.span
+                for other in told
+                for m in (1, 2, 3, 4, 5, 6)
+            )
+            if not again and len(told) < most:
+                told.append(one)
+        return told
+
+    def own_periods(self, common: Sequence[Period] = (), *, level: float = 0.01) -> dict[int, Period]:
+        """The clearest cycle of each arm by itself, by the arm's index, which is none of the ``common`` ones.
+
+        Each arm is looked at as a principal component is by ``find_periods``, and p-values are times the number of
+        arms. A cycle within 3 % of a common one, of its harmonics, or of what it is a harmonic of, is not told.
+
+        Cost: O(T^2 N).
+        """
+        N = self.centred.shape[1]
+        found: dict[int, Period] = {}
+        for n, peaks in enumerate(self._peaks(self.centred, level / N, 4)):
+            for one in peaks:
+                ratios = [m * one.length / other.length for other in common for m in range(1, 7)]
+                ratios += [one.length / (m * other.length) for other in common for m in range(1, 7)]
+                if all(abs(ratio - 1) > _SAME for ratio in ratios):
+                    found[n] = Period(one.length, min(1.0, one.p_value * N))
+                    break
         return found
 
+    def _peaks(self, series: np.ndarray, level: float, most: int) -> Iterator[Iterator[Period]]:
+        """Of each series (T, n) the clearest cycles with a p-value up to ``level``."""
+        tapered = (series - series.mean(0)) * self.taper
+        for n, power in enumerate(self.waves.powers(tapered)):
+            yield self._peaks_of(tapered[:, n : n + 1], power, level, most)
 
-def _powers(times: np.ndarray, series: np.ndarray, frequency: np.ndarray) -> np.ndarray:
-    """Lomb and Scargle's power of each series (T, n), (n, K): of the best sine and cosine at each frequency."""
-    angle = 2 * np.pi * frequency[:, None] * times
-    c, s = np.cos(angle), np.sin(angle)
-    cc, ss, cs = (c * c).sum(1), (s * s).sum(1), (c * s).sum(1)
-    a, b = (c @ series).T, (s @ series).T
-    apart = cc * ss - cs * cs
-    two = apart > 1e-6 * (cc + ss) ** 2  # at half the sampling rate sine and cosine are one wave
-    power = (a * a * ss - 2 * a * b * cs + b * b * cc) / (2 * np.where(two, apart, 1.0))
-    return np.asarray(np.where(two, power, (a * a + b * b) / (2 * (cc + ss))))
+    def _peaks_of(self, series: np.ndarray, power: np.ndarray, level: float, most: int) -> Iterator[Period]:
+        if power.max() <= 0:
+            return
+        count = len(self.frequency)
+        ratio = power / _background(np.log(self.frequency), power)
+        p = np.clip(-np.expm1(count * np.log1p(-np.minimum(np.exp(-ratio), 1 - 1e-16))), _LEAST, 1.0)
+        for j in np.argsort(p, kind="stable")[:most]:
+            if p[j] > level:
+                return
+            low, high = self.frequency[max(j - 1, 0)], self.frequency[min(j + 1, count - 1)]
+            fine = np.linspace(low, high, 41)
+            best = fine[np.argmax(Waves(self.times, fine).powers(series)[0])]
+            yield Period(float(1 / best), float(p[j]))
+
+
+class Waves:
+    """Cosines and sines at evenly spaced frequencies (K,), at the times of a record (T,)."""
+
+    def __init__(self, times: np.ndarray, frequency: np.ndarray) -> None:
+        step = (frequency[-1] - frequency[0]) / max(1, len(frequency) - 1)
+        turn = np.empty(
+            (len(frequency), len(times)), dtype=complex
+        )  # e^{i w t}: each row a turn of the one before
+        turn[0], once = np.exp(2j * np.pi * frequency[0] * times), np.exp(2j * np.pi * step * times)
+        for k in range(1, len(turn)):
+            np.multiply(turn[k - 1], once, out=turn[k])
+        self.c, self.s = turn.real.copy(), turn.imag.copy()
+        square = np.einsum("kt,kt->k", turn, turn)  # the sums of c^2 - s^2 and 2 c s
+        self.cc, self.ss, self.cs = (
+            (len(times) + square.real) / 2,
+            (len(times) - square.real) / 2,
+            square.imag / 2,
+        )
+
+    def powers(self, series: np.ndarray) -> np.ndarray:
+        """Lomb and Scargle's power of each series (T, n), (n, K): of the best sine and cosine at each frequency."""
+        cc, ss, cs = self.cc, self.ss, self.cs
+        a, b = (self.c @ series).T, (self.s @ series).T
+        apart = cc * ss - cs * cs
+        two = apart > 1e-6 * (cc + ss) ** 2  # at half the sampling rate sine and cosine are one wave
+        power = (a * a * ss - 2 * a * b * cs + b * b * cc) / (2 * np.where(two, apart, 1.0))
+        return np.asarray(np.where(two, power, (a * a + b * b) / (2 * (cc + ss))))
 
 
 def _background(log_frequency: np.ndarray, power: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ def mean_of_held(values: np.ndarray, axis: int = 0) -> np.ndarray:
         return np.asarray(means)
     held = ~np.isnan(values)
     counts = held.sum(axis)
-    return np.where(counts > 0, np.where(held, values, 0.0).sum(axis) / np.maximum(counts, 1), np.nan)
+    return np.where(counts > 0, values.sum(axis, where=held) / np.maximum(counts, 1), np.nan)
 
 
 def others_smoothed(rewards: np.ndarray, times: np.ndarray, bandwidth: float) -> np.ndarray:
@@ -33,26 +33,32 @@ def others_smoothed(rewards: np.ndarray, times: np.ndarray, bandwidth: float) ->
     Cost: O(T N log T), by doubling.
     """
     held = ~np.isnan(rewards)
-    both = np.stack([np.where(held, rewards, 0.0), held.astype(float)])  # 2 x T x N
-    totals = both.sum(1, keepdims=True) - both
-    if np.isfinite(bandwidth):
-        fade = np.exp(-np.diff(times) / bandwidth)
-        near = _past(both, fade) + _past(both[:, ::-1], fade[::-1])[:, ::-1]
-    else:
-        near = totals
-    counts = near[1] > _NEGLIGIBLE
-    sums, weights = np.where(counts, near, totals)
+    same = held[:, :1] if held.all() else held  # weights are alike for arms that miss nothing
+    sums, counts = np.where(held, rewards, 0.0), same.astype(float)
+    near = [_around(sums, times, bandwidth), _around(counts, times, bandwidth)]
+    alone = near[1] <= _NEGLIGIBLE
+    if alone.any():
+        plain = [_around(sums, times, np.inf), _around(counts, times, np.inf)]
+        near = [np.where(alone, whole, part) for whole, part in zip(plain, near, strict=True)]
     with np.errstate(invalid="ignore"):
-        return np.asarray(sums / weights)
+        return np.asarray(near[0] / near[1])
+
+
+def _around(values: np.ndarray, times: np.ndarray, bandwidth: float) -> np.ndarray:
+    """The weighted sum of the other rows' values, at each row."""
+    if not np.isfinite(bandwidth):
+        return np.asarray(values.sum(0) - values)
+    fade = np.exp(-np.diff(times) / bandwidth)
+    return _past(values, fade) + _past(values[::-1], fade[::-1])[::-1]
 
 
 def _past(values: np.ndarray, fade: np.ndarray) -> np.ndarray:
-    """F_t = fade_t (F_{t-1} + values_{t-1}) along the second dimension, F_0 = 0."""
+    """F_t = fade_t (F_{t-1} + values_{t-1}) along the first dimension, F_0 = 0."""
     found = np.zeros_like(values)
-    found[:, 1:] = fade[:, None] * values[:, :-1]
+    found[1:] = fade[:, None] * values[:-1]
     product, step = np.concatenate([[0.0], fade]), 1
     while step < len(product) and product.max() > _NEGLIGIBLE:
-        found[:, step:] += product[step:, None] * found[:, :-step]
+        found[step:] += product[step:, None] * found[:-step]
         product[step:] = product[step:] * product[:-step]
         product[:step] = 0.0
         step *= 2

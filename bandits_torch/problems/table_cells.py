@@ -26,6 +26,7 @@ _MEANT = re.compile(r"(?is)[^\w#]*([^\W\d_]{1,3} )?\d.*|true|false|yes|no|ja|nei
 _ADVICE = "write numbers as -1234.5 without a unit, true as 1, dates as 2024-01-31, durations as seconds"
 LATEST_YEAR = 2100
 _TIME_NAMES = {"time", "times", "t", "date", "datetime", "timestamp", "timestamps", "when", "ts", "epoch"}
+_FIRST = 50  # cells that are read before all are
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
@@ -185,13 +186,24 @@ def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
 
 def are_times(cells: pd.Series) -> bool:
     """Whether a column of text or dates holds timestamps only."""
+    return _timestamps(cells) is not None
+
+
+def _timestamps(cells: pd.Series) -> pd.Series | None:
+    """The timestamps of a column of text or dates, None if a cell holds none."""
     if is_numeric(cells) or not len(cells) or number(cells.iloc[0], ".") is not None:
-        return False
-    return bool(_stamps(cells).notna().all())
+        return None
+    if _stamps(cells.iloc[:_FIRST]).isna().any():
+        return None
+    stamps = _stamps(cells)
+    return None if stamps.isna().any() else stamps
 
 
 def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, str]:
     """The times of a column, as given or in seconds (since 1970 for dates), and their unit in words."""
+    known = _timestamps(cells)
+    if known is not None:
+        return _since_1970(known), "seconds, from timestamps"
     row = empty_row(cells)
     if row is not None:
         raise ValueError(f"row {row}, column {name!r} must hold a time, got an empty cell")
@@ -214,8 +226,11 @@ def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, s
             f"row {row + 1}, column {name!r} must be a number or an ISO 8601 timestamp, got {cells.iloc[row]!r} "
             f"({_ADVICE}; time_column= names the times)"
         )
-    since = (stamps - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
-    return since.to_numpy(dtype=np.float64, copy=True), f"seconds, from {kind}"
+    return _since_1970(stamps), f"seconds, from {kind}"
+
+
+def _since_1970(stamps: pd.Series) -> np.ndarray:
+    return (stamps - pd.Timestamp(0, tz="UTC")).dt.total_seconds().to_numpy(dtype=np.float64, copy=True)
 
 
 def _compact(values: np.ndarray) -> pd.Series | None:

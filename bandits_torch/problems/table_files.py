@@ -116,8 +116,9 @@ def _without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
 
 
 def _text_cells(frame: pd.DataFrame) -> Iterator[Any]:
-    """The cells of the columns that are not numbers."""
-    return itertools.chain.from_iterable(frame[name] for name in frame.columns if not is_numeric(frame[name]))
+    """The cells of the columns that are neither numbers nor timestamps, in which a mark means nothing."""
+    columns = (frame[name] for name in frame.columns)
+    return itertools.chain.from_iterable(one for one in columns if not is_numeric(one) and not are_times(one))
 
 
 def _named(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
@@ -181,7 +182,9 @@ def _read_csv(
                 na_values=_MISSING_AS_WRITTEN,
                 keep_default_na=False,
                 dtype=dtype,
-                encoding=encoding,
+                encoding="utf-8"
+                if encoding == "utf-8-sig"
+                else encoding,  # pandas takes a mark off by itself
                 low_memory=False,
                 **_EXACT,
             )

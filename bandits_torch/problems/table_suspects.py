@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,10 +35,13 @@ def refuse_calendar(names: list[str], values: np.ndarray, dates: np.ndarray | No
     """
     found = [name for name, column in zip(names, values.T, strict=True) if _called_so(name, column)]
     if dates is not None and len(values) >= _FEWEST_DATED:
-        for field in _fields(pd.to_datetime(pd.Series(dates), unit="s").dt):
-            kinds = len(np.unique(field))
-            if kinds > 2 or (kinds == 2 and len(field) >= _BINARY_ROWS):
-                found += [names[n] for n in np.flatnonzero((values == field[:, None]).all(axis=0))]
+        fields: list[np.ndarray] = []  # of all rows: they are needed where the first rows agree with one
+        for k, first in enumerate(_fields(dates[:_SAMPLE])):
+            for n in np.flatnonzero((values[:_SAMPLE] == first[:, None]).all(axis=0)):
+                fields = fields or _fields(dates)
+                kinds = len(np.unique(fields[k]))
+                if kinds > 2 or (kinds == 2 and len(values) >= _BINARY_ROWS):
+                    found += [names[n]] if (values[:, n] == fields[k]).all() else []
     if found:
         found = list(dict.fromkeys(found))
         raise ValueError(
@@ -59,7 +61,8 @@ def _called_so(name: str, column: np.ndarray) -> bool:
     return bool(within and (held == held.round()).all())
 
 
-def _fields(times: Any) -> list[np.ndarray]:
+def _fields(dates: np.ndarray) -> list[np.ndarray]:
+    times = pd.to_datetime(pd.Series(dates), unit="s").dt
     weekday = times.day_of_week
     fields = [
         times.second, times.minute, times.hour, times.day, times.month, times.quarter, times.year, times.day_of_year,
@@ -131,7 +134,11 @@ def suspects(names: Sequence[str], rewards: np.ndarray) -> list[str]:
     with np.errstate(over="ignore", invalid="ignore"):
         margin, first = (high - low) / _FAR, rewards[:_SAMPLE]
         spread = ((first > low + margin) & (first < high - margin)).any(axis=0)  # neither end is far outside
-    doubted = np.flatnonzero(~spread | np.isin(low, _USUAL) | np.isin(high, _USUAL)).tolist()
+    doubted = [
+        n
+        for n in np.flatnonzero(~spread | np.isin(low, _USUAL) | np.isin(high, _USUAL))
+        if not ((rewards[:, n] == low[n]) | (rewards[:, n] == high[n]) | np.isnan(rewards[:, n])).all()
+    ]  # two values have no range beside an end
     names, rewards = [names[n] for n in doubted], rewards[:, doubted]
     for end in (low[doubted], high[doubted]):
         usual, both = np.isin(end, _USUAL), np.isin(-end, _USUAL)

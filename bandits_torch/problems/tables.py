@@ -82,14 +82,14 @@ class RewardTable:
         validation.require(len(names) == rewards.shape[1], "arm_names", names, f"{rewards.shape[1]} names")
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         validation.require(not twice, "arm names", twice, "all different")
-        large = rewards.abs() > (most := validation.largest_reward(rewards.dtype))
-        if bool(large.any()):
+        most, values = validation.largest_reward(rewards.dtype), rewards.numpy(force=True)
+        if np.fmax.reduce(values, axis=None) > most or np.fmin.reduce(values, axis=None) < -most:
             if bool(torch.isinf(rewards).any()):
                 row, column = torch.isinf(rewards).nonzero()[0].tolist()
                 raise ValueError(
                     f"rewards must be finite, got infinity in row {row + 1}, column {names[column]!r}"
                 )
-            row, column = large.nonzero()[0].tolist()
+            row, column = (rewards.abs() > most).nonzero()[0].tolist()
             value, where = float(rewards[row, column]), f"row {row + 1}, column {names[column]!r}"
             raise ValueError(f"rewards must be at most {most:g} in size, got {value:g} in {where}")
         if self.times is not None:
@@ -319,8 +319,9 @@ def _wide_table(
 
 def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
     """These columns as numbers, (T, N); ValueError for a cell that is none, or one error for all columns of text."""
-    if len(set(names)) == len(names) and all(frame[name].dtype == np.float64 for name in names):
-        return frame[names].to_numpy(copy=True)
+    plain = all(isinstance(frame[name].dtype, np.dtype) and is_numeric(frame[name]) for name in names)
+    if plain and len(set(names)) == len(names):
+        return (frame if list(frame.columns) == names else frame[names]).to_numpy(np.float64, copy=True)
     values, refused = np.empty((len(frame), len(names))), {}
     for n, name in enumerate(names):
         try:

@@ -41,7 +41,7 @@ _OF_PAIRS = (0.1, 0.3, 0.8)  # length-scales, of arms and of contexts
 _RATES_OF_PAIRS = (0.0, 0.01, 0.03, 0.1)
 _SHIFT = 4.0  # variance of what a context adds to all rewards, in those of the arms
 _ALONE = 4  # columns of contexts up to which each is also looked at alone
-FULL_UP_TO, _RANK = 500, 100  # arms with a covariance of their own; above, rank of the members
+FULL_UP_TO, _RANK = 500, 100  # arms, at first, with a covariance of their own; above, rank of the members
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class Family:
 def families(
     features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None, first: int | None = None
 ) -> list[Family]:
-    """The members for what is told; above 500 arms few of them, and of low rank. ``first``: of so many of the arms the
-    spread is looked at (None: of all)."""
-    many, x = len(features) > FULL_UP_TO, spread(features, first)
+    """The members for what is told; above 500 arms few of them, and of low rank. ``first``: so many of the arms (None:
+    all) decide, and of them the spread is looked at."""
+    many, x = len(features[:first]) > FULL_UP_TO, spread(features, first)
     if many and x is None and kernel is None:
         expected = f"features, or at most {FULL_UP_TO} of them, where no kernel is told"
         validation.require(False, "arms", len(features), expected)
@@ -77,8 +77,12 @@ def families(
         grid = (
             (_LENGTHSCALES, _NOISES, _UNKNOWN_RATES) if not many else (_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
         )
-        return _unknown(features, x, 1.0, *grid) if many else _unknown_and_smooth(features, x, grid)
-    without = _unknown(features, x, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
+        return (
+            _unknown(features, x, first, 1.0, *grid)
+            if many
+            else _unknown_and_smooth(features, x, first, grid)
+        )
+    without = _unknown(features, x, first, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
     return _told(features, kernel, noise_variance, first) + without
 
 
@@ -101,9 +105,12 @@ def _told(
             inputs.check_ratio(told, variance)
             noises = [times * told for times in _TOLD_NOISES]
             strengths = [_FIRM if times == 1 else _STRENGTH for times in _TOLD_NOISES]
-        if n > FULL_UP_TO:
+        if len(features[:first]) > FULL_UP_TO:
             root = pivoted_root(
-                lambda i: own(features[i : i + 1], features).to_dense().squeeze(0), variance, _RANK
+                lambda i: own(features[i : i + 1], features).to_dense().squeeze(0),
+                variance,
+                _RANK,
+                first=first,
             )
             return [Family(root, noises, _UNKNOWN_RATES, _TOLD, strengths)]
         K = own(features).to_dense()
@@ -189,12 +196,13 @@ def families_of_pairs(
     unrelated. In the second and third K a context shifts the rewards of all arms; of these there is one each. Which of
     them predicts says what matters. Above 500 pairs K is of low rank.
 
-    ``first``: of so many of the arms the spread is looked at (None: of all). ``matters``: the columns of contexts that
-    are looked at (None: all).
+    ``first``: so many of the arms (None: all) decide, and of them the spread is looked at. ``matters``: the columns of
+    contexts that are looked at (None: all).
     """
     told, m = [], len(contexts)
+    pairs = None if first is None else first * m
     if kernel is not None:
-        told = _told(pairs_of(arms, contexts), kernel, noise_variance, None if first is None else first * m)
+        told = _told(pairs_of(arms, contexts), kernel, noise_variance, pairs)
     weight = 1 - _TOLD if told else 1.0
     x, z = spread(arms, first), spread(contexts if matters is None else contexts[:, matters])
     own, apart = (torch.eye(len(rows), dtype=arms.dtype, device=arms.device) for rows in (arms, contexts))
@@ -209,11 +217,11 @@ def families_of_pairs(
     A, C = [*related[1:2], own][0], [*alike[1:2], apart][0]
     shifted = ((A, same), (_SHIFT * torch.ones_like(own), C))
     shapes += [shifted, (*shifted, (A, C))]
-    if len(arms) * m <= FULL_UP_TO:
+    if len(arms[:first]) * m <= FULL_UP_TO:
         covariances = [torch.stack([torch.kron(A, C) for A, C in terms]).sum(0) + 1.0 for terms in shapes]
     else:
-        roots = [_root_of_products(terms) for terms in shapes]
-        covariances = [torch.cat([B, torch.ones_like(B[:, :1])], -1) for B, share in roots if share > 0.5]
+        roots = [_root_of_products(terms, pairs) for terms in shapes]
+        covariances = [_with_constant(root) for root, share in roots if share > 0.5]
         expected = f"features, or at most {FULL_UP_TO} pairs of arm and context"
         validation.require(z is not None and len(covariances) > 0, "contexts", m, expected)
     noises, unknown = [arms.new_tensor(share) for share in _FEW_NOISES], [0.0] * len(_FEW_NOISES)
@@ -222,16 +230,22 @@ def families_of_pairs(
     ]
 
 
-def _root_of_products(terms: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, float]:
-    """A root of the sum of A (x) C over the terms, of low rank, and the share of the variance that it has."""
+def _root_of_products(terms: Sequence[tuple[Tensor, Tensor]], first: int | None) -> tuple[Tensor, float]:
+    """A root of the sum of A (x) C over the terms, of low rank, and the share of the variance that it has, of the
+    ``first`` pairs."""
     m = len(terms[0][1])
 
     def column(i: int) -> Tensor:
         return torch.stack([torch.kron(A[:, i // m], C[:, i % m]) for A, C in terms]).sum(0)
 
     variance = torch.stack([torch.kron(A.diagonal(), C.diagonal()) for A, C in terms]).sum(0)
-    root = pivoted_root(column, variance, _RANK)
-    return root, float(root.square().sum() / variance.sum())
+    root = pivoted_root(column, variance, _RANK, first=first)
+    return root, float(root[:first].square().sum() / variance[:first].sum())
+
+
+def _with_constant(root: Tensor) -> Tensor:
+    """The root of K + 1; the columns of arms that came later stay the last."""
+    return torch.cat([root[:, :_RANK], torch.ones_like(root[:, :1]), root[:, _RANK:]], -1)
 
 
 def sharper(covariance: Tensor, power: int) -> Tensor:
@@ -255,6 +269,7 @@ def sharper(covariance: Tensor, power: int) -> Tensor:
 def _unknown(
     features: Tensor,
     x: Tensor | None,
+    first: int | None,
     weight: float,
     lengthscales: Sequence[float],
     noises: Sequence[float],
@@ -262,28 +277,33 @@ def _unknown(
 ) -> list[Family]:
     """Members that know the arms' features alone, or nothing; about the first reward, hence the constant part."""
     n, smooth = len(features), []
-    full = n <= FULL_UP_TO
+    full = len(features[:first]) <= FULL_UP_TO
     if x is not None:
         scales = [scale * math.sqrt(x.shape[-1]) for scale in lengthscales]
-        smooth = [_matern(x, x, scale) if full else _matern_root(x, scale) for scale in scales]
+        smooth = [_matern(x, x, scale) if full else _matern_root(x, scale, first) for scale in scales]
     if full:
         one = torch.eye(n, dtype=features.dtype, device=features.device)
         mixed = [(smooth[len(smooth) // 2] + one) / 2] if smooth else []
         shapes = [K + 1.0 for K in (one, *smooth, *mixed)]
     else:
-        shapes = [torch.cat([root, features.new_ones(n, 1)], -1) for root in smooth]
+        shapes = [_with_constant(root) for root in smooth]
     ratios = [features.new_tensor(share) for share in noises]
     unknown = [0.0] * len(ratios)
     return [Family(shape, ratios, rates, weight / len(shapes), unknown) for shape in shapes]
 
 
 def _unknown_and_smooth(
-    features: Tensor, x: Tensor | None, grid: tuple[Sequence[float], Sequence[float], Sequence[float]]
+    features: Tensor,
+    x: Tensor | None,
+    first: int | None,
+    grid: tuple[Sequence[float], Sequence[float], Sequence[float]],
 ) -> list[Family]:
     """Beside the members of ``_unknown`` fewer whose rewards drift smoothly."""
     few = _SMOOTH_LENGTHSCALES, _SMOOTH_NOISES, _TIMESCALES
-    smooth = _unknown(features, x, _SMOOTH_WEIGHT, *few)
-    return _unknown(features, x, 1 - _SMOOTH_WEIGHT, *grid) + [replace(one, smooth=True) for one in smooth]
+    smooth = _unknown(features, x, first, _SMOOTH_WEIGHT, *few)
+    return _unknown(features, x, first, 1 - _SMOOTH_WEIGHT, *grid) + [
+        replace(one, smooth=True) for one in smooth
+    ]
 
 
 def spread(features: Tensor, first: int | None = None) -> Tensor | None:
@@ -305,8 +325,10 @@ def _matern(x: Tensor, y: Tensor, lengthscale: float) -> Tensor:
     return (1 + r + r.square() / 3) * (-r).exp()
 
 
-def _matern_root(x: Tensor, lengthscale: float) -> Tensor:
+def _matern_root(x: Tensor, lengthscale: float, first: int | None) -> Tensor:
     """A root of it over many arms, of low rank."""
-    return pivoted_root(
-        lambda i: _matern(x, x[i : i + 1], lengthscale).squeeze(-1), x.new_ones(len(x)), _RANK
-    )
+
+    def column(i: int) -> Tensor:
+        return _matern(x, x[i : i + 1], lengthscale).squeeze(-1)
+
+    return pivoted_root(column, x.new_ones(len(x)), _RANK, first=first)

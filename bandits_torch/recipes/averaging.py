@@ -57,7 +57,7 @@ _SHARE = 0.1  # of the traffic, to a control
 _FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
 
 
-@recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True, contexts=True)
+@recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True, contexts=True, scale_free=True)
 def auto(
     setup: Setup,
     *,
@@ -125,7 +125,9 @@ def auto(
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
 
     Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above, up to 144 with a history
-    that has cycles; memory O(S P N^2), above 500 arms O(S P N).
+    that has cycles; memory O(S P N^2), above 500 arms O(S P N). How many arms there were at first decides: members stay
+    what they are as arms are added, and above 500 an arm of which the others tell too little adds to the rank, up to
+    200.
 
     Under a context (``ArmContext``; ``context_dim`` numbers a step) ``contexts`` lists all that can occur, (M, c), or
     says how many there are, 0 to M - 1: then the members are over the N M pairs of arm and context (``PairAveraging``).
@@ -171,7 +173,7 @@ def auto(
             unsaid = isinstance(cycles, Cycles) or cycles in (None, FIND)
             validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None where there is a control")
             cycles = None
-        known = _cycles(features, history, history_times, cycles)
+        known = _cycles(features, setup.grown_from, history, history_times, cycles)
         if under_contexts:
             _left_out("None under contexts", history=history, cycles=known, control=control)
             under = _under_contexts(setup, features, of_contexts, settings | sharing)
@@ -233,8 +235,6 @@ def _over_arms(
 ) -> ModelAveraging:
     """``auto`` over arms; ``of_kernel``: the cycles known are told beside a kernel, and not those of a history."""
     first = setup.grown_from
-    crossed = first is not None and first <= FULL_UP_TO < len(features)
-    validation.require(not crossed, "arms", len(features), f"at most {FULL_UP_TO}, of {first} at first")
     groups = families(features, kernel, setup.noise_variance, first)
     if known is not None:
         residuals = None
@@ -245,7 +245,7 @@ def _over_arms(
         groups = with_cycles(groups, features, residuals, None if of_kernel else setup.noise_variance)
     related = setup.kernel is not None and _related(groups[0].shape[:first, :first])
     if control is not None:
-        most = len(features) <= _LEARNED_UP_TO
+        most = len(features[:first]) <= _LEARNED_UP_TO
         validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
         groups = with_level(groups)
     width, look_again = settings["width"], settings["look_again"]
@@ -309,6 +309,7 @@ def _under_contexts(
             setup.noise_variance,
             context_kernel,
             matters=matters,
+            first=setup.grown_from,
             replicates=setup.replicates,
             width=1.0 if width is None else width,
             **own,
@@ -392,11 +393,13 @@ def _of_history(features: Tensor, history: Tensor) -> tuple[Tensor, Tensor]:
 
 def _cycles(
     features: Tensor,
+    first: int | None,
     history: Tensor | None,
     times: Tensor | None,
     told: str | float | Sequence[float] | Cycles | None,
 ) -> Cycles | None:
-    """The cycles that are told, or found in a history; without residuals where only their periods are known."""
+    """The cycles that are told, or found in a history; without residuals where only their periods are known. ``first``:
+    so many of the arms decide, None: all."""
     n = len(features)
     if times is not None:
         validation.require(history is not None, "history_times", times, "None where no history is")
@@ -409,15 +412,16 @@ def _cycles(
         validation.shape_is(
             "cycles", torch.from_numpy(told.profile), fits, f"(2 J, {n}), a column for each arm"
         )
-        return told if n <= FULL_UP_TO else None
+        return told if len(features[:first]) <= FULL_UP_TO else None
     try:
         lengths = checked_periods(told)
     except ValueError as error:
         raise ValueError(str(error).replace("periods", "cycles", 1)) from error
     most = FULL_UP_TO if history is not None else _LEARNED_UP_TO
     expected = f"{FIND!r} or None for more than {most} arms"
-    validation.require(not lengths or n <= most, "cycles", told, expected)
-    if history is not None and n <= most:
+    few = len(features[:first]) <= most
+    validation.require(few or not lengths, "cycles", told, expected)
+    if history is not None and few:
         at = None if times is None else times.double().cpu().numpy()
         return fit_cycles(history.double().cpu().numpy(), at, lengths or cast(str | None, told))
     if not lengths:
@@ -442,7 +446,8 @@ def _policy(
     forgetting = [family for family in groups if not family.smooth and family.cycle is None]
     smooth = [family for family in groups if family.smooth]
     cyclic = [family for family in groups if family.cycle is not None]
-    build: Any = LowRankMembers if n > FULL_UP_TO else ArmMembers
+    rows, columns = groups[0].shape.shape
+    build: Any = ArmMembers if rows == columns else LowRankMembers
     if control is not None:
         build = partial(LevelMembers, control=control)
     kinds: list[tuple[Any, list[Family], Tensor]] = [(build, forgetting, mean.expand(n))]

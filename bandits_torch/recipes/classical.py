@@ -25,13 +25,13 @@ from bandits_torch.recipes.setup import Setup
 Range = tuple[float, float]
 
 
-@recipe(belief=None)
+@recipe(belief=None, scale_free=True)
 def ucb1(setup: Setup, *, reward_range: Range | None = None) -> Policy:
     """UCB1: the largest mean + sqrt(2 ln t / n_i), for rewards that do not change (Auer et al. 2002, Figure 1)."""
     return UCB1(**arm_settings(setup), reward_range=reward_range)
 
 
-@recipe(belief=None, quick={"discount": 0.9})
+@recipe(belief=None, scale_free=True, quick={"discount": 0.9})
 def discounted_ucb(
     setup: Setup,
     *,
@@ -51,7 +51,7 @@ def discounted_ucb(
     )
 
 
-@recipe(belief=None, quick={"window": 9})
+@recipe(belief=None, scale_free=True, quick={"window": 9})
 def sliding_window_ucb(
     setup: Setup,
     *,
@@ -94,7 +94,13 @@ def discounted_ts(
     )
 
 
-@recipe(belief=None, seeded=True, quick={"exploration": 0.3}, race={"": {}, " g=0.1": {"exploration": 0.1}})
+@recipe(
+    belief=None,
+    scale_free=True,
+    seeded=True,
+    quick={"exploration": 0.3},
+    race={"": {}, " g=0.1": {"exploration": 0.1}},
+)
 def exp3_s(
     setup: Setup,
     *,
@@ -119,7 +125,7 @@ def exp3_s(
     )
 
 
-@recipe(belief=None, seeded=True)
+@recipe(belief=None, scale_free=True, seeded=True)
 def epsilon_greedy(setup: Setup, *, epsilon: float = 0.1, step_size: float = 0.1) -> Policy:
     """Epsilon-greedy on exponentially weighted means of each arm's rewards (Sutton & Barto 2018, section 2.5).
 
@@ -128,7 +134,7 @@ def epsilon_greedy(setup: Setup, *, epsilon: float = 0.1, step_size: float = 0.1
     return EpsilonGreedy(**arm_settings(setup), epsilon=epsilon, step_size=step_size)
 
 
-@recipe(belief=None, quick={"delta": 0.5})
+@recipe(belief=None, scale_free=True, quick={"delta": 0.5})
 def glr_kl_ucb(
     setup: Setup,
     *,

@@ -50,7 +50,7 @@ from bandits_torch.theory.information_gain import RealisedGain
 from bandits_torch.theory.widths import GPTSWidth, IGPWidth
 
 
-@recipe(belief=None, seeded=True, points=True, contexts=True)
+@recipe(belief=None, seeded=True, points=True, contexts=True, scale_free=True)
 def random(setup: Setup) -> Policy:
     """Uniformly random arms: the baseline of every race."""
     choices = setup.domain or features_of(cast(Tensor | int, setup.choices), None, None)

@@ -82,6 +82,7 @@ def auto_under_contexts(
     context_kernel: Kernel | None = None,
     *,
     matters: Sequence[int] | None = None,
+    first: int | None = None,
     replicates: int = 1,
     width: float = 1.0,
     capacity: int = 200,
@@ -94,15 +95,19 @@ def auto_under_contexts(
     so which inputs matter is learned. Arms that are counted alone have an input each, 1 for that arm.
 
     ``kernel``, ``context_kernel``: both or neither, as for ``auto_over_points``, each over its own inputs. ``matters``:
-    the columns of the context that are looked at (None: all).
+    the columns of the context that are looked at (None: all). ``first``: so many of the arms (None: all) have the range
+    that counts.
     """
     n, d = arms.shape
     columns = list(range(context_dim) if matters is None else matters)
-    counted = d == 1 and bool((arms[:, 0] == torch.arange(n, device=arms.device)).all())
+    counts = arms[:, 0] == torch.arange(n, device=arms.device) if d == 1 else arms.new_zeros(n).bool()
+    counted = bool(counts.all())
+    goes_on = counted or not bool(counts[:first].all())
+    validation.require(goes_on, "features", arms[first:], "numbers that go on counting, as the first do")
     rows = torch.eye(n, dtype=torch.float64, device=arms.device) if counted else arms.double()
     d, c = rows.shape[-1], len(columns)
     bounds, known = rows.new_tensor([[0.0], [1.0]]).repeat(1, d + c), torch.arange(d + c) < d
-    low, high = rows.amin(0), rows.amax(0)
+    low, high = rows[:first].amin(0), rows[:first].amax(0)
     bounds[:, :d] = torch.stack([low, torch.where(high > low, high, low + 1)])
     root = math.sqrt((1 if counted else d) + c)
     scales, noises = [times * root for times in _LENGTHSCALES], [_NOISE] * 3
@@ -117,10 +122,13 @@ def auto_under_contexts(
         scales, noises = [_TOLD / 3, _TOLD], [_NOISE, noise, noise]
     lengthscales = rows.new_tensor([*scales, scales[-1]]).unsqueeze(-1).repeat(1, d + c)
     lengthscales[-1, d:] = _IGNORED
+    if counted:  # arms that are added later have the last columns
+        order = [*range(d, d + c), *range(d)]
+        bounds, known, lengthscales = bounds[:, order], known[order], lengthscales[:, order]
     grid = _over_time(lengthscales, noises)
     members = WideningMembers(known.to(rows.device), bounds, *grid, replicates=replicates, capacity=capacity)
     policy = PointAveraging(Domain(bounds), members, width=width, ends=0.0, **options)
-    return ContextAveraging(policy, rows, context_dim, columns)
+    return ContextAveraging(policy, arms.double(), context_dim, columns, counted=counted)
 
 
 def _unit_box(dim: int) -> Domain:

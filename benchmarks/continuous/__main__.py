@@ -3,7 +3,8 @@
 Races go to results/race-PROBLEM.csv, the cost of a long step to results/step.csv and step-auto.csv; page and picture
 are drawn from all there are. Replicates that a table of the same horizon holds are not played again, except by the
 policies of ``--again``. ``--clock`` races over a simulated clock that a policy's computing advances, on eight functions
-(PROTOCOL-CLOCK.md): tables clock-SECONDS.csv, page CLOCK.md. Runs that a table holds are not played again.
+(PROTOCOL-CLOCK.md): tables clock-SECONDS.csv, page CLOCK.md. With ``--turned`` on four of them rotated and shifted:
+tables turned-SECONDS.csv, on the same page. Runs that a table holds are not played again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ def main(
     again: Annotated[str, typer.Option(help="Policies, by ';', to play again in replicates played.")] = "",
     step: Annotated[bool, typer.Option("--step", help="Measure the step alone.")] = False,
     on_clock: Annotated[bool, typer.Option("--clock", help="The race against the clock.")] = False,
+    turned: Annotated[
+        bool, typer.Option("--turned", help="Of --clock, functions turned and shifted.")
+    ] = False,
     seconds: Annotated[float, typer.Option(help="Horizon of --clock.")] = 30.0,
     only: Annotated[str, typer.Option(help="Policies, by ';', that play with --clock; default: all.")] = "",
     evaluation: Annotated[float, typer.Option(help="Seconds of one, of --clock.")] = clock.EVALUATION,
@@ -37,11 +41,13 @@ def main(
 ) -> None:
     """Measure what was asked for, then write the page."""
     torch.set_num_threads(1)
-    names = options.chosen(problems, clock.FUNCTIONS if on_clock else PROBLEMS, "problems")
+    of_clock = [*clock.TURNED] if turned else clock.FUNCTIONS
+    names = options.chosen(problems, of_clock if on_clock else PROBLEMS, "problems")
     results = pages.results_folder(__file__, fast=fast and not on_clock)
     if on_clock:
         if not page:
-            table, players = results / f"clock-{seconds:g}.csv", filter(None, only.split(";"))
+            kind, players = "turned" if turned else "clock", filter(None, only.split(";"))
+            table = results / f"{kind}-{seconds:g}.csv"
             clock.race(names, seconds, replicates, table, pages.say, evaluation=evaluation, only=players)
         pages.say(f"wrote {clock_page.write_page(results)}")
         return

@@ -34,12 +34,42 @@ _MADE = {
     "dynamic-rastrigin": lambda: Rastrigin(dim=3, bounds=[(-1.5, 1.5)] * 3, dtype=torch.float64),
 }
 FUNCTIONS = (*PROBLEMS, *_MADE)
+TURNED = {
+    f"turned-{name.removeprefix('dynamic-')}": name for name in FUNCTIONS[::2]
+}  # every second one of them
+_SHIFT = 0.35  # the furthest that the middle is moved along each input, of its side
 COLUMNS = ["problem", "policy", "replicate", "horizon", "evaluation", "regret", "queries", "ms", "last_ms"]
 LAST = 10  # steps at the end whose time is told
 
 
+class Turned(ContinuousProblem):
+    """A function of the unit cube turned about its middle and shifted: f'_t(x) = f_t(c + Q (x - c - s)), c the middle.
+
+    Q is a rotation drawn uniformly and s uniform in [-0.35, 0.35] along each input, of a generator with this seed.
+    Points may come from outside the cube, where the standard functions go on. What is known is that of f.
+    """
+
+    def __init__(self, inner: ContinuousProblem, seed: int) -> None:
+        super().__init__(inner.domain, 1, float(inner.noise_scale), inner.horizon)
+        generator = torch.Generator().manual_seed(seed)
+        square = torch.randn(self.dim, self.dim, generator=generator, dtype=torch.float64)
+        Q, R = torch.linalg.qr(square)
+        self.rotation = Q * R.diagonal().sign()
+        self.rotation[0] *= torch.linalg.det(self.rotation).sign()
+        uniform = torch.rand(self.dim, generator=generator, dtype=torch.float64)
+        self.shift, self.inner = _SHIFT * (2 * uniform - 1), inner
+        self.knowledge = inner.knowledge
+        self.hints = 0.5 + self.shift + (inner.hints - 0.5) @ self.rotation
+
+    def expected(self, step: int, X: Tensor) -> Tensor:
+        """See the class."""
+        return self.inner.expected(step, 0.5 + (X - 0.5 - self.shift) @ self.rotation.mT)
+
+
 def function(name: str) -> ContinuousProblem:
-    """One of ``FUNCTIONS``, over ``MOMENTS`` steps."""
+    """One of ``FUNCTIONS``, over ``MOMENTS`` steps, or of ``TURNED``, which is turned by its number in that order."""
+    if name in TURNED:
+        return Turned(function(TURNED[name]), list(TURNED).index(name))
     if name in _MADE:
         return DynamicFunction(_MADE[name](), horizon=MOMENTS)
     made = make(name, horizon=MOMENTS)

@@ -17,12 +17,19 @@ of a processor does less then, for all alike. Most of these functions have their
 range, and `auto` expects less of ends than of the middle while little is known: `PROTOCOL.md` has what that is worth
 elsewhere.
 """
+_TURNED = """Every second function of the list, turned about the middle of the unit cube by a random rotation and
+shifted by up to .35 of a side along each input (`Turned` in `clock.py`; drawn once for each, by its number as seed).
+Played with `--turned`.
+
+"""
 
 
 def write_page(results: Path) -> Path:
-    """Write it beside the tables ``clock-SECONDS.csv``; returns its path."""
-    tables = [pd.read_csv(path) for path in results.glob("clock-*.csv")]
-    tables = sorted((table for table in tables if len(table)), key=lambda table: table["horizon"].iloc[0])
+    """Write it beside the tables ``clock-SECONDS.csv`` and ``turned-SECONDS.csv``; returns its path."""
+    tables = []
+    for kind in ("clock", "turned"):
+        of_kind = [table for path in results.glob(f"{kind}-*.csv") if len(table := pd.read_csv(path))]
+        tables += sorted(of_kind, key=lambda table: table["horizon"].iloc[0])
     sections = [_section(table) for table in tables]
     answer = " ".join(said for said, _ in sections)
     head = opening("The clock counts", answer, "python -m benchmarks.continuous --clock") + _HEAD
@@ -36,7 +43,9 @@ def _section(table: pd.DataFrame) -> tuple[str, str]:
     complete = runs.dropna().reset_index()[["problem", "replicate"]]
     table = table.merge(complete, on=["problem", "replicate"])
     told = seeds_of(table, "replicate", "problem").replace("dynamic-", "")
-    text = f"\n## {horizon:g} s\n\nAn evaluation takes {evaluation:g} s. {told}.\n\n"
+    turned = table["problem"].str.startswith("turned-").all()
+    title = f"{horizon:g} s{', functions turned and shifted' if turned else ''}"
+    text = f"\n## {title}\n\n{_TURNED if turned else ''}An evaluation takes {evaluation:g} s. {told}.\n\n"
     text += too_few(table, "replicate", "problem")
     text += "Time-averaged regret, the least of a function in bold; ± its standard error where seeds are several.\n\n"
     by = table.groupby(["policy", "problem"], sort=False)["regret"]
@@ -58,7 +67,7 @@ def _section(table: pd.DataFrame) -> tuple[str, str]:
     rivals = mean.loc[[name for name in mean.index if name not in (AUTO, *OURS)]].min()
     less = int((mean.loc[AUTO] < rivals).sum())
     answer = (
-        f"Over {horizon:g} s `{AUTO}` has less regret than every rival on {less} of {len(mean.columns)} functions, at "
+        f"Over {title} `{AUTO}` has less regret than every rival on {less} of {len(mean.columns)} functions, at "
         f"{steps.loc[AUTO, 'ms']:.0f} ms a step."
     )
     return answer, text + _verdict(table, mean)
@@ -85,10 +94,12 @@ def _verdict(table: pd.DataFrame, mean: pd.DataFrame) -> str:
             held.append(name)
     most, last = max(worst, key=lambda name: worst[name]), table[table["policy"] == AUTO]["last_ms"].mean()
     many = len(mean.columns)
+    count, of = ("four", 4) if str(mean.columns[0]).startswith("turned-") else ("eight", 8)
     lines = [
-        f"* At least eight functions: {many}: {'met' if many >= 8 else 'missed'}.",
+        f"* At least {count} functions: {many}: {'met' if many >= of else 'missed'}.",
         f"* Less regret than every rival, or level within two standard errors of the difference (one seed: less), on "
-        f"at least 7 of 8: {len(held)} of {many}: {'met' if len(held) >= 7 else 'missed'}. Less on {len(alone)}.",
+        f"at least {of - 1} of {of}: {len(held)} of {many}: {'met' if len(held) >= of - 1 else 'missed'}. "
+        f"Less on {len(alone)}.",
         f"* Nowhere more than {WORSE:g} times the best rival: {worst[most]:.2f} on "
         f"{most.removeprefix('dynamic-')}: {'met' if worst[most] <= WORSE else 'missed'}. By function: "
         + ", ".join(f"{name.removeprefix('dynamic-')} {ratio:.2f}" for name, ratio in worst.items())

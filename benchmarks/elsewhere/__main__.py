@@ -16,7 +16,7 @@ from benchmarks import options, pages
 from benchmarks.elsewhere.page import write_page
 
 REPLICATES = 3
-PARTS = ("bandits", "peaks", "fresh")
+PARTS = ("bandits", "peaks", "fresh", "ten")
 
 
 def main(
@@ -51,6 +51,13 @@ def main(
                 path = results / f"{name}-{seed}.csv"
                 if (not wanted or name in wanted) and not path.exists():
                     pages.save(moving_peaks.race(name, seed, pages.say), path)
+    if "ten" in parts:
+        from benchmarks.elsewhere import moving_peaks
+
+        for name in moving_peaks.TEN_PROBLEMS:
+            path = results / f"ten-{name}.csv"
+            if (not wanted or name in wanted) and not path.exists():
+                pages.save(moving_peaks.race_ten(name, pages.say), path)
     pages.say(f"wrote {write_page(results)}")
 
 

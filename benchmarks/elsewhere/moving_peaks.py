@@ -56,6 +56,19 @@ DEAP_SCENARIOS = {
     "deap-2": movingpeaks.SCENARIO_2,
     "deap-3": movingpeaks.SCENARIO_3 | {"bfunc": lambda x: 10.0},
 }
+# Played with ten seeds (PROTOCOL-TEN.md): what, by whom, and how many environments where these are long; there the slow
+# do not play.
+TEN_PROBLEMS = ("deap-3", "gmpb-F7", "deap-1", "deap-2", "gmpb-F1", "gmpb-F2", "gmpb-F9")
+TEN = (
+    "ours: auto",
+    "ours: tv_gp_ucb, standardised",
+    "ours: random",
+    "deap CMA-ES",
+    "BoTorch UCB, time an input",
+)
+SLOW = TEN[-1:]
+TEN_SEEDS, TEN_LONG = 10, 2
+MEASURES = ["offline_error", "before_change", "regret", "seconds"]
 PROBLEMS = (*GMPB_INSTANCES, *DEAP_SCENARIOS)
 _DEAP_DIMENSIONS = 5
 
@@ -178,15 +191,44 @@ def racers(at: Elsewhere, seed: int) -> dict[str, Callable[[], Policy]]:
 
 
 def race(name: str, seed: int, tell: Callable[[str], None], environments: int = ENVIRONMENTS) -> pd.DataFrame:
-    """One row per optimiser: offline error, error before changes, regret, seconds a step."""
-    at, rows = problem(name, seed, environments), []
-    for optimiser, build in racers(at, seed).items():
-        torch.manual_seed(seed)
-        history = run(build(), at, at.horizon or 0, first_replicate=seed)
-        regret = history.regret[0].reshape(len(at.functions), at.period)
-        best = regret.cummin(-1).values
-        seconds = float(history.seconds.mean())
-        rows.append((name, optimiser, seed, best.mean(), best[:, -1].mean(), regret.mean(), seconds))
-        tell(f"{name} {seed} {optimiser}: offline error {best.mean():.2f}, {1000 * seconds:.0f} ms a step")
-    columns = ["problem", "policy", "replicate", "offline_error", "before_change", "regret", "seconds"]
-    return pd.DataFrame(rows, columns=columns).astype({name: float for name in columns[3:]})
+    """One row per optimiser: offline error, error before changes, regret, seconds a step; means over environments."""
+    at = problem(name, seed, environments)
+    played = pd.concat([play(at, name, of, build, seed, tell) for of, build in racers(at, seed).items()])
+    kinds = ["problem", "policy", "replicate"]
+    return played.groupby(kinds, sort=False)[MEASURES].mean().reset_index()
+
+
+def race_ten(name: str, tell: Callable[[str], None]) -> pd.DataFrame:
+    """One row per optimiser of ``TEN``, seed and environment, of the seeds of PROTOCOL-TEN.md."""
+    rows = []
+    for seed in range(TEN_SEEDS):
+        at = problem(name, seed)
+        built, long = racers(at, seed), at.period > FEWEST
+        for optimiser in TEN:
+            if not (long and optimiser in SLOW):
+                count = TEN_LONG if long else ENVIRONMENTS
+                rows.append(play(at, name, optimiser, built[optimiser], seed, tell, count))
+    return pd.concat(rows, ignore_index=True)
+
+
+def play(
+    at: Elsewhere,
+    name: str,
+    optimiser: str,
+    build: Callable[[], Policy],
+    seed: int,
+    tell: Callable[[str], None],
+    environments: int | None = None,
+) -> pd.DataFrame:
+    """One row per environment of the first so many (None: of all): its errors and regret, and seconds a step."""
+    torch.manual_seed(seed)
+    count = len(at.functions) if environments is None else environments
+    history = run(build(), at, count * at.period, first_replicate=seed)
+    regret = history.regret[0].reshape(count, at.period)
+    best = regret.cummin(-1).values
+    seconds = float(history.seconds.mean())
+    tell(f"{name} {seed} {optimiser}: offline error {best.mean():.2f}, {1000 * seconds:.0f} ms a step")
+    measured = {"offline_error": best.mean(-1), "before_change": best[:, -1], "regret": regret.mean(-1)}
+    rows = pd.DataFrame({key: value.numpy() for key, value in measured.items()})
+    told = {"problem": name, "policy": optimiser, "replicate": seed, "environment": range(1, count + 1)}
+    return rows.assign(seconds=seconds, **told)[[*told, *MEASURES]]

@@ -4,12 +4,12 @@ python -m benchmarks.papers list
 python -m benchmarks.papers PAPER [FIGURE ...] [--fast] [options of the paper]
 python -m benchmarks.papers --all [--fast] [--data DIR] [--processes N]
 
-``--all`` runs every paper with all its figures, one on each core and the longest in two halves, and ends with the time
-each took. ``--data`` is the folder of the real readings ($BANDITS_TORCH_DATA says the same); without it the figures
-that need them are left out. With the extra ``fast`` installed Chowdhury & Gopalan and Zhou & Shroff are compiled.
-Step by step all took 103 minutes of a core (chowdhury 46, hong 36, calandriello 9, ziomek 8, zhou 5), 1 h 38 min on two
-that other work shared. Compiled it is some 60 minutes of a core, reckoned from the seconds of single steps; the whole
-has not been timed.
+``--all`` runs every paper with all its figures, as many parts at once as there are cores, the longest first. It ends
+with the seconds of every part, which verdicts on claims differ from those committed, and the time that all took.
+``--data`` is the folder of the real readings ($BANDITS_TORCH_DATA says the same); without it the figures that need them
+are left out. With the extra ``fast`` installed Chowdhury & Gopalan and Zhou & Shroff are compiled. Step by step all
+took 103 minutes of a core (chowdhury 46, hong 36, calandriello 9, ziomek 8, zhou 5). Compiled it is some 55 minutes of
+a core, reckoned from the seconds of single parts; the whole has not been timed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 
-_HALVES = {
-    "hong": (("switching", "correlated", "detection"), ("cosine", "drift", "theory"))
-}  # of the longest
+from benchmarks.papers import _claims
+from benchmarks.papers._folders import results_folder
+
+# By the seconds of a core that they take. The page of a paper in parts is written at the end.
+_LONGEST_FIRST = (
+    *("hong cosine", "hong switching", "hong correlated", "calandriello", "ziomek", "hong drift", "zhou"),
+    *("chowdhury figure3", "chowdhury sensitivity", "hong detection", "chowdhury figure4"),
+    *("chowdhury figure1", "chowdhury figure2", "chowdhury robustness", "hong theory"),
+)
 
 
 def papers() -> list[str]:
@@ -72,24 +78,44 @@ def run_all(arguments: list[str]) -> None:
         process.returncode = os.waitstatus_to_exitcode(status)
         return perf_counter() - start, usage.ru_utime + usage.ru_stime, process.returncode
 
+    known = {job.split()[0] for job in _LONGEST_FIRST}
+    jobs = [(paper,) for paper in papers() if paper not in known]
+    for job in _LONGEST_FIRST:
+        if job != "chowdhury figure4" or "BANDITS_TORCH_DATA" in environment:
+            jobs.append((*job.split(), "--no-report") if " " in job else (job,))
     start = perf_counter()
     with ThreadPoolExecutor(asked.processes) as pool:
-        halves = [(paper, *parts, "--no-report") for paper, both in _HALVES.items() for parts in both]
-        jobs = halves + [(paper,) for paper in papers() if paper not in _HALVES]
         taken = list(pool.map(one, jobs))
-    for paper in _HALVES:
+    for paper in sorted({words[0] for words in jobs if "--no-report" in words}):
         jobs.append((paper, "report"))
         taken.append(one(jobs[-1]))
     failed = []
+    for words, (seconds, busy, code) in zip(jobs, taken, strict=True):
+        failed += [words[0]] if code else []
+        name, said = " ".join(word for word in words if word != "--no-report"), "  failed" if code else ""
+        print(f"{name:22} {seconds:8.1f} s, {busy:8.1f} s of a core{said}")
     for paper in papers():
-        own = [end for words, end in zip(jobs, taken, strict=True) if words[0] == paper]
-        seconds, busy, codes = zip(*own, strict=True)
-        failed += [paper] if any(codes) else []
-        said = "  failed" if any(codes) else ""
-        print(f"{paper:14} {sum(seconds):8.1f} s, {sum(busy):8.1f} s of a core{said}")
-    print(f"{'together':14} {perf_counter() - start:8.1f} s", flush=True)
+        print(f"{paper:22} {_verdicts(paper, results_folder(paper, asked.fast))}")
+    busy = sum(busy for _, busy, _ in taken)
+    print(f"{'together':22} {perf_counter() - start:8.1f} s, {busy:8.1f} s of a core", flush=True)
     if failed:
-        raise SystemExit(f"failed: {', '.join(failed)}")
+        raise SystemExit(f"failed: {', '.join(dict.fromkeys(failed))}")
+
+
+def _verdicts(paper: str, folder: Path) -> str:
+    """Whether the claims in a folder have the verdicts that are committed, and which have others."""
+    path = f"HEAD:benchmarks/papers/results/{paper}/claims.csv"
+    shown = subprocess.run(["git", "show", path], cwd=Path(__file__).parent, capture_output=True, text=True)
+    if shown.returncode or not (folder / "claims.csv").is_file():
+        return "no claims to compare" if shown.returncode else "wrote no claims"
+    before, now = _claims.parse(shown.stdout, path), _claims.read(folder)
+    changed = _claims.changes(before, now)
+    same = f"{len(now)} claims, the verdicts committed"
+    return (
+        "; ".join([f"{len(changed)} of {len(now)} verdicts are not those committed", *changed])
+        if changed
+        else same
+    )
 
 
 def _command(words: Sequence[str], flags: list[str]) -> list[str]:

@@ -78,11 +78,25 @@ def write(folder: Path, claims: Iterable[Claim]) -> None:
 
 def read(folder: Path) -> list[Claim]:
     """The claims in ``folder/claims.csv``; ValueError for other columns or a verdict that is none."""
-    with (folder / "claims.csv").open(newline="", encoding="utf-8") as file:
-        header, *rows = csv.reader(file)
+    return parse((folder / "claims.csv").read_text(encoding="utf-8"), str(folder / "claims.csv"))
+
+
+def parse(text: str, name: str) -> list[Claim]:
+    """The claims in the text of such a file."""
+    header, *rows = csv.reader(text.splitlines(keepends=True))
     if tuple(header) != COLUMNS:
-        raise ValueError(f"columns of {folder / 'claims.csv'} must be {COLUMNS}, got {tuple(header)}")
+        raise ValueError(f"columns of {name} must be {COLUMNS}, got {tuple(header)}")
     return [Claim(*row) for row in rows]
+
+
+def changes(before: Iterable[Claim], now: Iterable[Claim]) -> list[str]:
+    """The claims whose verdict is another, or that are in one of the lists alone, in words."""
+    old, new = ({(claim.where, claim.claim): claim.verdict for claim in claims} for claims in (before, now))
+    return [
+        f'{key[0]}, "{key[1]}": {old.get(key, "no claim")} -> {new.get(key, "no claim")}'
+        for key in {**old, **new}
+        if old.get(key) != new.get(key)
+    ]
 
 
 def table(claims: Iterable[Claim]) -> str:

@@ -65,6 +65,7 @@ def main(arguments: list[str]) -> None:
         "--steps", type=int, help="at most so many steps a run; the page says how many there were"
     )
     parser.add_argument("--out", type=Path, help="default: results/chowdhury, or results/fast/chowdhury")
+    parser.add_argument("--no-report", action="store_true", help="while other parts are played beside")
     asked = parser.parse_args(arguments)
     unknown = sorted(set(asked.parts) - {*PARTS, *page.PANELS, "report"})
     if unknown:
@@ -85,7 +86,8 @@ def main(arguments: list[str]) -> None:
             PARTS[part](job)
         elif part in page.PANELS:
             _panel(part, job)
-    page.write(job.out)
+    if not asked.no_report:
+        page.write(job.out)
 
 
 def figure1(job: Job) -> None:

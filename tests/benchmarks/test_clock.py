@@ -7,7 +7,7 @@ import torch
 from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Choice
 from bandits_torch.problems import ContinuousProblem
-from benchmarks.continuous.clock import COLUMNS, FUNCTIONS, MOMENTS, function, play, racers
+from benchmarks.continuous.clock import COLUMNS, FUNCTIONS, MOMENTS, TURNED, Turned, function, play, racers
 from benchmarks.continuous.clock_page import write_page
 
 
@@ -86,6 +86,33 @@ def test_ours_play_a_function_of_the_race():
     assert len(steps) == 10
     assert regret > 0
     assert len(FUNCTIONS) >= 8
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_a_turned_function_is_the_old_one_at_the_place_that_a_point_came_from(name):
+    turned = function(name)
+    assert isinstance(turned, Turned)
+    Q, d = turned.rotation, turned.dim
+    torch.testing.assert_close(Q @ Q.mT, torch.eye(d).double())
+    assert float(torch.linalg.det(Q)) == pytest.approx(1.0)
+    assert not torch.allclose(Q, torch.eye(d).double(), atol=0.1)
+    assert 0.01 < float(turned.shift.abs().max()) <= 0.35
+    old = torch.rand(5, 1, d, generator=torch.Generator().manual_seed(0)).double()
+    new = 0.5 + turned.shift + (old - 0.5) @ Q  # Q^T (x - c) is (x - c) @ Q for a row
+    torch.testing.assert_close(turned.expected(7, new), turned.inner.expected(7, old))
+
+
+def test_turned_functions_have_a_section_of_their_own(tmp_path):
+    for kind, head in (("clock", "dynamic-f"), ("turned", "turned-f")):
+        table = pd.DataFrame(list(rows(0.5, 1.0, 20)), columns=COLUMNS)
+        table["problem"] = table["problem"].str.replace("dynamic-f", head)
+        if kind == "turned":
+            table = table[table["problem"] < "turned-f4"]
+        table.to_csv(tmp_path / f"{kind}-30.csv", index=False)
+    text = write_page(tmp_path).read_text(encoding="utf-8")
+    assert text.index("## 30 s\n") < text.index("## 30 s, functions turned and shifted\n")
+    assert "At least four functions: 4: met" in text
+    assert "on at least 3 of 4: 4 of 4: met" in text
 
 
 def rows(auto, rival, ms, seeds=(0, 1)):

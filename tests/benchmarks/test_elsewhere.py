@@ -64,3 +64,24 @@ def test_the_page_ranks_policies_over_the_problems_played(tmp_path):
     assert [cell.strip() for cell in lines[0].split("|")[1:-1]] == ["good", "1.00", "1.5 (0.5)", "2.5 (0.5)"]
     assert [cell.strip() for cell in lines[3].split("|")[1:-1]] == ["good", "1.00", "9.0"]
     assert text.index("| good") < text.index("| bad")
+
+
+def test_ten_seeds_are_told_apart_and_compared_seed_by_seed(tmp_path):
+    rows = []
+    for policy, errors in {
+        "ours: auto": (1.0, 2.0, 3.0),
+        "good": (0.5, 1.4, 2.6),
+        "same": (0.5, 2.5, 3.0),
+    }.items():
+        for replicate, error in enumerate(errors):
+            for environment in (1, 2):
+                row = {"problem": "a", "policy": policy, "replicate": replicate, "environment": environment}
+                values = dict.fromkeys(("offline_error", "before_change", "regret"), error + environment)
+                rows.append(row | values | {"seconds": 0.1})
+    pd.DataFrame(rows).to_csv(tmp_path / "ten-a.csv", index=False)
+    text = " ".join(write_page(tmp_path).read_text().split())
+    assert "than: good 0, 0, 1; same 0, 1, 0." in text
+    assert "| good | offline error | +0.5 (0.1), more |" in text
+    assert "| same | offline error | +0.0 (0.3), level |" in text
+    assert "Ten seeds on 1 instances" in text
+    assert "of the 14 instances" not in text  # the table is no part of the races with one seed

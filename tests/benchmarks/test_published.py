@@ -22,6 +22,7 @@ PAGES = {
     "contexts/results/RESULTS.md": "contexts.page:write_page",
     "continuous/results/RESULTS.md": "continuous.page:write_page",
     "continuous/results/CLOCK.md": "continuous.clock_page:write_page",
+    "continuous/results/TEMPERATURE.md": "continuous.temperature_page:write_page",
     "control/results/RESULTS.md": "control.__main__:write_page",
     "cycles/results/RESULTS.md": "cycles.page:write_page",
     "diagnosis/results/RESULTS.md": "diagnosis.__main__:write_page",
@@ -75,15 +76,16 @@ def test_the_picture_of_readme_shows_what_is_kept():
 
 
 def cells():
-    """Every policy of every race but for the two that are played whole; the short form takes some."""
-    for command in published.RACES[2:]:
+    """Every policy of every race but for that on a file, which is played whole; the short form takes some."""
+    for command in (published.RACE, *published.RACES[2:]):
         for policy in published.kept()[command]["policies"]:
-            name = f"{command.split()[3]}, {policy}"
+            name = f"{command.split()[3] if command != published.RACE else 'README'}, {policy}"
             yield pytest.param(command, policy, marks=pytest.mark.every(8), id=name)
 
 
 @pytest.mark.parametrize(
-    ("command", "policy"), [*((command, None) for command in published.RACES[:2]), *cells()]
+    ("command", "policy"),
+    [pytest.param(published.RACE, None, marks=pytest.mark.long), (published.CSV, None), *cells()],
 )
 def test_a_command_plays_what_is_kept(command, policy, tmp_path):
     """To a thousandth: another processor rounds otherwise, and a policy may then pull another arm of equals."""

@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from bandits_torch import make, recipes, run
+from bandits_torch.acquisition import ThompsonSampling
 from bandits_torch.captured import playing
 from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.experiments import race
-from bandits_torch.models import ArmMembers
-from bandits_torch.policies import ModelAveraging
+from bandits_torch.models import ArmGP, ArmMembers
+from bandits_torch.models.arms import covariance_form
+from bandits_torch.policies import IndexPolicy, ModelAveraging, SlidingWindow
 from bandits_torch.problems.stationary import StationaryProblem
 from bandits_torch.theory import IGPWidth, RealisedGain
 from tests.captured.test_captured_runs import (
@@ -66,6 +68,29 @@ def test_so_it_is_in_short_blocks(name):
     plain, problem = built(name)
     policy, _ = built(name)
     same(run(policy, problem, HORIZON, seed=7, capture=7), run(plain, problem, HORIZON, seed=7), 1e-9)
+
+
+@pytest.mark.parametrize("name", ["igp_ucb", "gp_ei", "gp_ts", "sw_gp_ucb", "r_gp_ucb"])
+def test_so_it_is_where_rows_wait_to_be_folded(name, monkeypatch):
+    """As they do of many arms."""
+    monkeypatch.setattr(covariance_form, "WAITS_FROM", 0)
+    test_a_compiled_run_is_the_plain_run(name)
+
+
+@pytest.mark.parametrize("blocks", [5, True])
+@pytest.mark.parametrize("window", [1, 40])
+def test_so_it_is_of_draws_from_a_window(window, blocks):
+    def build():
+        problem = make("gp", replicates=REPLICATES, num_arms=20, seed=3)
+        model = ArmGP(problem.arms, problem.knowledge.kernel, 0.01, batch_shape=(REPLICATES,))
+        return IndexPolicy(model, ThompsonSampling, forgetting=SlidingWindow(window), seed=5), problem
+
+    (plain, problem), (policy, _) = build(), build()
+    expected, history = run(plain, problem, 120), run(policy, problem, 120, capture=blocks)
+    assert steps_of(history) == (119, 0)
+    same(history, expected, 1e-9)
+    for ours, theirs in zip(policy.model.joint(), plain.model.joint(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["igp_ucb", "et_gp_ucb, restarts", "igp_ucb, factor"])

@@ -228,17 +228,6 @@ def test_version():
     assert call("--version").output.strip() == f"bandits_torch {__version__}"
 
 
-def test_it_runs_as_a_module(tmp_path):
-    command = [sys.executable, "-m", "bandits_torch", "race", "--horizon", "20", "--replicates", "2"]
-    command += ["--option", "num_arms=10", "--out", str(tmp_path / "results")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "oracle" in done.stdout
-    assert done.stderr == ""
-    record = json.loads((tmp_path / "results" / "run.json").read_text())
-    assert list(record["results"]) == DEFAULT_POLICIES.split(",")
-
-
 def test_an_error_of_the_module_shows_no_traceback():
     command = [sys.executable, "-m", "bandits_torch", "race", "--problem", "nothing"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,10 +1,9 @@
 """Races that are run again: from their record, or on from where they were cut off."""
 
 import json
+import os
 import re
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -13,6 +12,7 @@ from click.testing import CliRunner
 
 from bandits_torch import cli
 from bandits_torch.recorder import Recorder
+from tests.reference.forked import Forked
 
 pytestmark = pytest.mark.usefixtures("without_a_page")
 
@@ -230,19 +230,12 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_ends_a_race_with_words_if_it_can_and_it_goes_on(number, undisturbed, tmp_path):
-    command = [sys.executable, "-m", "bandits_torch", "race", *map(str, LONG), "--checkpoint", "10"]
-    process = subprocess.Popen(
-        [*command, "--out", str(tmp_path)],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs in the background ignore it
-    )
+    process = Forked("race", *map(str, LONG), "--checkpoint", "10", "--out", str(tmp_path))
     while not (tmp_path / "checkpoints" / "random").exists():
         assert process.poll() is None
         time.sleep(0.01)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    os.kill(process.pid, number)
+    said = process.wait().stderr
     if number == signal.SIGKILL:
         assert process.returncode == -number
         assert not (tmp_path / "run.json").exists()

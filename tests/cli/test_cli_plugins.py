@@ -11,6 +11,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from bandits_torch.recorder import Recorder
+from tests.reference.forked import Forked
+
 ROOT = Path(__file__).parents[2]
 SMALL = ["--horizon", "24", "--replicates", "2"]
 
@@ -25,17 +28,24 @@ def plugin(tmp_path_factory):
     return folder
 
 
-def run(folder, *command, ok=True, module="bandits_torch"):
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder / 'site'}"}
-    done = subprocess.run(
-        [sys.executable, "-m", module, *command], cwd=folder, env=environment, capture_output=True, text=True
-    )
-    assert (done.returncode == 0) is ok, done.stdout + done.stderr
+def run(folder, *command, code=0, first=None):
+    done = Forked(*map(str, command), cwd=folder, site=folder / "site", first=first).wait()
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
+def run_anew(folder, *command):
+    """In a process that starts, as a user's does."""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder / 'site'}"}
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def test_it_is_listed(plugin):
-    listed = run(plugin, "list")
+    listed = run_anew(plugin, "bandits_torch", "list")
     assert re.search(r"^seesaw +A slope", listed, re.M)
     assert re.search(r"^halving_gp_ucb +GP-UCB that drops", listed, re.M)
     assert re.search(r"^fading +of the plug-in", listed, re.M)
@@ -47,19 +57,20 @@ def test_it_is_raced_by_either_name_and_raced_again(plugin, tmp_path):
     names = ["halving_gp_ucb", "seesaw_bandits:halving_gp_ucb"]
     race = ["race", "--problem", "seesaw_bandits:Seesaw", "--policies", ",".join([*names, "random"]), *SMALL]
     race += ["--option", "num_arms=7", *(part for name in names for part in ("--option", f"{name}.most=10"))]
-    run(plugin, *race, "--out", str(tmp_path / "race"))
+    run(plugin, *race, "--out", tmp_path / "race")
     record = json.loads((tmp_path / "race" / "run.json").read_text())
     assert record["policies"] == [*names, "random"]
     assert [record["options"][name] for name in names] == [{"most": 10}, {"most": 10}]
     one, other = (record["results"][name]["cumulative_regret"] for name in names)
     assert one == other
-    again = run(plugin, "rerun", str(tmp_path / "race" / "run.json"), "--out", str(tmp_path / "again"))
+    again = run(plugin, "rerun", tmp_path / "race" / "run.json", "--out", tmp_path / "again")
     assert "regret as recorded" in again
 
 
 def test_it_is_swept_and_a_sweep_goes_on(plugin, tmp_path):
+    """By processes, which are started anew and find it themselves."""
     sweep = ["sweep", "--problems", "seesaw,cosine", "--policies", "halving_gp_ucb,random", *SMALL]
-    sweep += ["--out", str(tmp_path)]
+    sweep += ["--out", tmp_path]
     run(plugin, *sweep, "--engine", "processes", "--jobs", "1")
     first = pd.read_csv(tmp_path / "sweep.csv").drop(columns="ms_per_step")
     cells = sorted((tmp_path / "cells").iterdir())
@@ -71,49 +82,29 @@ def test_it_is_swept_and_a_sweep_goes_on(plugin, tmp_path):
 
 
 def test_a_race_of_it_that_was_cut_off_goes_on(plugin, tmp_path):
-    code = (
-        "import sys, bandits_torch.recorder as r\n"
-        "from bandits_torch.cli import main\n"
-        "chosen, steps, race = r.Recorder.chosen, [], sys.argv[1:]\n"
-        "def stop(*a, **k):\n"
-        "    steps.append(1)\n"
-        "    if len(steps) == 17: raise KeyboardInterrupt\n"
-        "    return chosen(*a, **k)\n"
-        "sys.argv[1:] = [*race, '--out', 'whole']\n"
-        "try: main()\n"
-        "except SystemExit as done: assert not done.code\n"
-        "r.Recorder.chosen, sys.argv[1:] = stop, [*race, '--out', 'cut']\n"
-        "main()"
-    )
+    chosen, steps = Recorder.chosen, []
+
+    def stop(*arguments, **options):
+        steps.append(1)
+        if len(steps) == 17:
+            raise KeyboardInterrupt
+        return chosen(*arguments, **options)
+
     race = ["race", "--problem", "seesaw", "--policies", "halving_gp_ucb", *SMALL, "--checkpoint", "5"]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{plugin / 'site'}"}
-    cut = [sys.executable, "-c", code, *race]
-    stopped = subprocess.run(cut, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert stopped.returncode == 130, stopped.stderr
-    assert "--resume" in stopped.stderr
-    run(plugin, *race, "--out", str(tmp_path / "cut"), "--resume")
+    run(plugin, *race, "--out", tmp_path / "whole")
+    cut = [*race, "--out", tmp_path / "cut"]
+    assert "--resume" in run(plugin, *cut, code=130, first=lambda: setattr(Recorder, "chosen", stop))
+    run(plugin, *cut, "--resume")
     assert (tmp_path / "cut" / "regret.csv").read_bytes() == (tmp_path / "whole" / "regret.csv").read_bytes()
 
 
 def test_its_laws_hold(plugin):
-    said = run(plugin, "-q", "-p", "no:cacheprovider", "source/tests", module="pytest")
-    assert "8 passed" in said
+    assert "8 passed" in run_anew(plugin, "pytest", "-q", "-p", "no:cacheprovider", "source/tests")
 
 
-def test_what_is_not_there_is_one_line(plugin):
-    names = ["seesaw_bandits:nothing", "no_such_module:thing", "seesaw_bandits:Halving"]
-    code = (
-        "import sys; from click.testing import CliRunner; from bandits_torch import cli\n"
-        "for name in sys.argv[1:]:\n"
-        "    arguments = ['race', '--problem', 'seesaw', '--policies', name, '--horizon', '24']\n"
-        "    said = CliRunner().invoke(cli.app, arguments)\n"
-        "    print(said.exit_code, said.output.strip())"
-    )
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{plugin / 'site'}"}
-    asked = [sys.executable, "-c", code, *names]
-    said = subprocess.run(asked, cwd=plugin, env=environment, capture_output=True, text=True, check=True)
-    lines = said.stdout.splitlines()
-    assert len(lines) == len(names), lines
-    for name, line in zip(names, lines, strict=True):
-        assert line.startswith("2 error: ")
-        assert name in line
+@pytest.mark.parametrize("name", ["seesaw_bandits:nothing", "no_such_module:thing", "seesaw_bandits:Halving"])
+def test_what_is_not_there_is_one_line(plugin, name):
+    said = run(plugin, "race", "--problem", "seesaw", "--policies", name, "--horizon", "24", code=2)
+    assert said.startswith("error: ")
+    assert name in said
+    assert said.count("\n") == 1

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import bandits_torch
+from bandits_torch.cli.asked import DEFAULT_POLICIES
 from bandits_torch.cli.catalogue import FILE, catalogue, registered
 from bandits_torch.naming import did_you_mean
 
@@ -76,12 +77,6 @@ def test_help_lists_and_argument_errors_import_nothing_slow(arguments, code, sai
     assert set(imported) <= ({"importlib.metadata"} if of_plugins else set())
 
 
-def test_an_import_of_torch_would_be_seen():
-    done = run_watched("race", "--option", "lengthscale=-1")
-    assert "torch" in done[3]
-    assert done[1] == 2
-
-
 def test_the_catalogue_says_what_the_registrations_say():
     advice = "it is out of date: python -m bandits_torch.cli.catalogue writes it anew"
     assert registered() == FILE.read_text(encoding="utf-8"), advice
@@ -95,14 +90,15 @@ def test_the_list_needs_no_docstrings():
 
 
 def test_names_are_imported_when_they_are_asked_for():
-    code = "import sys, bandits_torch; print('torch' in sys.modules, dir(bandits_torch)); bandits_torch.run"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys, bandits_torch as b; print('torch' in sys.modules, dir(b)); b.run; b.loop.run; b.theory\n"
+    )
+    code += "from bandits_torch import *; make; b.nothing"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("False [")
     for name in bandits_torch.__all__:
         assert name in done.stdout
         assert getattr(bandits_torch, name) is not None
-    code = "import bandits_torch as b; b.loop.run; b.theory; from bandits_torch import *; make; b.nothing"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "AttributeError: module 'bandits_torch' has no attribute 'nothing'" in done.stderr
 
 
@@ -116,10 +112,12 @@ def test_a_name_that_is_close_is_suggested(given, meant):
 
 def test_a_race_runs_whatever_the_shell_says_of_windows_and_stripped_of_docstrings(full, tmp_path):
     """Stripped in the long form alone: Python compiles torch and all else anew for it."""
-    race = ["race", "--policies", "random", "--horizon", "5", "--replicates", "1", "--out", str(tmp_path)]
-    command = [sys.executable, *(["-OO"] if full else []), "-m", "bandits_torch", *race]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"MPLBACKEND": "bogus"}
-    )
-    assert done.returncode == 0, done.stderr
+    race = ["race", "--horizon", "5", "--replicates", "1", "--option", "num_arms=10", "--out", str(tmp_path)]
+    shell = os.environ | {"MPLBACKEND": "bogus"}
+    output, code, errors, imported = run_watched(*race, options=["-OO"] if full else [], **shell)
+    assert (code, errors) == (0, "")
+    assert "oracle" in output
+    assert "torch" in imported  # so that the tests above would see it
     assert (tmp_path / "regret.png").exists()
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert list(record["results"]) == DEFAULT_POLICIES.split(",")

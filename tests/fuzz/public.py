@@ -1,9 +1,8 @@
 """Every public constructor and function: a valid call, and what each of its arguments must refuse.
 
-Both are read from the signatures. A parameter's kind goes by its name (``KINDS``), and takes None where its default is
-None; one without a default gets the value its name has in ``VALUES``, one in ``SMALL`` is set wherever it occurs. What
-that does not tell of a name stands in ``SPECS``. A new export needs a line here only for what is new about it:
-``test_nothing_public_is_left_out`` names a parameter of no kind.
+Both are read from the signatures and from two tables by the parameter's name: ``GOOD`` has values, ``BAD`` what is
+refused. A parameter takes None where its default is None. A new export needs a row only for what is new about it:
+``test_nothing_public_is_left_out`` names a parameter that no row knows.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import tempfile
-from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -108,14 +107,20 @@ def learnable_gp():
     return model
 
 
+def ucb_policy(model=arm_gp):
+    return policies.IndexPolicy(model(), acquisition.UpperConfidenceBound, width=theory.ConstantWidth(1.0))
+
+
 def learnable_policy():
-    return policies.IndexPolicy(
-        learnable_gp(), acquisition.UpperConfidenceBound, width=theory.ConstantWidth(1.0)
-    )
+    return ucb_policy(learnable_gp)
 
 
-def index_policy():
-    return policies.IndexPolicy(arm_gp(), acquisition.UpperConfidenceBound, width=theory.ConstantWidth(1.0))
+def ones(*shape):
+    return torch.ones(*shape).double()
+
+
+def zeros(*shape):
+    return torch.zeros(*shape).double()
 
 
 FILES = Path(tempfile.mkdtemp())
@@ -127,8 +132,8 @@ def saved():
     return path
 
 
-def _members():
-    rest = torch.tensor([0, 0]), torch.ones(2).double(), torch.zeros(2).double()
+def members():
+    rest = torch.tensor([0, 0]), ones(2), zeros(2)
     return models.ArmMembers(len(COVARIANCE), COVARIANCE.unsqueeze(0), *rest)
 
 
@@ -140,767 +145,516 @@ def design_features():
     return theory.features_of_covariance(COVARIANCE)
 
 
-# Of a parameter that has no default, by its name: a value, or a function that makes one.
-VALUES: dict[str, Any] = {
-    "arms": FEATURES,
-    "kernel": kernel,
-    "covariance": COVARIANCE,
-    "noise_variance": 0.1,
-    "noise_scale": 1.0,
-    "priors": priors,
-    "prior": lambda: priors()[0],
-    "model": arm_gp,
-    "base": ucb,
-    "policy": index_policy,
-    "acquisition": lambda: acquisition.UpperConfidenceBound,
-    "gain": theory.RealisedGain,
-    "width": lambda: theory.ConstantWidth(1.0),
-    "features": design_features,
-    "space_kernel": kernel,
-    "time_kernel": lambda: kernels.ExponentialForgettingKernel(0.1),
-    "forgetting_rate": 0.1,
-    "drift_variance": 0.1,
-    "horizon": T,
-    "num_arms": N,
-    "rkhs_bound": 1.0,
-    "delta": 0.1,
-    "drift": 0.1,
-    "value": 1.0,
-    "dim": 1,
-    "ridge": 0.1,
-    "gaps": lambda: torch.rand(N).double(),
-    "probabilities": lambda: uniform(N),
-    "constants": policies.Constants,
-    "domain": DOMAIN,
-    "input_dim": 2,
-    "discount": 0.9,
-    "interval": 3,
-    "window": 3,
-    "table": lambda: torch.rand(30, N).double(),
-    "problem": lambda: problems.make("gp", num_arms=5),
-    "name": "gp",
-    "choices": FEATURES,
-    **dict.fromkeys(["weight", "beta", "r", "a", "b"], 1.0),
-    **dict.fromkeys(["replicates", "num_priors"], 2),
-    "alpha": 0.5,
-    "oversampling": 2.0,
-    "inflation": 1.0,
-    "step": 3,
-    "bounds": DOMAIN.bounds,
-}
-# Set wherever it occurs: quick, and two replicates.
-SMALL: dict[str, Any] = {
-    "replicates": 2,
-    "hidden": 8,
-    "training_steps": 2,
-    "depth": 2,
-    "first": 3,
-    "most": 20,
-    "memory": 4,
-}
+# -- the tables ----------------------------------------------------------------------------------------
+# A row: what, for which parameters, of which exports. Names of exports are patterns; a later row goes before an earlier
+# one, and a row without exports is of all that have the parameter.
 
-# -- bad values ----------------------------------------------------------------------------------------
+_MEMBERS = "models.*Members"
+_SAFE = "policies.SafePolicy policies.SafePointPolicy"
+_SWITCHING = "problems.SwitchingFunctions problems.Sphere*Switch* problems.TVGPDraws problems.MovingPeaks"
+_STATIONARY = "problems.GPDraws problems.RKHSFunctions"
+_SIMULATED = f"{_STATIONARY} {_SWITCHING} problems.DriftingCosine problems.VarianceStarvation"
+_OVER_POINTS = "policies.IndexPolicy policies.RewardImprovementPolicy policies.ContextualPolicy"
+_ACQUISITIONS = "acquisition.*UpperConfidenceBound acquisition.ThompsonSampling acquisition.PathwisePointDraw"
+_OF_PRIORS = "policies.BayesianPriorPolicy policies.LikeliestPriorPolicy policies.PriorElimination"
 
-KINDS: dict[str, Any] = {
-    **dict.fromkeys(
-        ["noise_variance", "noise_scale", "lengthscale", "sigma", "ridge", "run_length"], bad.positive
-    ),
-    **dict.fromkeys(
-        ["price", "oversampling", "c0", "c1", "c2", "c3", "c4", "nu", "constant"],
-        bad.positive,
-    ),
-    "reward_scale": bad.positive_or_none,
-    **dict.fromkeys(
-        ["inflation", "rise", "fall", "learnt", "hill_width", "squared_lengthscale", "amplitude"],
-        bad.positive,
-    ),
-    **dict.fromkeys(["beta", "alpha", "tolerance", "r", "a", "b", "regulariser", "scale"], bad.positive),
-    **dict.fromkeys(["drift_variance", "sample_noise", "weight", "noise_fraction"], bad.positive),
-    "period_length": bad.positive,
-    "order": bad.natural,
-    **dict.fromkeys(["rkhs_bound", "drift", "value", "design"], bad.non_negative),
-    **dict.fromkeys(["rkhs_variation_budget", "variation_budget"], bad.non_negative),
-    **dict.fromkeys(["margin", "mean", "prior_mean", "start", "short", "tall"], bad.finite),
-    **dict.fromkeys(["delta", "epsilon", "warm_up", "shrink"], bad.share),
-    **dict.fromkeys(["shrinkage", "design_share"], bad.numbers(lambda x: 0 <= x <= 1)),
-    **dict.fromkeys(["forgetting_rate", "shift"], bad.rate),
-    **dict.fromkeys(["discount", "step_size"], bad.numbers(lambda x: 0 < x <= 1)),
-    **dict.fromkeys(["changes", "sharing", "exploration"], bad.positive),
-    "reward_range": st.sampled_from(
-        [3, "all", (), (1.0,), (1, 0), (2, 2), (0, bad.NAN), (0, bad.INF), ("a", 1)]
-    ),
-    "restarts": bad.words("local", "global"),
-    "trust": bad.words("start", "always"),
-    "bound_is_guess": st.sampled_from(["yes", 1, None, 0.0, []]),
-    "grid_until": st.sampled_from([0, -1, 1.5, "ten", bad.NAN, True]),
-    "when_empty": bad.words("likeliest", "raise"),
-    "explore": bad.words("ucb", "safeopt"),
-    "guarantee": bad.words("run", "step"),
-    "rewards": bad.words("numbers", "binary", "counts"),
-    "safety_width": bad.non_negative,
-    "safe_arms": st.sampled_from(
-        [torch.ones(N), torch.ones(2, 3) > 0, torch.zeros(N) > 0, "arms", [True], 3]
-    ),
-    "outcomes": bad.thing,
-    "limits": st.sampled_from([{}, {"flow": (0.0, 1.0)}, {"reward": (1.0, 0.0)}, {"reward": 3.0}, 3, None]),
-    **dict.fromkeys(["outcome_noise_scale", "outcome_forgetting_rate"], bad.positive_or_none),
-    **dict.fromkeys(["limit", "least_reward"], bad.finite),
-    "climb": bad.non_negative,
-    "periods": st.sampled_from([[], [0.0], [bad.NAN], [-1.0, 2.0], ["day"], 24.0, None]),
-    "harmonics": st.sampled_from([[], [0], [1.5], [1, 2], 1, None]),
-    "profile": bad.spoiled(torch.zeros(2, N).double(), torch.zeros(3, N), "profile"),
-    "cycle_rate": bad.rate,
-    "level_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
-    "timescale": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
-    "control": bad.integers(0),
-    "control_share": bad.numbers(lambda x: x == 0.1),
-    "cycles": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "day", [], [24.0, 24.0], [-1.0], {}, [None]]),
-    "likelihood": bad.words("auto", "bernoulli", "gaussian"),
-    **dict.fromkeys(["growth", "stretch"], bad.at_least_one),
-    "anisotropy": bad.numbers(lambda x: x > 0),
-    **dict.fromkeys(["num_arms", "replicates", "horizon", "interval", "num_intervals", "dim"], bad.count),
-    **dict.fromkeys(["max_points", "max_rows", "max_arms", "side", "hidden"], bad.count),
-    **dict.fromkeys(["period", "num_peaks", "history_days", "input_dim", "num_priors", "step"], bad.count),
-    **dict.fromkeys(
-        ["every", "memory", "most", "first", "chunk_size", "num_restarts", "draws", "batches"], bad.count
-    ),
-    **dict.fromkeys(
-        ["seed", "first_replicate", "initial", "first_replay", "training_steps", "keep"], bad.natural
-    ),
-    **dict.fromkeys(["seconds", "budget"], bad.positive_or_none),
-    "stale": st.sampled_from([0.0, -1.0, bad.NAN, bad.INF, "oldest", []]),
-    "depth": bad.integers(2),
-    "raw_samples": bad.integers(2),
-    "true_prior": bad.integers(0),
-    "window": bad.count.filter(lambda x: x != {}),  # of a recipe: LikelihoodWindow without arguments
-    "candidates": bad.windows,
-    "arms": bad.arms,
-    "bounds": bad.bounds,
-    "inequality_constraints": bad.constraints,
-    **dict.fromkeys(["kernel", "covariance"], bad.covariances),
-    **dict.fromkeys(["model", "base", "gain", "problem", "policy", "space_kernel", "time_kernel"], bad.thing),
-    **dict.fromkeys(["priors", "prior", "policies", "acquisition", "domain", "function"], bad.thing),
-    "gaps": bad.spoiled(torch.rand(N).double(), torch.rand(3)),
-    "probabilities": bad.spoiled(torch.full((N,), 1 / N), torch.full((3,), 1 / 3)),
-    "table": bad.tables,
-    **dict.fromkeys(["data", "path"], bad.paths),
-    "form": bad.words("auto", "covariance", "factor"),
-    "width_form": bad.words("theory", "printed"),
-    "incumbent": bad.words("mean", "reward"),
-    "time_unit": bad.words("s", "min", "h", "D"),
-    **dict.fromkeys(
-        ["names", "context_names"],
-        st.sampled_from([["a", "a"], ["a"], [1, 2, 3, 4, 5], ["", "b", "c", "d", "e"], "abcde", 3, {}]),
-    ),
-    "settings": bad.things(),
-    "layout": bad.words("uniform", "grid", "sphere"),
-    "change": bad.words("fresh", "flip", "shift"),
-    "xi": bad.words("two-sided", "printed", "one-sided"),
-    "preset": bad.words("practical", "theory"),
-    "dictionary": bad.words("redrawn", "kept"),
-    "thresholds": bad.words("calibrated", "theory"),
-    "constants": bad.words("tuned", "theory", "practical"),
-    "name": bad.words(),
-    "search": bad.things(none=True).filter(lambda x: x != {}),  # no arguments: the defaults
-    "width": bad.non_negative,
-    **dict.fromkeys(["num_contexts", "arm_dim"], bad.count),
-    "context_dim": bad.natural,
-    "safe_points": bad.spoiled(torch.rand(3, 1).double(), torch.full((1, 1), 99.0)).filter(
-        lambda x: x is not None
-    ),
-    "contexts": bad.spoiled(torch.rand(3, 1).double(), torch.ones(3, 1)).filter(lambda x: x is not None),
-    "context_lengthscale": bad.positive,
-    "combine": bad.words("product", "sum", "additive"),
-    **dict.fromkeys(["arm_kernel", "context_kernel"], bad.thing),
-    **dict.fromkeys(["variance", "look_again", "move_price"], bad.non_negative),
-    "max_move": bad.numbers(lambda x: x > 0, none=True),
-    "start_at": st.sampled_from([-1, 1.5, "a", bad.NAN, torch.ones(3), 99, []]),
-}
-# What is not fuzzed, with what says so: by its annotation, a switch and what is torch's, GPyTorch's or BoTorch's own;
-NOT_OURS = {"bool", "Prior", "Interval", "PosteriorTransform", "MCSampler", "MCAcquisitionObjective"}
-NOT_OURS |= {"torch.dtype", "torch.device"}
-# and by its name.
-NO_KIND = {
-    **dict.fromkeys(["batch_shape", "active_dims"], "torch's and GPyTorch's own; tests/models"),
-    **dict.fromkeys(["args", "kwargs", "options", "about", "X_pending"], "handed on"),
-    "choices": "of a policy with a model: tests/policies/test_choices.py",
-    "notes": "lines that are printed",
-    "capture": "a switch or a count; tests/captured",
-    **dict.fromkeys(["learn_hyperparameters", "progress"], "a switch"),
-}
-
-
-@dataclass
-class Spec:
-    """What the signature does not tell of a name: ``values`` of its valid call, and ``kinds`` of its arguments.
-
-    A kind None says that the argument is not looked at, or goes by another test.
-    """
-
-    values: dict[str, Any] = field(default_factory=dict)
-    kinds: dict[str, Any] = field(default_factory=dict)
-
-
-_TWO_FORMS = {"form": bad.words("theory", "printed")}
-_QUIET = {"noise_scale": bad.non_negative}
-_QUIET_OR_NONE = {"noise_scale": bad.numbers(lambda x: 0 <= x < bad.INF, none=True)}
-_SIMULATED = {"num_arms": 9, "noise_scale": 0.1}
-_KERNEL_NAME = {"kernel": bad.words("se", "matern")}
-_FEATURES = {"features": bad.features}
-_WEIGHTS = st.sampled_from([None, "w", torch.zeros(3), [0.0, 0.0]])
-_WIDTH_OF_A_MODEL = {"width": bad.non_negative}
-_AN_ACQUISITION = {
-    "width": bad.things(none=False),
-    "forgetting": st.sampled_from(["window", 3]),
-    "arms": None,
-}
-_SHARE_OR_NONE = bad.numbers(lambda x: 0 <= x <= 1, none=True)
-_OF_PRIORS = Spec({"model": over_priors}, {"width": bad.thing, "draws": KINDS["bound_is_guess"]})
-_OF_FEATURES = Spec(
-    {"features": lambda: policies.FixedFeatures(design_features(), 2)},
-    {"features": bad.thing, "constants": bad.thing},
-)
-_NAMES = {"name": bad.words(*problems.PROBLEMS, *recipes.RECIPES)}
-
-_NOT_CONSTRAINTS = st.sampled_from([3, "heat", ["heat"], [None], {"heat": (0.0, 1.0)}])
-
-OF_MEMBERS = bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3, 4))
-
-
-def _members_spec(rate, good, wrong, **more):
-    """Members whose change over time is told by the argument ``rate``."""
-    return Spec(
-        {
-            "covariances": torch.stack([COVARIANCE, COVARIANCE + 0.5]),
-            "kernel": torch.tensor([0, 1, 1]),
-            "noise_variance": 0.1 * torch.ones(3).double(),
-            rate: good,
-            **more,
-        },
-        {
-            "covariances": bad.spoiled(
-                torch.stack([COVARIANCE, COVARIANCE]), COVARIANCE, torch.stack([COVARIANCE, -COVARIANCE])
-            ),
-            "kernel": st.sampled_from(
-                [
-                    torch.tensor([0, 2, 0]),
-                    torch.tensor([-1, 0, 0]),
-                    torch.zeros(3),
-                    torch.zeros(2, 3).long(),
-                    "k",
-                    None,
-                ]
-            ),
-            "noise_variance": bad.spoiled(torch.ones(3).double(), torch.zeros(3), torch.ones(2), 0.1),
-            "share": bad.rate,
-            rate: bad.spoiled(good, wrong, torch.zeros(2), 0.1),
-        },
-    )
-
-
-SPECS: dict[str, Spec] = {
-    "policies.StaleObservations": Spec(kinds={"capacity": bad.integers(16, none=True)}),
-    "policies.WassersteinForgetting": Spec(kinds={"capacity": bad.integers(2, none=True)}),
-    "policies.SafePolicy": Spec(
-        {
-            "outcomes": lambda: {"heat": arm_gp()},
-            "limits": lambda: {"heat": (-1.0, 1.0)},
-            "safety_width": lambda: theory.ConstantWidth(1.0),
-        },
-        {"width": bad.things(none=True), "safety_width": bad.things(none=True), "outcomes": bad.thing},
-    ),
-    "policies.DetectionAugmented": Spec(
-        {"policy": index_policy, "noise_scale": 0.1, "watched": None},
-        {"noise_scale": bad.positive, "watched": None, "exploration": _SHARE_OR_NONE},
-    ),
-    "policies.ControlledPolicy": Spec(
-        {"policy": index_policy, "control": 1, "control_share": 0.2},
-        {"control": bad.natural, "control_share": bad.numbers(lambda x: 0 < x <= 0.5)},
-    ),
-    "policies.DoublingTrick": Spec({"base": lambda: lambda horizon: index_policy()}),
-    "policies.SafePointPolicy": Spec(
-        {
-            "model": over_points,
-            "outcomes": lambda: {"heat": over_points()},
-            "limits": lambda: {"heat": (-1.0, 1.0)},
-            "domain": DOMAIN,
-            "safety_width": lambda: theory.ConstantWidth(1.0),
-        },
-        {
-            "width": bad.things(none=True),
-            "safety_width": bad.things(none=True),
-            "outcomes": bad.thing,
-            "forgetting": st.sampled_from(["window", 3, {"heat": 3}, {"cold": policies.KeepEverything()}]),
-            "when_empty": bad.words("likeliest", "raise"),
-            "raw_samples": bad.count,
-        },
-    ),
-    "policies.LatentRewards": Spec({"rewards": "binary"}, {"rewards": bad.words("binary", "counts")}),
-    "theory.PosteriorSafetyWidth": Spec({"limits": 2}, {"limits": bad.count}),
+# A value, or a function that makes one. A row without exports is for where the parameter has no default, one with
+# exports for all of them; None leaves the parameter out.
+GOOD: list[tuple[Any, str] | tuple[Any, str, str]] = [
+    (FEATURES, "arms choices"),
+    (kernel, "kernel space_kernel arm_kernel context_kernel"),
+    (lambda: kernels.ExponentialForgettingKernel(0.1), "time_kernel"),
+    (COVARIANCE, "covariance"),
+    (0.1, "noise_variance forgetting_rate drift_variance delta drift ridge"),
+    (1.0, "noise_scale rkhs_bound value inflation weight beta r a b"),
+    (0.5, "alpha"),
+    (0.9, "discount"),
+    (2.0, "oversampling"),
+    (1, "dim context_dim"),
+    (2, "input_dim replicates num_priors arm_dim"),
+    (3, "interval window step batches num_contexts initial"),
+    (4, "count"),
+    (5, "max_points"),
+    (T, "horizon"),
+    (N, "num_arms"),
+    (priors, "priors"),
+    (lambda: priors()[0], "prior"),
+    (arm_gp, "model"),
+    (ucb, "base"),
+    (ucb_policy, "policy"),
+    (lambda: acquisition.UpperConfidenceBound, "acquisition"),
+    (theory.RealisedGain, "gain"),
+    (lambda: theory.ConstantWidth(1.0), "width safety_width"),
+    (lambda: theory.DualMixtureWidth(1.0, None, 0.1), "bound"),
+    (design_features, "features"),
+    (lambda: torch.rand(N).double(), "gaps estimates"),
+    (lambda: uniform(N), "probabilities"),
+    (policies.Constants, "constants"),
+    (DOMAIN, "domain"),
+    (DOMAIN.bounds, "bounds"),
+    (lambda: torch.rand(30, N).double(), "table"),
+    (lambda: problems.make("gp", num_arms=5), "problem"),
+    ("gp", "name"),
+    (lambda: {"heat": (-1.0, 1.0)}, "limits"),
+    (lambda: {"heat": arm_gp()}, "outcomes"),
+    (point_members, "members"),
+    (torch.stack([COVARIANCE, COVARIANCE + 0.5]), "covariances"),
+    (lambda: [members(), members()], "parts"),
+    (lambda: [ucb_policy(), ucb_policy()], "policies"),
+    (ones(3), "lengthscale timescale level_variance strength"),
+    (zeros(2), "log_weights log_likelihood offset"),
+    (ones(2), "unit"),
+    (torch.tensor([True, False, True]), "learn_offset"),
+    (lambda: lambda n: 1.0, "rho"),
+    (lambda: policies.MasterThresholds(1.0), "thresholds"),
+    ("binary", "rewards"),
+    ("matern", "kind"),
+    (Branin, "function"),
+    (torch.rand(2, N).double(), "functions"),
+    # set wherever they occur: quick, and two replicates
+    (2, "replicates depth training_steps", "*"),
+    (8, "hidden", "*"),
+    (3, "first", "*"),
+    (20, "most", "*"),
+    (4, "memory", "*"),
     # models
-    "models.OutcomeConstraint": Spec(
-        {"name": "heat", "high": 1.0},
-        {
-            "name": st.sampled_from(["", "reward", 3, None]),
-            "low": st.sampled_from([bad.NAN, 1.0, 7.0, bad.INF, "low"]),
-            "high": st.sampled_from([bad.NAN, -bad.INF, "high", None]),
-            "kernel": None,
-            "noise_variance": None,
-            "prior_mean": None,
-            "forgetting_rate": bad.rate_or_none,
-        },
-    ),
-    "models.ArmMembers": _members_spec("forgetting_rate", torch.zeros(3).double(), torch.ones(3)),
-    "models.SmoothMembers": _members_spec("timescale", torch.ones(3).double(), torch.zeros(3)),
-    "models.CyclicMembers": _members_spec(
-        "forgetting_rate", torch.zeros(3).double(), torch.ones(3), periods=[24.0], harmonics=[1]
-    ),
-    "models.LevelMembers": _members_spec(
-        "forgetting_rate",
-        torch.zeros(3).double(),
-        torch.ones(3),
-        level_variance=torch.ones(3).double(),
-        timescale=torch.ones(3).double(),
-        control=1,
-    ),
-    "models.StackedMembers": Spec(
-        {"parts": [_members(), _members()]},
-        {"parts": st.sampled_from([[], [None], "parts", 3, None])},
-    ),
-    "models.ArmGP": Spec({"arms": N, "kernel": COVARIANCE}),
-    "models.OnlineGP": Spec({}, {"kernel": bad.thing}),
-    "models.SketchedGP": Spec({}, {"kernel": bad.thing, "arms": bad.features, "sampling": None}),
-    "models.MemberMixture": Spec(
-        {
-            "members": point_members,
-            "weights": torch.ones(2, 3).double() / 3,
-            "scale": torch.ones(2, 3).double(),
-            "offset": torch.zeros(2).double(),
-            "unit": torch.ones(2).double(),
-        },
-        {"members": bad.thing} | dict.fromkeys(["weights", "scale", "offset", "unit", "time", "pending"]),
-    ),
-    "models.PointMembers": Spec(
-        {
-            "lengthscale": torch.ones(3).double(),
-            "noise_variance": torch.ones(3).double(),
-            "forgetting_rate": torch.zeros(3).double(),
-            "timescale": torch.ones(3).double(),
-            "capacity": 8,
-        },
-        {
-            "bounds": bad.spoiled(DOMAIN.bounds, DOMAIN.bounds[:1], DOMAIN.bounds.flip(0)),
-            "lengthscale": OF_MEMBERS,
-            "noise_variance": OF_MEMBERS,
-            "forgetting_rate": bad.spoiled(
-                torch.zeros(3).double(), torch.ones(3), -torch.ones(3), torch.ones(2, 3)
-            ),
-            "timescale": st.sampled_from(
-                [-torch.ones(3), torch.ones(2), "ones", None, torch.tensor([bad.NAN] * 3)]
-            ),
-            "capacity": bad.integers(2),
-        },
-    ),
-    "models.fit_hyperparameters": Spec(
-        {"model": learnable_gp, "members": [0, 1]},
-        {
-            "members": st.sampled_from([None, 1, "all", [2], [-1], [0.5], [True], [None], torch.ones(2)]),
-            "data": None,
-        },
-    ),
-    "models.LeverageSampling": Spec({}, {"rise": bad.non_negative}),
-    "models.learnable": Spec({}, {"kernel": bad.thing}),
+    (N, "arms", "models.ArmGP"),
+    (COVARIANCE, "kernel", "models.ArmGP recipes.dal"),
+    (torch.tensor([0, 1, 1]), "kernel", _MEMBERS),
+    (0.1 * ones(3), "noise_variance", _MEMBERS),
+    (zeros(3), "forgetting_rate", _MEMBERS),
+    ([24.0], "periods", "models.CyclicMembers"),
+    ([1], "harmonics", "models.CyclicMembers"),
+    (1, "control", "models.LevelMembers policies.ControlledPolicy"),
+    (ones(3), "noise_variance", "models.PointMembers"),
+    (8, "capacity", "models.PointMembers"),
+    (ones(2, 3) / 3, "weights", "models.MemberMixture"),
+    (ones(2, 3), "scale", "models.MemberMixture"),
+    (learnable_gp, "model", "models.fit_hyperparameters"),
+    ([0, 1], "members", "models.fit_hyperparameters"),
+    ("heat", "name", "models.OutcomeConstraint"),
+    (1.0, "high", "models.OutcomeConstraint"),
+    (over_points, "model", f"models.AtTime acquisition.PathwisePointDraw policies.SafePoint* {_OVER_POINTS}"),
+    (1.0, "time", "models.AtTime acquisition.PathwisePointDraw"),
     # kernels
-    "kernels.ExponentialForgettingKernel": Spec({}, {"forgetting_rate": bad.share}),
-    "kernels.StackedKernel": Spec(
-        {"kernels": lambda: [kernel(), kernel()]},
-        {"kernels": st.sampled_from([[], (), None, "rbf", 3, [kernel(), None], ["rbf"], kernel()])},
+    (lambda: [kernel(), kernel()], "kernels", "kernels.StackedKernel"),
+    (
+        lambda: [kernels.MaternTimeKernel(2.0), kernels.PeriodicTimeKernel(3.0)],
+        "kernels",
+        "kernels.*OfTimeKernels",
     ),
-    **{
-        f"kernels.{name}": Spec(
-            {"kernels": lambda: [kernels.MaternTimeKernel(2.0), kernels.PeriodicTimeKernel(3.0)]},
-            {
-                "kernels": st.sampled_from(
-                    [[], (), None, "rbf", 3, [kernel()], ["rbf"], kernels.MaternTimeKernel()]
-                )
-            },
-        )
-        for name in ("SumOfTimeKernels", "ProductOfTimeKernels")
-    },
-    "kernels.arm_context_kernel": Spec(
-        {"arm_kernel": kernel, "context_kernel": kernel, "arm_dim": 2, "context_dim": 1},
-        {"context_dim": bad.count},
-    ),
-    "kernels.NeuralTangentKernel": Spec({}, {"depth": bad.count}),
-    "kernels.QuasiPeriodicKernel": Spec({}, {"memory": bad.positive}),
-    "kernels.state_space_of": Spec({"kernel": lambda: kernels.MaternTimeKernel(2.0)}, {"kernel": bad.thing}),
-    "kernels.estimate_covariance": Spec({"table": lambda: torch.rand(6, N).double()}),
+    (lambda: kernels.MaternTimeKernel(2.0), "kernel", "kernels.state_space_of"),
+    (lambda: torch.rand(6, N).double(), "table", "kernels.estimate_covariance"),
     # theory
-    "theory.PermutationWidth": Spec({"batches": 3}),
-    "theory.mean_excess": Spec({"draws": 19}),
-    "theory.CGPUCBWidth": Spec({"num_contexts": 3}),
-    "theory.BKBWidth": Spec({}, _TWO_FORMS),
-    "theory.DriftAwareWidth": Spec({"base": lambda: theory.ConstantWidth(1.0)}),
-    "theory.DualMixtureWidth": Spec({}, {"noise_scale": bad.positive_or_none, "horizon": bad.count_or_none}),
-    "theory.GPBUCBWidth": Spec(
-        {"base": lambda: theory.ConstantWidth(1.0), "count": 4, "initial": 3},
-        {"count": bad.count, "initial": bad.count},
-    ),
-    "theory.uncertainty_sampling": Spec({"count": 4}, {"count": bad.count, "time": None}),
-    "theory.GrowthBound": Spec(
-        {"kind": "matern", "nu": 2.5}, {"kind": bad.words("squared_exponential", "matern", "linear")}
-    ),
-    "theory.MaximumGain": Spec({"max_points": 5}),
-    "theory.RestartWidth": Spec({"num_intervals": 2}, _TWO_FORMS | {"horizon": None}),
-    "theory.SlidingWindowWidth": Spec({"horizon": T}, _TWO_FORMS | {"horizon": bad.count}),
-    "theory.IGPWidth": Spec({}, _TWO_FORMS),
-    "theory.GPTSWidth": Spec({}, _TWO_FORMS),
-    "theory.elimination_xi": Spec({}, {"form": bad.words("two-sided", "printed", "one-sided")}),
-    "theory.estimated_gaps": Spec({"estimates": lambda: torch.rand(N)}, {"estimates": bad.thing}),
-    "theory.exploration_problem": Spec(
-        {},
-        _FEATURES | {"gaps": KINDS["gaps"].filter(lambda x: x is not None), "among": None, "method": None},
-    ),
-    "theory.fractional_gain": Spec({}, _FEATURES),
-    "theory.optimal_design": Spec(
-        {},
-        _FEATURES
-        | {
-            "method": bad.words("auto", "newton", "first-order", "multiplicative", "frank-wolfe"),
-            "among": None,
-        },
-    ),
-    "theory.optimal_exploration": Spec({"gain": 1.0}, _FEATURES | {"gain": bad.non_negative}),
-    "theory.propensity_matrix": Spec({}, _FEATURES),
+    (2, "num_intervals", "theory.RestartWidth"),
+    (19, "draws", "theory.mean_excess"),
+    (lambda: theory.ConstantWidth(1.0), "base", "theory.DriftAwareWidth theory.GPBUCBWidth"),
+    (2.5, "nu", "theory.GrowthBound"),
+    (T, "horizon", f"theory.SlidingWindowWidth {_SWITCHING}"),
+    (1.0, "gain", "theory.optimal_exploration"),
+    (2, "limits", "theory.PosteriorSafetyWidth"),
     # acquisitions
-    "acquisition.BayesianOverPriors": Spec(
-        {"log_weights": torch.zeros(2).double()}, {"log_weights": _WEIGHTS}
-    ),
-    "acquisition.LikeliestPrior": Spec(
-        {"log_likelihood": torch.zeros(2).double()}, {"log_likelihood": _WEIGHTS}
-    ),
-    "acquisition.OptimisticOverPriors": Spec(
-        {"surviving": torch.ones(2) > 0},
-        {
-            "surviving": st.sampled_from(
-                ["all", torch.ones(3) > 0, torch.zeros(2) > 0, torch.ones(2), [True, True]]
-            )
-        },
-    ),
-    "acquisition.PathwisePointDraw": Spec(
-        {"model": over_points, "width": 1.0, "time": 1.0, "seeds": (0, 1), "features": 64},
-        _WIDTH_OF_A_MODEL
-        | {
-            "time": bad.numbers(bad.math.isfinite, none=True),
-            "seeds": st.sampled_from([None, 1, (), (1,), (0, 1, 2), (0, -1), (0.5, 1), "01", (None, 0)]),
-            "features": bad.integers(1).filter(lambda x: x != 64),
-        },
-    ),
-    "acquisition.PointSearch": Spec(
-        {},
-        {
-            "warm_start": st.sampled_from([None, 1, 0.0, "yes", []]),
-            "options": st.sampled_from([None, 5, "fast", [50]]),
-        },
-    ),
-    "acquisition.DualMixtureBound": Spec(
-        {"bound": lambda: theory.DualMixtureWidth(1.0, None, 0.1)}, {"bound": bad.thing}
-    ),
-    "acquisition.PathwiseThompsonSampling": Spec(
-        {"seed": 0, "features": 64}, {"features": bad.integers(1), "root": None}
-    ),
-    "acquisition.PlayingProbability": Spec(
-        {"probabilities": lambda: uniform(2, N)},
-        {"probabilities": bad.spoiled(torch.full((2, N), 1 / N), torch.rand(3))},
-    ),
-    "acquisition.PredictiveSampling": Spec({}, {"interval": bad.positive}),
-    "acquisition.ThompsonSampling": Spec(
-        {"width": 1.0, "choices": None},
-        _WIDTH_OF_A_MODEL | dict.fromkeys(["base_samples", "choices", "time", "root"]),
-    ),
-    "acquisition.qUpperConfidenceBound": Spec({"width": 1.0}, _WIDTH_OF_A_MODEL),
-    "models.AtTime": Spec({"model": over_points, "time": 1.0}, {"time": bad.numbers(bad.math.isfinite)}),
-    "acquisition.UpperConfidenceBound": Spec({"width": 1.0}, _WIDTH_OF_A_MODEL),
-    "bandits_torch.Domain": Spec(
-        {
-            "inequality_constraints": [(torch.tensor([0, 1]), torch.ones(2).double(), 0.1)],
-            "fixed_features": {1: 0.5},
-        },
-        {
-            "fixed_features": st.sampled_from(
-                [
-                    *(None, 3, "x", [1], {2: 0.5}, {-1: 0.5}, {"x": 0.5}, {True: 0.5}, {0.0: 1.0}),
-                    *({0: 0.5, 1: 0.5}, {1: bad.NAN}, {1: "half"}, {1: None}, {1: torch.ones(2)}),
-                ]
-            )
-        },
-    ),
+    (torch.ones(2) > 0, "surviving", "acquisition.OptimisticOverPriors"),
+    (1.0, "width", _ACQUISITIONS),
+    ((0, 1), "seeds", "acquisition.PathwisePointDraw"),
+    (64, "features", "acquisition.PathwisePointDraw acquisition.PathwiseThompsonSampling"),
+    (0, "seed", "acquisition.PathwiseThompsonSampling"),
+    (lambda: uniform(2, N), "probabilities", "acquisition.PlayingProbability"),
+    ([(torch.tensor([0, 1]), ones(2), 0.1)], "inequality_constraints", "bandits_torch.Domain"),
+    ({1: 0.5}, "fixed_features", "bandits_torch.Domain"),
     # policies
-    "policies.OPKB": _OF_FEATURES,
-    "policies.AdaOPKB": _OF_FEATURES,
-    "policies.BatchBKB": Spec({"model": sketched}, {"width": bad.thing}),
-    "policies.BayesianPriorPolicy": _OF_PRIORS,
-    "policies.LikeliestPriorPolicy": _OF_PRIORS,
-    "policies.PriorElimination": _OF_PRIORS,
-    "policies.SampledPriorPolicy": Spec({"model": over_priors}),
-    "policies.CalibratedOPKB": Spec(
-        {"first": 0.5}, _WIDTH_OF_A_MODEL | {"growth": bad.above_one, "first": bad.positive}
-    ),
-    "policies.Constants": Spec(
-        {}, dict.fromkeys(["delta"], bad.share_or_none) | dict.fromkeys(["c0", "c2"], bad.positive_or_none)
-    ),
-    "policies.CentredPolicy": Spec({"prior_mean": 0.5}),
-    "policies.CostlyMoves": Spec(
-        {"policy": lambda: recipes.gp_ucb(DOMAIN, kernel(), 0.1, replicates=2), "domain": DOMAIN},
-        {"search": bad.things(none=True), "domain": bad.things(none=False)},
-    ),
-    "policies.FixedFeatures": Spec({}, _FEATURES),
-    "policies.IndexPolicy": Spec(
-        {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)}, _AN_ACQUISITION
-    ),
-    "policies.RewardImprovementPolicy": Spec(
-        {"model": over_points, "choices": DOMAIN, "width": lambda: theory.ConstantWidth(1.0)},
-        _AN_ACQUISITION | {"forgetting": st.sampled_from(["window", 3])},
-    ),
-    "policies.ContextualPolicy": Spec(
-        {
-            "model": over_points,
-            "choices": FEATURES[:, :1],
-            "context_dim": 1,
-            "width": lambda: theory.ConstantWidth(1.0),
-        },
-        _AN_ACQUISITION | {"forgetting": st.sampled_from(["window", 3])},
-    ),
-    "policies.FixedShare": Spec(
-        {"prior": torch.ones(3).double(), "memory": 0.9},
-        {
-            "prior": bad.spoiled(torch.ones(3).double(), torch.zeros(3), -torch.ones(3), torch.ones(2, 3)),
-            "share": bad.rate,
-            "behind": bad.numbers(lambda x: x > 0),
-            "at_once": bad.numbers(lambda x: x > 0),
-            "memory": bad.rate,
-        },
-    ),
-    "policies.MemberScale": Spec(
-        {
-            "strength": torch.ones(3).double(),
-            "learn_offset": torch.tensor([True, False, True]),
-            "memory": 0.9,
-        },
-        {
-            "strength": st.sampled_from(
-                [-torch.ones(3), torch.ones(2, 3), "ones", None, [1.0], torch.tensor([bad.NAN, 1.0, 1.0])]
-            ),
-            "learn_offset": st.sampled_from([torch.ones(3), torch.ones(2) > 0, "yes", None, [True]]),
-            "memory": bad.share,
-            "tail": bad.numbers(lambda x: 2 < x < bad.INF),
-            "clip": bad.positive,
-        },
-    ),
-    "policies.ModelAveraging": Spec(
-        {"model": over_priors},
-        {"width": bad.non_negative, "plausible": bad.non_negative, "wide": bad.non_negative}
-        | {"at_once": bad.natural}
-        | dict.fromkeys(["sharing", "scale", "forgetting_rate", "typical_gap"]),
-    ),
-    "policies.PointAveraging": Spec(
-        {"members": point_members},
-        {
-            "domain": bad.thing,
-            "search": bad.things(none=True),
-            "members": bad.thing,
-            "ends": bad.non_negative,
-            "share": bad.rate,
-            "behind": bad.numbers(lambda x: x > 0),
-            "refined": bad.natural,
-            "refine_every": bad.count,
-            "rounds": bad.count,
-            "typical_gap": None,
-        },
-    ),
-    "policies.LookingAgain": Spec(
-        {"every": 11.0, "model": _members},
-        {"every": bad.positive, "model": bad.thing, "at_once": bad.natural},
-    ),
-    "policies.LookingAtPoints": Spec(
-        {"every": 7.0, "members": point_members},
-        {"every": bad.positive, "domain": bad.thing, "members": bad.thing},
-    ),
-    "policies.LearnedHyperparameters": Spec(
-        {"policy": learnable_policy}, {"tolerance": bad.numbers(lambda x: x > 0)}
-    ),
-    "policies.LikelihoodWindow": Spec({"candidates": (3, 5)}, {"margin": bad.non_negative}),
-    "policies.Master": Spec(
-        {
-            "base": lambda: lambda n: index_policy(),
-            "rho": lambda: lambda n: 1.0,
-            "thresholds": lambda: policies.MasterThresholds(1.0),
-        },
-        {"rho": bad.thing, "thresholds": bad.thing},
-    ),
-    "policies.MasterThresholds": Spec({}, {"learnt": bad.numbers(lambda x: x > 0)}),
-    "policies.NeuralFeatures": Spec({"width": 8}, {"width": bad.count, "arms": bad.features}),
-    "policies.RegretBalancing": Spec({"policies": lambda: [index_policy(), index_policy()]}),
-    **{
-        f"{room}.{name}": Spec({}, {"epsilon": bad.numbers(lambda x: 0 <= x <= 1)})
-        for room, name in (("recipes", "epsilon_greedy"), ("policies.classical", "EpsilonGreedy"))
-    },
-    **{
-        f"{room}.{name}": Spec({}, {"exploration": _SHARE_OR_NONE})
-        for room, names in {
-            "recipes": ("glr_kl_ucb", "exp3_s"),
-            "policies.classical": ("GLRKLUCB", "EXP3S"),
-        }.items()
-        for name in names
-    },
-    "policies.RandomPolicy": Spec({"choices": N}, {"choices": bad.count}),
+    (DOMAIN, "choices", _OVER_POINTS),
+    (lambda: theory.ConstantWidth(1.0), "width", _OVER_POINTS),
+    (1, "context_dim", "policies.ContextualPolicy"),
+    ((3, 5), "candidates", "policies.LikelihoodWindow"),
+    (DOMAIN, "domain", "policies.CostlyMoves"),
+    (FEATURES[:, :1], "choices", "policies.ContextualPolicy"),
+    (N, "choices", "policies.RandomPolicy"),
+    (0.1, "noise_scale", "policies.DetectionAugmented"),
+    (0.2, "control_share", "policies.ControlledPolicy"),
+    (lambda: {"heat": over_points()}, "outcomes", "policies.SafePointPolicy"),
+    (lambda: policies.FixedFeatures(design_features(), 2), "features", "policies.OPKB policies.AdaOPKB"),
+    (sketched, "model", "policies.BatchBKB"),
+    (over_priors, "model", f"{_OF_PRIORS} policies.SampledPriorPolicy policies.ModelAveraging"),
+    (0.5, "first", "policies.CalibratedOPKB"),
+    (0.5, "prior_mean", "policies.CentredPolicy"),
+    (lambda: recipes.gp_ucb(DOMAIN, kernel(), 0.1, replicates=2), "policy", "policies.CostlyMoves"),
+    (learnable_policy, "policy", "policies.LearnedHyperparameters"),
+    (ones(3), "prior", "policies.FixedShare"),
+    (0.9, "memory", "policies.FixedShare policies.MemberScale"),
+    (11.0, "every", "policies.LookingAgain"),
+    (members, "model", "policies.LookingAgain"),
+    (7.0, "every", "policies.LookingAtPoints"),
+    (lambda: lambda n: ucb_policy(), "base", "policies.Master policies.DoublingTrick"),
+    (8, "width", "policies.NeuralFeatures"),
     # problems
-    "problems.GPDraws": Spec(_SIMULATED, _KERNEL_NAME | _QUIET_OR_NONE),
-    "problems.RKHSFunctions": Spec(_SIMULATED, _KERNEL_NAME | _QUIET_OR_NONE),
-    "problems.GridDraws": Spec({"side": 4, "dim": 2}, _QUIET),
-    "problems.DriftingCosine": Spec(_SIMULATED | {"dim": 2, "layout": "sphere"}, _QUIET),
-    **{
-        f"problems.{name}": Spec(_SIMULATED | {"horizon": T}, _KERNEL_NAME | _QUIET | {"switches": None})
-        for name in ("SwitchingFunctions", "SphereOneSwitch", "SphereTwoSwitches", "TVGPDraws")
-    },
-    "problems.MovingPeaks": Spec(
-        _SIMULATED | {"horizon": T},
-        _KERNEL_NAME | _QUIET | {"height_severity": None, "width_severity": None},
+    (9, "num_arms", f"{_SIMULATED} problems.Rosenbrock problems.Hartmann3"),
+    (None, "function", "problems.Rosenbrock problems.Hartmann3"),
+    (11, "num_arms", "problems.Hills"),
+    (0.1, "noise_scale", f"{_SIMULATED} problems.StationaryProblem problems.DynamicFunction"),
+    (4, "side", "problems.GridDraws"),
+    (2, "dim", "problems.GridDraws problems.DriftingCosine"),
+    ("sphere", "layout", "problems.DriftingCosine"),
+    (0.1, "outcome_noise_scale", "problems.SafeTVGPDraws"),
+    (10, "horizon", "problems.Replay"),
+    (0.1, "forgetting_rate", "problems.Replay"),
+    (0.05, "noise_fraction", "problems.Replay"),
+    (torch.rand(6, N).double(), "rewards", "problems.RewardTable"),
+    (lambda: torch.rand(8, N).double(), "table", "problems.fit_forgetting_rate"),
+    (torch.arange(8).double(), "times", "problems.fit_forgetting_rate"),
+    (5, "max_rows", "problems.fit_forgetting_rate"),
+    (3, "max_arms", "problems.fit_forgetting_rate"),
+    (
+        lambda: draw_tables(COVARIANCE, 0.3, 0.2, torch.arange(80).double(), 1)[:, 0],
+        "table",
+        "problems.fit_forgetting",
     ),
-    "problems.ContextualGPDraws": Spec({}, _QUIET),
-    "problems.SafeTVGPDraws": Spec({"outcome_noise_scale": 0.1}, _QUIET),
-    "problems.Hills": Spec({"num_arms": 11}, {"excluded": None}),
-    "problems.VarianceStarvation": Spec(_SIMULATED, _QUIET_OR_NONE),
-    "problems.Rosenbrock": Spec({"num_arms": 9}, _QUIET_OR_NONE | {"dim": bad.integers(2), "function": None}),
-    "problems.Hartmann3": Spec({"num_arms": 9}, _QUIET_OR_NONE | {"function": None}),
-    "problems.StationaryProblem": Spec(
-        {"functions": torch.rand(2, N).double(), "noise_scale": 0.1},
-        _QUIET
-        | {"arms": bad.features, "functions": bad.spoiled(torch.rand(2, N).double(), torch.rand(2, 3))},
+    (torch.arange(80).double(), "times", "problems.fit_forgetting"),
+    (COVARIANCE + 0.3 * torch.eye(N).double(), "covariance", "problems.fit_forgetting"),
+    (80, "max_rows", "problems.fit_forgetting"),
+    # recipes, the loop
+    (-1.0, "least_reward", "recipes.safe_gp_ucb recipes.safe_opt"),
+    (0.1, "noise_variance", "recipes.dal"),
+    (0.99, "discount", "recipes.w_gp_ucb"),
+    ("gp_ucb", "name", "recipes.options_of recipes.registered recipes.build"),
+    (1, "replicates", "recipes.build"),
+    (lambda: policies.RandomPolicy(5), "policy", "bandits_torch.*"),
+    (FILES / "saved", "path", "bandits_torch.save_policy"),
+    (saved, "path", "bandits_torch.load_policy"),
+    (True, "overwrite", "bandits_torch.save_policy"),
+    ("error", "on_difference", "bandits_torch.load_policy"),
+    (3, "horizon", "bandits_torch.run"),
+]
+
+_NAMES = bad.words(*problems.PROBLEMS, *recipes.RECIPES)
+_THING_OR_NONE = bad.things(none=True)
+_SHARE_OR_NONE = bad.numbers(lambda x: 0 <= x <= 1, none=True)
+_AT_LEAST_0 = bad.numbers(lambda x: x > 0)
+_TIME = bad.numbers(bad.math.isfinite)
+_CONTEXTS = bad.spoiled(torch.rand(3, 1).double(), torch.ones(3, 1)).filter(lambda x: x is not None)
+_NO_KERNELS = ([], (), None, "rbf", 3, ["rbf"])
+_OF_MEMBERS = bad.spoiled(ones(3), torch.zeros(3), -torch.ones(3), torch.ones(2, 3, 4))
+_STEPS = torch.arange(80).double()
+one_of = st.sampled_from
+
+# What a parameter must refuse, as a strategy, or None: it is not looked at, or by another test. Without exports, None
+# is right where it is the default.
+BAD: list[tuple[Any, str] | tuple[Any, str, str]] = [
+    (
+        bad.positive,
+        "noise_variance noise_scale lengthscale sigma ridge run_length price oversampling c0 c1 c2 c3",
     ),
-    "problems.Replay": Spec(
-        {"horizon": 10, "forgetting_rate": 0.1, "noise_fraction": 0.05},
-        {"prior_mean": bad.words("arm", "grand").filter(lambda x: not isinstance(x, (int, float)))}
-        | {"noise_fraction": bad.share_or_none, "warm_up": bad.share_or_none}
-        | dict.fromkeys(["arms", "times", "history", "history_times"]),
+    (
+        bad.positive,
+        "c4 nu constant inflation rise fall learnt hill_width squared_lengthscale amplitude beta alpha",
     ),
-    "problems.RewardTable": Spec(
-        {"rewards": torch.rand(6, N).double()},
-        {
-            "rewards": st.sampled_from(
-                [
-                    torch.rand(6),
-                    torch.zeros(0, 2),
-                    torch.zeros(3, 1),
-                    torch.full((3, 2), bad.INF),
-                    None,
-                    "t",
-                    [[1.0]],
-                ]
-            ),
-            "times": None,
-            "arm_names": None,
-        },
+    (bad.positive, "tolerance r a b regulariser scale drift_variance sample_noise weight noise_fraction"),
+    (bad.positive, "period_length changes sharing exploration context_lengthscale tail clip"),
+    (bad.positive_or_none, "reward_scale outcome_noise_scale outcome_forgetting_rate seconds budget"),
+    (
+        bad.non_negative,
+        "rkhs_bound drift value design rkhs_variation_budget variation_budget safety_width climb",
     ),
-    "problems.fit_forgetting_rate": Spec(
-        {
-            "table": lambda: torch.rand(8, N).double(),
-            "times": torch.arange(8).double(),
-            "max_rows": 5,
-            "max_arms": 3,
-        },
-        {"times": bad.spoiled(torch.arange(8).double(), torch.arange(3).double(), -torch.arange(8).double())},
+    (bad.non_negative, "width variance look_again move_price plausible wide ends"),
+    (bad.finite, "margin prior_mean start short tall limit least_reward"),
+    (bad.share, "delta epsilon warm_up shrink"),
+    (bad.numbers(lambda x: 0 <= x <= 1), "shrinkage design_share"),
+    (bad.numbers(lambda x: 0 < x <= 1), "discount step_size"),
+    (bad.rate, "forgetting_rate shift cycle_rate share"),
+    (bad.numbers(lambda x: x == 0.1), "control_share"),
+    (bad.at_least_one, "growth stretch"),
+    (_AT_LEAST_0, "anisotropy behind"),
+    (bad.numbers(lambda x: x > 0, none=True), "max_move"),
+    (
+        bad.count,
+        "num_arms replicates horizon interval num_intervals dim max_points max_rows max_arms side hidden",
     ),
-    "problems.fit_forgetting": Spec(
-        {
-            "table": lambda: draw_tables(COVARIANCE, 0.3, 0.2, torch.arange(80).double(), 1)[:, 0],
-            "times": torch.arange(80).double(),
-            "covariance": COVARIANCE + 0.3 * torch.eye(N).double(),
-            "max_rows": 80,
-        },
-        {
-            "times": bad.spoiled(
-                torch.arange(80).double(), torch.arange(3).double(), -torch.arange(80).double()
-            )
-        },
+    (bad.count, "period num_peaks input_dim num_priors step every memory most first chunk_size"),
+    (bad.count, "num_restarts draws batches num_contexts arm_dim refine_every rounds count"),
+    (bad.natural, "order seed first_replicate initial first_replay training_steps keep context_dim refined"),
+    (bad.integers(0), "control true_prior"),
+    (bad.integers(2), "depth raw_samples"),
+    (bad.arms, "arms"),
+    (bad.features, "features"),
+    (bad.bounds, "bounds"),
+    (bad.constraints, "inequality_constraints"),
+    (bad.covariances, "kernel covariance"),
+    (bad.tables, "table"),
+    (bad.paths, "data path"),
+    (bad.windows, "candidates"),
+    (
+        bad.thing,
+        "model base gain problem policy space_kernel time_kernel priors prior policies acquisition domain",
     ),
-    "problems.make": Spec({}, _NAMES | {"data": None, "horizon": None}),
-    "problems.needs_data": Spec({}, _NAMES),
-    "problems.DynamicFunction": Spec({"function": Branin, "noise_scale": 0.1}, _QUIET),
-    "problems.options_of": Spec({}, _NAMES),
-    "problems.registered": Spec({}, _NAMES),
-    "problems.read_table": Spec(
-        {},
-        dict.fromkeys(
+    (bad.thing, "function arm_kernel context_kernel outcomes members rho bound estimates"),
+    (bad.things(), "settings"),
+    (_THING_OR_NONE.filter(lambda x: x != {}), "search"),  # no arguments: the defaults
+    (bad.count.filter(lambda x: x != {}), "window"),  # of a recipe: LikelihoodWindow without arguments
+    (bad.words("local", "global"), "restarts"),
+    (bad.words("start", "always"), "trust"),
+    (bad.words("likeliest", "raise"), "when_empty"),
+    (bad.words("ucb", "safeopt"), "explore"),
+    (bad.words("run", "step"), "guarantee"),
+    (bad.words("numbers", "binary", "counts"), "rewards"),
+    (bad.words("auto", "bernoulli", "gaussian"), "likelihood"),
+    (bad.words("auto", "covariance", "factor"), "form"),
+    (bad.words("theory", "printed"), "width_form"),
+    (bad.words("mean", "reward"), "incumbent"),
+    (bad.words("s", "min", "h", "D"), "time_unit"),
+    (bad.words("uniform", "grid", "sphere"), "layout"),
+    (bad.words("fresh", "flip", "shift"), "change"),
+    (bad.words("two-sided", "printed", "one-sided"), "xi"),
+    (bad.words("practical", "theory"), "preset"),
+    (bad.words("redrawn", "kept"), "dictionary"),
+    (bad.words("calibrated", "theory"), "thresholds"),
+    (bad.words("tuned", "theory", "practical"), "constants"),
+    (bad.words("product", "sum", "additive"), "combine"),
+    (bad.words("squared_exponential", "matern", "linear"), "kind"),
+    (bad.words("error", "file"), "on_difference"),
+    (bad.words("auto", "newton", "first-order", "multiplicative", "frank-wolfe"), "method"),
+    (one_of(["yes", 1, None, 0.0, []]), "bound_is_guess"),
+    (one_of([None, 1, 0.0, "yes", []]), "warm_start"),
+    (one_of([3, "all", (), (1.0,), (1, 0), (2, 2), (0, bad.NAN), (0, bad.INF), ("a", 1)]), "reward_range"),
+    (one_of([0, -1, 1.5, "ten", bad.NAN, True]), "grid_until"),
+    (one_of([0.0, -1.0, bad.NAN, bad.INF, "oldest", []]), "stale"),
+    (one_of([-1, 1.5, "a", bad.NAN, torch.ones(3), 99, []]), "start_at"),
+    (one_of([torch.ones(N), torch.ones(2, 3) > 0, torch.zeros(N) > 0, "arms", [True], 3]), "safe_arms"),
+    (one_of([{}, {"flow": (0.0, 1.0)}, {"reward": (1.0, 0.0)}, {"reward": 3.0}, 3, None]), "limits"),
+    (one_of([[], [0.0], [bad.NAN], [-1.0, 2.0], ["day"], 24.0, None]), "periods"),
+    (one_of([0.0, -1.0, bad.NAN, bad.INF, "day", [], [24.0, 24.0], [-1.0], {}, [None]]), "cycles"),
+    (one_of([[], [0], [1.5], [1, 2], 1, None]), "harmonics"),
+    (one_of([["a", "a"], ["a"], [1, 2, 3, 4, 5], ["", *"bcde"], "abcde", 3, {}]), "names context_names"),
+    (one_of([3, "heat", ["heat"], [None], {"heat": (0.0, 1.0)}]), "constraints"),
+    (one_of([[], [None], "parts", 3, None]), "parts"),
+    (one_of([None, "w", torch.zeros(3), [0.0, 0.0]]), "log_weights log_likelihood"),
+    (one_of(["all", torch.ones(3) > 0, torch.zeros(2) > 0, torch.ones(2), [True, True]]), "surviving"),
+    (one_of([torch.ones(3), torch.ones(2) > 0, "yes", None, [True]]), "learn_offset"),
+    (one_of([None, 1, (), (1,), (0, 1, 2), (0, -1), (0.5, 1), "01", (None, 0)]), "seeds"),
+    (
+        one_of([-torch.ones(3), torch.ones(2, 3), "ones", None, [1.0], torch.tensor([bad.NAN, 1.0, 1.0])]),
+        "strength",
+    ),
+    (
+        one_of(
+            [None, 3, "x", [1], {2: 0.5}, {-1: 0.5}, {"x": 0.5}, {True: 0.5}, {0.0: 1.0}, {0: 0.5, 1: 0.5}]
+            + [{1: value} for value in (bad.NAN, "half", None, torch.ones(2))]
+        ),
+        "fixed_features",
+    ),
+    (bad.spoiled(torch.zeros(2, N).double(), torch.zeros(3, N), "profile"), "profile"),
+    (bad.spoiled(ones(3), torch.zeros(3), torch.ones(2), 0.1), "level_variance timescale"),
+    (
+        bad.spoiled(torch.stack([COVARIANCE] * 2), COVARIANCE, torch.stack([COVARIANCE, -COVARIANCE])),
+        "covariances",
+    ),
+    (bad.spoiled(torch.rand(N).double(), torch.rand(3)), "gaps"),
+    (bad.spoiled(torch.full((N,), 1 / N), torch.full((3,), 1 / 3)), "probabilities"),
+    (bad.spoiled(torch.rand(2, N).double(), torch.rand(2, 3)), "functions"),
+    (
+        bad.spoiled(torch.rand(3, 1).double(), torch.full((1, 1), 99.0)).filter(lambda x: x is not None),
+        "safe_points",
+    ),
+    (_CONTEXTS, "contexts"),
+    # not looked at: torch's and GPyTorch's own, what is handed on, switches
+    (None, "batch_shape active_dims options X_pending learn_hyperparameters progress"),
+    (None, "notes"),  # lines that are printed
+    (None, "capture"),  # tests/captured
+    (None, "choices"),  # of a policy with a model: tests/policies/test_choices.py
+    (
+        None,
+        "sampling root times history history_times among typical_gap excluded switches arm_names checkpoint log",
+    ),
+    (None, "height_severity width_severity watched pending base_samples unit offset"),
+    # models
+    (bad.thing, "kernel", "models.OnlineGP models.SketchedGP models.learnable kernels.state_space_of"),
+    (None, "kernel noise_variance prior_mean", "models.OutcomeConstraint"),
+    (bad.rate_or_none, "forgetting_rate", "models.OutcomeConstraint"),
+    (one_of(["", "reward", 3, None]), "name", "models.OutcomeConstraint"),
+    (one_of([bad.NAN, 1.0, 7.0, bad.INF, "low"]), "low", "models.OutcomeConstraint"),
+    (one_of([bad.NAN, -bad.INF, "high", None]), "high", "models.OutcomeConstraint"),
+    (
+        one_of(
             [
-                "rewards",
-                "time_column",
-                "ignore",
-                "missing",
-                "long",
-                "header",
-                "separator",
-                "decimal",
-                "encoding",
+                torch.tensor([0, 2, 0]),
+                torch.tensor([-1, 0, 0]),
+                torch.zeros(3),
+                torch.zeros(2, 3).long(),
+                "k",
+                None,
             ]
         ),
+        "kernel",
+        _MEMBERS,
     ),
-    # recipes
-    **{
-        f"recipes.{name}": Spec(
-            {}, {"arms": bad.features} if name in ("bkb", "bbkb", "opnn", "ada_opnn") else {}
-        )
-        for name in recipes.RECIPES
-        if name not in ("auto", "epsilon_greedy", "glr_kl_ucb", "exp3_s")
-    },
-    **{
-        f"recipes.{name}": Spec({"least_reward": -1.0}, {"constraints": _NOT_CONSTRAINTS})
-        for name in ("safe_gp_ucb", "safe_opt")
-    },
-    "recipes.predictive_sampling": Spec({}, {"interval": bad.positive}),
-    "recipes.dal": Spec(
-        {"kernel": COVARIANCE, "noise_variance": 0.1},
-        {
-            "noise_scale": bad.positive_or_none,
-            "base": st.sampled_from([None, 3, "gp_ucbb", "exp3_s", "auto", []]),
-        }
-        | {"noise_variance": bad.positive_or_none, "exploration": _SHARE_OR_NONE},
+    (bad.spoiled(ones(3), torch.zeros(3), torch.ones(2), 0.1), "noise_variance", _MEMBERS),
+    (bad.spoiled(zeros(3), torch.ones(3), torch.zeros(2), 0.1), "forgetting_rate", _MEMBERS),
+    (bad.spoiled(ones(3), torch.zeros(3), torch.zeros(2), 0.1), "timescale", "models.SmoothMembers"),
+    (bad.spoiled(DOMAIN.bounds, DOMAIN.bounds[:1], DOMAIN.bounds.flip(0)), "bounds", "models.PointMembers"),
+    (_OF_MEMBERS, "lengthscale noise_variance", "models.PointMembers"),
+    (
+        bad.spoiled(zeros(3), torch.ones(3), -torch.ones(3), torch.ones(2, 3)),
+        "forgetting_rate",
+        "models.PointMembers",
     ),
-    "recipes.auto": Spec(
-        {},
-        {
-            "width": bad.numbers(lambda x: 0 <= x < bad.INF, none=True),
-            "share": bad.rate,
-            "behind": bad.numbers(lambda x: x > 0),
-            "plausible": bad.non_negative,
-            "kernel": bad.covariances.filter(lambda x: x is not None),
-            "noise_variance": bad.positive_or_none,
-            "history": None,
-            "history_times": None,
-            "log": None,
-            "matters": st.sampled_from([[0], 0, "all", [2.5]]),  # without a context, and none of columns
-            "contexts": bad.spoiled(torch.rand(3, 1).double(), torch.ones(3, 1)).filter(
-                lambda x: x is not None
-            ),
-        },
+    (
+        one_of([-torch.ones(3), torch.ones(2), "ones", None, torch.tensor([bad.NAN] * 3)]),
+        "timescale",
+        "models.PointMembers",
     ),
-    "recipes.w_gp_ucb": Spec({"discount": 0.99}),
-    "recipes.memory_length": Spec({}, {"domain": None}),
-    "recipes.options_of": Spec({"name": "gp_ucb"}, _NAMES),
-    "recipes.registered": Spec({"name": "gp_ucb"}, _NAMES),
-    "recipes.build": Spec({"name": "gp_ucb", "replicates": 1}, _NAMES),
-    "bandits_torch.save_policy": Spec(
-        {"path": FILES / "saved", "policy": lambda: policies.RandomPolicy(5), "overwrite": True},
-        {"path": None},
+    (bad.integers(2), "capacity", "models.PointMembers"),
+    (None, "weights scale", "models.MemberMixture"),
+    (one_of([None, 1, "all", [2], [-1], [0.5], [True], [None], torch.ones(2)]), "members", "models.fit_*"),
+    (None, "data", "models.fit_hyperparameters"),
+    (bad.features, "arms", "models.SketchedGP"),
+    (bad.non_negative, "rise", "models.LeverageSampling"),
+    (_TIME, "time", "models.AtTime"),
+    # kernels
+    (bad.share, "forgetting_rate", "kernels.ExponentialForgettingKernel"),
+    (one_of([*_NO_KERNELS, [kernel(), None], kernel()]), "kernels", "kernels.StackedKernel"),
+    (one_of([*_NO_KERNELS, [kernel()], kernels.MaternTimeKernel()]), "kernels", "kernels.*OfTimeKernels"),
+    (bad.count, "context_dim", "kernels.arm_context_kernel"),
+    (bad.count, "depth", "kernels.NeuralTangentKernel"),
+    (bad.positive, "memory", "kernels.QuasiPeriodicKernel"),
+    # theory
+    (bad.words("theory", "printed"), "form", "theory.*Width"),
+    (bad.words("two-sided", "printed", "one-sided"), "form", "theory.elimination_xi"),
+    (bad.positive_or_none, "noise_scale", "theory.DualMixtureWidth"),
+    (bad.count_or_none, "horizon", "theory.DualMixtureWidth"),
+    (None, "horizon", "theory.RestartWidth"),
+    (bad.count, "horizon", "theory.SlidingWindowWidth"),
+    (bad.count, "initial", "theory.GPBUCBWidth"),
+    (bad.count, "limits", "theory.PosteriorSafetyWidth"),
+    (None, "time", "theory.uncertainty_sampling"),
+    (
+        bad.spoiled(torch.rand(N).double(), torch.rand(3)).filter(lambda x: x is not None),
+        "gaps",
+        "theory.explor*",
     ),
-    "bandits_torch.load_policy": Spec(
-        {"path": saved, "policy": lambda: policies.RandomPolicy(5), "on_difference": "error"},
-        {"path": None, "on_difference": bad.words("error", "file")},  # the system speaks of a path
+    (None, "method", "theory.exploration_problem"),
+    (bad.non_negative, "gain", "theory.optimal_exploration"),
+    # acquisitions
+    (bad.numbers(bad.math.isfinite, none=True), "time", "acquisition.PathwisePointDraw"),
+    (bad.integers(1).filter(lambda x: x != 64), "features", "acquisition.PathwisePointDraw"),
+    (bad.integers(1), "features", "acquisition.PathwiseThompsonSampling"),
+    (one_of([None, 5, "fast", [50]]), "options", "acquisition.PointSearch"),
+    (
+        bad.spoiled(torch.full((2, N), 1 / N), torch.rand(3)),
+        "probabilities",
+        "acquisition.PlayingProbability",
     ),
-    "bandits_torch.run": Spec(
-        {"policy": lambda: policies.RandomPolicy(5), "horizon": 3, "replicates": None}, {"checkpoint": None}
+    (None, "time", "acquisition.ThompsonSampling"),
+    # policies
+    (bad.positive, "interval", "acquisition.PredictiveSampling recipes.predictive_sampling"),
+    (bad.integers(16, none=True), "capacity", "policies.StaleObservations"),
+    (bad.integers(2, none=True), "capacity", "policies.WassersteinForgetting"),
+    (_THING_OR_NONE, "width safety_width", _SAFE),
+    (bad.count, "raw_samples", "policies.SafePointPolicy"),
+    (
+        one_of(["window", 3, {"heat": 3}, {"cold": policies.KeepEverything()}]),
+        "forgetting",
+        "policies.SafePoint*",
     ),
-}
+    (bad.numbers(lambda x: 0 < x <= 0.5), "control_share", "policies.ControlledPolicy"),
+    (bad.words("binary", "counts"), "rewards", "policies.LatentRewards"),
+    (bad.thing, "features constants", "policies.OPKB policies.AdaOPKB"),
+    (bad.thing, "width", f"policies.BatchBKB {_OF_PRIORS}"),
+    (one_of(["yes", 1, None, 0.0, []]), "draws", _OF_PRIORS),
+    (bad.above_one, "growth", "policies.CalibratedOPKB"),
+    (bad.positive, "first", "policies.CalibratedOPKB"),
+    (bad.share_or_none, "delta", "policies.Constants"),
+    (bad.positive_or_none, "c0 c2", "policies.Constants"),
+    (_THING_OR_NONE, "search", "policies.CostlyMoves policies.PointAveraging"),
+    (bad.thing, "domain", "policies.CostlyMoves"),
+    (bad.things(none=False), "width", _OVER_POINTS),
+    (one_of(["window", 3]), "forgetting", _OVER_POINTS),
+    (bad.spoiled(ones(3), torch.zeros(3), -torch.ones(3), torch.ones(2, 3)), "prior", "policies.FixedShare"),
+    (_AT_LEAST_0, "at_once", "policies.FixedShare"),
+    (bad.natural, "at_once", "policies.ModelAveraging policies.LookingAgain"),
+    (bad.rate, "memory", "policies.FixedShare"),
+    (bad.share, "memory", "policies.MemberScale"),
+    (bad.numbers(lambda x: 2 < x < bad.INF), "tail", "policies.MemberScale"),
+    (None, "sharing scale forgetting_rate", "policies.ModelAveraging"),
+    (bad.positive, "every", "policies.LookingA*"),
+    (_AT_LEAST_0, "tolerance", "policies.LearnedHyperparameters"),
+    (bad.non_negative, "margin", "policies.LikelihoodWindow"),
+    (bad.thing, "thresholds", "policies.Master"),
+    (_AT_LEAST_0, "learnt", "policies.MasterThresholds"),
+    (bad.count, "width", "policies.NeuralFeatures"),
+    (bad.count, "choices", "policies.RandomPolicy"),
+    (
+        bad.numbers(lambda x: 0 <= x <= 1),
+        "epsilon",
+        "recipes.epsilon_greedy policies.classical.EpsilonGreedy",
+    ),
+    (_SHARE_OR_NONE, "exploration", "policies.classical.GLRKLUCB policies.classical.EXP3S"),
+    (
+        _SHARE_OR_NONE,
+        "exploration",
+        "policies.DetectionAugmented recipes.glr_kl_ucb recipes.exp3_s recipes.dal",
+    ),
+    # problems
+    (bad.non_negative, "noise_scale", f"{_SWITCHING} problems.GridDraws problems.DriftingCosine"),
+    (
+        bad.non_negative,
+        "noise_scale",
+        "problems.*TVGPDraws problems.StationaryProblem problems.DynamicFunction",
+    ),
+    (bad.non_negative, "noise_scale", "problems.ContextualGPDraws"),
+    (
+        bad.numbers(lambda x: 0 <= x < bad.INF, none=True),
+        "noise_scale",
+        f"{_STATIONARY} problems.VarianceStarvation problems.Rosenbrock problems.Hartmann3",
+    ),
+    (bad.words("se", "matern"), "kernel", f"{_STATIONARY} {_SWITCHING}"),
+    (bad.integers(2), "dim", "problems.Rosenbrock"),
+    (None, "function", "problems.Rosenbrock problems.Hartmann3"),
+    (bad.features, "arms", "problems.StationaryProblem policies.NeuralFeatures"),
+    (
+        bad.words("arm", "grand").filter(lambda x: not isinstance(x, (int, float))),
+        "prior_mean",
+        "problems.Replay",
+    ),
+    (bad.share_or_none, "noise_fraction warm_up", "problems.Replay"),
+    (None, "arms", "problems.Replay"),
+    (
+        one_of(
+            [
+                torch.rand(6),
+                torch.zeros(0, 2),
+                torch.zeros(3, 1),
+                torch.full((3, 2), bad.INF),
+                None,
+                "t",
+                [[1.0]],
+            ]
+        ),
+        "rewards",
+        "problems.RewardTable",
+    ),
+    (bad.spoiled(_STEPS[:8], _STEPS[:3], -_STEPS[:8]), "times", "problems.fit_forgetting_rate"),
+    (bad.spoiled(_STEPS, _STEPS[:3], -_STEPS), "times", "problems.fit_forgetting"),
+    (_NAMES, "name", "problems.make problems.needs_data recipes.build *.options_of *.registered"),
+    (None, "data horizon", "problems.make"),
+    (
+        None,
+        "rewards time_column ignore missing long header separator decimal encoding",
+        "problems.read_table",
+    ),
+    # recipes, the loop
+    (bad.features, "arms", "recipes.bkb recipes.bbkb recipes.opnn recipes.ada_opnn"),
+    (bad.positive_or_none, "noise_scale noise_variance", "recipes.dal"),
+    (one_of([None, 3, "gp_ucbb", "exp3_s", "auto", []]), "base", "recipes.dal"),
+    (bad.numbers(lambda x: 0 <= x < bad.INF, none=True), "width", "recipes.auto"),
+    (bad.covariances.filter(lambda x: x is not None), "kernel", "recipes.auto"),
+    (bad.positive_or_none, "noise_variance", "recipes.auto"),
+    (one_of([[0], 0, "all", [2.5]]), "matters", "recipes.auto"),  # without a context, and none of columns
+    (_CONTEXTS, "contexts", "recipes.auto"),
+    (None, "domain", "recipes.memory_length"),
+    (None, "path", "bandits_torch.*_policy"),  # the system speaks of a path
+]
+# Whose arguments go by their annotation: a switch, and what is torch's, GPyTorch's or BoTorch's own.
+NOT_OURS = {"bool", "Prior", "Interval", "PosteriorTransform", "MCSampler", "MCAcquisitionObjective"}
+NOT_OURS |= {"torch.dtype", "torch.device"}
 NO_DATA = "a folder of data is needed for a valid call: tests/problems has its bad files"
 LEFT_OUT = {
     "bandits_torch.Value": "a record that value makes",
@@ -974,6 +728,7 @@ def names() -> tuple[str, ...]:
     return tuple(name for name in public if name in at_home - set(LEFT_OUT) and parameters(name))
 
 
+@cache
 def parameters(name: str) -> dict[str, inspect.Parameter]:
     """The arguments of a public name, those of the class above too where it passes on its own."""
     thing = exports()[name]
@@ -988,40 +743,56 @@ def parameters(name: str) -> dict[str, inspect.Parameter]:
     return {key: p for key, p in found.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
 
 
+@cache
+def rows(table: str, argument: str) -> list[Any]:
+    """The rows of ``GOOD`` or ``BAD`` that are of a parameter, the last first."""
+    return [row for row in reversed(globals()[table]) if argument in row[1].split()]
+
+
+def row(table: str, name: str, argument: str) -> Any:
+    """The row that holds for a parameter of an export; None where there is none."""
+    of = (
+        row
+        for row in rows(table, argument)
+        if len(row) == 2 or any(fnmatchcase(name, pattern) for pattern in row[2].split())
+    )
+    return next(of, None)
+
+
 def valid(name: str) -> dict[str, Any]:
     """The arguments of a call that works."""
-    told = SPECS.get(name, Spec()).values
     given = {}
     for key, parameter in parameters(name).items():
-        value = told[key] if key in told else SMALL.get(key)
-        if value is None and key not in told and parameter.default is parameter.empty:
-            value = VALUES.get(key)
-        if value is not None:
+        good = row("GOOD", name, key)
+        if good is not None and (len(good) == 3 or parameter.default is parameter.empty):
+            value = good[0]
             given[key] = value() if inspect.isfunction(value) or inspect.isclass(value) else value
-    return given
+    return {key: value for key, value in given.items() if value is not None}
 
 
+@cache
 def kind_of(name: str, argument: str) -> Any:
-    """Strategy of bad values; None for an argument that takes anything."""
+    """Strategy of bad values; None for an argument that takes anything, or whose values another test has."""
     room, _, recipe = name.partition(".")
-    looked_at = recipes.registered(recipe).uses if room == "recipes" and recipe in recipes.RECIPES else KINDS
-    if argument in ("kernel", "noise_variance") and argument not in looked_at:
+    found, parameter = row("BAD", name, argument), parameters(name)[argument]
+    if found is None or found[0] is None or len(found) == 3:
+        return found and found[0]
+    of_a_recipe = argument in ("kernel", "noise_variance") and room == "recipes" and recipe in recipes.RECIPES
+    if of_a_recipe and argument not in recipes.registered(recipe).uses:
         return None
-    kind, parameter = given_kind(name, argument), parameters(name)[argument]
-    if argument in SPECS.get(name, Spec()).kinds:
-        return kind
     takes_none = parameter.default is None or "None" in str(parameter.annotation)
-    return kind.filter(lambda value: value is not None) if kind is not None and takes_none else kind
+    return without_none(found[0]) if takes_none else found[0]
 
 
-def given_kind(name: str, argument: str) -> Any:
-    """What stands in the tables above."""
-    return SPECS.get(name, Spec()).kinds.get(argument, KINDS.get(argument))
+@cache
+def without_none(kind: Any) -> Any:
+    return kind.filter(lambda value: value is not None)
 
 
-def numeric_cases() -> list[tuple[str, str, list[Any]]]:
-    """(name, argument, numbers at the ends of what it takes) of what must be one number."""
-    return [(*case, ends) for case in cases() for kind, ends in bad.NUMERIC if given_kind(*case) is kind]
+def ends(name: str, argument: str) -> list[Any]:
+    """Numbers at the ends of what it takes, and odd ones, for an argument that must be one number."""
+    kind = row("BAD", name, argument)[0]
+    return next(([*at, *bad.ODD_NUMBERS] for numeric, at in bad.NUMERIC if numeric is kind), [])
 
 
 def cases() -> list[tuple[str, str]]:
@@ -1039,7 +810,6 @@ def unknown() -> list[str]:
     return [
         f"{name}({argument})"
         for name in names()
-        for argument in parameters(name)
-        if argument not in {*KINDS, *NO_KIND, *SPECS.get(name, Spec()).kinds}
-        and str(parameters(name)[argument].annotation).split(" | ")[0] not in NOT_OURS
+        for argument, parameter in parameters(name).items()
+        if row("BAD", name, argument) is None and str(parameter.annotation).split(" | ")[0] not in NOT_OURS
     ]

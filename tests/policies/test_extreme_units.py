@@ -62,7 +62,9 @@ def test_no_unit_of_rewards_changes_what_is_chosen(way, power):
     unit = 2.0**power  # from numbers that have lost some digits over 1e-300, 1e-120, 1e-30, 1e30 to 3e138
     (plain, before), (chosen, policy) = ordinary(way), played(way, unit)
     if way == "points":
-        torch.testing.assert_close(chosen, plain, rtol=0, atol=1e-3)  # searches end within rounding, which adds up
+        torch.testing.assert_close(
+            chosen, plain, rtol=0, atol=1e-3
+        )  # searches end within rounding, which adds up
     else:
         assert torch.equal(chosen, plain)
     for name, value in believed(policy).items():
@@ -104,7 +106,9 @@ def test_rewards_whose_squares_overflow_are_refused_and_change_nothing(way):
     for reward in (1e300, -1e300):
         with pytest.raises(ValueError, match="reward must be at most 1e\\+140 in size"):
             policy.learn(
-                Observation(float(STEPS), choice.arm, torch.tensor([reward] * S, dtype=torch.float64), choice.why)
+                Observation(
+                    float(STEPS), choice.arm, torch.tensor([reward] * S, dtype=torch.float64), choice.why
+                )
             )
     for one, other in zip(before, predicted(way, policy), strict=True):
         assert torch.equal(one, other)

@@ -7,7 +7,7 @@ from scipy.signal import lombscargle
 
 from bandits_torch import diagnose
 from bandits_torch.problems.jumps import RATIOS, _drawn_in, _likelihood_ratios, find_jumps
-from bandits_torch.problems.periods import _powers, find_own_periods
+from bandits_torch.problems.periods import Period, Record, Waves
 
 
 def test_likelihood_ratios_are_those_of_regression_on_a_step():
@@ -131,12 +131,12 @@ def test_a_short_record_or_one_that_never_changes_has_none():
 def test_powers_of_many_series_are_lombs_and_scargles():
     g = np.random.default_rng(6)
     times, series = np.cumsum(g.exponential(size=80)), g.standard_normal((80, 3))
-    even = _powers(np.arange(80.0), series, np.array([0.25, 0.5]))
+    even = Waves(np.arange(80.0), np.array([0.25, 0.5])).powers(series)
     for n in range(3):
         direct = [abs(series[:, n] @ np.exp(2j * np.pi * k * np.arange(80))) ** 2 for k in (0.25, 0.5)]
         assert even[n] == pytest.approx([direct[0] / 80, direct[1] / 160], rel=1e-9)  # half, of one wave
     frequency = np.linspace(0.01, 0.4, 30)
-    for n, power in enumerate(_powers(times, series, frequency)):
+    for n, power in enumerate(Waves(times, frequency).powers(series)):
         assert power == pytest.approx(lombscargle(times, series[:, n], 2 * np.pi * frequency), rel=1e-9)
 
 
@@ -144,7 +144,7 @@ def test_a_cycle_of_one_arm_is_told_of_it_alone():
     g, t = np.random.default_rng(7), np.arange(600)
     y = g.standard_normal((600, 5)) + 2 * np.sin(2 * np.pi * t[:, None] / 50)
     y[:, 3] += 2 * np.sin(2 * np.pi * t / 13)
-    (own,) = find_own_periods(y, t, [type("Common", (), {"length": 50.0})()]).items()
+    (own,) = Record.of(y, t).own_periods([Period(50.0, 1e-9)]).items()
     assert own[0] == 3
     assert abs(own[1].length / 13 - 1) < 0.01
 

@@ -1,18 +1,16 @@
 """A live system in small: processes that share a policy through a file, one at a time.
 
-Lines on standard input, answers in JSON on standard output:
+What is sent, and what comes back:
 
-    ask TIME          which arm to pull now, and the number of the question
-    tell ID REWARD    its reward, whenever it comes
-    open              the questions without an answer
+    "ask", time          which arm to pull now, and the number of the question
+    "tell", id, reward   its reward, whenever it comes
+    "open",              the questions without an answer
 
-Every line loads the policy, acts, and saves it, so that any process can be replaced between two lines. Where several
-act at once they need a lock around that.
+Every process loads the policy, acts, and saves it, so that any process can be replaced in between. Where several act at
+once they need a lock around that.
 """
 
-import json
 import os
-import sys
 
 import torch
 from gpytorch.kernels import RBFKernel
@@ -37,16 +35,12 @@ def act(live, words):
     return {"open": list(live.open)}
 
 
-def main(file):
-    torch.set_num_threads(1)
-    for line in sys.stdin:
+def serve(file, wire):
+    while True:
+        words = wire.recv()
         live = build()
         if os.path.exists(file):
             load_policy(file, live)
-        answer = act(live, line.split())
+        answer = act(live, words)
         save_policy(file, live)
-        print(json.dumps(answer), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+        wire.send(answer)

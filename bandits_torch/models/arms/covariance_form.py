@@ -280,7 +280,7 @@ class CovarianceForm(ResizableState):
         self.mean.addcmul_(unit, innovation, value=sign)
         if self.waiting == 1:
             self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-sign)
-            self._write(at, row.unsqueeze(-2))
+            self.write(at, row.unsqueeze(-2))
             return innovation.squeeze(-1)
         self.diagonal.addcmul_(unit, unit, value=-sign).scatter_(-1, at, row.gather(-1, at))
         if self.prior.time_kernel is None:
@@ -315,12 +315,12 @@ class CovarianceForm(ResizableState):
             self.covariance.baddbmm_(self.rows.mT, self.rows * self.weight.unsqueeze(-1), alpha=-1)
             used = self.written_arm >= 0  # the first always is, and stands for those that are not
             arm = torch.where(used, self.written_arm, self.written_arm[:, :1])
-            self._write(arm, torch.where(used.unsqueeze(-1), self.written, self.written[:, :1]))
+            self.write(arm, torch.where(used.unsqueeze(-1), self.written, self.written[:, :1]))
             self.written_arm.fill_(-1)
         self.weight.zero_()
         self.filled = 0
 
-    def _write(self, arm: Tensor, row: Tensor) -> None:
+    def write(self, arm: Tensor, row: Tensor) -> None:
         """Rows (b, k, N) of C_0, and its columns, of these arms (b, k)."""
         member = self._member.unsqueeze(-1)
         self.covariance[member, arm] = row
@@ -343,7 +343,9 @@ class CovarianceForm(ResizableState):
         if self.prior.time_kernel is not None:
             return None
         if self.root is None:
-            self.root = _root(self.full(0.0))
+            fresh = not self.filled and bool((self._by_prior(self.covariance) == self.prior_covariance).all())
+            copies = len(self.covariance) // len(self.prior_covariance)
+            self.root = _root(self.prior_covariance).repeat(copies, 1, 1) if fresh else _root(self.full(0.0))
         return self.root.mT
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from bandits_torch import validation
 from bandits_torch.description import Described
@@ -16,6 +17,8 @@ from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models.arms import inputs
 
 PENDING = 24  # observations between two folds of a member
+_TIE = 1e-10  # of the largest variance: what differs by less differs by rounding, which depends on how many arms follow
+_LEFT_OUT = 0.01  # share of a new arm's variance beyond which it adds a column to a root
 _FADED = 1e-8  # share of a variance: what has faded to less is folded
 Time = float | tuple[float, float]  # a time; or one that things fade by, and one that cycles turn by
 
@@ -662,8 +665,28 @@ class LowRankMembers(ArmMembers):
         return self.covariances[:, arm][self.kernel].transpose(0, 1)
 
     def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
-        """ValueError: the roots of more arms are others."""
-        raise ValueError("members must be of full rank to take up more arms, got roots of rank r")
+        """Know what ``small`` knows, whose roots are the first rows and columns of these. Cost: O(G N r^2 + S P N r).
+
+        R and W are over z, of which the new arms have columns of their own; m = B mu, and mu = B^+ m.
+        """
+        n, r = small.covariances.shape[1:]
+        first = self.covariances[:, :n]
+        extends = r <= first.shape[-1] and torch.allclose(
+            pad(small.covariances, (0, first.shape[-1] - r)),
+            first,
+            rtol=1e-4,
+            atol=1e-4 * float(first.abs().max()),
+        )
+        validation.require(extends, "covariances", "other roots", "those of the first arms, and more rows")
+        self.frame, self.now, self.turn, self._ahead = small.frame.clone(), small.now, small.turn, None
+        self.rows[..., :r, :r], self.pending[..., :r] = small.rows, small.pending
+        self.mean[..., :n], self.reduction[..., :n] = small.mean, small.reduction
+        inverse = torch.linalg.pinv(first.double(), rtol=1e-12).to(first)  # (G, r, n)
+        for g, (members, root) in enumerate(zip(self._of_groups(), self.covariances[:, n:], strict=True)):
+            self.mean[:, members, 0, n:] = small.mean[:, members, 0] @ inverse[g].mT @ root.mT
+            half = root @ self.rows[members]  # (p, S, m, r)
+            waiting = (self.pending[members].squeeze(-2) @ root.mT).square().sum(-2)
+            self.reduction[:, members, 0, n:] = ((half * root).sum(-1) + waiting).transpose(0, 1)
 
     def _rows_at(self, arm: Tensor, row: Tensor) -> Tensor:
         b = row.transpose(0, 1)[:, :, None, :, None]  # (P, S, 1, r, 1)
@@ -702,7 +725,11 @@ def fading(time: Time | None) -> float | None:
 
 
 def pivoted_root(
-    column: Callable[[int], Tensor], variance: Tensor, rank: int, tolerance: float = 1e-6
+    column: Callable[[int], Tensor],
+    variance: Tensor,
+    rank: int,
+    tolerance: float = 1e-6,
+    first: int | None = None,
 ) -> Tensor:
     """B (N, rank) with B B^T near K: the pivoted Cholesky factor, one column of K for each column of B.
 
@@ -712,19 +739,34 @@ def pivoted_root(
         column: i to K[:, i], (N,).
         variance: (N,), the diagonal of K.
         rank: at most so many columns.
+        first: pivots are among so many rows (None: all). Later ones follow in order: each adds a column, 0 for all
+            rows before it, if B leaves out more than 1 % of its variance, up to ``rank`` columns more. So rows stay
+            what they are, whatever rows are added behind.
 
     Cost: O(N rank^2). Source: Harbrecht, Peters & Schneider 2012.
     """
-    left = variance.clone()
-    root = variance.new_zeros(len(variance), rank)
-    for k in range(min(rank, len(variance))):
-        pivot = int(left.argmax())
-        if left[pivot] <= tolerance * variance.max():
-            break
+    N, left = len(variance), variance.clone()
+    root = variance.new_zeros(N, rank)
+
+    def add(k: int, pivot: int, start: int) -> None:
         new = (column(pivot) - root[:, :k] @ root[pivot, :k]) / left[pivot].sqrt()
-        root[:, k] = new
-        left = (left - new.square()).clamp_min(0.0)
+        root[start:, k] = new[start:]
+        left[start:] = (left[start:] - new[start:].square()).clamp_min(0.0)
         left[pivot] = 0.0
+
+    n = N if first is None else first
+    largest = variance[:n].max()
+    for k in range(min(rank, n)):
+        most = left[:n].max()
+        if most <= tolerance * largest:
+            break
+        add(k, int((left[:n] >= most - _TIE * largest).to(torch.uint8).argmax()), 0)
+    used = rank
+    for later in range(n, N):
+        if used < 2 * rank and left[later] > _LEFT_OUT * variance[later]:
+            root = torch.cat([root, root.new_zeros(N, 1)], -1)
+            add(used, later, later)
+            used += 1
     return root
 
 

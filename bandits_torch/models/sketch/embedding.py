@@ -169,10 +169,21 @@ class ArmEmbedding(ResizableState):
         """The dictionary of these arms alone, less those within the span of others."""
         kept, self.lower = independent(self.kernel(inducing, inducing), self.least)
         self.inducing = inducing[kept]
+        self._make_rows(0)
+
+    def grow_from(self, small: ArmEmbedding) -> None:
+        """Take the dictionary of ``small``, over the first of these arms, and its rows."""
+        self.inducing, self.lower = small.inducing.clone(), small.lower.clone()
+        self._make_rows(small.num_arms)
+        if self.rows is not None and small.rows is not None:
+            self.rows.assign(slice(0, small.num_arms), small.rows.columns(slice(0, small.num_arms)))
+
+    def _make_rows(self, first: int) -> None:
+        """z of the arms from ``first`` on."""
         if self.rows is not None:
-            self.rows.start(len(kept))
-            for start in range(0, self.num_arms, _ARMS_AT_ONCE):
-                arms = slice(start, start + _ARMS_AT_ONCE)
+            self.rows.start(self.size)
+            for start in range(first, self.num_arms, _ARMS_AT_ONCE):
+                arms = slice(start, min(start + _ARMS_AT_ONCE, self.num_arms))
                 self.rows.assign(arms, self._computed(arms))
 
     def beyond(self, new: Tensor, z: Tensor, arm: Tensor) -> tuple[list[int], Tensor, Tensor, Tensor]:

@@ -474,6 +474,17 @@ class Sketch(ResizableState):
         self._choose_way()
         return self
 
+    def grow_from(self, small: Sketch) -> None:
+        """Know what ``small`` knows, over the first of these arms."""
+        for name in ("arm", "count", "total", "unexplained", "pulled"):
+            setattr(self, name, getattr(small, name).clone())
+        self.embedding.grow_from(small.embedding)
+        self.regression.load_state_dict(small.regression.state_dict())
+        self.set_extra_state(small.get_extra_state())
+        self.marginals.settle(not self.observations)
+        if not self._one_step:
+            self.settle()
+
     def _choose_way(self) -> None:
         """Whether the posterior is computed anew after every pull, or kept and updated."""
         noisy = bool(self.noise_variance >= _LEAST_NOISE * self.prior_variance.max())

@@ -99,11 +99,11 @@ class SketchedGP(ArmModel):
         self.sketches = sketches  # walked through at every step, which takes a ModuleList longer
         self._members = torch.nn.ModuleList(sketches)  # their state and device
 
-    def grow_from(self, small: ArmModel) -> None:
-        """ValueError: a dictionary stands for the arms that it was drawn from."""
-        validation.require(
-            False, "model", "a SketchedGP", "one that can take up more arms: its features are of all arms"
-        )
+    def grow_from(self, small: SketchedGP) -> None:  # type: ignore[override]
+        """Take over dictionaries and what was learned with them of ``small``, over the first of these arms. A
+        dictionary is of arms pulled, so what it says of new arms is exact. O(m^2) a new arm."""
+        for own, other in zip(self.sketches, small.sketches, strict=True):
+            own.grow_from(other)
 
     @property
     def batch_shape(self) -> torch.Size:

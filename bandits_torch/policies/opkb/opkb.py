@@ -36,6 +36,10 @@ class BlockPolicy(Policy):
 
     A reward is assigned to the strategy being played, so a reward of a choice before the last reward is a ValueError.
 
+    Where arms come or go (``AskTell``) it starts again: a new epoch, whose designs and schedule are of the arms there
+    are. From there on its guarantees are those of a run that begins then, with the same T, which is at least what is
+    left; each change adds the regret of a block 0.
+
     Args:
         features: the feature source; sizes S and N come from it.
         horizon: T.
@@ -43,7 +47,7 @@ class BlockPolicy(Policy):
         seed, first_replicate: of the arms drawn and of random schedules.
     """
 
-    needs_all_arms = "its strategies are designs over the arms it began with"
+    restarts_with_arms = "its strategies are designs over all arms"
     needs_unit = "it learns rewards in turn, and their unit by reward_scale='warm-up'"
 
     def __init__(

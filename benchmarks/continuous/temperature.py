@@ -1,0 +1,160 @@
+"""The Temperature record by the clock, and what W-DBO keeps of it: ``python -m benchmarks.continuous.temperature``.
+
+Needs ``pip install wdbo-algo`` and ``intel_temperature.npz`` (benchmarks/data). PROTOCOL-TEMPERATURE.md was written
+first. Runs go to results/temperature.csv, what W-DBO keeps at each step to results/temperature-held.csv; the page
+TEMPERATURE.md is drawn from both. Runs that a table holds are not played again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import gpytorch
+import numpy as np
+import pandas as pd
+import torch
+import typer
+from torch import Tensor
+
+from bandits_torch import recipes
+from bandits_torch.domain import Domain
+from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.problems import ContinuousProblem
+from benchmarks import options, pages
+from benchmarks.continuous.clock import EVALUATION, MOMENTS, play
+from benchmarks.continuous.rivals import WDBO
+from benchmarks.continuous.temperature_page import AS_IT_SHIPS, LIMITED, write_page
+
+DAY = 14  # of March 2004: all 46 sensors of the published record are there
+INITIAL = 15  # observations before W-DBO's first fit, as it ships
+NOISE = 0.05  # of the record's standard deviation
+_REACH = 0.3  # length-scale of the interpolation, of the longer side of the floor
+_NUGGET = 1e-4
+
+
+class Temperature(ContinuousProblem):
+    """Temperature of a laboratory's floor over a day, in degrees C: between sensors the mean of a Gaussian process
+    (Matern 5/2) about their average, between readings linear in time. A day takes ``MOMENTS`` steps.
+
+    Args:
+        file: ``intel_temperature.npz``.
+    """
+
+    def __init__(self, file: Path) -> None:
+        record = np.load(file)
+        of_day = record["time"].astype("datetime64[s]").astype("datetime64[D]") == np.datetime64(
+            f"2004-03-{DAY}"
+        )
+        sensors = record["arms_mar14"]
+        self.readings = torch.from_numpy(record["temperature"][of_day][:, sensors]).double()
+        places = torch.from_numpy(record["xy"][sensors]).double()
+        low, high = places.min(0).values, places.max(0).values
+        super().__init__(Domain(torch.stack([low, high])), 1, NOISE * float(self.readings.std()), MOMENTS)
+        self.places, self.hints = places, places
+        self.kernel = gpytorch.kernels.MaternKernel(nu=2.5).double()
+        self.kernel.lengthscale = _REACH * float((high - low).max())
+        self.kernel.requires_grad_(False)
+        K = self.kernel(places).to_dense() + _NUGGET * torch.eye(len(places), dtype=torch.float64)
+        about = self.readings - self.readings.mean(1, keepdim=True)
+        self.weights = torch.linalg.solve(K, about.T).T  # readings x sensors
+
+    def expected(self, step: int, X: Tensor) -> Tensor:
+        """Degrees at points (..., 1, 2): (..., 1)."""
+        place = (step - 1) / (MOMENTS - 1) * (len(self.readings) - 1)
+        first = min(int(place), len(self.readings) - 2)
+        rest = place - first
+        weights = torch.lerp(self.weights[first], self.weights[first + 1], rest)
+        level = torch.lerp(self.readings[first], self.readings[first + 1], rest).mean()
+        values = self.kernel(X.reshape(-1, 2), self.places).to_dense() @ weights + level
+        return values.reshape(X.shape[:-1])
+
+
+class WatchedWDBO(WDBO):
+    """W-DBO that writes down what it keeps, and of whose fits two results may be held within limits, for model,
+    criterion and budget alike.
+
+    Args:
+        least, most: limits of the length-scale over time, in shares of the horizon.
+        loudest: limit of the noise variance, of standardised rewards.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        seed: int,
+        *,
+        least: float = 0.0,
+        most: float = math.inf,
+        loudest: float = math.inf,
+    ) -> None:
+        super().__init__(domain, MOMENTS, INITIAL, seed)
+        self.held: list[dict[str, float]] = []
+        wdbo, fit = self._optimizer, self._optimizer.update_surrogate_model
+
+        def limited(verbose: bool = False) -> None:
+            fit(verbose=verbose)
+            self.fitted = {"lengthscale_time": float(wdbo._lT), "noise": float(wdbo._noise)}
+            if not least <= wdbo._lT <= most:
+                wdbo._lT = min(max(wdbo._lT, least), most)
+                wdbo._gpr.set_parameters(wdbo._lambda, wdbo._lS, wdbo._lT)
+            if wdbo._noise > loudest:
+                wdbo._noise = wdbo._gpr.likelihood.noise = loudest
+
+        wdbo.update_surrogate_model = limited
+
+    def learn(self, observation: Observation) -> None:
+        super().learn(observation)
+        wdbo = self._optimizer
+        if wdbo._lT is not None:
+            told = {"time": observation.time / self.horizon, "held": wdbo.dataset_size()}
+            self.held.append(told | self.fitted | {"log_budget": float(np.log(wdbo._budget))})
+
+
+PLAYERS: dict[str, Callable[[Domain, int], Policy]] = {
+    AS_IT_SHIPS: WatchedWDBO,
+    LIMITED[0]: lambda domain, seed: WatchedWDBO(domain, seed, loudest=0.2),
+    LIMITED[1]: lambda domain, seed: WatchedWDBO(domain, seed, least=0.05),
+    LIMITED[2]: lambda domain, seed: WatchedWDBO(domain, seed, least=0.05, loudest=0.2),
+    LIMITED[3]: lambda domain, seed: WatchedWDBO(domain, seed, most=0.001),
+    "auto": lambda domain, seed: recipes.auto(domain, seed=seed),
+    "random": lambda domain, seed: recipes.random(domain, seed=seed),
+}
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="Horizon.")] = 60.0,
+    seeds: Annotated[int, typer.Option(help="Runs of each.")] = 10,
+    first: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    only: Annotated[str, typer.Option(help="Players, by ';'; default: all.")] = "",
+    data: options.Data = options.DATA,
+    out: options.Out = None,
+    page: options.PageAlone = False,
+) -> None:
+    """Play what the tables lack, seed by seed, then write the page."""
+    folder = pages.results_folder(__file__, out)
+    path = folder / "temperature.csv"
+    if not page:
+        torch.set_num_threads(1)
+        problem = Temperature(data / "intel_temperature.npz")
+        for seed in range(first, first + seeds):
+            for name in options.chosen(only, PLAYERS, "only"):
+                key = {"policy": name, "seconds": seconds, "seed": seed}
+                if path.exists() and (pd.read_csv(path)[[*key]] == pd.Series(key)).all(axis=1).any():
+                    continue
+                torch.manual_seed(seed)
+                policy = PLAYERS[name](problem.domain, seed)
+                regret, steps = play(policy, problem, seconds, EVALUATION, seed)
+                told = {"regret": regret, "steps": len(steps), "ms": 1e3 * sum(steps) / len(steps)}
+                pages.keep(path, pd.DataFrame([key | told]), [*key])
+                pages.say(key | told)
+                if isinstance(policy, WatchedWDBO):
+                    held = pd.DataFrame(policy.held).assign(**key, step=range(1, len(policy.held) + 1))
+                    pages.keep(folder / "temperature-held.csv", held, [*key, "step"])
+    pages.say(f"wrote {write_page(folder)}")
+
+
+if __name__ == "__main__":
+    options.command(main)()
