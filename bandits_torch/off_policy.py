@@ -330,10 +330,9 @@ def _played(
     """What the policy chose in every row, as probabilities (n, N), and how many rows it learned from."""
     pi, learned = np.zeros(can.shape), 0
     for i, time in enumerate(times):
-        step: Tensor | ArmContext | None = None if can[i].all() else torch.from_numpy(can[i])
-        if contexts is not None and policy.takes_contexts:
-            step = ArmContext(contexts[i], available=step)
-        choice = policy.choose(time, step)
+        mask = None if can[i].all() else torch.from_numpy(can[i])
+        under = contexts is not None and policy.takes_contexts
+        choice = policy.choose(time, ArmContext(contexts[i], available=mask) if under else mask)  # type: ignore[index]
         pi[i, int(choice.arm)] = 1.0
         if int(choice.arm) == arms[i] and taken[i]:
             reward = torch.tensor([rewards[i]], dtype=torch.float64)
