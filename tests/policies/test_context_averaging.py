@@ -366,8 +366,13 @@ def test_what_rises_unseen_under_a_listed_context_is_found_in_every_replicate():
     assert not rising(700, contexts=3, look_again=0.0).all()
 
 
-def test_pairs_are_looked_at_again_as_arms_are():
+def test_pairs_are_looked_at_again_as_arms_are_but_not_where_they_are_many_and_related():
+    def looks(**told):
+        found = recipes.auto(ARMS, **told).policy.looks
+        return None if found is None else (found.every, found.at_once)
+
     many = torch.linspace(0, 1, 20).double().unsqueeze(-1)
-    looks = [recipes.auto(ARMS, contexts=listed).policy.looks for listed in (M, CONTEXTS, many)]
-    assert [(one.every, one.at_once) for one in looks] == [(7.0, 0), (12.0, 0), (12.0, 6)]
-    assert recipes.auto(ARMS, contexts=M, look_again=0.0).policy.looks is None
+    assert looks(contexts=M) == looks(contexts=20) == (7.0, 0)
+    assert looks(contexts=CONTEXTS) == (12.0, 0)
+    assert looks(contexts=many) is looks(contexts=M, look_again=0.0) is None
+    assert looks(contexts=many, look_again=12.0) == (12.0, 6)
