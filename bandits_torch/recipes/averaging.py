@@ -253,9 +253,8 @@ def _over_arms(
         validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
         groups = with_level(groups)
     width, look_again = settings["width"], settings["look_again"]
-    many = related and len(arms) * len(contexts) > _MANY_PAIRS
     if look_again is None:
-        look_again = 0.0 if many else _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
+        look_again = _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
     own = {
         "width": 1.25 if width is None else width,
         "wide": _WIDE if width is None and kernel is not None else 0.0,
@@ -327,7 +326,7 @@ def _under_contexts(
         mean = mean.repeat_interleave(len(contexts))
     groups = families_of_pairs(arms, contexts, kernel, setup.noise_variance, setup.grown_from, matters)
     related = kernel is not None or spread(contexts if matters is None else contexts[:, matters]) is not None
-    many = related and len(arms) * len(contexts) > _MANY_PAIRS
+    many = related and (setup.grown_from or len(arms)) * len(contexts) > _MANY_PAIRS
     if look_again is None:
         look_again = 0.0 if many else _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
     settings = {
