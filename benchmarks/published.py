@@ -266,6 +266,11 @@ PRINTED = (
         "has less regret than BoTorch's UCB, W-DBO and Xopt on {} of {} moving functions",
         on(_CLOCK, r"## 30 s.*?Less on (\d+)", r"## 30 s.*?At least eight functions: (\d+)"),
     ),
+    Printed(
+        "docs/domains.md",
+        "has less than BoTorch's UCB with time as an input on {} of {} as well",
+        on(_CLOCK, r"## 30 s, functions.*?Less on (\d+)", r"At least four functions: (\d+)"),
+    ),
     Printed("docs/race_a_table.md", "its command it is\n\n{}\nFor this advice", _advice),
     Printed(
         "docs/gpu.md",

@@ -118,7 +118,10 @@ def test_intervals_hold_the_truth(skewed, drift):
     assert 0.85 <= np.mean(held) <= 0.95
 
 
-@pytest.mark.parametrize(("skewed", "drift"), [(False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    ("skewed", "drift"),
+    [pytest.param(*case, marks=pytest.mark.long) for case in ((False, True), (True, False))] + [(True, True)],
+)
 def test_values_of_a_policy_that_learns_have_no_bias(skewed, drift):
     """Over 40 logs, against the policy played on the simulator that learns from as many of its steps."""
     share = 0.1 if skewed else 0.25

@@ -46,7 +46,7 @@ class Turned(ContinuousProblem):
     """A function of the unit cube turned about its middle and shifted: f'_t(x) = f_t(c + Q (x - c - s)), c the middle.
 
     Q is a rotation drawn uniformly and s uniform in [-0.35, 0.35] along each input, of a generator with this seed.
-    Points may come from outside the cube, where the standard functions go on. What is known is that of f.
+    Where that leaves the cube it is mirrored back into it: f is not defined outside. What is known is that of f.
     """
 
     def __init__(self, inner: ContinuousProblem, seed: int) -> None:
@@ -63,7 +63,8 @@ class Turned(ContinuousProblem):
 
     def expected(self, step: int, X: Tensor) -> Tensor:
         """See the class."""
-        return self.inner.expected(step, 0.5 + (X - 0.5 - self.shift) @ self.rotation.mT)
+        where = 0.5 + (X - 0.5 - self.shift) @ self.rotation.mT
+        return self.inner.expected(step, 1 - (1 - where.remainder(2)).abs())
 
 
 def function(name: str) -> ContinuousProblem:

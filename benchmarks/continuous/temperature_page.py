@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib as mpl
 import pandas as pd
 
-from benchmarks.pages import markdown, opening, seeds_of, write
+from benchmarks.pages import bullet, markdown, opening, seeds_of, write
 
 mpl.use("Agg")
 AS_IT_SHIPS = "W-DBO as it ships"
@@ -38,7 +38,8 @@ _KEPT = """
 
 A run has collapsed if it holds {fewest} observations at some step; fewer it never keeps. "Noisy fits": of the
 collapses, how many have a noise variance above {noisy:g} of the standardised rewards' at the collapse or at one of the
-two steps before. "Drop": what was held two steps before the first collapse.
+two steps before. "Drop": what was held two steps before the first collapse. "Longest": the most steps on end that
+hold {fewest}. "Budget, ln": the logarithm of the largest removal budget, which begins at 0.
 
 """
 _WHY = """
@@ -60,8 +61,7 @@ to what is left, by 150 rounds of Adam without a prior. Only {fewest} observatio
 * A budget of that size pays for each new observation as it comes, so the state lasts: of the steps from the first
   collapse on {lasting:.0f} % hold {fewest}. It ends where the budget is used up before a fit is noise again.
 
-So no single length-scale is at fault: the fits to what a removal leaves and the budget drive each other. In the picture
-and the tables the fits are held within limits, after the fact: that says which of the two it takes.
+{verdict}
 """
 
 
@@ -78,7 +78,7 @@ def write_page(folder: Path) -> Path:
         f"As it ships W-DBO falls to {FEWEST} observations in {int(fell.sum())} of {len(ships)} runs, and ends with "
         f"{FEWEST} or 3 in {int((ships['end'] <= FEWEST + 1).sum())}. Its regret is {regret[AS_IT_SHIPS]:.2f} degrees "
         f"({by_fate[0]} in runs that fell, {by_fate[1]} in others), that of random points {regret['random']:.2f}, of "
-        f"`auto` {regret['auto']:.2f}."
+        f"`auto` {regret['auto']:.2f}. {_spared(kept)}"
     )
     command = "python -m benchmarks.continuous.temperature"
     text = opening("W-DBO on the Temperature record", answer, command)
@@ -86,7 +86,8 @@ def write_page(folder: Path) -> Path:
     text += _HEAD.format(seconds=runs["seconds"].iloc[0], seeds=told) + _regrets(runs)
     text += _KEPT.format(fewest=FEWEST, noisy=NOISY) + _table(kept)
     _draw(held, folder / "temperature-held.png")
-    text += _WHY.format(fewest=FEWEST, **_figures(held[held["policy"] == AS_IT_SHIPS]))
+    figures = _figures(held[held["policy"] == AS_IT_SHIPS])
+    text += _WHY.format(fewest=FEWEST, **figures, verdict=_verdict(kept))
     return write(folder / "TEMPERATURE.md", text)
 
 
@@ -112,25 +113,27 @@ def _kept(held: pd.DataFrame) -> pd.DataFrame:
         fallen = run["held"] <= FEWEST
         row = {"policy": policy, "seed": seed, "steps": len(run), "collapsed": bool(fallen.any())}
         row |= {"low": int(fallen.sum()), "mean": run["held"].mean(), "end": int(run["held"].iloc[-1])}
+        row |= {
+            "longest": int(fallen.groupby((~fallen).cumsum()).sum().max()),
+            "most": run["log_budget"].max(),
+        }
         if row["collapsed"]:
             first = int(fallen.idxmax())
             near = run.iloc[max(0, first - 2) : first + 1]
             row |= {"at": run["time"][first], "drop": int(near["held"].iloc[0])}
-            row |= {"noisy": bool((near["noise"] > NOISY).any()), "lT": near["lengthscale_time"].min()}
-            row["budget"] = run["log_budget"][first]
+            row["noisy"] = bool((near["noise"] > NOISY).any())
         rows.append(row)
     return pd.DataFrame(rows).set_index(["policy", "seed"])
 
 
 def _table(kept: pd.DataFrame) -> str:
-    heads = ["policy", "seed", "collapsed", "at", "drop", "steps at 2", "steps", "held, mean", "at the end"]
+    heads = ["policy", "seed", "collapsed", "at", "drop", "steps at 2", "longest", "steps", "held, mean"]
+    heads += ["at the end", "budget, ln"]
     rows = []
     for (policy, seed), run in kept.iterrows():
         fell = [f"{run['at']:.2f}", f"{run['drop']:.0f}"] if run["collapsed"] else ["", ""]
-        ends = [f"{run['mean']:.1f}", run["end"]]
-        rows.append(
-            [policy, seed, "yes" if run["collapsed"] else "no", *fell, run["low"], run["steps"], *ends]
-        )
+        ends = [run["longest"], run["steps"], f"{run['mean']:.1f}", run["end"], f"{run['most']:.1f}"]
+        rows.append([policy, seed, "yes" if run["collapsed"] else "no", *fell, run["low"], *ends])
     text = markdown(heads, rows)
     few = []
     for policy, runs in kept.groupby(level=0, sort=False):
@@ -159,6 +162,43 @@ def _figures(held: pd.DataFrame) -> dict[str, float]:
         "budget": held["log_budget"].max(),
         "lasting": 100 * low[since].mean(),
     }
+
+
+def _spared(kept: pd.DataFrame) -> str:
+    """What a floor under the length-scale over time does, in a sentence; nothing where it was not played."""
+    floor = LIMITED[1]
+    if floor not in kept.index.get_level_values(0):
+        return ""
+    limited = kept.loc[floor]
+    ships = kept.loc[AS_IT_SHIPS].loc[limited.index]
+    return (
+        f"With a fitted length-scale over time of at least .05 of the day {limited['low'].sum()} of "
+        f"{limited['steps'].sum()} steps hold {FEWEST} on {len(limited)} of the seeds, as it ships "
+        f"{ships['low'].sum()} of {ships['steps'].sum()}: it is fits of a tiny one that keep it there."
+    )
+
+
+def _verdict(kept: pd.DataFrame) -> str:
+    """What limits on the fits change, on the seeds that were played with them."""
+    lines = []
+    for policy in LIMITED:
+        if policy not in kept.index.get_level_values(0):
+            continue
+        limited = kept.loc[policy]
+        ships = kept.loc[AS_IT_SHIPS].loc[limited.index]
+        own, as_shipped = (
+            f"{of['low'].sum()} of {of['steps'].sum()} steps hold {FEWEST}, at most {of['longest'].max()} on end, and "
+            f"the budget reaches e^{of['most'].max():.1f}"
+            for of in (limited, ships)
+        )
+        seeds = ", ".join(map(str, limited.index))
+        told = f"`{policy.removeprefix('W-DBO, ')}`: {own}; as it ships, on the same seeds ({seeds}): {as_shipped}."
+        lines.append(bullet(told))
+    return (
+        "Limits on the fits, which model, criterion and budget then see:\n\n" + "".join(lines)
+        if lines
+        else ""
+    )
 
 
 def _draw(held: pd.DataFrame, path: Path) -> None:

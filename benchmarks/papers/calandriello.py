@@ -11,8 +11,9 @@
 | `growth` | dictionary, arms pulled and time of a step as t grows, beside the exact posterior |
 | `adaptive` | the dictionary on smoother and rougher functions |
 | `accuracy` | Theorem 1 in 200 runs |
-| `times` | seconds in the settings of the published code, beside the exact posterior |
+| `times` | processor time in the settings of the published code, beside the exact posterior |
 | `numpy` | processor time beside the same algorithm written plainly in NumPy, step by step in turn |
+| `batch` | processor time of ten replicates in one batch and one after another |
 | `report` | claims.csv and RESULTS.md from the CSV files there are |
 
 Without a part all are run. One thread.
@@ -33,9 +34,8 @@ import torch
 from torch import Tensor
 
 from bandits_torch import loop, recipes
-from bandits_torch.history import History
 from bandits_torch.models import ArmGP, LeverageSampling, SketchedGP
-from bandits_torch.policies import Observation
+from bandits_torch.policies import Observation, Policy
 from bandits_torch.problems import GPDraws, Problem
 from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.problems.simulated import make_kernel
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> None:
     """Run the parts named, or all, and write the page."""
     parts: dict[str, Callable[[Path, bool], None]] = {
         part.__name__: part
-        for part in (starvation, coverage, regret, settings, growth, adaptive, accuracy, times, numpy)
+        for part in (starvation, coverage, regret, settings, growth, adaptive, accuracy, times, numpy, batch)
     }
     parts["report"] = lambda out, fast: None
     parser = argparse.ArgumentParser(
@@ -226,7 +226,7 @@ def growth(out: Path, fast: bool) -> None:
     width = BKBWidth(1.0, NOISE, DELTA, form="printed")
     policy = recipes.bkb(problem.arms, problem.knowledge.kernel, LAMBDA, width=width, growth=1.0)
     bkb = loop.run(policy, problem, horizon)
-    exact = exact_seconds(problem, bkb, LAMBDA)
+    exact = exact_seconds(problem, bkb.arms.flatten(), bkb.rewards.flatten(), LAMBDA)
     sizes, drawn = (bkb.trace[key].squeeze() for key in ("dictionary_size", "last_draw"))
     ends = [round(horizon * share) for share in (0.025, 0.05, 0.1, 0.25, 0.5, 1.0)]
     rows = []
@@ -298,7 +298,7 @@ def accuracy(out: Path, fast: bool) -> None:
 
 
 def times(out: Path, fast: bool) -> None:
-    """Seconds of the policy alone (choose and learn), one thread, in the published settings and an easier one."""
+    """Processor seconds of the policy alone, one thread, in the published settings and an easier one."""
     frame = _measured_times(fast, NOISE, LAMBDA, DELTA)
     save(frame, out / "times.csv", 4)
 
@@ -313,6 +313,40 @@ def numpy(out: Path, fast: bool) -> None:
         rows.append(_beside_numpy(num_arms, 20 if fast else horizon))
         print("numpy:", *rows[-1].values(), flush=True)
     save(pd.DataFrame(rows), out / "numpy.csv", 4)
+
+
+def batch(out: Path, fast: bool) -> None:
+    """Processor seconds of replicates of ``bkb`` on one function each: in one batch, and then one after another."""
+    replicates, horizon = (2, 20) if fast else (10, 400)
+    width, alone, same = BKBWidth(1.0, NOISE, DELTA, form="printed"), 0.0, 0
+
+    def played(first: int, count: int) -> tuple[float, Tensor]:
+        problem = GPDraws(
+            num_arms=1000,
+            dim=2,
+            lengthscale=0.2,
+            noise_scale=NOISE,
+            seed=1,
+            replicates=count,
+            first_replicate=first,
+        )
+        kernel = problem.knowledge.kernel
+        policy = recipes.bkb(
+            problem.arms, kernel, LAMBDA, width=width, replicates=count, first_replicate=first
+        )
+        begun = process_time()
+        history = loop.run(policy, problem, horizon, first_replicate=first)
+        return process_time() - begun, history.arms
+
+    together, arms = played(0, replicates)
+    for k in range(replicates):
+        seconds, own = played(k, 1)
+        alone += seconds
+        same += int((own[0] == arms[k]).all())
+    row = {"arms": 1000, "steps": horizon, "replicates": replicates, "batch_seconds": together}
+    row |= {"alone_seconds": alone, "times": alone / together, "same_runs": same}
+    print("batch:", *row.values(), flush=True)
+    save(pd.DataFrame([row]), out / "batch.csv", 4)
 
 
 def _beside_numpy(num_arms: int, horizon: int) -> dict[str, Any]:
@@ -444,7 +478,7 @@ BKB, EXACT = "BKB, a draw a step", "exact, on the pulls of BKB"
 
 
 def _measured_times(fast: bool, noise: float, noise_variance: float, delta: float) -> pd.DataFrame:
-    """Seconds of the policy alone (choose and learn), one thread, in the published settings and an easier one."""
+    """Processor seconds of the policy alone (choose and learn) in the published settings and an easier one."""
     width, rows = BKBWidth(1.0, noise, delta, form="printed"), []
     for num_arms, horizon, lengthscale in ((1000, 2000, 0.2), (10_000, 500, 0.2), (10_000, 2000, 0.5)):
         problem = (
@@ -459,20 +493,15 @@ def _measured_times(fast: bool, noise: float, noise_variance: float, delta: floa
             "batch BKB, C 5": lambda a=arguments: recipes.bbkb(*a, width=width),
         }
         for name, build in runs.items():
-            policy = build()
-            history = loop.run(policy, problem, 20 if fast else horizon)
-            pulled = len(set(history.arms.flatten().tolist()))
+            policy, steps = build(), 20 if fast else horizon
+            taken, arms, rewards, watched = _processor_seconds(policy, problem, steps)
+            pulled = len(set(arms.tolist()))
             row = {"arms": num_arms, "steps": horizon, "lengthscale": lengthscale, "arms_pulled": pulled}
             m, draws = int(policy.model.dictionary_size), int(policy.model.draws)
-            watched = history.trace.get("arms_scored")
-            read = (
-                num_arms
-                if watched is None
-                else float(watched.double().mean()) + 2 * num_arms * draws / horizon
-            )
-            found = {name: (float(history.seconds.sum()), m, 8 * m * (read + 4 * m))}
+            read = num_arms if watched is None else watched + 2 * num_arms * draws / horizon
+            found = {name: (taken, m, 8 * m * (read + 4 * m))}
             if name == BKB:
-                seconds = float(exact_seconds(problem, history, noise_variance).sum())
+                seconds = float(exact_seconds(problem, arms, rewards, noise_variance, process_time).sum())
                 found[EXACT] = (seconds, pulled, 8 * pulled * (num_arms + pulled))
             for policy_name, (seconds, held, moved) in found.items():
                 share = copy_seconds(int(moved), "cpu") * horizon / seconds
@@ -482,14 +511,39 @@ def _measured_times(fast: bool, noise: float, noise_variance: float, delta: floa
     return pd.DataFrame(rows)
 
 
-def exact_seconds(problem: Problem, history: History, noise_variance: float) -> Tensor:
+def _processor_seconds(
+    policy: Policy, problem: Problem, horizon: int
+) -> tuple[float, Tensor, Tensor, float | None]:
+    """Of choosing and learning; the arms and rewards; and the mean number of arms scored, of a policy that tells it."""
+    noise, seconds, pulls, scored = ReplicateStreams(0), 0.0, [], []
+    for t in range(1, horizon + 1):
+        begun = process_time()
+        choice = policy.choose(float(t))
+        chosen = process_time()
+        reward = problem.pull(t, choice.arm, noise)
+        pulled = process_time()
+        policy.learn(Observation(float(t), choice.arm, reward, choice.why))
+        seconds += chosen - begun + process_time() - pulled
+        pulls.append((choice.arm, reward))
+        scored += [float(policy.trace()["arms_scored"])] if "arms_scored" in policy.trace() else []
+    arms, rewards = (torch.cat(each) for each in zip(*pulls, strict=True))
+    return seconds, arms, rewards, sum(scored) / len(scored) if scored else None
+
+
+def exact_seconds(
+    problem: Problem,
+    arms: Tensor,
+    rewards: Tensor,
+    noise_variance: float,
+    clock: Callable[[], float] = perf_counter,
+) -> Tensor:
     """Seconds of every step of the exact posterior in its factor form, fed the pulls of another run."""
     model = ArmGP(problem.arms, problem.knowledge.kernel, noise_variance, form="factor")
     seconds = []
-    for arm, reward in zip(history.arms.flatten(), history.rewards.flatten(), strict=True):
-        start = perf_counter()
+    for arm, reward in zip(arms, rewards, strict=True):
+        start = clock()
         mean, variance = model.marginals()
         (mean + 2 * variance.sqrt()).argmax()
         model.observe_arms(arm, reward)
-        seconds.append(perf_counter() - start)
+        seconds.append(clock() - start)
     return torch.tensor(seconds)

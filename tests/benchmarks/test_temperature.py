@@ -63,7 +63,7 @@ def test_the_page_counts_collapses_and_noisy_fits(tmp_path):
     pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "temperature-held.csv", index=False)
     text = " ".join(write_page(tmp_path).read_text(encoding="utf-8").split())
     assert "falls to 2 observations in 1 of 2 runs, and ends with 2 or 3 in 1." in text
-    assert f"| {AS_IT_SHIPS} | 0 | yes | 0.60 | 15 | 2 | 5 | 8.4 | 9 |" in text
+    assert f"| {AS_IT_SHIPS} | 0 | yes | 0.60 | 15 | 2 | 2 | 5 | 8.4 | 9 | 0.0 |" in text
     assert f"| {AS_IT_SHIPS} | 1 of 2 | 1 of 1 | 20 % |" in text
     assert "3.500 ± 0.500 | 0.88 |" in text
     assert (tmp_path / "temperature-held.png").exists()
