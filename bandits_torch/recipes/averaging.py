@@ -274,10 +274,8 @@ def _learn_log(policy: Policy, log: Log, features: Tensor) -> None:
     whys: list[dict[str, Tensor]] = [{}] * len(log.arms)
     if isinstance(policy, UnderContexts):
         c = policy.context_dim
-        found = None if log.contexts is None else log.contexts.shape[1]
-        validation.require(
-            found == c, "log", f"contexts of {found or 0} numbers", f"one with contexts of {c}"
-        )
+        found = 0 if log.contexts is None else log.contexts.shape[1]
+        validation.require(found == c, "log", found, f"one with {c} numbers of a context")
         inputs = torch.cat([policy.arms[past[1]], cast(Tensor, log.contexts).to(policy.arms)], -1)
         whys = [{INPUTS: row.expand(policy.replicates, -1)} for row in inputs]
     for time, arm, reward, why in zip(*past, whys, strict=True):
