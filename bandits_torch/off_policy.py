@@ -122,21 +122,22 @@ def value(
         _refuse_unless_uniform(log)
         chance = 1.0 / can.sum(1)
     never = [log.arm_names[k] for k in range(N) if k not in arms]
-    predicted = _predicted(log)[first:] if kind == "dr" else np.zeros((n, N))
+    models = kind == "dr" or log.contexts is not None
+    predicted = _predicted(log)[first:] if models else np.zeros((n, N))
     sure = (chance == 1) & (can.sum(1) > 1)
     seen = None if log.contexts is None else log.contexts[first:]
 
     def estimate(pi: np.ndarray, order: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value, its terms, and weights, of probabilities (n, N) over the rows in this order."""
         a, r, q = arms[order], rewards[order], predicted[order]
-        w = pi[np.arange(n), a] / chance[order]
+        w, total = pi[np.arange(n), a] / chance[order], (pi * q).sum(1)
         if kind == "dr":
-            known_part, rest = (pi * q).sum(1), w * (r - q[np.arange(n), a])
-            found = float((known_part + rest).mean())
-            return found, known_part + rest if seen is None else rest, w  # the contexts are as they are
-        total = w.sum()
-        found = float((w * r).sum() / total) if total else np.nan
-        return found, w * (r - found) * n / max(total, 1e-300), w
+            terms = total + w * (r - q[np.arange(n), a])
+            found = float(terms.mean())
+        else:
+            found = float((w * r).sum() / w.sum()) if w.any() else np.nan
+            terms = w * (r - found) * n / max(w.sum(), 1e-300)
+        return found, terms if seen is None else terms - total, w  # the contexts are those that came
 
     rows = np.arange(n)
     if isinstance(policy, Tensor):
@@ -291,11 +292,9 @@ def _player(
         return (lambda number: copy.deepcopy(policy)), log.times[first:].tolist()
     if log.contexts is not None and recipes.registered(policy).contexts and policy != "random":
         recipe = recipes.registered(policy)
-        under = (
-            {"contexts": len(log.context_names)}
-            if log.context_names
-            else {"context_dim": log.contexts.shape[1]}
-        )
+        under: dict[str, object] = {"context_dim": log.contexts.shape[1]}
+        if log.context_names:
+            under["contexts"] = torch.arange(len(log.context_names)).double().unsqueeze(-1)
         run = {"horizon": n} if "horizon" in recipe.options else {}
 
         def under_contexts(number: int) -> Policy:
@@ -331,10 +330,9 @@ def _played(
     """What the policy chose in every row, as probabilities (n, N), and how many rows it learned from."""
     pi, learned = np.zeros(can.shape), 0
     for i, time in enumerate(times):
-        step: Tensor | ArmContext | None = None if can[i].all() else torch.from_numpy(can[i])
-        if contexts is not None and policy.takes_contexts:
-            step = ArmContext(contexts[i], available=step)
-        choice = policy.choose(time, step)
+        mask = None if can[i].all() else torch.from_numpy(can[i])
+        under = contexts is not None and policy.takes_contexts
+        choice = policy.choose(time, ArmContext(contexts[i], available=mask) if under else mask)  # type: ignore[index]
         pi[i, int(choice.arm)] = 1.0
         if int(choice.arm) == arms[i] and taken[i]:
             reward = torch.tensor([rewards[i]], dtype=torch.float64)

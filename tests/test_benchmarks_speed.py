@@ -51,7 +51,7 @@ COLUMNS = {
     | {"plain_waits", "captured_waits"},
     "in_cache": {
         *("recipe", "arms", "replicates", "steps", "turns", "plain", "blocks", "compiled", "copy"),
-        *("compiled_share", "mib", "peak_mib"),
+        *("compiled_share", "mib", "peak_mib", "machine_load"),
     },
     "form_choice": {"arms", "replicates", "drifts", "dtype", "rows", "points", "room", "auto", "over_cheaper"}
     | {"covariance_seconds", "factor_seconds"},

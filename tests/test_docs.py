@@ -22,6 +22,7 @@ from bandits_torch import cli, recipes
 from bandits_torch.experiments.advice import FEWEST
 from bandits_torch.experiments.starts import SHORTEST
 from bandits_torch.problems import PROBLEMS
+from tests.reference.forked import Forked
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -52,15 +53,8 @@ def test_the_skeletons_of_contributing_run(tmp_path):
     """In a process of their own: they register names."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     code = "\n".join(blocks(text, "python"))
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    run = Forked(cwd=tmp_path, act=lambda: exec(code, {"__name__": "__main__"})).wait()
+    assert run.returncode == 0, run.stderr
     assert re.fullmatch(r"halving: regret [\d.]+\nfading: regret [\d.]+\n", run.stdout)
 
 

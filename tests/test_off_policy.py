@@ -95,18 +95,16 @@ def test_recipes_that_take_contexts_get_those_of_the_log():
     assert value(log, "ucb1", replays=2).learned > 0  # takes none
 
 
-@pytest.mark.parametrize("skewed", [False, True])
 @pytest.mark.parametrize("listed", [False, True])
-def test_intervals_under_contexts_hold_the_truth(listed, skewed):
-    held = {"one": [], "best": []}
-    for seed in range(150):
-        log, means = logs.drawn_under(1000 + seed, 400, listed, skewed, True)
+def test_intervals_under_contexts_hold_the_truth(listed):
+    held = []
+    for seed in range(100):
+        log, means = logs.drawn_under(1000 + seed, 400, listed, seed % 2 == 0, True)
         best = logs.means_under(log.contexts.numpy(), False).argmax(1)
-        for name, arms in (("one", np.full(400, seed % 4)), ("best", best)):
+        for arms in (np.full(400, seed % 4), best):
             found = value(log, torch.eye(4).double()[arms], warm_up=0.0)
-            held[name].append(found.low <= means[np.arange(400), arms].mean() <= found.high)
-    for each in held.values():
-        assert 0.85 <= np.mean(each) <= 0.95
+            held.append(found.low <= means[np.arange(400), arms].mean() <= found.high)
+    assert 0.85 <= np.mean(held) <= 0.95
 
 
 @pytest.mark.parametrize("skewed", [False, True])
@@ -120,7 +118,10 @@ def test_intervals_hold_the_truth(skewed, drift):
     assert 0.85 <= np.mean(held) <= 0.95
 
 
-@pytest.mark.parametrize(("skewed", "drift"), [(False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    ("skewed", "drift"),
+    [pytest.param(*case, marks=pytest.mark.long) for case in ((False, True), (True, False))] + [(True, True)],
+)
 def test_values_of_a_policy_that_learns_have_no_bias(skewed, drift):
     """Over 40 logs, against the policy played on the simulator that learns from as many of its steps."""
     share = 0.1 if skewed else 0.25
@@ -236,7 +237,7 @@ def test_columns_of_contexts_are_read_by_name(tmp_path):
     named = read_log(path, contexts=["screen"])
     assert named.context_names == ("desk", "phone")
     assert named.contexts.tolist() == [[0.0], [1.0], [1.0]]
-    assert named.notes[1] == "left out: age and hour"
+    assert named.notes[1] == "left out: age, hour"
     again = named.under(["phone", "tablet", "desk"])
     assert again.contexts.tolist() == [[2.0], [0.0], [0.0]]
     assert "Contexts: desk, phone." in str(named)
@@ -306,7 +307,7 @@ def test_auto_learns_a_log_under_its_contexts_as_if_it_had_pulled(listed):
     for policy in (warm, known):
         for mine, theirs in zip(policy.marginals(60.0, now), plainly.marginals(60.0, now), strict=True):
             assert torch.equal(mine, theirs)
-    with pytest.raises(ValueError, match="log must be one with contexts of 1, got contexts of 0 numbers"):
+    with pytest.raises(ValueError, match="log must be one with 1 numbers of a context, got 0"):
         recipes.auto(4, contexts=3, log=drawn(5, 60)[0])
 
 

@@ -128,6 +128,12 @@ def test_expected_improvement_and_probability_of_improvement_are_over_the_larges
             alone = LogExpectedImprovement if name == "gp_ei" else LogProbabilityOfImprovement
             values = alone(policy.model, best_f=best[k] + margin)(policy.model.candidates())
             assert int(policy.choose(8.0).arm[k]) == int(values[:, k].argmax())
+        rest = mean < best  # the incumbent is among those that can be played
+        second = mean.masked_fill(~rest, -torch.inf).amax(-1)
+        chosen = policy.choose(8.0, rest).arm
+        for k in range(3):
+            values = alone(policy.model, best_f=second[k] + margin)(policy.model.candidates())[:, k]
+            assert int(chosen[k]) == int(values.masked_fill(~rest[k], -torch.inf).argmax())
 
 
 def test_no_forgetting_rate_at_all_is_gp_ucb():

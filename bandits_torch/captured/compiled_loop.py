@@ -55,10 +55,15 @@ def play(
                 squared[s, 0], since[s, 0] = a * a * squared[s, 0], a * a * since[s, 0] + e
             w = A[j, s] + math.sqrt(P[j, s] * gain[s] + Q[j, s])
             i, most, best = 0, -np.inf, largest[s]
+            if masked:
+                open_to = available[min(j, len(available) - 1), min(s, available.shape[1] - 1)]
             if improves and math.isnan(best):
-                best = (m + own).max()
+                best = -np.inf
+                for n in range(N):
+                    if not masked or open_to[n]:
+                        best = max(best, m[n] + own[n])
             for n in range(N):
-                if masked and not available[min(j, len(available) - 1), min(s, available.shape[1] - 1), n]:
+                if masked and not open_to[n]:
                     continue
                 spread = draw[n] if draws else math.sqrt(max(v[n], _LEAST_VARIANCE))
                 index = m[n] + own[n] + w * spread

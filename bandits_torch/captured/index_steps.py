@@ -63,6 +63,8 @@ class IndexSteps(CapturedSteps):
             raise refused("PeriodicRestart", "its replicates do not restart together")
         if self.samples and self.by_mask:
             raise refused("ThompsonSampling", "a restart by mask would factor its covariance")
+        if self.samples:
+            self.belief.want_root()  # as the first draw of a plain step would
         factor, kernel = self.belief.form_name == "factor", self.belief.prior.time_kernel
         if self.samples and factor:
             raise refused("ThompsonSampling", "form='factor' keeps no root of the covariance")
@@ -152,7 +154,7 @@ class IndexSteps(CapturedSteps):
             counted = self._clock if self._clock is None else self._clock + 1
             step = given["clock"][j] if counted is None else counted.reshape(self.model.batch_shape)
             width = told["width"] = policy.width.at(step, self.model)
-        told["arm"] = arm = best_available(self._index(given, j, width).mT, available)[1]
+        told["arm"] = arm = best_available(self._index(given, j, width, available).mT, available)[1]
         reward = pull(arm).to(belief.prior_mean.dtype)
         if self.by_mask:
             told["restarted"] = self._restart(arm, reward, given["prior"][j] if "prior" in given else 1.0)
@@ -167,7 +169,7 @@ class IndexSteps(CapturedSteps):
         form.observe(arm, residual, now, leaving or None, later, self.static)
         return told
 
-    def _index(self, given: Given, j: int, width: Tensor | None) -> Tensor:
+    def _index(self, given: Given, j: int, width: Tensor | None, available: Tensor | None) -> Tensor:
         """Of every arm, (S, N): UCB, or the draw of Thompson sampling."""
         belief, form = self.belief, self.belief.form
         mean = form.mean if self._centred else form.mean + belief.prior_mean
@@ -176,7 +178,8 @@ class IndexSteps(CapturedSteps):
             width = None if width is None else width.reshape(-1)
             return ThompsonSampling.of(mean, cast(Tensor, form.joint_root()), given["normal"][j], width)
         if self.improves is not None:
-            best = torch.where(self.largest.isnan(), mean.amax(-1), self.largest)
+            among = mean if available is None else mean.masked_fill(~available, -torch.inf)
+            best = torch.where(self.largest.isnan(), among.amax(-1), self.largest)
             return self.improves.of(mean, form.variance.to(mean.dtype), best.unsqueeze(-1))
         return UpperConfidenceBound.of(mean, form.variance.to(mean.dtype), cast(Tensor, width).reshape(-1, 1))
 

@@ -186,7 +186,7 @@ class BatchBKB(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    def grow_from(self, small: BatchBKB) -> None:  # type: ignore[override]
+    def grow_from(self, small: BatchBKB) -> None:
         """See ``HasState``; with new arms a batch begins, whose mean and width are those of now."""
         self.model.grow_from(small.model)
 

@@ -124,10 +124,11 @@ class IndexPolicy(Policy):
         if available is not None:
             self.choices.check_available(available)
         with self.model.unmoved():
-            arm, index = self.choices.best(self._acquisition_now(time), time, available)
+            mask = available if isinstance(available, Tensor) else None
+            arm, index = self.choices.best(self._acquisition_now(time, mask), time, available)
         return Choice(arm, {"index": index})
 
-    def _acquisition_now(self, time: float) -> AcquisitionFunction:
+    def _acquisition_now(self, time: float, available: Tensor | None) -> AcquisitionFunction:
         if self.width is not None:
             self.used_width = self.width.at(self.clock + 1, self.model)
         at_step = getattr(self.acquisition, "at_step", None)
@@ -136,6 +137,8 @@ class IndexPolicy(Policy):
             if self.width is None:  # it may have one of its own
                 self.used_width = getattr(made, "width", None)
             return made
+        if available is not None and isinstance(self.acquisition, Improvement):
+            return self.acquisition(self.model, largest_mean(cast(ArmGP, self.model), available))
         return self.acquisition(self.model, **({} if self.width is None else {"width": self.used_width}))
 
     _expects = ("choices",)
@@ -283,7 +286,7 @@ def _check_needs_no_width(acquisition: object, model: OnlineModel) -> None:
 
 class Improvement:
     """BoTorch's analytic ``acquisition`` over best_f and a ``margin``. Without best_f: over the largest posterior
-    mean."""
+    mean, of an ``IndexPolicy`` among the arms that are available."""
 
     def __init__(self, acquisition: Callable[..., AcquisitionFunction], margin: float) -> None:
         self.acquisition, self.margin = acquisition, margin
@@ -316,8 +319,8 @@ class RewardImprovementPolicy(IndexPolicy):
     """argmax of ``acquisition(model, best_f=)``, best_f the largest reward learned so far in each replicate.
 
     The largest of noisy rewards lies above the largest value of the function, and rises as long as the policy plays:
-    the policy keeps exploring where one whose incumbent is the largest posterior mean settles. Before the first reward
-    best_f is the largest prior mean.
+    the policy keeps exploring where one whose incumbent is the largest posterior mean settles. Rewards of arms that are
+    not available count, too. Before the first reward best_f is the largest prior mean of those that are.
 
     Args:
         model, acquisition, options: as for ``IndexPolicy``; best_f has shape (S, 1), BoTorch's of one output.
@@ -333,16 +336,16 @@ class RewardImprovementPolicy(IndexPolicy):
         reward = observation.reward.to(self.model.noise_variance)
         self.largest = reward.clone() if self.largest is None else torch.maximum(self.largest, reward)
 
-    def _acquisition_now(self, time: float) -> AcquisitionFunction:
-        return self.acquisition(self.model, best_f=self._incumbent())
+    def _acquisition_now(self, time: float, available: Tensor | None) -> AcquisitionFunction:
+        return self.acquisition(self.model, best_f=self._incumbent(available))
 
-    def _incumbent(self) -> Tensor:
-        model = cast(ArmGP | OnlineGP, self.model)
+    def _incumbent(self, available: Tensor | None) -> Tensor:
+        mean = largest_mean(cast(ArmGP | OnlineGP, self.model), available)
         if self.largest is None:
-            return largest_mean(model)
+            return mean
         largest = self.largest.unsqueeze(-1)
         empty = (self.clock == 0) if isinstance(self.clock, Tensor) else None
-        return largest if empty is None else torch.where(empty.unsqueeze(-1), largest_mean(model), largest)
+        return largest if empty is None else torch.where(empty.unsqueeze(-1), mean, largest)
 
     def _fresh(self) -> dict[str, Any]:
         return super()._fresh() | {"largest": None}
@@ -353,13 +356,16 @@ class RewardImprovementPolicy(IndexPolicy):
             self.largest = self.largest.masked_fill(where, -torch.inf)
 
 
-def largest_mean(model: ArmGP | OnlineGP) -> Tensor:
-    """Largest posterior mean of any arm or observed point; ``batch_shape x 1``, BoTorch's shape of one output.
+def largest_mean(model: ArmGP | OnlineGP, available: Tensor | None = None) -> Tensor:
+    """Largest posterior mean of any arm, among those ``available``, or observed point; ``batch_shape x 1``, BoTorch's
+    shape of one output.
 
     The prior mean without observations.
     """
     if isinstance(model, ArmGP):
-        return model.marginals()[0].amax(-1, keepdim=True)
+        mean = model.marginals()[0]
+        mean = mean if available is None else mean.masked_fill(~available, -torch.inf)
+        return mean.amax(-1, keepdim=True)
     rows = model.data.rows()
     if not model.data.size:
         zeros = model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim)

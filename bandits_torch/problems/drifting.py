@@ -56,8 +56,8 @@ class SwitchingFunctions(SimulatedProblem):
         noise_scale: R.
         kernel, lengthscale, nu, num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``.
 
-    Raises ValueError for another ``change``, a negative ``noise_scale``, and switches that do not
-    ascend within the horizon.
+    Raises ValueError for another ``change``, a negative ``noise_scale``, and switches that, with shares of the horizon
+    rounded to steps, are not increasing steps from 2 to T.
     """
 
     def __init__(

@@ -135,7 +135,7 @@ def suspects(names: Sequence[str], rewards: np.ndarray) -> list[str]:
         margin, first = (high - low) / _FAR, rewards[:_SAMPLE]
         spread = ((first > low + margin) & (first < high - margin)).any(axis=0)  # neither end is far outside
     doubted = [
-        n
+        int(n)
         for n in np.flatnonzero(~spread | np.isin(low, _USUAL) | np.isin(high, _USUAL))
         if not ((rewards[:, n] == low[n]) | (rewards[:, n] == high[n]) | np.isnan(rewards[:, n])).all()
     ]  # two values have no range beside an end

@@ -50,6 +50,7 @@ from bandits_torch.recipes.setup import Number, Setup
 PLAUSIBLE = 4.0  # nats
 _LEARNED_UP_TO, _HARMONICS = 200, 2  # arms with cycles that are learned; harmonics of these
 _LOOK_AGAIN, _LOOK_AGAIN_RELATED = 7.0, 12.0  # c of ``LookingAgain``
+_MANY_PAIRS = 64  # of arm and context, above which nothing is looked at again where contexts are related
 _AT_ONCE = 6  # looks within c sqrt(t + 300), where a kernel is told that relates arms
 _WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
 _LEAST = 1e-6  # of the variance in a history: what is left about its cycles is at least that
@@ -133,8 +134,11 @@ def auto(
     says how many there are, 0 to M - 1: then the members are over the N M pairs of arm and context (``PairAveraging``).
     Else they are over features and context (``ContextAveraging``), hold 200 observations, and learn length-scales as
     over a ``Domain``. Members differ in whether the context matters at all, and which of its numbers do; ``matters``
-    tells it: the columns that do. ``context_kernel`` is told where ``kernel`` is, and only there. Nothing is looked at
-    again unless ``look_again`` is given, with listed contexts: as contexts come and go, so do the arms played.
+    tells it: the columns that do. ``context_kernel`` is told where ``kernel`` is, and only there. Pairs are looked at
+    again as arms are: ``look_again`` is 7 where contexts are counted alone, and 12 where numbers or a kernel relate
+    them, up to 64 pairs. Above, and where contexts are not listed, nothing is looked at again: of related pairs that
+    are many looks cost too much while nothing changes. There ``look_again`` may be given for listed contexts, with at
+    most six looks within c sqrt(t + 300), of which those are lost that no pair of the step's context is due for.
 
     Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned on line and the checks are ours. No
     theorem bounds its regret. Raises ValueError for what is told twice or cannot be used, and for more than 500 arms of
@@ -321,10 +325,15 @@ def _under_contexts(
     if isinstance(mean, Tensor) and mean.dim() == 1:
         mean = mean.repeat_interleave(len(contexts))
     groups = families_of_pairs(arms, contexts, kernel, setup.noise_variance, setup.grown_from, matters)
+    related = kernel is not None or spread(contexts if matters is None else contexts[:, matters]) is not None
+    many = related and (setup.grown_from or len(arms)) * len(contexts) > _MANY_PAIRS
+    if look_again is None:
+        look_again = 0.0 if many else _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
     settings = {
         "width": 1.25 if width is None else width,
         "plausible": plausible,
-        "look_again": look_again or 0.0,
+        "look_again": look_again,
+        "at_once": _AT_ONCE if many else 0,
     }
     pairs = pairs_of(arms, contexts)
     policy = _policy(pairs, groups, mean, setup.replicates, None, None, settings, own)

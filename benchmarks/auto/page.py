@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from benchmarks.auto import frontier
 from benchmarks.auto.limit import REPLICATES
 from benchmarks.auto.playing import DEVELOPMENT, HISTORY, MISTAKES, NEVER, POLICIES, VALIDATION
-from benchmarks.auto.risers import RISERS
+from benchmarks.auto.risers import QUIET, RISERS, SHAPES
 from benchmarks.leaderboard import settings
 from benchmarks.pages import markdown, opening, seeds_of, write
 
@@ -54,6 +55,24 @@ rival; in brackets the worst replicate's share of the largest regret that any ri
 among them `r_gp_ucb`, which is told how much changes in all.
 
 """
+_HAD = """## What can be had
+
+Nobody finds what rises without looking, and looks cost where nothing changes. `python -m benchmarks.auto.frontier` has
+the derivation: a policy that looks at rest at each of m arms of gap g every tau steps pays m g / tau a step for it, and
+until it finds the one that rose it loses d in each of tau / 2 steps on average. The product, m d g / 2, is the same for
+every tau, and no policy is below it that does not look more often as time goes on, even if it knows every reward at
+rest. So who asks for half the loss asks for twice the price. For arms that differ, and regions that many arms show, the
+least is a convex programme.
+
+Paid: regret in steps 101 to 500, in which nothing changes; some of it is what learning costs. At least: what must then
+be lost until found, in the mean over what may rise; nothing that is lost afterwards is in it.
+
+"""
+_ASKED = """
+Asked is at most 1.2 of the best rival. Needs: what a policy must pay in the same 400 steps at least to lose no more
+than that until found.
+
+"""
 
 
 def write_page(folder: Path) -> Path:
@@ -61,7 +80,16 @@ def write_page(folder: Path) -> Path:
     ours = pd.read_csv(folder / "totals.csv")
     answer, board = _board()
     head = opening("What `auto` does", answer, "python -m benchmarks.auto")
-    parts = [head, _INTRODUCTION, *board, *_limit(folder), *_others(ours), *_risers(ours), *_misled(ours)]
+    parts = [
+        head,
+        _INTRODUCTION,
+        *board,
+        *_limit(folder),
+        *_others(ours),
+        *_risers(ours),
+        *_had(folder, ours),
+        *_misled(ours),
+    ]
     return write(folder / "RESULTS.md", "\n".join(parts))
 
 
@@ -190,6 +218,37 @@ def _risers(ours: pd.DataFrame) -> list[str]:
             rows.append([environment, seed, cell["replicate"].nunique(), *shown, best, len(rivals)])
     heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in own), "best rival", "rivals"]
     return [_RISERS, markdown(heads, rows), ""] if rows else []
+
+
+def _had(folder: Path, ours: pd.DataFrame) -> list[str]:
+    if not (folder / "frontier.csv").exists():
+        return []
+    table, own = pd.read_csv(folder / "frontier.csv"), [*POLICIES, HISTORY]
+    means = ours[ours["seed"] == frontier.SEED].groupby(["environment", "policy"])["regret"].mean()
+    rows, asked = [], []
+    for shape in SHAPES:
+        here = table[table["shape"] == shape].set_index("policy")
+        points, played = here.loc[[frontier.ANY]], here["paid"].drop(frontier.ANY)
+        for policy, paid in played.items():
+            lost = [means.get((f"{shape} after {quiet}", policy)) for quiet in QUIET[1:]]
+            least = frontier.bound(points, paid)
+            rows.append(
+                [shape, f"`{policy}`", *(f"{x:.4g}" if x is not None else "" for x in (paid, least, *lost))]
+            )
+        for quiet in QUIET[1:]:
+            rivals = means[f"{shape} after {quiet}"].drop(own)
+            goal = 1.2 * rivals.min()
+            shown = [f"{frontier.needed(points, goal):.3g}", *(f"{played[name]:.3g}" for name in own)]
+            asked.append([f"{shape} after {quiet}", f"`{rivals.idxmin()}`", f"{goal:.4g}", *shown])
+    heads = ["shape", "policy", "paid", "at least", *(f"lost after {quiet}" for quiet in QUIET[1:])]
+    other = [
+        "environment",
+        "best rival",
+        "1.2 times its regret",
+        "needs",
+        *(f"`{name}` pays" for name in own),
+    ]
+    return [_HAD, markdown(heads, rows), _ASKED, markdown(other, asked), ""]
 
 
 def _misled(ours: pd.DataFrame) -> list[str]:

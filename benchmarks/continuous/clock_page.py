@@ -68,8 +68,8 @@ def _section(table: pd.DataFrame) -> tuple[str, str]:
     less = int((mean.loc[AUTO] < rivals.min()).sum())
     whom = "every rival" if len(rivals) > 1 else f"{rivals.index[0]}, the only rival played,"
     answer = (
-        f"Over {title}{',' if turned else ''} `{AUTO}` has less regret than {whom} on {less} of {len(mean.columns)} "
-        f"functions, at {steps.loc[AUTO, 'ms']:.0f} ms a step."
+        f"Over {title}{',' if turned else ''} `{AUTO}` has less regret than {whom} on {less} of "
+        f"{len(mean.columns)} functions, at {steps.loc[AUTO, 'ms']:.0f} ms a step."
     )
     return answer, text + _verdict(table, mean)
 

@@ -11,22 +11,23 @@ import numpy as np
 import pandas as pd
 import torch
 import typer
+from gpytorch.kernels import RBFKernel
 
-from bandits_torch import recipes, value
-from bandits_torch.policies.policy import Observation
+from bandits_torch import ArmContext, recipes, value
+from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems import GPDraws, Log
 from bandits_torch.problems.tv_gp import TVGPDraws
 from benchmarks import options, pages
 
 REPORTED, LOGS, STARTS = 20_000, 200, 20
-ROWS, LEARNING_ROWS, TRUE_RUNS = 600, 400, 200
-LEARNED_SHARE = 4  # a policy that learns is valued on one log of so many
+ROWS, LEARNING_ROWS, ROWS_UNDER, TRUE_RUNS = 600, 400, 300, 200
+LEARNED_SHARE, LEARNED_SHARE_UNDER = 4, 10  # a policy that learns is valued on one log of so many
 NAMES = ("desk", "phone", "tablet")
 BY_CONTEXT = np.array([[0.0, 0.3, 0.6, 0.9], [0.9, 0.6, 0.3, 0.0], [0.2, 0.8, 0.8, 0.2]])  # of each context
 SKEWED, NOISE = np.array([0.1, 0.2, 0.3, 0.4]), 0.5
 DAYS, SENSORS = slice(1000, 1288), 10  # rows of ten minutes
 LOGGED, PLAYED, ARMS = 500, 200, 20
-PARTS = ("fixed", "learning", "table", "warm")
+PARTS = ("fixed", "learning", "table", "under", "learning-under", "warm")
 
 
 def means_of(rows: int, drifting: bool) -> np.ndarray:
@@ -146,6 +147,46 @@ def learning(seeds: range) -> list[dict[str, object]]:
     return rows
 
 
+def learner() -> Policy:
+    """CGP-UCB over arms and contexts that are unrelated."""
+    apart = RBFKernel().double()
+    apart.lengthscale = torch.tensor(0.1).double()
+    arms, contexts = torch.arange(4.0).double().unsqueeze(-1), torch.arange(3.0).double().unsqueeze(-1)
+    listed = {"context_dim": 1, "context_kernel": apart, "contexts": contexts}
+    return recipes.cgp_ucb(arms, apart, NOISE**2, width=2.0, **listed)
+
+
+@cache
+def truth_under(skewed: bool) -> float:
+    """What that policy earns per step on the simulator if it learns from a part of its steps."""
+    return float(np.mean([learned_under(run, 0.1 if skewed else 0.25) for run in range(TRUE_RUNS)]))
+
+
+def learned_under(run: int, share: float) -> float:
+    """What it earns per step on the simulator if it learns from a random share of its steps."""
+    policy, draw, earned = learner(), np.random.default_rng([run, 8]), 0.0
+    for step in range(ROWS_UNDER):
+        context = draw.integers(3)
+        choice = policy.choose(float(step), ArmContext(torch.tensor([float(context)])))
+        expected = BY_CONTEXT[context, int(choice.arm)]
+        earned += expected
+        if draw.random() < share:
+            reward = torch.tensor([expected + NOISE * draw.normal()]).double()
+            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+    return earned / ROWS_UNDER
+
+
+def learning_under(seeds: range) -> list[dict[str, object]]:
+    """CGP-UCB, which learns, on simulated logs under listed contexts."""
+    rows = []
+    for setting, listed, skewed, drifting in SETTINGS_UNDER:
+        if listed and not drifting:
+            for seed in seeds[::LEARNED_SHARE_UNDER]:
+                log, _ = drawn_under(seed, ROWS_UNDER, True, skewed, False)
+                rows.append(row_of(setting, "cgp_ucb", seed, log, learner(), truth_under(skewed)))
+    return rows
+
+
 def table(seeds: range, data: Path) -> list[dict[str, object]]:
     """One sensor always, on logs drawn from two days of temperatures."""
     days = np.load(data / "intel_temperature.npz")["temperature"][DAYS].astype(float)
@@ -178,6 +219,31 @@ def warm(seeds: range) -> list[dict[str, object]]:
                 lost += float(worth[k].max() - worth[k, choice.arm])
                 policy.learn(Observation(float(k), choice.arm, rewards[k, choice.arm], choice.why))
             rows.append({"world": world, "policy": name, "seed": seed, "regret": lost})
+    return rows + warm_under(seeds)
+
+
+def warm_under(seeds: range) -> list[dict[str, object]]:
+    """The same under listed contexts."""
+    rows: list[dict[str, object]] = []
+    for seed in seeds:
+        log, means = drawn_under(seed, LOGGED + PLAYED, True, False, False)
+        first = Log(
+            log.times[:LOGGED],
+            log.arms[:LOGGED],
+            log.rewards[:LOGGED],
+            log.arm_names,
+            contexts=log.contexts[:LOGGED],
+            context_names=NAMES,
+        )
+        noise = NOISE * torch.from_numpy(np.random.default_rng([seed, 2]).normal(size=len(means)))
+        for name, policy in (("told", recipes.auto(4, log=first)), ("not told", recipes.auto(4, contexts=3))):
+            lost = 0.0
+            for k in range(LOGGED, LOGGED + PLAYED):
+                choice = policy.choose(float(k), ArmContext(log.contexts[k]))
+                expected = means[k, int(choice.arm)]
+                lost += means[k].max() - expected
+                policy.learn(Observation(float(k), choice.arm, expected + noise[k : k + 1], choice.why))
+            rows.append({"world": "listed contexts", "policy": name, "seed": seed, "regret": lost})
     return rows
 
 
@@ -197,7 +263,7 @@ SETTINGS = [
 
 def write_page(folder: Path) -> Path:
     """Write ``RESULTS.md`` beside the tables it is made from."""
-    names = [name for name in PARTS[:3] if (folder / f"{name}.csv").exists()]
+    names = [name for name in PARTS[:-1] if (folder / f"{name}.csv").exists()]
     every = pd.concat([pd.read_csv(folder / f"{name}.csv") for name in names], ignore_index=True)
     every["held"] = (every["low"] <= every["truth"]) & (every["truth"] <= every["high"])
     every["error"] = every["value"] - every["truth"]
@@ -218,7 +284,7 @@ def write_page(folder: Path) -> Path:
         f"Intervals of 90 % hold the truth in {100 * min(shares):.0f} to {100 * max(shares):.0f} % of the logs, "
         f"within 85 to 95 % in {inside} of {len(shares)} settings. A log of {LOGGED} rewards saves `auto` "
         f"{saved['stationary']:.0f} % of the regret of its first {PLAYED} steps where rewards do not change (asked: "
-        f"half), and {saved['drifting']:.0f} % where they drift."
+        f"half), {saved['listed contexts']:.0f} % under three contexts, and {saved['drifting']:.0f} % where they drift."
     )
     text = pages.opening("Policies valued from logs", answer, "python -m benchmarks.logs")
     of = pages.seeds_of(every, "seed")
@@ -227,7 +293,8 @@ def write_page(folder: Path) -> Path:
         f"of reward (noise {NOISE}; of the sensors, degrees).\n\n"
     )
     heads = ["log", "policy", "estimator", "logs", "hold the truth", "mean error", "half width"]
-    start = f"\n## A warm start\n\nRegret of {PLAYED} steps over {ARMS} arms; {pages.seeds_of(starts, 'seed')}.\n\n"
+    over = f"{ARMS} arms (4 under contexts); {pages.seeds_of(starts, 'seed')}"
+    start = f"\n## A warm start\n\nRegret of {PLAYED} steps over {over}.\n\n"
     less = (regret["told"] < regret["not told"]).groupby("world").sum()
     told = [
         [
@@ -257,6 +324,8 @@ def main(
         "fixed": lambda: fixed(seeds),
         "learning": lambda: learning(seeds),
         "table": lambda: table(seeds, data),
+        "under": lambda: under(seeds),
+        "learning-under": lambda: learning_under(seeds),
         "warm": lambda: warm(seeds[:STARTS]),
     }
     for part in [] if page else options.chosen(parts, PARTS, "parts"):

@@ -110,12 +110,9 @@ def _verdicts(paper: str, folder: Path) -> str:
         return "no claims to compare" if shown.returncode else "wrote no claims"
     before, now = _claims.parse(shown.stdout, path), _claims.read(folder)
     changed = _claims.changes(before, now)
-    same = f"{len(now)} claims, the verdicts committed"
-    return (
-        "; ".join([f"{len(changed)} of {len(now)} verdicts are not those committed", *changed])
-        if changed
-        else same
-    )
+    if not changed:
+        return f"{len(now)} claims, the verdicts committed"
+    return "\n  ".join([f"{len(changed)} of {len(now)} claims without the verdict committed", *changed])
 
 
 def _command(words: Sequence[str], flags: list[str]) -> list[str]:

@@ -76,7 +76,7 @@ def measure(settings: Settings) -> pd.DataFrame:
             told |= {"turns": len(seconds["plain"]), "compiled_share": compiled, "mib": bytes_held / 2**20}
             told |= {way: median(taken) for way, taken in seconds.items()}
             told["copy"] = copy_seconds(2 * 8 * replicates * arms**2, "cpu")  # C of all replicates
-            told |= first.get(recipe, {}) | {"peak_mib": peak_mib("cpu")}
+            told |= first.get(recipe, {}) | {"peak_mib": peak_mib("cpu"), "machine_load": os.getloadavg()[0]}
             rows.append(told)
     return pd.DataFrame(rows)
 
@@ -138,9 +138,14 @@ def describe(frame: pd.DataFrame) -> str:
         ]
     table = markdown(_FIRST_HEADS, first) if first else ""
     slowest = frame.loc[(frame["compiled"] / frame["plain"]).idxmax()]
+    shared = "Other work shared the machine."
+    if "machine_load" in frame:
+        low, high = (figures(end, 2) for end in (frame["machine_load"].min(), frame["machine_load"].max()))
+        shared = f"The machine's load was {low} to {high}."
     told = {
+        "shared": shared,
         "peak": figures(frame["peak_mib"].max() / 2**10, 2),
-        "most": figures(slowest["compiled"] / slowest["plain"], 2),
+        "most": figures(slowest["compiled"] / slowest["plain"]),
         "case": f"`{slowest['recipe']}`, N = {slowest['arms']}, S = {slowest['replicates']}",
     }
     return _WORDS.format(**told) + markdown(_HEADS, rows) + f"\n{table}"
@@ -154,6 +159,8 @@ _WORDS = """What a user types: `pip install ".[fast]"`, once, and `run(policy, p
 
 Microseconds of processor time a step of `run` at one thread, its own work and the problem's included: one by one; with
 `capture="auto"` as plain calls; with `capture="auto"` and the extra `fast` installed (numba). The ways take turns.
+{shared}
+
 "Copy": reading and writing as many bytes as S covariances of N arms have, once. "MiB held": the model's state; the
 process held at most {peak} GiB. Left out are cases of more than 250 million numbers in those covariances, and of
 `gp_ts` and `auto`, which hold N x N matrices from the first step, of more than 60 million. The first compiled run on a

@@ -157,3 +157,8 @@ def test_captured_steps_change_form_after_the_step_that_plain_steps_would(name, 
     assert after == step
     assert 10 < step[0] < HORIZON
     same(history, expected, 1e-9)
+
+
+def test_draws_that_begin_in_the_factor_form_are_captured(monkeypatch):
+    monkeypatch.setattr(arm_gp, "covariance_pays", lambda *_: False)
+    same(run(*built("gp_ts"), HORIZON, seed=7, capture=True), run(*built("gp_ts"), HORIZON, seed=7))

@@ -38,6 +38,8 @@ CASES = {
     "gp_ts": ("gp_ts", "gp", {"num_arms": 30}, {}),
     "gp_ei": ("gp_ei", "gp", {"num_arms": 30}, {}),
     "gp_pi": ("gp_pi", "gp", {"num_arms": 30}, {"prior_mean": 0.4}),
+    "gp_ei, masked arms": ("gp_ei", "variance-starvation", {"num_arms": 30}, {}),
+    "gp_pi, masked arms": ("gp_pi", "variance-starvation", {"num_arms": 30}, {}),
     "gp_ei, of rewards": ("gp_ei", "variance-starvation", {"num_arms": 30}, {"incumbent": "reward"}),
     "gp_pi, of rewards": ("gp_pi", "gp", {"num_arms": 30}, {"incumbent": "reward"}),
     "sw_gp_ucb": ("sw_gp_ucb", "switching", {"num_arms": 30, "horizon": HORIZON}, {"window": 40}),

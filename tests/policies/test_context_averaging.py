@@ -340,3 +340,39 @@ def test_a_bad_step_is_refused_and_nothing_changes(way) -> None:
 
 def play_one(policy):
     return [policy.choose(0.0, ArmContext(CONTEXTS[k])).arm.tolist() for k in range(M)]
+
+
+def rising(steps, **told):
+    """Under one of three contexts the worst arm becomes the best at step 200; is that known at the end?"""
+    draw, each, n = torch.Generator().manual_seed(1), torch.arange(6), 6
+    policy = recipes.auto(4, replicates=n, **told)
+    before, where = torch.rand(n, 3, 4, generator=draw).double(), torch.randint(3, (n,), generator=draw)
+    worst = before[each, where].argmin(-1)
+    after = before.clone()
+    after[each, where, worst] = before[each, where].amax(-1) + 1.0
+    for k in range(steps):
+        number = torch.randint(3, (n,), generator=draw)
+        worth = (before if k < 200 else after)[each, number]
+        choice = policy.choose(float(k), ArmContext(policy.contexts[number]))
+        noise = 0.1 * torch.randn(n, generator=draw).double()
+        policy.learn(Observation(float(k), choice.arm, worth[each, choice.arm] + noise, choice.why))
+    mean, _ = policy.marginals(float(steps), ArmContext(policy.contexts[where]))
+    return mean.argmax(-1) == worst
+
+
+def test_what_rises_unseen_under_a_listed_context_is_found_in_every_replicate():
+    assert rising(700, contexts=3).all()
+    assert rising(1100, contexts=torch.tensor([[0.0], [0.4], [1.0]])).all()
+    assert not rising(700, contexts=3, look_again=0.0).all()
+
+
+def test_pairs_are_looked_at_again_as_arms_are_but_not_where_they_are_many_and_related():
+    def looks(**told):
+        found = recipes.auto(ARMS, **told).policy.looks
+        return None if found is None else (found.every, found.at_once)
+
+    many = torch.linspace(0, 1, 20).double().unsqueeze(-1)
+    assert looks(contexts=M) == looks(contexts=20) == (7.0, 0)
+    assert looks(contexts=CONTEXTS) == (12.0, 0)
+    assert looks(contexts=many) is looks(contexts=M, look_again=0.0) is None
+    assert looks(contexts=many, look_again=12.0) == (12.0, 6)

@@ -15,12 +15,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+import torch
+
 from bandits_torch import plugins
 from bandits_torch.cli import main
 
 
 class Forked:
-    """``bandits-torch ARGUMENTS`` in the folder ``cwd``, after ``first()``; ``site`` is a folder of more packages."""
+    """``bandits-torch ARGUMENTS``, or ``act()``, in the folder ``cwd``, after ``first()``.
+
+    ``site``: a folder of more packages.
+    """
 
     def __init__(
         self,
@@ -28,6 +33,7 @@ class Forked:
         cwd: Path | None = None,
         site: Path | None = None,
         first: Callable[[], object] | None = None,
+        act: Callable[[], object] = main,
     ) -> None:
         self._files: list[IO[str]] = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115
         with warnings.catch_warnings():
@@ -44,6 +50,8 @@ class Forked:
             for number, file in enumerate(self._files, 1):
                 os.dup2(file.fileno(), number)
             warnings.simplefilter("default")
+            os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads does not outlive a fork
+            torch.set_num_threads(1)
             if cwd is not None:
                 os.chdir(cwd)
             if site is not None:
@@ -53,7 +61,7 @@ class Forked:
             if first is not None:
                 first()
             sys.argv = ["bandits-torch", *arguments]
-            main()
+            act()
             code = 0
         except SystemExit as done:
             code = int(done.code or 0)

@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import torch
@@ -60,7 +61,9 @@ def slow_down():
 
 def start(name, path, out, slow):
     """A process that plays on from ``path`` and saves its History; its id."""
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # no lock is held by another thread
+        child = os.fork()
     if child:
         return child
     status = 1

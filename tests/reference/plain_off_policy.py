@@ -46,7 +46,10 @@ def predictions(arms, rewards, num_arms, features=None, memories=(20.0, 100.0, 1
                 own = [k for k in range(now) if arms[k] == b]
                 root = np.sqrt([weights[k] for k in own])
                 design = np.vstack(
-                    [root[:, None] * np.array([x[k] for k in own]).reshape(len(own), -1), np.eye(len(x[0]))]
+                    [
+                        root[:, None] * np.array([x[k] for k in own]).reshape(len(own), len(x[0])),
+                        np.eye(len(x[0])),
+                    ]
                 )
                 above = [*(root * np.array([rewards[k] - level for k in own])), *[0.0] * len(x[0])]
                 means.append(level + float(np.linalg.lstsq(design, np.array(above), rcond=None)[0] @ x[now]))
