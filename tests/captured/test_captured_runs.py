@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from bandits_torch import make, recipes, run
-from bandits_torch.captured import play_captured
+from bandits_torch.captured import play_captured, playing
 from bandits_torch.captured.averaging_steps import AveragingSteps
+from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.captured.launching import PlainCalls
 from bandits_torch.models import ArmMembers
 from bandits_torch.models.arms import covariance_form
@@ -38,8 +39,6 @@ CASES = {
     "gp_ts": ("gp_ts", "gp", {"num_arms": 30}, {}),
     "gp_ei": ("gp_ei", "gp", {"num_arms": 30}, {}),
     "gp_pi": ("gp_pi", "gp", {"num_arms": 30}, {"prior_mean": 0.4}),
-    "gp_ei, masked arms": ("gp_ei", "variance-starvation", {"num_arms": 30}, {}),
-    "gp_pi, masked arms": ("gp_pi", "variance-starvation", {"num_arms": 30}, {}),
     "gp_ei, of rewards": ("gp_ei", "variance-starvation", {"num_arms": 30}, {"incumbent": "reward"}),
     "gp_pi, of rewards": ("gp_pi", "gp", {"num_arms": 30}, {"incumbent": "reward"}),
     "sw_gp_ucb": ("sw_gp_ucb", "switching", {"num_arms": 30, "horizon": HORIZON}, {"window": 40}),
@@ -126,6 +125,22 @@ REFUSED = "ui_gp_ucb, factor"  # where no value may be looked at
 def test_a_captured_run_is_the_plain_run(name, monkeypatch):
     never_looks(monkeypatch)
     same_run_and_books(name)
+
+
+def under_masks(name, capture):
+    """A run in which every other arm is available, in turn."""
+    policy, problem = built(name)
+    problem.available = lambda step: torch.arange(problem.num_arms) % 2 == step % 2
+    return run(policy, problem, HORIZON, seed=7, capture=capture)
+
+
+@pytest.mark.parametrize("numba", [False, True])
+@pytest.mark.parametrize("name", ["gp_ei", "gp_pi"])
+def test_an_incumbent_is_among_the_arms_that_are_available(name, numba, monkeypatch):
+    if numba:
+        pytest.importorskip("numba", reason="the extra `fast` is not installed")
+        monkeypatch.setattr(playing, "compiled_blocks", compiled_blocks)
+    same(under_masks(name, True), under_masks(name, False))
 
 
 @pytest.mark.parametrize("name", ["igp_ucb", "gp_ts", "sw_gp_ucb", "et_gp_ucb, restarts"])

@@ -99,7 +99,9 @@ def test_a_race_of_it_that_was_cut_off_goes_on(plugin, tmp_path):
 
 
 def test_its_laws_hold(plugin):
-    assert "10 passed, 1 skipped" in run_anew(plugin, "pytest", "-q", "-p", "no:cacheprovider", "source/tests")
+    assert "10 passed, 1 skipped" in run_anew(
+        plugin, "pytest", "-q", "-p", "no:cacheprovider", "source/tests"
+    )
 
 
 @pytest.mark.parametrize("name", ["seesaw_bandits:nothing", "no_such_module:thing", "seesaw_bandits:Halving"])
