@@ -183,15 +183,6 @@ def _million_steps() -> list[str]:
     return [f"{worst[dtype]:.0e}".replace("e-0", "e-") for dtype in ("float64", "float32")]
 
 
-def _compiled() -> list[str]:
-    table = pd.read_csv(HERE / "speed" / "results" / "cpu" / "compiled.csv").query(
-        "arms == 100 and replicates == 1"
-    )
-    repaid = table["compile_seconds"] / (table["plain_seconds"] - table["compiled_seconds"])
-    ratio = table["plain_over_compiled"]
-    return [f"{ratio.min():.0f}", f"{ratio.max():.0f}", whole(repaid.min() // 10_000 * 10_000)]
-
-
 def _over_a_box() -> list[str]:
     """On how many functions the best of ours has the least regret, and how much more it has on the others."""
     table = pd.read_csv(HERE / "continuous" / "results" / "summary.csv")
@@ -272,11 +263,6 @@ PRINTED = (
         on(_CLOCK, r"## 30 s, functions.*?Less on (\d+)", r"At least four functions: (\d+)"),
     ),
     Printed("docs/race_a_table.md", "its command it is\n\n{}\nFor this advice", _advice),
-    Printed(
-        "docs/gpu.md",
-        "makes a block {} to {} times faster, which repays the compiling after more than {} steps",
-        _compiled,
-    ),
     Printed("docs/ray.md", "`python -m benchmarks.ray`, {} seeds", _cartpole_seeds),
     Printed(
         "docs/xopt.md",
