@@ -37,6 +37,7 @@ class RecipeLaws:
         together: what its replicates share, if anything; the law about restarts of some is then skipped.
         ordered: why the order of arms matters beyond ties, if it does; the law about their order is then skipped, as it
             is for a recipe that draws.
+        scaled: why the unit of rewards matters here, if it does; the law about it is then skipped.
 
     The law about the scale of rewards is skipped unless the recipe says ``scale_free`` (``recipe``).
     """
@@ -46,6 +47,7 @@ class RecipeLaws:
     horizon: ClassVar[int] = 20
     together: ClassVar[str] = ""
     ordered: ClassVar[str] = ""
+    scaled: ClassVar[str] = ""
 
     def build(self, replicates: int = 3, first: int = 0) -> tuple[Policy, Problem]:
         """The recipe and a problem for it, replicates ``first`` and on: override it for a problem of another kind."""
@@ -138,7 +140,7 @@ class RecipeLaws:
     def test_rewards_in_another_unit_are_the_same(self) -> None:
         """Rewards times 8 lead to the same choices; a recipe whose belief may be left out is not told any here."""
         free = recipes.registered(self.name).scale_free
-        _skip_for("" if free else f"{self.name} does not say that it is free of scale")
+        _skip_for(self.scaled if free else f"{self.name} does not say that it is free of scale")
         policy, problem = self.build()
         if recipes.registered(self.name).optional and policy.origin is not None:
             nothing = {"kernel": None, "noise_variance": None, "prior_mean": 0.0}
