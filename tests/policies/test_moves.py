@@ -240,7 +240,9 @@ class TestAutoWithAPrice(RecipeLaws):
 
     name = "auto"
     options = {"move_price": 0.3}  # noqa: RUF012
-    together = "what auto has learned of units and of the pace of time; and a restart leaves a replicate at its arm"
+    together = (
+        "what auto has learned of units and of the pace of time; and a restart leaves a replicate at its arm"
+    )
     scaled = "move_price is in units of reward"
 
 
