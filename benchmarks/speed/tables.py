@@ -82,7 +82,7 @@ def main():
             found = measure(path, asked.rounds)
         base = found["pandas"]
         for reader, (seconds, memory) in found.items():
-            ratios = f"{seconds / base[0]:8.2f}  {memory / base[1]:8.2f}"
+            ratios = f"{seconds / base[0]:8.2f}  {memory / max(base[1], 1):8.2f}"
             print(f"{kind:10}{reader:12}{seconds:8.2f} s{memory:8.0f} MiB{ratios}", flush=True)
 
 
