@@ -151,20 +151,17 @@ class Roster:
         assert origin is not None
         options = {**origin.options}
         options.pop("log", None)  # what it tells is a state
-        here = ~self.retired
-        some = restarts and not bool(here.all())
-        if self.num_arms == self.first:
-            setup = _of_some(origin.setup, here) if some else origin.setup
-            made = origin.recipe(setup, **options)
-            return SomeArms(made, here) if some else made
-        told = options.get("history")
-        expected = "None: of arms that come later it says nothing; tell a kernel or a covariance"
-        validation.require(told is None, "history", told, expected)
-        if isinstance(safe := options.get("safe_arms"), Tensor) and safe.dtype == torch.bool:
-            options["safe_arms"] = pad(safe, (0, self.num_arms - self.first))
-        setup = replace(origin.setup, **self._setup(origin.setup))
-        made = origin.recipe(_of_some(setup, here) if some else setup, **options)
-        return SomeArms(made, here) if some else made
+        setup, here = origin.setup, ~self.retired
+        if self.num_arms > self.first:
+            told = options.get("history")
+            expected = "None: of arms that come later it says nothing; tell a kernel or a covariance"
+            validation.require(told is None, "history", told, expected)
+            if isinstance(safe := options.get("safe_arms"), Tensor) and safe.dtype == torch.bool:
+                options["safe_arms"] = pad(safe, (0, self.num_arms - self.first))
+            setup = replace(setup, **self._setup(setup))
+        if not restarts or bool(here.all()):
+            return origin.recipe(setup, **options)
+        return SomeArms(origin.recipe(_of_some(setup, here), **options), here)
 
     def _setup(self, setup: Any) -> dict[str, Any]:
         """The fields of a setup of the first arms that are others for all."""

@@ -21,10 +21,8 @@ from bandits_torch.problems.tables import RewardTable
 _FEWEST = 10.0  # effective rows
 _CHANCE = 1e-4  # of a log of arms drawn uniformly that is taken for another, for each of two tests
 _MEMORIES = np.array([[20.0], [100.0], [1e9]])  # pulls, of the model of rewards
-_PARTS, _PER_TEST = (
-    4,
-    5,
-)  # parts of a context's range in which draws are tested; rows for each arm that a test needs
+_PARTS = 4  # of a context's range, in which draws are tested
+_PER_TEST = 5  # rows that such a test needs for each arm
 _PRODUCTS_UP_TO = 5  # numbers of a context whose products rewards are regressed on
 _PER_ARM = 10  # rows of a stretch that rows are drawn again from, for each arm
 

@@ -289,13 +289,11 @@ def show(state: Path, html: Path | None) -> None:
     Intervals are 95 % intervals of expected rewards. Nothing changes.
     """
     live = _live(state, None)
-    click.echo(f"{live!r}\n")
-    click.echo(live.beliefs().to_string(index=False, na_rep="", float_format="{:.4g}".format))
+    plainly: dict[str, Any] = {"index": False, "na_rep": "", "float_format": "{:.4g}".format}
+    click.echo(f"{live!r}\n\n{live.beliefs().to_string(**plainly)}")
     alarms = live.alarms()
     if len(alarms):
-        click.echo(
-            f"\nchanges noticed\n{alarms.to_string(index=False, na_rep='', float_format='{:.4g}'.format)}"
-        )
+        click.echo(f"\nchanges noticed\n{alarms.to_string(**plainly)}")
     if html is not None:
         live.report(html)
         click.echo(f"\nwrote {html}")

@@ -217,7 +217,7 @@ def read_data(path: str | Path) -> RewardTable | Log:
     called = {name.strip().lower() for name in frame.columns}
     if not (called & {*_ARM} and called & {*_REWARD}):
         return table_of(frame, mark, time_column=time)
-    log = _log_of(frame, mark, "auto", None, None, None, None, (), None)
+    log = _log_of(frame, mark)
     whole = len(log.arms) == log.num_arms * len(log.times.unique())
     return table_of(frame, mark, time_column=time, long=True) if whole else log
 
@@ -225,13 +225,13 @@ def read_data(path: str | Path) -> RewardTable | Log:
 def _log_of(
     frame: pd.DataFrame,
     mark: str,
-    time: str,
-    arm: str | None,
-    reward: str | None,
-    propensity: str | None,
-    available: str | None,
-    contexts: Sequence[str],
-    arm_names: Sequence[str] | None,
+    time: str = "auto",
+    arm: str | None = None,
+    reward: str | None = None,
+    propensity: str | None = None,
+    available: str | None = None,
+    contexts: Sequence[str] = (),
+    arm_names: Sequence[str] | None = None,
 ) -> Log:
     """The log in the columns of a file."""
     names = list(frame.columns)

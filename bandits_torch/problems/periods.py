@@ -161,19 +161,15 @@ class Waves:
 
     def __init__(self, times: np.ndarray, frequency: np.ndarray) -> None:
         step = (frequency[-1] - frequency[0]) / max(1, len(frequency) - 1)
-        turn = np.empty(
-            (len(frequency), len(times)), dtype=complex
-        )  # e^{i w t}: each row a turn of the one before
+        # e^{i w t}: each row a turn of the one before
+        turn = np.empty((len(frequency), len(times)), dtype=complex)
         turn[0], once = np.exp(2j * np.pi * frequency[0] * times), np.exp(2j * np.pi * step * times)
         for k in range(1, len(turn)):
             np.multiply(turn[k - 1], once, out=turn[k])
         self.c, self.s = turn.real.copy(), turn.imag.copy()
         square = np.einsum("kt,kt->k", turn, turn)  # the sums of c^2 - s^2 and 2 c s
-        self.cc, self.ss, self.cs = (
-            (len(times) + square.real) / 2,
-            (len(times) - square.real) / 2,
-            square.imag / 2,
-        )
+        self.cc, self.ss = (len(times) + square.real) / 2, (len(times) - square.real) / 2
+        self.cs = square.imag / 2
 
     def powers(self, series: np.ndarray) -> np.ndarray:
         """Lomb and Scargle's power of each series (T, n), (n, K): of the best sine and cosine at each frequency."""

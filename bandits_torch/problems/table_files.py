@@ -182,9 +182,7 @@ def _read_csv(
                 na_values=_MISSING_AS_WRITTEN,
                 keep_default_na=False,
                 dtype=dtype,
-                encoding="utf-8"
-                if encoding == "utf-8-sig"
-                else encoding,  # pandas takes a mark off by itself
+                encoding=encoding.removesuffix("-sig"),  # pandas takes a mark off by itself
                 low_memory=False,
                 **_EXACT,
             )

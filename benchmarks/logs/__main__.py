@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -81,16 +82,25 @@ def truth_of(skewed: bool, drifting: bool) -> float:
 
 def learned_in_part(run: int, share: float, rows: int, drifting: bool) -> float:
     """What UCB1 earns per step on the simulator if it learns from a random share of its steps."""
-    means = means_of(rows, drifting)
-    policy, draw, earned = recipes.ucb1(4), np.random.default_rng([run, 7]), 0.0
-    for step in range(rows):
-        choice = policy.choose(float(step))
-        expected = means[step, int(choice.arm)]
-        earned += expected
+    steps = ((None, means) for means in means_of(rows, drifting))
+    return earned(recipes.ucb1(4), steps, share, np.random.default_rng([run, 7]))
+
+
+def earned(
+    policy: Policy,
+    steps: Iterable[tuple[ArmContext | None, np.ndarray]],
+    share: float,
+    draw: np.random.Generator,
+) -> float:
+    """What a policy earns per step, each with its context and expected rewards, if it learns from a random share."""
+    paid = []
+    for step, (context, means) in enumerate(steps):
+        choice = policy.choose(float(step), context)
+        paid.append(means[int(choice.arm)])
         if draw.random() < share:
-            reward = torch.tensor([expected + NOISE * draw.normal()]).double()
+            reward = torch.tensor([paid[-1] + NOISE * draw.normal()]).double()
             policy.learn(Observation(float(step), choice.arm, reward, choice.why))
-    return earned / rows
+    return sum(paid) / len(paid)
 
 
 def row_of(setting: str, policy: str, seed: int, log: Log, what: object, truth: float) -> dict[str, object]:
@@ -164,16 +174,10 @@ def truth_under(skewed: bool) -> float:
 
 def learned_under(run: int, share: float) -> float:
     """What it earns per step on the simulator if it learns from a random share of its steps."""
-    policy, draw, earned = learner(), np.random.default_rng([run, 8]), 0.0
-    for step in range(ROWS_UNDER):
-        context = draw.integers(3)
-        choice = policy.choose(float(step), ArmContext(torch.tensor([float(context)])))
-        expected = BY_CONTEXT[context, int(choice.arm)]
-        earned += expected
-        if draw.random() < share:
-            reward = torch.tensor([expected + NOISE * draw.normal()]).double()
-            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
-    return earned / ROWS_UNDER
+    draw = np.random.default_rng([run, 8])
+    contexts = (draw.integers(3) for _ in range(ROWS_UNDER))  # drawn step by step, between the other numbers
+    steps = ((ArmContext(torch.tensor([float(k)])), BY_CONTEXT[k]) for k in contexts)
+    return earned(learner(), steps, share, draw)
 
 
 def learning_under(seeds: range) -> list[dict[str, object]]:
