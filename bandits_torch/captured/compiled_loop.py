@@ -27,9 +27,10 @@ def play(
     masks (1 or k, 1 or S, N). Widths: A + sqrt(P gain + Q), (k, S) each. Moves: where it drifts a and e (k, 1 or S, 1);
     where it slides what leaves, (k, S); where it draws normal numbers (k, S, N) and the root F (S, N, N), F^T F = C:
     where it does not slide C itself is left as it was, and the rows that leave it are ``units``, (S, k, N); to remove
-    an observation takes the figures that rows of C have, and F^T F has not. Where it improves (1: with the
-    largest probability, 2: by most) by a margin, on the largest mean; under 3 and 4, which are otherwise 1 and 2, on the
-    largest reward of an available arm, if there is one: of each arm (S, N), kept up to date. Out: arms, rewards, expected rewards, widths, (k, S).
+    an observation takes the figures that rows of C have, and F^T F has not. Where it improves (1: with the largest
+    probability, 2: by most) by a margin, on the largest mean. 3 and 4 are 1 and 2, on the largest reward of an
+    available arm, if there is one; that of each arm, (S, N), is kept up to date. Out: arms, rewards, expected rewards,
+    widths, (k, S).
     """
     mean, variance, C, gain, surprise, removed, frail = state
     rows, weight, squared, since, written, written_arm = waiting

@@ -98,14 +98,8 @@ class IndexPolicy(Policy):
         self.width = None if width is None else width.bind(model, self.forgetting)
         self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
         self.dim = self.choices.dim
-        noise = model.noise_variance
         self.streams = ReplicateStreams(
-            seed,
-            self.replicates,
-            purpose="policy",
-            first=first_replicate,
-            dtype=noise.dtype,
-            device=noise.device,
+            seed, self.replicates, purpose="policy", first=first_replicate, like=model.noise_variance
         )
         self._begin()
         takes = isinstance(model, ArmGP) and model.takes_noise  # what is forgotten is of one noise variance
@@ -230,10 +224,6 @@ class IndexPolicy(Policy):
         self.reset(where if isinstance(where, Tensor) else None)
         self.restarts = restarts + where
 
-    def _restarted(self, where: Tensor | None) -> None:
-        if where is not None:
-            self.clock = torch.where(where, 0, self.clock)
-
     def add_arms(
         self, arms: Tensor, *, prior_mean: float | Tensor | None = None, width: Width | None = None
     ) -> None:
@@ -258,6 +248,7 @@ class IndexPolicy(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     _parts = ("choices", "forgetting", "streams", "_drawing")
+    _clocks = ("clock",)
 
     def _fresh(self) -> dict[str, Any]:
         none = torch.zeros(self.replicates, dtype=torch.long, device=self.model.noise_variance.device)

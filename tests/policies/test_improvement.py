@@ -92,7 +92,9 @@ def test_rewards_of_arms_that_are_not_available_are_no_incumbents(kind) -> None:
         choice = policy.choose(9.0, available)
         u = (mean - best - (MARGIN if kind == "gp_pi" else 0.0)) / deviation
         normal = Normal(torch.zeros(()).double(), torch.ones(()).double())
-        score = normal.cdf(u) if kind == "gp_pi" else deviation * (u * normal.cdf(u) + normal.log_prob(u).exp())
+        score = (
+            normal.cdf(u) if kind == "gp_pi" else deviation * (u * normal.cdf(u) + normal.log_prob(u).exp())
+        )
         assert choice.arm.tolist() == [int(score.masked_fill(~mask, -1.0).argmax())] * 2
         assert float(choice.why["index"][0].exp()) == pytest.approx(float(score[mask].max()), rel=1e-6)
 
