@@ -72,20 +72,6 @@ def test_belief_is_that_of_the_prior_moved_and_stretched_told_of_the_rewards_as_
         torch.testing.assert_close(variance[s], expected[1], rtol=1e-7, atol=1e-9 * float(scale[s]) ** 2)
 
 
-@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "sw_gp_ucb", "ucb1"])
-def test_choices_do_not_depend_on_the_unit(name):
-    def made():
-        about = recipes.registered(name)
-        options = {"horizon": 50, **about.quick} if "horizon" in about.options else {}
-        belief = () if about.belief is None else (KERNEL, 0.1)
-        return AskTell(getattr(recipes, name)(ARMS, *belief, **options), standardise=True)
-
-    plain = play(made(), 40, wave)
-    far = play(made(), 40, lambda arm, step: 1e4 + 1024.0 * wave(arm, step))
-    assert plain == far
-    assert len({str(arm) for arm in plain}) > 1
-
-
 def test_a_standardised_policy_is_saved_in_its_warm_up_and_goes_on(tmp_path):
     def made():
         return AskTell(recipes.tv_gp_ucb(ARMS, KERNEL, 0.1), standardise=True)

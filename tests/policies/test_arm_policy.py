@@ -16,7 +16,7 @@ from bandits_torch.policies.classical import EXP3S, GLRKLUCB, UCB1, SlidingWindo
 from bandits_torch.recipes.registration import RECIPES, REGISTERED
 from bandits_torch.state import copied, differing
 from benchmarks.gpu.launches import CountLaunches
-from tests import test_checkpoint, test_reproducible, test_restart, test_resume_bits
+from tests import test_policy_files, test_reproducible, test_restart, test_resume_bits
 from tests.captured.test_captured_blocks import Blocks
 from tests.captured.test_captured_runs import never_looks
 
@@ -96,7 +96,7 @@ def test_it_obeys_the_laws_of_all_recipes(where, tmp_path, monkeypatch):
         test_resume_bits.test_every_recipe_resumes_bit_for_bit_at_every_stop(
             OWN, False, tmp_path, monkeypatch
         )
-        test_checkpoint.test_every_recipe_s_state_goes_through_a_file(OWN, tmp_path)
+        test_policy_files.test_a_file_takes_a_policy_back_to_where_it_was_saved(OWN, tmp_path)
 
 
 @pytest.mark.parametrize("name", [OWN, "ucb1", "sliding_window_ucb", "glr_kl_ucb", "epsilon_greedy"])

@@ -14,7 +14,6 @@ from bandits_torch.models import ArmMembers, CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.arms.members import LowRankMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
 from bandits_torch.policies.policy import Pending
-from bandits_torch.policies.sharing import mixture_moments
 from bandits_torch.problems import make
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_priors import DensePrior
@@ -368,17 +367,6 @@ def test_a_model_of_arm_gp_and_one_of_members_play_alike():
         reward = torch.sin(5 * x[a.arm, 0]) + 0.1 * torch.randn(1, generator=g).double()
         for policy, choice in ((one, a), (other, b)):
             policy.learn(Observation(time, choice.arm, reward, choice.why))
-
-
-def test_the_mixture_s_moments_are_those_of_draws():
-    w = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
-    mean, variance = torch.randn(1, 3, 4).double(), torch.rand(1, 3, 4).double()
-    m, v = mixture_moments(w, mean, variance)
-    for n in range(4):
-        first = (w[0] * mean[0, :, n]).sum()
-        second = (w[0] * (variance[0, :, n] + mean[0, :, n] ** 2)).sum()
-        assert float(m[0, n]) == pytest.approx(float(first), abs=1e-12)
-        assert float(v[0, n]) == pytest.approx(float(second - first**2), abs=1e-12)
 
 
 @pytest.mark.parametrize(("wide", "looks"), [(0.0, []), (1.5, []), (2.0, [10])])

@@ -64,16 +64,6 @@ def test_a_shift_of_five_deviations_is_found_in_two_pulls() -> None:
     assert fired.double().mean() > 0.9
 
 
-def test_an_alarm_that_is_reset_starts_afresh_where_asked() -> None:
-    alarm, arm, residual = ShiryaevRoberts(3, 2), torch.tensor([1, 2]), torch.full((2,), 3.0).double()
-    alarm.update(arm, residual)
-    before = alarm.total
-    alarm.reset(torch.tensor([True, False]))
-    assert alarm.total.tolist() == [0.0, float(before[1])]
-    alarm.update(arm, residual)
-    assert float(alarm.total[0]) == float(before[0])
-
-
 def test_one_size_of_shift_is_enough_and_none_is_refused() -> None:
     alarm = ShiryaevRoberts(3, 1, shifts=(2.0,))
     alarm.update(torch.tensor([0]), torch.tensor([0.5]).double())

@@ -17,7 +17,6 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation, Pending
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.theory.information_gain import RealisedGain
-from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import ConstantWidth, IGPWidth
 from tests.reference import all_recipes
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
@@ -288,13 +287,6 @@ def test_batch_bkb_chooses_as_its_own_batches_do():
     alike = copy.deepcopy(policy)
     together = torch.stack([choice.arm for choice in policy.choose_many(11.0, 6)], -1)
     assert torch.equal(together, alike.choose_batch(6))
-
-
-def test_the_first_six_arms_of_a_prior_are_six():
-    """Nothing is known, and every pull leaves the others wider."""
-    width = SrinivasBayesianWidth(N, 0.1)
-    policy = IndexPolicy(arm_gp((1,)), UpperConfidenceBound, width=width)
-    assert len({int(choice.arm) for choice in policy.choose_many(0.0, 4)}) == 4
 
 
 def test_a_policy_that_says_what_is_pending_where_none_around_it_would_know_is_refused():

@@ -42,21 +42,6 @@ def test_phases_are_new_policies_told_the_horizons_4_8_16(name):
     assert policy.phase == 3
 
 
-def test_the_phase_says_which_window():
-    policy = DoublingTrick(sliding, first=4)
-    windows = []
-    for t in range(1, 29):
-        windows.append(policy.policy.forgetting.window)
-        step(policy, t)
-    assert (
-        windows
-        == [sliding(4).forgetting.window] * 4
-        + [sliding(8).forgetting.window] * 8
-        + [sliding(16).forgetting.window] * 16
-    )
-    assert len(set(windows)) == 3
-
-
 def test_a_reward_of_an_earlier_phase_is_ignored_and_choices_of_it_are_not_pending():
     policy = DoublingTrick(sliding, first=2)
     early = policy.choose(1.0)

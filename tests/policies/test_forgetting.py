@@ -109,12 +109,6 @@ def test_restarts_before_the_steps_t_with_t_minus_1_a_multiple_of_the_interval(i
         assert_knows_only(policy, known, k)
 
 
-def test_an_interval_of_one_always_chooses_from_the_prior():
-    policy = policy_of(PeriodicRestart(1))
-    for _, arm, _ in told(policy, random_rewards(6)):
-        assert arm.tolist() == [0] * S  # all arms alike: the first
-
-
 # -- event-triggered restart ---------------------------------------------------------------------------
 
 

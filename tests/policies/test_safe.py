@@ -15,7 +15,6 @@ from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.policies.limited import Bounded, NoSafeArmError, safe_set
 from bandits_torch.policies.policy import Observation, Pending
 from bandits_torch.policies.safe import SafePolicy, expanders
-from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.problems import make
 from bandits_torch.theory.prior_widths import PosteriorSafetyWidth
 from bandits_torch.theory.widths import ConstantWidth
@@ -246,21 +245,6 @@ def test_expanders_are_those_of_copies_that_observed_the_favourable_outcome():
 
 
 # -- state, replicates, masks ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("explore", ["ucb", "safeopt"])
-def test_a_saved_policy_goes_on_and_a_replicate_alone_plays_as_in_its_batch(tmp_path, explore):
-    ours = policy(explore, replicates=3)
-    play(ours, 6)
-    save_policy(tmp_path / "safe", ours)
-    again = policy(explore, replicates=3)
-    load_policy(tmp_path / "safe", again)
-    rest = play(ours, 6, first=6)
-    assert play(again, 6, first=6) == rest
-    alone = policy(explore)
-    assert [arms[:1] for arms in rest] == play(alone, 12)[6:]
-    ours.reset(torch.tensor([True, False, False]))
-    assert bool(FIRST[ours.choose(20.0).arm[0]])
 
 
 def test_a_mask_is_kept():

@@ -9,7 +9,6 @@ from bandits_torch.checkpoint import described
 from bandits_torch.models import OnlineGP, OutcomeConstraint
 from bandits_torch.policies import Observation, Pending, SafePointPolicy
 from bandits_torch.policies.limited import NoSafeArmError
-from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.safety.points import SafePointDraws, play
 from tests.reference import dense_safe_set
@@ -160,20 +159,6 @@ def test_open_questions_make_no_point_safer(least_reward):
         pending = ours.within_limits(14.0, points)
     assert torch.equal(pending, ours.within_limits(14.0, points))
     assert len(points.unique(dim=0)) > 2
-
-
-def test_a_saved_policy_goes_on_and_a_replicate_alone_plays_as_in_its_batch(tmp_path):
-    ours = policy(replicates=3)
-    play_on(ours, 5)
-    save_policy(tmp_path / "safe", ours)
-    again = policy(replicates=3)
-    load_policy(tmp_path / "safe", again)
-    rest = play_on(ours, 4, first=5)
-    assert all(torch.equal(a, b) for a, b in zip(rest, play_on(again, 4, first=5), strict=True))
-    alone = play_on(policy(), 9)[5:]
-    torch.testing.assert_close(torch.stack(alone)[:, 0], torch.stack(rest)[:, 0], atol=1e-8, rtol=0)
-    ours.reset(torch.tensor([True, False, False]))
-    assert torch.equal(ours.choose(20.0).arm[:1], START)
 
 
 def test_bad_settings_are_refused_by_name():

@@ -6,7 +6,6 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-from bandits_torch import recipes
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_over_priors
@@ -271,13 +270,3 @@ def test_trace_says_minus_one_while_no_prior_is_dropped() -> None:
     assert policy.trace()["dropped"].tolist() == [-1] * S
     policy.reset(torch.tensor([True, False, False]))
     assert policy.trace()["dropped"].tolist() == [-1] * S
-
-
-def test_prior_elimination_in_float32_learns_rewards_of_float64() -> None:
-    kernel = RBFKernel()
-    priors = [CandidatePrior(kernel, mean) for mean in (0.0, 1.0)]
-    policy = recipes.pe_gp_ucb(torch.linspace(0, 1, 5).unsqueeze(-1), priors, 0.1, horizon=9)
-    choice = policy.choose(1.0)
-    policy.learn(Observation(1.0, choice.arm, torch.tensor([0.25], dtype=torch.float64), choice.why))
-    assert policy.model.noise_variance.dtype == torch.float32
-    assert policy.choose(2.0).arm.shape == (1,)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
 
-from bandits_torch import AskTell, load_policy, recipes, run, save_policy
+from bandits_torch import AskTell, recipes, run
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
@@ -99,29 +99,6 @@ def test_other_recipes_take_a_kernel_with_cycles_and_replicates_play_alone_as_to
     assert torch.equal(together[:, 2], alone[:, 0])
     if recipe == "sw_gp_ucb":
         assert int(policy.model.num_observations.max()) <= 16
-
-
-def test_a_saved_policy_goes_on_as_if_it_had_not_been_saved(tmp_path):
-    def build():
-        return AskTell(recipes.tv_gp_ucb(N, K, NOISE, time_kernel=TIME["sum"][0](), width=WIDTH))
-
-    live, path = build(), tmp_path / "live.state"
-    for step in range(12):
-        question = live.ask(1.7e9 + step)
-        live.tell(question.id, float(reward(question.arm, float(step))))
-    save_policy(path, live)
-    other = build()
-    load_policy(path, other)
-    for step in range(12, 20):
-        first, second = live.ask(1.7e9 + step), other.ask(1.7e9 + step)
-        assert torch.equal(first.arm, second.arm)
-        for asked, question in ((live, first), (other, second)):
-            asked.tell(question.id, float(reward(question.arm, float(step))))
-    for a, b in zip(live.predict(1.7e9 + 30), other.predict(1.7e9 + 30), strict=True):
-        assert torch.equal(a, b)
-    different = AskTell(recipes.tv_gp_ucb(N, K, NOISE, time_kernel=MaternTimeKernel(9.0), width=WIDTH))
-    with pytest.raises(ValueError, match="time_kernel"):
-        load_policy(path, different)
 
 
 def test_open_questions_condition_the_variance_on_what_they_will_tell():
