@@ -10,7 +10,6 @@ from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.counted import as_gaussian, in_rewards
-from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.policy_files import load_policy, save_policy
 from tests.reference.kernels import rbf
 
@@ -258,7 +257,6 @@ def test_several_rewards_are_learned_all_or_none(ids, rewards, options, message)
 def test_what_does_not_fit_is_refused_by_name():
     gp = recipes.gp_ucb(ARMS, KERNEL, 0.1)
     cases = [
-        (lambda: AskTell(gp, rewards="stars"), "rewards must be 'numbers', 'binary' or 'counts'"),
         (lambda: AskTell(gp, rewards="counts", standardise=True), "standardise must be False"),
         (lambda: AskTell(recipes.ucb1(N), rewards="binary"), "policy must be an IndexPolicy"),
         (
@@ -269,7 +267,6 @@ def test_what_does_not_fit_is_refused_by_name():
             lambda: AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1, form="factor"), rewards="binary"),
             "form='factor'",
         ),
-        (lambda: StandardisedPolicy(gp, warm_up=1), "warm_up must be an integer >= 2"),
     ]
     for act, message in cases:
         with pytest.raises(ValueError, match=message):

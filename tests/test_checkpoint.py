@@ -330,12 +330,6 @@ def test_the_file_and_then_its_name_reach_the_disk(tmp_path, monkeypatch):
     assert calls == ["file", "rename", "folder"]
 
 
-@pytest.mark.parametrize("every", [0, -3, 2.5, True])
-def test_a_bad_interval_is_refused(every, tmp_path):
-    with pytest.raises(ValueError, match="every must be an integer >= 1"):
-        run(**small(), checkpoint=tmp_path / "run", every=every)
-
-
 def test_a_policy_s_file_is_for_policies_of_its_name_and_size(tmp_path):
     save_policy(tmp_path / "policy", RandomPolicy(3, 2))
     with pytest.raises(ValueError, match=r"policy.choices was 3 and is 4"):

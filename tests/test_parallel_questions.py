@@ -104,13 +104,6 @@ def unchanged(asked, act, message):
     assert described(asked.state_dict()) == before
 
 
-@pytest.mark.parametrize("count", [0, -1, 2.0, True, "2"])
-def test_a_count_that_is_none_is_refused(count):
-    asked = live()
-    asked.ask(0.0)
-    unchanged(asked, lambda: asked.ask(1.0, count=count), "count must be an integer >= 1")
-
-
 def test_what_cannot_be_dropped_is_refused():
     asked = live()
     asked.ask(0.0)

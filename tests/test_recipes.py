@@ -99,17 +99,6 @@ def test_a_width_of_one_s_own_takes_the_place_of_the_algorithm_s(name):
     assert float(policy.trace()["width"]) == 0.25
 
 
-def test_igp_ucb_plays_the_largest_upper_bound_of_its_theorem():
-    policy = recipe("igp_ucb", rkhs_bound=2.0, noise_scale=0.3, delta=0.05, replicates=2)
-    for step in range(1, 10):
-        arm = policy.choose(float(step)).arm
-        policy.learn(Observation(float(step), arm, torch.randn(2).double()))
-    mean, variance = policy.model.marginals()
-    gain = policy.model.information_gain.unsqueeze(-1)
-    width = 2.0 + 0.3 / math.sqrt(0.1) * (2 * gain + 2 * math.log(1 / 0.05)).sqrt()
-    assert torch.equal(policy.choose(10.0).arm, (mean + width * variance.sqrt()).argmax(-1))
-
-
 def test_expected_improvement_and_probability_of_improvement_are_over_the_largest_mean():
     for name in ("gp_ei", "gp_pi"):
         policy = recipe(name, replicates=3) if name == "gp_ei" else recipe(name, replicates=3, margin=0.2)

@@ -1,7 +1,5 @@
 """The recipes for an unknown prior: alike where there is nothing to choose, and raced from the command line."""
 
-import json
-
 import pytest
 import torch
 from click.testing import CliRunner
@@ -83,24 +81,6 @@ def test_over_points_baselines_with_one_prior_twice_are_those_with_it_once(name)
         return torch.stack(chosen)
 
     torch.testing.assert_close(played(2), played(1), rtol=0, atol=1e-6)
-
-
-def test_the_command_line_races_them(tmp_path) -> None:
-    names = [*NAMES, "known_prior_gp_ucb", "random"]
-    command = [
-        "race",
-        "--problem",
-        "hills",
-        "--policies",
-        ",".join(names),
-        "--horizon",
-        "12",
-        "--replicates",
-        "2",
-    ]
-    result = CliRunner().invoke(cli.app, [*command, "--option", "num_arms=21", "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert list(json.loads((tmp_path / "run.json").read_text())["results"]) == names
 
 
 def test_the_command_line_says_which_problems_have_priors(tmp_path) -> None:

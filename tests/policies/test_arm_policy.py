@@ -12,7 +12,7 @@ from bandits_torch import make, recipes, run
 from bandits_torch.captured.playing import captured_steps
 from bandits_torch.experiments import race
 from bandits_torch.policies import ArmPolicy, Choice, Observation, Pending
-from bandits_torch.policies.classical import EXP3S, GLRKLUCB, UCB1, SlidingWindowUCB
+from bandits_torch.policies.classical import EXP3S, GLRKLUCB, SlidingWindowUCB
 from bandits_torch.recipes.registration import RECIPES, REGISTERED
 from bandits_torch.state import copied, differing
 from benchmarks.gpu.launches import CountLaunches
@@ -207,9 +207,6 @@ def test_settings_are_arguments_and_names_are_checked():
     for wrong in ({"widow": 5}, {}):
         with pytest.raises(TypeError, match="window"):
             SlidingWindowUCB(N, S, **wrong)
-    for wrong in ((0, 1), (N, 0)):
-        with pytest.raises(ValueError, match=r"num_arms|replicates"):
-            UCB1(*wrong)
 
 
 def test_rewards_of_float32_are_learned_in_float64():

@@ -143,8 +143,6 @@ def test_the_opening_is_a_sobol_sequence_and_then_the_acquisition_decides():
     with torch.no_grad():
         again = UpperConfidenceBound(policy.model, 1.5)(policy.choices.inputs_of(first[2].expand(2, 2), 3.0))
     assert (index > again + 1e-3).all()
-    with pytest.raises(ValueError, match="initial must be an integer"):
-        PointSearch(initial=-1)
 
 
 # -- where it may be played ----------------------------------------------------------------------------

@@ -124,9 +124,7 @@ WRONG = {
     "watched must be": lambda: DetectionAugmented(
         UCB1(N), horizon=T, noise_scale=1.0, watched=torch.tensor([1, 1])
     ),
-    "noise_scale must be": lambda: DetectionAugmented(UCB1(N), horizon=T, noise_scale=0.0),
     "noise_scale must be given": lambda: recipes.dal(7, horizon=T, base="ucb1"),
-    "base must be the name": lambda: recipes.dal(7, None, 0.1, horizon=T, base="ucb7"),
 }
 
 

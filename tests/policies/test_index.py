@@ -12,7 +12,6 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from bandits_torch.state import differing
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.index_policies import (
@@ -111,27 +110,6 @@ def test_an_unavailable_arm_is_not_chosen_even_where_no_available_index_is_a_num
     assert chosen([[5.0], [bad], [INF], [bad]], mask(0, 1, 0, 1)) == [1]
 
 
-# -- learning ------------------------------------------------------------------------------------------
-
-ARM, REWARD = torch.tensor([0, 1, 2]), torch.ones(S).double()
-
-
-def test_a_choice_in_the_past_is_refused_and_changes_nothing():
-    policy = POLICIES["drift"]()
-    play(policy, 3)
-    before = policy.state_dict()
-    for act in (
-        lambda: policy.choose(2.0),
-        lambda: policy.learn(Observation(math.nan, ARM, REWARD)),
-        lambda: policy.learn(Observation(2.0, ARM, REWARD * math.nan)),
-    ):
-        with pytest.raises(ValueError, match=r"time|reward"):
-            act()
-    after = policy.state_dict()
-    assert not differing(after["choices"], before["choices"])
-    assert after["clock"] == before["clock"]
-
-
 # -- other models --------------------------------------------------------------------------------------
 
 
@@ -154,7 +132,6 @@ def test_a_model_over_any_inputs_plays_as_the_arm_model_does(drift, acquisition,
         (lambda: IndexPolicy(OnlineGP(KERNEL, 0.1, input_dim=1), UpperConfidenceBound), "choices"),
         (lambda: IndexPolicy(arm_gp((2, 3)), UpperConfidenceBound), "model.batch_shape"),
         (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound), "width"),
-        (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound, width=ConstantWidth(1.0), seed=-1), "seed"),
     ],
 )
 def test_bad_parts_are_refused_where_it_is_built(build, name):

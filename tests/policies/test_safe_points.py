@@ -172,13 +172,6 @@ def test_bad_settings_are_refused_by_name():
         ),
         (lambda: SafePointPolicy(gp, {"heat": gp}, limits, **widths), "outcomes must be without"),
         (lambda: SafePointPolicy(gp, {}, limits, **(widths | {"domain": None})), "domain must be"),
-        (
-            lambda: SafePointPolicy(gp, {}, limits, **widths, forgetting={"heat": 3}),
-            "forgetting must be rules",
-        ),
-        (lambda: SafePointPolicy(gp, {}, limits, **widths, raw_samples=0), "raw_samples"),
-        (lambda: policy(safe_points=START[0]), "safe_points must have shape"),
-        (lambda: policy(safe_points=START + 5), "safe_points must be within the domain"),
         (lambda: policy(safe_points=None, when_empty="safe_points"), "safe_points must be given"),
         (lambda: policy(when_empty="safe_arms"), "when_empty must be 'likeliest'"),
         (lambda: policy(safe_arms=torch.ones(3) > 0), "safe_arms must be None"),

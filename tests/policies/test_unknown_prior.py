@@ -211,16 +211,10 @@ BAD = [
         [CandidatePrior(RBFKernel()), CandidatePrior(torch.eye(N).cumsum(0))],
         r"priors\[1\].kernel: .*symmetric",
     ),
-    ([CandidatePrior(RBFKernel(), math.inf)], r"priors\[0\].mean must be finite"),
-    (
-        [CandidatePrior(RBFKernel(), forgetting_rate=1.0)],
-        r"priors\[0\].forgetting_rate must be a number in \[0, 1\)",
-    ),
     (
         [CandidatePrior(SpatioTemporalKernel(RBFKernel(), ExponentialForgettingKernel(0.1)))],
         r"priors\[0\].kernel must be a kernel over arms alone",
     ),
-    ([CandidatePrior(RBFKernel(), noise_variance=0.0)], "noise_variance must be finite and > 0"),
 ]
 
 
