@@ -177,11 +177,6 @@ def test_a_replayed_table_tells_auto_the_cycles_of_its_past_rows(tmp_path):
     assert earned[0] < 0.7 * earned[2]
 
 
-def test_a_live_system_is_told_a_table_of_past_rewards():
-    live = AskTell.auto(["a", "b", "c", "d", "e"], history=record())
-    assert live.policy.model.has_cycles
-
-
 def test_dates_have_days_and_weeks():
     live = AskTell.auto(["north", "south"], cycles=["day", "week"], time_unit="h")
     assert [part.periods for part in live.policy.model.parts if part.has_cycles] == [(24.0,), (168.0,)]

@@ -176,23 +176,6 @@ def test_told_nothing_the_unit_and_the_origin_of_rewards_do_not_matter(features)
     assert len(set(plain)) > 3  # it has looked around
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize("features", [True, False])
-@pytest.mark.parametrize("exponent", [60, -60, 460, -900])
-def test_told_nothing_a_power_of_two_changes_no_bit(features, exponent):
-    x, rewards = problem_rewards(100)
-    arms = x if features else len(x)
-    plain, policy = chosen(arms, rewards)
-    other, scaled = chosen(arms, rewards * 2.0**exponent)
-    assert plain == other
-    assert torch.equal(policy.sharing.weights, scaled.sharing.weights)
-    assert torch.equal(policy.predict(200.0)[0] * 2.0**exponent, scaled.predict(200.0)[0])
-    believed = scaled.trace()
-    for name, value in policy.trace().items():
-        times = 2.0**exponent if name in ("noise_scale", "scale") else 1.0
-        assert torch.equal(believed[name], value * times)
-
-
 # -- arms never pulled ---------------------------------------------------------------------------------
 
 
@@ -240,38 +223,6 @@ def test_pulls_that_are_pending_count_as_tried():
 
 
 # -- the first rewards ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("bad", "features"),
-    [
-        ({0: 1000.0}, False),
-        ({1: 1000.0}, True),
-        ({0: 1000.0, 1: -1000.0}, True),
-        *(
-            pytest.param(*case, marks=pytest.mark.long)
-            for case in (
-                ({0: 1000.0}, True),
-                ({0: -1000.0}, True),
-                ({0: -1000.0}, False),
-                ({1: 1000.0}, False),
-                ({0: 1000.0, 1: -1000.0}, False),
-            )
-        ),
-    ],
-)
-def test_an_outlier_among_the_first_rewards_does_not_spoil_what_follows(bad, features):
-    total = 0.0
-    for seed in range(4):
-        g = torch.Generator().manual_seed(seed)
-        x = torch.linspace(0, 1, 12).double().unsqueeze(-1)
-        means = torch.sin(6 * x[:, 0] + seed) if features else torch.randn(12, generator=g).double()
-        rewards = means + 0.1 * torch.randn(200, 12, generator=g).double()
-        for step, error in bad.items():
-            rewards[step] += error
-        played, _ = chosen(x if features else 12, rewards)
-        total += float((means.max() - means[torch.tensor(played[50:])]).sum())
-    assert total / 4 < 30  # with the first reward as origin 100 and more
 
 
 def test_a_replicate_that_starts_anew_while_rewards_are_held_keeps_the_first_as_origin():
@@ -338,16 +289,6 @@ def test_after_a_switch_members_start_anew_and_the_new_best_is_found():
         gaps = [float(expected[piece][best[piece]] - expected[piece][arm]) for arm in steps]
         assert sum(gaps) / len(gaps) < 0.1
     assert int(policy.trace()["resets"][0]) > 0
-
-
-def test_a_late_reward_is_learned_as_if_now():
-    policy = recipes.auto(4)
-    policy.learn(Observation(5.0, torch.tensor([1]), torch.tensor([1.0]).double()))
-    policy.learn(Observation(6.0, torch.tensor([2]), torch.tensor([0.0]).double()))
-    policy.learn(Observation(2.0, torch.tensor([1]), torch.tensor([1.1]).double()))
-    assert int(policy.choose(7.0).arm) in (0, 1, 3)
-    with pytest.raises(ValueError, match="time"):
-        policy.learn(Observation(math.nan, torch.tensor([1]), torch.tensor([1.1]).double()))
 
 
 def test_a_model_of_arm_gp_and_one_of_members_play_alike():

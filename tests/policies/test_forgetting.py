@@ -167,24 +167,6 @@ def test_false_alarms_on_a_stationary_draw_happen_with_probability_2_delta_at_mo
     assert alarmed > 0  # the rule is awake
 
 
-def test_a_jump_is_noticed_at_once():
-    replicates = 200
-    policy = policy_of(EventTriggeredRestart(0.1), replicates)
-    root = torch.linalg.cholesky(smooth(N, 0.3) + 1e-10 * torch.eye(N).double())
-    truth = torch.randn(replicates, N).double() @ root.T
-    for step in range(1, 61):
-        if step == 51:
-            before = policy.trace()["restarts"].clone()
-            truth = truth - 4.0
-        arm = policy.choose(float(step)).arm
-        reward = (
-            truth.gather(1, arm.unsqueeze(1)).squeeze(1) + math.sqrt(NOISE) * torch.randn(replicates).double()
-        )
-        policy.learn(Observation(float(step), arm, reward))
-    noticed = policy.trace()["restarts"] > before
-    assert noticed.double().mean() > 0.95
-
-
 # -- rules ---------------------------------------------------------------------------------------------
 
 

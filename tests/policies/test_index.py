@@ -86,28 +86,23 @@ def test_a_function_that_makes_acquisitions_is_not_called_before_the_first_choic
     assert calls == [model]
 
 
-def mask(*values):
-    return torch.tensor(values, dtype=torch.bool)
-
-
 NAN, INF = math.nan, math.inf
+SECOND_AND_FOURTH = torch.tensor([False, True, False, True])
 
 
-def test_ties_go_to_the_smallest_index():
-    assert chosen([[1.0, 2.0], [3.0, 2.0], [3.0, 1.0]]) == [1, 0]
-
-
-def test_a_nan_index_loses_to_any_number():
-    assert chosen([[NAN, -1e300], [-1e300, NAN], [NAN, NAN]]) == [1, 0]
-
-
-def test_an_infinite_index_wins_and_minus_infinity_loses():
-    assert chosen([[1e308, -INF], [INF, -1e308]]) == [1, 1]
-
-
-@pytest.mark.parametrize("bad", [NAN, -INF])
-def test_an_unavailable_arm_is_not_chosen_even_where_no_available_index_is_a_number(bad):
-    assert chosen([[5.0], [bad], [INF], [bad]], mask(0, 1, 0, 1)) == [1]
+@pytest.mark.parametrize(
+    ("scores", "available", "arms"),
+    [
+        ([[1.0, 2.0], [3.0, 2.0], [3.0, 1.0]], None, [1, 0]),
+        ([[NAN, -1e300], [-1e300, NAN], [NAN, NAN]], None, [1, 0]),
+        ([[1e308, -INF], [INF, -1e308]], None, [1, 1]),
+        ([[5.0], [NAN], [INF], [NAN]], SECOND_AND_FOURTH, [1]),
+        ([[5.0], [-INF], [INF], [-INF]], SECOND_AND_FOURTH, [1]),
+    ],
+    ids=["the first of equals", "any number before nan", "infinities", "a mask, nan", "a mask, -inf"],
+)
+def test_the_largest_available_index_is_chosen(scores, available, arms):
+    assert chosen(scores, available) == arms
 
 
 # -- other models --------------------------------------------------------------------------------------

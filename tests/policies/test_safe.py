@@ -104,14 +104,6 @@ def test_safe_set_and_choices_are_those_of_dense_gaussian_processes(explore, lea
     assert lost < 10
 
 
-def test_an_unmeasured_arm_leaves_the_safe_set_as_time_passes():
-    ours = policy()
-    play(ours, 8)
-    sizes = [int(ours.safe_set(8.0 + wait).sum()) for wait in (0, 5, 20, 80)]
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] > sizes[-1]
-
-
 # -- the guarantee --------------------------------------------------------------------------------------
 
 
