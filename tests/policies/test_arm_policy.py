@@ -155,7 +155,7 @@ def test_captured_steps_read_nothing_and_allocate_no_more_with_time(name):
     assert len(allocated) == 1
 
 
-@pytest.mark.parametrize("name", [OWN, "sliding_window_ucb"])
+@pytest.mark.parametrize("name", [OWN, pytest.param("sliding_window_ucb", marks=pytest.mark.long)])
 def test_captured_steps_are_one_graph(name):
     plain, compiled = Blocks(*built(name), k=2), Blocks(*built(name), k=2, compiled=True)
     for _ in range(2):

@@ -19,16 +19,12 @@ from bandits_torch.problems import make
 from bandits_torch.theory.prior_widths import PosteriorSafetyWidth
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference import dense_safe_set
-from tests.reference.kernels import rbf
+from tests.reference.kernels import rbf as kernel
 
 N, RATE, NOISE = 9, 0.05, 0.04
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1) ** 1.3  # unevenly, so that no two arms are tied
 FIRST = torch.zeros(N, dtype=torch.bool)
 FIRST[N // 2] = True
-
-
-def kernel(lengthscale):
-    return rbf(lengthscale)
 
 
 LIMITED = (

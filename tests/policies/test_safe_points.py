@@ -12,15 +12,11 @@ from bandits_torch.policies.limited import NoSafeArmError
 from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.safety.points import SafePointDraws, play
 from tests.reference import dense_safe_set
-from tests.reference.kernels import rbf
+from tests.reference.kernels import rbf as kernel
 
 RATE, NOISE = 0.05, 0.04
 SQUARE = Domain(torch.tensor([[0.0, -1.0], [1.0, 3.0]]).double())
 START = torch.tensor([[0.5, 1.0]]).double()
-
-
-def kernel(lengthscale):
-    return rbf(lengthscale)
 
 
 LIMITED = (
