@@ -185,13 +185,6 @@ def test_dates_have_days_and_weeks():
         live.tell(question.id, 5.0)
 
 
-def test_members_with_cycles_are_not_captured():
-    problem = make("gp", num_arms=5, horizon=10)
-    policy = recipes.build("auto", problem, horizon=10, replicates=1, cycles=5.0)
-    with pytest.raises(ValueError, match="CyclicMembers cannot be captured"):
-        run(policy, problem, 10, capture=True)
-
-
 @pytest.mark.parametrize(
     ("name", "told"),
     [

@@ -119,13 +119,6 @@ def test_open_questions_condition_the_variance_on_what_they_will_tell():
     torch.testing.assert_close(told[0], mean, rtol=0, atol=1e-8)  # the belief itself is as it was
 
 
-def test_steps_with_a_state_are_not_captured():
-    problem = make("tv-gp", num_arms=6, horizon=10)
-    policy = recipes.tv_gp_ucb(6, K, NOISE, time_kernel=MaternTimeKernel(9.0), width=WIDTH)
-    with pytest.raises(ValueError, match="a kernel over time with a state space"):
-        run(policy, problem, 10, capture=True)
-
-
 def test_hyperparameters_over_features_are_learned():
     problem = make("tv-gp", num_arms=8, horizon=30)
     policy = recipes.tv_gp_ucb(
