@@ -244,20 +244,6 @@ def test_a_model_without_a_prior_dimension_is_refused() -> None:
         PriorElimination(ArmGP(ARMS, RBFKernel(), NOISE, batch_shape=(3,)), ConstantWidth(1.0))
 
 
-@pytest.mark.parametrize("rule", POLICIES)
-def test_after_a_reset_each_replicate_counts_its_own_steps(rule) -> None:
-    """Two priors beside three replicates, so that no mistaken axis fits."""
-    width = PriorEliminationFiniteWidth(N, STEPS, 0.1)
-    policy = POLICIES[rule](arm_gp_over_priors(ARMS, priors("means")[:2], NOISE, replicates=S), width)
-    play(policy, 5, TRUTH)
-    policy.reset(torch.tensor([True, False, False]))
-    first, sixth = (float(width(step, policy.model)) for step in (1, 6))
-    assert policy.choose(6).why["width"].tolist() == pytest.approx([first, sixth, sixth])
-    play(policy, 1, TRUTH, 6)
-    policy.reset()
-    assert policy.choose(7).why["width"].tolist() == pytest.approx([first] * S)
-
-
 def test_trace_says_minus_one_while_no_prior_is_dropped() -> None:
     policy = elimination(width=1e6)
     play(policy, 3, TRUTH)

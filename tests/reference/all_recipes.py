@@ -11,11 +11,12 @@ VARIANTS = {
     "learning": {"learn_hyperparameters": {"every": 5, "first": 4}},
     "cycles": {"cycles": [24.0, 168.0]},
     "control": {"control": 0},
+    "reward": {"incumbent": "reward"},
     "units": {"reward_scale": "warm-up"},
     "stale": {"forgetting_rate": 0.3, "stale": 1e-3},
     "wasserstein": {"forgetting_rate": 0.3, "stale": "wasserstein"},
 }
-WITH_SETTINGS = ("sw_gp_ucb-likelihood", "auto-cycles", "auto-control", "ada_opkb-units")
+WITH_SETTINGS = ("sw_gp_ucb-likelihood", "auto-cycles", "auto-control", "ada_opkb-units", "gp_ei-reward")
 KINDS = ("gp_ts", "tv_gp_ucb", "bbkb", "pe_gp_ucb", "master_gp_ucb", "ada_opkb", "auto")
 
 
