@@ -123,6 +123,3 @@ def test_several_that_cannot_be_chosen_leave_none_asked():
     unchanged(asked, lambda: asked.ask(4.0, count=3), "time must be finite and at or after the latest")
     none = torch.zeros(12, dtype=torch.bool)
     unchanged(asked, lambda: asked.ask(6.0, none, count=3), "available must")
-
-
-# -- threads --------------------------------------------------------------------------------------------
