@@ -12,6 +12,7 @@ from benchmarks.pages import markdown, opening, seeds_of, write
 OPENING = 10
 OURS = "ours"
 _DRIFTING = "Xopt, time-dependent UCB"
+ORACLE = "told the line's hyperparameters"  # what ``oracle`` plays
 TRACKER, LATE = "exact tracker", "the same, {} shots late"  # what ``limit`` plays
 
 _HEAD = """
