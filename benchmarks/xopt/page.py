@@ -40,8 +40,8 @@ _ORACLE = """
 ## What knowing the hyperparameters is worth
 
 `python -m benchmarks.xopt.oracle`, {seeds}, development lines: an upper confidence bound of the same width over an
-exact Gaussian process that is told the mean, the variance, the length-scales of strengths and time, and the noise of the
-line: those of values drawn all over it, or of the small ones among them. It learns nothing but the function. In
+exact Gaussian process that is told the mean, the variance, the length-scales of strengths and time, and the noise of
+the line: those of values drawn all over it, or of the small ones among them. It learns nothing but the function. In
 brackets what ours has more, seed by seed; all with two standard errors.
 
 """
