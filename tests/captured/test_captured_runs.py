@@ -135,7 +135,7 @@ def under_masks(name, capture):
 
 
 @pytest.mark.parametrize("numba", [False, True])
-@pytest.mark.parametrize("name", ["gp_ei", "gp_pi"])
+@pytest.mark.parametrize("name", ["gp_ei", "gp_pi", "gp_ei, of rewards", "gp_pi, of rewards"])
 def test_an_incumbent_is_among_the_arms_that_are_available(name, numba, monkeypatch):
     if numba:
         pytest.importorskip("numba", reason="the extra `fast` is not installed")
