@@ -311,6 +311,8 @@ class ModelAveraging(Policy):
         holding = self.count < HELD
         exempt = ~self._first.settled.unsqueeze(-1) & self._framed if holding else None
         mean, variance = self.model.at(arm, time)  # in the units of the members
+        self.frame.look()
+        self.scale.look()
         due, seen, learned = self.weigh(arm, reward, (mean, variance), believed, exempt)
         if bool(due.any()):
             self.model.reset(due)
@@ -362,7 +364,10 @@ class ModelAveraging(Policy):
     def tried(self, arm: Tensor, where: Tensor | None) -> None:
         """These arms (S,) are pulled; with ``where`` (S, 1), in the replicates that have True there."""
         at = arm.unsqueeze(-1)
-        self._pulled.scatter_(-1, at, self._pulled.gather(-1, at) | (True if where is None else where))
+        if where is None:
+            self._pulled.scatter_(-1, at, True)
+        else:
+            self._pulled.scatter_(-1, at, self._pulled.gather(-1, at) | where)
 
     def _optimistic(self, mean: Tensor, variance: Tensor, width: float | Tensor) -> Tensor:
         """The largest bound of each arm under any plausible member, (S, N)."""
