@@ -224,7 +224,8 @@ class ModelAveraging(Policy):
     ) -> Tensor:
         """The arms to play, (S,), given the members' moments (S, P, N) and what is ``asked``: numbers, or tensors."""
         width, check = asked["width"], asked["check"]
-        mean, variance = mixture_moments(self.sharing.weights, *members)
+        weights = self.sharing.weights
+        mean, variance = mixture_moments(weights, *members)
         if self._pending_columns:
             variance = (variance - torch.stack(self._pending_columns).square().sum(0)).clamp_min(0.0)
         index = mean + width * variance.sqrt()
@@ -237,7 +238,7 @@ class ModelAveraging(Policy):
             few = self._pulled.sum(-1, keepdim=True) < asked["few"]
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if self.looks is not None:
-            index = self.looks.first(index, mean, self.sharing.weights, asked["tau"], available)
+            index = self.looks.first(index, mean, weights, asked["tau"], available)
         return self._best(self._asked_again(index, available), available)
 
     def numbers_per_step(self, observations: int) -> int:
