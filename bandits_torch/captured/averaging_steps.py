@@ -119,7 +119,7 @@ class AveragingSteps(CapturedSteps):
     def _read_anew(self) -> None:
         """What a block has read off the policy's state lies where that block, and no other, writes again."""
         self.policy.scale.read_anew()
-        self.policy.frame.read_anew()
+        self.policy.frame.state_changed()
 
     def key(self) -> Hashable:
         """Whose turn it is, whether there is a check, and which tensors the policy has."""

@@ -312,9 +312,9 @@ class ModelAveraging(Policy):
         holding = self.count < HELD
         exempt = ~self._first.settled.unsqueeze(-1) & self._framed if holding else None
         mean, variance = self.model.at(arm, time)  # in the units of the members
-        self.frame.look()
         self.scale.look()
-        due, seen, learned = self.weigh(arm, reward, (mean, variance), believed, exempt)
+        settled = self.frame.holds(reward)
+        due, seen, learned = self.weigh(arm, reward, (mean, variance), believed, exempt, settled)
         if bool(due.any()):
             self.model.reset(due)
             mean = torch.where(due, self.model.at(arm, time)[0], mean)
@@ -336,23 +336,33 @@ class ModelAveraging(Policy):
         at: tuple[Tensor, Tensor],
         believed: Tensor | None,
         exempt: Tensor | None = None,
+        settled: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Judge the members, whose moments of ``arm`` (S,) are ``at``, (S, P) each, by its reward, (S,), in the
-        replicates with ``believed`` (S,) True (None: all).
+        replicates with ``believed`` (S,) True (None: all). ``settled``: origin and unit are known to hold.
 
         Returns, (S, P) each: which are due for a reset, none of those that are ``exempt``; the reward as each counts
         it; and what of its surprise each is to learn.
         """
         mean, variance = at
         with only_where(believed, *self.judged):
-            log_unit = self.frame.factor.squeeze(-1).log() if self._all_framed else 0.0
-            self.frame.meet(reward)
+            log_unit = self.frame.factor.log() if self._all_framed else reward.new_zeros(len(reward), 1)
+            rounding = None
+            if not settled:
+                smaller = self.frame.meet(reward).unsqueeze(-1)
+                grows = smaller < 1.0  # what was learned before is of rounding
+                log_unit = log_unit.masked_fill(grows, 0.0)
+                rounding = grows & self._framed
+                mean = torch.where(rounding, mean * smaller, mean)
+                self.scale.forget(rounding)
             seen = self._framed_reward(reward)
             unit = self._units() if self._mixed else None
             density, learned = self.scale.update(
                 seen - mean, variance + self.model.noise_variance, unit, self.range.borne_out
             )
-            due = self.sharing.update(density, exempt, log_unit)
+            due = self.sharing.update(density, exempt, log_unit.squeeze(-1))
+            if rounding is not None:
+                due = due | (rounding if exempt is None else rounding & ~exempt)
             self._examine(arm)
         return due if believed is None else due & believed.unsqueeze(-1), seen, learned
 
