@@ -294,8 +294,7 @@ class RecursiveMembers(MembersOverArms):
         return self._over_arms(row - learned)
 
     def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
-        """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), after the mean over all arms is
-        subtracted from their rewards, averaged over the members by ``weights`` (S, P): (S, N). O(S G N)."""
+        """See ``MembersOverArms``. O(S G N)."""
         of_kernels = (weights @ self._has_kernel).unsqueeze(-2)  # (S, 1, G)
         return (of_kernels @ self._likeness_to(arm).transpose(0, 1)).squeeze(-2)
 
@@ -323,8 +322,7 @@ class RecursiveMembers(MembersOverArms):
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
-        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
-        ``where``, that broadcasts to (S, P), in the members that have True there."""
+        """See ``MembersOverArms``."""
         self._advance(time)
         arm = arm.reshape(-1).expand(self.replicates)
         self.learn_now(arm, reward, self.at(arm), self.turn, where)
@@ -333,8 +331,7 @@ class RecursiveMembers(MembersOverArms):
     def learn_now(
         self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
     ) -> None:
-        """``observe_arms`` at the present time, of arms (S,) whose moments are ``at``; ``turn`` is the row of
-        ``pending`` to write."""
+        """See ``MembersOverArms``."""
         mean, variance = at
         scale = (variance + self.noise_variance).rsqrt()
         innovation = ((reward.to(mean) - mean) * scale)[..., None, None]
@@ -420,8 +417,7 @@ class RecursiveMembers(MembersOverArms):
         return (G[:, None, None] @ half.unflatten(3, (s, -1))).reshape(rows.shape)
 
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
-        """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
-        ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
+        """See ``MembersOverArms``."""
         carried = self._carried(times[-1] if self.now is None else self.now, times)
         now = [self._combined(arms, weights * carried[..., k]) for k in range(self.states)]
         mean = torch.linalg.solve(self.frame, torch.stack(now, -2))

@@ -15,7 +15,7 @@ from bandits_torch.models.online_model import ResizableState, held_elsewhere
 from bandits_torch.models.sketch.embedding import ArmEmbedding
 from bandits_torch.models.sketch.feature_regression import FeatureRegression
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketch.ways import Kept, OneStep, Way
+from bandits_torch.models.sketch.ways import Kept, OneStep
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 
@@ -142,8 +142,8 @@ class Sketch(ResizableState):
     row costs O(mN) where a new dictionary costs O(m^2 N) (a third less time a step than with twice, at N = 4 096).
     An arm within 1e-12 of the span of the dictionary gets no row.
 
-    How the posterior follows from these is a ``Way``: ``Kept``, or ``OneStep`` for a dictionary redrawn at every pull
-    (C = 1), for which z, V and theta are made only when asked for (``settle``).
+    How the posterior follows from these ``Kept`` says, or ``OneStep`` for a dictionary redrawn at every pull (C = 1):
+    z, V and theta are then made only when asked for (``settle``).
 
     Cost: an observation O(m^2); ``mean`` and ``variance`` when next read O(mN), or O(m^2 N) after a new
     dictionary; a draw O(u), or O(m^2 u) where the marginals are not kept. Memory O((N + u) m), or O(N + um) with
@@ -362,7 +362,7 @@ class Sketch(ResizableState):
 
     def features(self, arms: Tensor) -> Tensor:
         """z of arms (n,) by index, (m, n); of a dictionary that lasts one step none, for no pull is learned with it."""
-        return self.way.features(arms)
+        return self.embedding.of(arms)
 
     def at(self, cross: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (..., n), z and C z (..., m, n) of points whose covariance with it is ``cross`` (..., m, n)."""
@@ -433,7 +433,7 @@ class Sketch(ResizableState):
         self.marginals.settle(not self.observations)
         self.settle()
 
-    def _way(self) -> Way:
+    def _way(self) -> Kept:
         return OneStep(self) if OneStep.suits(self) else Kept(self)
 
 
