@@ -68,7 +68,6 @@ class CostlyMoves(WrappingPolicy):
     ) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
         self._around(policy)
-        self.outcome_names = policy.outcome_names
         fits = domain is None if self.dim == 0 else isinstance(domain, Domain) and domain.dim == self.dim
         validation.require(fits, "domain", domain, "that of the policy, None over arms")
         self.domain, self.search = domain, PointSearch() if search is None else search

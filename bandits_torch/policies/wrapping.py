@@ -24,6 +24,7 @@ class WrappingPolicy(Policy):
     def _around(self, policy: Policy) -> None:
         self.policy = policy
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+        self.outcome_names = policy.outcome_names
 
     def choose(self, time: float, available: Any = None) -> Choice:
         """As the policy inside chooses."""
@@ -192,7 +193,6 @@ class StandardisedPolicy(WrappingPolicy):
         validation.require(enough, "warm_up", warm_up, "an integer >= 2")
         self.warm_up = warm_up
         self._around(policy)
-        self.outcome_names = policy.outcome_names
         self._begin()
 
     offset: Tensor
@@ -320,7 +320,6 @@ class DoublingTrick(WrappingPolicy):
             )
         self.phase, self._count = phase, 0
         self._around(policy)
-        self.outcome_names = policy.outcome_names
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
