@@ -106,15 +106,11 @@ class RecipeLaws:
         (policy, problem), (fresh, _) = self.build(), self.build()
         if recipes.registered(self.name).seeded:
             return
-        first = policy.choose(1.0)
-        policy.learn(Observation(1.0, first.arm, _reward(problem, first.arm, 1), first.why))
+        _play(policy, problem, 1)
         policy.reset()
         for step in range(1, self.horizon + 1):
-            choice, other = policy.choose(float(step)), fresh.choose(float(step))
-            assert torch.equal(choice.arm, other.arm), f"step {step}: {choice.arm}, fresh {other.arm}"
-            reward = _reward(problem, choice.arm, step)
-            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
-            fresh.learn(Observation(float(step), other.arm, reward, other.why))
+            arm, other = _play(policy, problem, step), _play(fresh, problem, step)
+            assert torch.equal(arm, other), f"step {step}: {arm}, fresh {other}"
 
     def test_a_restart_of_some_replicates_begins_anew_there_alone(self) -> None:
         """After ``reset(where)`` they choose as those of a new policy, and the others as if nothing had been."""

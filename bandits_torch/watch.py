@@ -400,7 +400,7 @@ class Watched:
         return pd.Series(shown, dtype="float64") if numbers else pd.to_datetime(pd.Series(shown))
 
     def _rows_of_arms(self, columns: dict[str, Any]) -> pd.DataFrame:
-        """A row for each arm of each replicate, with these columns (S N,) between its name and whether it is retired."""
+        """A row for each arm of each replicate: its name, these columns (S N,), and whether it is retired."""
         S, arms, gone = self.replicates, self._arms_shown, self.retired
         who: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
         return pd.DataFrame(
