@@ -58,17 +58,6 @@ def test_every_choice_is_the_formulas_with_the_largest_reward_of_each_replicate(
             held[k].append((int(arm[k]), float(reward[k])))
 
 
-def test_a_replicate_that_is_reset_begins_at_the_prior_mean_and_the_other_keeps_its_reward() -> None:
-    policy, fresh = built("gp_ei"), built("gp_ei")
-    for step in range(4):
-        policy.learn(Observation(float(step), torch.tensor([step, step]), torch.tensor([9.0, 9.0])))
-    kept = policy.choose(4.0).arm[1]
-    policy.reset(torch.tensor([True, False]))
-    assert policy.choose(4.0).arm.tolist() == [fresh.choose(0.0).arm[0], kept]
-    policy.reset()
-    assert policy.choose(4.0).arm.equal(fresh.choose(0.0).arm)
-
-
 def test_a_reward_with_a_noise_variance_of_its_own_is_an_incumbent_too() -> None:
     policy, rewards = built("gp_ei"), torch.tensor([9.0, -1.0]).double()
     own = {"noise_variance": torch.tensor([NOISE, NOISE]).double()}
