@@ -381,7 +381,7 @@ class Watched:
             lift, low, high = policy.lifts(level)
             decided = np.select([low > 0, high < 0], ["better", "worse"], "open").astype(object)
             decided[:, policy.control] = "control"
-            columns = {"lift": lift, "lower": low, "upper": high, "decided": decided}
+            columns: dict[str, Any] = {"lift": lift, "lower": low, "upper": high, "decided": decided}
             columns |= {"compared": policy.compared.long()}
             return self._rows_of_arms({name: value.flatten() for name, value in columns.items()})
 
