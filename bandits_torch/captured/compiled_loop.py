@@ -27,9 +27,10 @@ def play(
     masks (1 or k, 1 or S, N). Widths: A + sqrt(P gain + Q), (k, S) each. Moves: where it drifts a and e (k, 1 or S, 1);
     where it slides what leaves, (k, S); where it draws normal numbers (k, S, N) and the root F (S, N, N), F^T F = C:
     where it does not slide C itself is left as it was, and the rows that leave it are ``units``, (S, k, N); to remove
-    an observation takes the figures that rows of C have, and F^T F has not. Where it improves (1: with the
-    largest probability, 2: by most) by a margin, on the largest reward, (S,), or if that is NaN on the largest mean; it
-    is kept up to date under 3 and 4, which are otherwise 1 and 2. Out: arms, rewards, expected rewards, widths, (k, S).
+    an observation takes the figures that rows of C have, and F^T F has not. Where it improves (1: with the largest
+    probability, 2: by most) by a margin, on the largest mean. 3 and 4 are 1 and 2, on the largest reward of an
+    available arm, if there is one; that of each arm, (S, N), is kept up to date. Out: arms, rewards, expected rewards,
+    widths, (k, S).
     """
     mean, variance, C, gain, surprise, removed, frail = state
     rows, weight, squared, since, written, written_arm = waiting
@@ -54,11 +55,14 @@ def play(
                 D *= a * a
                 squared[s, 0], since[s, 0] = a * a * squared[s, 0], a * a * since[s, 0] + e
             w = A[j, s] + math.sqrt(P[j, s] * gain[s] + Q[j, s])
-            i, most, best = 0, -np.inf, largest[s]
+            i, most, best = 0, -np.inf, -np.inf
             if masked:
                 open_to = available[min(j, len(available) - 1), min(s, available.shape[1] - 1)]
-            if improves and math.isnan(best):
-                best = -np.inf
+            if improves > 2:
+                for n in range(N):
+                    if not masked or open_to[n]:
+                        best = max(best, largest[s, n])
+            if improves and best == -np.inf:
                 for n in range(N):
                     if not masked or open_to[n]:
                         best = max(best, m[n] + own[n])
@@ -76,7 +80,7 @@ def play(
             y = mu + noise[j, s]
             arms[j, s], rewards[j, s], means[j, s], used[j, s] = i, y, mu, w
             if improves > 2:
-                largest[s] = y if math.isnan(largest[s]) else max(largest[s], y)
+                largest[s, i] = max(largest[s, i], y)
             y -= own[i]
             for move in range(1 + slides):  # the reward; one that leaves
                 sign = 1.0 - 2.0 * move

@@ -81,20 +81,28 @@ def members(strengths, offsets):
 
 @pytest.mark.every(2)
 @pytest.mark.parametrize(
-    ("strengths", "offsets", "doubtful"),
+    ("strengths", "offsets", "doubtful", "tiny"),
     [
-        ([0.0] * 8, [True] * 8, {}),
-        ([0.0] * 8, [True] * 8, {0: 600.0, 13: torch.tensor([900.0, 0.0]), 40: -800.0, 44: 5000.0}),
+        ([0.0] * 8, [True] * 8, {}, 0),
+        ([0.0] * 8, [True] * 8, {9: torch.zeros(S)}, 9),
+        ([0.0] * 8, [True] * 8, {0: 600.0, 13: torch.tensor([900.0, 0.0]), 40: -800.0, 44: 5000.0}, 0),
         (
             [10.0] * 4 + [0.0] * 4,
             [False] * 4 + [True] * 4,
             {3: torch.tensor([0.0, -800.0]), 9: 900.0, 20: 500.0},
+            0,
         ),
-        ([math.inf] * 8, [False] * 8, {2: 700.0, 33: -900.0}),
+        ([math.inf] * 8, [False] * 8, {2: 700.0, 33: -900.0}, 0),
     ],
-    ids=["nothing told", "nothing told and outliers", "some told", "all told"],
+    ids=[
+        "nothing told",
+        "nothing told and rounding first",
+        "nothing told and outliers",
+        "some told",
+        "all told",
+    ],
 )
-def test_agrees_with_the_plain_twin(strengths, offsets, doubtful):
+def test_agrees_with_the_plain_twin(strengths, offsets, doubtful, tiny):
     policy, twins = members(strengths, offsets)
     g = torch.Generator().manual_seed(3)
     f = torch.randn(S, N, generator=g).double()
@@ -117,6 +125,7 @@ def test_agrees_with_the_plain_twin(strengths, offsets, doubtful):
             reward = reward + 8.0
         if step in doubtful:
             reward = reward + doubtful[step]
+        reward = reward * 1e-9 if step < tiny else reward
         policy.learn(Observation(time, arm, reward))
         for k, twin in enumerate(twins):
             twin.learn(int(arm[k]), float(reward[k]), time)
