@@ -151,7 +151,7 @@ def test_a_single_arm_gets_all() -> None:
 
 @pytest.mark.parametrize("among", [torch.zeros(3, dtype=torch.bool), torch.ones(4, dtype=torch.bool)])
 def test_among_must_be_some_of_the_arms(among: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match="^among must"):
+    with pytest.raises(ValueError, match=r"^among must"):
         exploration_problem(torch.eye(3, dtype=torch.float64), None, 1e-2, 1.0, among)
 
 
