@@ -8,20 +8,15 @@ import time
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from bandits_torch import cli
 from bandits_torch.recorder import Recorder
+from tests.cli.shell import call, interrupted
 from tests.reference.forked import Forked
 
 pytestmark = pytest.mark.usefixtures("without_a_page")
 
 SMALL = ["--horizon", 40, "--replicates", 2, "--policies", "random,gp_ts,sw_gp_ucb", "--seed", 3]
 SMALL += ["--option", "num_arms=8", "--option", "switches=[0.25, 30]", "--option", "sw_gp_ucb.window=6"]
-
-
-def call(*arguments):
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
 
 
 def raced(out, *arguments):
@@ -152,24 +147,14 @@ def test_a_record_changed_by_hand_is_refused(values, tmp_path):
 # -- on from where it was cut off ----------------------------------------------------------------------
 
 
-def cut_off(out, monkeypatch, every=5):
+def cut_off(out, every=5):
     """A race that stops at step 17 of its second policy."""
-    whole, played = Recorder.pulled, []
-
-    def pulled(self, step, *rest):
-        played.append(step)
-        if step == 17 and played.count(17) == 2:
-            raise KeyboardInterrupt
-        whole(self, step, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "pulled", pulled)
-        return call("race", *SMALL, *([] if every is None else ["--checkpoint", every]), "--out", out)
+    return interrupted(17, "race", *SMALL, *([] if every is None else ["--checkpoint", every]), "--out", out)
 
 
 def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path):
     table = raced(tmp_path / "whole", *SMALL)
-    cut_off(tmp_path / "cut", monkeypatch)
+    cut_off(tmp_path / "cut")
     assert sorted(path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()) == [
         "gp_ts",
         "race.json",
@@ -188,18 +173,18 @@ def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_
     ]
 
 
-def test_who_stops_a_race_is_told_how_far_it_came_what_is_kept_and_how_to_go_on(monkeypatch, tmp_path):
+def test_who_stops_a_race_is_told_how_far_it_came_what_is_kept_and_how_to_go_on(tmp_path):
     where = "interrupted in gp_ts, policy 2 of 3, after step 16 of 40: "
-    done = cut_off(tmp_path / "kept", monkeypatch)
+    done = cut_off(tmp_path / "kept")
     assert done.exit_code == 130
     kept = str(tmp_path / "kept" / "checkpoints")
     assert done.stderr == (
         f"{where}1 policy played and the last checkpoint of gp_ts are kept in {kept!r}; "
         "continue with the same command and --resume\n"
     )
-    done = cut_off(tmp_path / "early", monkeypatch, every=30)
+    done = cut_off(tmp_path / "early", every=30)
     assert "after step 16 of 40: 1 policy played is kept in" in done.stderr
-    done = cut_off(tmp_path / "lost", monkeypatch, every=None)
+    done = cut_off(tmp_path / "lost", every=None)
     assert done.exit_code == 130
     assert done.stderr == (
         f"{where}nothing is kept; with --checkpoint STEPS a race keeps what it has, for --resume to go on\n"
@@ -246,19 +231,3 @@ def test_a_signal_ends_a_race_with_words_if_it_can_and_it_goes_on(number, undist
         )
         assert "Traceback" not in said
     assert raced(tmp_path, *LONG, "--resume") == undisturbed
-
-
-def test_a_race_is_not_continued_unasked_nor_under_other_settings(monkeypatch, tmp_path):
-    cut_off(tmp_path, monkeypatch)
-    for arguments in ([], ["--checkpoint", 5]):
-        result = call("race", *SMALL, *arguments, "--out", tmp_path)
-        assert result.exit_code == 2
-        assert "continue it with --resume, or begin afresh with --overwrite" in result.stderr
-    other = call("race", *SMALL, "--option", "gp_ts.delta=0.2", "--resume", "--out", tmp_path)
-    assert other.exit_code == 2
-    assert "option gp_ts.delta was None and is 0.2" in other.stderr
-    assert (tmp_path / "checkpoints" / "gp_ts").exists()
-
-
-def test_resume_where_nothing_was_begun_begins(tmp_path):
-    assert raced(tmp_path / "a", *SMALL, "--resume") == raced(tmp_path / "b", *SMALL)

@@ -5,19 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from bandits_torch import cli
 from bandits_torch.recorder import Recorder
+from tests.cli.shell import call, interrupted
 
 pytestmark = pytest.mark.usefixtures("without_a_page")
 
 RACE = ["--horizon", 20, "--replicates", 2, "--policies", "random,gp_ts", "--option", "num_arms=6"]
 REPORT = ["regret.csv", "regret.png", "report.html", "run.json"]
-
-
-def call(*arguments):
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
 
 
 def race(out, *arguments):
@@ -35,19 +30,9 @@ def out(tmp_path):
 
 
 @pytest.fixture
-def cut_off(out, monkeypatch):
+def cut_off(out):
     """A race that stopped at step 12 of its second policy, with a checkpoint every 5."""
-    whole, played = Recorder.pulled, []
-
-    def pulled(self, step, *rest):
-        played.append(step)
-        if played.count(12) == 2:
-            raise KeyboardInterrupt
-        whole(self, step, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "pulled", pulled)
-        assert race(out, "--checkpoint", 5).exit_code != 0
+    assert interrupted(12, "race", *RACE, "--out", out, "--checkpoint", 5).exit_code == 130
     assert sorted(held(out)) == ["checkpoints/gp_ts", "checkpoints/race.json", "checkpoints/random"]
     return held(out)
 
@@ -136,7 +121,9 @@ def test_another_race_s_checkpoints_are_given_up_when_that_is_said(out, cut_off,
     assert not (out / "checkpoints").exists()
 
 
-def test_both_at_once_are_refused(out, cut_off):
+def test_checkpoints_are_not_continued_unasked_nor_when_both_are_asked(out, cut_off):
+    for arguments in ([], ["--checkpoint", 5]):
+        assert_refused(race(out, *arguments), "continue it with --resume, or begin afresh", out, cut_off)
     assert_refused(
         race(out, "--resume", "--overwrite"), "resume and overwrite exclude each other", out, cut_off
     )
@@ -212,17 +199,11 @@ FLAGS = [[], ["--resume"], ["--overwrite"], ["--checkpoint", 5]]
 
 
 @pytest.mark.parametrize("name", REPORT)
-def test_a_file_that_no_race_wrote_is_never_replaced(out, name):
-    out.mkdir()
-    (out / name).write_text("mine")
-    for flags in FLAGS:
-        assert_refused(race(out, *flags), f"out holds {name}, which no race of this version", out, held(out))
-
-
-@pytest.mark.parametrize("name", REPORT)
-def test_a_folder_in_the_place_of_a_file_is_refused(out, name):
-    (out / name).mkdir(parents=True)
-    (out / name / "notes.txt").write_text("mine")
+@pytest.mark.parametrize("inside", ["", "notes.txt"])
+def test_a_file_or_folder_that_no_race_wrote_is_never_replaced(out, name, inside):
+    path = out / name / inside
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
     for flags in FLAGS:
         assert_refused(race(out, *flags), f"out holds {name}, which no race of this version", out, held(out))
 
