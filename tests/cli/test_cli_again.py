@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import time
 
@@ -27,6 +28,20 @@ def raced(out, *arguments):
 
 def changed(path, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of a race that nothing disturbed."""
+    out = tmp_path_factory.mktemp("races") / "whole"
+    raced(out, *SMALL)
+    return out
+
+
+@pytest.fixture
+def record(whole, tmp_path):
+    """The record of that race, in a folder that may be changed."""
+    return shutil.copytree(whole, tmp_path / "first") / "run.json"
 
 
 # -- from the record -----------------------------------------------------------------------------------
@@ -80,9 +95,7 @@ def test_other_data_under_the_same_name_are_refused(measured, tmp_path):
     assert not (tmp_path / "second").exists()
 
 
-def test_regret_that_differs_from_the_record_s_is_told_and_exits_with_1(tmp_path):
-    raced(tmp_path / "first", *SMALL)
-    record = tmp_path / "first" / "run.json"
+def test_regret_that_differs_from_the_record_s_is_told_and_exits_with_1(record, tmp_path):
     results = json.loads(record.read_text())["results"]
     results["gp_ts"]["cumulative_regret"][1] += 1e-9
     changed(record, results=results)
@@ -91,9 +104,7 @@ def test_regret_that_differs_from_the_record_s_is_told_and_exits_with_1(tmp_path
     assert "regret differs from the record's: gp_ts\n" in result.stdout
 
 
-def test_other_versions_are_told(tmp_path):
-    raced(tmp_path / "first", *SMALL)
-    record = tmp_path / "first" / "run.json"
+def test_other_versions_are_told(record, tmp_path):
     changed(record, versions=json.loads(record.read_text())["versions"] | {"torch": "1.0"})
     result = call("rerun", record, "--out", tmp_path / "second")
     assert result.exit_code == 0
@@ -121,7 +132,6 @@ def test_what_is_no_record_is_refused(content, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "values",
     [
@@ -135,10 +145,9 @@ def test_what_is_no_record_is_refused(content, message, tmp_path):
     ],
     ids=str,
 )
-def test_a_record_changed_by_hand_is_refused(values, tmp_path):
-    raced(tmp_path / "first", *SMALL)
-    changed(tmp_path / "first" / "run.json", **values)
-    result = call("rerun", tmp_path / "first" / "run.json", "--out", tmp_path / "out")
+def test_a_record_changed_by_hand_is_refused(values, record, tmp_path):
+    changed(record, **values)
+    result = call("rerun", record, "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert result.stderr == f"error: run.json must hold {next(iter(values))}, as a race writes them\n"
     assert not (tmp_path / "out").exists()
@@ -152,8 +161,8 @@ def cut_off(out, every=5):
     return interrupted(17, "race", *SMALL, *([] if every is None else ["--checkpoint", every]), "--out", out)
 
 
-def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path):
-    table = raced(tmp_path / "whole", *SMALL)
+def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(whole, monkeypatch, tmp_path):
+    table = (whole / "regret.csv").read_bytes()
     cut_off(tmp_path / "cut")
     assert sorted(path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()) == [
         "gp_ts",

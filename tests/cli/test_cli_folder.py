@@ -1,6 +1,7 @@
 """The folder a race or a sweep writes to: what is another's stays as it is, byte for byte, unless it is given up."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +30,31 @@ def out(tmp_path):
     return tmp_path / "out"
 
 
+@pytest.fixture(scope="module")
+def races(tmp_path_factory):
+    """The folders of a race that is over, and of one that stopped at step 12 of its second policy, with a checkpoint
+    every 5."""
+    folder = tmp_path_factory.mktemp("races")
+    assert race(folder / "over").exit_code == 0
+    assert interrupted(12, "race", *RACE, "--out", folder / "cut off", "--checkpoint", 5).exit_code == 130
+    assert sorted(held(folder / "cut off")) == [
+        "checkpoints/gp_ts",
+        "checkpoints/race.json",
+        "checkpoints/random",
+    ]
+    return folder
+
+
 @pytest.fixture
-def cut_off(out):
-    """A race that stopped at step 12 of its second policy, with a checkpoint every 5."""
-    assert interrupted(12, "race", *RACE, "--out", out, "--checkpoint", 5).exit_code == 130
-    assert sorted(held(out)) == ["checkpoints/gp_ts", "checkpoints/race.json", "checkpoints/random"]
-    return held(out)
+def cut_off(races, out):
+    """The race that stopped is that of ``out``."""
+    return held(shutil.copytree(races / "cut off", out))
+
+
+@pytest.fixture
+def over(races, out):
+    """The race that is over is that of ``out``."""
+    return held(shutil.copytree(races / "over", out))
 
 
 def assert_refused(result, words, folder, before):
@@ -157,8 +177,7 @@ def test_nothing_to_resume_is_said(out):
     assert held(out) == before
 
 
-def test_a_race_killed_while_it_tidied_up_is_over(out):
-    assert race(out).exit_code == 0
+def test_a_race_killed_while_it_tidied_up_is_over(out, over):
     (out / "checkpoints").mkdir()
     (out / "checkpoints" / "notes.txt").write_text("mine")
     before = held(out)
@@ -179,20 +198,17 @@ def test_a_race_killed_before_its_first_word_is_begun(out):
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize(("other", "words"), OTHERS[:4], ids=lambda value: str(value))
-def test_the_report_of_another_race_is_replaced_only_when_that_is_said(out, other, words):
-    assert race(out).exit_code == 0
-    before = held(out)
+def test_the_report_of_another_race_is_replaced_only_when_that_is_said(out, over, other, words):
     for more in ([], ["--resume"], ["--checkpoint", 5]):
-        assert_refused(race(out, *other, *more), words, out, before)
+        assert_refused(race(out, *other, *more), words, out, over)
     assert race(out, *other, "--overwrite").exit_code == 0
-    assert held(out)["run.json"] != before["run.json"]
+    assert held(out)["run.json"] != over["run.json"]
 
 
-def test_the_same_race_replaces_its_report(out):
+def test_the_same_race_replaces_its_report(out, over):
     assert race(out).exit_code == 0
-    table = held(out)["regret.csv"]
-    assert race(out).exit_code == 0
-    assert held(out)["regret.csv"] == table
+    assert held(out)["regret.csv"] == over["regret.csv"]
+    assert held(out)["run.json"] != over["run.json"]  # when it was played
 
 
 FLAGS = [[], ["--resume"], ["--overwrite"], ["--checkpoint", 5]]
@@ -226,8 +242,7 @@ def test_a_race_cut_off_while_it_wrote_its_report_goes_on(out, cut_off, monkeypa
     assert sorted(held(out)) == REPORT
 
 
-def test_a_rerun_spares_the_record_and_the_report_of_another_race(out, tmp_path):
-    assert race(out).exit_code == 0
+def test_a_rerun_spares_the_record_and_the_report_of_another_race(out, over, tmp_path):
     assert race(tmp_path / "other", "--seed", 1).exit_code == 0
     before = held(tmp_path)
     for folder, words in (

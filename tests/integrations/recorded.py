@@ -13,9 +13,9 @@ class Recorded:
         policy, self.learned, self.pending = recipes.random(domain, seed=seed), [], []
         choose = policy.choose_many
 
-        def seen(*args, pending=()):
+        def seen(time, count, available=None, pending=()):
             self.pending.append(pending)
-            return choose(*args, pending=pending)
+            return choose(time, count, available, pending)
 
         policy.learn, policy.choose_many = self.learned.append, seen
         self.built, self.domain, self.search = self.built + 1, domain, search
