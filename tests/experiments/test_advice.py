@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
+from scipy.signal import lfilter
 
 from bandits_torch.experiments.advice import LIKELY, SURE, Stuck, _less, advise, stuck, with_whole_run
 from bandits_torch.experiments.comparison import advice_of_record, advice_of_replicates
@@ -72,9 +73,8 @@ def test_regret_that_depends_on_that_of_the_step_before_leaves_ties_ties():
     for seed in range(150):
         g = generator(seed)
         shock = torch.randn(K * 80, M, generator=g, dtype=torch.float64)
-        steps = torch.zeros_like(shock)
-        for t in range(1, len(shock)):
-            steps[t] = 0.9 * steps[t - 1] + shock[t]
+        shock[0] = 0
+        steps = torch.from_numpy(lfilter([1.0], [1.0, -0.9], shock.numpy(), axis=0))
         units = 20 + steps.reshape(K, 80, M).mean(1)
         said[advise({f"p{m}": units[:, m] for m in range(M)}, units[:, 0] + 100).verdict] += 1
     assert said["tie"] >= 0.9 * 150
