@@ -185,9 +185,10 @@ def _life_of_drifting_policy(name: str, **options: Any) -> tuple[Callable[[], An
 
 
 def _life_of_ask_tell(name: str) -> tuple[Callable[[], Any], list[Said]]:
-    asked = AskTell(policy_of(name))
+    policy = policy_of(name)
+    asked = AskTell(policy)
     asked.ask(4.0)
-    return asked.state_dict, [*to_ask_tell(asked)]
+    return asked.state_dict, [*to_ask_tell(asked), *to_policy(policy)]
 
 
 def _life_of_model(name: str) -> tuple[Callable[[], Any], list[Said]]:
@@ -197,8 +198,7 @@ def _life_of_model(name: str) -> tuple[Callable[[], Any], list[Said]]:
 
 # Each makes one in mid-life: a function that gives its state, and what is said to it.
 LIVES: dict[str, Callable[[], tuple[Callable[[], Any], list[Said]]]] = {
-    **{f"policy {name}": partial(_life_of_policy, policy_of, name) for name in recipes.RECIPES},
-    **{f"ask-tell {name}": partial(_life_of_ask_tell, name) for name in recipes.RECIPES},
+    **{f"policy {name}": partial(_life_of_ask_tell, name) for name in recipes.RECIPES},
     **{
         f"policy {name} over points": partial(_life_of_policy, policy_over_points, name)
         for name in OVER_POINTS
