@@ -62,7 +62,10 @@ def main(out: options.Out = None) -> None:
     kept = pd.read_csv(pages.results_folder(str(Path(__file__).with_name("x")), out) / "totals.csv")
     shares = []
     for kind in KINDS:
-        found, own = expected(*drawn(kind, REPORTED)), kept[kept["kind"] == kind].set_index("policy")["expected"]
+        found, own = (
+            expected(*drawn(kind, REPORTED)),
+            kept[kept["kind"] == kind].set_index("policy")["expected"],
+        )
         best = own[list(RIVALS)].max()
         shares.append((found / best, own["auto"] / best))
         pages.say(f"{kind}: {NAME} {found:.0f}, auto {own['auto']:.0f}, best of four rivals {best:.0f}")
