@@ -97,11 +97,10 @@ class Earned:
         """How ``attainable`` was found; None for a simulation."""
         if self.bandwidth is None:
             return None
-        weights = (
-            "all weighted alike"
-            if math.isinf(self.bandwidth)
-            else f"weighted by exp(-distance / {self.bandwidth:.3g} {self.unit})"
-        )
+        unit = self.unit.removesuffix("s") if self.bandwidth == 1 else self.unit
+        weights = f"weighted by exp(-distance / {self.bandwidth:.3g} {unit})"
+        if math.isinf(self.bandwidth):
+            weights = "all weighted alike"
         return (
             "at each row, the arm that is best by the other rows (before and after), "
             f"{weights}, as cross-validation chose"

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
+import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
@@ -33,9 +35,10 @@ from bandits_torch.experiments.plots.style import COLOURS, GREY, GREY_ON_DARK, G
 from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, standings, summary
 from bandits_torch.experiments.starts import Starts
 from bandits_torch.history import History
-from bandits_torch.problems.diagnosis import Diagnosis
+from bandits_torch.problems.diagnosis import Diagnosis, kind_of_values
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import Replay
+from bandits_torch.problems.smoothing import best_smoothed
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
@@ -109,6 +112,7 @@ def page(
         bands=_bands(shown),
         starts=_starts(None if compared is None else compared.starts, shown),
         pulls=_pulls(shown, problem, compared),
+        ties=_ties(problem),
         arms=0 if problem.dim else problem.num_arms,
         most_arms=_MOST_ARMS,
         beliefs=_beliefs(shown),
@@ -380,13 +384,26 @@ def _starts(starts: Starts | None, order: Mapping[str, History]) -> dict[str, An
     return {"count": len(starts.random), "steps": starts.steps, "picture": picture}
 
 
+def _ties(problem: Problem) -> bool:
+    """Whether several arms of a row often have the largest reward: in tables of 0/1 and counts."""
+    return isinstance(problem, Replay) and kind_of_values(problem.table) in ("0/1", "counts")
+
+
+def _best(problem: Problem, horizon: int) -> Tensor:
+    """The best arm of each step; by the smoothed table where rows have ties."""
+    if not (isinstance(problem, Replay) and _ties(problem)):
+        return best_arms(problem, horizon)
+    times = np.array([problem.time(step) for step in range(1, horizon + 1)])
+    return torch.from_numpy(best_smoothed(problem.table[:horizon].double().cpu().numpy(), times)[1])[None]
+
+
 def _pulls(
     histories: Mapping[str, History], problem: Problem, compared: Comparison | None
 ) -> dict[str, dict[str, str]]:
     """Pictures of what the policies that the advice is about pulled, and ``auto``, where there are arms."""
     if problem.dim or problem.num_arms < 2:
         return {}
-    best = best_arms(problem, next(iter(histories.values())).horizon)
+    best = _best(problem, next(iter(histories.values())).horizon)
     rows = slice(None) if bool((best == best[:1]).all()) else slice(1)  # functions that differ: of the first
     if compared is None or compared.advice is None:
         lead = [str(summary(histories)["mean_cumulative_regret"].idxmin())]

@@ -14,7 +14,7 @@ from bandits_torch import validation
 from bandits_torch.naming import some
 from bandits_torch.problems.jumps import MOST, Jump, find_jumps
 from bandits_torch.problems.periods import Period, Record
-from bandits_torch.problems.smoothing import best_smoothed, mean_of_held
+from bandits_torch.problems.smoothing import best_smoothed
 from bandits_torch.problems.tables import RewardTable
 
 _FEWEST, _BLOCKS = 40, 20  # rows for noise, jumps and sharing; blocks of the interval
@@ -254,9 +254,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     correlation, shared = _sharing(rewards)
     random, best_arm = None, None
     if values != "none":
-        of_rows = mean_of_held(rewards, 1)
-        random = float(np.nanmean(of_rows))
-        means = _earned_alone(rewards, of_rows)
+        random, means = _at_random_and_alone(rewards)
         best = int(means.argmax())
         best_arm = (table.arm_names[best], float(means[best]))
     fixed, moving, between, bandwidth = (
@@ -361,16 +359,26 @@ def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None
     return noise, (noise * float(np.exp(-half)), noise * float(np.exp(half)))
 
 
-def _earned_alone(rewards: np.ndarray, of_rows: np.ndarray) -> np.ndarray:
-    """What each arm earns a row, with the row's mean where it has no reward."""
-    total, rows = np.zeros(rewards.shape[1]), 0
-    for start in range(0, len(rewards), max(1, _BLOCK // rewards.shape[1])):
-        part = slice(start, start + max(1, _BLOCK // rewards.shape[1]))
-        seen = ~np.isnan(of_rows[part])
-        held = rewards[part][seen]
-        total += np.where(np.isnan(held), of_rows[part][seen, None], held).sum(0)
-        rows += len(held)
-    return total / rows
+def _at_random_and_alone(rewards: np.ndarray) -> tuple[float, np.ndarray]:
+    """What drawing arms at random earns a row, and what each arm alone does, with the row's mean where it has none."""
+    at_random, alone, rows = 0.0, np.zeros(rewards.shape[1]), 0
+    size = max(1, _BLOCK // rewards.shape[1])
+    for start in range(0, len(rewards), size):
+        block = rewards[start : start + size]
+        missing = np.isnan(block)
+        if not missing.any():
+            at_random, alone, rows = (
+                at_random + float(block.mean(1).sum()),
+                alone + block.sum(0),
+                rows + len(block),
+            )
+            continue
+        held = np.where(missing, 0.0, block)
+        count = block.shape[1] - missing.sum(1)
+        mean = held.sum(1) / np.maximum(count, 1)  # 0 where a row has no reward
+        at_random, rows = at_random + float(mean.sum()), rows + int((count > 0).sum())
+        alone = alone + held.sum(0) + mean @ missing
+    return at_random / rows, alone / rows
 
 
 def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:

@@ -46,7 +46,8 @@ def find_periods(
     in log frequency, fitted to log power without its peaks (as Vaughan 2005 fits a line). Power over background, taken
     at the upper end of its 95 % interval, is then at most Exp(1), and p = 1 - (1 - exp(-ratio))^M over the M
     frequencies, times the number of components. Harmonics of a clearer cycle, and neighbours of its peak, are not told
-    again. Where the second or third harmonic is clearer than its cycle, the cycle is told in its place. A cycle that the record holds fewer than eight times is often missed, as it cannot be told from drift.
+    again. Where the second or third harmonic is clearer than its cycle, the cycle is told in its place. A
+    cycle that the record holds fewer than eight times is often missed, as it cannot be told from drift.
 
     Args:
         rewards: (T, N), NaN where missing. The last 2048 rows are looked at.

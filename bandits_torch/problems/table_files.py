@@ -295,7 +295,8 @@ def _is_even(file: Path, separator: str, width: int) -> bool:
     """Whether all lines of a plain file have this many cells: one without quotes, empty lines and carriage returns."""
     if not separator.isascii() or width < 2:
         return False
-    ends, cell = ord("\n"), ord(separator)
+    line = separator.encode() * (width - 1) + b"\n"
+    others = bytes(letter for letter in range(256) if letter not in line)
     with file.open("rb") as opened:
         rest = b""
         while True:
@@ -304,12 +305,8 @@ def _is_even(file: Path, separator: str, width: int) -> bool:
                 return False
             whole = rest + block if block or not rest or rest.endswith(b"\n") else rest + b"\n"
             cut = whole.rfind(b"\n") + 1
-            letters, rest = np.frombuffer(whole, np.uint8, cut), whole[cut:]
-            marks = letters[(letters == cell) | (letters == ends)]
-            if len(marks) % width:
-                return False
-            last = marks.reshape(-1, width) == ends
-            if not last[:, -1].all() or last[:, :-1].any():
+            marks, rest = whole[:cut].translate(None, others), whole[cut:]
+            if marks != line * (len(marks) // width):
                 return False
             if not block:
                 return True

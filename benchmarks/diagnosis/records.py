@@ -1,4 +1,4 @@
-"""``python -m benchmarks.diagnosis.records``: what a diagnosis says of the real records, beside what is known of them."""
+"""``python -m benchmarks.diagnosis.records``: what a diagnosis says of real records, beside what is known of them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ RIGHT, PARTLY, WRONG = "right", "partly", "wrong"
 # What somebody who knows the record would say, and how what is said compares with that.
 KNOWN = {
     "intel-temperature": (
-        "A daily cycle, 53 % of the variance of the median mote. On 1 to 5 March, Monday to Friday, something heats all "
-        "of the laboratory by 5 to 8 degrees at 7. Mote 15 has no reading. Motes are alike.",
+        "A daily cycle, 53 % of the variance of the median mote. On 1 to 5 March, Monday to Friday, something "
+        "heats all of the laboratory by 5 to 8 degrees at 7. Mote 15 has no reading. Motes are alike.",
         RIGHT,
-        "The day, four of the five mornings, sharing. That the mornings are one schedule is left to the reader; a cycle of "
-        "37 minutes in mote 43 is also seen in its light and its voltage.",
+        "The day, four of the five mornings, sharing. That the mornings are one schedule is left to the reader; a "
+        "cycle of 37 minutes in mote 43 is also seen in its light and its voltage.",
     ),
     "intel-humidity": (
         "The same mornings, downwards; a daily cycle of 16 % of the variance beside the weather's drift.",
@@ -54,9 +54,9 @@ KNOWN = {
         "Heavy tails and no cycle are right. What is called jumps are the beginnings and ends of rain.",
     ),
     "beijing-pm25": (
-        "Smog that builds up for days and is blown away in hours. Means of the city from one day to the next: 351 to 17 "
-        "(27 February 2014), 473 to 16 (2 December 2015), 291 to 47 (27 December 2015), 395 to 70 (22 December 2016). A "
-        "weak day: 73 to 89 by the hour.",
+        "Smog that builds up for days and is blown away in hours. Means of the city from one day to the next: 351 "
+        "to 17 (27 February 2014), 473 to 16 (2 December 2015), 291 to 47 (27 December 2015), 395 to 70 (22 December 2016). "
+        "A weak day: 73 to 89 by the hour.",
         RIGHT,
         "The four jumps are these. The weak day is not called clear.",
     ),
@@ -73,7 +73,8 @@ KNOWN = {
     "cmu-light": (
         "A night and a day of lamps and sun: less than one cycle. Two parts put together, between rows 601 and 602.",
         RIGHT,
-        "The seam is one of the jumps; the others are groups of neighbouring sensors that change at once. No cycle is told.",
+        "The seam is one of the jumps; the others are groups of neighbouring sensors that change at once. No cycle is "
+        "told.",
     ),
 }
 
@@ -116,8 +117,8 @@ def write_page(folder: Path) -> Path:
     names = [name for name in KNOWN if name in table.index]
     of = {verdict: sum(KNOWN[name][1] == verdict for name in names) for verdict in (RIGHT, PARTLY, WRONG)}
     answer = (
-        f"Of {len(names)} real records what is said is what somebody who knows them would say in {of[RIGHT]}, partly in "
-        f"{of[PARTLY]}, and wrong in {of[WRONG]}. The verdicts are a reader's, by what is known of each record."
+        f"Of {len(names)} real records what is said is what somebody who knows them would say in {of[RIGHT]}, partly "
+        f"in {of[PARTLY]}, and wrong in {of[WRONG]}. The verdicts are a reader's, by what is known of each record."
     )
     text = pages.opening("Real records", answer, "python -m benchmarks.diagnosis.records")
     rows = [[name, *KNOWN[name]] for name in names]

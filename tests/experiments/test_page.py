@@ -14,6 +14,7 @@ from matplotlib.colors import to_hex
 from bandits_torch import recipes
 from bandits_torch.experiments import advise, race, random_regret
 from bandits_torch.experiments.comparison import Comparison
+from bandits_torch.experiments.earned import earned
 from bandits_torch.experiments.page import page
 from bandits_torch.experiments.plots import plot_regret
 from bandits_torch.experiments.starts import Starts
@@ -271,6 +272,47 @@ def test_a_browser_opens_it_runs_nothing_and_fits_a_phone(shown, tmp_path):
     assert int(height) > 2000
     assert wide == "none"
     assert 300 < float(picture) <= int(window)
+
+
+def test_where_rows_have_ties_the_best_arm_is_that_of_the_smoothed_table(monkeypatch):
+    g = torch.Generator().manual_seed(1)
+    clicks = (torch.rand(150, 4, generator=g) < torch.tensor([0.05, 0.05, 0.05, 0.6])).double()
+    drawn = []
+    monkeypatch.setattr(f"{page.__module__}.plot_pulls", lambda history, best, *_, **__: drawn.append(best))
+    for rewards, said in (
+        (clicks, "at the time by the smoothed table, as rows"),
+        (clicks - 0.5, "most often"),
+    ):
+        problem = Replay(RewardTable(rewards))
+        histories = race(
+            {"epsilon_greedy": recipes.build("epsilon_greedy", problem, horizon=60)}, problem, 60
+        )
+        text = page(histories, random_regret(problem, 60), problem, "clicks.csv")
+        assert f"the arm that was best {said}" in " ".join(text.split())
+    of_clicks, of_numbers = drawn[0], drawn[-1]
+    assert of_clicks.shape == of_numbers.shape == (1, 60)
+    assert (
+        float((of_clicks == 3).double().mean()) > 0.9
+    )  # in many rows no arm has a click: the first would count
+    assert float((of_numbers == 3).double().mean()) < 0.8
+
+
+@needs_browser
+def test_no_column_is_cut_on_a_screen(shown, tmp_path):
+    histories, _ = shown
+    arms = [f"a banner with a name of {n} words or more" for n in range(5)]
+    problem = Replay(RewardTable(torch.rand(T + 20, 5).double(), arm_names=arms), warm_up=0.25)
+    random = random_regret(problem, problem.horizon)
+    text = page(histories, random, problem, "my.csv", gained=earned(problem, histories, random))
+    script = (
+        "<script>document.body.dataset.cut = [...document.querySelectorAll('.scroll')]"
+        ".map(d => d.scrollWidth - d.clientWidth).join(' ')</script></body>"
+    )
+    text = text.replace("default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';")
+    path = tmp_path / "report.html"
+    path.write_text(text.replace("</body>", script), encoding="utf-8")
+    seen = browse(path, "--window-size=1000,900", "--dump-dom").stdout
+    assert re.search(r'data-cut="([^"]*)"', seen)[1].split() == ["0", "0"]
 
 
 @needs_browser

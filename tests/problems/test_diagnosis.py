@@ -136,7 +136,7 @@ def test_parts_of_a_cycle_are_named_as_that_and_few_of_single_arms():
 
 def test_a_long_record_says_of_which_rows_the_gain_is():
     generator = np.random.default_rng(16)
-    rewards = generator.standard_normal((10_500, 2)) + [0.0, 1.0]
+    rewards = generator.standard_normal((10_500, 2)) + np.array([0.0, 1.0])
     said = str(diagnose(torch.from_numpy(rewards)))
     assert "In the last 10 000 rows, moving to the best arm" in said
     assert "Moving to the best arm" in str(diagnose(torch.from_numpy(rewards[:300])))
