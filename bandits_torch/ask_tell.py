@@ -22,7 +22,7 @@ from bandits_torch.growth import Roster
 from bandits_torch.mixed_points import MixedSearch
 from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
-from bandits_torch.policies.wrapping import StandardisedPolicy, WrappingPolicy
+from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.problems.logs import Log
 from bandits_torch.threads import fitting
 from bandits_torch.turn import Turn
@@ -443,7 +443,7 @@ class AskTell(Watched, Described):
             over_points = self.policy.dim > 0
             expected = f"(N, {self.policy.dim}) points" if over_points else "None where arms are played"
             validation.require((points is not None) == over_points, "points", points, expected)
-            inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
+            inside = self.policy.innermost
             believes = "one that predicts: an IndexPolicy, or an average over members"
             validation.require(hasattr(inside, "marginals"), "policy", type(inside).__name__, believes)
             told = self._latest is None or at >= self._latest or self.policy.knows_past

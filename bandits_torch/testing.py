@@ -271,18 +271,11 @@ def _reordered(policy: Policy, order: Tensor) -> Policy:
     origin = policy.origin
     if origin is None:
         raise SkipTest("no recipe made the policy, so that none of its arms in another order can be made")
-    setup, N = origin.setup, len(order)
-
-    def of(value: Any) -> Any:
-        each = isinstance(value, Tensor) and value.dim() > 0 and value.shape[-1] == N
-        return value[..., order] if each else value
-
-    arms, kernel = setup.choices, setup.kernel
-    some = {"choices": arms[..., order, :] if isinstance(arms, Tensor) else arms}
-    some["kernel"] = of(kernel)[..., order, :] if isinstance(kernel, Tensor) else kernel
-    some["prior_mean"] = of(setup.prior_mean)
-    options = {name: of(value) for name, value in origin.options.items()}
-    return origin.recipe(replace(setup, **some), **options)
+    options = {
+        name: value[..., order] if isinstance(value, Tensor) and value.shape[-1:] == order.shape else value
+        for name, value in origin.options.items()
+    }
+    return origin.recipe(origin.setup.of_arms(order), **options)
 
 
 def _reward(problem: Problem, arm: Tensor, step: int) -> Tensor:

@@ -25,7 +25,7 @@ from bandits_torch.files import atomic_write
 from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.wrapping import WrappingPolicy
+from bandits_torch.policies.sharing import mixture_moments
 from bandits_torch.state import HasState
 from bandits_torch.turn import Turn
 
@@ -344,7 +344,7 @@ class Watched:
             latest = max((time for time in (watch.now, self._latest) if time is not None), default=0.0)
             number = latest if at is None else self._times.read("at", at)[0]
             context = border.context_of(context, self.context_names)
-            inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
+            inside = policy.innermost
             if policy.dim:
                 return self._beliefs_of_settings(number, level, inside)
             arms = self._arms_shown
@@ -604,7 +604,6 @@ class Watched:
             file.write(page.encode())
 
     def __repr__(self) -> str:
-        inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
         if self.settings is not None:
             over = f"settings {', '.join(self.settings.space.axes)}"
         elif self.names is not None:
@@ -615,7 +614,7 @@ class Watched:
         more = f", {self.replicates} replicates" if self.replicates > 1 else ""
         with self._turn.any_process():
             counts = f"{self._asked} asked, {self._watch.learned_so_far} told, {len(self._open)} open"
-            return f"<AskTell {type(inside).__name__} over {over}{more}; {counts}{self._best_now()}>"
+            return f"<AskTell {type(self.policy.innermost).__name__} over {over}{more}; {counts}{self._best_now()}>"
 
     def _best_now(self) -> str:
         """The best arm in words, where one replicate has learned something of it."""
@@ -661,15 +660,16 @@ def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Te
     """Quantile of a mixture of normal laws of weights (S, P), means and variances (S, P, N), in deviations of the
     mixture from its mean, (S, N): by bisection between the quantiles of its parts."""
     weights, mean, variance = parts
-    weights, deviation = weights.unsqueeze(-1), variance.sqrt()
+    deviation = variance.sqrt()
     ends = mean + float(ndtri(share)) * deviation
     low, high = ends.amin(-2), ends.amax(-2)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        below = (weights * torch.special.ndtr((middle.unsqueeze(-2) - mean) / deviation)).sum(-2)
+        below = (weights.unsqueeze(-1) * torch.special.ndtr((middle.unsqueeze(-2) - mean) / deviation)).sum(
+            -2
+        )
         low, high = torch.where(below < share, middle, low), torch.where(below < share, high, middle)
-    centre = (weights * mean).sum(-2)
-    spread = (weights * (variance + (mean - centre.unsqueeze(-2)).square())).sum(-2)
+    centre, spread = mixture_moments(*parts)
     return (low - centre) / spread.sqrt()
 
 

@@ -25,8 +25,9 @@ def play(state, told, world, widths, moves, has, margin, largest, out):
     removed, frail (S,). Told: K (q, N, N), prior_mean (S, N), noise_variance (S,). World: expected rewards (1 or k, 1
     or S, N), noise (k, S), masks (1 or k, 1 or S, N). Widths: A + sqrt(P gain + Q), (k, S) each. Moves: where it drifts
     a and e (k, 1 or S, 1); where it draws normal numbers (k, S, N); where it slides what leaves, (k, S). Where it
-    improves, with the largest probability or by most, it does by a margin on the largest reward, (S,), or if that is
-    NaN on the largest mean; ``by_reward`` keeps it up to date. Out: arms, rewards, expected rewards, widths, (k, S).
+    improves, with the largest probability or by most, it does by a margin on the largest mean, or ``by_reward`` on the
+    largest reward of an available arm, if there is one; that of each arm, (S, N), is kept up to date. Out: arms,
+    rewards, expected rewards, widths, (k, S).
 
     C is a^2 C_0 - W^T D W + e K, and where it draws F is F_0 - G^T W, with the root of each row's observation in G.
     """
@@ -66,8 +67,10 @@ def play(state, told, world, widths, moves, has, margin, largest, out):
                 add(draw, -np.dot(G[:filled], normal[j, s]), W)
             w = A[j, s] + math.sqrt(P[j, s] * gain[s] + Q[j, s])
             may = available[j % len(available), s % available.shape[1]]
-            i, most, best = 0, -np.inf, largest[s]
-            if improves and math.isnan(best):
+            i, most, best = 0, -np.inf, -np.inf
+            if by_reward:
+                best = largest[s][may].max()
+            if improves and best == -np.inf:
                 best = (m + own)[may].max()
             for n in range(N):
                 if not may[n]:
@@ -83,7 +86,7 @@ def play(state, told, world, widths, moves, has, margin, largest, out):
             y = mu + noise[j, s]
             arms[j, s], rewards[j, s], means[j, s], used[j, s] = i, y, mu, w
             if by_reward:
-                largest[s] = y if math.isnan(largest[s]) else max(largest[s], y)
+                largest[s, i] = max(largest[s, i], y)
             y -= own[i]
             for move in range(1 + slides):  # the reward; one that leaves
                 sign = 1.0 - 2.0 * move

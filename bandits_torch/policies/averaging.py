@@ -342,14 +342,20 @@ class ModelAveraging(Policy):
         """
         mean, variance = at
         with only_where(believed, *self.judged):
-            log_unit = self.frame.factor.squeeze(-1).log() if self._all_framed else 0.0
-            self.frame.meet(reward)
+            log_unit = self.frame.factor.log() if self._all_framed else reward.new_zeros(len(reward), 1)
+            smaller = self.frame.meet(reward).unsqueeze(-1)
+            grows = smaller < 1.0  # what was learned before is of rounding
+            log_unit = log_unit.masked_fill(grows, 0.0).squeeze(-1)
+            rounding = grows & self._framed
+            mean = torch.where(rounding, mean * smaller, mean)
+            self.scale.forget(rounding)
             seen = self._framed_reward(reward)
             unit = self._units() if self._mixed else None
             density, learned = self.scale.update(
                 seen - mean, variance + self.model.noise_variance, unit, self.range.borne_out
             )
             due = self.sharing.update(density, exempt, log_unit)
+            due = due | (rounding if exempt is None else rounding & ~exempt)
             self._examine(arm)
         return due if believed is None else due & believed.unsqueeze(-1), seen, learned
 

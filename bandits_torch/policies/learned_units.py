@@ -20,6 +20,7 @@ _FAR = 8.0  # median deviations from the median: about 5.4 standard deviations o
 _GAPS = 64  # the latest gaps between observations, of which the typical one is the median
 _KNOWN = 1e12  # a prior strength at which nothing is learned
 LEAST = 1e-12  # of the largest squared residual: a scale below it is that of rounding
+ROUNDING = LEAST**-0.5  # differences so many times as small as others are those of rounding
 HELD = 5  # first rewards, of which the median is the origin
 
 
@@ -29,7 +30,8 @@ class RewardFrame(Described, HasState):
     The origin is the first reward, and the unit the least power of two above the first difference from it that is not 0
     (1 until then), so that numbers within are near 1 whatever the unit of rewards, and the same, bit for bit, when
     rewards are multiplied by a power of two. After K rewards ``settle`` sets both anew: the origin to their median, the
-    unit by their largest deviation.
+    unit by their largest deviation. A reward more than a million units from the origin shows that the differences
+    before it were those of rounding (0, then 1e-17, then 3): its own sets the unit.
 
     Args:
         like: dtype and device.
@@ -58,23 +60,31 @@ class RewardFrame(Described, HasState):
         """u, (S, 1); 1 before the first difference."""
         return self.unit.nan_to_num(nan=1.0).unsqueeze(-1)
 
-    def meet(self, reward: Tensor) -> None:
-        """Take the first reward, (S,), as origin, and the first difference as unit."""
+    def meet(self, reward: Tensor) -> Tensor:
+        """Take the first reward, (S,), as origin, and the first difference, or one a million times the unit, as unit.
+
+        Returns what the numbers within are multiplied by where the unit grew, 1 elsewhere, (S,).
+        """
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
-        new = _power_of_two((reward - self.origin).abs())
-        self.unit = torch.where(self.unit.isnan(), new, self.unit)
+        size, before = (reward - self.origin).abs(), self.unit
+        grows = size / ROUNDING > before
+        self.unit = torch.where(before.isnan() | grows, _power_of_two(size), before)
+        return torch.where(grows, before / self.unit, 1.0)
 
     def settle(self, rewards: Tensor, where: Tensor) -> Tensor:
         """Take the median (the lower of two) of rewards (S, K) as origin in the replicates with ``where`` (S,) True.
 
         Returns the rewards in the new frame, those further from the median than 8 times the median deviation brought to
-        that distance, (S, K). No bound where more than half of the rewards are equal. NaN: no reward.
+        that distance, and those nearer than a millionth of the farthest to it, (S, K). No bound where more than half
+        of the rewards are that near. NaN: no reward.
         """
         origin = rewards.nanmedian(-1, keepdim=True).values
         deviation = (rewards - origin).abs()
         usual = deviation.nanmedian(-1, keepdim=True).values
-        bound = torch.where(usual > 0, _FAR * usual, torch.inf)
+        equal = deviation.nan_to_num().amax(-1, keepdim=True) / ROUNDING
+        bound = torch.where(usual > equal, _FAR * usual, torch.inf)
         near = (rewards - origin).clamp(-bound, bound)
+        near = near.masked_fill(deviation < equal, 0.0)
         unit = _power_of_two(near.abs().nan_to_num().amax(-1))
         self.origin = torch.where(where, origin.squeeze(-1), self.origin)
         self.unit = torch.where(where, torch.where(unit.isnan(), self.unit, unit), self.unit)
@@ -232,8 +242,11 @@ class MemberScale(Described, HasState):
     # -- learning --------------------------------------------------------------------------------------
 
     def meet(self, reward: Tensor) -> None:
-        """Take the first reward, (S,), as origin."""
+        """Take the first reward, (S,), as origin. One that is a million deviations from it shows that differences
+        before it were those of rounding: nothing is known of the scale then."""
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
+        least = LEAST * (reward - self.origin).square().unsqueeze(-1)
+        self.forget((self.strength == 0) & (least * self.count > self.squares))
 
     def update(
         self,
@@ -276,6 +289,12 @@ class MemberScale(Described, HasState):
         self.count = torch.where(counts, self.memory * self.count + 1, self.count)
         self.squares = torch.where(counts, self.memory * self.squares + squared, self.squares)
         self.largest = torch.maximum(self.largest, squared)
+        self.state_changed()
+
+    def forget(self, where: Tensor) -> None:
+        """Nothing is known of the scale of members with ``where`` (S, P) True."""
+        for name in ("count", "squares", "largest"):
+            setattr(self, name, getattr(self, name).masked_fill(where, 0.0))
         self.state_changed()
 
     def take(self, other: MemberScale, where: Tensor) -> None:

@@ -151,13 +151,10 @@ class LimitedPolicy(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     _parts = ("choices", "_others", "_rules")
+    _clocks = ("_clock",)
 
     def _fresh(self) -> dict[str, Any]:
         return {"_clock": 0}
-
-    def _restarted(self, where: Tensor | None) -> None:
-        if where is not None:
-            self._clock = torch.where(where, 0, self._clock)
 
     # -- helpers ---------------------------------------------------------------------------------------
 

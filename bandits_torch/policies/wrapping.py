@@ -18,6 +18,7 @@ class WrappingPolicy(Policy):
     """A policy around ``policy``, which chooses. A subclass defines what is learned, and whatever else differs."""
 
     _parts: ClassVar[tuple[str, ...]] = ("policy",)
+    _expects: ClassVar[tuple[str, ...] | None] = ("policy",)
     policy: Policy
 
     def _around(self, policy: Policy) -> None:
@@ -30,9 +31,8 @@ class WrappingPolicy(Policy):
 
     @property
     def innermost(self) -> Policy:
-        """The policy inside, or the one inside that if it is around another."""
-        inside = self.policy
-        return inside.innermost if isinstance(inside, WrappingPolicy) else inside
+        """That of the policy inside."""
+        return self.policy.innermost
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
@@ -52,8 +52,6 @@ class WrappingPolicy(Policy):
     def numbers_per_step(self, observations: int) -> int:
         """As the policy inside."""
         return self.policy.numbers_per_step(observations)
-
-    _expects: ClassVar[tuple[str, ...] | None] = ("policy",)
 
     def expect(self, pending: Pending, time: float) -> None:
         """As the policy inside."""
@@ -188,9 +186,8 @@ class StandardisedPolicy(WrappingPolicy):
     def __init__(self, policy: Policy, *, warm_up: int = 64) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
         why = policy.needs_unit
-        name = type(policy.innermost if isinstance(policy, WrappingPolicy) else policy).__name__
         expected = f"one that can be told rewards in another unit later ({why})"
-        validation.require(not why, "policy", name, expected)
+        validation.require(not why, "policy", type(policy.innermost).__name__, expected)
         enough = validation.positive_integer("warm_up", warm_up) >= 2
         validation.require(enough, "warm_up", warm_up, "an integer >= 2")
         self.warm_up = warm_up

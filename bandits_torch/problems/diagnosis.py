@@ -24,6 +24,7 @@ _ROWS = 10_000  # the last rows, of which it is said what could be gained
 _SHARED_ROWS, _SHIFTS = 2000, 99
 _HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is taken off; in gaps
 _SURE, _HEAVY = 0.01, 0.01
+_OWN_TOLD, _FINEST, _ALIKE = 4, 24.5, 0.003  # cycles of single arms; of parts of a cycle: the least, relative error
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
@@ -51,8 +52,9 @@ class Diagnosis:
         jumps: of arms' levels, by rows counted from 0, arms by index.
         jump_times: of each jump, the times of the rows either side, as they are printed.
         random: mean reward of an arm drawn at random, of those with a reward, in the table's unit.
-        best_arm: the name of the arm with the largest mean of its rewards, and that mean.
-        best_fixed: what the best single arm earns a row, in the last 10 000 rows; drawn at random where it has none.
+        best_arm: the name of the single arm that earns most in hindsight, drawn at random where it has no reward, and
+            what that is a row.
+        best_fixed: the same of the last 10 000 rows.
         best_moving: what the arms earn a row that are best by the other rows, smoothed (``smoothing.best_smoothed``).
         moving_interval: the 90 % interval of ``best_moving`` less ``best_fixed``.
         bandwidth: of that, in units of the times; None: all rows are weighted alike.
@@ -89,10 +91,11 @@ class Diagnosis:
 
     def span(self, length: float) -> str:
         """A length of time in words."""
+        name, size = ("row" if self.unit == "rows" else "unit"), 1
         if self.unit == "seconds":
             name, size = next(((n, s) for n, s in _UNITS if length >= 0.95 * s), _UNITS[-1])
-            return f"{length / size:.4g} {name}s"
-        return f"{length:.4g} {'rows' if self.unit == 'rows' else 'units of time'}"
+        number = f"{length / size:.4g}"
+        return f"{number} {name}{'' if number == '1' else 's'}{' of time' if name == 'unit' else ''}"
 
     def __str__(self) -> str:
         lines = [f"A full table: {self.rows} rows, {self.arms} arms, rewards are {self.values}."]
@@ -116,34 +119,55 @@ class Diagnosis:
                 f"Outliers: {self.outliers:.1%} of the rewards lie far from their neighbours (0.1% in normal noise): "
                 "the noise has heavy tails. An outlier is not called a jump."
             ]
-        if self.correlation is not None:
+        if self.correlation is None:
+            if self.arms > 1 and self.noise is not None:
+                lines += [f"What arms share: cannot tell; {_FEWEST} rows with two arms that vary are needed."]
+        else:
             shares = "they share something" if self.shared else "chance explains that"
             lines += [f"Rewards of two arms have a mean correlation of {self.correlation:.2f}: {shares}."]
         lines += [self._of_cycles(), self._of_drift(), self._of_jumps()]
         if self.random is not None and self.best_arm is not None:
             name, best = self.best_arm
+            at_random = " (drawn at random where it has no reward)" if self.missing else ""
             lines += [
                 f"Drawing arms at random earns {self.random:.4g} a row, the best single arm in hindsight, {name}, "
-                f"{best:.4g}."
+                f"{best:.4g}{at_random}."
             ]
         lines += self._of_gain()
         return "\n".join(lines)
 
     def _of_cycles(self) -> str:
         short = self.rows < _FEWEST
-        sure = [f"= {one.p_value:.1g}" if one.p_value > 1e-16 else "< 1e-16" for one in self.periods]
-        told = [f"{self.span(one.length)} (p {p})" for one, p in zip(self.periods, sure, strict=True)]
-        told += [f"{self.span(one.length)} in {name} alone" for name, one in self.own_periods.items()]
+        parts = [self._part_of_another(one) for one in (*self.periods, *self.own_periods.values())]
+        told = []
+        for one, part in zip(self.periods, parts, strict=False):
+            sure = f"= {one.p_value:.1g}" if one.p_value > 1e-16 else "< 1e-16"
+            told += [f"{self.span(one.length)} (p {sure}{part})"]
+        for (name, one), part in zip(self.own_periods.items(), parts[len(told) :], strict=True):
+            told += [f"{self.span(one.length)} in {name} alone{part}"]
         if told:
-            return f"Cycles: {'; '.join(told)}."
+            more = len(self.own_periods) - _OWN_TOLD
+            if more > 0:
+                told[-more:] = [f"cycles of {more} more arms alone"]
+            shape = " What is 1/n of a cycle belongs to its shape, as edges do." if any(parts) else ""
+            return f"Cycles: {'; '.join(told)}.{shape}"
         return f"Cycles: {'cannot tell, the record is short' if short else 'none is clear beside drift'}."
+
+    def _part_of_another(self, one: Period) -> str:
+        """``", 1/n of"`` a longer common cycle, or nothing."""
+        for other in self.periods:
+            ratio = other.length / one.length
+            if 1.5 < ratio < _FINEST and abs(ratio / round(ratio) - 1) < _ALIKE:
+                return f", 1/{round(ratio)} of {self.span(other.length)}"
+        return ""
 
     def _of_drift(self) -> str:
         if self.drift is None:
             return "Drift: cannot tell, the record is short."
         if self.drift == 0:
             return "Drift: none that is clear: between jumps and beside cycles, levels stay."
-        return f"Drift: levels wander by about {self.drift:.3g} in {self.span(100 * self.gap)} (standard deviation)."
+        rows = "100 rows" if self.unit == "rows" else f"100 rows ({self.span(100 * self.gap)})"
+        return f"Drift: levels wander by about {self.drift:.3g} (standard deviation) in {rows}."
 
     def _of_jumps(self) -> str:
         if self.jumps is None:
@@ -162,10 +186,10 @@ class Diagnosis:
         if self.best_moving is None or self.best_fixed is None or self.moving_interval is None:
             return []
         low, high = self.moving_interval
-        at_random = " (drawn at random where it has no reward)" if self.missing else ""
+        last = f"In the last {_ROWS:,} rows, m".replace(",", " ", 1) if self.rows > _ROWS else "M"
         words = (
-            f"Moving to the best arm of the time, as smoothed rewards of other rows tell it, earns "
-            f"{self.best_moving:.4g} a row; staying at the best single arm {self.best_fixed:.4g}{at_random}: "
+            f"{last}oving to the best arm of the time, as smoothed rewards of other rows tell it, earns "
+            f"{self.best_moving:.4g} a row; staying at the best single arm {self.best_fixed:.4g}: "
         )
         if low > 0:
             return [f"{words}{low:.3g} to {high:.3g} a row more is to be gained by following the change."]
@@ -226,8 +250,9 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     correlation, shared = _sharing(rewards)
     random, best_arm = None, None
     if values != "none":
-        means = np.nan_to_num(mean_of_held(rewards), nan=-np.inf)
-        random = float(np.nanmean(mean_of_held(rewards, 1)))
+        of_rows = mean_of_held(rewards, 1)
+        random = float(np.nanmean(of_rows))
+        means = _earned_alone(rewards, of_rows)
         best = int(means.argmax())
         best_arm = (table.arm_names[best], float(means[best]))
     fixed, moving, between, bandwidth = (
@@ -332,23 +357,40 @@ def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None
     return noise, (noise * float(np.exp(-half)), noise * float(np.exp(half)))
 
 
+def _earned_alone(rewards: np.ndarray, of_rows: np.ndarray) -> np.ndarray:
+    """What each arm earns a row, with the row's mean where it has no reward."""
+    total, rows = np.zeros(rewards.shape[1]), 0
+    for start in range(0, len(rewards), max(1, _BLOCK // rewards.shape[1])):
+        part = slice(start, start + max(1, _BLOCK // rewards.shape[1]))
+        seen = ~np.isnan(of_rows[part])
+        held = rewards[part][seen]
+        total += np.where(np.isnan(held), of_rows[part][seen, None], held).sum(0)
+        rows += len(held)
+    return total / rows
+
+
 def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
-    """Mean correlation of two arms, and whether it is beyond that of arms shifted in time."""
+    """Mean correlation of two arms in rows where both have a reward, and whether it is beyond that of arms shifted in
+    time."""
     rewards = rewards[_sampled(len(rewards))]
-    complete = rewards[~np.isnan(rewards).any(1)]
-    if len(complete) < _FEWEST:
+    count = (~np.isnan(rewards)).sum(0)
+    rewards = rewards[:, count >= _FEWEST]
+    if not rewards.size:
         return None, None
-    spread = complete.std(0)
-    varies = spread > 1e-12 * np.abs(complete).max(initial=1e-300)
-    if varies.sum() < 2:
+    spread = np.nanstd(rewards, 0)
+    varies = spread > 1e-12 * np.fmax.reduce(np.abs(rewards), 0)
+    standard = (rewards[:, varies] - np.nanmean(rewards[:, varies], 0)) / spread[varies]
+    held = (~np.isnan(standard)).sum(1)
+    if (held >= 2).sum() < _FEWEST:
         return None, None
-    standard = (complete[:, varies] - complete[:, varies].mean(0)) / spread[varies]
-    count = standard.shape[1]
-    mean = float((np.square(standard.sum(1)).mean() - count) / (count * (count - 1)))
+    standard = np.nan_to_num(standard)  # a missing reward is at its arm's mean
+    pairs = float((held * (held - 1)).sum())
+    mean = float((np.square(standard.sum(1)) - np.square(standard).sum(1)).sum() / pairs)
     short, g = standard[-_SHARED_ROWS:].T, np.random.default_rng(0)
+    short = short[short.std(1) > 0]
     seen, beyond = np.square(np.corrcoef(short)).sum(), 0
     for _ in range(_SHIFTS):
-        shifts = g.integers(0, short.shape[1], count)
+        shifts = g.integers(0, short.shape[1], len(short))
         moved = np.stack([np.roll(column, shift) for column, shift in zip(short, shifts, strict=True)])
         beyond += bool(np.square(np.corrcoef(moved)).sum() >= seen)
     return mean, beyond == 0

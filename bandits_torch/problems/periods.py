@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ def find_periods(
     in log frequency, fitted to log power without its peaks (as Vaughan 2005 fits a line). Power over background, taken
     at the upper end of its 95 % interval, is then at most Exp(1), and p = 1 - (1 - exp(-ratio))^M over the M
     frequencies, times the number of components. Harmonics of a clearer cycle, and neighbours of its peak, are not told
-    again. A cycle that the record holds fewer than eight times is often missed, as it cannot be told from drift.
+    again. Where the second or third harmonic is clearer than its cycle, the cycle is told in its place. A cycle that the record holds fewer than eight times is often missed, as it cannot be told from drift.
 
     Args:
         rewards: (T, N), NaN where missing. The last 2048 rows are looked at.
@@ -107,14 +107,19 @@ class Record:
         found = [Period(one.length, min(1.0, one.p_value * len(kept))) for one in found]
         told: list[Period] = []
         for one in sorted(found, key=lambda each: each.p_value):
-            again = any(
-                abs(1 / one.length - m / other.length) < 3 / self.span
-                for other in told
-                for m in (1, 2, 3, 4, 5, 6)
-            )
-            if not again and len(told) < most:
+            if any(self._repeats(one, other, range(1, 7)) for other in told):
+                continue
+            parts = [other for other in told if self._repeats(other, one, (2, 3))]
+            if parts:  # a day whose second wave is clearer than its first
+                told[told.index(parts[0])] = Period(one.length, parts[0].p_value)
+                told = [other for other in told if other not in parts]
+            elif len(told) < most:
                 told.append(one)
         return told
+
+    def _repeats(self, one: Period, other: Period, orders: Iterable[int]) -> bool:
+        """Whether one is the other cycle's harmonic of one of these orders, as well as the record can tell."""
+        return any(abs(1 / one.length - m / other.length) < 3 / self.span for m in orders)
 
     def own_periods(self, common: Sequence[Period] = (), *, level: float = 0.01) -> dict[int, Period]:
         """The clearest cycle of each arm by itself, by the arm's index, which is none of the ``common`` ones.

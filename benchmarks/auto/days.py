@@ -23,7 +23,7 @@ from bandits_torch.streams import ReplicateStreams
 from benchmarks import options, pages
 
 HOURS, PAST = 1440, 288  # rows of a table, and of its first fifth, which is told as history
-PRODUCTS, NOISE, DAY = 30, 40.0, 24.0
+PRODUCTS, NOISE, DAY, WEEK = 30, 40.0, 24.0, 168.0
 _LEVEL, _OWN, _COMMON, _DRIFT = 60.0, 80.0, 60.0, 50.0  # deviations of the parts
 _DRIFT_HOURS = 300.0  # after so many a drift is forgotten to 1 / e
 _RISE = (60.0, 120.0, 180.0)  # above what was best, of the three worst
@@ -36,38 +36,52 @@ class DaysTable(Replay):
     """Thirty products by the hour: level + day common to all + day of each product + drift + noise, and once the three
     worst jump above what is best.
 
-    A day is a wave of one period and one of half of it, each product's with phases of its own. The first fifth is
-    history, noise and all; regret is counted in expected rewards. ``cycle`` False leaves the days out.
+    A day is a wave of one period and one of half of it, each product's with phases of its own. The first rows are
+    history, noise and all; regret is counted in expected rewards.
+
+    Args:
+        seed: of everything random.
+        cycle: False leaves the days out.
+        week: size, in units of the day's, of a cycle of 168 hours that is drawn in the same way; 0: none.
+        past, played: rows of the history, and those after them.
     """
 
-    def __init__(self, seed: int, cycle: bool = True) -> None:
+    def __init__(
+        self, seed: int, cycle: bool = True, *, week: float = 0.0, past: int = PAST, played: int = HOURS - PAST
+    ) -> None:
         g = torch.Generator().manual_seed(50_021 + seed)
+        of_weeks = torch.Generator().manual_seed(1_050_021 + seed)
+        hours = past + played
 
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=g, dtype=torch.float64)
+        def normal(*shape: int, by: torch.Generator = g) -> Tensor:
+            return torch.randn(*shape, generator=by, dtype=torch.float64)
 
-        time = torch.arange(HOURS, dtype=torch.float64).unsqueeze(-1)
+        time = torch.arange(hours, dtype=torch.float64).unsqueeze(-1)
         level = 1_000 + _LEVEL * normal(PRODUCTS)
         sizes = torch.tensor([0.9, 0.45]).double()[:, None, None] / math.sqrt(2)
-        waves, shared = normal(2, 2, PRODUCTS) * sizes, normal(2, 2, 1) * sizes
-        day = torch.zeros(HOURS, PRODUCTS, dtype=torch.float64)
-        for k in (1, 2) if cycle else ():
-            angle = 2 * math.pi * k * time / DAY
-            both = _OWN * waves[k - 1] + _COMMON * shared[k - 1]
-            day = day + angle.cos() * both[0] + angle.sin() * both[1]
+
+        def cycle_of(period: float, by: torch.Generator) -> Tensor:
+            waves, shared = normal(2, 2, PRODUCTS, by=by) * sizes, normal(2, 2, 1, by=by) * sizes
+            found = torch.zeros(hours, PRODUCTS, dtype=torch.float64)
+            for k in (1, 2):
+                angle = 2 * math.pi * k * time / period
+                both = _OWN * waves[k - 1] + _COMMON * shared[k - 1]
+                found = found + angle.cos() * both[0] + angle.sin() * both[1]
+            return found
+
+        cycles = float(cycle) * cycle_of(DAY, g) + week * cycle_of(WEEK, of_weeks)
         kept = math.exp(-1 / _DRIFT_HOURS)
-        steps, drift = math.sqrt(1 - kept**2) * normal(HOURS, PRODUCTS), [normal(PRODUCTS)]
+        steps, drift = math.sqrt(1 - kept**2) * normal(hours, PRODUCTS), [normal(PRODUCTS)]
         for step in steps[1:]:
             drift.append(kept * drift[-1] + step)
-        expected = level + day + _DRIFT * torch.stack(drift)
-        left = HOURS - PAST
-        jump = PAST + left // 4 + int(torch.randint(0, left // 2, (), generator=g))
+        expected = level + cycles + _DRIFT * torch.stack(drift)
+        jump = past + played // 4 + int(torch.randint(0, played // 2, (), generator=g))
         around = expected[jump - 24 : jump].mean(0)
         worst = around.argsort()[:3]
         expected[jump:, worst] += around.max() + torch.tensor(_RISE).double() - around[worst]
-        rewards = expected + NOISE * normal(HOURS, PRODUCTS)
-        super().__init__(rewards[PAST:], history=rewards[:PAST])
-        self._expected = expected[PAST:]
+        rewards = expected + NOISE * normal(hours, PRODUCTS)
+        super().__init__(rewards[past:], history=rewards[:past])
+        self._expected = expected[past:]
 
     def expected_rewards(self, step: int) -> Tensor:
         """The rewards without their noise, (1, N)."""
@@ -90,7 +104,7 @@ def _told_the_day(rate: float, share: float, width: float) -> Callable[[DaysTabl
                 1 - share,
             ),
         )
-        known, kernels = problem.knowledge, [_scaled(kernel, part) for kernel, part in parts]
+        known, kernels = problem.knowledge, [scaled(kernel, part) for kernel, part in parts]
         return recipes.tv_gp_ucb(
             problem.arms,
             known.kernel,
@@ -103,13 +117,15 @@ def _told_the_day(rate: float, share: float, width: float) -> Callable[[DaysTabl
     return built
 
 
-def _scaled(kernel: Kernel, value: float) -> ScaleKernel:
+def scaled(kernel: Kernel, value: float) -> ScaleKernel:
+    """The kernel times a value."""
     scaled = ScaleKernel(kernel).double()
     scaled.outputscale = torch.tensor(value, dtype=torch.float64)
     return scaled
 
 
-def _auto(**told: object) -> Callable[[DaysTable], Policy]:
+def auto_told(**told: object) -> Callable[[DaysTable], Policy]:
+    """``auto`` that is told the history, and what else there is."""
     return lambda problem: recipes.auto(problem.arms, history=problem.history, **told)
 
 
@@ -121,7 +137,7 @@ RIVALS = {
 }
 FOUND, NONE, WRONGLY = "auto", "auto, cycles=None", "auto, cycles=17"
 RIVAL = "kernel told the day: rate 0.01, share 0.7, width 1"  # the best of RIVALS on the seeds that choose
-POLICIES = {FOUND: _auto(), NONE: _auto(cycles=None), WRONGLY: _auto(cycles=17.0)} | RIVALS
+POLICIES = {FOUND: auto_told(), NONE: auto_told(cycles=None), WRONGLY: auto_told(cycles=17.0)} | RIVALS
 PLAYED = (NONE, FOUND, RIVAL, WRONGLY)
 
 

@@ -144,15 +144,6 @@ def test_a_level_that_jumps_costs_little():
     assert square(average()) < 0.7 * square(average(kind=Slow))
 
 
-def test_a_saved_state_goes_on_with_the_same_bits():
-    model, *_ = played(10)
-    other = members()
-    other.load_state_dict(model.state_dict())
-    for one in (model, other):
-        one.observe_arms(torch.ones(S, 1).long(), torch.ones(S, 1).double(), 40.0)
-    assert all(torch.equal(a, b) for a, b in zip(model.marginals(50.0), other.marginals(50.0), strict=True))
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -79,9 +79,3 @@ def test_a_kernel_that_is_not_positive_definite_leaves_the_data_unchanged():
     with pytest.raises(torch.linalg.LinAlgError):
         model.observe(torch.rand(3, 2, **F64), torch.rand(3, 1, **F64))
     assert model.num_observations == 0
-
-
-def test_times_may_run_backwards():
-    model = make_model()
-    model.observe(torch.tensor([[0.1, 9.0], [0.1, -3.0]], **F64), torch.rand(2, 1, **F64))
-    assert model.num_observations.tolist() == [7, 7]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from matplotlib.image import imread
 from bandits_torch import diagnose
 from bandits_torch.cli.commands import app
 from bandits_torch.experiments.comparison import policies_for
+from bandits_torch.problems.periods import Period
+from bandits_torch.problems.tables import RewardTable
 
 
 @pytest.mark.parametrize(
@@ -89,3 +92,49 @@ def test_a_race_of_zeros_and_ones_races_what_fits_unless_an_option_is_for_a_poli
         assert ("As rewards are 0/1" in result.output) == fits
         raced = list(json.loads((out / "run.json").read_text())["results"])
         assert ("glr_kl_ucb" in raced, "r_gp_ucb" in raced) == (fits, not fits)
+
+
+def test_an_arm_seen_only_when_all_was_good_is_not_the_best():
+    generator = np.random.default_rng(14)
+    rewards = 10 * (np.arange(300)[:, None] % 10 == 0) + 0.1 * generator.standard_normal((300, 3)) + [0, 1, 0.5]
+    rewards[np.arange(300) % 10 != 0, 2] = np.nan  # in good rows alone
+    found = diagnose(torch.from_numpy(rewards))
+    others = np.where(np.isnan(rewards), np.nanmean(rewards, 1, keepdims=True), rewards)
+    assert found.best_arm == ("1", pytest.approx(others[:, 1].mean()))
+    assert found.best_fixed == pytest.approx(found.best_arm[1])
+    assert "1, 1.99 (drawn at random where it has no reward)" in str(found)
+
+
+def test_what_arms_share_is_told_though_no_row_is_whole():
+    generator = np.random.default_rng(15)
+    common = generator.standard_normal((400, 1))
+    rewards = common + 0.5 * generator.standard_normal((400, 6))
+    rewards[generator.random(rewards.shape) < 0.3] = np.nan
+    rewards[:, 3] = np.nan
+    found = diagnose(torch.from_numpy(rewards))
+    assert found.correlation == pytest.approx(0.8, abs=0.06)  # 1 / (1 + .25)
+    assert found.shared is True
+    rewards -= np.where(np.isnan(rewards), 0, common)
+    alone = diagnose(torch.from_numpy(rewards))
+    assert abs(alone.correlation) < 0.06
+    assert alone.shared is False
+
+
+def test_parts_of_a_cycle_are_named_as_that_and_few_of_single_arms():
+    table = RewardTable(torch.rand(60, 2).double(), 3600.0 * torch.arange(60).double(), in_seconds=True)
+    day, part, other = Period(86400.0, 1e-20), Period(9601.0, 1e-5), Period(10100.0, 1e-5)
+    own = {f"arm {n}": (part, other)[n % 2] for n in range(7)}
+    said = str(replace(diagnose(table), periods=(day, part), own_periods=own)).splitlines()
+    assert [line for line in said if line.startswith("Cycles")] == [
+        "Cycles: 1 day (p < 1e-16); 2.667 hours (p = 1e-05, 1/9 of 1 day); 2.667 hours in arm 0 alone, 1/9 of 1 day; "
+        "2.806 hours in arm 1 alone; 2.667 hours in arm 2 alone, 1/9 of 1 day; 2.806 hours in arm 3 alone; cycles of 3 "
+        "more arms alone. What is 1/n of a cycle belongs to its shape, as edges do."
+    ]
+
+
+def test_a_long_record_says_of_which_rows_the_gain_is():
+    generator = np.random.default_rng(16)
+    rewards = generator.standard_normal((10_500, 2)) + [0.0, 1.0]
+    said = str(diagnose(torch.from_numpy(rewards)))
+    assert "In the last 10 000 rows, moving to the best arm" in said
+    assert "Moving to the best arm" in str(diagnose(torch.from_numpy(rewards[:300])))

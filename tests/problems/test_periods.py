@@ -45,3 +45,21 @@ def test_a_p_value_is_above_0_however_clear_the_cycle():
 @pytest.mark.parametrize("rewards", [np.zeros((300, 3)), np.full((300, 3), np.nan), np.eye(39)])
 def test_without_variation_or_rows_there_is_none(rewards):
     assert find_periods(rewards) == []
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_a_day_whose_later_wave_is_clearer_is_one_cycle_and_it_is_the_day(order):
+    g, t = np.random.default_rng(9), np.arange(960.0)[:, None]
+    phases = g.uniform(0, 6, (2, 5))
+    rewards = np.sin(2 * np.pi * t / 24 + phases[0]) + 3 * np.sin(2 * np.pi * order * t / 24 + phases[1])
+    rewards += g.standard_normal(rewards.shape)
+    (found,) = find_periods(rewards)
+    assert found.length == pytest.approx(24, rel=0.005)
+    assert found.p_value < 1e-12
+
+
+def test_a_day_and_a_week_are_two_cycles():
+    g, t = np.random.default_rng(10), np.arange(2000.0)[:, None]
+    rewards = np.sin(2 * np.pi * t / 24 + g.uniform(0, 6, 5)) + np.sin(2 * np.pi * t / 168 + g.uniform(0, 6, 5))
+    found = sorted(one.length for one in find_periods(rewards + g.standard_normal(rewards.shape)))
+    assert found == pytest.approx([24, 168], rel=0.02)

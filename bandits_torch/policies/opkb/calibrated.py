@@ -161,9 +161,7 @@ class CalibratedOPKB(Policy):
         self._noise, self._scalar_noise = noise, noise.tolist()
         self._base, self._pi = self._first_blocks(shared=covariance.shape[0] == 1)
         self._alarm = ShiryaevRoberts(self.num_arms, S, run_length, like=phi)
-        self._streams = ReplicateStreams(
-            seed, S, purpose="policy", first=first_replicate, dtype=phi.dtype, device=phi.device
-        )
+        self._streams = ReplicateStreams(seed, S, purpose="policy", first=first_replicate, like=phi)
         self._begin()
 
     def _first_blocks(self, shared: bool) -> tuple[list[int], Tensor]:

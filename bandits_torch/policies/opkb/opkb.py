@@ -75,9 +75,7 @@ class BlockPolicy(Policy):
         gains = [float(design.log_det) for design in designs]
         schedules = [constants.schedule(N, horizon, gain) for gain in gains]
         self.schedules: list[Schedule] = schedules * S if shared else schedules
-        self._streams = ReplicateStreams(
-            seed, S, purpose="policy", first=first_replicate, dtype=phi.dtype, device=phi.device
-        )
+        self._streams = ReplicateStreams(seed, S, purpose="policy", first=first_replicate, like=phi)
         self._schedule_streams = [
             ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s) for s in range(S)
         ]
