@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.pages import markdown, opening, seeds_of, write
+from benchmarks.pages import markdown, opening, seeds_of, too_few, write
 
 OPENING = 10
 OURS = "ours"
@@ -159,7 +159,8 @@ def _oracle(path: Path) -> str:
         less = {name: runs[OURS] - runs[name] for name in runs.columns if name != OURS}
         cells = [f"{_with_error(runs[name])} ({_with_error(of)})" for name, of in less.items()]
         rows.append([told, _with_error(runs[OURS]), *cells])
-    text = _ORACLE.format(seeds=seeds_of(table, "seed", "what"))
+    complete = table[table["seed"].isin(runs.index)]
+    text = _ORACLE.format(seeds=seeds_of(complete, "seed", "what")) + too_few(complete, "seed", "what")
     return text + markdown(["error over", OURS, *less], rows)
 
 
