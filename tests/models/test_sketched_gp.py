@@ -97,9 +97,9 @@ def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kerne
     monkeypatch.setattr(type(sketch), "_draw", watched)
     arm, reward = pulls(generator, 100, among=N)
     for _ in play(model, arm, reward):
-        assert set(drawn[-1]) <= sketch._in_dictionary
-        assert len(sketch._in_dictionary) <= 4 * len(drawn[-1])
-        sizes.append(len(sketch._in_dictionary))
+        assert set(drawn[-1]) <= sketch.dictionary
+        assert len(sketch.dictionary) <= 4 * len(drawn[-1])
+        sizes.append(len(sketch.dictionary))
     assert len(drawn) == int(model.draws) == 100
     assert int(model.trace()["last_draw"]) == len(drawn[-1])
     assert min(sizes[50:]) < max(sizes[:50]) / 2  # it was built anew, and shrank
@@ -252,18 +252,11 @@ def bad_inputs(arms, kernel):
     model = SketchedGP(arms, kernel, 0.01)
     one = torch.ones((), dtype=torch.float64)
     return {
-        "largest prior variance": lambda: SketchedGP(arms, kernel, 1e-11),
         "kernel": lambda: SketchedGP(arms, drifting, 0.1),
-        "prior_mean": lambda: SketchedGP(arms, kernel, 0.1, prior_mean=torch.zeros(3)),
+        "largest prior variance": lambda: SketchedGP(arms, kernel, 1e-11),
         "batch_shape": lambda: SketchedGP(arms, kernel, torch.ones(2), batch_shape=(3,)),
-        "arms": lambda: SketchedGP(arms.expand(2, -1, -1), kernel, 0.1),
         "arm must be arms placed": lambda: model.reward(torch.tensor([5]), one.reshape(1)),
         "forget": lambda: model.forget(),
-        "oversampling": lambda: LeverageSampling.practical(0.0),
-        "growth": lambda: LeverageSampling.practical(5.0, 0.5),
-        "horizon": lambda: LeverageSampling.theory(0),
-        "delta": lambda: LeverageSampling.theory(10, delta=1.0),
-        "epsilon": lambda: LeverageSampling.theory(10, epsilon=1.0),
         "kernel must be a kernel over features": lambda: SketchedGP(3, torch.eye(3), 0.1).off_arms(),
         "prior_mean must be one number": lambda: SketchedGP(
             arms, kernel, 0.1, prior_mean=torch.zeros(N)
