@@ -80,7 +80,7 @@ def index_block(
     used, bounds = torch.zeros_like(written[1]), improves is None and width is not None
     if not isinstance(form, CovarianceForm) or form.mean.dtype != torch.float64:
         return None
-    roots = 1 + used, used, used  # of a draw that nothing multiplies
+    roots: Any = (1 + used, used, used)  # of a draw that nothing multiplies
     if bounds:
         roots = width.root_of_gain(given["clock"].unsqueeze(-1), steps.model) if "clock" in given else None
     if roots is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.pages import markdown, opening, seeds_of, write
+from benchmarks.pages import markdown, opening, seeds_of, too_few, write
 
 OPENING = 10
 OURS = "ours"
@@ -153,14 +153,17 @@ def _oracle(path: Path) -> str:
     if not path.exists():
         return ""
     table = pd.read_csv(path)
-    rows = []
+    rows, said = [], "\n"
     for span, told in (("error", "all shots after the opening"), ("late", "the second half")):
         runs = table.pivot(index="seed", columns="what", values=span).dropna()
         less = {name: runs[OURS] - runs[name] for name in runs.columns if name != OURS}
         cells = [f"{_with_error(runs[name])} ({_with_error(of)})" for name, of in less.items()]
         rows.append([told, _with_error(runs[OURS]), *cells])
-    text = _ORACLE.format(seeds=seeds_of(table, "seed", "what"))
-    return text + markdown(["error over", OURS, *less], rows)
+        better = [name for name, of in less.items() if of.mean() > 2 * of.sem()]
+        said += f"Less error than ours beyond two standard errors, {told}: {', '.join(better) or 'neither'}. "
+    complete = table[table["seed"].isin(runs.index)]
+    text = _ORACLE.format(seeds=seeds_of(complete, "seed", "what")) + too_few(complete, "seed", "what")
+    return text + markdown(["error over", OURS, *less], rows) + said.rstrip(" ") + "\n"
 
 
 def _with_error(of: pd.Series) -> str:
