@@ -135,7 +135,8 @@ def _risers(totals: pd.DataFrame, points: pd.DataFrame) -> list[tuple[str, ...]]
         cells = [name for name in RISERS if Riser(name).shape == shape]
         cells = [name for name in cells if (here["environment"] == name).any()]
         counts = {own: [found(here, name, own) for name in cells] for own in OWN}
-        ratios = {own: [_ratio(here, name, own) for name in cells] for own in OWN}
+        beside = [name for name in cells if not set(here[here["environment"] == name]["policy"]) <= set(OWN)]
+        ratios = {own: [_ratio(here, name, own) for name in beside] for own in OWN}
         played = [own for own in OWN if any(count for _, count in counts[own])]
         seen = ", ".join(str(Riser(name).quiet) for name in cells)
         command = _play(",".join(cells), frontier.SEED, max(of for own in played for _, of in counts[own]))
@@ -147,8 +148,9 @@ def _risers(totals: pd.DataFrame, points: pd.DataFrame) -> list[tuple[str, ...]]
         all_ratios = [ratio for own in played for ratio in ratios[own]]
         within = sum(ratio <= RATIO for ratio in all_ratios)
         shown = f"{min(all_ratios):.2f} to {max(all_ratios):.2f}, {within} of {len(all_ratios)} within"
+        seen = ", ".join(str(Riser(name).quiet) for name in beside)
         asked, met = f"{shape} after {seen}: at most {RATIO} of the best rival", within == len(all_ratios)
-        why = "" if met else _price(shape, points, here, cells)
+        why = "" if met else _price(shape, points, here, beside)
         lines.append((asked, shown, command, _verdict(met), why))
     return lines
 
