@@ -252,18 +252,11 @@ def bad_inputs(arms, kernel):
     model = SketchedGP(arms, kernel, 0.01)
     one = torch.ones((), dtype=torch.float64)
     return {
-        "largest prior variance": lambda: SketchedGP(arms, kernel, 1e-11),
         "kernel": lambda: SketchedGP(arms, drifting, 0.1),
-        "prior_mean": lambda: SketchedGP(arms, kernel, 0.1, prior_mean=torch.zeros(3)),
+        "largest prior variance": lambda: SketchedGP(arms, kernel, 1e-11),
         "batch_shape": lambda: SketchedGP(arms, kernel, torch.ones(2), batch_shape=(3,)),
-        "arms": lambda: SketchedGP(arms.expand(2, -1, -1), kernel, 0.1),
         "arm must be arms placed": lambda: model.reward(torch.tensor([5]), one.reshape(1)),
         "forget": lambda: model.forget(),
-        "oversampling": lambda: LeverageSampling.practical(0.0),
-        "growth": lambda: LeverageSampling.practical(5.0, 0.5),
-        "horizon": lambda: LeverageSampling.theory(0),
-        "delta": lambda: LeverageSampling.theory(10, delta=1.0),
-        "epsilon": lambda: LeverageSampling.theory(10, epsilon=1.0),
         "kernel must be a kernel over features": lambda: SketchedGP(3, torch.eye(3), 0.1).off_arms(),
         "prior_mean must be one number": lambda: SketchedGP(
             arms, kernel, 0.1, prior_mean=torch.zeros(N)
