@@ -459,14 +459,19 @@ def test_a_reward_too_large_for_the_arms_dtype_is_refused_and_changes_nothing(dt
 
 def test_what_is_left_out_where_nothing_is_in_doubt_would_change_no_bit(monkeypatch):
     problem = make("switching", num_arms=20, replicates=S)
-    short, long = (recipes.build("auto", problem, replicates=S, horizon=60) for _ in range(2))
+    options = {
+        "replicates": S,
+        "horizon": 60,
+        "look_again": 0.5,
+    }  # so soon that arms are overdue now and then
+    short, long = (recipes.build("auto", problem, **options) for _ in range(2))
     monkeypatch.setattr(long.frame, "holds", lambda reward: False)
     monkeypatch.setattr(long.scale, "look", lambda: None)
     monkeypatch.setattr(long.range, "_take_near", lambda reward: False)
     tau = long.looks.tau
     monkeypatch.setattr(long.looks, "tau", lambda count: torch.tensor(tau(count)).double())
     noise = torch.randn(60, S, generator=torch.Generator().manual_seed(0)).double()
-    noise[40] += 1e4  # one that is in doubt
+    noise[40, 0] += 1e4  # one that is in doubt
     for step in range(60):
         arm = short.choose(float(step)).arm
         assert long.choose(float(step)).arm.equal(arm), step

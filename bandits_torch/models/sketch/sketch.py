@@ -15,110 +15,12 @@ from bandits_torch.models.online_model import ResizableState, held_elsewhere
 from bandits_torch.models.sketch.embedding import ArmEmbedding
 from bandits_torch.models.sketch.feature_regression import FeatureRegression
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketch.ways import Kept, OneStep
+from bandits_torch.models.sketch.marginals import SketchMarginals
+from bandits_torch.models.sketch.one_step import OneStepPosterior
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 
-
-class SketchMarginals(ResizableState):
-    """mean = z^T theta and variance = k - z^T z + z^T C z of N arms, kept and changed by what was learned since.
-
-    Cost of ``refresh``: O(q m N) for q pulls since the last, O(m^2 N) after another dictionary, and always where the
-    embedding keeps no rows.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    prior_variance: Tensor
-    _LOOSE = ("_falls", "_steps", "_shift")
-
-    def __init__(self, prior_variance: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("prior_variance", prior_variance, persistent=False)
-        self.register_buffer("mean", torch.zeros_like(prior_variance))
-        self.register_buffer("variance", prior_variance.clone())
-        self.settled = 0  # how often
-        self.settle(True)
-
-    def settle(self, kept: bool) -> None:
-        """The marginals are up to date, or (not ``kept``) must be computed anew."""
-        self.kept = kept
-        self.settled += 1
-        self._falls: list[Tensor] = []  # by pull since: the variance falls by the square of this times z,
-        self._steps: list[Tensor] = []  # and the mean moves by this times that
-        self._shift: Tensor | None = None  # of the weights, in addition
-
-    def note_pull(self, fall: Tensor, step: Tensor) -> None:
-        """What ``regression.observe`` returned of a pull."""
-        self._falls.append(fall)
-        self._steps.append(step)
-
-    def note_shift(self, shift: Tensor) -> None:
-        """What ``regression.correct`` returned."""
-        self._shift = shift if self._shift is None else self._shift + shift
-
-    def append(
-        self, weights: Tensor, schur: Tensor, noise_variance: Tensor, added: Tensor, passed: Tensor
-    ) -> None:
-        """New features: ``regression.append`` gave weights (j,) and H (j, j); ``added`` (j, N) are the features and
-        ``passed`` (j, N) is G^T times the old ones. The marginals must have been refreshed."""
-        change = added - passed
-        self.mean.addmv_(change.mT, weights)
-        self.variance.sub_(added.square().sum(0))
-        lifted = torch.linalg.solve_triangular(schur, change, upper=False).square().sum(0)
-        self.variance.addcmul_(lifted, noise_variance)
-
-    def refresh(self, embedding: ArmEmbedding, regression: FeatureRegression) -> None:
-        """Bring ``mean`` and ``variance`` up to date."""
-        count = len(self._falls)
-        if self.kept and not count and self._shift is None:
-            return
-        if not self.kept or embedding.rows is None or count > max(8, embedding.size):
-            for arms, z in embedding.chunks():
-                self.mean[arms] = regression.weights @ z
-                self.variance[arms] = self._variance(arms, z, regression)
-        else:
-            vectors = self._falls if self._shift is None else [*self._falls, self._shift]
-            passed = embedding.rows.product(torch.stack(vectors))
-            for fall, step in zip(passed[:count], self._steps, strict=True):
-                self.variance.addcmul_(fall, fall, value=-1)
-                self.mean.addcmul_(fall, step)
-            if self._shift is not None:
-                self.mean.add_(passed[-1])
-        self.settle(True)
-
-    def variance_at(self, arms: Tensor, z: Tensor, regression: FeatureRegression) -> Tensor:
-        """Variance now of arms (n,) that stand at z (m, n), without refreshing all: O(n m q), or O(n m^2)."""
-        if not self.kept:
-            return self._variance(arms, z, regression)
-        if not self._falls:
-            return self.variance[arms]
-        return self.variance[arms] - (torch.stack(self._falls) @ z).square().sum(0)
-
-    @property
-    def pulls(self) -> int:
-        """How many have been noted since the marginals were settled."""
-        return len(self._falls)
-
-    def falls_since(self, pull: int) -> list[Tensor]:
-        """Of each pull after the first ``pull`` of them: at features z the variance falls by (fall^T z)^2."""
-        return self._falls[pull:]
-
-    def _variance(self, arms: Tensor | slice, z: Tensor, regression: FeatureRegression) -> Tensor:
-        return self.prior_variance[arms] - (z * (z - regression.covariance @ z)).sum(0)
-
-    # -- state -----------------------------------------------------------------------------------------
-
-    _PLAIN = ("kept", "settled", *_LOOSE)
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """What the buffers do not hold."""
-        return {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``."""
-        for name, value in copy.deepcopy(state).items():
-            setattr(self, name, value)
+_LEAST_NOISE = 1e-6  # of the largest prior variance, for an ``OneStepPosterior``
 
 
 class Sketch(ResizableState):
@@ -435,6 +337,142 @@ class Sketch(ResizableState):
 
     def _way(self) -> Kept:
         return OneStep(self) if OneStep.suits(self) else Kept(self)
+
+
+class Kept:
+    """z, V and theta are kept, and changed by every pull and dictionary. Places are among the arms pulled."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.sketch = sketch
+
+    @property
+    def size(self) -> int:
+        """How many arms of the dictionary have a row of z."""
+        return self.sketch.embedding.size
+
+    def joined(self, index: Tensor) -> None:
+        """An arm (1,) is pulled for the first time: it gets a column of z."""
+        sketch = self.sketch
+        column = sketch.embedding.of(index)
+        sketch.pulled = torch.cat([sketch.pulled, column], 1)
+        left = sketch.prior_variance[index] - column.square().sum(0)
+        sketch.unexplained = torch.cat([sketch.unexplained, left.clamp_min(0.0)])
+
+    def variance_at_draw(self, place: int) -> Tensor:
+        """Variance of an arm when the dictionary was drawn."""
+        sketch = self.sketch
+        z = sketch.pulled[:, place]
+        return sketch.unexplained[place] + z @ (sketch.covariance_at_draw @ z)
+
+    def take_up(self, drawn: list[int]) -> None:
+        """The dictionary holds this draw: joined to it, or alone where that costs less or it would grow too large."""
+        sketch = self.sketch
+        new = [place for place in drawn if place not in sketch.dictionary]
+        too_large = len(sketch.dictionary) + len(new) > sketch.sampling.slack * len(drawn)
+        if too_large or 2 * len(new) > max(8, self.size):  # joining costs two passes over the rows for each
+            sketch.rebuild(drawn)
+        elif new:
+            sketch.append(new)
+
+    def learned(self, place: int, residual: Tensor) -> None:
+        """One more residual is about to be counted. O(m^2)."""
+        sketch = self.sketch
+        sketch.marginals.note_pull(*sketch.regression.observe(sketch.pulled[:, place], residual))
+
+    def corrected(self, place: int, change: Tensor) -> None:
+        """An earlier residual was larger by ``change``. O(m^2)."""
+        sketch = self.sketch
+        sketch.marginals.note_shift(sketch.regression.correct(sketch.pulled[:, place], change))
+
+    def leverage(self) -> Tensor:
+        """Variance now of the arms pulled, (u,). O(u m q) for q pulls since the last refresh."""
+        sketch = self.sketch
+        return sketch.marginals.variance_at(sketch.arm, sketch.pulled, sketch.regression).clamp_min(0.0)
+
+    def variance_of(self, arms: Tensor) -> Tensor:
+        """Variance now of arms (n,) by index. O(n m q), or O(n m^2)."""
+        sketch = self.sketch
+        z = sketch.embedding.of(arms)
+        return sketch.marginals.variance_at(arms, z, sketch.regression).clamp_min(0.0)
+
+    def refresh(self) -> None:
+        """Bring the marginals of all arms up to date. O(m N) for each pull since the last time."""
+        self.sketch.marginals.refresh(self.sketch.embedding, self.sketch.regression)
+
+
+class OneStep(Kept):
+    """The same of a dictionary that lasts one step (C = 1), not worth an embedding: mean and variance come from an
+    ``OneStepPosterior``, and z, V and theta are made when they are asked for (``Sketch.settle``)."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        super().__init__(sketch)
+        self._posterior = OneStepPosterior(sketch.prior, sketch.prior_variance, sketch.chunk_size)
+        self._solved = False
+
+    @staticmethod
+    def suits(sketch: Sketch) -> bool:
+        """Whether every pull draws a dictionary, and noise and dtype leave an ``OneStepPosterior`` its figures."""
+        noisy = bool(sketch.noise_variance >= _LEAST_NOISE * sketch.prior_variance.max())
+        exact = noisy and sketch.prior_variance.dtype == torch.float64
+        return exact and sketch.sampling.growth == sketch.sampling.slack == 1
+
+    @property
+    def size(self) -> int:
+        """How many arms were drawn."""
+        return len(self.sketch.dictionary)
+
+    def joined(self, index: Tensor) -> None:
+        """Nothing is kept of it."""
+
+    def variance_at_draw(self, place: int) -> Tensor:
+        """Variance of an arm now, for every pull draws."""
+        return self.variance_of(self.sketch.arm[place : place + 1])
+
+    def take_up(self, drawn: list[int]) -> None:
+        """The dictionary is this draw."""
+        self.sketch.dictionary = set(drawn)
+        self._changed()
+
+    def learned(self, place: int, residual: Tensor) -> None:
+        """One more residual is about to be counted."""
+        self._changed()
+
+    def corrected(self, place: int, change: Tensor) -> None:
+        """An earlier residual was larger by ``change``."""
+        self._changed()
+
+    def leverage(self) -> Tensor:
+        """Variance now of the arms pulled, (u,), from that of all arms, which the next choice reads."""
+        self.refresh()
+        return self.sketch.marginals.variance[self.sketch.arm]
+
+    def variance_of(self, arms: Tensor) -> Tensor:
+        """Variance now of arms (n,) by index. O(n m^2), or O(n) of what is known."""
+        if self.sketch.marginals.kept:
+            return self.sketch.marginals.variance[arms].clamp_min(0.0)
+        return self._posterior_now().marginals(arms)[1]
+
+    def refresh(self) -> None:
+        """Bring the marginals of all arms up to date. O(m^2 N), if anything has changed."""
+        marginals = self.sketch.marginals
+        if not marginals.kept:
+            marginals.mean, marginals.variance = self._posterior_now().marginals()
+            marginals.settle(True)
+
+    def _changed(self) -> None:
+        """What was computed is of another dictionary, or of other data."""
+        if self.sketch.settled and self.sketch.embedding.size:
+            self.sketch.empty()
+        self._solved = self.sketch.settled = False
+        self.sketch.marginals.settle(False)
+
+    def _posterior_now(self) -> OneStepPosterior:
+        sketch = self.sketch
+        if not self._solved:
+            dictionary = torch.tensor(sorted(sketch.dictionary), device=sketch.arm.device)
+            self._posterior.solve(sketch.arm, sketch.count, sketch.total, dictionary, sketch.noise_variance)
+            self._solved = True
+        return self._posterior
 
 
 class WatchedArms(HasState):
