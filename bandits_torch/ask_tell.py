@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from bandits_torch import border, recipes, validation
-from bandits_torch.answers import for_each, numbers, outcomes_of
 from bandits_torch.arm_context import ArmContext
-from bandits_torch.border import Settings, Times
+from bandits_torch.border import Settings, Times, for_each, numbers, outcomes_of
 from bandits_torch.description import Described
 from bandits_torch.domain import Domain
 from bandits_torch.growth import Roster

@@ -92,8 +92,9 @@ class HasState:
         for part in self._leaves():
             _reset(part, where)
         self._renew(where, *(name for name in self.state_names if name not in self._lasting))
-        for name in () if where is None else self._clocks:
-            setattr(self, name, torch.where(where, 0, getattr(self, name)))
+        if where is not None:
+            for name in self._clocks:
+                setattr(self, name, torch.where(where, 0, getattr(self, name)))
         self._restarted(where)
         self.state_changed()
 

@@ -347,22 +347,16 @@ class Watched:
             inside = policy.innermost
             if policy.dim:
                 return self._beliefs_of_settings(number, level, inside)
-            arms = self._arms_shown
             mean, lower, upper = self._intervals(number, level, inside, None, context)
             best = torch.full_like(mean, torch.nan)
-            gone = self.retired
-            retired = [arm in gone for arm in arms]
             if context is None and hasattr(inside, "joint") and not bool(mean.isnan().any()):
-                here = ~torch.tensor(retired)
+                gone = self.retired
+                here = torch.tensor([arm not in gone for arm in self._arms_shown])
                 best = _probability_best(inside, number, here=here)
-            S = self.replicates
-            columns: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
-            columns |= {"arm": arms * S}
             named = zip(_BELIEVED, (mean, lower, upper, best), strict=True)
-            columns |= {name: value.double().cpu().numpy().reshape(-1) for name, value in named}
+            columns = {name: value.double().cpu().numpy().reshape(-1) for name, value in named}
             columns["plays"] = watch.plays.numpy().reshape(-1)
-            columns |= self._when(watch.last.reshape(-1).tolist(), number)
-            return pd.DataFrame(columns | {"retired": retired * S})
+            return self._rows_of_arms(columns | self._when(watch.last.reshape(-1).tolist(), number))
 
     def lift(self, *, level: float = 0.95) -> pd.DataFrame:
         """How much more every arm pays than the control (``control=`` of ``auto``): a row for each arm, and for each
@@ -381,36 +375,37 @@ class Watched:
         control, and for a ``level`` out of range.
         """
         with self._turn.any_process():
-            policy, S = self.policy, self.replicates
+            policy = self.policy
             if not isinstance(policy, ControlledPolicy):
                 raise ValueError("control must be given where this is built, got a policy without one")
-            arms = self._arms_shown
             lift, low, high = policy.lifts(level)
             decided = np.select([low > 0, high < 0], ["better", "worse"], "open").astype(object)
             decided[:, policy.control] = "control"
-            columns: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
-            columns |= {
-                "arm": arms * S,
-                "lift": lift.flatten(),
-                "lower": low.flatten(),
-                "upper": high.flatten(),
-            }
-            columns |= {"decided": decided.flatten(), "compared": policy.compared.long().flatten()}
-            gone = self.retired
-            return pd.DataFrame(columns | {"retired": [arm in gone for arm in arms] * S})
+            columns: dict[str, Any] = {"lift": lift, "lower": low, "upper": high, "decided": decided}
+            columns |= {"compared": policy.compared.long()}
+            return self._rows_of_arms({name: value.flatten() for name, value in columns.items()})
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
         """Columns of when each was played last, and how long that is ago."""
         shown = self._times.shown
-        played = [None if math.isnan(time) else shown(time) for time in last]
         since = [self._watch.first if math.isnan(time) else time for time in last]
-        numbers = self._times.zone in ("", "number")
         unseen = [None if time is None else shown(now) - shown(time) for time in since]
-        kind = "float64" if numbers else None
-        return {
-            "last_played": pd.Series(played, dtype=kind) if numbers else pd.to_datetime(pd.Series(played)),
-            "unseen": pd.Series(unseen, dtype=kind or "timedelta64[us]"),
-        }
+        kind = "float64" if self._times.zone in ("", "number") else "timedelta64[us]"
+        return {"last_played": self._column_of_times(last), "unseen": pd.Series(unseen, dtype=kind)}
+
+    def _column_of_times(self, times: Iterable[float | None]) -> pd.Series:
+        """Times as people read them, none where there is none."""
+        shown = [None if pd.isna(time) else self._times.shown(time) for time in times]
+        numbers = self._times.zone in ("", "number")
+        return pd.Series(shown, dtype="float64") if numbers else pd.to_datetime(pd.Series(shown))
+
+    def _rows_of_arms(self, columns: dict[str, Any]) -> pd.DataFrame:
+        """A row for each arm of each replicate: its name, these columns (S N,), and whether it is retired."""
+        S, arms, gone = self.replicates, self._arms_shown, self.retired
+        who: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
+        return pd.DataFrame(
+            who | {"arm": arms * S} | columns | {"retired": [arm in gone for arm in arms] * S}
+        )
 
     def _intervals(
         self, now: float, level: float, inside: Any, points: Tensor | None, context: ArmContext | None
@@ -530,11 +525,7 @@ class Watched:
             table = pd.DataFrame(self._watch.rung, columns=names)
             table["by"] = np.where(table.pop("own").astype(bool), "policy", "rewards")
             for name in ("time", "since"):
-                shown = [None if pd.isna(time) else self._times.shown(time) for time in table[name]]
-                numbers = self._times.zone in ("", "number")
-                table[name] = (
-                    pd.Series(shown, dtype="float64") if numbers else pd.to_datetime(pd.Series(shown))
-                )
+                table[name] = self._column_of_times(table[name])
             if self.names is not None:
                 table["arm"] = [self.names[arm] for arm in table["arm"]]
             for name in ("before", "after", "once_in"):

@@ -151,18 +151,13 @@ class IndexPolicy(Policy):
         self.choices.check(observation)
         self.learn_checked(observation)
 
-    def _learn_noisy(self, observation: Observation) -> None:
-        """A reward with a noise variance of its own, by a model that takes it and forgets nothing."""
-        noise = cast(Tensor, observation.noise_variance)
-        self.choices.observe_noisy(observation.arm, observation.reward, observation.time, noise)
-        self.clock = self.clock + 1
-
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` of what ``choices.check`` has seen, without looking at it again."""
-        if observation.noise_variance is not None:
-            self._learn_noisy(observation)
-            return
         arm, reward, time = observation.arm, observation.reward, observation.time
+        if observation.noise_variance is not None:  # by a model that takes it and forgets nothing
+            self.choices.observe_noisy(arm, reward, time, observation.noise_variance)
+            self.clock = self.clock + 1
+            return
         refuted = self.forgetting.refuted(reward, lambda: self.predict(arm, time), self.clock, self.model)
         if refuted is not None and bool(refuted.any()):
             validation.rewards("reward", reward)

@@ -53,18 +53,34 @@ class RewardFrame(Described, HasState):
     @property
     def offset(self) -> Tensor:
         """o, (S, 1); 0 before the first reward."""
-        return self.origin.nan_to_num().unsqueeze(-1)
+        if self._offset is None:
+            self._offset = self.origin.nan_to_num().unsqueeze(-1)
+        return self._offset
 
     @property
     def factor(self) -> Tensor:
         """u, (S, 1); 1 before the first difference."""
-        return self.unit.nan_to_num(nan=1.0).unsqueeze(-1)
+        if self._factor is None:
+            self._factor = self.unit.nan_to_num(nan=1.0).unsqueeze(-1)
+        return self._factor
+
+    _offset: Tensor | None = None
+    _factor: Tensor | None = None
+
+    def state_changed(self) -> None:
+        """What was read off origin and unit is read again when it is needed."""
+        self._offset = self._factor = None
+
+    def holds(self, reward: Tensor) -> bool:
+        """Whether ``meet`` would change nothing, whichever the replicate. Waits for a GPU."""
+        return bool(((reward - self.origin).abs() / ROUNDING <= self.unit).all())
 
     def meet(self, reward: Tensor) -> Tensor:
         """Take the first reward, (S,), as origin, and the first difference, or one a million times the unit, as unit.
 
         Returns what the numbers within are multiplied by where the unit grew, 1 elsewhere, (S,).
         """
+        self.state_changed()
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
         size, before = (reward - self.origin).abs(), self.unit
         grows = size / ROUNDING > before
@@ -88,6 +104,7 @@ class RewardFrame(Described, HasState):
         unit = _power_of_two(near.abs().nan_to_num().amax(-1))
         self.origin = torch.where(where, origin.squeeze(-1), self.origin)
         self.unit = torch.where(where, torch.where(unit.isnan(), self.unit, unit), self.unit)
+        self.state_changed()
         return near / self.factor
 
     def reset(self, where: Tensor | None = None) -> None:
@@ -228,16 +245,25 @@ class MemberScale(Described, HasState):
         return self._scale
 
     _scale: Tensor | None = None
+    _met = False  # True: something is known of every scale
 
     def state_changed(self) -> None:
         """The scale is computed again from the new state."""
+        self._met = False
+        self.read_anew()
+
+    def read_anew(self) -> None:
+        """The scale is computed again when it is needed."""
         self._scale = None
+
+    def look(self) -> None:
+        """Look, if that is not known yet, whether something is known of every scale. May wait for a GPU."""
+        self._met = self._met or bool((self.strength + self.count > 0).all())
 
     def _scale_now(self) -> Tensor:
         weight = self.strength + self.count
-        scale = (self.strength + self.squares) / weight.clamp_min(1.0)
-        least = LEAST * self.largest
-        return torch.where(weight > 0, torch.maximum(scale, least), 1.0)
+        scale = torch.maximum((self.strength + self.squares) / weight.clamp_min(1.0), LEAST * self.largest)
+        return scale if self._met else scale.masked_fill_(weight <= 0, 1.0)
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -259,16 +285,17 @@ class MemberScale(Described, HasState):
         be learned, clipped. The scale then learns them. ``unit`` (S, P): what each member counts residuals in, if not
         all in the same; densities are then per unit of rewards. Where ``borne_out`` (S,) is True the rewards are known
         to be no outliers: residuals are to be learned as they are, though the scale learns them clipped."""
-        scale, weight = self.scale, self.strength + self.count
-        unknown = weight == 0
-        spread = scale * variance
+        weight = self.strength + self.count
+        unknown = None if self._met else weight == 0
+        spread = self.scale * variance
         density = self._log_density(residual, spread, weight)
-        vague = variance if unit is None else variance / unit.square()
-        flat = self._vague(residual, vague) if self._some_known else torch.zeros_like(density)
-        density = torch.where(unknown, flat, density)
-        density = density if unit is None else density - unit.log()
         bound = self.clip * (1 + 5 / weight.clamp_min(1e-6)) * spread.sqrt()
-        bound = torch.where(unknown, torch.inf, bound)
+        if unknown is not None:
+            vague = variance if unit is None else variance / unit.square()
+            flat = self._vague(residual, vague) if self._some_known else torch.zeros_like(density)
+            density = torch.where(unknown, flat, density)
+            bound = bound.masked_fill(unknown, torch.inf)
+        density = density if unit is None else density - unit.log()
         clipped = residual.clamp(-bound, bound)
         self._learn(residual, clipped.square() / variance, unknown)
         return density, clipped if borne_out is None else residual.where(borne_out.unsqueeze(-1), clipped)
@@ -283,13 +310,14 @@ class MemberScale(Described, HasState):
         width = 10.0 * variance.sqrt()
         return -(math.pi * width).log() - 2 * _log_hypot(residual / width)
 
-    def _learn(self, residual: Tensor, squared: Tensor, unknown: Tensor) -> None:
-        # While all rewards are equal nothing is known of their unit.
-        counts = ~(unknown & (residual == 0))
-        self.count = torch.where(counts, self.memory * self.count + 1, self.count)
-        self.squares = torch.where(counts, self.memory * self.squares + squared, self.squares)
-        self.largest = torch.maximum(self.largest, squared)
-        self.state_changed()
+    def _learn(self, residual: Tensor, squared: Tensor, unknown: Tensor | None) -> None:
+        """``unknown``: nothing is known yet of these scales, (S, P); None: something of all."""
+        count, squares = self.memory * self.count + 1, self.memory * self.squares + squared
+        if unknown is not None:  # while all rewards are equal nothing is known of their unit
+            none = unknown & (residual == 0)
+            count, squares = torch.where(none, self.count, count), torch.where(none, self.squares, squares)
+        self.count, self.squares, self.largest = count, squares, torch.maximum(self.largest, squared)
+        self.read_anew()
 
     def forget(self, where: Tensor) -> None:
         """Nothing is known of the scale of members with ``where`` (S, P) True."""

@@ -463,13 +463,13 @@ class LengthScaleBalancing(ShrinkingLengthScale):
         return super()._fresh() | {"surviving": zeros == 0} | records
 
 
-def outdone(rewards: Tensor, plays: Tensor, reach: Tensor, xi: Tensor, playing: Tensor) -> Tensor:
+def outdone(rewards: Tensor, plays: Tensor, reach: Tensor, xi: float | Tensor, playing: Tensor) -> Tensor:
     """Which members in play, ``playing`` (S, P), are outdone: their mean reward + ``reach`` is below the largest mean
     reward - sqrt(xi / n) of one in play. None is, before all in play were followed.
 
     Args:
         rewards, plays: (S, P), sums of rewards and n, how often each member was followed.
-        reach, xi: (S, P).
+        reach: (S, P); xi: a number, or (S, P).
     """
     mean = rewards / plays
     best = (mean - torch.sqrt(xi / plays)).masked_fill(~playing, -torch.inf).amax(-1, keepdim=True)

@@ -22,8 +22,10 @@ class WrappingPolicy(Policy):
     policy: Policy
 
     def _around(self, policy: Policy) -> None:
+        validation.instance("policy", policy, Policy, "a Policy")
         self.policy = policy
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+        self.outcome_names = policy.outcome_names
 
     def choose(self, time: float, available: Any = None) -> Choice:
         """As the policy inside chooses."""
@@ -89,11 +91,10 @@ class SomeArms(WrappingPolicy):
     """
 
     def __init__(self, policy: Policy, here: Tensor) -> None:
-        validation.instance("policy", policy, Policy, "a Policy")
+        self._around(policy)
         fits = validation.tensor("here", here).dim() == 1 and here.dtype == torch.bool
         fits = fits and int(here.sum()) == policy.num_arms
         validation.require(fits, "here", here, f"(N,) booleans, {policy.num_arms} of them True")
-        self._around(policy)
         self.num_arms, self.here = len(here), here
         self._numbers, self._places = here.nonzero().flatten(), here.cumsum(0) - 1
 
@@ -137,9 +138,8 @@ class CentredPolicy(WrappingPolicy):
     """
 
     def __init__(self, policy: Policy, prior_mean: float) -> None:
-        validation.instance("policy", policy, Policy, "a Policy")
-        self.prior_mean = validation.finite_number("prior_mean", prior_mean)
         self._around(policy)
+        self.prior_mean = validation.finite_number("prior_mean", prior_mean)
 
     def learn(self, observation: Observation) -> None:
         """Learn how far the reward lies above the prior mean."""
@@ -184,15 +184,13 @@ class StandardisedPolicy(WrappingPolicy):
     needs_unit = "it learns the unit by itself"
 
     def __init__(self, policy: Policy, *, warm_up: int = 64) -> None:
-        validation.instance("policy", policy, Policy, "a Policy")
+        self._around(policy)
         why = policy.needs_unit
         expected = f"one that can be told rewards in another unit later ({why})"
         validation.require(not why, "policy", type(policy.innermost).__name__, expected)
         enough = validation.positive_integer("warm_up", warm_up) >= 2
         validation.require(enough, "warm_up", warm_up, "an integer >= 2")
         self.warm_up = warm_up
-        self._around(policy)
-        self.outcome_names = policy.outcome_names
         self._begin()
 
     offset: Tensor
@@ -234,7 +232,9 @@ class StandardisedPolicy(WrappingPolicy):
 
     def _learn_anew(self, observations: list[Observation]) -> None:
         """Learn all of these in the unit that follows from them; nothing is changed where one is refused."""
-        offset, scale = _unit_of(torch.stack([one.reward.double() for one in observations]))
+        rewards = torch.stack([one.reward.double() for one in observations])  # (n, S)
+        offset, spread = rewards.mean(0), rewards.std(0, correction=0)
+        scale = torch.where(spread > 1e-12 * rewards.abs().amax(0), spread, 1.0)  # else it is of rounding
         before = self.policy.state_dict()
         try:
             self.policy.reset()
@@ -259,13 +259,6 @@ class StandardisedPolicy(WrappingPolicy):
     def trace(self) -> dict[str, Tensor | float]:
         """The trace of the policy inside, ``offset`` and ``scale``."""
         return self.policy.trace() | {"offset": self.offset, "scale": self.scale}
-
-
-def _unit_of(rewards: Tensor) -> tuple[Tensor, Tensor]:
-    """Offset and scale (S,) of rewards (n, S): their mean and standard deviation."""
-    offset, spread = rewards.mean(0), rewards.std(0, correction=0)
-    rounding = 1e-12 * rewards.abs().amax(0)
-    return offset, torch.where(spread > rounding, spread, 1.0)
 
 
 def _standard(observation: Observation, offset: Tensor, scale: Tensor) -> Observation:
@@ -320,7 +313,6 @@ class DoublingTrick(WrappingPolicy):
             )
         self.phase, self._count = phase, 0
         self._around(policy)
-        self.outcome_names = policy.outcome_names
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]

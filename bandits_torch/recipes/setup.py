@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -82,7 +82,11 @@ class Setup:
     def of_arms(self, at: Tensor) -> Setup:
         """The setup of some of the arms, or of all in another order: those of these numbers (n,), or with True (N,)."""
         choices, kernel, mean = self.choices, self.kernel, self.prior_mean
-        features = choices if isinstance(choices, Tensor) else torch.arange(choices).double().unsqueeze(-1)
+        features = (
+            choices
+            if isinstance(choices, Tensor)
+            else torch.arange(cast(int, choices)).double().unsqueeze(-1)
+        )
         at = at.to(features.device)
         if isinstance(kernel, Tensor):
             kernel = kernel[..., at, :][..., at]

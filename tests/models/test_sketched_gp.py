@@ -97,9 +97,9 @@ def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kerne
     monkeypatch.setattr(type(sketch), "_draw", watched)
     arm, reward = pulls(generator, 100, among=N)
     for _ in play(model, arm, reward):
-        assert set(drawn[-1]) <= sketch._in_dictionary
-        assert len(sketch._in_dictionary) <= 4 * len(drawn[-1])
-        sizes.append(len(sketch._in_dictionary))
+        assert set(drawn[-1]) <= sketch.dictionary
+        assert len(sketch.dictionary) <= 4 * len(drawn[-1])
+        sizes.append(len(sketch.dictionary))
     assert len(drawn) == int(model.draws) == 100
     assert int(model.trace()["last_draw"]) == len(drawn[-1])
     assert min(sizes[50:]) < max(sizes[:50]) / 2  # it was built anew, and shrank

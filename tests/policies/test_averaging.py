@@ -15,6 +15,7 @@ from bandits_torch.models.arms.members import LowRankMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
 from bandits_torch.policies.policy import Pending
 from bandits_torch.problems import make
+from bandits_torch.state import differing
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_priors import DensePrior
 from tests.reference.plain_averaging import Member, PlainAveraging
@@ -454,3 +455,24 @@ def test_a_reward_too_large_for_the_arms_dtype_is_refused_and_changes_nothing(dt
         policy.learn(Observation(1.0, torch.tensor([2]), reward, {}))
     for ours, theirs in zip(policy.marginals(1.0), before, strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_what_is_left_out_where_nothing_is_in_doubt_would_change_no_bit(monkeypatch):
+    problem = make("switching", num_arms=20, replicates=S)
+    short, long = (recipes.build("auto", problem, replicates=S, horizon=60) for _ in range(2))
+    monkeypatch.setattr(long.frame, "holds", lambda reward: False)
+    monkeypatch.setattr(long.scale, "look", lambda: None)
+    monkeypatch.setattr(long.range, "_take_near", lambda reward: False)
+    tau = long.looks.tau
+    monkeypatch.setattr(long.looks, "tau", lambda count: torch.tensor(tau(count)).double())
+    noise = torch.randn(60, S, generator=torch.Generator().manual_seed(0)).double()
+    noise[40] += 1e4  # one that is in doubt
+    for step in range(60):
+        arm = short.choose(float(step)).arm
+        assert long.choose(float(step)).arm.equal(arm), step
+        reward = problem.expected_rewards(step + 1).expand(S, -1).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        observation = Observation(float(step), arm, reward.double() + 0.1 * noise[step], {})
+        short.learn(observation)
+        long.learn(observation)
+        assert not differing(short.state_dict(), long.state_dict()), step
+    assert int(short.range.doubted.max()) > 0
