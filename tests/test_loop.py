@@ -61,16 +61,6 @@ def test_run_equals_the_plain_loop_replicate_by_replicate(problem_replicates, ma
         assert history.best[k].tolist() == best
 
 
-def test_replicate_k_of_a_run_equals_replicate_k_alone():
-    problem = TableProblem(RISING_AND_FALLING, noise_scale=1.0)
-    batch = run(RandomPolicy(3, 5, seed=4), problem, 400, seed=4)
-    for k in range(5):
-        alone = run(RandomPolicy(3, 1, seed=4, first_replicate=k), problem, 400, seed=4, first_replicate=k)
-        assert torch.equal(alone.arms[0], batch.arms[k])
-        assert torch.equal(alone.rewards[0], batch.rewards[k])
-        assert alone.to_frame()["replicate"].unique().tolist() == [k]
-
-
 def test_expected_rewards_changed_in_place_are_noticed():
     class InPlace(TableProblem):
         held = torch.zeros(1, 3, dtype=torch.float64)

@@ -233,14 +233,6 @@ def test_what_is_known_of_a_problem_fills_in_what_the_user_leaves_open():
     assert louder.model.noise_variance.tolist() == pytest.approx([0.9, 0.9])
 
 
-def test_unknown_names_and_options_are_refused_with_those_there_are():
-    problem = GPDraws(num_arms=N)
-    with pytest.raises(ValueError, match="gp_ucb"):
-        recipes.build("gp_ubc", problem, replicates=1, horizon=5)
-    with pytest.raises(ValueError, match="window"):
-        recipes.build("sw_gp_ucb", problem, replicates=1, horizon=5, windw=3)
-
-
 def test_memory_is_sized_without_a_matrix_over_all_arms():
     arms = torch.rand(20_000, 2).double()
     policy = recipes.sw_gp_ucb(arms, KERNEL, 0.1, horizon=100)

@@ -24,7 +24,11 @@ _ROWS = 10_000  # the last rows, of which it is said what could be gained
 _SHARED_ROWS, _SHIFTS = 2000, 99
 _HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is taken off; in gaps
 _SURE, _HEAVY = 0.01, 0.01
-_OWN_TOLD, _FINEST, _ALIKE = 4, 24.5, 0.003  # cycles of single arms; of parts of a cycle: the least, relative error
+_OWN_TOLD, _FINEST, _ALIKE = (
+    4,
+    24.5,
+    0.003,
+)  # cycles of single arms; of parts of a cycle: the least, relative error
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 

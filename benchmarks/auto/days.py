@@ -47,7 +47,13 @@ class DaysTable(Replay):
     """
 
     def __init__(
-        self, seed: int, cycle: bool = True, *, week: float = 0.0, past: int = PAST, played: int = HOURS - PAST
+        self,
+        seed: int,
+        cycle: bool = True,
+        *,
+        week: float = 0.0,
+        past: int = PAST,
+        played: int = HOURS - PAST,
     ) -> None:
         g = torch.Generator().manual_seed(50_021 + seed)
         of_weeks = torch.Generator().manual_seed(1_050_021 + seed)

@@ -35,7 +35,8 @@ def _told_both(rate: float, share: float, width: float) -> Callable[[DaysTable],
 
     def built(problem: DaysTable) -> Policy:
         day, week = (
-            QuasiPeriodicKernel(period, 1.0, 5 * period, order=order) for period, order in ((DAY, 3), (WEEK, 2))
+            QuasiPeriodicKernel(period, 1.0, 5 * period, order=order)
+            for period, order in ((DAY, 3), (WEEK, 2))
         )
         known, kept = problem.knowledge, ExponentialForgettingKernel(rate)
         return recipes.tv_gp_ucb(
@@ -63,7 +64,13 @@ TOLD = {
 }
 RIGHT = "auto, cycles=24"
 TOLD_BOTH = "auto, cycles=[24, 168]"
-POLICIES = {FOUND: auto_told(), NONE: auto_told(cycles=None), TOLD_BOTH: auto_told(cycles=[DAY, WEEK]), **TOLD, **RIVALS}
+POLICIES = {
+    FOUND: auto_told(),
+    NONE: auto_told(cycles=None),
+    TOLD_BOTH: auto_told(cycles=[DAY, WEEK]),
+    **TOLD,
+    **RIVALS,
+}
 RACED = {BOTH: (NONE, FOUND, TOLD_BOTH, RIVAL), ONE: (NONE, *TOLD), NEITHER: (NONE, RIGHT)}
 
 
@@ -111,7 +118,9 @@ def write_page(folder: Path) -> Path:
 
 
 def main(
-    seeds: Annotated[str, typer.Option(help="reported, or development: all settings of the rival.")] = "reported",
+    seeds: Annotated[
+        str, typer.Option(help="reported, or development: all settings of the rival.")
+    ] = "reported",
     out: options.Out = None,
     page: options.PageAlone = False,
 ) -> None:

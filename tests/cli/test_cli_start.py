@@ -80,7 +80,9 @@ ASKS_PLUGINS = [  # which may have more names
 
 
 @pytest.mark.parametrize(
-    ("lines", "allowed"), [(ANSWERED, set()), (ASKS_PLUGINS, {"importlib.metadata"})], ids=["alone", "plugins"]
+    ("lines", "allowed"),
+    [(ANSWERED, set()), (ASKS_PLUGINS, {"importlib.metadata"})],
+    ids=["alone", "plugins"],
 )
 def test_help_lists_and_argument_errors_import_nothing_slow(lines, allowed):
     answers = run_watched(*(line.split() for line, _, _ in lines))

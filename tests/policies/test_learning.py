@@ -200,7 +200,7 @@ def test_whatever_the_policy_offers_is_offered_with_learning_on():
         policy.nothing  # noqa: B018
 
 
-def test_marginals_are_those_of_the_model_that_was_learned():
+def test_predictions_are_those_of_the_model_that_was_learned():
     policy = learning_arms()
     play(policy, 6)
     mean, variance = policy.marginals(7.0)
@@ -212,6 +212,8 @@ def test_marginals_are_those_of_the_model_that_was_learned():
     torch.testing.assert_close(
         line.marginals(6.0, points)[0][0], line.model.posterior(points).mean.reshape(-1), rtol=0, atol=1e-12
     )
+    for ours, theirs in zip(line.predict(points[:1], 6.0), line.policy.predict(points[:1], 6.0), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_arms_are_added_while_hyperparameters_are_learned():

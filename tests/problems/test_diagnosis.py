@@ -96,7 +96,9 @@ def test_a_race_of_zeros_and_ones_races_what_fits_unless_an_option_is_for_a_poli
 
 def test_an_arm_seen_only_when_all_was_good_is_not_the_best():
     generator = np.random.default_rng(14)
-    rewards = 10 * (np.arange(300)[:, None] % 10 == 0) + 0.1 * generator.standard_normal((300, 3)) + [0, 1, 0.5]
+    rewards = (
+        10 * (np.arange(300)[:, None] % 10 == 0) + 0.1 * generator.standard_normal((300, 3)) + [0, 1, 0.5]
+    )
     rewards[np.arange(300) % 10 != 0, 2] = np.nan  # in good rows alone
     found = diagnose(torch.from_numpy(rewards))
     others = np.where(np.isnan(rewards), np.nanmean(rewards, 1, keepdims=True), rewards)

@@ -60,6 +60,8 @@ def test_a_day_whose_later_wave_is_clearer_is_one_cycle_and_it_is_the_day(order)
 
 def test_a_day_and_a_week_are_two_cycles():
     g, t = np.random.default_rng(10), np.arange(2000.0)[:, None]
-    rewards = np.sin(2 * np.pi * t / 24 + g.uniform(0, 6, 5)) + np.sin(2 * np.pi * t / 168 + g.uniform(0, 6, 5))
+    rewards = np.sin(2 * np.pi * t / 24 + g.uniform(0, 6, 5)) + np.sin(
+        2 * np.pi * t / 168 + g.uniform(0, 6, 5)
+    )
     found = sorted(one.length for one in find_periods(rewards + g.standard_normal(rewards.shape)))
     assert found == pytest.approx([24, 168], rel=0.02)
