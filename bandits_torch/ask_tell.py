@@ -13,16 +13,15 @@ import torch
 from torch import Tensor
 
 from bandits_torch import border, recipes, validation
-from bandits_torch.answers import for_each, numbers, outcomes_of
 from bandits_torch.arm_context import ArmContext
-from bandits_torch.border import Settings, Times
+from bandits_torch.border import Settings, Times, for_each, numbers, outcomes_of
 from bandits_torch.description import Described
 from bandits_torch.domain import Domain
 from bandits_torch.growth import Roster
 from bandits_torch.mixed_points import MixedSearch
 from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
-from bandits_torch.policies.wrapping import StandardisedPolicy, WrappingPolicy
+from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.problems.logs import Log
 from bandits_torch.threads import fitting
 from bandits_torch.turn import Turn
@@ -443,7 +442,7 @@ class AskTell(Watched, Described):
             over_points = self.policy.dim > 0
             expected = f"(N, {self.policy.dim}) points" if over_points else "None where arms are played"
             validation.require((points is not None) == over_points, "points", points, expected)
-            inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
+            inside = self.policy.innermost
             believes = "one that predicts: an IndexPolicy, or an average over members"
             validation.require(hasattr(inside, "marginals"), "policy", type(inside).__name__, believes)
             told = self._latest is None or at >= self._latest or self.policy.knows_past

@@ -161,7 +161,9 @@ class Roster:
             setup = replace(setup, **self._setup(setup))
         if not restarts or bool(here.all()):
             return origin.recipe(setup, **options)
-        return SomeArms(origin.recipe(_of_some(setup, here), **options), here)
+        expected = "over features, or a matrix, for a policy that starts again with other arms"
+        validation.require(not _counts_arms(setup.kernel), "kernel", type(setup.kernel).__name__, expected)
+        return SomeArms(origin.recipe(setup.of_arms(here), **options), here)
 
     def _setup(self, setup: Any) -> dict[str, Any]:
         """The fields of a setup of the first arms that are others for all."""
@@ -191,10 +193,8 @@ class Roster:
                 same, "covariance", self.covariance, f"that told before, for the first {n} arms"
             )
             grown["kernel"] = self.covariance.to(kernel)
-        elif isinstance(kernel, Kernel):
-            indexed = any(isinstance(part, ArmCovarianceKernel) for part in kernel.modules())
-            expected = "over features, or a matrix: of new arms a kernel over indices says nothing"
-            validation.require(not indexed, "kernel", type(kernel).__name__, expected)
+        expected = "over features, or a matrix: of new arms a kernel over indices says nothing"
+        validation.require(not _counts_arms(kernel), "kernel", type(kernel).__name__, expected)
         several = isinstance(mean, Tensor) and mean.dim() > 0 and mean.shape[-1] == self.first > 1
         expected = "of each new arm: the others have one each" if several else "None: all arms share one"
         validation.require((self.prior_mean is not None) == several, "prior_mean", self.prior_mean, expected)
@@ -253,18 +253,8 @@ class Roster:
         return not differing(one, two)
 
 
-def _of_some(setup: Any, here: Tensor) -> Any:
-    """The setup of the arms with ``here`` (N,) True."""
-    choices, kernel, mean = setup.choices, setup.kernel, setup.prior_mean
-    features = choices if isinstance(choices, Tensor) else torch.arange(choices).double().unsqueeze(-1)
-    own = here.to(features.device)
-    some: dict[str, Any] = {"choices": features[..., own, :]}
-    if isinstance(kernel, Tensor):
-        some["kernel"] = kernel[..., own, :][..., own]
-    elif isinstance(kernel, Kernel):
-        indexed = any(isinstance(part, ArmCovarianceKernel) for part in kernel.modules())
-        expected = "over features, or a matrix, for a policy that starts again with other arms"
-        validation.require(not indexed, "kernel", type(kernel).__name__, expected)
-    if isinstance(mean, Tensor) and mean.dim() > 0 and mean.shape[-1] == len(here) > 1:
-        some["prior_mean"] = mean[..., own]
-    return replace(setup, **some)
+def _counts_arms(kernel: Any) -> bool:
+    """Whether it is a kernel over the numbers of arms."""
+    return isinstance(kernel, Kernel) and any(
+        isinstance(one, ArmCovarianceKernel) for one in kernel.modules()
+    )

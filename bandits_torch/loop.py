@@ -77,14 +77,7 @@ def run(
     if not isinstance(capture, bool) and capture != "auto":
         validation.positive_integer("capture", capture)
     device = problem.arms.device
-    streams = ReplicateStreams(
-        seed,
-        policy.replicates,
-        purpose="noise",
-        first=first_replicate,
-        dtype=problem.arms.dtype,
-        device=device,
-    )
+    streams = ReplicateStreams(seed, policy.replicates, first=first_replicate, like=problem.arms)
     recorder = Recorder(policy, problem, horizon)
     saved = RunCheckpoint(
         checkpoint,

@@ -43,11 +43,13 @@ class HasState:
     Attributes:
         _parts: names of the attributes that are parts.
         _lasting: names, of those in ``_fresh``, that a reset leaves as they are.
+        _clocks: names, of numbers in ``_fresh`` that begin at 0, that are tensors (S,) once some replicates restart.
         _expects: names, of values and parts, that a pending pull changes; None: all.
     """
 
     _parts: ClassVar[tuple[str, ...]] = ()
     _lasting: ClassVar[tuple[str, ...]] = ()
+    _clocks: ClassVar[tuple[str, ...]] = ()
     _expects: ClassVar[tuple[str, ...] | None] = None
 
     # -- what a class says -----------------------------------------------------------------------------
@@ -90,6 +92,9 @@ class HasState:
         for part in self._leaves():
             _reset(part, where)
         self._renew(where, *(name for name in self.state_names if name not in self._lasting))
+        if where is not None:
+            for name in self._clocks:
+                setattr(self, name, torch.where(where, 0, getattr(self, name)))
         self._restarted(where)
         self.state_changed()
 

@@ -47,6 +47,7 @@ class ReplicateStreams:
         first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
         dtype, device: of the numbers returned. They are always drawn on the CPU in float64, so that runs on GPU and
             CPU have the same noise.
+        like: a tensor whose dtype and device these are.
 
     Numbers are drawn ahead in blocks, whose length depends on the shape requested but not on S.
     """
@@ -60,12 +61,13 @@ class ReplicateStreams:
         first: int = 0,
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
+        like: Tensor | None = None,
     ) -> None:
         validation.natural("seed", seed)
         validation.natural("first_replicate", first)
         validation.require(purpose in _PURPOSES, "purpose", purpose, f"one of {sorted(_PURPOSES)}")
         self.replicates = validation.positive_integer("replicates", replicates)
-        self.dtype, self.device = dtype, torch.device(device)
+        self.dtype, self.device = (dtype, torch.device(device)) if like is None else (like.dtype, like.device)
         self._generators = []
         for k in range(first, first + replicates):
             entropy = np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], k)).generate_state(

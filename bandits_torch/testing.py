@@ -81,19 +81,13 @@ class RecipeLaws:
 
     def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(self) -> None:
         """A fresh policy that takes the state in the middle chooses as the one that never stopped."""
-        (policy, problem), (fresh, _) = self.build(), self.build()
-        for step in range(1, self.horizon + 1):
-            if step == self.horizon // 2:
-                fresh.load_state_dict(copy.deepcopy(policy.state_dict()))
-            choice = policy.choose(float(step))
-            playing = [policy]
-            if step >= self.horizon // 2:
-                again = fresh.choose(float(step)).arm
-                assert torch.equal(choice.arm, again), f"step {step}: {choice.arm}, resumed {again}"
-                playing.append(fresh)
-            for one in playing:
-                reward = _reward(problem, choice.arm, step)
-                one.learn(Observation(float(step), choice.arm, reward, one.choose(float(step)).why))
+        (policy, problem), (fresh, _), half = self.build(), self.build(), self.horizon // 2
+        for step in range(1, half):
+            _play(policy, problem, step)
+        fresh.load_state_dict(copy.deepcopy(policy.state_dict()))
+        for step in range(half, self.horizon + 1):
+            arm, again = _play(policy, problem, step), _play(fresh, problem, step)
+            assert torch.equal(arm, again), f"step {step}: {arm}, resumed {again}"
 
     def test_a_replicate_alone_plays_as_in_the_batch(self) -> None:
         """Replicate 1 of three chooses what it chooses when it is the only one."""
@@ -106,15 +100,11 @@ class RecipeLaws:
         (policy, problem), (fresh, _) = self.build(), self.build()
         if recipes.registered(self.name).seeded:
             return
-        first = policy.choose(1.0)
-        policy.learn(Observation(1.0, first.arm, _reward(problem, first.arm, 1), first.why))
+        _play(policy, problem, 1)
         policy.reset()
         for step in range(1, self.horizon + 1):
-            choice, other = policy.choose(float(step)), fresh.choose(float(step))
-            assert torch.equal(choice.arm, other.arm), f"step {step}: {choice.arm}, fresh {other.arm}"
-            reward = _reward(problem, choice.arm, step)
-            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
-            fresh.learn(Observation(float(step), other.arm, reward, other.why))
+            arm, other = _play(policy, problem, step), _play(fresh, problem, step)
+            assert torch.equal(arm, other), f"step {step}: {arm}, fresh {other}"
 
     def test_a_restart_of_some_replicates_begins_anew_there_alone(self) -> None:
         """After ``reset(where)`` they choose as those of a new policy, and the others as if nothing had been."""
@@ -271,18 +261,11 @@ def _reordered(policy: Policy, order: Tensor) -> Policy:
     origin = policy.origin
     if origin is None:
         raise SkipTest("no recipe made the policy, so that none of its arms in another order can be made")
-    setup, N = origin.setup, len(order)
-
-    def of(value: Any) -> Any:
-        each = isinstance(value, Tensor) and value.dim() > 0 and value.shape[-1] == N
-        return value[..., order] if each else value
-
-    arms, kernel = setup.choices, setup.kernel
-    some = {"choices": arms[..., order, :] if isinstance(arms, Tensor) else arms}
-    some["kernel"] = of(kernel)[..., order, :] if isinstance(kernel, Tensor) else kernel
-    some["prior_mean"] = of(setup.prior_mean)
-    options = {name: of(value) for name, value in origin.options.items()}
-    return origin.recipe(replace(setup, **some), **options)
+    options = {
+        name: value[..., order] if isinstance(value, Tensor) and value.shape[-1:] == order.shape else value
+        for name, value in origin.options.items()
+    }
+    return origin.recipe(origin.setup.of_arms(order), **options)
 
 
 def _reward(problem: Problem, arm: Tensor, step: int) -> Tensor:

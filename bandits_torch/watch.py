@@ -25,7 +25,7 @@ from bandits_torch.files import atomic_write
 from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.wrapping import WrappingPolicy
+from bandits_torch.policies.sharing import mixture_moments
 from bandits_torch.state import HasState
 from bandits_torch.turn import Turn
 
@@ -344,25 +344,19 @@ class Watched:
             latest = max((time for time in (watch.now, self._latest) if time is not None), default=0.0)
             number = latest if at is None else self._times.read("at", at)[0]
             context = border.context_of(context, self.context_names)
-            inside = policy.innermost if isinstance(policy, WrappingPolicy) else policy
+            inside = policy.innermost
             if policy.dim:
                 return self._beliefs_of_settings(number, level, inside)
-            arms = self._arms_shown
             mean, lower, upper = self._intervals(number, level, inside, None, context)
             best = torch.full_like(mean, torch.nan)
-            gone = self.retired
-            retired = [arm in gone for arm in arms]
             if context is None and hasattr(inside, "joint") and not bool(mean.isnan().any()):
-                here = ~torch.tensor(retired)
+                gone = self.retired
+                here = torch.tensor([arm not in gone for arm in self._arms_shown])
                 best = _probability_best(inside, number, here=here)
-            S = self.replicates
-            columns: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
-            columns |= {"arm": arms * S}
             named = zip(_BELIEVED, (mean, lower, upper, best), strict=True)
-            columns |= {name: value.double().cpu().numpy().reshape(-1) for name, value in named}
+            columns = {name: value.double().cpu().numpy().reshape(-1) for name, value in named}
             columns["plays"] = watch.plays.numpy().reshape(-1)
-            columns |= self._when(watch.last.reshape(-1).tolist(), number)
-            return pd.DataFrame(columns | {"retired": retired * S})
+            return self._rows_of_arms(columns | self._when(watch.last.reshape(-1).tolist(), number))
 
     def lift(self, *, level: float = 0.95) -> pd.DataFrame:
         """How much more every arm pays than the control (``control=`` of ``auto``): a row for each arm, and for each
@@ -381,36 +375,37 @@ class Watched:
         control, and for a ``level`` out of range.
         """
         with self._turn.any_process():
-            policy, S = self.policy, self.replicates
+            policy = self.policy
             if not isinstance(policy, ControlledPolicy):
                 raise ValueError("control must be given where this is built, got a policy without one")
-            arms = self._arms_shown
             lift, low, high = policy.lifts(level)
             decided = np.select([low > 0, high < 0], ["better", "worse"], "open").astype(object)
             decided[:, policy.control] = "control"
-            columns: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
-            columns |= {
-                "arm": arms * S,
-                "lift": lift.flatten(),
-                "lower": low.flatten(),
-                "upper": high.flatten(),
-            }
-            columns |= {"decided": decided.flatten(), "compared": policy.compared.long().flatten()}
-            gone = self.retired
-            return pd.DataFrame(columns | {"retired": [arm in gone for arm in arms] * S})
+            columns: dict[str, Any] = {"lift": lift, "lower": low, "upper": high, "decided": decided}
+            columns |= {"compared": policy.compared.long()}
+            return self._rows_of_arms({name: value.flatten() for name, value in columns.items()})
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
         """Columns of when each was played last, and how long that is ago."""
         shown = self._times.shown
-        played = [None if math.isnan(time) else shown(time) for time in last]
         since = [self._watch.first if math.isnan(time) else time for time in last]
-        numbers = self._times.zone in ("", "number")
         unseen = [None if time is None else shown(now) - shown(time) for time in since]
-        kind = "float64" if numbers else None
-        return {
-            "last_played": pd.Series(played, dtype=kind) if numbers else pd.to_datetime(pd.Series(played)),
-            "unseen": pd.Series(unseen, dtype=kind or "timedelta64[us]"),
-        }
+        kind = "float64" if self._times.zone in ("", "number") else "timedelta64[us]"
+        return {"last_played": self._column_of_times(last), "unseen": pd.Series(unseen, dtype=kind)}
+
+    def _column_of_times(self, times: Iterable[float | None]) -> pd.Series:
+        """Times as people read them, none where there is none."""
+        shown = [None if pd.isna(time) else self._times.shown(time) for time in times]
+        numbers = self._times.zone in ("", "number")
+        return pd.Series(shown, dtype="float64") if numbers else pd.to_datetime(pd.Series(shown))
+
+    def _rows_of_arms(self, columns: dict[str, Any]) -> pd.DataFrame:
+        """A row for each arm of each replicate: its name, these columns (S N,), and whether it is retired."""
+        S, arms, gone = self.replicates, self._arms_shown, self.retired
+        who: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
+        return pd.DataFrame(
+            who | {"arm": arms * S} | columns | {"retired": [arm in gone for arm in arms] * S}
+        )
 
     def _intervals(
         self, now: float, level: float, inside: Any, points: Tensor | None, context: ArmContext | None
@@ -530,11 +525,7 @@ class Watched:
             table = pd.DataFrame(self._watch.rung, columns=names)
             table["by"] = np.where(table.pop("own").astype(bool), "policy", "rewards")
             for name in ("time", "since"):
-                shown = [None if pd.isna(time) else self._times.shown(time) for time in table[name]]
-                numbers = self._times.zone in ("", "number")
-                table[name] = (
-                    pd.Series(shown, dtype="float64") if numbers else pd.to_datetime(pd.Series(shown))
-                )
+                table[name] = self._column_of_times(table[name])
             if self.names is not None:
                 table["arm"] = [self.names[arm] for arm in table["arm"]]
             for name in ("before", "after", "once_in"):
@@ -604,7 +595,6 @@ class Watched:
             file.write(page.encode())
 
     def __repr__(self) -> str:
-        inside = self.policy.innermost if isinstance(self.policy, WrappingPolicy) else self.policy
         if self.settings is not None:
             over = f"settings {', '.join(self.settings.space.axes)}"
         elif self.names is not None:
@@ -615,7 +605,7 @@ class Watched:
         more = f", {self.replicates} replicates" if self.replicates > 1 else ""
         with self._turn.any_process():
             counts = f"{self._asked} asked, {self._watch.learned_so_far} told, {len(self._open)} open"
-            return f"<AskTell {type(inside).__name__} over {over}{more}; {counts}{self._best_now()}>"
+            return f"<AskTell {type(self.policy.innermost).__name__} over {over}{more}; {counts}{self._best_now()}>"
 
     def _best_now(self) -> str:
         """The best arm in words, where one replicate has learned something of it."""
@@ -661,15 +651,16 @@ def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Te
     """Quantile of a mixture of normal laws of weights (S, P), means and variances (S, P, N), in deviations of the
     mixture from its mean, (S, N): by bisection between the quantiles of its parts."""
     weights, mean, variance = parts
-    weights, deviation = weights.unsqueeze(-1), variance.sqrt()
+    deviation = variance.sqrt()
     ends = mean + float(ndtri(share)) * deviation
     low, high = ends.amin(-2), ends.amax(-2)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        below = (weights * torch.special.ndtr((middle.unsqueeze(-2) - mean) / deviation)).sum(-2)
+        below = (weights.unsqueeze(-1) * torch.special.ndtr((middle.unsqueeze(-2) - mean) / deviation)).sum(
+            -2
+        )
         low, high = torch.where(below < share, middle, low), torch.where(below < share, high, middle)
-    centre = (weights * mean).sum(-2)
-    spread = (weights * (variance + (mean - centre.unsqueeze(-2)).square())).sum(-2)
+    centre, spread = mixture_moments(*parts)
     return (low - centre) / spread.sqrt()
 
 

@@ -32,6 +32,7 @@ _OTHERS = {
     "speed/RESULTS.md": "Speed, a step's time beside BoTorch's",
     "leaderboard/results/RESULTS.md": "Leaderboard, every recipe on many environments, with settings fixed once",
     "auto/results/RESULTS.md": "Auto, what it costs to be told nothing, by a protocol fixed before",
+    "auto/results/ASKED.md": "Looking again, what was asked and what came of it",
     "auto/results/DAYS.md": "Tables with a day",
     "auto/results/WEEKS.md": "A day and a week, and wrong periods",
     "bernoulli/results/RESULTS.md": "Rewards of 0 and 1",

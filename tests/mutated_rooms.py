@@ -49,15 +49,16 @@ ROOMS: dict[str, dict[str, str]] = {
         "models/arms/weighted_gp.py": "models/test_laws.py models/test_attack_models.py models/test_weighted_gp.py",
         "models/online_model.py": _ARMS,
         "models/sketch/sketched_gp.py": "models/test_laws.py models/test_sketched_gp.py",
-        "models/sketch/sketch.py": "models/test_sketched_gp.py models/test_sketch_keeps_observations.py",
+        "models/sketch/sketch.py": "models/test_attack_models.py models/test_sketched_gp.py",
+        "models/sketch/ways.py": "models/test_sketched_gp.py models/test_watched_arms.py "
+        "policies/test_bkb_from_the_paper.py",
     },
     "policies": {
         "state.py": f"test_state.py policies/test_index.py {_laws('ucb1', 'gp_ucb')}",
-        "policies/opkb/opkb.py": f"{_OPKB} policies/test_opkb.py {_laws('ada_opkb')}",
+        "policies/opkb/opkb.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py "
+        + _laws("ada_opkb", "ada_opkb-units"),
         "policies/opkb/constants.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py",
         "policies/opkb/calibrated.py": f"policies/test_calibrated_opkb.py {_laws('ada_opkb_calibrated')}",
-        "policies/opkb/epochs.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py "
-        + _laws("ada_opkb", "ada_opkb-units"),
         "policies/opkb/features.py": f"{_OPKB} policies/test_opkb.py policies/test_neural.py",
         "policies/averaging.py": "policies/test_averaging.py",
         "policies/sharing.py": "policies/test_averaging.py claims/test_fixed_share_bound.py",

@@ -101,6 +101,23 @@ def test_under_drift_the_window_goes_by_time():
     )
 
 
+def test_over_a_domain_rewards_come_late_in_any_order_and_each_counts_once():
+    box = Domain(torch.tensor([[10.0, 0.1], [50.0, 0.9]], dtype=torch.float64))
+    asked = AskTell.auto(box, search={"initial": 4, "num_restarts": 2, "raw_samples": 16})
+    for step in range(6):
+        asked.tell(asked.ask(float(step)).id, 0.1 * step)
+    late = [asked.ask(6.0 + 0.5 * k) for k in range(3)]
+    for question in (late[2], late[0], late[1]):
+        assert asked.tell(question.id, 1.0)
+        assert not asked.tell(question.id, 0.0)
+    members = asked.policy.members
+    assert int(members.num_held.max()) == 9
+    last = torch.cat([late[k].arm for k in (2, 0, 1)])
+    torch.testing.assert_close(members.inputs[0, -3:], members.unit_cube(last))
+    assert (members.times.diff() >= 0).all()  # what is late counts as of now
+    assert box.contains(asked.ask(9.0).arm).all()
+
+
 def test_what_must_predict_a_reward_first_cannot_do_so_for_a_past_that_drifted():
     model = arm_gp((1,), kernel=drifting(KERNEL))
     rule = EventTriggeredRestart(0.1)
@@ -262,9 +279,6 @@ def test_after_a_long_time_under_drift_nothing_is_known():
     torch.testing.assert_close(torch.stack([mean, variance]), torch.stack(prior))
     with pytest.raises(ValueError, match=r"time must be .* at or after the latest observation, 4.0, got 3.0"):
         asked.ask(3.0)
-    for time in (float("nan"), float("inf"), None):
-        with pytest.raises(ValueError, match="time must be a finite number"):
-            asked.ask(time)
 
 
 def test_arms_that_are_gone_are_not_chosen_and_those_that_come_are():
@@ -308,17 +322,18 @@ def test_auto_over_a_domain_takes_constant_rewards_and_a_rare_one(reward):
 
 @pytest.mark.parametrize("name", all_recipes.of_every_kind())
 def test_open_questions_move_between_processes_with_the_policy(name, tmp_path):
-    """Saved and loaded into fresh objects between all calls; the last question is open at every save."""
+    """Saved and loaded into fresh objects between all calls; of two questions at a time one is never answered."""
     kept, moving = live(name), live(name)
     for step in range(12):
-        question = kept.ask(float(step))
-        assert torch.equal(moving.ask(float(step)).arm, question.arm)
+        questions = kept.ask(float(step), count=2)
+        again = moving.ask(float(step), count=2)
+        assert [one.arm.tolist() for one in again] == [one.arm.tolist() for one in questions]
         save_policy(tmp_path / "live", moving)
         moving = live(name)
         load_policy(tmp_path / "live", moving)
-        assert moving.open == (question.id,)
+        assert moving.open == kept.open == (*range(1, 2 * step, 2), 2 * step, 2 * step + 1)
         for asked in (kept, moving):
-            assert asked.tell(question.id, reward_of(question))
+            assert asked.tell(questions[0].id, reward_of(questions[0]))
     assert described(moving.state_dict()) == described(kept.state_dict())
 
 
@@ -368,31 +383,6 @@ def test_two_processes_share_a_policy_and_one_is_replaced(tmp_path):
 # -- told no more than what can be chosen -----------------------------------------------------------------
 
 
-def clicks(arm, time):
-    """Between 0 and 1; the best arm is 3 until time 60, then 9."""
-    best = 3 if time <= 60 else 9
-    return 1.0 - abs(arm - best) / 12 + 0.05 * torch.sin(torch.tensor(37.0 * time)).item()
-
-
-def played(asked, offset, factor, steps=120):
-    arms = []
-    for step in range(1, steps + 1):
-        question = asked.ask(float(step))
-        arms.append(int(question.arm))
-        assert asked.tell(question.id, offset + factor * clicks(arms[-1], step))
-    return arms
-
-
-@pytest.mark.parametrize("choices", [12, torch.linspace(0, 1, 12, dtype=torch.float64).unsqueeze(-1)])
-@pytest.mark.parametrize(("offset", "factor"), [(5000.0, 1000.0), (-3.0, 1e-6), (0.0, 1e9)])
-def test_auto_in_any_unit_plays_the_same_arms_and_follows_a_change(choices, offset, factor):
-    """Widths of theorems, in a unit of 1 000, play one arm or restart at every step."""
-    arms = played(AskTell.auto(choices), offset, factor)
-    assert arms == played(AskTell.auto(choices), 0.0, 1.0)
-    assert sum(abs(arm - 3) <= 1 for arm in arms[40:60]) >= 15
-    assert sum(abs(arm - 9) <= 1 for arm in arms[100:]) >= 15
-
-
 def test_auto_is_told_what_the_recipe_can_be_told():
     asked = AskTell.auto(5, kernel=torch.eye(5).double(), noise_variance=0.1, replicates=3)
     assert asked.ask(1.0).arm.shape == (3,)
@@ -400,14 +390,3 @@ def test_auto_is_told_what_the_recipe_can_be_told():
         AskTell.auto(5, kernle=torch.eye(5))
     with pytest.raises(ValueError, match="arms must be an integer >= 1, got 0"):
         AskTell.auto(0)
-
-
-def test_a_file_of_auto_goes_on_in_another_process(tmp_path):
-    first, second = AskTell.auto(12), AskTell.auto(12)
-    played(first, 5000.0, 1000.0, 30)
-    question = first.ask(31.0)
-    save_policy(tmp_path / "live", first)
-    load_policy(tmp_path / "live", second)
-    assert second.tell(question.id, 5500.0)
-    first.tell(question.id, 5500.0)
-    assert int(second.ask(32.0).arm) == int(first.ask(32.0).arm)

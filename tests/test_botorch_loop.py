@@ -31,44 +31,47 @@ def moving_hill(X):
     return (-8 * (X[:, :2] - top).square().sum(-1)).exp().unsqueeze(-1)
 
 
-def within(time):
-    """Bounds of space and time; the time itself is a fixed feature."""
-    return torch.cat([SPACE, torch.tensor([[0.0], [1.0]]).double()], -1), {2: time}
+def moving_kernel():
+    kernel = SpatioTemporalKernel(
+        MaternKernel(nu=2.5), ExponentialForgettingKernel(torch.tensor(0.9).double())
+    ).double()
+    kernel.space_kernel.lengthscale = 0.3
+    return kernel
 
 
-def assert_follows(values, last=10):
-    """The last values are more than twice what points at random would get at those times."""
-    anywhere = torch.rand(4000, 3).double()
-    assert torch.stack(values[-last:]).mean() > 2 * moving_hill(anywhere).mean()
+def built_anew():
+    def model_of(X, Y):
+        noise, covariance = torch.full_like(Y, 1e-4), ScaleKernel(moving_kernel()).double()
+        return SingleTaskGP(X, standardize(Y), noise, covar_module=covariance, outcome_transform=None)
+
+    return model_of
 
 
-def test_single_task_gp_with_our_kernel_follows_a_moving_optimum_with_time_as_a_fixed_feature():
-    X = torch.rand(6, 3).double()
+def told_what_is_new():
+    model = OnlineGP(moving_kernel(), 1e-4, input_dim=3)
+
+    def model_of(X, Y):
+        known = int(model.num_observations)
+        model.observe(X[known:], Y[known:])
+        return model
+
+    return model_of
+
+
+@pytest.mark.parametrize("way", [built_anew, told_what_is_new])
+def test_a_moving_optimum_is_followed_with_time_as_a_fixed_feature(way):
+    model_of, X = way(), torch.rand(6, 3).double()
     X[:, 2] = torch.linspace(0.0, 0.05, 6)
     Y = moving_hill(X)
-    values = []
     for step in range(24):
         time = 0.05 + 0.02 * step
-        kernel = SpatioTemporalKernel(
-            MaternKernel(nu=2.5, ard_num_dims=2), ExponentialForgettingKernel(torch.tensor(0.9).double())
-        )
-        kernel = ScaleKernel(kernel).double()
-        kernel.base_kernel.space_kernel.lengthscale = 0.3
-        noise = torch.full_like(Y, 1e-4)
-        model = SingleTaskGP(X, standardize(Y), noise, covar_module=kernel, outcome_transform=None)
-        bounds, fixed = within(time)
-        x, _ = optimize_acqf(
-            UpperConfidenceBound(model, 1.0),
-            bounds,
-            q=1,
-            num_restarts=2,
-            raw_samples=64,
-            fixed_features=fixed,
-        )
+        bounds = torch.cat([SPACE, torch.tensor([[0.0], [1.0]]).double()], -1)
+        ucb, search = UpperConfidenceBound(model_of(X, Y), 1.0), {"num_restarts": 2, "raw_samples": 64}
+        x, _ = optimize_acqf(ucb, bounds, q=1, fixed_features={2: time}, **search)
         assert x[0, 2] == time
         X, Y = torch.cat([X, x]), torch.cat([Y, moving_hill(x)])
-        values.append(Y[-1])
-    assert_follows(values)
+    anywhere = torch.rand(4000, 3).double()
+    assert Y[-10:].mean() > 2 * moving_hill(anywhere).mean()
 
 
 def test_our_kernels_are_fitted_as_any_other():
@@ -145,33 +148,6 @@ def test_arm_gp_under_drift_in_a_loop_over_a_list_of_candidates():
         model = following
     assert model.num_observations == 15
     assert model.now == 14.0
-
-
-def test_online_gp_follows_a_moving_optimum_without_refits():
-    kernel = SpatioTemporalKernel(
-        MaternKernel(nu=2.5), ExponentialForgettingKernel(torch.tensor(0.9).double())
-    ).double()
-    kernel.space_kernel.lengthscale = 0.3
-    model = OnlineGP(kernel, 1e-4, input_dim=3)
-    first = torch.tensor([[0.5, 0.5, 0.0]]).double()
-    model.observe(first, moving_hill(first))
-    values = []
-    for step in range(1, 31):
-        time = 0.02 * step
-        bounds, fixed = within(time)
-        x, _ = optimize_acqf(
-            UpperConfidenceBound(model, 1.0),
-            bounds,
-            q=1,
-            num_restarts=2,
-            raw_samples=64,
-            fixed_features=fixed,
-        )
-        y = moving_hill(x)
-        model.observe(x, y)
-        values.append(y[0])
-    assert_follows(values)
-    assert model.num_observations == 31
 
 
 BATCHES = {

@@ -49,19 +49,6 @@ def test_beliefs_are_of_rewards_level_and_all():
     assert "best now B" in repr(one)
 
 
-def test_a_saved_test_goes_on_with_the_same_bits(tmp_path):
-    one, other = live(), live()
-    play(one, 0, 120)
-    open_before = [one.ask(120.0).id for _ in range(2)]
-    save_policy(tmp_path / "state", one)
-    load_policy(tmp_path / "state", other)
-    for each in (one, other):
-        each.tell(open_before[1], 3.0)
-        each.tell(open_before[0], -3.0)
-    assert play(one, 121, 200) == play(other, 121, 200)
-    assert one.lift().equals(other.lift())
-
-
 def test_a_state_of_before_is_read_where_there_is_no_control_and_refused_where_there_is(tmp_path):
     plain = AskTell.auto([*WORTH])
     play(plain, 0, 20)
@@ -93,15 +80,6 @@ def test_what_does_not_fit_is_refused_by_name(told, named):
         ValueError, match="control must be a number, or left out, where arms have no names, got 'x'"
     ):
         AskTell.auto({"x": (0.0, 1.0)}, control="x")
-
-
-def test_replicates_play_the_same_alone_as_in_a_batch():
-    both, second = (recipes.auto(3, control=0, replicates=n, first_replicate=k) for n, k in ((2, 0), (1, 1)))
-    for t in range(40):
-        choices = [one.choose(float(t)) for one in (both, second)]
-        assert choices[0].arm[-1] == choices[1].arm[-1]
-        for one, choice in zip((both, second), choices, strict=True):
-            one.learn(Observation(float(t), choice.arm, choice.arm + torch.tensor(np.sin(t)), choice.why))
 
 
 class Proposes(Policy):

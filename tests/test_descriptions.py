@@ -4,9 +4,7 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
-from bandits_torch import recipes
 from bandits_torch.description import alike, description, differences, leaf_of, said_differences
 
 NAN = math.nan
@@ -96,16 +94,6 @@ def test_a_thing_met_again_is_named_by_the_place_where_it_was():
     assert differences(
         description(Thing(a=part, b=part), "t"), description(Thing(a=part, b=Thing(x=1)), "t")
     ) == ["t.b"]
-
-
-def test_a_kernel_is_described_as_it_was_given():
-    kernel = RBFKernel().double()
-    arms = torch.linspace(0, 1, 4, dtype=torch.float64).unsqueeze(-1)
-    policy = recipes.gp_ucb(arms, kernel, 0.1, width=1.0)
-    before = description(policy, "policy")
-    assert any("lengthscale" in path for path in before)
-    kernel.lengthscale = 9.0
-    assert differences(before, description(policy, "policy")) == []
 
 
 def test_numbers_are_written_down_as_numbers():

@@ -489,84 +489,61 @@ def test_auto_told_a_matrix_takes_that_of_all_arms_and_means_of_the_new_ones():
         live.tell(ours.id, reward), twin.tell(theirs.id, reward)
 
 
-def refused():
-    """A system, what is asked of it, and what it says."""
-    K = torch.eye(4).double()
-    named, features = AskTell.auto(["a", "b"]), AskTell.auto(X[:6])
-    numbered, matrix = AskTell.auto(4), AskTell.auto(4, kernel=K)
-    hand = AskTell(
-        IndexPolicy(gp(X, "static"), recipes.gp_ucb(X, KERNEL, 0.1).acquisition, width=ConstantWidth(2.0))
-    )
-    yield named, lambda: named.add_arms(["a", "c"]), "arms must be new, or retired, got ['a']"
-    yield named, lambda: named.add_arms(["c", "c"]), "arms must be a list of different names"
-    yield named, lambda: named.add_arms([""]), "arms must be a list of different names"
-    yield named, lambda: named.add_arms(2), "arms must be a list of different names"
-    yield named, lambda: named.add_arms("c"), "arms must be a list of different names"
-    yield (
-        named,
-        lambda: named.add_arms(["c"], features=X[:1]),
-        "features must be None: the other arms have none",
-    )
-    yield named, lambda: named.retire_arms(["x"]), "arms must be a list of different arms: names among"
-    yield named, lambda: named.retire_arms(["a", "a"]), "arms must be a list of different arms"
-    yield named, lambda: named.retire_arms(["a", "b"]), "arms must be fewer than all: one must stay"
-    yield numbered, lambda: numbered.add_arms(0), "arms must be an integer >= 1"
-    yield (
-        numbered,
-        lambda: numbered.add_arms([7]),
-        "arms must be a list of different arms: numbers from 0 to 3",
-    )
-    yield numbered, lambda: numbered.add_arms(True), "arms must be a list of different arms"
-    yield (
-        numbered,
-        lambda: numbered.add_arms(1, prior_mean=X[0]),
-        "prior_mean must be None: all arms share one",
-    )
-    yield (
-        numbered,
-        lambda: numbered.add_arms(1, covariance=K),
-        "covariance must have shape (5, 5), of all arms",
-    )
-    yield features, lambda: features.add_arms(1), "features must be given: the other arms have some"
-    yield (
-        features,
-        lambda: features.add_arms(2, features=X[:1]),
-        "features must have shape a row for each of the 2",
-    )
-    yield features, lambda: features.add_arms(1, features=X[:1] * torch.nan), "features must be finite"
-    yield features, lambda: features.add_arms(1, features=X[:1].cdouble()), "features must be real numbers"
-    yield (
-        features,
-        lambda: features.add_arms(1, features=torch.ones(1, 2)),
-        "features must have shape rows of 1",
-    )
-    yield matrix, lambda: matrix.add_arms(1), "covariance must be of all arms, as the kernel told is a matrix"
-    yield (
-        matrix,
-        lambda: matrix.add_arms(1, covariance=torch.ones(5, 5)),
-        "covariance must be that told before",
-    )
-    yield hand, lambda: hand.add_arms(1, features=X[:1]), "policy must be made by a recipe"
-    history = AskTell(recipes.auto(2, history=torch.randn(9, 2, dtype=torch.float64)))
-    yield (
-        history,
-        lambda: history.add_arms(1),
-        "history must be None: of arms that come later it says nothing",
-    )
-    domain = AskTell.auto({"price": (1.0, 2.0)})
-    yield domain, lambda: domain.add_arms(1), "policy must be over arms, not over the points of a domain"
-    yield domain, lambda: domain.retire_arms([0]), "policy must be over arms, not over the points of a domain"
-    index = ArmCovarianceKernel(K)
-    indexed = AskTell(recipes.gp_ucb(4, index, 0.1))
-    yield indexed, lambda: indexed.add_arms(1), "kernel must be over features, or a matrix"
+OF_NAMES = "arms must be a list of different names"
+OF_NUMBERS = "arms must be a list of different arms"
+REFUSED = [  # a system, arms that are added, what else is told of them, and what it says
+    ("named", ["a", "c"], {}, "arms must be new, or retired, got ['a']"),
+    *(("named", arms, {}, OF_NAMES) for arms in (["c", "c"], [""], 2, "c")),
+    ("named", ["c"], {"features": X[:1]}, "features must be None: the other arms have none"),
+    ("numbered", 0, {}, "arms must be an integer >= 1"),
+    ("numbered", [7], {}, f"{OF_NUMBERS}: numbers from 0 to 3"),
+    ("numbered", True, {}, OF_NUMBERS),
+    ("numbered", 1, {"prior_mean": X[0]}, "prior_mean must be None: all arms share one"),
+    ("numbered", 1, {"covariance": torch.eye(4)}, "covariance must have shape (5, 5), of all arms"),
+    ("features", 1, {}, "features must be given: the other arms have some"),
+    ("features", 2, {"features": X[:1]}, "features must have shape a row for each of the 2"),
+    ("features", 1, {"features": X[:1] * torch.nan}, "features must be finite"),
+    ("features", 1, {"features": X[:1].cdouble()}, "features must be real numbers"),
+    ("features", 1, {"features": torch.ones(1, 2)}, "features must have shape rows of 1"),
+    ("matrix", 1, {}, "covariance must be of all arms, as the kernel told is a matrix"),
+    ("matrix", 1, {"covariance": torch.ones(5, 5)}, "covariance must be that told before"),
+    ("built by hand", 1, {"features": X[:1]}, "policy must be made by a recipe"),
+    ("history", 1, {}, "history must be None: of arms that come later it says nothing"),
+    ("domain", 1, {}, "policy must be over arms, not over the points of a domain"),
+    ("kernel over indices", 1, {}, "kernel must be over features, or a matrix"),
+]
+NOT_RETIRED = [
+    ("named", ["x"], f"{OF_NUMBERS}: names among"),
+    ("named", ["a", "a"], OF_NUMBERS),
+    ("named", ["a", "b"], "arms must be fewer than all: one must stay"),
+    ("domain", [0], "policy must be over arms, not over the points of a domain"),
+]
+
+
+def systems():
+    K, ucb = torch.eye(4).double(), recipes.gp_ucb(X, KERNEL, 0.1).acquisition
+    return {
+        "named": AskTell.auto(["a", "b"]),
+        "features": AskTell.auto(X[:6]),
+        "numbered": AskTell.auto(4),
+        "matrix": AskTell.auto(4, kernel=K),
+        "built by hand": AskTell(IndexPolicy(gp(X, "static"), ucb, width=ConstantWidth(2.0))),
+        "history": AskTell(recipes.auto(2, history=torch.randn(9, 2, dtype=torch.float64))),
+        "domain": AskTell.auto({"price": (1.0, 2.0)}),
+        "kernel over indices": AskTell(recipes.gp_ucb(4, ArmCovarianceKernel(K), 0.1)),
+    }
 
 
 def test_what_does_not_fit_is_refused_and_nothing_changes():
-    for live, act, said in refused():
-        before = live.state_dict()
+    live = systems()
+    before = {name: one.state_dict() for name, one in live.items()}
+    for name, arms, told, said in REFUSED:
         with pytest.raises(ValueError, match=re.escape(said)):
-            act()
-        assert not differing(before, live.state_dict())
+            live[name].add_arms(arms, **told)
+    for name, arms, said in NOT_RETIRED:
+        with pytest.raises(ValueError, match=re.escape(said)):
+            live[name].retire_arms(arms)
+    assert all(not differing(before[name], one.state_dict()) for name, one in live.items())
 
 
 def test_a_file_of_other_arms_is_refused_and_nothing_changes(tmp_path):

@@ -14,7 +14,7 @@ FLOORS = [
     {"validation", "naming", "_version", "turn", "threads", "plugins"},
     {"streams"},
     {"state"},
-    {"answers", "arm_context", "files", "domain", "description"},
+    {"arm_context", "files", "domain", "description"},
     {"state_files"},
     {"kernels"},
     {"models"},

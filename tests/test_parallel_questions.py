@@ -1,7 +1,5 @@
 """Several questions open at once: they count, they give their places back, and files and threads keep them."""
 
-import threading
-
 import pytest
 import torch
 
@@ -9,7 +7,6 @@ from bandits_torch import Domain, recipes
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
 from bandits_torch.policies.policy import Observation
-from bandits_torch.policy_files import load_policy, save_policy
 from tests.reference import all_recipes
 from tests.reference.kernels import rbf
 
@@ -97,39 +94,6 @@ def test_a_question_that_is_dropped_gives_its_place_back(name):
     assert torch.equal(dropping.ask(9.0).arm, live(name).ask(9.0).arm)
 
 
-@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb"])
-def test_answers_in_any_order_lead_to_the_beliefs_of_those_told_in_turn(name):
-    one, other = live(name), live(name)
-    for asked in (one, other):
-        for step in range(6):
-            asked.ask(float(step))
-    for id in range(6):
-        one.tell(id, 0.1 * id)
-    for id in (4, 1, 5, 0, 3, 2):
-        other.tell(id, 0.1 * id)
-    beliefs = [torch.stack(asked.policy.model.marginals(7.0)) for asked in (one, other)]
-    torch.testing.assert_close(*beliefs, rtol=0, atol=1e-11)
-    assert torch.equal(one.ask(7.0).arm, other.ask(7.0).arm)
-
-
-@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "auto", "pe_gp_ucb", "regret_balancing", "bbkb"])
-def test_open_questions_count_in_another_process_too(name, tmp_path):
-    kept, moving = live(name), live(name)
-    for step in range(5):
-        for asked in (kept, moving):
-            asked.ask(float(step), count=2)
-            asked.tell(2 * step, 0.3 * step)
-        save_policy(tmp_path / "live", moving)
-        moving = live(name)
-        load_policy(tmp_path / "live", moving)
-        assert moving.open == kept.open
-        assert torch.equal(moving.ask(float(step)).arm, kept.ask(float(step)).arm)
-        for asked in (kept, moving):
-            asked.drop(ids=[asked.open[-1]])
-            asked._asked -= 1  # as if never asked, so that numbers go on as above
-    assert described(moving.state_dict()) == described(kept.state_dict())
-
-
 # -- refused --------------------------------------------------------------------------------------------
 
 
@@ -138,13 +102,6 @@ def unchanged(asked, act, message):
     with pytest.raises(ValueError, match=message):
         act()
     assert described(asked.state_dict()) == before
-
-
-@pytest.mark.parametrize("count", [0, -1, 2.0, True, "2"])
-def test_a_count_that_is_none_is_refused(count):
-    asked = live()
-    asked.ask(0.0)
-    unchanged(asked, lambda: asked.ask(1.0, count=count), "count must be an integer >= 1")
 
 
 def test_what_cannot_be_dropped_is_refused():
@@ -166,36 +123,3 @@ def test_several_that_cannot_be_chosen_leave_none_asked():
     unchanged(asked, lambda: asked.ask(4.0, count=3), "time must be finite and at or after the latest")
     none = torch.zeros(12, dtype=torch.bool)
     unchanged(asked, lambda: asked.ask(6.0, none, count=3), "available must")
-
-
-# -- threads --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["gp_ucb", "auto", "bbkb"])
-def test_threads_that_ask_several_leave_what_the_answers_say(name):
-    asked, told, errors = live(name), {}, []
-
-    def work(k):
-        try:
-            for _ in range(4):
-                for question in asked.ask(0.0, count=2):
-                    told[question.id] = int(question.arm), 0.1 * question.id
-                    assert asked.tell(question.id, 0.1 * question.id)
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
-    assert sorted(told) == list(range(32))
-    assert asked.open == ()
-    if name == "gp_ucb":
-        model = asked.policy.model
-        arms, rewards = (
-            model.train_inputs[0].flatten().long().tolist(),
-            model.train_targets.flatten().tolist(),
-        )
-        assert sorted(zip(arms, rewards, strict=True)) == sorted(told.values())

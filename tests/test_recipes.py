@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityOfImprovement
 from torch.distributions import Normal
 
 from bandits_torch import recipes
@@ -99,41 +98,22 @@ def test_a_width_of_one_s_own_takes_the_place_of_the_algorithm_s(name):
     assert float(policy.trace()["width"]) == 0.25
 
 
-def test_igp_ucb_plays_the_largest_upper_bound_of_its_theorem():
-    policy = recipe("igp_ucb", rkhs_bound=2.0, noise_scale=0.3, delta=0.05, replicates=2)
-    for step in range(1, 10):
+@pytest.mark.parametrize(("name", "margin"), [("gp_ei", 0.0), ("gp_pi", 0.2)])
+def test_improvement_is_over_the_largest_mean_of_what_can_be_played(name, margin):
+    """Each replicate has an incumbent of its own."""
+    policy = recipe(name, replicates=3, **({"margin": margin} if margin else {}))
+    for step in range(1, 8):
         arm = policy.choose(float(step)).arm
-        policy.learn(Observation(float(step), arm, torch.randn(2).double()))
+        policy.learn(Observation(float(step), arm, torch.randn(3).double()))
     mean, variance = policy.model.marginals()
-    gain = policy.model.information_gain.unsqueeze(-1)
-    width = 2.0 + 0.3 / math.sqrt(0.1) * (2 * gain + 2 * math.log(1 / 0.05)).sqrt()
-    assert torch.equal(policy.choose(10.0).arm, (mean + width * variance.sqrt()).argmax(-1))
-
-
-def test_expected_improvement_and_probability_of_improvement_are_over_the_largest_mean():
-    for name in ("gp_ei", "gp_pi"):
-        policy = recipe(name, replicates=3) if name == "gp_ei" else recipe(name, replicates=3, margin=0.2)
-        for step in range(1, 8):
-            arm = policy.choose(float(step)).arm
-            policy.learn(Observation(float(step), arm, torch.randn(3).double()))
-        mean, variance = policy.model.marginals()
-        best, deviation = mean.amax(-1, keepdim=True), variance.sqrt()
-        margin = 0.0 if name == "gp_ei" else 0.2
+    deviation, unit = variance.sqrt(), Normal(0.0, 1.0)
+    for available in (torch.ones(3, N, dtype=torch.bool), mean < mean.amax(-1, keepdim=True)):
+        best = mean.masked_fill(~available, -torch.inf).amax(-1, keepdim=True)
         u = (mean - best - margin) / deviation
-        unit = Normal(0.0, 1.0)
-        index = unit.log_prob(u).exp() + u * unit.cdf(u)
-        index = deviation * index if name == "gp_ei" else unit.cdf(u)
-        assert torch.equal(policy.choose(8.0).arm, index.argmax(-1))
-        for k in range(3):  # and each replicate has the incumbent of its own
-            alone = LogExpectedImprovement if name == "gp_ei" else LogProbabilityOfImprovement
-            values = alone(policy.model, best_f=best[k] + margin)(policy.model.candidates())
-            assert int(policy.choose(8.0).arm[k]) == int(values[:, k].argmax())
-        rest = mean < best  # the incumbent is among those that can be played
-        second = mean.masked_fill(~rest, -torch.inf).amax(-1)
-        chosen = policy.choose(8.0, rest).arm
-        for k in range(3):
-            values = alone(policy.model, best_f=second[k] + margin)(policy.model.candidates())[:, k]
-            assert int(chosen[k]) == int(values.masked_fill(~rest[k], -torch.inf).argmax())
+        index = unit.cdf(u) if margin else deviation * (unit.log_prob(u).exp() + u * unit.cdf(u))
+        expected = index.masked_fill(~available, -torch.inf).argmax(-1)
+        assert torch.equal(policy.choose(8.0, available).arm, expected)
+    assert torch.equal(policy.choose(8.0).arm, policy.choose(8.0, torch.ones(N, dtype=torch.bool)).arm)
 
 
 def test_no_forgetting_rate_at_all_is_gp_ucb():
@@ -251,14 +231,6 @@ def test_what_is_known_of_a_problem_fills_in_what_the_user_leaves_open():
     assert torch.equal(policy.model.noise_variance, noise.expand(2))
     louder = recipes.build("igp_ucb", problem, replicates=2, horizon=50, noise_variance=0.9)
     assert louder.model.noise_variance.tolist() == pytest.approx([0.9, 0.9])
-
-
-def test_unknown_names_and_options_are_refused_with_those_there_are():
-    problem = GPDraws(num_arms=N)
-    with pytest.raises(ValueError, match="gp_ucb"):
-        recipes.build("gp_ubc", problem, replicates=1, horizon=5)
-    with pytest.raises(ValueError, match="window"):
-        recipes.build("sw_gp_ucb", problem, replicates=1, horizon=5, windw=3)
 
 
 def test_memory_is_sized_without_a_matrix_over_all_arms():

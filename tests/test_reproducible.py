@@ -19,6 +19,7 @@ import torch
 
 from bandits_torch import recipes
 from bandits_torch.loop import run
+from bandits_torch.problems.continuous import ContinuousProblem
 from tests.reference import all_recipes, play_all
 
 ROOT = Path(__file__).parent.parent
@@ -41,6 +42,26 @@ def test_a_replicate_of_25_is_the_replicate_alone(name):
             kept = together.trace[note]
             kept = kept[k] if kept.dim() == 2 else kept
             assert torch.equal(values.reshape(-1).nan_to_num(nan=-9.0), kept.nan_to_num(nan=-9.0)), note
+
+
+@pytest.mark.parametrize("name", [*all_recipes.OVER_POINTS, *all_recipes.OF_THEIR_OWN])
+def test_so_it_is_over_points_within_what_a_search_rounds(name, monkeypatch):
+    monkeypatch.setattr(ContinuousProblem, "best", lambda self, step: torch.ones(1).double())  # takes long
+
+    def over_points(replicates, first=0):
+        policy, problem = all_recipes.build_over_points(name, replicates, T, first=first)
+        return run(policy, problem, 12, seed=7, first_replicate=first)
+
+    together = over_points(3)
+    for k in (0, 2):
+        alone = over_points(1, k)
+        torch.testing.assert_close(alone.arms[0], together.arms[k], rtol=0, atol=1e-5)
+        for note, values in alone.trace.items():
+            kept = together.trace[note]
+            kept = kept[k] if kept.dim() == 2 else kept
+            torch.testing.assert_close(
+                values.reshape(-1), kept, rtol=1e-4, atol=1e-4, equal_nan=True, msg=note
+            )
 
 
 def test_one_thread_or_two_play_the_same_arms():

@@ -14,7 +14,7 @@ S = 3
 SOME = torch.tensor([True, False, True])
 # What is of all replicates together: what auto has learned of units and the pace of time (see
 # tests/policies/test_averaging.py), and when R-PERP draws its orders.
-TOGETHER = {"auto", "auto-cycles", "r_perp"}
+TOGETHER = {"auto", "auto-cycles", "auto-control", "r_perp"}
 NOT_COMPARED = {
     "streams",
     "choices",

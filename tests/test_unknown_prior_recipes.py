@@ -1,7 +1,5 @@
 """The recipes for an unknown prior: alike where there is nothing to choose, and raced from the command line."""
 
-import json
-
 import pytest
 import torch
 from click.testing import CliRunner
@@ -83,49 +81,6 @@ def test_over_points_baselines_with_one_prior_twice_are_those_with_it_once(name)
         return torch.stack(chosen)
 
     torch.testing.assert_close(played(2), played(1), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", [*NAMES, "known_prior_gp_ucb"])
-def test_float32_arms_give_a_float32_policy_that_chooses_as_float64_does(name) -> None:
-    drifting = [CandidatePrior(torch.eye(6) + 0.5, float(p), forgetting_rate=0.1 * p) for p in range(3)]
-    belief = drifting[1] if name == "known_prior_gp_ucb" else drifting
-    rewards = torch.tensor([0.3, 2.0, 1.0, 0.1, 0.4, 1.5])
-    played = []
-    for dtype in (torch.float64, torch.float32):
-        arms = torch.arange(6, dtype=dtype).unsqueeze(-1)
-        policy = recipes.RECIPES[name](arms, belief, 0.1, horizon=20, replicates=1)
-        chosen = []
-        for step in range(1, 21):
-            choice = policy.choose(step)
-            chosen.append(int(choice.arm))
-            reward = rewards[choice.arm].to(dtype) + 0.01 * step
-            policy.learn(Observation(step, choice.arm, reward, choice.why))
-        played.append(chosen)
-    assert played[0] == played[1]
-
-
-def test_no_prior_is_refused_by_every_recipe() -> None:
-    for name in NAMES:
-        with pytest.raises(ValueError, match="must be at least one"):
-            recipes.RECIPES[name](5, [], 0.1, horizon=10)
-
-
-def test_the_command_line_races_them(tmp_path) -> None:
-    names = [*NAMES, "known_prior_gp_ucb", "random"]
-    command = [
-        "race",
-        "--problem",
-        "hills",
-        "--policies",
-        ",".join(names),
-        "--horizon",
-        "12",
-        "--replicates",
-        "2",
-    ]
-    result = CliRunner().invoke(cli.app, [*command, "--option", "num_arms=21", "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert list(json.loads((tmp_path / "run.json").read_text())["results"]) == names
 
 
 def test_the_command_line_says_which_problems_have_priors(tmp_path) -> None:

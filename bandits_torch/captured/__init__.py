@@ -13,8 +13,8 @@ rounding; tests hold each against the first.
    it: a restart at a fixed interval, room for more points, the change from the factor form to the covariance form, a
    look at rounding errors.
 3. **Compiled blocks**: on a CPU with numba the same k steps as a loop over replicates and then over steps, so that what
-   a replicate holds stays in the cache. It works on the same state, rows that wait to be folded included, and repeats
-   the arithmetic of (2) in scalar code; a block that it cannot play is played as (2).
+   a replicate holds stays in the cache. It works on the same state, and repeats the arithmetic of (2) in scalar code,
+   its rows folded every 32 steps and at the end of a block; a block that it cannot play is played as (2).
 
 ``capture="auto"`` takes the last of these that a policy has.
 

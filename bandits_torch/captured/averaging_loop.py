@@ -7,8 +7,8 @@ import math
 from collections import namedtuple
 
 import numpy as np
-from numba import njit
 
+from bandits_torch.captured.compiled_loop import TINY, add, compiled
 from bandits_torch.models.arms.members import PENDING
 from bandits_torch.policies.averaging import TIE
 from bandits_torch.policies.learned_units import LEAST
@@ -16,7 +16,9 @@ from bandits_torch.policies.looking_again import ALIKE, LATEST, SETTLED, SOONEST
 from bandits_torch.policies.reward_range import EARLY, FIRST, LATE
 
 TRACE = ("effective_rate", "effective_members", "noise_scale", "scale", "resets", "doubted", "longest_unseen")
-Part = namedtuple("Part", "K alike kernel prior_mean prior_variance mean reduction rows pending frames")
+Part = namedtuple(  # first: the number of its first member
+    "Part", "K alike kernel prior_mean prior_variance mean reduction rows pending frames first"
+)
 Held = namedtuple(  # what observations change beside, a row for each replicate
     "Held",
     "log_weight score log_loss resets count squares largest unseen pulled "
@@ -28,12 +30,10 @@ Told = namedtuple(  # members' (P,), noise (S, P), origin and unit of rewards (S
     "expected memory tail clip share behind fading at_once plausible try_all",
 )
 Asked = namedtuple("Asked", "width check few tau")  # of each step
-_TINY = np.finfo(np.float64).eps
-_compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
-@_compiled
-def play(parts, held, told, asked, turn, expected, noise, available, masked, arm, reward, mean, trace):
+@compiled
+def play(parts, held, told, asked, turn, expected, noise, available, arm, reward, mean, trace):
     """Play k steps of every replicate, and leave its state as they would.
 
     Frames of a part (k, P, s, s); expected rewards (1 or k, 1 or S, N), noise (k, S), masks (1 or k, 1 or S, N).
@@ -41,21 +41,18 @@ def play(parts, held, told, asked, turn, expected, noise, available, masked, arm
     """
     P, N = held.log_weight.shape[1], held.unseen.shape[1]
     mu, va, learned, due = np.empty((P, N)), np.empty((P, N)), np.empty(P), np.empty(P, np.bool_)
-    all_framed, ok = told.framed.all(), np.ones(N, np.bool_)
+    all_framed = told.framed.all()
     apart = ~told.framed if all_framed else told.framed  # in another unit than the mixture
     for s in range(noise.shape[1]):
         own = told.unit[s] if all_framed else 1.0
         unit, offset = np.where(apart, told.unit[s], 1.0), np.where(apart, told.origin[s], 0.0)
         for j in range(len(noise)):
-            first = 0
             for part in parts:
-                _moments(part, j, s, mu[first:], va[first:])
-                first += len(part.kernel)
-            if masked:
-                ok = available[min(j, len(available) - 1), min(s, available.shape[1] - 1)]
+                _moments(part, j, s, mu[part.first :], va[part.first :])
+            ok = available[j % len(available), s % available.shape[1]]
             w, scale = np.exp(held.log_weight[s]), _scale(held, told, s)
             i = _pick(held, told, asked, s, j, ok, w, unit, offset, scale, mu, va)
-            mean[j, s] = expected[min(j, len(expected) - 1), min(s, expected.shape[1] - 1), i]
+            mean[j, s] = expected[j % len(expected), s % expected.shape[1], i]
             y = mean[j, s] + noise[j, s]
             arm[j, s], reward[j, s], due[:] = i, y, False
             believed = _believe(held, told.expected, s, y, i)
@@ -65,12 +62,11 @@ def play(parts, held, told, asked, turn, expected, noise, available, masked, arm
                 _weigh(held, told, s, seen - mu[:, i], variance, scale, unit, math.log(own), learned, due)
                 w, scale = np.exp(held.log_weight[s]), _scale(held, told, s)
                 held.pulled[s, i] = True
-            alike, first = np.zeros(N), 0
+            alike = np.zeros(N)
             for part in parts:
                 for p in range(len(part.kernel)):
-                    _add(alike, w[first + p], part.alike[part.kernel[p], i])
-                _learn(part, told, s, j, i, turn + j, believed, learned, due, mu, va, first)
-                first += len(part.kernel)
+                    _add(alike, w[part.first + p], part.alike[part.kernel[p], i])
+                _learn(part, told, s, j, i, turn + j, believed, learned, due, mu, va)
             if believed:
                 held.unseen[s] = np.where(alike >= ALIKE, 0.0, held.unseen[s] + 1.0)
                 held.unseen[s, i] = 0.0
@@ -83,13 +79,13 @@ def play(parts, held, told, asked, turn, expected, noise, available, masked, arm
             trace[6, j, s] = held.unseen[s].max()
 
 
-@_compiled
+@compiled
 def _add(to, x, row):
     for n in range(len(to)):
         to[n] += x * row[n]
 
 
-@_compiled
+@compiled
 def _moments(part, j, s, mu, va):
     """Mean and variance of every arm under the members of a part at step j."""
     for p in range(len(part.kernel)):
@@ -100,25 +96,23 @@ def _moments(part, j, s, mu, va):
             for c in range(a, len(g)):
                 _add(va[p], -g[a] * g[c] * (1 + (c > a)), part.reduction[s, p, b])
                 b += 1
-        for n in range(va.shape[1]):
-            va[p, n] = max(va[p, n], _TINY * part.prior_variance[p, n])
+        va[p] = np.maximum(va[p], TINY * part.prior_variance[p])
 
 
-@_compiled
+@compiled
 def _scale(held, told, s):
     """``MemberScale.scale``."""
     scale = (told.strength + held.squares[s]) / np.maximum(told.strength + held.count[s], 1.0)
     return np.maximum(scale, LEAST * held.largest[s])
 
 
-@_compiled
+@compiled
 def _pick(held, told, asked, s, j, ok, w, unit, offset, scale, mu, va):
     """``ModelAveraging.pick``."""
     P, N = mu.shape
     width, unseen, f = asked.width[j], held.unseen[s], scale * unit * unit
     m, v = np.full(N, (w * offset).sum()), np.zeros(N)
-    for p in range(P):
-        _add(m, w[p] * unit[p], mu[p])
+    add(m, w * unit, mu)
     for p in range(P):
         for n in range(N):
             off = offset[p] + unit[p] * mu[p, n] - m[n]
@@ -149,7 +143,7 @@ def _pick(held, told, asked, s, j, ok, w, unit, offset, scale, mu, va):
     return np.argmax(ok & (index >= largest - TIE * abs(largest - index.mean())))
 
 
-@_compiled
+@compiled
 def _believe(held, least, s, y, i):
     """``RewardRange.believe``."""
     widths = max(EARLY * (FIRST / held.known[s]) ** 2, LATE)
@@ -165,7 +159,7 @@ def _believe(held, least, s, y, i):
     return not doubted
 
 
-@_compiled
+@compiled
 def _end(y, low, high, above, widths, least):
     width = max(high - low, least)
     second = width > 0 and y - high > widths * width and above < np.inf
@@ -176,7 +170,7 @@ def _end(y, low, high, above, widths, least):
     return high if doubted else max(high, y), above, doubted, second
 
 
-@_compiled
+@compiled
 def _weigh(held, told, s, e, variance, scale, unit, log_unit, learned, due):
     """``ModelAveraging.weigh``, by the members' surprises e."""
     weight, spread, density = told.strength + held.count[s], scale * variance, -np.log(unit)
@@ -205,17 +199,17 @@ def _weigh(held, told, s, e, variance, scale, unit, log_unit, learned, due):
     learned[:] = e if held.borne_out[s] else np.where(due, e, clipped)
 
 
-@_compiled
+@compiled
 def _log_sum(x):
     return x.max() + math.log(np.exp(x - x.max()).sum())
 
 
-@_compiled
-def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va, first):
+@compiled
+def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va):
     """Members learn a reward of arm i, reset before where that is due; those whose turn it is fold."""
     P, states, N = len(part.kernel), part.mean.shape[2], part.mean.shape[3]
     for p in range(P):
-        at, G, g = first + p, part.frames[j, p], part.frames[j, p, 0]
+        at, G, g = part.first + p, part.frames[j, p], part.frames[j, p, 0]
         prior, R = part.K[part.kernel[p], i], part.rows[p, s]
         m, d, W = part.mean[s, p], part.reduction[s, p], part.pending[p, s].reshape(PENDING, states * N)
         if due[at]:
@@ -253,7 +247,7 @@ def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va, first):
             _fold(R, W, m, d, G)
 
 
-@_compiled
+@compiled
 def _fold(R, W, m, d, G):
     """R becomes G (R + W^T W) G^T, and mean and reduction are as of then."""
     (states, N), b = m.shape, 0

@@ -94,6 +94,7 @@ class AveragingSteps(CapturedSteps):
         """How much members fade from step to step, at which steps the plausible ones are checked, which width
         bounds have, below how many arms tried a new one is, and how long an arm may go unexamined."""
         policy, model = self.policy, self.model
+        self._read_anew()
         asked, frames = [], self._coming
         for time in times:
             now = policy.clock.tick(time)
@@ -115,6 +116,11 @@ class AveragingSteps(CapturedSteps):
             given[frames_of(k)] = frames[k][: len(times)].to(device)
         return given
 
+    def _read_anew(self) -> None:
+        """What a block has read off the policy's state lies where that block, and no other, writes again."""
+        self.policy.scale.read_anew()
+        self.policy.frame.state_changed()
+
     def key(self) -> Hashable:
         """Whose turn it is, whether there is a check, and which tensors the policy has."""
         return self.turn, self._checks, self._plain_steps
@@ -124,8 +130,6 @@ class AveragingSteps(CapturedSteps):
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
         """The policy's step, its state in place."""
         policy, model = self.policy, self.model
-        if j == 0:
-            policy.scale.state_changed()  # what another block read from it lies where that block may write again
         for k, part in enumerate(self.parts):
             part.frame.copy_(given[frames_of(k)][j])
         asked = {name: given[name][j] for name in ("width", "few", "tau")}
@@ -136,6 +140,7 @@ class AveragingSteps(CapturedSteps):
         believed = policy.range.believe(reward, arm)
         at = model.at(arm)
         due, seen, learned = policy.weigh(arm, reward, at, believed)
+        held = [(state, name, old) for state, name, old in held if getattr(state, name) is not old]
         write_back([(old, getattr(state, name)) for state, name, old in held])
         for state, name, old in held:
             setattr(state, name, old)
@@ -153,6 +158,7 @@ class AveragingSteps(CapturedSteps):
 
     def after(self, times: Sequence[float], rows: Given) -> None:
         """Empty what was reset and has not had its turn since."""
+        self._read_anew()
         for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
             part.turn, part.counting = (part.turn + len(times)) % PENDING, None
             if not self.static:  # a compiled loop leaves them

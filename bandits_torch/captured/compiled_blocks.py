@@ -21,11 +21,6 @@ from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.sharing import FixedShare
 
 _NONE = torch.zeros(1, 1, 1, dtype=torch.float64)
-_UNSEEN = {  # in place of inputs that a block does not have
-    "leaving_arm": torch.zeros(1, 1, dtype=torch.long),
-    "leaving": _NONE[0],
-    **dict.fromkeys(("kept", "gained", "normal"), _NONE),
-}
 
 
 class CompiledBlocks(PlainCalls):
@@ -51,9 +46,9 @@ class CompiledBlocks(PlainCalls):
         count, replicates = given["noise"].shape
         arm = torch.zeros(count, replicates, dtype=torch.long)
         reward, expected = torch.zeros(2, count, replicates, dtype=torch.float64)
-        available = given.get("available", _NONE.bool())
-        world = _arrays(given["expected"].double(), given["noise"].double(), available)
-        rows = self.play(self.steps, given, world, (arm, reward, expected))
+        every = torch.ones(1, 1, given["expected"].shape[-1], dtype=torch.bool)
+        world = given["expected"].double(), given["noise"].double(), given.get("available", every)
+        rows = self.play(self.steps, given, _arrays(*world), (arm, reward, expected))
         if rows is None:
             self._plain += count
             return super().__call__(key, block, given)
@@ -74,70 +69,49 @@ def index_block(
     covariance form, in float64, with a width that depends on the step and the information gain alone
     (``Width.root_of_gain``).
 
-    Cost: O(N^2) a step and replicate, at the speed of the cache while N^2 numbers fit in it; O(32 N), and a fold every
-    32 rows, where rows wait.
+    Cost: O(32 N) a step and replicate, and a fold, O(32 N^2), every 32 steps, at the speed of the cache while N^2
+    numbers fit in it.
     """
     from bandits_torch.captured import compiled_loop
 
     loop: Any = compiled_loop
     policy, belief, improves = steps.policy, steps.belief, steps.improves
     form, width = belief.form, policy.width
-    k, S = written[0].shape
-    zeros, bounds = torch.zeros(k, S, dtype=torch.float64), improves is None and width is not None
+    used, bounds = torch.zeros_like(written[1]), improves is None and width is not None
     if not isinstance(form, CovarianceForm) or form.mean.dtype != torch.float64:
         return None
-    if bounds and "clock" not in given:
-        return None
-    roots = 1 + zeros, zeros, zeros  # of a draw that nothing multiplies
+    roots = 1 + used, used, used  # of a draw that nothing multiplies
     if bounds:
-        roots = width.root_of_gain(given["clock"].unsqueeze(-1), steps.model)
+        roots = width.root_of_gain(given["clock"].unsqueeze(-1), steps.model) if "clock" in given else None
     if roots is None:
         return None
-    A, P, Q = (torch.as_tensor(part, dtype=torch.float64).expand(zeros.shape) for part in roots)
+    A, P, Q = (torch.as_tensor(part, dtype=torch.float64).expand(used.shape) for part in roots)
     if bounds:  # a subclass may have another width than its base
         at, first = width.at(given["clock"][0], steps.model), A[0] + (P[0] * form.gain + Q[0]).sqrt()
         if not torch.allclose(first, at.expand(len(first)), rtol=1e-9):
             return None
-    slides, draws, largest = "leaving" in given, "normal" in given, hasattr(policy, "largest")
-    over = (0, 0.0)  # what is improved on, as the loop numbers it, and the margin
-    if improves is not None:
-        kind = 1 + (improves.acquisition is LogExpectedImprovement) + 2 * largest
-        over = kind, improves.margin
-    by_root = draws and not slides
-    root, units = _NONE, _NONE
-    if draws:
-        form.root = root = cast(Tensor, form.root).contiguous()
-    if by_root:
+    if form.filled:
         form.fold()
-        units = zeros.new_empty(S, k, form.size)
+    root = _NONE
+    if "normal" in given:
+        form.root = root = cast(Tensor, form.root).contiguous()
     variance = form.variance.contiguous()  # a copy where it is read off C
-    state = form.mean, variance, form.covariance, form.gain, form.surprise, form.removed, form.frail
-    waiting = form.rows, form.weight, form.kept, form.gained, form.written, form.written_arm
+    state = form.mean, variance, form.covariance, root, form.kept, form.gained, form.gain, form.surprise
     told = form.prior_covariance, belief.prior_mean, form.noise_variance.squeeze(-1)
-    names = "kept", "gained", "leaving_arm", "leaving", "normal"
-    moves = _arrays(*(given.get(name, _UNSEEN[name]) for name in names))
-    has = "kept" in given, "available" in given, slides, draws
-    inputs = _arrays(*told), world, _arrays(A, P, Q), moves, has
-    out = *_shared(root, units), _shared(*written, zeros)
-    loop.play(_shared(*state), _shared(*waiting), form.filled, *inputs, *out, *over, steps.largest.numpy())
-    if by_root:
-        _after_root(form, root, written[0].mT, units)
-    else:
-        form.played(k, k * slides)
-    if form.waiting == 1 or by_root:
-        form.covariance.diagonal(dim1=-2, dim2=-1).copy_(variance)
-    return {"width": zeros if at.dim() else zeros[:, 0].clone()} if bounds else {}
-
-
-def _after_root(form: CovarianceForm, root: Tensor, arm: Tensor, units: Tensor) -> None:
-    """C after k steps that its root has taken, of these arms (S, k) and rows (S, k, N). Rows of the arms are read off
-    the root, as are all where that costs less."""
-    _, k, N = units.shape
-    if k >= N:
-        torch.bmm(root.mT, root, out=form.covariance)
-        return
-    form.covariance.baddbmm_(units.mT, units, alpha=-1)
-    form.write(arm, root.gather(-1, arm.unsqueeze(1).expand(-1, N, -1)).mT @ root)
+    moves = [given.get(name, _NONE) for name in ("kept", "gained", "normal")]
+    moves += given.get("leaving_arm", written[0]), given.get("leaving", used)
+    by_most = improves is not None and improves.acquisition is LogExpectedImprovement
+    kinds = "kept" in given, "leaving" in given, "normal" in given, improves is not None, by_most
+    inputs = _arrays(*told), world, _arrays(A, P, Q), _arrays(*moves), (*kinds, hasattr(policy, "largest"))
+    margin = 0.0 if improves is None else improves.margin
+    loop.play(
+        _shared(*state, form.removed, form.frail),
+        *inputs,
+        margin,
+        steps.largest.numpy(),
+        _shared(*written, used),
+    )
+    return {"width": used if at.dim() else used[:, 0].clone()} if bounds else {}
 
 
 def averaging_block(
@@ -176,6 +150,7 @@ def averaging_block(
             *_arrays(part.covariances, part.alike, part.kernel, part.prior_mean, part.prior_variance),
             *_shared(part.mean, part.reduction, part.rows, part.pending),
             *_arrays(given[frames_of(k)]),
+            sum(len(before.kernel) for before in parts[:k]),
         )
         for k, part in enumerate(parts)
     )
@@ -183,8 +158,7 @@ def averaging_block(
     told = loop.Told(*_arrays(*members, *of_all), *numbers, *shared, policy.plausible, policy.try_all)
     asked = loop.Asked(*_arrays(*(given[name] for name in loop.Asked._fields)))
     trace = noise.new_zeros(len(loop.TRACE), *written[0].shape)
-    out = _shared(*written, trace)
-    loop.play(of_parts, held, told, asked, steps.turn, *world, "available" in given, *out)
+    loop.play(of_parts, held, told, asked, steps.turn, *world, *_shared(*written, trace))
     scale.state_changed()
     rows = dict(zip(loop.TRACE, trace, strict=True))
     return rows | {name: rows[name].long() for name in ("resets", "doubted")}

@@ -21,7 +21,13 @@ from bandits_torch.policies.forgetting import (
     PeriodicRestart,
     SlidingWindow,
 )
-from bandits_torch.policies.index import Improvement, IndexPolicy, RewardImprovementPolicy
+from bandits_torch.policies.index import (
+    Improvement,
+    IndexPolicy,
+    RewardImprovementPolicy,
+    incumbent,
+    with_reward,
+)
 from bandits_torch.theory.widths import Width
 
 _RULES = (KeepEverything, SlidingWindow, PeriodicRestart, EventTriggeredRestart)
@@ -76,12 +82,9 @@ class IndexSteps(CapturedSteps):
         room = steps if least is None else min(steps, least)
         self.belief.observations.reserve(room + most, self._held)
         self._even, each = even, self.by_mask or not even
-        # The largest reward so far, NaN where what is to be improved is the largest mean.
-        largest, none = (
-            getattr(self.policy, "largest", None),
-            self.model.noise_variance.new_full((1,), torch.nan),
-        )
-        self.largest = (none if largest is None else largest).expand(self.policy.replicates).clone()
+        # The largest rewards so far, -inf where what is to be improved is the largest mean.
+        none = self.model.noise_variance.new_full((self.policy.replicates, 1), -torch.inf)
+        self.largest = getattr(self.policy, "largest", none).clone()
         clock = torch.as_tensor(clock, device=held.device).expand(self.policy.replicates)
         self._clock = clock.clone() if each else None  # a counter for each replicate, on the device
         self._centred = not bool(self.belief.prior_mean.any())  # x + 0 is x
@@ -161,7 +164,7 @@ class IndexSteps(CapturedSteps):
         if self._clock is not None:
             self._clock.add_(1)
         if isinstance(policy, RewardImprovementPolicy):
-            self.largest.copy_(torch.fmax(self.largest, reward))
+            self.largest.copy_(with_reward(self.largest, arm, reward))
         residual = reward if self._centred else belief.residual(arm, reward)
         now = given["time"][j] if "time" in given else 0.0
         leaving = [given[name][j] for name in ("leaving_arm", "leaving", "leaving_time") if name in given]
@@ -179,8 +182,8 @@ class IndexSteps(CapturedSteps):
             return ThompsonSampling.of(mean, cast(Tensor, form.joint_root()), given["normal"][j], width)
         if self.improves is not None:
             among = mean if available is None else mean.masked_fill(~available, -torch.inf)
-            best = torch.where(self.largest.isnan(), among.amax(-1), self.largest)
-            return self.improves.of(mean, form.variance.to(mean.dtype), best.unsqueeze(-1))
+            best = incumbent(self.largest, among.amax(-1, keepdim=True), available)
+            return self.improves.of(mean, form.variance.to(mean.dtype), best)
         return UpperConfidenceBound.of(mean, form.variance.to(mean.dtype), cast(Tensor, width).reshape(-1, 1))
 
     def _restart(self, arm: Tensor, reward: Tensor, prior: Tensor | float) -> Tensor:

@@ -161,7 +161,7 @@ def play_captured(
         pause: after how many steps from this one the host has to be asked again.
         most: steps in a launch; None: the number that suits the launcher.
 
-    A block has ``most`` steps or a power of two: every length is a graph of its own.
+    A block in a graph has ``most`` steps or a power of two: every length is a graph of its own.
     """
     steps, world = captured_steps(policy), World(problem, streams)
     device = problem.arms.device
@@ -174,7 +174,8 @@ def play_captured(
         wanted = min(most, horizon - step, pause(step))
         times = [problem.time(s) for s in range(step + 1, step + wanted + 1)]
         count = steps.most(times)
-        count = count if count == most else 1 << count.bit_length() >> 1  # 0 stays 0
+        if steps.static and count < most:
+            count = 1 << count.bit_length() >> 1  # 0 stays 0
         if count == 0:
             plain(step + 1)
             step += 1

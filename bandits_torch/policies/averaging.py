@@ -224,7 +224,8 @@ class ModelAveraging(Policy):
     ) -> Tensor:
         """The arms to play, (S,), given the members' moments (S, P, N) and what is ``asked``: numbers, or tensors."""
         width, check = asked["width"], asked["check"]
-        mean, variance = mixture_moments(self.sharing.weights, *members)
+        weights = self.sharing.weights
+        mean, variance = mixture_moments(weights, *members)
         if self._pending_columns:
             variance = (variance - torch.stack(self._pending_columns).square().sum(0)).clamp_min(0.0)
         index = mean + width * variance.sqrt()
@@ -237,7 +238,7 @@ class ModelAveraging(Policy):
             few = self._pulled.sum(-1, keepdim=True) < asked["few"]
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if self.looks is not None:
-            index = self.looks.first(index, mean, self.sharing.weights, asked["tau"], available)
+            index = self.looks.first(index, mean, weights, asked["tau"], available)
         return self._best(self._asked_again(index, available), available)
 
     def numbers_per_step(self, observations: int) -> int:
@@ -311,7 +312,9 @@ class ModelAveraging(Policy):
         holding = self.count < HELD
         exempt = ~self._first.settled.unsqueeze(-1) & self._framed if holding else None
         mean, variance = self.model.at(arm, time)  # in the units of the members
-        due, seen, learned = self.weigh(arm, reward, (mean, variance), believed, exempt)
+        self.scale.look()
+        settled = self.frame.holds(reward)
+        due, seen, learned = self.weigh(arm, reward, (mean, variance), believed, exempt, settled)
         if bool(due.any()):
             self.model.reset(due)
             mean = torch.where(due, self.model.at(arm, time)[0], mean)
@@ -333,23 +336,33 @@ class ModelAveraging(Policy):
         at: tuple[Tensor, Tensor],
         believed: Tensor | None,
         exempt: Tensor | None = None,
+        settled: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Judge the members, whose moments of ``arm`` (S,) are ``at``, (S, P) each, by its reward, (S,), in the
-        replicates with ``believed`` (S,) True (None: all).
+        replicates with ``believed`` (S,) True (None: all). ``settled``: origin and unit are known to hold.
 
         Returns, (S, P) each: which are due for a reset, none of those that are ``exempt``; the reward as each counts
         it; and what of its surprise each is to learn.
         """
         mean, variance = at
         with only_where(believed, *self.judged):
-            log_unit = self.frame.factor.squeeze(-1).log() if self._all_framed else 0.0
-            self.frame.meet(reward)
+            log_unit = self.frame.factor.log() if self._all_framed else reward.new_zeros(len(reward), 1)
+            rounding = None
+            if not settled:
+                smaller = self.frame.meet(reward).unsqueeze(-1)
+                grows = smaller < 1.0  # what was learned before is of rounding
+                log_unit = log_unit.masked_fill(grows, 0.0)
+                rounding = grows & self._framed
+                mean = torch.where(rounding, mean * smaller, mean)
+                self.scale.forget(rounding)
             seen = self._framed_reward(reward)
             unit = self._units() if self._mixed else None
             density, learned = self.scale.update(
                 seen - mean, variance + self.model.noise_variance, unit, self.range.borne_out
             )
-            due = self.sharing.update(density, exempt, log_unit)
+            due = self.sharing.update(density, exempt, log_unit.squeeze(-1))
+            if rounding is not None:
+                due = due | (rounding if exempt is None else rounding & ~exempt)
             self._examine(arm)
         return due if believed is None else due & believed.unsqueeze(-1), seen, learned
 
@@ -362,7 +375,10 @@ class ModelAveraging(Policy):
     def tried(self, arm: Tensor, where: Tensor | None) -> None:
         """These arms (S,) are pulled; with ``where`` (S, 1), in the replicates that have True there."""
         at = arm.unsqueeze(-1)
-        self._pulled.scatter_(-1, at, self._pulled.gather(-1, at) | (True if where is None else where))
+        if where is None:
+            self._pulled.scatter_(-1, at, True)
+        else:
+            self._pulled.scatter_(-1, at, self._pulled.gather(-1, at) | where)
 
     def _optimistic(self, mean: Tensor, variance: Tensor, width: float | Tensor) -> Tensor:
         """The largest bound of each arm under any plausible member, (S, N)."""

@@ -24,9 +24,10 @@ from bandits_torch.policies.choices.contexts import (
 )
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
+from bandits_torch.policies.wrapping import WrappingPolicy
 
 
-class UnderContexts(Policy):
+class UnderContexts(WrappingPolicy):
     """N arms whose steps come with a context: what a policy that averages over members chooses of them.
 
     ``choose`` takes an ``ArmContext``. A choice carries the inputs of its arm, features and context, ``why["inputs"]``
@@ -34,16 +35,14 @@ class UnderContexts(Policy):
     """
 
     takes_contexts = True
-    needs_unit = "it learns the unit by itself"
-    _parts = ("policy",)
-    _expects = ("policy",)
     policy: ModelAveraging | PointAveraging
 
-    def _over(self, arms: Tensor, context_dim: int) -> None:
+    def _over(self, policy: Policy, arms: Tensor, context_dim: int) -> None:
+        self._around(policy)
         validation.finite_tensor("arms", arms)
         validation.shape_is("arms", arms, arms.dim() == 2, "(N, d)")
         self.arms, self.context_dim = arms, validation.positive_integer("context_dim", context_dim)
-        self.num_arms, self.replicates = len(arms), self.policy.replicates
+        self.num_arms, self.dim = len(arms), 0
         self.choices = Arms(self.num_arms, self.replicates, arms.dtype)
 
     @abstractmethod
@@ -61,6 +60,11 @@ class UnderContexts(Policy):
         arm = self._known_as(pending.arm, pending.why[INPUTS])
         self.policy.expect(replace(pending, arm=arm), time)
 
+    @property
+    def innermost(self) -> Policy:
+        """This one: the policy inside knows nothing of arms under a context."""
+        return self
+
     @abstractmethod
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
         """Mean and variance of every arm's expected reward at ``time`` under a context, an ``ArmContext``: (S, N) each.
@@ -71,14 +75,6 @@ class UnderContexts(Policy):
     @abstractmethod
     def components(self, time: float, points: Any = None) -> tuple[Tensor, Tensor, Tensor]:
         """The mixture's parts under a context: see the ``components`` of the policy inside."""
-
-    def numbers_per_step(self, observations: int) -> int:
-        """As the policy inside."""
-        return self.policy.numbers_per_step(observations)
-
-    def trace(self) -> dict[str, Tensor | float]:
-        """The trace of the policy inside."""
-        return self.policy.trace()
 
 
 class PairAveraging(UnderContexts):
@@ -98,9 +94,8 @@ class PairAveraging(UnderContexts):
 
     def __init__(self, policy: ModelAveraging, arms: Tensor, contexts: Tensor) -> None:
         validation.instance("policy", policy, ModelAveraging, "a ModelAveraging")
-        self.policy = policy
         check_contexts(contexts)
-        self._over(arms, contexts.shape[-1])
+        self._over(policy, arms, contexts.shape[-1])
         self.contexts = contexts.to(arms)
         check_contexts(self.contexts)
         self._pairs = pairs_of(arms, self.contexts)
@@ -167,8 +162,7 @@ class ContextAveraging(UnderContexts):
         counted: bool = False,
     ) -> None:
         validation.instance("policy", policy, PointAveraging, "a PointAveraging")
-        self.policy = policy
-        self._over(arms, context_dim)
+        self._over(policy, arms, context_dim)
         d, columns = arms.shape[-1], range(context_dim) if matters is None else matters
         self._columns = torch.tensor([*range(d), *(d + k for k in columns)], device=arms.device)
         self.counted = counted

@@ -76,7 +76,7 @@ class ControlledPolicy(WrappingPolicy):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
-        validation.instance("policy", policy, Policy, "a Policy")
+        self._around(policy)
         fits = policy.dim == 0 and hasattr(policy, "marginals")
         validation.require(fits, "policy", type(policy).__name__, "one over arms, with marginals")
         inside = validation.natural("control", control) < policy.num_arms
@@ -84,7 +84,6 @@ class ControlledPolicy(WrappingPolicy):
         half = validation.positive("control_share", control_share) <= 0.5
         validation.require(half, "control_share", control_share, "in (0, 0.5]")
         self.control, self.control_share = control, control_share
-        self._around(policy)
         self._streams = ReplicateStreams(seed, self.replicates, purpose="control", first=first_replicate)
         self._arms = Arms(self.num_arms, self.replicates)
         self._begin()

@@ -68,12 +68,9 @@ class DetectionAugmented(WrappingPolicy):
         T, N, S = validation.positive_integer("horizon", horizon), self.num_arms, self.replicates
         if watched is None:
             watched = torch.arange(N)
-        few = (
-            validation.tensor("watched", watched).dtype == torch.long
-            and watched.dim() == 1
-            and len(watched) > 0
-        )
-        within = few and bool(((watched >= 0) & (watched < N)).all())
+        numbers = validation.tensor("watched", watched).dtype == torch.long
+        some = numbers and watched.dim() == 1 and len(watched) > 0
+        within = some and bool(((watched >= 0) & (watched < N)).all())
         different = within and len(watched.unique()) == len(watched)
         validation.require(different, "watched", watched, f"different arms from 0 to {N - 1}, int64")
         scale = validation.numbers("noise_scale", noise_scale, torch.ones(S, dtype=torch.float64))

@@ -9,6 +9,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
+from torch.nn.functional import pad
 
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
@@ -97,14 +98,8 @@ class IndexPolicy(Policy):
         self.width = None if width is None else width.bind(model, self.forgetting)
         self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
         self.dim = self.choices.dim
-        noise = model.noise_variance
         self.streams = ReplicateStreams(
-            seed,
-            self.replicates,
-            purpose="policy",
-            first=first_replicate,
-            dtype=noise.dtype,
-            device=noise.device,
+            seed, self.replicates, purpose="policy", first=first_replicate, like=model.noise_variance
         )
         self._begin()
         takes = isinstance(model, ArmGP) and model.takes_noise  # what is forgotten is of one noise variance
@@ -156,18 +151,13 @@ class IndexPolicy(Policy):
         self.choices.check(observation)
         self.learn_checked(observation)
 
-    def _learn_noisy(self, observation: Observation) -> None:
-        """A reward with a noise variance of its own, by a model that takes it and forgets nothing."""
-        noise = cast(Tensor, observation.noise_variance)
-        self.choices.observe_noisy(observation.arm, observation.reward, observation.time, noise)
-        self.clock = self.clock + 1
-
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` of what ``choices.check`` has seen, without looking at it again."""
-        if observation.noise_variance is not None:
-            self._learn_noisy(observation)
-            return
         arm, reward, time = observation.arm, observation.reward, observation.time
+        if observation.noise_variance is not None:  # by a model that takes it and forgets nothing
+            self.choices.observe_noisy(arm, reward, time, observation.noise_variance)
+            self.clock = self.clock + 1
+            return
         refuted = self.forgetting.refuted(reward, lambda: self.predict(arm, time), self.clock, self.model)
         if refuted is not None and bool(refuted.any()):
             validation.rewards("reward", reward)
@@ -229,10 +219,6 @@ class IndexPolicy(Policy):
         self.reset(where if isinstance(where, Tensor) else None)
         self.restarts = restarts + where
 
-    def _restarted(self, where: Tensor | None) -> None:
-        if where is not None:
-            self.clock = torch.where(where, 0, self.clock)
-
     def add_arms(
         self, arms: Tensor, *, prior_mean: float | Tensor | None = None, width: Width | None = None
     ) -> None:
@@ -257,6 +243,7 @@ class IndexPolicy(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     _parts = ("choices", "forgetting", "streams", "_drawing")
+    _clocks = ("clock",)
 
     def _fresh(self) -> dict[str, Any]:
         none = torch.zeros(self.replicates, dtype=torch.long, device=self.model.noise_variance.device)
@@ -316,11 +303,11 @@ class _Moments(torch.nn.Module):
 
 
 class RewardImprovementPolicy(IndexPolicy):
-    """argmax of ``acquisition(model, best_f=)``, best_f the largest reward learned so far in each replicate.
+    """argmax of ``acquisition(model, best_f=)``, best_f the largest reward learned so far of an arm that is available.
 
     The largest of noisy rewards lies above the largest value of the function, and rises as long as the policy plays:
-    the policy keeps exploring where one whose incumbent is the largest posterior mean settles. Rewards of arms that are
-    not available count, too. Before the first reward best_f is the largest prior mean of those that are.
+    the policy keeps exploring where one whose incumbent is the largest posterior mean settles. Before the first reward
+    of an available arm best_f is the largest posterior mean of those. Over a domain every reward counts.
 
     Args:
         model, acquisition, options: as for ``IndexPolicy``; best_f has shape (S, 1), BoTorch's of one output.
@@ -328,32 +315,40 @@ class RewardImprovementPolicy(IndexPolicy):
     Source: f(x+) of Kushner 1964 and Mockus 1975, which have no noise, with rewards in place of values.
     """
 
-    largest: Tensor | None  # reward, (S,), -inf in a replicate that was reset
+    largest: Tensor  # reward of each arm, (S, N), -inf before its first; over a domain of all points, (S, 1)
 
     def learn_checked(self, observation: Observation) -> None:
-        """Learn, and keep the largest reward."""
+        """Learn, and keep the largest rewards."""
         super().learn_checked(observation)
-        reward = observation.reward.to(self.model.noise_variance)
-        self.largest = reward.clone() if self.largest is None else torch.maximum(self.largest, reward)
+        arm = torch.zeros_like(self.restarts) if self.dim else observation.arm
+        self.largest = with_reward(self.largest, arm, observation.reward.to(self.largest))
 
     def _acquisition_now(self, time: float, available: Tensor | None) -> AcquisitionFunction:
-        return self.acquisition(self.model, best_f=self._incumbent(available))
-
-    def _incumbent(self, available: Tensor | None) -> Tensor:
         mean = largest_mean(cast(ArmGP | OnlineGP, self.model), available)
-        if self.largest is None:
-            return mean
-        largest = self.largest.unsqueeze(-1)
-        empty = (self.clock == 0) if isinstance(self.clock, Tensor) else None
-        return largest if empty is None else torch.where(empty.unsqueeze(-1), mean, largest)
+        return self.acquisition(self.model, best_f=incumbent(self.largest, mean, available))
 
     def _fresh(self) -> dict[str, Any]:
-        return super()._fresh() | {"largest": None}
+        none = self.model.noise_variance.new_full((self.replicates, self.num_arms or 1), -torch.inf)
+        return super()._fresh() | {"largest": none}
 
-    def _restarted(self, where: Tensor | None) -> None:
-        super()._restarted(where)
-        if where is not None and self.largest is not None:
-            self.largest = self.largest.masked_fill(where, -torch.inf)
+    def add_arms(self, arms: Tensor, **options: Any) -> None:
+        """See ``IndexPolicy``: no reward of these arms is known."""
+        super().add_arms(arms, **options)
+        self.largest = pad(self.largest, (0, len(arms)), value=-torch.inf)
+
+
+def with_reward(largest: Tensor, arm: Tensor, reward: Tensor) -> Tensor:
+    """The largest reward of each arm, (S, N), with one more reward (S,) of ``arm`` (S,)."""
+    at, reward = arm.unsqueeze(-1), reward.unsqueeze(-1)
+    return largest.scatter(-1, at, torch.maximum(largest.gather(-1, at), reward))
+
+
+def incumbent(largest: Tensor, mean: Tensor, available: Tensor | None) -> Tensor:
+    """The largest reward of an available arm, (S, 1), of the ``largest`` of each, (S, N); where there is none, ``mean``
+    (S, 1)."""
+    open_to = largest if available is None else largest.masked_fill(~available, -torch.inf)
+    best = open_to.amax(-1, keepdim=True)
+    return torch.where(best.isinf(), mean, best)
 
 
 def largest_mean(model: ArmGP | OnlineGP, available: Tensor | None = None) -> Tensor:

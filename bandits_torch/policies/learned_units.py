@@ -20,6 +20,7 @@ _FAR = 8.0  # median deviations from the median: about 5.4 standard deviations o
 _GAPS = 64  # the latest gaps between observations, of which the typical one is the median
 _KNOWN = 1e12  # a prior strength at which nothing is learned
 LEAST = 1e-12  # of the largest squared residual: a scale below it is that of rounding
+ROUNDING = LEAST**-0.5  # differences so many times as small as others are those of rounding
 HELD = 5  # first rewards, of which the median is the origin
 
 
@@ -29,7 +30,8 @@ class RewardFrame(Described, HasState):
     The origin is the first reward, and the unit the least power of two above the first difference from it that is not 0
     (1 until then), so that numbers within are near 1 whatever the unit of rewards, and the same, bit for bit, when
     rewards are multiplied by a power of two. After K rewards ``settle`` sets both anew: the origin to their median, the
-    unit by their largest deviation.
+    unit by their largest deviation. A reward more than a million units from the origin shows that the differences
+    before it were those of rounding (0, then 1e-17, then 3): its own sets the unit.
 
     Args:
         like: dtype and device.
@@ -51,33 +53,58 @@ class RewardFrame(Described, HasState):
     @property
     def offset(self) -> Tensor:
         """o, (S, 1); 0 before the first reward."""
-        return self.origin.nan_to_num().unsqueeze(-1)
+        if self._offset is None:
+            self._offset = self.origin.nan_to_num().unsqueeze(-1)
+        return self._offset
 
     @property
     def factor(self) -> Tensor:
         """u, (S, 1); 1 before the first difference."""
-        return self.unit.nan_to_num(nan=1.0).unsqueeze(-1)
+        if self._factor is None:
+            self._factor = self.unit.nan_to_num(nan=1.0).unsqueeze(-1)
+        return self._factor
 
-    def meet(self, reward: Tensor) -> None:
-        """Take the first reward, (S,), as origin, and the first difference as unit."""
+    _offset: Tensor | None = None
+    _factor: Tensor | None = None
+
+    def state_changed(self) -> None:
+        """What was read off origin and unit is read again when it is needed."""
+        self._offset = self._factor = None
+
+    def holds(self, reward: Tensor) -> bool:
+        """Whether ``meet`` would change nothing, whichever the replicate. Waits for a GPU."""
+        return bool(((reward - self.origin).abs() / ROUNDING <= self.unit).all())
+
+    def meet(self, reward: Tensor) -> Tensor:
+        """Take the first reward, (S,), as origin, and the first difference, or one a million times the unit, as unit.
+
+        Returns what the numbers within are multiplied by where the unit grew, 1 elsewhere, (S,).
+        """
+        self.state_changed()
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
-        new = _power_of_two((reward - self.origin).abs())
-        self.unit = torch.where(self.unit.isnan(), new, self.unit)
+        size, before = (reward - self.origin).abs(), self.unit
+        grows = size / ROUNDING > before
+        self.unit = torch.where(before.isnan() | grows, _power_of_two(size), before)
+        return torch.where(grows, before / self.unit, 1.0)
 
     def settle(self, rewards: Tensor, where: Tensor) -> Tensor:
         """Take the median (the lower of two) of rewards (S, K) as origin in the replicates with ``where`` (S,) True.
 
         Returns the rewards in the new frame, those further from the median than 8 times the median deviation brought to
-        that distance, (S, K). No bound where more than half of the rewards are equal. NaN: no reward.
+        that distance, and those nearer than a millionth of the farthest to it, (S, K). No bound where more than half
+        of the rewards are that near. NaN: no reward.
         """
         origin = rewards.nanmedian(-1, keepdim=True).values
         deviation = (rewards - origin).abs()
         usual = deviation.nanmedian(-1, keepdim=True).values
-        bound = torch.where(usual > 0, _FAR * usual, torch.inf)
+        equal = deviation.nan_to_num().amax(-1, keepdim=True) / ROUNDING
+        bound = torch.where(usual > equal, _FAR * usual, torch.inf)
         near = (rewards - origin).clamp(-bound, bound)
+        near = near.masked_fill(deviation < equal, 0.0)
         unit = _power_of_two(near.abs().nan_to_num().amax(-1))
         self.origin = torch.where(where, origin.squeeze(-1), self.origin)
         self.unit = torch.where(where, torch.where(unit.isnan(), self.unit, unit), self.unit)
+        self.state_changed()
         return near / self.factor
 
     def reset(self, where: Tensor | None = None) -> None:
@@ -218,22 +245,34 @@ class MemberScale(Described, HasState):
         return self._scale
 
     _scale: Tensor | None = None
+    _met = False  # True: something is known of every scale
 
     def state_changed(self) -> None:
         """The scale is computed again from the new state."""
+        self._met = False
+        self.read_anew()
+
+    def read_anew(self) -> None:
+        """The scale is computed again when it is needed."""
         self._scale = None
+
+    def look(self) -> None:
+        """Look, if that is not known yet, whether something is known of every scale. May wait for a GPU."""
+        self._met = self._met or bool((self.strength + self.count > 0).all())
 
     def _scale_now(self) -> Tensor:
         weight = self.strength + self.count
-        scale = (self.strength + self.squares) / weight.clamp_min(1.0)
-        least = LEAST * self.largest
-        return torch.where(weight > 0, torch.maximum(scale, least), 1.0)
+        scale = torch.maximum((self.strength + self.squares) / weight.clamp_min(1.0), LEAST * self.largest)
+        return scale if self._met else scale.masked_fill_(weight <= 0, 1.0)
 
     # -- learning --------------------------------------------------------------------------------------
 
     def meet(self, reward: Tensor) -> None:
-        """Take the first reward, (S,), as origin."""
+        """Take the first reward, (S,), as origin. One that is a million deviations from it shows that differences
+        before it were those of rounding: nothing is known of the scale then."""
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
+        least = LEAST * (reward - self.origin).square().unsqueeze(-1)
+        self.forget((self.strength == 0) & (least * self.count > self.squares))
 
     def update(
         self,
@@ -246,16 +285,17 @@ class MemberScale(Described, HasState):
         be learned, clipped. The scale then learns them. ``unit`` (S, P): what each member counts residuals in, if not
         all in the same; densities are then per unit of rewards. Where ``borne_out`` (S,) is True the rewards are known
         to be no outliers: residuals are to be learned as they are, though the scale learns them clipped."""
-        scale, weight = self.scale, self.strength + self.count
-        unknown = weight == 0
-        spread = scale * variance
+        weight = self.strength + self.count
+        unknown = None if self._met else weight == 0
+        spread = self.scale * variance
         density = self._log_density(residual, spread, weight)
-        vague = variance if unit is None else variance / unit.square()
-        flat = self._vague(residual, vague) if self._some_known else torch.zeros_like(density)
-        density = torch.where(unknown, flat, density)
-        density = density if unit is None else density - unit.log()
         bound = self.clip * (1 + 5 / weight.clamp_min(1e-6)) * spread.sqrt()
-        bound = torch.where(unknown, torch.inf, bound)
+        if unknown is not None:
+            vague = variance if unit is None else variance / unit.square()
+            flat = self._vague(residual, vague) if self._some_known else torch.zeros_like(density)
+            density = torch.where(unknown, flat, density)
+            bound = bound.masked_fill(unknown, torch.inf)
+        density = density if unit is None else density - unit.log()
         clipped = residual.clamp(-bound, bound)
         self._learn(residual, clipped.square() / variance, unknown)
         return density, clipped if borne_out is None else residual.where(borne_out.unsqueeze(-1), clipped)
@@ -270,12 +310,19 @@ class MemberScale(Described, HasState):
         width = 10.0 * variance.sqrt()
         return -(math.pi * width).log() - 2 * _log_hypot(residual / width)
 
-    def _learn(self, residual: Tensor, squared: Tensor, unknown: Tensor) -> None:
-        # While all rewards are equal nothing is known of their unit.
-        counts = ~(unknown & (residual == 0))
-        self.count = torch.where(counts, self.memory * self.count + 1, self.count)
-        self.squares = torch.where(counts, self.memory * self.squares + squared, self.squares)
-        self.largest = torch.maximum(self.largest, squared)
+    def _learn(self, residual: Tensor, squared: Tensor, unknown: Tensor | None) -> None:
+        """``unknown``: nothing is known yet of these scales, (S, P); None: something of all."""
+        count, squares = self.memory * self.count + 1, self.memory * self.squares + squared
+        if unknown is not None:  # while all rewards are equal nothing is known of their unit
+            none = unknown & (residual == 0)
+            count, squares = torch.where(none, self.count, count), torch.where(none, self.squares, squares)
+        self.count, self.squares, self.largest = count, squares, torch.maximum(self.largest, squared)
+        self.read_anew()
+
+    def forget(self, where: Tensor) -> None:
+        """Nothing is known of the scale of members with ``where`` (S, P) True."""
+        for name in ("count", "squares", "largest"):
+            setattr(self, name, getattr(self, name).masked_fill(where, 0.0))
         self.state_changed()
 
     def take(self, other: MemberScale, where: Tensor) -> None:

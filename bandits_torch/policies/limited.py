@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -141,7 +142,7 @@ class LimitedPolicy(Policy):
         self._clock = self._clock + 1
         for one, rule, value in zip((self.choices, *self._others.values()), self._rules, values, strict=True):
             one.observe(arm, value, time, late=True)
-            rule.observed(_inputs(one, arm, time), value, one.model)
+            rule.observed(partial(one.inputs_of, arm, time), value, one.model)
             rule.after(one.model, self._clock)
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -151,13 +152,10 @@ class LimitedPolicy(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     _parts = ("choices", "_others", "_rules")
+    _clocks = ("_clock",)
 
     def _fresh(self) -> dict[str, Any]:
         return {"_clock": 0}
-
-    def _restarted(self, where: Tensor | None) -> None:
-        if where is not None:
-            self._clock = torch.where(where, 0, self._clock)
 
     # -- helpers ---------------------------------------------------------------------------------------
 
@@ -192,10 +190,6 @@ class LimitedPolicy(Policy):
             "fallback": lost.double(),
             "safety_width": width.expand(self.replicates),
         }
-
-
-def _inputs(one: ModelChoices, arm: Tensor, time: float) -> Callable[[], Tensor]:
-    return lambda: one.inputs_of(arm, time)
 
 
 def _checked_limits(limits: Mapping[str, Limits], outcomes: Mapping[str, OnlineModel]) -> dict[str, Limits]:

@@ -89,6 +89,10 @@ class LookingAgain(Described, HasState):
     ) -> Tensor:
         """Clocks over deadlines, (S, N), with posterior means (S, N), weights (S, P) and this ``tau``: due from 1 on; 0
         where an arm is not taken to be settled. Gaps are to the best of the ``available`` arms, and g is their mean."""
+        return self.settled(weights) * self._late(mean, tau, available)
+
+    def _late(self, mean: Tensor, tau: float | Tensor, available: Tensor | None) -> Tensor:
+        """``overdue``, were all arms settled."""
         if available is None:
             gap = mean.amax(-1, keepdim=True) - mean
             usual = gap.mean(-1, keepdim=True)
@@ -97,7 +101,7 @@ class LookingAgain(Described, HasState):
             gap = (best - mean).clamp_min(0.0)
             usual = (gap * available).sum(-1, keepdim=True) / available.sum(-1, keepdim=True)
         share = torch.where(usual > 0, gap / usual, 1.0).sqrt().clamp(SOONEST, LATEST)
-        return self.settled(weights) * self.unseen / (tau * share)
+        return self.unseen / (tau * share)
 
     def settled(self, weights: Tensor) -> Tensor:
         """Whether members with weights (S, P) take an arm for still what it was when it was examined, (S, N)."""
@@ -108,16 +112,19 @@ class LookingAgain(Described, HasState):
         self, index: Tensor, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None
     ) -> Tensor:
         """``index`` (S, N) where no available arm is due, elsewhere how much each is overdue."""
-        overdue = self.overdue(mean, weights, tau, available)
+        late = self._late(mean, tau, available)
         if available is not None:
-            overdue = torch.where(available, overdue, 0.0)
+            late = late.masked_fill(~available, 0.0)
+        if not isinstance(tau, Tensor) and late.is_cpu and not bool((late >= 1.0).any()):
+            return index
+        overdue = self.settled(weights) * late
         return torch.where((overdue >= 1.0).any(-1, keepdim=True), overdue.to(index), index)
 
     def examine(self, arm: Tensor, weights: Tensor) -> None:
         """One observation more, of arms (S,), with these weights (S, P) of the members."""
         alike = self.model.likeness(arm, weights) >= ALIKE
-        own = torch.zeros_like(alike).scatter(-1, arm.unsqueeze(-1), True)
-        self.unseen = torch.where(alike | own, 0.0, self.unseen + 1.0)
+        seen = alike.scatter_(-1, arm.unsqueeze(-1), True)
+        self.unseen = (self.unseen + 1.0).masked_fill_(seen, 0.0)
 
     @property
     def longest(self) -> Tensor:

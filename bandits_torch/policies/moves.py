@@ -66,9 +66,7 @@ class CostlyMoves(WrappingPolicy):
         start_at: int | Tensor | None = None,
         search: PointSearch | None = None,
     ) -> None:
-        validation.instance("policy", policy, Policy, "a Policy")
         self._around(policy)
-        self.outcome_names = policy.outcome_names
         fits = domain is None if self.dim == 0 else isinstance(domain, Domain) and domain.dim == self.dim
         validation.require(fits, "domain", domain, "that of the policy, None over arms")
         self.domain, self.search = domain, PointSearch() if search is None else search
@@ -118,9 +116,10 @@ class CostlyMoves(WrappingPolicy):
         """As the policy inside chooses within reach, or what is played now, where a move is not worth its price."""
         domain = self.domain if available is None else available
         within = available
-        if self.max_move is not None and isinstance(domain, Domain) and self._is_somewhere:
-            low, high = self._reach()
-            within = domain.within(low, high)
+        if self.domain is not None and isinstance(domain, Domain) and self.max_move is not None:
+            far = self.max_move * (self.domain.bounds[1] - self.domain.bounds[0])
+            if self._is_somewhere:
+                within = domain.within(*self.search.inward(self._last - far, self._last + far))
         choice = self.policy.choose(time, within)
         arm = choice.arm if self.domain is None else self.search.values(choice.arm)
         if self._priced and self._is_somewhere:
@@ -131,14 +130,6 @@ class CostlyMoves(WrappingPolicy):
     def _is_somewhere(self) -> bool:
         """Whether it is known where the setting is."""
         return bool((self._last >= 0).all()) if self.domain is None else bool(self._last.isfinite().all())
-
-    def _reach(self) -> tuple[Tensor, Tensor]:
-        """Ends of what can be reached, (S, d) each, between which only what may be played is reached."""
-        assert self.domain is not None
-        assert self.max_move is not None
-        side = self.domain.bounds[1] - self.domain.bounds[0]
-        low, high = self._last - self.max_move * side, self._last + self.max_move * side
-        return self.search.inward(low, high)
 
     @torch.no_grad()
     def _worth_it(self, arm: Tensor, time: float, available: Any) -> Tensor:

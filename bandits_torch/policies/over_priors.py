@@ -82,10 +82,8 @@ class UnknownPriorPolicy(Policy):
         self._streams: ReplicateStreams | None = None
         own.conditions = not draws
         if draws:
-            noise = model.noise_variance
-            kind: dict[str, Any] = {"dtype": noise.dtype, "device": noise.device}
             self._streams = ReplicateStreams(
-                seed, self.replicates, purpose="policy", first=first_replicate, **kind
+                seed, self.replicates, purpose="policy", first=first_replicate, like=model.noise_variance
             )
         self.num_arms, self.dim = self.choices.num_arms, self.choices.dim
         self._begin()
@@ -157,14 +155,11 @@ class UnknownPriorPolicy(Policy):
     _clock: int | Tensor  # steps since the start, (S,) once replicates differ in it
     _prior: Tensor  # played last, (S,)
     _lasting = ("_prior",)
+    _clocks = ("_clock",)
 
     def _fresh(self) -> dict[str, Any]:
         first = torch.zeros(self.replicates, dtype=torch.long, device=self.model.noise_variance.device)
         return {"_clock": 0, "_prior": first}
-
-    def _restarted(self, where: Tensor | None) -> None:
-        if where is not None:
-            self._clock = torch.where(where, 0, self._clock)
 
 
 class LikeliestPriorPolicy(UnknownPriorPolicy):
@@ -450,12 +445,8 @@ class LengthScaleBalancing(ShrinkingLengthScale):
         self._bounds.scatter_add_(-1, at, (why["width"] * deviation).unsqueeze(-1))
         self._plays.scatter_add_(-1, at, torch.ones_like(self._plays[:, :1]))
         xi = xi_at(self._step(), self.num_priors, self._noise_scale, self.delta, 2)
-        plays = self._plays.clamp_min(1.0)
-        mean, noise = self._rewards / plays, torch.sqrt(xi / plays)
-        best = (mean - noise).masked_fill(~playing, -torch.inf).amax(-1, keepdim=True)
-        all_played = ((self._plays > 0) | ~playing).all(-1, keepdim=True)
-        outdone = mean + noise + 2 * self._bounds / plays < best
-        self.surviving &= ~(outdone & playing & all_played)
+        reach = torch.sqrt(xi / self._plays) + 2 * self._bounds / self._plays
+        self.surviving &= ~outdone(self._rewards, self._plays, reach, xi, playing)
 
     def trace(self) -> dict[str, Tensor | float]:
         """The member followed, and how many are in play."""
@@ -470,6 +461,20 @@ class LengthScaleBalancing(ShrinkingLengthScale):
         zeros = self.model.noise_variance.new_zeros(self.model.batch_shape)
         records = {name: zeros.clone() for name in ("_rewards", "_bounds", "_plays")}
         return super()._fresh() | {"surviving": zeros == 0} | records
+
+
+def outdone(rewards: Tensor, plays: Tensor, reach: Tensor, xi: float | Tensor, playing: Tensor) -> Tensor:
+    """Which members in play, ``playing`` (S, P), are outdone: their mean reward + ``reach`` is below the largest mean
+    reward - sqrt(xi / n) of one in play. None is, before all in play were followed.
+
+    Args:
+        rewards, plays: (S, P), sums of rewards and n, how often each member was followed.
+        reach: (S, P); xi: a number, or (S, P).
+    """
+    mean = rewards / plays
+    best = (mean - torch.sqrt(xi / plays)).masked_fill(~playing, -torch.inf).amax(-1, keepdim=True)
+    all_played = ((plays > 0) | ~playing).all(-1, keepdim=True)
+    return (mean + reach < best) & playing & all_played
 
 
 def checked_noise_scale(noise_scale: float | Tensor | None, usual: Tensor) -> Tensor:

@@ -68,16 +68,10 @@ class PhasedElimination(Policy):
         self.sizes, self.interval = batch_sizes(interval), interval
         self.choices = choices_over(model)
         self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
-        noise = model.noise_variance
         self._streams = ReplicateStreams(
-            seed,
-            self.replicates,
-            purpose="policy",
-            first=first_replicate,
-            dtype=noise.dtype,
-            device=noise.device,
+            seed, self.replicates, purpose="policy", first=first_replicate, like=model.noise_variance
         )
-        self._ends = torch.tensor(self.sizes, device=noise.device).cumsum(0)
+        self._ends = torch.tensor(self.sizes, device=model.noise_variance.device).cumsum(0)
         self._begin()
         self._plan(torch.ones_like(self._clock, dtype=torch.bool))
 

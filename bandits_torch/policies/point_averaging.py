@@ -329,7 +329,7 @@ class PointAveraging(Policy):
             scale.state_changed()
             self.members.targets = self.members.targets * ratio.unsqueeze(-1)
             self.members.weights = self.members.weights * ratio.unsqueeze(-1)
-        return reward * factor
+        return (reward if believed is None else reward.where(believed, 0.0)) * factor
 
     def _check(self, observation: Observation) -> None:
         """Raise ValueError unless there is one finite point and one finite reward per replicate."""

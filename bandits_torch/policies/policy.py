@@ -131,6 +131,11 @@ class Policy(Described, HasState, ABC):
                 f"{cls.__name__} must say in expect() what a pending pull does, not in expecting()"
             )
 
+    @property
+    def innermost(self) -> Policy:
+        """The policy that is asked what it believes: this one, or the one inside of it."""
+        return self
+
     @abstractmethod
     def choose(self, time: float, available: Any = None) -> Choice:
         """Choose at ``time`` among the arms with ``available`` True ((N,) or (S, N); None: all).

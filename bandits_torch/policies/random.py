@@ -49,9 +49,7 @@ class RandomPolicy(Policy):
             if isinstance(choices, Domain)
             else torch.zeros((), dtype=torch.float64, device=device)
         )
-        self._streams = ReplicateStreams(
-            seed, replicates, purpose="policy", first=first_replicate, dtype=like.dtype, device=like.device
-        )
+        self._streams = ReplicateStreams(seed, replicates, purpose="policy", first=first_replicate, like=like)
 
     def choose(self, time: float, available: Tensor | Domain | ArmContext | None = None) -> Choice:
         """Uniform over what is available, whatever the context; ValueError, the random streams where they were, where

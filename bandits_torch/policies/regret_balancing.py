@@ -13,7 +13,7 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.policies.choices import choices_of
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.over_priors import checked_noise_scale
+from bandits_torch.policies.over_priors import checked_noise_scale, outdone
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.theory.prior_widths import elimination_xi
 
@@ -119,16 +119,10 @@ class RegretBalancing(Policy):
         self._rewards.scatter_add_(-1, at, observation.reward.to(self._rewards).unsqueeze(-1))
         self._bounds.scatter_add_(-1, at, observation.why["bound"].unsqueeze(-1))
         self._plays.scatter_add_(-1, at, torch.ones_like(self._plays[:, :1]))
-        self._drop_the_outdone()
-
-    def _drop_the_outdone(self) -> None:
         step = self._clock.unsqueeze(-1) if isinstance(self._clock, Tensor) else self._clock
         xi = elimination_xi(step, len(self.policies), self._noise_scale, self.delta, self.xi)
-        plays = self._plays.clamp_min(1.0)
-        lower = self._rewards / plays - torch.sqrt(xi / plays)
-        best = lower.masked_fill(~self.surviving, -torch.inf).amax(-1, keepdim=True)
-        all_played = ((self._plays > 0) | ~self.surviving).all(-1, keepdim=True)
-        self.surviving &= (lower + self._bounds / plays >= best) | ~all_played
+        reach = self._bounds / self._plays - torch.sqrt(xi / self._plays)
+        self.surviving &= ~outdone(self._rewards, self._plays, reach, xi, self.surviving)
 
     def trace(self) -> dict[str, Tensor | float]:
         """The policy followed, and how many survive."""
@@ -137,6 +131,7 @@ class RegretBalancing(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     _parts = ("policies",)
+    _clocks = ("_clock",)
     _clock: int | Tensor
     _prior: Tensor  # followed last, (S,)
     surviving: Tensor  # (S, P), as the others
@@ -148,10 +143,6 @@ class RegretBalancing(Policy):
         zeros = torch.zeros_like(self._noise_scale)
         records = {name: zeros.clone() for name in ("_rewards", "_bounds", "_plays")}
         return {"_clock": 0, "_prior": zeros[:, 0].long(), "surviving": zeros == 0} | records
-
-    def _restarted(self, where: Tensor | None) -> None:
-        if where is not None:
-            self._clock = torch.where(where, 0, self._clock)
 
 
 def _common_sizes(policies: Sequence[IndexPolicy]) -> tuple[int, int, int]:

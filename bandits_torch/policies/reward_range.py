@@ -93,6 +93,8 @@ class RewardRange(Described, HasState):
         first five if the fifth puts one of them in doubt."""
         reward = observation.reward.to(self.low)
         if len(self._first) == FIRST:
+            if self._take_near(reward):
+                return [(observation, None)]
             believed = self.believe(reward, observation.arm)
             return [(observation, None if bool(believed.all()) else believed)]
         self._first.append((observation.time, observation.arm.clone(), observation.reward.clone()))
@@ -105,9 +107,23 @@ class RewardRange(Described, HasState):
         first = [Observation(*one) for one in self._first]
         return list(zip(first, believed.unbind(-1), strict=True))
 
+    def _take_near(self, reward: Tensor) -> bool:
+        """``believe`` where no reward is far outside, which is nearly always: whether that is so."""
+        outside = torch.maximum(reward - self.high, self.low - reward)
+        if bool(self._far(outside, self.high - self.low, self._widths()).any()):
+            return False
+        self.high, self.low = torch.maximum(self.high, reward), torch.minimum(self.low, reward)
+        self.known = self.known + 1
+        self.latest, self.borne_out = torch.zeros_like(self.latest), torch.zeros_like(self.borne_out)
+        return True
+
+    def _widths(self) -> Tensor:
+        """How many widths outside the range a reward must lie to be in doubt, (S,)."""
+        return (EARLY * (FIRST / self.known).square()).clamp_min(LATE)
+
     def believe(self, reward: Tensor, arm: Tensor) -> Tensor:
-        """Whether each reward (S,) after the first five is believed; extends the range."""
-        widths = (EARLY * (FIRST / self.known).square()).clamp_min(LATE)
+        """Whether each reward (S,) after the first five is believed; extends the range. Reads no value."""
+        widths = self._widths()
         self.high, self.above, too_high, upper = self._end(reward, self.low, self.high, self.above, widths)
         low, below, too_low, lower = self._end(-reward, -self.high, -self.low, -self.below, widths)
         self.low, self.below = -low, -below

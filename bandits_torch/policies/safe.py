@@ -115,7 +115,11 @@ class SafePolicy(LimitedPolicy):
             score = mean + half
         else:
             played = self._worth_a_look(played, safe, functions, mean, half, time)
-            score = self._uncertainty(functions, variance.sqrt())
+            deviations = {"reward": variance.sqrt()} | {
+                name: one.deviation for name, one in functions.items()
+            }
+            # The widest of an arm's bounds, in prior standard deviations.
+            score = torch.stack([value / self._scale[name] for name, value in deviations.items()]).amax(0)
         index, arm = best_available(score.mT, played)
         self._tell(certain.sum(-1), lost)
         return Choice(arm, {"index": index, "certain": ~lost})
@@ -166,11 +170,6 @@ class SafePolicy(LimitedPolicy):
         noise = [self._column(model.noise_variance) for model in models]
         expanding = expanders(safe, list(functions.values()), joint, noise)
         return played & (maximisers(played, mean, half) | expanding)
-
-    def _uncertainty(self, functions: dict[str, Bounded], deviation: Tensor) -> Tensor:
-        """The widest of an arm's bounds, in prior standard deviations, (S, N)."""
-        deviations = {"reward": deviation} | {name: one.deviation for name, one in functions.items()}
-        return torch.stack([value / self._scale[name] for name, value in deviations.items()]).amax(0)
 
     _expects = ("choices", "_others", "_learned")
 

@@ -122,15 +122,15 @@ class FixedShare(Described, HasState):
 
 
 def mixture_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of a mixture: weights (..., P), member moments (..., P, N); (..., N) each.
+    """Mean and variance of a mixture: weights (S, P), member moments (S, P, N); (S, N) each.
 
     m = sum w_p mu_p,  v = sum w_p (sigma_p^2 + (mu_p - m)^2).
     """
     w = weights.unsqueeze(-2)
-    centre = w @ mean
+    centre = torch.bmm(w, mean)
     off = mean - centre
     spread = torch.addcmul(variance, off, off)
-    return centre.squeeze(-2), (w @ spread).squeeze(-2)
+    return centre.squeeze(-2), torch.bmm(w, spread).squeeze(-2)
 
 
 def heaviest(weights: Tensor, light: float) -> tuple[Tensor, Tensor]:

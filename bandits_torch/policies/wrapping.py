@@ -18,11 +18,14 @@ class WrappingPolicy(Policy):
     """A policy around ``policy``, which chooses. A subclass defines what is learned, and whatever else differs."""
 
     _parts: ClassVar[tuple[str, ...]] = ("policy",)
+    _expects: ClassVar[tuple[str, ...] | None] = ("policy",)
     policy: Policy
 
     def _around(self, policy: Policy) -> None:
+        validation.instance("policy", policy, Policy, "a Policy")
         self.policy = policy
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
+        self.outcome_names = policy.outcome_names
 
     def choose(self, time: float, available: Any = None) -> Choice:
         """As the policy inside chooses."""
@@ -30,9 +33,8 @@ class WrappingPolicy(Policy):
 
     @property
     def innermost(self) -> Policy:
-        """The policy inside, or the one inside that if it is around another."""
-        inside = self.policy
-        return inside.innermost if isinstance(inside, WrappingPolicy) else inside
+        """That of the policy inside."""
+        return self.policy.innermost
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
@@ -52,8 +54,6 @@ class WrappingPolicy(Policy):
     def numbers_per_step(self, observations: int) -> int:
         """As the policy inside."""
         return self.policy.numbers_per_step(observations)
-
-    _expects: ClassVar[tuple[str, ...] | None] = ("policy",)
 
     def expect(self, pending: Pending, time: float) -> None:
         """As the policy inside."""
@@ -91,11 +91,10 @@ class SomeArms(WrappingPolicy):
     """
 
     def __init__(self, policy: Policy, here: Tensor) -> None:
-        validation.instance("policy", policy, Policy, "a Policy")
+        self._around(policy)
         fits = validation.tensor("here", here).dim() == 1 and here.dtype == torch.bool
         fits = fits and int(here.sum()) == policy.num_arms
         validation.require(fits, "here", here, f"(N,) booleans, {policy.num_arms} of them True")
-        self._around(policy)
         self.num_arms, self.here = len(here), here
         self._numbers, self._places = here.nonzero().flatten(), here.cumsum(0) - 1
 
@@ -139,9 +138,8 @@ class CentredPolicy(WrappingPolicy):
     """
 
     def __init__(self, policy: Policy, prior_mean: float) -> None:
-        validation.instance("policy", policy, Policy, "a Policy")
-        self.prior_mean = validation.finite_number("prior_mean", prior_mean)
         self._around(policy)
+        self.prior_mean = validation.finite_number("prior_mean", prior_mean)
 
     def learn(self, observation: Observation) -> None:
         """Learn how far the reward lies above the prior mean."""
@@ -186,16 +184,13 @@ class StandardisedPolicy(WrappingPolicy):
     needs_unit = "it learns the unit by itself"
 
     def __init__(self, policy: Policy, *, warm_up: int = 64) -> None:
-        validation.instance("policy", policy, Policy, "a Policy")
+        self._around(policy)
         why = policy.needs_unit
-        name = type(policy.innermost if isinstance(policy, WrappingPolicy) else policy).__name__
         expected = f"one that can be told rewards in another unit later ({why})"
-        validation.require(not why, "policy", name, expected)
+        validation.require(not why, "policy", type(policy.innermost).__name__, expected)
         enough = validation.positive_integer("warm_up", warm_up) >= 2
         validation.require(enough, "warm_up", warm_up, "an integer >= 2")
         self.warm_up = warm_up
-        self._around(policy)
-        self.outcome_names = policy.outcome_names
         self._begin()
 
     offset: Tensor
@@ -237,7 +232,9 @@ class StandardisedPolicy(WrappingPolicy):
 
     def _learn_anew(self, observations: list[Observation]) -> None:
         """Learn all of these in the unit that follows from them; nothing is changed where one is refused."""
-        offset, scale = _unit_of(torch.stack([one.reward.double() for one in observations]))
+        rewards = torch.stack([one.reward.double() for one in observations])  # (n, S)
+        offset, spread = rewards.mean(0), rewards.std(0, correction=0)
+        scale = torch.where(spread > 1e-12 * rewards.abs().amax(0), spread, 1.0)  # else it is of rounding
         before = self.policy.state_dict()
         try:
             self.policy.reset()
@@ -262,13 +259,6 @@ class StandardisedPolicy(WrappingPolicy):
     def trace(self) -> dict[str, Tensor | float]:
         """The trace of the policy inside, ``offset`` and ``scale``."""
         return self.policy.trace() | {"offset": self.offset, "scale": self.scale}
-
-
-def _unit_of(rewards: Tensor) -> tuple[Tensor, Tensor]:
-    """Offset and scale (S,) of rewards (n, S): their mean and standard deviation."""
-    offset, spread = rewards.mean(0), rewards.std(0, correction=0)
-    rounding = 1e-12 * rewards.abs().amax(0)
-    return offset, torch.where(spread > rounding, spread, 1.0)
 
 
 def _standard(observation: Observation, offset: Tensor, scale: Tensor) -> Observation:
@@ -323,7 +313,6 @@ class DoublingTrick(WrappingPolicy):
             )
         self.phase, self._count = phase, 0
         self._around(policy)
-        self.outcome_names = policy.outcome_names
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]

@@ -104,9 +104,7 @@ def master_gp_ucb(
     else:
         limits = thresholds if isinstance(thresholds, MasterThresholds) else MasterThresholds.calibrated()
         phi = features_of_covariance(prior.prior.matrix().squeeze(0))
-        streams = ReplicateStreams(
-            setup.seed, _SIMULATED, purpose="policy", dtype=phi.dtype, device=phi.device
-        )
+        streams = ReplicateStreams(setup.seed, _SIMULATED, purpose="policy", like=phi)
         functions = streams.normal(phi.shape[1]) @ phi.mT + prior.marginals()[0]
         noise = math.sqrt(lam) * torch.stack([streams.normal() for _ in range(horizon)])
         rate = simulated_rate(gp_ucb(largest, _SIMULATED), functions, noise).tolist()

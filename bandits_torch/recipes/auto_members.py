@@ -73,15 +73,13 @@ def families(
     if many and x is None and kernel is None:
         expected = f"features, or at most {FULL_UP_TO} of them, where no kernel is told"
         validation.require(False, "arms", len(features), expected)
-    if kernel is None:
-        grid = (
-            (_LENGTHSCALES, _NOISES, _UNKNOWN_RATES) if not many else (_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
-        )
-        return (
-            _unknown(features, x, first, 1.0, *grid)
-            if many
-            else _unknown_and_smooth(features, x, first, grid)
-        )
+    if kernel is None and many:
+        return _unknown(features, x, first, 1.0, _LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
+    if kernel is None:  # fewer of them drift smoothly
+        of_smooth = _SMOOTH_LENGTHSCALES, _SMOOTH_NOISES, _TIMESCALES
+        smooth = _unknown(features, x, first, _SMOOTH_WEIGHT, *of_smooth)
+        rough = _unknown(features, x, first, 1 - _SMOOTH_WEIGHT, _LENGTHSCALES, _NOISES, _UNKNOWN_RATES)
+        return rough + [replace(one, smooth=True) for one in smooth]
     without = _unknown(features, x, first, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
     return _told(features, kernel, noise_variance, first) + without
 
@@ -290,20 +288,6 @@ def _unknown(
     ratios = [features.new_tensor(share) for share in noises]
     unknown = [0.0] * len(ratios)
     return [Family(shape, ratios, rates, weight / len(shapes), unknown) for shape in shapes]
-
-
-def _unknown_and_smooth(
-    features: Tensor,
-    x: Tensor | None,
-    first: int | None,
-    grid: tuple[Sequence[float], Sequence[float], Sequence[float]],
-) -> list[Family]:
-    """Beside the members of ``_unknown`` fewer whose rewards drift smoothly."""
-    few = _SMOOTH_LENGTHSCALES, _SMOOTH_NOISES, _TIMESCALES
-    smooth = _unknown(features, x, first, _SMOOTH_WEIGHT, *few)
-    return _unknown(features, x, first, 1 - _SMOOTH_WEIGHT, *grid) + [
-        replace(one, smooth=True) for one in smooth
-    ]
 
 
 def spread(features: Tensor, first: int | None = None) -> Tensor | None:

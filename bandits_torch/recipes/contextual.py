@@ -158,11 +158,8 @@ def _contextual(
     validation.require(fits, "context_kernel", context_kernel, expected)
     if contexts is not None:
         check_contexts(contexts)
-        fits, expected = (
-            contexts.shape[-1] == context_dim,
-            f"(M, {context_dim}), with context_dim {context_dim}",
-        )
-        validation.shape_is("contexts", contexts, fits, expected)
+        fits = contexts.shape[-1] == context_dim
+        validation.shape_is("contexts", contexts, fits, f"(M, {context_dim}), with context_dim {context_dim}")
     if context_kernel is not None:
         kernel = arm_context_kernel(kernel, context_kernel, arms.shape[-1], context_dim, combine)
     theorem = CGPUCBWidth(len(arms), num_contexts, delta)

@@ -18,14 +18,17 @@ from bandits_torch.acquisition.point_search import GridSearch
 from bandits_torch.acquisition.thompson_sampling import PredictiveSampling, ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import SimultaneousBand, UpperConfidenceBound
 from bandits_torch.domain import Domain
-from bandits_torch.kernels import (
-    WienerKernel,
-)
+from bandits_torch.kernels import WienerKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.forgetting import EventTriggeredRestart, LikelihoodWindow, PeriodicRestart
-from bandits_torch.policies.index import Improvement, RewardImprovementPolicy
+from bandits_torch.policies.forgetting import (
+    EventTriggeredRestart,
+    ForgettingRule,
+    LikelihoodWindow,
+    PeriodicRestart,
+)
+from bandits_torch.policies.index import Improvement, IndexPolicy, RewardImprovementPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPolicy
 from bandits_torch.recipes.parts import (
@@ -66,9 +69,14 @@ def gp_ucb(
     width: Any = None,
 ) -> Policy:
     """GP-UCB with the Bayesian width on a finite set (Srinivas et al. 2010, Theorem 1)."""
+    return _gp_ucb(setup, delta, width)
+
+
+def _gp_ucb(setup: Setup, delta: float, width: Any, rule: ForgettingRule | None = None) -> Policy:
+    """GP-UCB with the Bayesian width, or another that is given."""
     model = model_over(setup)
     theorem = bayesian_width(setup, model, delta)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem)
+    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
 
 
 @recipe(takes=GP, points=True)
@@ -114,12 +122,8 @@ def gp_ts(
     if grid_until is not None:
         setup = replace(setup, search=_grid(setup, model, rkhs_bound, grid_until))
     theorem = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
-    return policy_over(
-        setup,
-        model,
-        ThompsonSampling if setup.domain is None else PathwisePointDraw,
-        width=as_width(width) or theorem,
-    )
+    draw = ThompsonSampling if setup.domain is None else PathwisePointDraw
+    return policy_over(setup, model, draw, width=as_width(width) or theorem)
 
 
 def _grid(setup: Setup, model: ArmGP | OnlineGP, rkhs_bound: Number, until: int) -> GridSearch:
@@ -164,18 +168,8 @@ def _improvement(
     setup: Setup, incumbent: str, acquisition: Callable[..., AcquisitionFunction], margin: float
 ) -> Policy:
     validation.require(incumbent in ("mean", "reward"), "incumbent", incumbent, "'mean' or 'reward'")
-    if incumbent == "mean":
-        return policy_over(
-            setup,
-            model_over(setup),
-            Improvement(acquisition, margin),
-        )
-    return policy_over(
-        setup,
-        model_over(setup),
-        Improvement(acquisition, margin),
-        kind=RewardImprovementPolicy,
-    )
+    kind = IndexPolicy if incumbent == "mean" else RewardImprovementPolicy
+    return policy_over(setup, model_over(setup), Improvement(acquisition, margin), kind=kind)
 
 
 @recipe(takes=GP, points=True, quick={"interval": 7}, race=OWN_WIDTH_AND_CONSTANT)
@@ -263,14 +257,9 @@ def tv_gp_ucb(
     rule = as_stale_rule(stale, setup, time_kernel)
     if time_kernel is None:
         if forgetting_rate == 0:  # a function known not to change
-            return gp_ucb(setup, delta=delta, width=width)
+            return _gp_ucb(setup, delta, width)
         time_kernel = exponential_forgetting(forgetting_rate)
-    setup = drifting(setup, time_kernel)
-    if rule is None:
-        return gp_ucb(setup, delta=delta, width=width)
-    model = model_over(setup)
-    theorem = bayesian_width(setup, model, delta)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
+    return _gp_ucb(drifting(setup, time_kernel), delta, width, rule)
 
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -289,7 +278,7 @@ def ui_gp_ucb(
     the first step: at 1.7e9 seconds since 1970 a walk from 0 has a prior variance of 17 million k.
     """
     walk = WienerKernel(in_float64("drift_variance", drift_variance), start)
-    return gp_ucb(drifting(setup, walk), delta=delta, width=width)
+    return _gp_ucb(drifting(setup, walk), delta, width)
 
 
 @recipe(takes=GP, points=True, quick={"delta": 0.5}, race=OWN_WIDTH_AND_CONSTANT)
@@ -301,10 +290,7 @@ def et_gp_ucb(
     width: Any = None,
 ) -> Policy:
     """ET-GP-UCB: GP-UCB restarted when an observation contradicts its prediction (Brunzema et al. 2022)."""
-    model = model_over(setup)
-    theorem = bayesian_width(setup, model, delta)
-    rule = EventTriggeredRestart(delta, noise_scale)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
+    return _gp_ucb(setup, delta, width, EventTriggeredRestart(delta, noise_scale))
 
 
 @recipe(takes=(*RUN, "prior_mean", "form"), seeded=True, quick={"forgetting_rate": 0.1, "draws": 39})

@@ -120,7 +120,9 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
                 validation.require(not more, "arguments after the setup", more, "given by name")
                 known = [p.name for p in keywords]
                 validation.known_names(f"arguments of {name} besides a setup", options, known)
-                return made(_checked(name, setup, takes), options)
+                learns, learn = "learn_hyperparameters" in takes, setup.learn_hyperparameters
+                validation.require(learns or not learn, "learn_hyperparameters", learn, f"False for {name}")
+                return made(setup, options)
             validation.known_names(f"arguments of {name}", options, signature.parameters)
             try:
                 given = signature.bind(*arguments, **options).arguments
@@ -160,10 +162,3 @@ def _signature(
         if key in takes and key != "noise_variance"
     ]
     return inspect.Signature([*positional, *keywords, *common], return_annotation="Policy")
-
-
-def _checked(name: str, setup: Setup, takes: tuple[str, ...]) -> Setup:
-    """The setup; ValueError if it asks a recipe to learn hyperparameters that does not support it."""
-    learns, learn = "learn_hyperparameters" in takes, setup.learn_hyperparameters
-    validation.require(learns or not learn, "learn_hyperparameters", learn, f"False for {name}")
-    return setup

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, cast
 
+import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -77,6 +78,21 @@ class Setup:
     def domain(self) -> Domain | None:
         """The domain whose points are played; None for arms."""
         return self.choices if isinstance(self.choices, Domain) else None
+
+    def of_arms(self, at: Tensor) -> Setup:
+        """The setup of some of the arms, or of all in another order: those of these numbers (n,), or with True (N,)."""
+        choices, kernel, mean = self.choices, self.kernel, self.prior_mean
+        features = (
+            choices
+            if isinstance(choices, Tensor)
+            else torch.arange(cast(int, choices)).double().unsqueeze(-1)
+        )
+        at = at.to(features.device)
+        if isinstance(kernel, Tensor):
+            kernel = kernel[..., at, :][..., at]
+        if isinstance(mean, Tensor) and mean.dim() > 0 and mean.shape[-1] == features.shape[-2]:
+            mean = mean[..., at]
+        return replace(self, choices=features[..., at, :], kernel=kernel, prior_mean=mean)
 
     @property
     def seeds(self) -> dict[str, Any]:

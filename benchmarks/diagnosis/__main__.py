@@ -16,7 +16,7 @@ from benchmarks import options, pages
 from benchmarks.diagnosis.files import draw
 
 REPORTED = 50
-HEAVY = (4000, 30)  # number of the first file with heavy tails, and how many
+HEAVY = (4000, 130)  # number of the first file with heavy tails, and how many
 _NEAR, _CLEAR = 5, 2.0  # rows; deviations of the noise
 
 

@@ -39,7 +39,7 @@ def main(
                 length = shots if name == OURS else rival_shots
                 if least is None or len(least) < length:
                     least = DriftingLattice(seed).least(length)
-                run = play(name, length, seed)
+                run = play(PLAYERS[name], length, seed)
                 run["error"] = run.pop("value") - least[: len(run)].numpy()
                 run.insert(0, "seed", seed)
                 run.insert(0, "player", name)

@@ -56,8 +56,9 @@ PLAYERS: dict[str, Callable[[int], Generator]] = {
 }
 
 
-def play(name: str, shots: int, seed: int) -> pd.DataFrame:
-    """One run: value without noise and the generator's seconds of processor time at every shot.
+def play(build: Callable[[int], Any], shots: int, seed: int) -> pd.DataFrame:
+    """One run of the generator that ``build(seed)`` gives: value without noise and the generator's seconds of processor
+    time at every shot.
 
     Shots are a second apart on the simulation's clock, which is also the one that Xopt's generator reads. A failure of
     a generator (of a fit, say) costs a shot at the point before.
@@ -65,7 +66,7 @@ def play(name: str, shots: int, seed: int) -> pd.DataFrame:
     lattice, clock = DriftingLattice(seed), SimulatedClock()
     torch.manual_seed(seed)
     opening = torch.Generator().manual_seed(_SEED + seed)
-    generator = PLAYERS[name](seed)
+    generator = build(seed)
     rows, point = [], torch.zeros(4, dtype=torch.float64)
     before = time_dependent.time
     time_dependent.time = clock  # type: ignore[assignment]

@@ -7,7 +7,7 @@ import torch
 from botorch.acquisition import AcquisitionFunction, LogExpectedImprovement
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf
 from gpytorch.kernels import RBFKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ZeroMean
@@ -118,22 +118,6 @@ def test_gradients_are_those_of_the_winning_prior() -> None:
     winner = over.prior(x).item()
     (own,) = torch.autograd.grad(base(x.unsqueeze(-3))[..., winner].sum(), x)
     torch.testing.assert_close(gradient, own)
-
-
-def test_optimize_acqf_discrete_on_arms_finds_the_policys_choice() -> None:
-    arms = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)
-    means = [torch.sin(k + 5 * arms.squeeze(-1)) for k in range(P)]
-    model = arm_gp_over_priors(arms, [CandidatePrior(RBFKernel(), m) for m in means], 0.01)
-    model.observe_arms(torch.tensor([3]), torch.tensor([1.0], dtype=torch.float64))
-    over = OptimisticOverPriors(UpperConfidenceBound(model, 2.0))
-    choices = torch.arange(9, dtype=torch.float64).unsqueeze(-1)
-    best, value = optimize_acqf_discrete(over, q=1, choices=choices)
-    mean, variance = model.marginals()
-    scores = mean + 2 * variance.sqrt()  # P x N
-    assert value.item() == pytest.approx(scores.max().item())
-    prior, arm = divmod(int(scores.argmax()), 9)
-    assert int(best.item()) == arm
-    assert over.prior(best.unsqueeze(0)).item() == prior
 
 
 def test_replicates_and_priors_give_a_value_for_each_replicate() -> None:

@@ -5,9 +5,7 @@ import torch
 from botorch.acquisition import UpperConfidenceBound as PlainUpperConfidenceBound
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.exceptions import UnsupportedError
-from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
-from botorch.utils import standardize
 from gpytorch.kernels import MaternKernel
 
 from bandits_torch.acquisition import (
@@ -89,19 +87,6 @@ def test_three_choices_are_the_best_of_three_draws_and_the_first_is_as_before(ki
             left.remove(best)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_draws_for_pending_points_differ_and_are_kept(kind):
-    acquisition, choices = make(kind)
-    X = choices.unsqueeze(-2)
-    draws = []
-    for m in (0, 1, 2, 0, 1, 2):
-        acquisition.set_X_pending(choices[:m] if m else None)
-        draws.append(acquisition(X))
-    for k in range(3):
-        assert torch.equal(draws[k], draws[k + 3])
-        assert not torch.allclose(draws[k], draws[(k + 1) % 3])
-
-
 @pytest.mark.parametrize("kind", ["exact", "points"])
 def test_pending_points_are_taken_where_a_draw_is_built_too(kind):
     plain, choices = make(kind)
@@ -155,14 +140,6 @@ def test_points_are_found_one_after_the_other_by_optimize_acqf():
             assert values[k] >= acquisition(grid.unsqueeze(-2)).max() - 1e-3
     jointly, _ = optimize_acqf(make("points")[0], bounds, q=2, num_restarts=2, raw_samples=16)
     assert jointly.shape == (2, 2)
-
-
-def test_thompson_sampling_takes_any_botorch_model_in_a_batch():
-    X = torch.rand(5, 2, **F64)
-    model = SingleTaskGP(X, standardize(X[:, :1]), outcome_transform=None)
-    choices = torch.rand(N, 2, **F64)
-    chosen, _ = optimize_acqf_discrete(ThompsonSampling(model, choices=choices), q=3, choices=choices)
-    assert len(chosen.unique(dim=0)) == 3
 
 
 # -- what has no draws -------------------------------------------------------------------------------------

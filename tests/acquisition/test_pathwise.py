@@ -4,7 +4,6 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel, ScaleKernel
 
-from bandits_torch import loop
 from bandits_torch.acquisition import PathwiseThompsonSampling, ThompsonSampling
 from bandits_torch.kernels import (
     ExponentialForgettingKernel,
@@ -84,17 +83,6 @@ def test_width_scales_the_draw_round_the_mean_and_replicates_draw_apart(space):
     torch.testing.assert_close(still, model.marginals()[0].mT)
     draw = PathwiseThompsonSampling(model)(model)(model.candidates())
     assert not torch.allclose(draw[:, 0], draw[:, 1])
-
-
-def test_it_plays_a_drifting_grid_of_many_arms():
-    problem = GridDraws(side=60, dim=2, forgetting_rate=0.05)
-    kernel = SpatioTemporalKernel(problem.knowledge.kernel, ExponentialForgettingKernel(0.05))
-    model = ArmGP(problem.arms, kernel, 0.01, batch_shape=(1,))
-    sampler = PathwiseThompsonSampling(model, features=512)
-    history = loop.run(IndexPolicy(model, sampler, width=ConstantWidth(1.0)), problem, 25)
-    expected = torch.stack([problem.expected_rewards(t)[0] for t in range(1, 26)])
-    got = expected.gather(-1, history.arms.reshape(-1, 1)).mean()
-    assert float(got) > float(expected.mean()) + 0.5
 
 
 def test_bad_input_is_named(space):

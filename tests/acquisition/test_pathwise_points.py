@@ -4,7 +4,6 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-from bandits_torch import recipes, run
 from bandits_torch.acquisition import PathwisePointDraw
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
@@ -13,7 +12,6 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.problems import make
 
 DRAWS = 400
 
@@ -101,18 +99,6 @@ def test_a_draw_is_a_function_with_a_gradient():
     X = torch.rand(3, 1, 3).double().requires_grad_(True)
     assert torch.equal(draw(X), draw(X))
     assert torch.autograd.gradcheck(lambda x: draw(x), (X,))
-
-
-def test_gp_ts_plays_points_and_follows():
-    problem = make("dynamic-hartmann6", horizon=30)
-    options = {"width": 1.0, "search": {"num_restarts": 2, "raw_samples": 32}}
-    history = run(recipes.build("gp_ts", problem, replicates=2, horizon=30, **options), problem, 30)
-    random = run(recipes.build("random", problem, replicates=2, horizon=30), problem, 30)
-    assert history.mean_cumulative_regret < random.mean_cumulative_regret
-    assert not torch.equal(history.arms[0], history.arms[1])
-    alone = recipes.build("gp_ts", problem, replicates=1, horizon=30, first_replicate=1, **options)
-    again = run(alone, problem, 6, first_replicate=1)
-    torch.testing.assert_close(again.arms[0], history.arms[1, :6], rtol=0, atol=1e-4)
 
 
 def test_what_cannot_be_drawn_is_refused():

@@ -3,8 +3,7 @@
 import pytest
 import torch
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
-from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf_discrete
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import MaternKernel
 
@@ -58,42 +57,6 @@ def test_pending_points_are_taken_where_an_acquisition_is_built_too(way):
     assert torch.equal(built.X_pending, pending)
     assert torch.equal(built(X), told(X))
     assert (built(X) < UpperConfidenceBound(model, 1.5)(X)).all()
-
-
-def test_one_pending_point_is_botorch_s_own_fantasy_model():
-    model = taught_gp()
-    twin = SingleTaskGP(
-        model.train_inputs[0],
-        model.train_targets.unsqueeze(-1),
-        torch.full((10, 1), 0.01, dtype=torch.float64),
-        covar_module=model.kernel,
-        outcome_transform=None,
-    )
-    twin.mean_module.constant.data.fill_(0.3)
-    pending, X = torch.rand(1, 2).double(), torch.rand(5, 1, 2).double()
-    ours = UpperConfidenceBound(model, 2.0)
-    assert ours.X_pending is None
-    ours.set_X_pending(pending)
-    with torch.no_grad():
-        twin.posterior(pending)
-        fantasy = twin.condition_on_observations(
-            pending, twin.posterior(pending).mean, noise=torch.full((1, 1), 0.01, dtype=torch.float64)
-        )
-        mean, variance = twin.posterior(X).mean[:, 0, 0], fantasy.posterior(X).variance[:, 0, 0]
-        torch.testing.assert_close(ours(X), mean + 2.0 * variance.sqrt(), rtol=0, atol=1e-6)
-        torch.testing.assert_close(fantasy.posterior(X).mean[:, 0, 0], mean, rtol=0, atol=1e-6)
-
-
-def test_a_batch_of_points_is_spread_out_by_optimize_acqf():
-    model = taught_gp()
-    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
-    options = {"bounds": bounds, "num_restarts": 4, "raw_samples": 64}
-    ucb = UpperConfidenceBound(model, 3.0)
-    X, values = optimize_acqf(ucb, q=3, sequential=True, **options)
-    assert X.shape == (3, 2)
-    assert ucb.X_pending is None
-    assert torch.pdist(X).min() > 0.05
-    assert (values.diff() < 1e-6).all()  # each adds less than the one before
 
 
 def test_arms_are_chosen_in_batches_and_drift_is_no_hindrance():

@@ -1,6 +1,5 @@
 """The playing distribution as an acquisition function."""
 
-import pytest
 import torch
 from botorch.optim import optimize_acqf_discrete
 
@@ -31,11 +30,3 @@ def test_discrete_optimisation_finds_the_arm_played_most() -> None:
     choices = torch.arange(4, dtype=torch.float64).unsqueeze(-1)
     best, _ = optimize_acqf_discrete(PlayingProbability(MODEL, P[0]), q=1, choices=choices)
     assert best.item() == 2
-
-
-@pytest.mark.parametrize(
-    "bad", [torch.tensor([0.5, 0.4]), torch.tensor([1.5, -0.5]), torch.tensor([torch.nan, 1.0])]
-)
-def test_what_is_no_distribution_is_refused(bad: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"^probabilities must"):
-        PlayingProbability(MODEL, bad)

@@ -5,7 +5,7 @@ import torch
 from botorch.acquisition import UpperConfidenceBound as BoTorchUCB
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf_discrete
 from botorch.utils import standardize
 from gpytorch.kernels import MaternKernel
 
@@ -82,25 +82,6 @@ def test_a_width_is_evaluated_at_the_step_after_the_observations(width):
 def test_a_width_on_a_model_that_counts_no_observations_is_refused():
     with pytest.raises(ValueError, match="model must be an OnlineModel"):
         UpperConfidenceBound(continuous("SingleTaskGP"), SrinivasBayesianWidth(N, 0.1))
-
-
-@pytest.mark.parametrize("kind", ["SingleTaskGP", "OnlineGP"])
-def test_gradients_climb_to_the_top_of_a_continuous_model(kind):
-    acquisition = UpperConfidenceBound(continuous(kind), 2.0)
-    X = torch.rand(4, 1, 2).double().requires_grad_()
-    acquisition(X).sum().backward()
-    step, delta = 1e-6, torch.zeros(4, 1, 2).double()
-    delta[..., 0] = step
-    with torch.no_grad():
-        slope = (acquisition(X + delta) - acquisition(X - delta)) / (2 * step)
-    torch.testing.assert_close(X.grad[:, 0, 0], slope, rtol=1e-4, atol=1e-6)
-    best, value = optimize_acqf(
-        acquisition, torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(), q=1, num_restarts=4, raw_samples=64
-    )
-    with torch.no_grad():
-        grid = acquisition(torch.rand(2000, 1, 2).double())
-    assert best.shape == (1, 2)
-    assert value >= grid.max() - 1e-6
 
 
 def test_is_found_by_name_and_optimised_over_choices():

@@ -17,6 +17,7 @@ from benchmarks.widths import races
 
 # A page, and what writes it; those of the leaderboard, speed and papers are tested beside their own.
 PAGES = {
+    "auto/results/ASKED.md": "auto.asked:write_page",
     "auto/results/RESULTS.md": "auto.page:write_page",
     "bernoulli/results/RESULTS.md": "bernoulli.__main__:write_page",
     "contexts/results/RESULTS.md": "contexts.page:write_page",

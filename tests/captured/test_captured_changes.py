@@ -14,7 +14,17 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies import IndexPolicy
 from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
 from bandits_torch.theory.widths import ConstantWidth
-from tests.captured.test_captured_runs import CASES, HORIZON, REFUSED, averaging, built, never_looks, same
+from tests.captured.test_captured_runs import (
+    CASES,
+    HORIZON,
+    REFUSED,
+    averaging,
+    built,
+    never_looks,
+    plain_auto,
+    plain_run,
+    same,
+)
 
 STATIC = [name for name in CASES if name != REFUSED]
 
@@ -45,14 +55,14 @@ def interrupted(make_one, path, first, then, at, monkeypatch):
     "name", ["sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb, restarts", "gp_ts", "sw_gp_ucb, factor"]
 )
 def test_a_checkpoint_is_taken_up_captured_or_not_as_asked(name, first, then, tmp_path, monkeypatch):
-    expected = run(*built(name), HORIZON, seed=7)
+    expected, _ = plain_run(name)
     resumed = interrupted(lambda: built(name), tmp_path / "run", first, then, 70, monkeypatch)
     same(resumed, expected)
 
 
 @pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)])
 def test_so_is_one_of_auto(first, then, tmp_path, monkeypatch):
-    expected = run(*averaging("tv-gp"), HORIZON, seed=7)
+    expected, _ = plain_auto("tv-gp")
     same(
         interrupted(lambda: averaging("tv-gp"), tmp_path / "run", first, then, 70, monkeypatch), expected, 0.0
     )

@@ -34,6 +34,8 @@ def refused(policy, problem, match, horizon=30):
         ("sw_gp_ucb", {"window": "likelihood"}, "LikelihoodWindow cannot be captured"),
         ("bkb", {}, "SketchedGP cannot be captured"),
         ("gp_ucb", {"learn_hyperparameters": True}, "LearnedHyperparameters cannot be captured"),
+        ("auto", {"cycles": 5.0}, "CyclicMembers cannot be captured"),
+        ("tv_gp_ucb", {"time_kernel": "matern-5/2:9"}, "a kernel over time with a state space"),
     ],
 )
 def test_policies_without_captured_steps(recipe, options, match):

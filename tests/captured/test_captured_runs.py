@@ -1,5 +1,7 @@
 """Captured steps give what plain steps give, and leave the policy where plain steps would have left it."""
 
+import functools
+
 import pytest
 import torch
 
@@ -88,6 +90,55 @@ def built(name, replicates=REPLICATES, first=0, device="cpu"):
     return policy, problem
 
 
+@functools.cache
+def _played(name, waits_from):
+    policy, problem = built(name)
+    return run(policy, problem, HORIZON, seed=7), policy
+
+
+def plain_run(name):
+    """History and policy of plain steps, which several tests compare with and none changes."""
+    return _played(name, covariance_form.WAITS_FROM)
+
+
+@functools.cache
+def plain_auto(name, horizon=HORIZON):
+    """The same of ``auto``."""
+    policy, problem = averaging(name)
+    return run(policy, problem, horizon, seed=7), policy
+
+
+def in_doubt(monkeypatch, far):
+    """``auto`` and a problem whose rewards are ``far`` off at some steps."""
+    means = torch.randn(3, 12, generator=torch.Generator().manual_seed(0)).double()
+    problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), means, 0.1)
+    noise = problem.noise
+    monkeypatch.setattr(
+        problem,
+        "noise",
+        lambda step, *rest: noise(step, *rest) + torch.tensor(far.get(step, 0.0)).double(),
+    )
+    return recipes.auto(12, replicates=3), problem
+
+
+def equal_at_first(rounding=0.0):
+    """``auto`` and a problem without noise, most of whose arms pay the same: there is no unit until one differs."""
+    functions = torch.where(torch.arange(12) < 8, 3.0, 5.0).double().unsqueeze(0)
+    functions[:, 2:8:3] += rounding
+    problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), functions, 0.0)
+    return recipes.auto(problem.arms, replicates=1), problem
+
+
+def knows_its_scale(rate=None, **options):
+    """An average over members of given scale, and a problem."""
+    problem = make("gp", replicates=2, num_arms=12, seed=3)
+    covariance = problem.knowledge.kernel(problem.arms).to_dense().detach()
+    kernel, noise = torch.zeros(3, dtype=torch.long), torch.tensor([0.01, 0.1, 1.0]).double()
+    rates = noise / 10 if rate is None else rate + 0 * noise
+    model = ArmMembers(12, covariance.unsqueeze(0), kernel, noise, rates, replicates=2)
+    return ModelAveraging(model, typical_gap=True, **options), problem
+
+
 def same(ours, theirs, tolerance=TOLERANCE):
     """Two histories agree: the arms to the last, numbers up to rounding, the seconds not at all."""
     assert torch.equal(ours.arms, theirs.arms)
@@ -135,7 +186,7 @@ def under_masks(name, capture):
 
 
 @pytest.mark.parametrize("numba", [False, True])
-@pytest.mark.parametrize("name", ["gp_ei", "gp_pi"])
+@pytest.mark.parametrize("name", ["gp_ei", "gp_pi", "gp_ei, of rewards", "gp_pi, of rewards"])
 def test_an_incumbent_is_among_the_arms_that_are_available(name, numba, monkeypatch):
     if numba:
         pytest.importorskip("numba", reason="the extra `fast` is not installed")
@@ -157,8 +208,7 @@ def test_so_it_is_where_blocks_may_look(name):
 
 
 def same_run_and_books(name):
-    plain, problem = built(name)
-    expected = run(plain, problem, HORIZON, seed=7)
+    expected, plain = plain_run(name)
     captured, problem = built(name)
     history = run(captured, problem, HORIZON, seed=7, capture=True)
     same(history, expected)
@@ -175,8 +225,7 @@ def same_run_and_books(name):
 @pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
 def test_plain_steps_go_on_where_captured_ones_stopped_and_the_other_way_round(name, monkeypatch):
     never_looks(monkeypatch)
-    plain, problem = built(name)
-    expected = run(plain, problem, HORIZON, seed=7)
+    expected, _ = plain_run(name)
     mixed, problem = built(name)
     streams = ReplicateStreams(7, REPLICATES)
     parts = ((40, 8), (15, False), (HORIZON - 55, 5))
@@ -222,8 +271,7 @@ def test_a_captured_run_of_auto_is_the_plain_run(name, look, monkeypatch):
     if not look:
         never_looks(monkeypatch)
     horizon = 40 if name == "low rank" else HORIZON
-    plain, problem = averaging(name)
-    expected = run(plain, problem, horizon, seed=7)
+    expected, plain = plain_auto(name, horizon)
     captured, problem = averaging(name)
     same(run(captured, problem, horizon, seed=7, capture=True), expected, 0.0)
     state, plain_state = described(captured.state_dict()), described(plain.state_dict())
@@ -232,53 +280,35 @@ def test_a_captured_run_of_auto_is_the_plain_run(name, look, monkeypatch):
         assert expected.trace["resets"].max() > 5  # members did start anew
 
 
+def plain_and_captured(build, capture=True):
+    """Policies after plain and captured steps that agree to the last bit."""
+    (plain, problem), (captured, other) = build(), build()
+    expected = run(plain, problem, 60, seed=7)
+    same(run(captured, other, 60, seed=7, capture=capture), expected, 0.0)
+    assert described(plain.state_dict()) == described(captured.state_dict())
+    return plain, captured
+
+
 def test_rewards_in_doubt_are_in_doubt_in_captured_steps(monkeypatch):
     never_looks(monkeypatch)
-    policies = [recipes.auto(12, replicates=3) for _ in range(2)]
-    means = torch.randn(3, 12, generator=torch.Generator().manual_seed(0)).double()
-    far = {
-        2: 600.0,
-        20: torch.tensor([-80.0, -90.0, 0.0]).double(),
-        21: torch.tensor([0.0, -95.0, 99.0]).double(),
-    }
-    histories = []
-    for policy, capture in zip(policies, (False, 8), strict=True):
-        problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), means, 0.1)
-        noise = problem.noise
-        monkeypatch.setattr(
-            problem, "noise", lambda step, *rest, own=noise: own(step, *rest) + far.get(step, 0.0)
-        )
-        histories.append(run(policy, problem, 60, seed=7, capture=capture))
-    same(*histories, 0.0)
-    assert described(policies[0].state_dict()) == described(policies[1].state_dict())
-    assert policies[0].range.doubted.tolist() == [2, 2, 1]
+    far = {2: 600.0, 20: [-80.0, -90.0, 0.0], 21: [0.0, -95.0, 99.0]}
+    plain, _ = plain_and_captured(lambda: in_doubt(monkeypatch, far), 8)
+    assert plain.range.doubted.tolist() == [2, 2, 1]
 
 
-def test_rewards_that_differ_in_captured_steps_alone_give_auto_its_unit(monkeypatch):
+@pytest.mark.parametrize("rounding", [0.0, 1e-9])
+def test_rewards_that_differ_in_captured_steps_alone_give_auto_its_unit(rounding, monkeypatch):
     never_looks(monkeypatch)
-    functions = torch.where(torch.arange(12) < 8, 3.0, 5.0).double().unsqueeze(0)
-    problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), functions, 0.0)
-    histories, policies = [], [recipes.auto(problem.arms, replicates=1) for _ in range(3)]
-    for policy, capture in zip(policies, (False, True), strict=False):
-        histories.append(run(policy, problem, 60, seed=7, capture=capture))
-    same(*histories, 0.0)
-    assert described(policies[0].state_dict()) == described(policies[1].state_dict())
-    run(policies[2], problem, 8, seed=7)
-    assert policies[2].frame.unit.isnan().all()
-    assert not policies[0].frame.unit.isnan().any()
+    plain, _ = plain_and_captured(lambda: equal_at_first(rounding))
+    early, problem = equal_at_first(rounding)
+    run(early, problem, 8, seed=7)
+    assert not (early.frame.unit > 1e-6).any()
+    assert (plain.frame.unit > 1.0).all()
 
 
 def test_members_that_know_their_scale_are_averaged_the_same(monkeypatch):
     never_looks(monkeypatch)
-    states, problem = [], make("gp", replicates=2, num_arms=12, seed=3)
-    covariance = problem.knowledge.kernel(problem.arms).to_dense().detach()
-    for capture in (False, True):
-        kernel, noise = torch.zeros(3, dtype=torch.long), torch.tensor([0.01, 0.1, 1.0]).double()
-        model = ArmMembers(12, covariance.unsqueeze(0), kernel, noise, noise / 10, replicates=2)
-        policy = ModelAveraging(model, typical_gap=True)
-        run(policy, problem, 60, seed=7, capture=capture)
-        states.append(described(policy.state_dict()))
-    assert states[0] == states[1]
+    plain_and_captured(knows_its_scale)
 
 
 def test_captured_steps_are_given_widths_to_the_last_digit():
@@ -294,8 +324,7 @@ def test_captured_steps_are_given_widths_to_the_last_digit():
 
 def test_auto_goes_on_plainly_where_captured_steps_stopped_and_the_other_way_round(monkeypatch):
     never_looks(monkeypatch)
-    plain, problem = averaging("tv-gp")
-    expected = run(plain, problem, 40, seed=7)
+    expected, plain = plain_auto("tv-gp", 40)
     mixed, problem = averaging("tv-gp")
     streams, arms, done = ReplicateStreams(7, REPLICATES), [], 0
     for count, capture in ((3, 8), (1, False), (10, 4), (7, False), (19, 8)):
@@ -360,7 +389,7 @@ def test_a_replicate_alone_is_the_replicate_in_the_batch():
 
 
 def test_blocks_of_any_length_give_the_same_run():
-    expected = run(*built("sw_gp_ucb"), HORIZON, seed=7)
+    expected, _ = plain_run("sw_gp_ucb")
     for length in (1, 2, 7, 150, 1000):
         same(run(*built("sw_gp_ucb"), HORIZON, seed=7, capture=length), expected)
 
@@ -387,7 +416,7 @@ def test_the_factor_form_moves_to_larger_rooms_as_it_grows(monkeypatch):
     never_looks(monkeypatch)
     policy, problem = built("tv_gp_ucb, factor")
     before = policy.model._belief.form.size
-    same(run(policy, problem, HORIZON, seed=7, capture=8), run(*built("tv_gp_ucb, factor"), HORIZON, seed=7))
+    same(run(policy, problem, HORIZON, seed=7, capture=8), plain_run("tv_gp_ucb, factor")[0])
     assert policy.model._belief.form.size > 2 * before
 
 

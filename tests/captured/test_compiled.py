@@ -10,10 +10,9 @@ from bandits_torch.acquisition import ThompsonSampling
 from bandits_torch.captured import playing
 from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.experiments import race
-from bandits_torch.models import ArmGP, ArmMembers
+from bandits_torch.models import ArmGP
 from bandits_torch.models.arms import covariance_form
-from bandits_torch.policies import IndexPolicy, ModelAveraging, SlidingWindow
-from bandits_torch.problems.stationary import StationaryProblem
+from bandits_torch.policies import IndexPolicy, SlidingWindow
 from bandits_torch.theory import IGPWidth, RealisedGain
 from tests.captured.test_captured_runs import (
     CASES,
@@ -23,6 +22,10 @@ from tests.captured.test_captured_runs import (
     averaging,
     books,
     built,
+    equal_at_first,
+    in_doubt,
+    knows_its_scale,
+    plain_run,
     same,
 )
 
@@ -44,8 +47,7 @@ def steps_of(history):
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_compiled_run_is_the_plain_run(name):
-    plain, problem = built(name)
-    expected = run(plain, problem, HORIZON, seed=7)
+    expected, plain = plain_run(name)
     policy, problem = built(name)
     history = run(policy, problem, HORIZON, seed=7, capture=True)
     done, otherwise = steps_of(history)
@@ -65,9 +67,7 @@ def test_a_compiled_run_is_the_plain_run(name):
 
 @pytest.mark.parametrize("name", ["sw_gp_ucb", "tv_gp_ucb", "gp_ts"])
 def test_so_it_is_in_short_blocks(name):
-    plain, problem = built(name)
-    policy, _ = built(name)
-    same(run(policy, problem, HORIZON, seed=7, capture=7), run(plain, problem, HORIZON, seed=7), 1e-9)
+    same(run(*built(name), HORIZON, seed=7, capture=7), plain_run(name)[0], 1e-9)
 
 
 @pytest.mark.parametrize("name", ["igp_ucb", "gp_ei", "gp_ts", "sw_gp_ucb", "r_gp_ucb"])
@@ -184,41 +184,19 @@ def test_so_it_is_in_short_blocks_and_with_roughness_in_what_is_told():
 
 
 def test_rewards_in_doubt_are_in_doubt_in_the_compiled_loop(monkeypatch):
-    means = torch.randn(3, 12, generator=torch.Generator().manual_seed(0)).double()
-    far = {
-        20: torch.tensor([-80.0, -90.0, 0.0]).double(),
-        21: torch.tensor([0.0, -95.0, 99.0]).double(),
-        40: torch.tensor([0.0, 0.0, 400.0]).double(),
-        41: torch.tensor([0.0, 0.0, 420.0]).double(),
-    }
-
-    def build():
-        problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), means, 0.1)
-        noise = problem.noise
-        monkeypatch.setattr(problem, "noise", lambda step, *rest: noise(step, *rest) + far.get(step, 0.0))
-        return recipes.auto(12, replicates=3), problem
-
-    _, policy = same_as_plain(build, 60)
+    far = {20: [-80.0, -90.0, 0.0], 21: [0.0, -95.0, 99.0], 40: [0.0, 0.0, 400.0], 41: [0.0, 0.0, 420.0]}
+    _, policy = same_as_plain(lambda: in_doubt(monkeypatch, far), 60)
     assert policy.range.doubted.tolist() == [1, 1, 2]
 
 
 def test_a_block_of_auto_that_the_loop_cannot_play_is_played_as_it_is():
     history, _ = same_as_plain(lambda: averaging("low rank"), 20)  # of 510 arms
     assert steps_of(history) == (0, 15)
-    functions = torch.where(torch.arange(12) < 8, 3.0, 5.0).double().unsqueeze(0)  # no unit until they differ
-    problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), functions, 0.0)
-    history, _ = same_as_plain(lambda: (recipes.auto(problem.arms, replicates=1), problem), 60)
+    history, _ = same_as_plain(equal_at_first, 60)  # no unit until they differ
     assert min(steps_of(history)) > 0
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.01])
 def test_members_that_know_their_scale_and_unit_are_compiled(rate):
-    def build():
-        problem = make("gp", replicates=2, num_arms=12, seed=3)
-        covariance = problem.knowledge.kernel(problem.arms).to_dense().detach()
-        kernel, noise = torch.zeros(3, dtype=torch.long), torch.tensor([0.01, 0.1, 1.0]).double()
-        model = ArmMembers(12, covariance.unsqueeze(0), kernel, noise, rate + 0 * noise, replicates=2)
-        return ModelAveraging(model, typical_gap=True, look_again=2.0, try_all=rate > 0), problem
-
-    history, _ = same_as_plain(build, 60)
+    history, _ = same_as_plain(lambda: knows_its_scale(rate, look_again=2.0, try_all=rate > 0), 60)
     assert steps_of(history) == (55, 0)

@@ -8,14 +8,11 @@ import torch
 
 from bandits_torch.models import ArmGP
 from bandits_torch.theory import DualMixtureWidth
+from tests.reference.simulate_coverage import coverage, functions_of_norm, kernel, moving_bumps, normal
 
 RUNS, ARMS, STEPS, WINDOW = 200, 15, 40, 12
 DELTA, B, R = 0.1, 5.0, 0.5
 X = torch.linspace(0, 1, ARMS, dtype=torch.float64)
-
-
-def kernel(x, z):
-    return torch.exp(-((x[..., :, None] - z[..., None, :]) ** 2) / (2 * 0.2**2))
 
 
 K = kernel(X, X)
@@ -24,27 +21,6 @@ K = kernel(X, X)
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(5)
-
-
-def normal(generator, *shape):
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def still(generator):
-    """(STEPS, RUNS, ARMS): functions of norm B, half of them single bumps, which reach B before any data."""
-    centres = torch.rand(RUNS, 10, generator=generator, dtype=torch.float64)
-    weights = normal(generator, RUNS, 10)
-    weights[: RUNS // 2, 1:] = 0
-    norm = torch.einsum("si,sij,sj->s", weights, kernel(centres, centres), weights).sqrt()
-    f = B * torch.einsum("sni,si->sn", kernel(X, centres), weights) / norm[:, None]
-    return f.expand(STEPS, RUNS, ARMS)
-
-
-def moving(generator, speed=0.01):
-    """(STEPS, RUNS, ARMS): bumps of norm B that go to and fro."""
-    start = torch.rand(RUNS, generator=generator, dtype=torch.float64)
-    phase = start + speed * torch.arange(STEPS, dtype=torch.float64)[:, None]
-    return B * kernel(X, (1 - (phase % 2 - 1).abs())[..., None]).squeeze(-1)
 
 
 def needed(width, f, noise, noise_variance, window=None):
@@ -64,25 +40,30 @@ def needed(width, f, noise, noise_variance, window=None):
     return most
 
 
-def coverage(most, factor=1.0):
-    return (most <= factor).double().mean().item()
-
-
 @pytest.mark.parametrize("noise_variance", [R**2, 0.1, 1.0])
 def test_bounds_cover_a_function_of_known_norm(noise_variance, generator):
-    f, noise = still(generator), R * normal(generator, STEPS, RUNS)
+    f, noise = (
+        functions_of_norm(B, X, RUNS, generator).expand(STEPS, RUNS, ARMS),
+        R * normal(generator, STEPS, RUNS),
+    )
     most = needed(DualMixtureWidth(B, R, DELTA), f, noise, noise_variance)
     assert coverage(most) >= 1 - DELTA
     assert coverage(most, 0.5) < 1 - DELTA
 
 
 def test_bounds_cover_under_bounded_noise_of_two_values(generator):
-    f, noise = still(generator), R * normal(generator, STEPS, RUNS).sign()
+    f, noise = (
+        functions_of_norm(B, X, RUNS, generator).expand(STEPS, RUNS, ARMS),
+        R * normal(generator, STEPS, RUNS).sign(),
+    )
     assert coverage(needed(DualMixtureWidth(B, R, DELTA), f, noise, R**2)) >= 1 - DELTA
 
 
 def test_bounds_cover_in_a_window(generator):
-    f, noise = still(generator), R * normal(generator, STEPS, RUNS)
+    f, noise = (
+        functions_of_norm(B, X, RUNS, generator).expand(STEPS, RUNS, ARMS),
+        R * normal(generator, STEPS, RUNS),
+    )
     most = needed(DualMixtureWidth(B, R, DELTA, horizon=STEPS), f, noise, R**2, WINDOW)
     assert coverage(most) >= 1 - DELTA
     assert coverage(most, 0.5) < 1 - DELTA
@@ -92,7 +73,10 @@ def test_bounds_cover_in_a_window(generator):
 def test_bounds_cover_a_function_that_moves_once_they_are_told_by_how_much(window, generator):
     """Without the drift they miss in most runs. Growing data need no horizon, the function may move or not."""
     scale = 0.1
-    f, noise = moving(generator, 0.01 if window else 0.002), scale * normal(generator, STEPS, RUNS)
+    f, noise = (
+        moving_bumps(B, X, RUNS, STEPS, 0.01 if window else 0.002, generator),
+        scale * normal(generator, STEPS, RUNS),
+    )
     held = STEPS - 1 if window is None else window
     drift = max(float((f[lag:] - f[:-lag]).abs().max()) for lag in range(1, held + 1))
     horizon = None if window is None else STEPS

@@ -16,6 +16,7 @@ from bandits_torch.models import ArmGP
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory import PriorEliminationContinuousWidth, SrinivasContinuousWidth, Width
+from tests.reference.simulate_coverage import coverage, draws_of, functions_of_norm, normal
 
 RUNS, ARMS, STEPS, LENGTHSCALE = 200, 50, 25, 0.2
 DELTA, B, R = 0.1, 3.0, 0.3
@@ -29,21 +30,6 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(3)
 
 
-def functions_of_norm(bound: float, generator: torch.Generator) -> Tensor:
-    """(RUNS, ARMS): half of them single bumps, which reach bound x sigma_0, the others mixtures of ten."""
-    weights = torch.randn(RUNS, ARMS, generator=generator, dtype=torch.float64)
-    kept = torch.rand(RUNS, ARMS, generator=generator).argsort(-1).argsort(-1)
-    weights = weights * (kept < torch.where(torch.arange(RUNS) < RUNS // 2, 1, 10)[:, None])
-    norm = torch.einsum("si,ij,sj->s", weights, K, weights).sqrt()
-    return bound * weights @ K / norm[:, None]
-
-
-def draws_of_prior(generator: torch.Generator) -> Tensor:
-    values, vectors = torch.linalg.eigh(K)
-    normal = torch.randn(RUNS, ARMS, generator=generator, dtype=torch.float64)
-    return normal @ (vectors * values.clamp(min=0).sqrt()).T
-
-
 def width_needed(policy: IndexPolicy, f: Tensor, generator: torch.Generator) -> Tensor:
     """What multiple of its width each run of the policy needed, (RUNS,)."""
     needed = torch.zeros(RUNS, dtype=torch.float64)
@@ -52,14 +38,10 @@ def width_needed(policy: IndexPolicy, f: Tensor, generator: torch.Generator) -> 
         band = policy.width(t, policy.model).unsqueeze(-1) * variance.sqrt()
         needed = torch.maximum(needed, ((f - mean).abs() / band).amax(-1))
         choice = policy.choose(t)
-        noise = R * torch.randn(RUNS, generator=generator, dtype=torch.float64)
+        noise = R * normal(generator, RUNS)
         reward = f[torch.arange(RUNS), choice.arm] + noise
         policy.learn(Observation(t, choice.arm, reward, choice.why))
     return needed
-
-
-def share_held(needed: Tensor, factor: float = 1.0) -> float:
-    return float((needed <= factor).double().mean())
 
 
 def test_bkb_width_covers_with_the_dictionary_of_the_theory(generator: torch.Generator) -> None:
@@ -75,9 +57,9 @@ def test_bkb_width_covers_with_the_dictionary_of_the_theory(generator: torch.Gen
         noise_scale=R,
         replicates=RUNS,
     )
-    needed = width_needed(policy, functions_of_norm(B, generator), generator)
-    assert share_held(needed) >= 1 - DELTA
-    assert share_held(needed, 0.1) < 1 - DELTA
+    needed = width_needed(policy, functions_of_norm(B, X[:, 0], RUNS, generator), generator)
+    assert coverage(needed) >= 1 - DELTA
+    assert coverage(needed, 0.1) < 1 - DELTA
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.95])
@@ -86,9 +68,9 @@ def test_weighted_width_covers_a_function_of_known_norm(discount: float, generat
     policy = recipes.w_gp_ucb(
         X, KERNEL, R**2, discount=discount, delta=DELTA, rkhs_bound=B, noise_scale=R, replicates=RUNS
     )
-    needed = width_needed(policy, functions_of_norm(B, generator), generator)
-    assert share_held(needed) >= 1 - DELTA
-    assert share_held(needed, 0.5) < 1 - DELTA
+    needed = width_needed(policy, functions_of_norm(B, X[:, 0], RUNS, generator), generator)
+    assert coverage(needed) >= 1 - DELTA
+    assert coverage(needed, 0.5) < 1 - DELTA
 
 
 STEEPEST = math.sqrt(2) / LENGTHSCALE  # b with a = 1: the derivative of a draw is N(0, 1/l^2) at every point
@@ -102,6 +84,6 @@ CONTINUOUS = [
 def test_width_on_a_continuum_covers_a_draw_of_the_prior_on_a_fine_grid(width: Width, generator) -> None:
     """Srinivas et al. 2010, Theorem 2, and Ziomek et al. 2024, Theorem 4.1 B; steps of 0.1 lengthscales."""
     policy = IndexPolicy(ArmGP(X, KERNEL, R**2, batch_shape=(RUNS,)), UpperConfidenceBound, width=width)
-    needed = width_needed(policy, draws_of_prior(generator), generator)
-    assert share_held(needed) >= 1 - DELTA
-    assert share_held(needed, 0.4) < 1 - DELTA
+    needed = width_needed(policy, draws_of(K, generator, RUNS), generator)
+    assert coverage(needed) >= 1 - DELTA
+    assert coverage(needed, 0.4) < 1 - DELTA

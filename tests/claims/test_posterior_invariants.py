@@ -59,32 +59,6 @@ def test_data_never_raise_a_variance(name, history, noise):
         before = after
 
 
-@pytest.mark.every(3)
-@every_model
-@few
-@given(history=histories, noise=noises, order=st.randoms(use_true_random=False))
-def test_the_order_of_observations_does_not_matter(name, history, noise, order):
-    other = list(history)
-    order.shuffle(other)
-    one, two = learn(MODELS[name](noise), history), learn(MODELS[name](noise), other)
-    for a, b in zip(belief(one), belief(two), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
-    torch.testing.assert_close(one.information_gain, two.information_gain, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize("name", ["covariance", "factor", "OnlineGP"])
-@few
-@given(first=histories, history=histories, noise=noises)
-def test_what_is_forgotten_might_never_have_been(name, first, history, noise):
-    model = learn(MODELS[name](noise), first + history)
-    model.forget(len(first))
-    never = learn(MODELS[name](noise), history)
-    for a, b in zip(belief(model), belief(never), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
-    torch.testing.assert_close(model.information_gain, never.information_gain, rtol=1e-6, atol=1e-7)
-
-
 @every_model
 @few
 @given(history=histories, noise=noises)

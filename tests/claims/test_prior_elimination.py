@@ -10,17 +10,12 @@ from bandits_torch.models import CandidatePrior, arm_gp_over_priors
 from bandits_torch.policies import Observation, PriorElimination
 from bandits_torch.policies.policy import Policy
 from bandits_torch.theory import PriorEliminationFiniteWidth
+from tests.reference.simulate_coverage import draws_of
 from tests.reference.simulate_elimination import rejected
 
 RUNS, STEPS, DELTA, NOISE_SCALE, ARMS = 1000, 200, 0.05, 0.1, 30
 X = torch.linspace(0, 1, ARMS, dtype=torch.float64)
 K = torch.exp(-((X[:, None] - X) ** 2) / (2 * 0.1**2))
-
-
-def draws(runs: int) -> torch.Tensor:
-    values, vectors = torch.linalg.eigh(K)
-    weights = torch.randn(runs, ARMS, generator=torch.Generator().manual_seed(11), dtype=torch.float64)
-    return weights @ (vectors * values.clamp_min(0).sqrt()).T
 
 
 def play(priors: list[CandidatePrior], xi: str) -> PriorElimination:
@@ -33,7 +28,8 @@ def play(priors: list[CandidatePrior], xi: str) -> PriorElimination:
 
 
 def play_on_draws(policy: Policy, steps: int) -> None:
-    f, generator = draws(policy.replicates), torch.Generator().manual_seed(5)
+    f = draws_of(K, torch.Generator().manual_seed(11), policy.replicates)
+    generator = torch.Generator().manual_seed(5)
     for step in range(1, steps + 1):
         choice = policy.choose(step)
         noise = NOISE_SCALE * torch.randn(len(f), generator=generator, dtype=torch.float64)

@@ -6,6 +6,7 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.problems.simulated import make_kernel
+from tests.reference.simulate_coverage import draws_of
 
 ARMS, STEPS, DELTA, LAMBDA = 60, 40, 0.1, 0.05
 
@@ -15,9 +16,7 @@ def share_of_runs_within(sampling: LeverageSampling, runs: int) -> float:
     generator = torch.Generator().manual_seed(11)
     arms = torch.rand(ARMS, 1, generator=generator, dtype=torch.float64)
     kernel = make_kernel("se", 0.2)
-    values, vectors = torch.linalg.eigh(kernel(arms).to_dense())
-    root = vectors * values.clamp(min=0).sqrt()
-    f = torch.randn(runs, ARMS, generator=generator, dtype=torch.float64) @ root.mT
+    f = draws_of(kernel(arms).to_dense(), generator, runs)
     sketched = SketchedGP(arms, kernel, LAMBDA, batch_shape=(runs,), sampling=sampling)
     exact = ArmGP(arms, kernel, LAMBDA, batch_shape=(runs,))
     holds = torch.ones(runs, dtype=torch.bool)

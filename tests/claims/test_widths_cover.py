@@ -14,18 +14,21 @@ from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
 from bandits_torch.theory.mixture_widths import RealisedInformationWidth
 from bandits_torch.theory.prior_widths import PriorEliminationFiniteWidth, SrinivasBayesianWidth
 from bandits_torch.theory.widths import ConstantWidth, GPTSWidth, IGPWidth, SrinivasRKHSWidth
-from tests.reference.simulate_coverage import CovarianceGP, coverage, width_needed
+from tests.reference.simulate_coverage import (
+    CovarianceGP,
+    coverage,
+    draws_of,
+    functions_of_norm,
+    kernel,
+    moving_bumps,
+    normal,
+    width_needed,
+)
 
 RUNS, ARMS, STEPS, WINDOW = 200, 50, 120, 30
 DELTA, B, R = 0.1, 5.0, 0.5
 GAIN = RealisedGain()
 X = torch.linspace(0, 1, ARMS, dtype=torch.float64)
-
-
-def kernel(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    return torch.exp(-((x[..., :, None] - z[..., None, :]) ** 2) / (2 * 0.2**2))
-
-
 K = kernel(X, X)
 NO_FUNCTION = torch.zeros(RUNS, ARMS, dtype=torch.float64)
 
@@ -33,25 +36,6 @@ NO_FUNCTION = torch.zeros(RUNS, ARMS, dtype=torch.float64)
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(7)
-
-
-def normal(generator: torch.Generator, *shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def functions_of_norm(bound: float, generator: torch.Generator) -> torch.Tensor:
-    """(RUNS, ARMS) values of functions whose RKHS norm is the bound: half of them single bumps, which reach
-    bound x sigma_0 before any data; the others mixtures of ten."""
-    centres = torch.rand(RUNS, 10, generator=generator, dtype=torch.float64)
-    weights = normal(generator, RUNS, 10)
-    weights[: RUNS // 2, 1:] = 0
-    norm = torch.einsum("si,sij,sj->s", weights, kernel(centres, centres), weights).sqrt()
-    return bound * torch.einsum("sni,si->sn", kernel(X, centres), weights) / norm[:, None]
-
-
-def draws_of_prior(generator: torch.Generator, *shape: int) -> torch.Tensor:
-    values, vectors = torch.linalg.eigh(K)
-    return normal(generator, *shape, ARMS) @ (vectors * values.clamp(min=0).sqrt()).T
 
 
 RKHS_WIDTHS = {
@@ -66,14 +50,14 @@ RKHS_WIDTHS = {
 @pytest.mark.parametrize("noise_variance", [R**2, 0.1, 1.0])
 @pytest.mark.parametrize("make", RKHS_WIDTHS.values(), ids=RKHS_WIDTHS.keys())
 def test_width_covers_a_function_of_known_norm(make, noise_variance, generator):
-    f, noise = functions_of_norm(B, generator), R * normal(generator, STEPS, RUNS)
+    f, noise = functions_of_norm(B, X, RUNS, generator), R * normal(generator, STEPS, RUNS)
     needed = width_needed(make(noise_variance), lambda t: f, CovarianceGP(K, noise_variance, RUNS), noise)
     assert coverage(needed) >= 1 - DELTA
     assert coverage(needed, factor=0.5) < 1 - DELTA
 
 
 def test_srinivas_rkhs_width_covers_under_bounded_noise(generator):
-    f = functions_of_norm(B, generator)
+    f = functions_of_norm(B, X, RUNS, generator)
     noise = R * (2 * torch.rand(STEPS, RUNS, generator=generator, dtype=torch.float64) - 1)
     width = SrinivasRKHSWidth(B, DELTA, MaximumGain(K, R**2, STEPS))
     needed = width_needed(width, lambda t: f, CovarianceGP(K, R**2, RUNS), noise)
@@ -114,7 +98,7 @@ WINDOW_WIDTHS = [
 
 @pytest.mark.parametrize("width", WINDOW_WIDTHS)
 def test_window_width_covers_a_function_that_stands_still(width, generator):
-    f, noise = functions_of_norm(B, generator), R * normal(generator, STEPS, RUNS)
+    f, noise = functions_of_norm(B, X, RUNS, generator), R * normal(generator, STEPS, RUNS)
     needed = width_needed(width, lambda t: f, CovarianceGP(K, R**2, RUNS), noise, window=WINDOW)
     assert coverage(needed) >= 1 - DELTA
     assert coverage(needed, factor=0.5) < 1 - DELTA
@@ -153,14 +137,6 @@ def test_restarts_need_every_interval_to_be_an_event_of_its_own(generator):
     assert coverage(whole_run) >= 1 - DELTA
 
 
-def moving_bump(generator: torch.Generator, speed: float) -> torch.Tensor:
-    """(STEPS, RUNS, ARMS): bumps B k(x0(t), .) of norm B whose centres go to and fro at this speed a step."""
-    start = torch.rand(RUNS, generator=generator, dtype=torch.float64)
-    phase = start + speed * torch.arange(STEPS, dtype=torch.float64)[:, None]
-    centre = 1 - (phase % 2 - 1).abs()
-    return B * kernel(X, centre[..., None]).squeeze(-1)
-
-
 DRIFTER_SCALE = 0.1
 BASE_WIDTHS = [
     SlidingWindowWidth(WINDOW, STEPS, B, DRIFTER_SCALE, DELTA, GAIN),
@@ -173,7 +149,10 @@ BASE_WIDTHS = [
 @pytest.mark.parametrize("base", BASE_WIDTHS)
 def test_drift_aware_width_covers_a_drifting_function(base, generator):
     """Without the drift term the same width misses the function in most runs."""
-    f, noise = moving_bump(generator, speed=0.01), DRIFTER_SCALE * normal(generator, STEPS, RUNS)
+    f, noise = (
+        moving_bumps(B, X, RUNS, STEPS, 0.01, generator),
+        DRIFTER_SCALE * normal(generator, STEPS, RUNS),
+    )
     drift = max(float((f[lag:] - f[:-lag]).abs().max()) for lag in range(1, WINDOW + 1))
     without, aware = (
         width_needed(width, lambda t: f[t - 1], CovarianceGP(K, DRIFTER_SCALE**2, RUNS), noise, window=WINDOW)
@@ -206,7 +185,7 @@ BAYESIAN_WIDTHS = [SrinivasBayesianWidth(ARMS, DELTA), PriorEliminationFiniteWid
 
 @pytest.mark.parametrize("width", BAYESIAN_WIDTHS)
 def test_bayesian_width_covers_a_draw_of_the_prior(width, generator):
-    f, noise = draws_of_prior(generator, RUNS), R * normal(generator, STEPS, RUNS)
+    f, noise = draws_of(K, generator, RUNS), R * normal(generator, STEPS, RUNS)
     needed = width_needed(width, lambda t: f, CovarianceGP(K, R**2, RUNS), noise)
     assert coverage(needed) >= 1 - DELTA
     assert coverage(needed, factor=0.5) < 1 - DELTA
@@ -214,7 +193,7 @@ def test_bayesian_width_covers_a_draw_of_the_prior(width, generator):
 
 def test_bayesian_width_covers_a_function_that_drifts_as_the_model_says(generator):
     rate = 0.05
-    f, fresh = [draws_of_prior(generator, RUNS)], draws_of_prior(generator, STEPS, RUNS)
+    f, fresh = [draws_of(K, generator, RUNS)], draws_of(K, generator, STEPS, RUNS)
     for t in range(1, STEPS):
         f.append((1 - rate) ** 0.5 * f[-1] + rate**0.5 * fresh[t])
     noise = R * normal(generator, STEPS, RUNS)

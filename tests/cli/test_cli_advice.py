@@ -7,9 +7,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
-from bandits_torch import cli
+from tests.cli.shell import call
 
 GOOD_AND_BAD = "gp_ucb,sw_gp_ucb,random"
 OPTIONS = ["--option", "gp_ucb.width=1", "--option", "sw_gp_ucb.window=1", "--replicates", "2"]
@@ -25,8 +24,7 @@ def table(path, rows, seed=0):
 
 
 def raced(tmp_path, *arguments):
-    asked = ["race", *map(str, arguments), "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(cli.app, asked)
+    result = call("race", *arguments, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     return result.output, json.loads((tmp_path / "out" / "run.json").read_text())["advice"]
 
@@ -66,6 +64,7 @@ def test_a_short_record_is_said_to_be_short(tmp_path, rows, played):
     assert "Too short to tell" in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("without_a_page")
 def test_replicates_of_a_simulation_are_compared(tmp_path):
     small = ["--problem", "gp", "--horizon", 60, "--option", "num_arms=20", "--policies", GOOD_AND_BAD]
     output, advice = raced(tmp_path, *small, *OPTIONS[:4], "--replicates", 8)
@@ -85,6 +84,7 @@ def test_one_policy_alone_needs_no_advice(tmp_path, policies):
     assert (tmp_path / "out" / "report.html").exists()
 
 
+@pytest.mark.usefixtures("without_a_page")
 def test_policies_no_better_than_chance_are_said_to_be(tmp_path):
     """Rewards without any memory: nothing can be learned."""
     g = np.random.default_rng(1)
@@ -134,17 +134,8 @@ def test_where_nothing_could_be_lost_nobody_lost_least(tmp_path):
     pd.DataFrame(rewards, columns=["a", "b", "c"]).to_csv(tmp_path / "past.csv", index=False)
     own = ("--option", "forgetting_rate=0.1", "--policies", "ucb1,exp3_s")  # nothing is estimated
     for horizon in (120, 40):  # some starts, and none
-        output, advice = raced(
-            tmp_path,
-            "--data",
-            tmp_path / "past.csv",
-            "--option",
-            "noise_fraction=0.5",
-            *own,
-            "--horizon",
-            horizon,
-            "--overwrite",
-        )
+        asked = ["--data", tmp_path / "past.csv", "--option", "noise_fraction=0.5", "--horizon", horizon]
+        output, advice = raced(tmp_path, *asked, *own, "--overwrite")
         assert "Nothing could be lost" in output
         assert "lost least" not in output
         assert advice["sentences"][0].startswith("Nothing could be lost")
@@ -162,6 +153,7 @@ def test_regret_is_readable_in_any_unit(tmp_path, unit):
     assert f"{lost:.4g}" in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("without_a_page")
 def test_all_rows_of_a_record_are_played_and_how_long_that_takes_is_said_beforehand(tmp_path):
     table(tmp_path / "past.csv", 1300)
     asked = ["--data", tmp_path / "past.csv", "--policies", "ucb1,exp3_s", "--replicates", 1]

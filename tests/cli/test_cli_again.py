@@ -3,25 +3,21 @@
 import json
 import os
 import re
+import shutil
 import signal
 import time
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from bandits_torch import cli
 from bandits_torch.recorder import Recorder
+from tests.cli.shell import call, interrupted
 from tests.reference.forked import Forked
 
 pytestmark = pytest.mark.usefixtures("without_a_page")
 
 SMALL = ["--horizon", 40, "--replicates", 2, "--policies", "random,gp_ts,sw_gp_ucb", "--seed", 3]
 SMALL += ["--option", "num_arms=8", "--option", "switches=[0.25, 30]", "--option", "sw_gp_ucb.window=6"]
-
-
-def call(*arguments):
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
 
 
 def raced(out, *arguments):
@@ -32,6 +28,20 @@ def raced(out, *arguments):
 
 def changed(path, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The folder of a race that nothing disturbed."""
+    out = tmp_path_factory.mktemp("races") / "whole"
+    raced(out, *SMALL)
+    return out
+
+
+@pytest.fixture
+def record(whole, tmp_path):
+    """The record of that race, in a folder that may be changed."""
+    return shutil.copytree(whole, tmp_path / "first") / "run.json"
 
 
 # -- from the record -----------------------------------------------------------------------------------
@@ -85,9 +95,7 @@ def test_other_data_under_the_same_name_are_refused(measured, tmp_path):
     assert not (tmp_path / "second").exists()
 
 
-def test_regret_that_differs_from_the_record_s_is_told_and_exits_with_1(tmp_path):
-    raced(tmp_path / "first", *SMALL)
-    record = tmp_path / "first" / "run.json"
+def test_regret_that_differs_from_the_record_s_is_told_and_exits_with_1(record, tmp_path):
     results = json.loads(record.read_text())["results"]
     results["gp_ts"]["cumulative_regret"][1] += 1e-9
     changed(record, results=results)
@@ -96,9 +104,7 @@ def test_regret_that_differs_from_the_record_s_is_told_and_exits_with_1(tmp_path
     assert "regret differs from the record's: gp_ts\n" in result.stdout
 
 
-def test_other_versions_are_told(tmp_path):
-    raced(tmp_path / "first", *SMALL)
-    record = tmp_path / "first" / "run.json"
+def test_other_versions_are_told(record, tmp_path):
     changed(record, versions=json.loads(record.read_text())["versions"] | {"torch": "1.0"})
     result = call("rerun", record, "--out", tmp_path / "second")
     assert result.exit_code == 0
@@ -126,7 +132,6 @@ def test_what_is_no_record_is_refused(content, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "values",
     [
@@ -140,10 +145,9 @@ def test_what_is_no_record_is_refused(content, message, tmp_path):
     ],
     ids=str,
 )
-def test_a_record_changed_by_hand_is_refused(values, tmp_path):
-    raced(tmp_path / "first", *SMALL)
-    changed(tmp_path / "first" / "run.json", **values)
-    result = call("rerun", tmp_path / "first" / "run.json", "--out", tmp_path / "out")
+def test_a_record_changed_by_hand_is_refused(values, record, tmp_path):
+    changed(record, **values)
+    result = call("rerun", record, "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert result.stderr == f"error: run.json must hold {next(iter(values))}, as a race writes them\n"
     assert not (tmp_path / "out").exists()
@@ -152,24 +156,14 @@ def test_a_record_changed_by_hand_is_refused(values, tmp_path):
 # -- on from where it was cut off ----------------------------------------------------------------------
 
 
-def cut_off(out, monkeypatch, every=5):
+def cut_off(out, every=5):
     """A race that stops at step 17 of its second policy."""
-    whole, played = Recorder.pulled, []
-
-    def pulled(self, step, *rest):
-        played.append(step)
-        if step == 17 and played.count(17) == 2:
-            raise KeyboardInterrupt
-        whole(self, step, *rest)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "pulled", pulled)
-        return call("race", *SMALL, *([] if every is None else ["--checkpoint", every]), "--out", out)
+    return interrupted(17, "race", *SMALL, *([] if every is None else ["--checkpoint", every]), "--out", out)
 
 
-def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path):
-    table = raced(tmp_path / "whole", *SMALL)
-    cut_off(tmp_path / "cut", monkeypatch)
+def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(whole, monkeypatch, tmp_path):
+    table = (whole / "regret.csv").read_bytes()
+    cut_off(tmp_path / "cut")
     assert sorted(path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()) == [
         "gp_ts",
         "race.json",
@@ -188,18 +182,18 @@ def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_
     ]
 
 
-def test_who_stops_a_race_is_told_how_far_it_came_what_is_kept_and_how_to_go_on(monkeypatch, tmp_path):
+def test_who_stops_a_race_is_told_how_far_it_came_what_is_kept_and_how_to_go_on(tmp_path):
     where = "interrupted in gp_ts, policy 2 of 3, after step 16 of 40: "
-    done = cut_off(tmp_path / "kept", monkeypatch)
+    done = cut_off(tmp_path / "kept")
     assert done.exit_code == 130
     kept = str(tmp_path / "kept" / "checkpoints")
     assert done.stderr == (
         f"{where}1 policy played and the last checkpoint of gp_ts are kept in {kept!r}; "
         "continue with the same command and --resume\n"
     )
-    done = cut_off(tmp_path / "early", monkeypatch, every=30)
+    done = cut_off(tmp_path / "early", every=30)
     assert "after step 16 of 40: 1 policy played is kept in" in done.stderr
-    done = cut_off(tmp_path / "lost", monkeypatch, every=None)
+    done = cut_off(tmp_path / "lost", every=None)
     assert done.exit_code == 130
     assert done.stderr == (
         f"{where}nothing is kept; with --checkpoint STEPS a race keeps what it has, for --resume to go on\n"
@@ -246,19 +240,3 @@ def test_a_signal_ends_a_race_with_words_if_it_can_and_it_goes_on(number, undist
         )
         assert "Traceback" not in said
     assert raced(tmp_path, *LONG, "--resume") == undisturbed
-
-
-def test_a_race_is_not_continued_unasked_nor_under_other_settings(monkeypatch, tmp_path):
-    cut_off(tmp_path, monkeypatch)
-    for arguments in ([], ["--checkpoint", 5]):
-        result = call("race", *SMALL, *arguments, "--out", tmp_path)
-        assert result.exit_code == 2
-        assert "continue it with --resume, or begin afresh with --overwrite" in result.stderr
-    other = call("race", *SMALL, "--option", "gp_ts.delta=0.2", "--resume", "--out", tmp_path)
-    assert other.exit_code == 2
-    assert "option gp_ts.delta was None and is 0.2" in other.stderr
-    assert (tmp_path / "checkpoints" / "gp_ts").exists()
-
-
-def test_resume_where_nothing_was_begun_begins(tmp_path):
-    assert raced(tmp_path / "a", *SMALL, "--resume") == raced(tmp_path / "b", *SMALL)

@@ -10,6 +10,7 @@ import pytest
 from tests.fuzz import race_folders
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("without_a_page")
 
 
 def test_no_change_slips_into_a_race_that_is_resumed(monkeypatch):

@@ -1,23 +1,19 @@
 """The folder a race or a sweep writes to: what is another's stays as it is, byte for byte, unless it is given up."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from bandits_torch import cli
 from bandits_torch.recorder import Recorder
+from tests.cli.shell import call, interrupted
 
 pytestmark = pytest.mark.usefixtures("without_a_page")
 
 RACE = ["--horizon", 20, "--replicates", 2, "--policies", "random,gp_ts", "--option", "num_arms=6"]
 REPORT = ["regret.csv", "regret.png", "report.html", "run.json"]
-
-
-def call(*arguments):
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
 
 
 def race(out, *arguments):
@@ -34,22 +30,31 @@ def out(tmp_path):
     return tmp_path / "out"
 
 
+@pytest.fixture(scope="module")
+def races(tmp_path_factory):
+    """The folders of a race that is over, and of one that stopped at step 12 of its second policy, with a checkpoint
+    every 5."""
+    folder = tmp_path_factory.mktemp("races")
+    assert race(folder / "over").exit_code == 0
+    assert interrupted(12, "race", *RACE, "--out", folder / "cut off", "--checkpoint", 5).exit_code == 130
+    assert sorted(held(folder / "cut off")) == [
+        "checkpoints/gp_ts",
+        "checkpoints/race.json",
+        "checkpoints/random",
+    ]
+    return folder
+
+
 @pytest.fixture
-def cut_off(out, monkeypatch):
-    """A race that stopped at step 12 of its second policy, with a checkpoint every 5."""
-    whole, played = Recorder.pulled, []
+def cut_off(races, out):
+    """The race that stopped is that of ``out``."""
+    return held(shutil.copytree(races / "cut off", out))
 
-    def pulled(self, step, *rest):
-        played.append(step)
-        if played.count(12) == 2:
-            raise KeyboardInterrupt
-        whole(self, step, *rest)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "pulled", pulled)
-        assert race(out, "--checkpoint", 5).exit_code != 0
-    assert sorted(held(out)) == ["checkpoints/gp_ts", "checkpoints/race.json", "checkpoints/random"]
-    return held(out)
+@pytest.fixture
+def over(races, out):
+    """The race that is over is that of ``out``."""
+    return held(shutil.copytree(races / "over", out))
 
 
 def assert_refused(result, words, folder, before):
@@ -136,7 +141,9 @@ def test_another_race_s_checkpoints_are_given_up_when_that_is_said(out, cut_off,
     assert not (out / "checkpoints").exists()
 
 
-def test_both_at_once_are_refused(out, cut_off):
+def test_checkpoints_are_not_continued_unasked_nor_when_both_are_asked(out, cut_off):
+    for arguments in ([], ["--checkpoint", 5]):
+        assert_refused(race(out, *arguments), "continue it with --resume, or begin afresh", out, cut_off)
     assert_refused(
         race(out, "--resume", "--overwrite"), "resume and overwrite exclude each other", out, cut_off
     )
@@ -170,8 +177,7 @@ def test_nothing_to_resume_is_said(out):
     assert held(out) == before
 
 
-def test_a_race_killed_while_it_tidied_up_is_over(out):
-    assert race(out).exit_code == 0
+def test_a_race_killed_while_it_tidied_up_is_over(out, over):
     (out / "checkpoints").mkdir()
     (out / "checkpoints" / "notes.txt").write_text("mine")
     before = held(out)
@@ -192,37 +198,28 @@ def test_a_race_killed_before_its_first_word_is_begun(out):
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize(("other", "words"), OTHERS[:4], ids=lambda value: str(value))
-def test_the_report_of_another_race_is_replaced_only_when_that_is_said(out, other, words):
-    assert race(out).exit_code == 0
-    before = held(out)
+def test_the_report_of_another_race_is_replaced_only_when_that_is_said(out, over, other, words):
     for more in ([], ["--resume"], ["--checkpoint", 5]):
-        assert_refused(race(out, *other, *more), words, out, before)
+        assert_refused(race(out, *other, *more), words, out, over)
     assert race(out, *other, "--overwrite").exit_code == 0
-    assert held(out)["run.json"] != before["run.json"]
+    assert held(out)["run.json"] != over["run.json"]
 
 
-def test_the_same_race_replaces_its_report(out):
+def test_the_same_race_replaces_its_report(out, over):
     assert race(out).exit_code == 0
-    table = held(out)["regret.csv"]
-    assert race(out).exit_code == 0
-    assert held(out)["regret.csv"] == table
+    assert held(out)["regret.csv"] == over["regret.csv"]
+    assert held(out)["run.json"] != over["run.json"]  # when it was played
 
 
 FLAGS = [[], ["--resume"], ["--overwrite"], ["--checkpoint", 5]]
 
 
 @pytest.mark.parametrize("name", REPORT)
-def test_a_file_that_no_race_wrote_is_never_replaced(out, name):
-    out.mkdir()
-    (out / name).write_text("mine")
-    for flags in FLAGS:
-        assert_refused(race(out, *flags), f"out holds {name}, which no race of this version", out, held(out))
-
-
-@pytest.mark.parametrize("name", REPORT)
-def test_a_folder_in_the_place_of_a_file_is_refused(out, name):
-    (out / name).mkdir(parents=True)
-    (out / name / "notes.txt").write_text("mine")
+@pytest.mark.parametrize("inside", ["", "notes.txt"])
+def test_a_file_or_folder_that_no_race_wrote_is_never_replaced(out, name, inside):
+    path = out / name / inside
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
     for flags in FLAGS:
         assert_refused(race(out, *flags), f"out holds {name}, which no race of this version", out, held(out))
 
@@ -245,8 +242,7 @@ def test_a_race_cut_off_while_it_wrote_its_report_goes_on(out, cut_off, monkeypa
     assert sorted(held(out)) == REPORT
 
 
-def test_a_rerun_spares_the_record_and_the_report_of_another_race(out, tmp_path):
-    assert race(out).exit_code == 0
+def test_a_rerun_spares_the_record_and_the_report_of_another_race(out, over, tmp_path):
     assert race(tmp_path / "other", "--seed", 1).exit_code == 0
     before = held(tmp_path)
     for folder, words in (

@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from bandits_torch import AskTell, cli, load_policy, save_policy
+from bandits_torch import AskTell, load_policy, save_policy
+from tests.cli.shell import call
 
 
 def shell(*arguments):
-    done = CliRunner().invoke(cli.app, list(map(str, arguments)))
+    done = call(*arguments)
     return (json.loads(done.stdout) if done.stdout.startswith("{") else done.stdout), done.output
 
 

@@ -12,69 +12,87 @@ from bandits_torch.cli.asked import DEFAULT_POLICIES
 from bandits_torch.cli.catalogue import FILE, catalogue, registered
 from bandits_torch.naming import did_you_mean
 
-SLOW = ("torch", "botorch", "gpytorch", "matplotlib", "pandas", "numpy")
+SLOW = ("torch", "botorch", "gpytorch", "matplotlib", "matplotlib.pyplot", "pandas", "numpy")
 UNNEEDED = ("rich", "typer", "pydantic", "importlib.metadata")  # tens of milliseconds, each of them
+# Runs each of the command lines it reads, and says what each answered and which slow modules it imported.
 WATCHED = f"""
-import json, sys
+import contextlib, io, json, sys
 from bandits_torch.cli import main
-try:
-    main()
-finally:
-    print(json.dumps([name for name in {SLOW + UNNEEDED!r} if name in sys.modules]), file=sys.stderr)
+answers = []
+for arguments in json.load(sys.stdin):
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    sys.argv = ["bandits-torch", *arguments]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as done:
+            code = done.code or 0
+    imported = [name for name in {SLOW + UNNEEDED!r} if name in sys.modules]
+    answers.append((out.getvalue(), code, err.getvalue(), imported))
+print(json.dumps(answers))
 """
 
 
-def run_watched(*arguments, options=(), **environment):
-    """Standard output, exit code, standard error without its last line, and the slow modules imported."""
-    command = [sys.executable, *options, "-c", WATCHED, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment or None)
-    *errors, imported = done.stderr.splitlines()
-    return done.stdout, done.returncode, "\n".join(errors), json.loads(imported)
+def run_watched(*lines, options=(), **environment):
+    """Of each command line, in one new process: output, exit code, errors, and the slow modules imported so far."""
+    command = [sys.executable, *options, "-c", WATCHED]
+    done = subprocess.run(
+        command, input=json.dumps(lines), capture_output=True, text=True, env=environment or None
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+ANSWERED = [
+    ("--help", 0, "race"),
+    ("--version", 0, bandits_torch.__version__),
+    ("race --help", 0, "--overwrite"),
+    ("sweep --help", 0, "local, processes, ray"),
+    ("rerun --help", 0, "run.json of a race"),
+    ("race --option windw=3", 2, "did you mean window?"),
+    ("race --horizon 0", 2, "horizon must be an integer >= 1, got 0"),
+    ("race --replicates -1", 2, "replicates must be an integer >= 1, got -1"),
+    ("race --seed -1", 2, "seed must be an integer >= 0, got -1"),
+    ("race --device quantum", 2, "device must be cpu or cuda, got 'quantum'"),
+    ("race --checkpoint 0", 2, "checkpoint must be an integer >= 1, got 0"),
+    ("race --resume --overwrite", 2, "resume and overwrite exclude each other"),
+    ("race --data no/such.csv --policies random", 2, "no/such.csv: No such file or directory"),
+    ("race --threads 100000", 2, "threads must be an integer in 1, ..., 1024, got 100000"),
+    ("race --policies gp_ucb,,random", 2, "policies must be different names"),
+    ("race --problem replay", 2, "data must be given for problem 'replay'"),
+    ("race --nonsense", 2, "No such option"),
+    ("sweep --threads 100000", 2, "threads must be an integer in 1, ..., 1024, got 100000"),
+    ("sweep --problems gp,gp", 2, "problems must be different names"),
+    ("sweep --engine cloud", 2, "engine must be one of local, processes, ray, got 'cloud'"),
+    ("sweep --option windw=3", 2, "'windw' is accepted by neither the problem nor a policy"),
+    ("sweep --replicates 0", 2, "replicates must be an integer >= 1, got 0"),
+    ("rerun no/such/run.json", 2, "No such file or directory"),
+]
+ASKS_PLUGINS = [  # which may have more names
+    ("list", 0, "sw_gp_ucb"),
+    ("list sw_gp_ucb", 0, "window"),
+    ("list nothing", 2, "got 'nothing'"),
+    ("race --policies frist", 2, "got 'frist'"),
+    ("race --problem frist", 2, "got 'frist'"),
+    ("sweep --problems gpp", 2, "problem must be a known name, got 'gpp': did you mean gp?"),
+    ("sweep --policies et-gp-ucb", 2, "did you mean et_gp_ucb?"),
+]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["--help"], 0, "race"),
-        (["--version"], 0, bandits_torch.__version__),
-        (["race", "--help"], 0, "--overwrite"),
-        (["sweep", "--help"], 0, "local, processes, ray"),
-        (["rerun", "--help"], 0, "run.json of a race"),
-        (["list"], 0, "sw_gp_ucb"),
-        (["list", "sw_gp_ucb"], 0, "window"),
-        (["list", "nothing"], 2, "got 'nothing'"),
-        (["race", "--policies", "frist"], 2, "got 'frist'"),
-        (["race", "--problem", "frist"], 2, "got 'frist'"),
-        (["race", "--option", "windw=3"], 2, "did you mean window?"),
-        (["race", "--horizon", "0"], 2, "horizon must be an integer >= 1, got 0"),
-        (["race", "--replicates", "-1"], 2, "replicates must be an integer >= 1, got -1"),
-        (["race", "--seed", "-1"], 2, "seed must be an integer >= 0, got -1"),
-        (["race", "--device", "quantum"], 2, "device must be cpu or cuda, got 'quantum'"),
-        (["race", "--checkpoint", "0"], 2, "checkpoint must be an integer >= 1, got 0"),
-        (["race", "--resume", "--overwrite"], 2, "resume and overwrite exclude each other"),
-        (
-            ["race", "--data", "no/such.csv", "--policies", "random"],
-            2,
-            "no/such.csv: No such file or directory",
-        ),
-        (["race", "--threads", "100000"], 2, "threads must be an integer in 1, ..., 1024, got 100000"),
-        (["sweep", "--threads", "100000"], 2, "threads must be an integer in 1, ..., 1024, got 100000"),
-        (["race", "--policies", "gp_ucb,,random"], 2, "policies must be different names"),
-        (["race", "--problem", "replay"], 2, "data must be given for problem 'replay'"),
-        (["race", "--nonsense"], 2, "No such option"),
-        (["sweep", "--problems", "frist"], 2, "got 'frist'"),
-        (["sweep", "--policies", "et-gp-ucb"], 2, "did you mean et_gp_ucb?"),
-        (["sweep", "--engine", "cloud"], 2, "engine must be one of local, processes, ray, got 'cloud'"),
-        (["rerun", "no/such/run.json"], 2, "No such file or directory"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+    ("lines", "allowed"),
+    [(ANSWERED, set()), (ASKS_PLUGINS, {"importlib.metadata"})],
+    ids=["alone", "plugins"],
 )
-def test_help_lists_and_argument_errors_import_nothing_slow(arguments, code, said):
-    output, returned, errors, imported = run_watched(*arguments)
-    assert returned == code, errors
-    assert said in output + errors
-    of_plugins = arguments[0] == "list" or arguments[-1] in ("frist", "et-gp-ucb")  # they may have more names
-    assert set(imported) <= ({"importlib.metadata"} if of_plugins else set())
+def test_help_lists_and_argument_errors_import_nothing_slow(lines, allowed):
+    answers = run_watched(*(line.split() for line, _, _ in lines))
+    for (line, code, said), (output, returned, errors, imported) in zip(lines, answers, strict=True):
+        assert returned == code, line
+        assert said in output + errors
+        assert set(imported) <= allowed, line
+        if code == 2:
+            assert output == ""
+            assert errors.count("\n") == 1 or errors.startswith("Usage"), errors
 
 
 def test_the_catalogue_says_what_the_registrations_say():
@@ -83,10 +101,8 @@ def test_the_catalogue_says_what_the_registrations_say():
 
 
 def test_the_list_needs_no_docstrings():
-    plain, code, _, _ = run_watched("list")
-    stripped = run_watched("list", options=["-OO"])
-    assert (code, plain) == (0, stripped[0])
-    assert run_watched("list", "gp_ts", options=["-OO"])[0] == run_watched("list", "gp_ts")[0]
+    plain, stripped = (run_watched(["list"], ["list", "gp_ts"], options=given) for given in ([], ["-OO"]))
+    assert plain == stripped
 
 
 def test_names_are_imported_when_they_are_asked_for():
@@ -114,10 +130,11 @@ def test_a_race_runs_whatever_the_shell_says_of_windows_and_stripped_of_docstrin
     """Stripped in the long form alone: Python compiles torch and all else anew for it."""
     race = ["race", "--horizon", "5", "--replicates", "1", "--option", "num_arms=10", "--out", str(tmp_path)]
     shell = os.environ | {"MPLBACKEND": "bogus"}
-    output, code, errors, imported = run_watched(*race, options=["-OO"] if full else [], **shell)
+    ((output, code, errors, imported),) = run_watched(race, options=["-OO"] if full else [], **shell)
     assert (code, errors) == (0, "")
     assert "oracle" in output
     assert "torch" in imported  # so that the tests above would see it
+    assert "matplotlib.pyplot" not in imported
     assert (tmp_path / "regret.png").exists()
     record = json.loads((tmp_path / "run.json").read_text())
     assert list(record["results"]) == DEFAULT_POLICIES.split(",")

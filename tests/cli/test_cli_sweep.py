@@ -6,17 +6,16 @@ import time
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
-from bandits_torch import cli
 from bandits_torch.experiments import ProblemSetting, RecipeSetting, sweep
+from tests.cli import shell
 
 SMALL = ["--problems", "gp,switching", "--policies", "random,sw_gp_ucb", "--horizon", 12, "--replicates", 3]
 SMALL += ["--option", "num_arms=8"]
 
 
 def call(*arguments):
-    return CliRunner().invoke(cli.app, ["sweep", *map(str, arguments)])
+    return shell.call("sweep", *arguments)
 
 
 def test_a_sweep_writes_a_table_for_each_problem_and_every_total(tmp_path):
@@ -66,24 +65,6 @@ def test_data_go_to_the_problems_that_read_them(tmp_path):
     assert result.exit_code == 0, result.output
     assert "replay: 32 steps, 2 replicates" in result.output
     assert "gp: 50 steps, 2 replicates" in result.output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--problems", "gp,gp"], "problems must be different names"),
-        (["--problems", "gpp"], "problem must be a known name, got 'gpp': did you mean gp?"),
-        (["--policies", "frist"], "policy must be a known name, got 'frist'"),
-        (["--engine", "cloud"], "engine must be one of local, processes, ray, got 'cloud'"),
-        (["--option", "windw=3"], "'windw' is accepted by neither the problem nor a policy"),
-        (["--replicates", "0"], "replicates must be an integer >= 1, got 0"),
-    ],
-)
-def test_bad_arguments_are_one_line(tmp_path, arguments, message):
-    result = call("--problems", "gp", "--policies", "random", "--horizon", 3, "--out", tmp_path, *arguments)
-    assert result.exit_code == 2
-    assert message in result.stderr
-    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.long

@@ -6,10 +6,11 @@ from collections import Counter
 
 import pytest
 import torch
+from scipy.signal import lfilter
 
 from bandits_torch.experiments.advice import LIKELY, SURE, Stuck, _less, advise, stuck, with_whole_run
 from bandits_torch.experiments.comparison import advice_of_record, advice_of_replicates
-from bandits_torch.history import History
+from tests.experiments.made_up import history
 from tests.reference import plain_advice
 
 K, M = 10, 7
@@ -72,9 +73,8 @@ def test_regret_that_depends_on_that_of_the_step_before_leaves_ties_ties():
     for seed in range(150):
         g = generator(seed)
         shock = torch.randn(K * 80, M, generator=g, dtype=torch.float64)
-        steps = torch.zeros_like(shock)
-        for t in range(1, len(shock)):
-            steps[t] = 0.9 * steps[t - 1] + shock[t]
+        shock[0] = 0
+        steps = torch.from_numpy(lfilter([1.0], [1.0, -0.9], shock.numpy(), axis=0))
         units = 20 + steps.reshape(K, 80, M).mean(1)
         said[advise({f"p{m}": units[:, m] for m in range(M)}, units[:, 0] + 100).verdict] += 1
     assert said["tie"] >= 0.9 * 150
@@ -220,11 +220,9 @@ def test_where_nothing_can_be_lost_nothing_is_compared():
 
 
 def played(arms, best=0, least=0.1, most=1.0):
-    """A run of these arms (T,), of which ``best`` loses ``least`` a step and every other ``most``."""
-    arms = torch.as_tensor(arms).reshape(1, -1)
-    regret = torch.where(arms == best, least, most).double()
-    zeros, times = torch.zeros_like(regret), torch.arange(arms.shape[1]).double()
-    return History(arms, -regret, -regret, zeros, times, zeros[0])
+    """A run of these arms (T,) or (S, T), of which ``best`` loses ``least`` a step and every other ``most``."""
+    arms = torch.atleast_2d(torch.as_tensor(arms))
+    return history(arms, expected=torch.where(arms == best, -least, -most))
 
 
 T, STEPS = 400, 40
@@ -261,12 +259,7 @@ def test_whom_nobody_beats_is_not_stuck():
 
 def test_of_replicates_half_must_be_stuck():
     def several(count):
-        runs = [played(AT_ONE if n < count else GOOD) for n in range(4)]
-        parts = [
-            torch.cat([getattr(run, name) for run in runs])
-            for name in ("arms", "rewards", "expected_rewards", "best")
-        ]
-        return History(*parts, runs[0].times, runs[0].seconds)
+        return played(torch.stack([AT_ONE if n < count else GOOD for n in range(4)]))
 
     assert stuck({"a": several(1), "b": played(GOOD)}, RANDOM, STEPS) == {}
     assert "a" in stuck({"a": several(2), "b": played(GOOD)}, RANDOM, STEPS)

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from click.testing import CliRunner
 
-from bandits_torch import cli, make, recipes
+from bandits_torch import make, recipes
 from bandits_torch.experiments import race, random_regret
 from bandits_torch.experiments.earned import Earned, earned
 from bandits_torch.problems import Replay
 from bandits_torch.problems.smoothing import best_smoothed, others_smoothed
+from tests.cli.shell import call
 
 
 @pytest.mark.parametrize("bandwidth", [0.3, 4.0, 50.0, math.inf])
@@ -106,7 +106,7 @@ def test_six_advertisements_are_told_in_conversions(tmp_path):
     clicks = (g.random(chance.shape) < chance).astype(int)
     pd.DataFrame(clicks, columns=[f"ad {n}" for n in range(1, 7)]).to_csv(tmp_path / "ads.csv", index=False)
     asked = ["--policies", "discounted_ts,ucb1,random", "--replicates", "1", "--out", str(tmp_path / "out")]
-    result = CliRunner().invoke(cli.app, ["race", "--data", str(tmp_path / "ads.csv"), *asked])
+    result = call("race", "--data", tmp_path / "ads.csv", *asked)
     assert result.exit_code == 0, result.output
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     told = run["earned"]

@@ -5,17 +5,15 @@ import pytest
 import torch
 
 from bandits_torch.experiments import best_arms, plot_arms, plot_pulls
-from bandits_torch.history import History
 from bandits_torch.problems import make
+from tests.experiments.made_up import history
 
 ARMS = torch.tensor([[0, 2, 1, 1], [3, 3, 0, 2]])
 BEST = torch.tensor([[2, 2, 1, 1], [3, 0, 0, 0]])
 
 
-def two_runs() -> History:
-    zeros = torch.zeros(ARMS.shape, dtype=torch.float64)
-    meta = {"policy": "one", "problem": "made up"}
-    return History(ARMS, zeros, zeros, zeros, zeros[0], zeros[0], {}, meta)
+def two_runs():
+    return history(ARMS, policy="one", problem="made up")
 
 
 def test_dots_are_the_arms_of_one_replicate_and_the_line_its_best_arms() -> None:
@@ -69,9 +67,7 @@ def test_best_arms_are_those_of_regret_zero() -> None:
 
 
 def test_points_are_drawn_by_one_coordinate() -> None:
-    points = torch.arange(8.0, dtype=torch.float64).reshape(1, 4, 2)
-    zeros = torch.zeros(1, 4, dtype=torch.float64)
-    played = History(points, zeros, zeros, zeros, zeros[0], zeros[0])
+    played = history(torch.arange(8.0, dtype=torch.float64).reshape(1, 4, 2))
     ax = plot_arms(played, coordinate=1)
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [1, 3, 5, 7])
     assert ax.get_ylabel() == "coordinate 1"
@@ -81,16 +77,10 @@ def test_points_are_drawn_by_one_coordinate() -> None:
         plot_arms(played, best=BEST)
 
 
-def pulling(arms):
-    S, T = arms.shape
-    zeros = torch.zeros(S, T)
-    return History(arms, zeros, zeros, zeros, torch.arange(T).double(), torch.zeros(T), meta={"policy": "p"})
-
-
 def test_depth_is_the_share_of_pulls_of_a_stretch():
     arms = torch.tensor([[0, 0, 1, 1, 2, 2, 2, 0], [0, 1, 1, 1, 2, 2, 2, 2]])
     best = torch.tensor([[0, 0, 0, 1, 2, 2, 1, 1]])
-    ax = plot_pulls(pulling(arms), best, columns=2, names=["a", "b", "c", "never"])
+    ax = plot_pulls(history(arms), best, columns=2, names=["a", "b", "c", "never"])
     shares = np.asarray(ax.images[0].get_array())
     np.testing.assert_allclose(shares, [[3 / 8, 1 / 8], [5 / 8, 0], [0, 7 / 8], [0, 0]])
     (bars,) = ax.collections
@@ -105,7 +95,7 @@ def test_of_many_arms_those_that_matter_are_shown_under_their_names():
     arms = torch.tensor([[7] * 5 + [3] * 5])
     best = torch.full((1, 10), 11)
     ax = plot_pulls(
-        pulling(arms), best, names=[f"$\\bad{n}$ and a very long name" for n in range(20)], most=3
+        history(arms), best, names=[f"$\\bad{n}$ and a very long name" for n in range(20)], most=3
     )
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == ["$\\bad3$ and a ver…", "$\\bad7$ and a ver…", "$\\bad11$ and a ve…"]
@@ -124,11 +114,6 @@ def test_of_many_arms_those_that_matter_are_shown_under_their_names():
 def test_pulls_that_cannot_be_drawn_are_refused(change, message):
     arms = torch.tensor([[0, 1, 2, 0]])
     with pytest.raises(ValueError, match=message):
-        plot_pulls(pulling(arms), **({"best": arms} | change))
+        plot_pulls(history(arms), **({"best": arms} | change))
     with pytest.raises(ValueError, match="history"):
-        plot_pulls(
-            pulling(arms.unsqueeze(-1).double()[..., 0]).__class__(
-                torch.zeros(1, 4, 2), *[torch.zeros(1, 4)] * 3, torch.zeros(4), torch.zeros(4)
-            ),
-            arms,
-        )
+        plot_pulls(history(torch.zeros(1, 4, 2)), arms)

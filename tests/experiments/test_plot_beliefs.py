@@ -9,7 +9,7 @@ from bandits_torch import make, recipes, run
 from bandits_torch.experiments import plot_beliefs, plot_detections
 from bandits_torch.experiments.plots import mark_detections, plot_priors, plot_regret, plot_surviving_priors
 from bandits_torch.experiments.plots.beliefs import BELIEFS
-from bandits_torch.history import History
+from tests.experiments.made_up import history
 
 T = 40
 
@@ -51,26 +51,21 @@ def test_no_noise_and_traces_of_one_row_are_drawn():
     """Rewards that never varied have no noise; the axis needs a height all the same."""
     played = believing(1)
     trace = {belief: torch.zeros(T) for belief in BELIEFS}
-    parts = (played.arms, played.rewards, played.expected_rewards, played.best, played.times, played.seconds)
-    plot_beliefs(History(*parts, trace=trace)).canvas.draw()
+    plot_beliefs(history(played.arms, trace=trace)).canvas.draw()
 
 
 def test_long_runs_are_thinned():
     played = believing(2)
     wide = {belief: played.trace[belief].repeat(1, 500) for belief in BELIEFS}
-    parts = (played.arms, played.rewards, played.expected_rewards, played.best)
-    long = History(
-        *(part.repeat(1, 500) for part in parts), torch.arange(500 * T), torch.zeros(500 * T), trace=wide
-    )
+    long = history(played.arms.repeat(1, 500), trace=wide)
     steps = plot_beliefs(long).axes[0].lines[0].get_xdata()
     assert len(steps) <= 1000
     assert (steps[0], steps[-1]) == (1, 500 * T)
 
 
 def with_priors(prior, surviving=None):
-    zeros = torch.zeros(prior.shape, dtype=torch.float64)
     trace = {"prior": prior.double()} | ({} if surviving is None else {"surviving": surviving.double()})
-    return History(zeros.long(), zeros, zeros, zeros, zeros[0], zeros[0], trace, {})
+    return history(torch.zeros_like(prior), trace=trace)
 
 
 PRIOR = torch.tensor([[0, 0, 2, 2], [0, 1, 1, 2]])
@@ -104,22 +99,18 @@ def test_columns_of_a_long_run_average_as_many_steps_each() -> None:
 
 
 def test_histories_without_priors_are_left_out_and_none_left_is_an_error() -> None:
-    zeros = torch.zeros(1, 3, dtype=torch.float64)
-    bare = History(zeros.long(), zeros, zeros, zeros, zeros[0], zeros[0], {}, {})
-    assert [
-        ax.get_title("left") for ax in plot_priors({"bare": bare, "one": with_priors(PRIOR)}).axes[:1]
-    ] == ["one"]
+    bare = history([[0, 0, 0]])
+    assert plot_priors({"bare": bare, "one": with_priors(PRIOR)}).axes[0].get_title("left") == "one"
     with pytest.raises(ValueError, match="histories must be at least one with 'prior' in its trace"):
         plot_priors({"bare": bare})
     with pytest.raises(ValueError, match="names must be names of 3 or more priors"):
         plot_priors({"one": with_priors(PRIOR)}, ["a", "b"])
 
 
-def eliminations(dropped) -> History:
+def eliminations(dropped):
     dropped = torch.tensor(dropped)
-    zeros = torch.zeros(dropped.shape, dtype=torch.float64)
     trace = {"dropped": dropped.double(), "surviving": 3.0 - (dropped >= 0).cumsum(-1)}
-    return History(zeros.long(), zeros, zeros, zeros, zeros[0], zeros[0], trace, {"policy": "one"})
+    return history(torch.zeros_like(dropped), trace=trace, policy="one")
 
 
 def test_priors_survive_until_the_step_that_drops_them() -> None:
@@ -136,9 +127,8 @@ def test_surviving_priors_need_their_trace_and_as_many_names() -> None:
         plot_surviving_priors(eliminations([[0, -1]]), names=["a", "b"])
 
 
-def detecting(**trace: torch.Tensor) -> History:
-    zeros = torch.zeros(2, 6, dtype=torch.float64)
-    return History(zeros.long(), zeros, zeros, zeros, zeros[0], zeros[0], trace, {})
+def detecting(**trace):
+    return history(torch.zeros(2, 6).long(), trace=trace)
 
 
 DETECTED = torch.tensor([[0, 0, 1, 0, 0, 0], [0, 1, 0, 0, 1, 0]], dtype=torch.float64)
@@ -170,18 +160,12 @@ def test_histories_that_tell_nothing_are_refused() -> None:
         plot_detections({"plain": detecting()})
 
 
-def steady(detected: torch.Tensor | None) -> History:
-    S, T = 2, 6
-    ones = torch.ones(S, T, dtype=torch.float64)
-    trace = {} if detected is None else {"detected": detected}
-    arms = torch.zeros(S, T, dtype=torch.long)
-    return History(arms, ones, 0 * ones, ones, torch.arange(1.0, T + 1), torch.zeros(T), trace)
-
-
 def test_dots_lie_on_the_mean_curve_at_the_steps_that_detected() -> None:
     detected = torch.zeros(2, 6, dtype=torch.float64)
     detected[0, 2], detected[1, 4] = 1, 1
-    histories = {"plain": steady(None), "adaptive": steady(detected)}
+    arms, best = torch.zeros(2, 6).long(), torch.ones(2, 6)
+    traces = {"plain": {}, "adaptive": {"detected": detected}}
+    histories = {name: history(arms, best=best, trace=trace) for name, trace in traces.items()}
     axes = plot_regret(histories)
     before = len(axes.lines)
     mark_detections(axes, histories, switches=[3])

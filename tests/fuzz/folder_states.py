@@ -4,10 +4,8 @@ import json
 import os
 import shutil
 
-from click.testing import CliRunner
-
-from bandits_torch import cli, loop
 from bandits_torch.state_files import write_state
+from tests.cli import shell
 
 RACE = ["race", "--horizon", "8", "--replicates", "2", "--policies", "random,gp_ts"]
 RACE += ["--option", "num_arms=5"]
@@ -15,31 +13,14 @@ REPORT = {"regret.csv", "regret.png", "report.html", "run.json"}
 MINE = b"the user's own"
 
 
-class CutOff(KeyboardInterrupt):
-    """What cuts a race off in its second policy."""
-
-
 def call(out, *more, race=RACE):
     """The command line's answer."""
-    return CliRunner().invoke(cli.app, [*race, "--out", str(out), *more])
+    return shell.call(*race, "--out", out, *more)
 
 
 def cut_off(out, race=RACE):
     """Leave the checkpoints of a race whose second policy stopped half-way."""
-    whole = loop.Recorder.pulled
-    steps = []
-
-    def pulled(self, step, *rest):
-        steps.append(step)
-        if steps.count(5) == 2:
-            raise CutOff
-        whole(self, step, *rest)
-
-    loop.Recorder.pulled = pulled
-    try:
-        call(out, "--checkpoint", "2", race=race)
-    finally:
-        loop.Recorder.pulled = whole
+    shell.interrupted(5, *race, "--out", out, "--checkpoint", "2")
     assert (out / "checkpoints" / "race.json").exists()
 
 

@@ -26,13 +26,7 @@ def policy_of(name: str, steps: int = 3, **options: Any) -> Any:
     small = {key: value for key, value in _SMALL.items() if key in recipes.options_of(name)}
     if recipes.registered(name).one_mean:
         small["prior_mean"] = 0.5  # for the arms' own, which it cannot take
-    policy = recipes.build(name, problem, replicates=S, horizon=20, **small | options)
-    for step in range(1, steps + 1):
-        choice = policy.choose(float(step))
-        policy.learn(
-            Observation(float(step), choice.arm, torch.tensor([0.1, -0.2]).double() * step, choice.why)
-        )
-    return policy
+    return _lived(recipes.build(name, problem, replicates=S, horizon=20, **small | options), steps)
 
 
 def policy_over_points(name: str, steps: int = 3) -> Any:
@@ -40,7 +34,10 @@ def policy_over_points(name: str, steps: int = 3) -> Any:
     problem = make("dynamic-levy", dim=2, horizon=20, replicates=S)
     search = {"search": {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 2}}}
     options = search if "search" in recipes.options_of(name) else {}
-    policy = recipes.build(name, problem, replicates=S, horizon=20, **options)
+    return _lived(recipes.build(name, problem, replicates=S, horizon=20, **options), steps)
+
+
+def _lived(policy: Any, steps: int) -> Any:
     for step in range(1, steps + 1):
         choice = policy.choose(float(step))
         policy.learn(Observation(float(step), choice.arm, numbers(0.1, -0.2) * step, choice.why))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -26,7 +27,8 @@ def outcome(call: Callable[[], Any], *names: str) -> str:
     return "accepted"
 
 
-def drawn(strategy: Any, count: int) -> Iterator[Any]:
+@cache
+def drawn(strategy: Any, count: int) -> list[Any]:
     """The first values of a strategy, the same in every run."""
     values: list[Any] = []
     quiet = {"database": None, "derandomize": True, "deadline": None, "phases": [Phase.generate]}
@@ -38,4 +40,4 @@ def drawn(strategy: Any, count: int) -> Iterator[Any]:
         values.append(value)
 
     collect()
-    yield from values
+    return values

@@ -1,12 +1,14 @@
-"""Bad things said to a policy or a model in mid-life: (who, what was said, call, names the answer may use)."""
+"""Bad things said to a policy or a model in mid-life: (what was said, call, names that the answer may use)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 
+from bandits_torch import AskTell, recipes
 from bandits_torch.policies import Observation
 from tests.fuzz.living import (
     BAD_ARMS,
@@ -20,7 +22,14 @@ from tests.fuzz.living import (
     BAD_WHERE,
     BAD_X,
     BAD_Y,
+    MODELS,
+    MORE,
+    OVER_POINTS,
     S,
+    model_of,
+    policy_of,
+    policy_over_points,
+    state_of,
 )
 
 Said = tuple[str, Callable[[], Any], tuple[str, ...]]
@@ -160,3 +169,45 @@ def _to_arms(model: Any, time: float | None) -> Iterator[Said]:
         yield "observe: no times", lambda: model.observe(torch.zeros(S, 1, 1).double(), Y[:, :1]), ("X",)
         past = torch.tensor([[0.0, 1.0]]).double()
         yield "posterior: of the past", lambda: model.posterior(past), ("X", "time")
+
+
+def _life_of_policy(
+    build: Callable[..., Any], name: str, **options: Any
+) -> tuple[Callable[[], Any], list[Said]]:
+    policy = build(name, **options)
+    policy.choose(4.0)  # draws ahead what the choice below would draw
+    return policy.state_dict, [*to_policy(policy)]
+
+
+def _life_of_drifting_policy(name: str, **options: Any) -> tuple[Callable[[], Any], list[Said]]:
+    policy = policy_of(name, **options)
+    return policy.state_dict, [*times_to_policy(policy)]
+
+
+def _life_of_ask_tell(name: str) -> tuple[Callable[[], Any], list[Said]]:
+    policy = policy_of(name)
+    asked = AskTell(policy)
+    asked.ask(4.0)
+    return asked.state_dict, [*to_ask_tell(asked), *to_policy(policy)]
+
+
+def _life_of_model(name: str) -> tuple[Callable[[], Any], list[Said]]:
+    model = model_of(name)
+    return partial(state_of, model), [*to_model(name, model)]
+
+
+# Each makes one in mid-life: a function that gives its state, and what is said to it.
+LIVES: dict[str, Callable[[], tuple[Callable[[], Any], list[Said]]]] = {
+    **{f"policy {name}": partial(_life_of_ask_tell, name) for name in recipes.RECIPES},
+    **{
+        f"policy {name} over points": partial(_life_of_policy, policy_over_points, name)
+        for name in OVER_POINTS
+    },
+    **{
+        f"policy sw_gp_ucb that learns {what}": partial(_life_of_policy, policy_of, "sw_gp_ucb", **options)
+        for what, options in MORE.items()
+    },
+    "policy tv_gp_ucb, times": partial(_life_of_drifting_policy, "tv_gp_ucb", forgetting_rate=0.1),
+    "policy ui_gp_ucb, times": partial(_life_of_drifting_policy, "ui_gp_ucb"),
+    **{f"model {name}": partial(_life_of_model, name) for name in MODELS},
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from functools import cache, partial
+from functools import partial
 
 import pytest
 from botorch.acquisition import AcquisitionFunction
@@ -46,16 +46,11 @@ def test_the_valid_call_is_valid(name):
     EXPORTS[name](**valid(name))
 
 
-@cache
-def some(kind):
-    return [*drawn(kind, TRIES)]
-
-
 @pytest.mark.parametrize(("name", "argument"), cases())
 def test_bad_arguments_are_refused_by_name(name, argument):
     """Those drawn, and of numbers the ends and odd ones: hypothesis draws floats and integers that a float can hold."""
     right = valid(name)  # a call that is refused changes nothing of what it was given
-    for k, value in enumerate([*some(kind_of(name, argument)), *ends(name, argument)]):
+    for k, value in enumerate([*drawn(kind_of(name, argument), TRIES), *ends(name, argument)]):
         call = partial(EXPORTS[name], **right | {argument: value})
         assert outcome(call, argument) == REFUSED, f"value {k}: {shown(value)}"
 

@@ -11,7 +11,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from bandits_torch.problems import Replay, RewardTable, read_table
-from tests.fuzz.files import CASES, DOCUMENTED, READ
 from tests.fuzz.odd_tables import draw, draw_binary, judge
 
 cells = st.one_of(
@@ -74,20 +73,8 @@ def test_half_a_file_is_refused(tmp_path, suffix):
     half = tmp_path / f"half{suffix}"
     for size in range(0, len(content) - 1, max(1, len(content) // 25)):
         half.write_bytes(content[:size])
-        with pytest.raises(ValueError, match="path"):
+        with pytest.raises(ValueError, match="path must be a readable"):
             read_table(half)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_what_each_broken_file_gets_is_documented(tmp_path, case):
-    path = tmp_path / "table.csv"
-    path.write_bytes(CASES[case])
-    expected = DOCUMENTED[case]
-    if expected is READ:
-        assert read_table(path).rewards.shape[1] >= 2
-    else:
-        with pytest.raises(ValueError, match=expected):
-            read_table(path)
 
 
 @pytest.mark.parametrize("seed", range(4))

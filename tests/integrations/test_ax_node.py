@@ -15,6 +15,7 @@ from ax.generation_strategy.generation_strategy import GenerationStrategy
 
 from bandits_torch import recipes
 from bandits_torch.integrations.ax import BanditNode
+from tests.integrations.recorded import Recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ax's and its dependencies' own
 X = RangeParameterConfig(name="x", parameter_type="float", bounds=(0.0, 1.0))
@@ -25,24 +26,6 @@ ALL = [
     ChoiceParameterConfig(name="kind", parameter_type="str", values=["a", "b", "c"], is_ordered=False),
     ChoiceParameterConfig(name="size", parameter_type="int", values=[8, 64, 512], is_ordered=True),
 ]
-
-
-class Recorded:
-    """A function that builds ``recipes.random`` and keeps what it learns."""
-
-    def __init__(self):
-        self.built, self.learned, self.pending = 0, [], []
-
-    def __call__(self, domain, *, search, seed):
-        policy = recipes.random(domain, seed=seed)
-        choose = policy.choose_many
-
-        def seen(*args, pending=()):
-            self.pending.append(pending)
-            return choose(*args, pending=pending)
-
-        policy.learn, policy.choose_many, self.built = self.learned.append, seen, self.built + 1
-        return policy
 
 
 def client_of(node, parameters=(X,), objective="-loss", **constraints):

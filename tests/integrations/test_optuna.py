@@ -16,21 +16,9 @@ from optuna.trial import TrialState
 
 from bandits_torch import recipes
 from bandits_torch.integrations.optuna import BanditSampler
+from tests.integrations.recorded import Recorded
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-
-class Recorded:
-    """A function that builds ``recipes.random`` and keeps what it learns."""
-
-    def __init__(self):
-        self.built, self.learned = 0, []
-
-    def __call__(self, domain, *, search, seed):
-        policy, self.learned = recipes.random(domain, seed=seed), []
-        self.built, self.domain, self.search = self.built + 1, domain, search
-        policy.learn = self.learned.append
-        return policy
 
 
 def study_of(sampler, direction="minimize", **options):
@@ -271,21 +259,14 @@ def test_what_is_told_by_functions_is_refused_by_name(options, named):
         study.ask({"x": FloatDistribution(0, 1)})
 
 
-def test_a_study_of_the_same_name_that_is_another_is_learned_anew():
-    recorded = Recorded()
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_study_of_the_same_name_that_is_another_is_learned_anew(deleted):
+    """A cell of a notebook that is run twice; a study that is deleted and made again."""
+    recorded, storage = Recorded(), optuna.storages.InMemoryStorage() if deleted else None
     sampler = BanditSampler(recorded, n_startup_trials=1, seed=0)
-    for best in (0.2, 0.8):  # a cell of a notebook that is run twice
-        study = study_of(sampler, study_name="mine")
-        study.optimize(lambda trial, best=best: (trial.suggest_float("x", 0, 1) - best) ** 2, n_trials=8)
-        learned = [float(one.reward) for one in recorded.learned]
-        assert learned == [-trial.value for trial in study.trials[:-1]]
-
-
-def test_a_study_that_is_deleted_and_made_again_is_another():
-    recorded, storage = Recorded(), optuna.storages.InMemoryStorage()
-    sampler = BanditSampler(recorded, n_startup_trials=1, seed=0)
-    for count in (6, 9):
+    for count, best in ((6, 0.2), (9, 0.8)):
         study = study_of(sampler, study_name="mine", storage=storage)
-        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=count)
+        study.optimize(lambda trial, best=best: (trial.suggest_float("x", 0, 1) - best) ** 2, n_trials=count)
         assert [float(one.reward) for one in recorded.learned] == [-t.value for t in study.trials[:-1]]
-        optuna.delete_study(study_name="mine", storage=storage)
+        if deleted:
+            optuna.delete_study(study_name="mine", storage=storage)

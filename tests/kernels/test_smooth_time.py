@@ -1,8 +1,6 @@
 """Kernels over time with a state: GPyTorch's covariances, their equation, and what both say of each other."""
 
-import copy
 import math
-import pickle
 import unittest
 
 import gpytorch
@@ -220,15 +218,6 @@ def test_operators_keep_the_state_and_leave_the_rest_to_gpytorch():
         assert isinstance(kernel, AdditiveKernel | ProductKernel)
         with pytest.raises(ValueError, match=r"kernel must be Markov .* or have a state space"):
             state_space_of(kernel)
-
-
-@pytest.mark.parametrize("name", ["matern-3/2", "quasi-periodic", "sum"])
-def test_copies_and_pickles_are_the_same(name):
-    kernel = PAIRS[name][0]()
-    x = spread_times(5)
-    for twin in (copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
-        assert torch.equal(dense(twin, x), dense(kernel, x))
-        assert torch.equal(twin.state_space().transition(0.3), kernel.state_space().transition(0.3))
 
 
 def test_gradients_reach_every_hyperparameter():

@@ -1,7 +1,5 @@
 """The product of a space and a time kernel."""
 
-import copy
-import pickle
 import unittest
 
 import pytest
@@ -72,16 +70,6 @@ def test_batch_shapes_of_the_two_kernels_broadcast(space_shape, time_shape):
     torch.testing.assert_close(whole[index], one(x).to_dense())
     torch.testing.assert_close(kernel[index](x).to_dense(), one(x).to_dense())
     torch.testing.assert_close(kernel(x, diag=True), kernel(x).to_dense().diagonal(dim1=-1, dim2=-2))
-
-
-def test_state_dict_pickle_and_deepcopy_keep_the_values():
-    x = torch.rand(5, 2, **F64)
-    kernel = SpatioTemporalKernel(RBFKernel(), WienerKernel(0.3)).double()
-    kernel.space_kernel.lengthscale = 0.7
-    other = SpatioTemporalKernel(RBFKernel(), WienerKernel(0.1)).double()
-    other.load_state_dict(kernel.state_dict())
-    for twin in (other, copy.deepcopy(kernel), pickle.loads(pickle.dumps(kernel))):
-        assert torch.equal(twin(x).to_dense(), kernel(x).to_dense())
 
 
 def test_stationary_only_if_both_kernels_are():

@@ -115,12 +115,6 @@ def test_batch_of_parameters_equals_kernels_one_by_one(make, formula):
 
 
 @pytest.mark.parametrize(("make", "formula"), CASES)
-def test_covariance_matrix_is_positive_semi_definite(make, formula):
-    x = torch.rand(40, 1, **F64) * 30
-    assert torch.linalg.eigvalsh(make(0.1).double()(x).to_dense())[0] > -1e-12
-
-
-@pytest.mark.parametrize(("make", "formula"), CASES)
 def test_kernel_is_markov(make, formula):
     kernel = make(0.1).double()
     r, s, t = 2.5, 4.0, 9.0

@@ -50,13 +50,6 @@ def test_observations_that_differ_in_number_cannot_be_listed():
 
 
 BAD_MODELS = {
-    "arms of one dimension": (lambda: ArmGP(torch.zeros(4), RBFKernel(), 0.1), "arms"),
-    "covariance of more arms": (lambda: ArmGP(2, smooth(3), 0.1), "kernel"),
-    "one bad noise of several": (lambda: ArmGP(2, smooth(2), torch.tensor([0.1, 0.0])), "noise_variance"),
-    "prior mean of another length": (
-        lambda: ArmGP(2, smooth(2), 0.1, prior_mean=torch.zeros(3)),
-        "prior_mean",
-    ),
     "batches that do not broadcast": (
         lambda: ArmGP(2, smooth(2), torch.ones(3), batch_shape=(2,)),
         "batch_shape",

@@ -4,9 +4,6 @@ import copy
 
 import pytest
 import torch
-from botorch.acquisition import qKnowledgeGradient
-from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-from botorch.optim import optimize_acqf_discrete
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import RBFKernel
 
@@ -97,33 +94,6 @@ def one_of_batch(form):
     X, Y = torch.randint(N, (10, 1)).double(), torch.randn(10, 1).double()
     model.observe(X, Y)
     return model, X.unique(dim=0), Y
-
-
-@pytest.mark.filterwarnings("ignore:A not p.d., added jitter")
-def test_several_arms_are_chosen_together():
-    model, X, _ = one_of_batch("covariance")
-    sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
-    acquisition = qLogNoisyExpectedImprovement(model, X_baseline=X, sampler=sampler)
-    best, _ = optimize_acqf_discrete(acquisition, q=3, choices=model.candidates().squeeze(-2))
-    assert best.unique().numel() == 3
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_knowledge_gradient_equals_its_definition(form):
-    """E[max_x of the mean after one more observation], each fantasy given its best arm."""
-    model, _, _ = one_of_batch(form)
-    sampler = SobolQMCNormalSampler(torch.Size([16]), seed=0)
-    acquisition = qKnowledgeGradient(
-        model, num_fantasies=16, sampler=sampler, current_value=torch.tensor(0.0)
-    )
-    for arm in range(N):
-        X = torch.tensor([[float(arm)]]).double()
-        fantasies = model.fantasize(X, sampler)
-        assert fantasies.batch_shape == (16,)
-        means = fantasies.marginals()[0]
-        best = means.argmax(-1).double().reshape(16, 1)
-        value = acquisition(torch.cat([X, best]).unsqueeze(0))
-        torch.testing.assert_close(value.squeeze(), means.amax(-1).mean())
 
 
 def test_fantasies_of_several_candidates_at_once():

@@ -40,10 +40,6 @@ def some_arms():
     return torch.where(favourite, torch.randint(3, (4,)), torch.randint(NUM_ARMS, (4,)))
 
 
-def some(share):
-    return torch.rand(4) < share
-
-
 def assert_exact(pair, time=0.0, tolerance=1e-8):
     errors = pair.largest_errors(time)
     assert max(errors.values()) < tolerance, errors
@@ -79,37 +75,6 @@ def test_it_is_exact_after_many_steps_at_irregular_times(form, drift, gap, held,
             pair.forget()
     assert_exact(pair, time)
     assert_exact(pair, time + 1.7)
-
-
-@pytest.mark.parametrize(("form", "rates"), [*((form, None) for form in FORMS), ("covariance", RATES)])
-def test_members_that_observe_forget_and_restart_apart_stay_exact(form, rates, full):
-    pair, steps = twins(form, rates=rates), 2000 if full else 600
-    for step in range(steps):
-        arm = some_arms()
-        pair.observe(arm, pair.rewards(arm, step), float(step), where=some(0.7))
-        held = torch.tensor([len(twin.held) for twin in pair.dense])
-        if rates is None:
-            pair.forget(where=(held > 60) & some(0.9))
-        if step % 333 == 200:
-            pair.reset(some(0.5))
-        if step == steps - 100:
-            pair.reset()
-    assert_exact(pair, float(steps))
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_rewards_far_from_the_model_leave_relative_errors_small(form, full):
-    """Adversarial: neighbouring arms, almost one function value, are said to be 1000 and -1000."""
-    pair = twins(form)
-    for step in range(2000 if full else 600):
-        arm = torch.full((4,), step % NUM_ARMS)
-        pair.observe(arm, torch.full((4,), 1e3 * (-1) ** step, dtype=torch.float64))
-        if step >= 300:
-            pair.forget()
-    errors = pair.largest_errors()
-    largest = max(1.0, *(float(twin.joint()[0].abs().max()) for twin in pair.dense))
-    assert errors["mean"] < 1e-8 * largest, errors
-    assert max(errors["variance"], errors["gain"], errors["likelihood"]) < 1e-8, errors
 
 
 def test_a_window_of_one_in_many_members_finds_room_for_arms_held_before():

@@ -11,7 +11,6 @@ from bandits_torch.loop import run
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.problems import make
 from tests.reference.arm_gp_twins import smooth
-from tests.reference.dense_arm_gp import DenseArmGP
 
 N, NOISE = 8, 0.05
 closely = {"rtol": 0.0, "atol": 1e-11}
@@ -32,17 +31,6 @@ def assert_root(model, **tolerance):
     centre, root = model.joint_root()
     assert torch.equal(centre, mean)
     torch.testing.assert_close(root @ root.mT, covariance, **(tolerance or closely))
-
-
-def test_after_observations_it_is_the_root_of_the_dense_twin_s_covariance():
-    model, dense = model_of(()), DenseArmGP(smooth(N, 0.3), NOISE, 0.0)
-    model.joint_root()
-    for step in range(60):
-        arm, reward = int(torch.randint(N, ())), float(torch.randn(()))
-        model.observe_arms(torch.tensor(arm), torch.tensor(reward).double())
-        dense.observe(arm, reward, float(step))
-    root = model.joint_root()[1]
-    torch.testing.assert_close(root @ root.mT, dense.joint()[1], **closely)
 
 
 def test_it_follows_observations_removals_and_resets_of_some_members():

@@ -63,15 +63,6 @@ def assert_agree(model, dense, time):
     assert float(model.log_likelihood) == pytest.approx(answers.log_likelihood, abs=1e-9)
 
 
-@pytest.mark.parametrize("form", ["covariance", "factor"])
-@pytest.mark.parametrize("kind", KERNELS)
-def test_late_observations_are_learnt_exactly(kind, form):
-    model = told(ArmGP(ARMS, KERNELS[kind][0], NOISE, form=form), ARRIVALS)
-    assert_agree(model, twin(kind, ARRIVALS), 9.5)
-    assert_agree(model, twin(kind, ARRIVALS), 30.0)
-    assert model.now == (0.0 if kind == "static" else 9.5)
-
-
 # -- more arms -----------------------------------------------------------------------------------------
 
 

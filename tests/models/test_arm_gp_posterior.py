@@ -89,19 +89,6 @@ def test_joint_posterior_at_several_times_equals_the_dense_one(form, drift, obse
         torch.testing.assert_close(posterior.variance[k].squeeze(-1), covariance.diagonal(), **exactly)
 
 
-@pytest.mark.parametrize("drift", [None, "rates", "drift_variances"])
-@pytest.mark.parametrize("form", FORMS)
-def test_before_the_first_observation_the_answer_is_the_prior(form, drift):
-    pair = twins(form, drift)
-    pair.reset()
-    for answer in (pair.model.marginals(40.0), pair.model.joint(40.0)):
-        for k in range(2):
-            mean, covariance = pair.dense[k].joint(40.0)
-            torch.testing.assert_close(answer[0][k], mean, **exactly)
-            expected = covariance.diagonal() if answer[1].dim() == 2 else covariance
-            torch.testing.assert_close(answer[1][k], expected, **exactly)
-
-
 @pytest.mark.parametrize("q", [1, 3])
 @pytest.mark.parametrize("batch", BATCHES)
 def test_inputs_broadcast_against_the_batch(batch, q):
@@ -131,44 +118,12 @@ def test_inputs_that_would_mix_up_members_are_refused():
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_float32_stays_float32_and_near_the_truth(form):
-    exact, model = (
-        ArmGP(N, smooth(N), 0.1, form=form, batch_shape=(3,), dtype=dtype)
-        for dtype in (torch.float64, torch.float32)
-    )
-    for _ in range(300):
-        arm, reward = torch.randint(N, (3,)), torch.randn(3).double()
-        for m in (exact, model):
-            m.observe_arms(arm, reward)
-            m.forget(where=m.num_observations > 40)
-    for value, truth in zip(model.marginals(), exact.marginals(), strict=True):
-        assert value.dtype == torch.float32
-        torch.testing.assert_close(value.double(), truth, rtol=0, atol=1e-3)
-    torch.testing.assert_close(model.information_gain.double(), exact.information_gain, rtol=0, atol=1e-2)
-
-
-@pytest.mark.parametrize("form", FORMS)
 def test_forgetting_in_one_member_leaves_no_nan_in_another_that_is_sure_of_nothing(form):
     """In float32 the gain of a masked removal was minus infinity times zero."""
     model = ArmGP(3, isolated(3), 0.1, form=form, batch_shape=(2,), dtype=torch.float32)
     model.observe_arms(torch.tensor([0, 0]), torch.ones(2), where=torch.tensor([True, False]))
     model.forget(where=torch.tensor([True, True]))
     torch.testing.assert_close(model.information_gain, torch.zeros(2), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("q", [1, 3])
-@pytest.mark.parametrize("batch", BATCHES)
-def test_observation_noise_adds_to_variances(batch, q):
-    model = model_of("factor", batch)
-    X = torch.randint(N, (*batch, q, 1)).double()
-    still = model.posterior(X)
-    noisy = model.posterior(X, observation_noise=True)
-    torch.testing.assert_close(noisy.variance, still.variance + 0.05)
-    torch.testing.assert_close(noisy.mean, still.mean)
-    own = torch.rand(*batch, q, 1).double()
-    torch.testing.assert_close(model.posterior(X, observation_noise=own).variance, still.variance + own)
-    noisy = model.posterior(model.candidates(), observation_noise=True)
-    torch.testing.assert_close(noisy.variance, model.posterior(model.candidates()).variance + 0.05)
 
 
 @pytest.mark.parametrize("form", ["covariance", "factor", "auto"])

@@ -42,17 +42,6 @@ def test_a_member_that_forgot_everything_is_as_new(form):
     assert torch.equal(model.log_likelihood, torch.zeros(2, dtype=F64))
 
 
-@pytest.mark.parametrize("form", ["covariance", "factor"])
-def test_an_extreme_reward_that_was_forgotten_leaves_the_likelihood_of_the_others(form):
-    model, alone = (ArmGP(5, smooth(5), 0.1, form=form) for _ in range(2))
-    model.observe_arms(torch.tensor(3), torch.tensor(1e7, dtype=F64))
-    for step in range(8):
-        for one in (model, alone):
-            one.observe_arms(torch.tensor(step % 5), torch.tensor(0.1 * step, dtype=F64))
-    model.forget()
-    assert float(model.log_likelihood) == pytest.approx(float(alone.log_likelihood), rel=1e-11)
-
-
 @pytest.mark.parametrize(
     "make",
     [

@@ -123,12 +123,6 @@ def test_a_state_of_either_form_is_loaded():
     agree(fresh, auto, 0.0)
 
 
-def test_a_form_that_is_told_stays_as_it_was():
-    factor = model("factor")
-    pull([factor], 170)
-    assert factor._belief.form_name == "factor"
-
-
 def test_under_drift_it_changes_over_exactly_and_not_once_it_forgets():
     arms = torch.linspace(0, 1, 2 * N, dtype=torch.float64).unsqueeze(-1)
     kernel = over_time(make_kernel("matern", 0.02), 0.03)

@@ -6,11 +6,9 @@ import io
 import pytest
 import torch
 from botorch import fit_gpytorch_mll
-from botorch.acquisition import LogExpectedImprovement
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Bilog, ChainedInputTransform, Normalize, Round, Warp
 from botorch.models.transforms.input import InputPerturbation
-from botorch.optim import optimize_acqf
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import LinearMean
@@ -147,20 +145,6 @@ def test_two_hundred_steps_of_streaming_are_two_hundred_refits_with_the_same_hyp
     assert model.num_observations == (225 if window is None else window)
 
 
-def test_a_running_scale_follows_the_drift_that_a_fixed_one_does_not(fitted):
-    gp = fitted["standardised and normalised"]
-    models = {running: OnlineGP.from_botorch(gp, running=running) for running in (False, True)}
-    X = points(60, 7)
-    for model in models.values():
-        for x, y in zip(X, outcomes(X, 8) + 1e5, strict=True):
-            model.observe(x[None], y[None])
-            if model.num_observations > 25:
-                model.forget()
-    far = LOW + RANGE * 30  # where only the prior speaks
-    assert float(models[True].posterior(far[None]).mean.detach()) > 1e5
-    assert float(models[False].posterior(far[None]).mean.detach()) < 1e4
-
-
 @pytest.mark.parametrize("running", [False, True])
 @pytest.mark.parametrize("name", ["standardised and normalised", "warped", "known noise"])
 def test_one_call_refits_as_botorch_does(name, running, fitted):
@@ -241,19 +225,6 @@ def test_pathwise_draws_have_the_posterior_s_moments(name, fitted):
         some = some.detach().T if len(some) == len(A) else some.detach()
         assert float(((some.mean(0) - mean) / deviation).abs().max()) < 5 / len(some) ** 0.5
         assert float((some.std(0) / deviation - 1).abs().max()) < 3.7 / len(some) ** 0.5
-
-
-def test_it_is_a_model_for_botorch_s_acquisitions(fitted):
-    gp = fitted["standardised and normalised"]
-    model, best = OnlineGP.from_botorch(gp), outcomes(points(25, 0), 1).max()
-    bounds = torch.stack([LOW, LOW + RANGE])
-    found = []
-    for each in (gp, model):
-        torch.manual_seed(0)
-        found.append(
-            optimize_acqf(LogExpectedImprovement(each, best), bounds, 1, num_restarts=2, raw_samples=32)
-        )
-    torch.testing.assert_close(found[0][0], found[1][0], atol=1e-3, rtol=0)
 
 
 def test_a_plain_model_goes_to_botorch_too():

@@ -251,6 +251,13 @@ def test_a_block_of_observations_is_observed_in_its_order_and_none_changes_nothi
     for k in range(5):
         other.observe(X[:, k : k + 1], reward[:, k, None, None])
     assert_close(said(name, one), said(name, other))
+    some = torch.tensor([True, False])
+    masked, alone = copy.deepcopy(one), copy.deepcopy(other)
+    later = X + 9.0 * (torch.arange(X.shape[-1]) == 1)
+    masked.observe(later, reward.unsqueeze(-1), some)
+    for k in range(5):
+        alone.observe(later[:, k : k + 1], reward[:, k, None, None], some)
+    assert_close(said(name, masked), said(name, alone))
     if hasattr(one, "train_inputs"):
         assert torch.equal(one.train_inputs[0], X)
         assert torch.equal(one.train_targets, reward)

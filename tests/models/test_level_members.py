@@ -144,31 +144,9 @@ def test_a_level_that_jumps_costs_little():
     assert square(average()) < 0.7 * square(average(kind=Slow))
 
 
-def test_a_saved_state_goes_on_with_the_same_bits():
-    model, *_ = played(10)
-    other = members()
-    other.load_state_dict(model.state_dict())
-    for one in (model, other):
-        one.observe_arms(torch.ones(S, 1).long(), torch.ones(S, 1).double(), 40.0)
-    assert all(torch.equal(a, b) for a, b in zip(model.marginals(50.0), other.marginals(50.0), strict=True))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("control", N),
-        ("kernel", torch.tensor([0, 1, 2])),
-        ("noise_variance", torch.zeros(3).double()),
-        ("forgetting_rate", torch.ones(3).double()),
-        ("level_variance", torch.ones(2).double()),
-        ("timescale", torch.tensor([1.0, 1.0, torch.nan]).double()),
-        ("covariances", torch.ones(N, N).double()),
-        ("replicates", 0),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused_by_name(name, value):
-    with pytest.raises(ValueError, match=name):
-        members(**{name: value})
+def test_the_control_must_be_an_arm():
+    with pytest.raises(ValueError, match="control"):
+        members(control=N)
 
 
 def average(replicates=4, kind=LevelMembers):

@@ -103,15 +103,6 @@ def test_window_equals_a_dense_solve_on_the_last_200_points_after_many_steps(nam
     assert model.data.capacity <= 3 * 200
 
 
-def test_posterior_is_exact_after_1000_observations_in_blocks_of_four_without_forgetting():
-    kernel = KERNELS["rbf"]()
-    model = OnlineGP(kernel, 1e-3, input_dim=3)
-    X, Y = stream(1000, 1e-3)
-    for t in range(0, 1000, 4):
-        model.observe(X[t : t + 4], Y[t : t + 4])
-    assert_exact(model, kernel, X, Y, 1e-3)
-
-
 @pytest.mark.parametrize("size", [2, 15, 16, 17, 18, 33, 256, 257, 258, 300, 513])
 def test_forgetting_is_exact_at_every_block_boundary(size):
     kernel = KERNELS["tv"]()
@@ -120,18 +111,6 @@ def test_forgetting_is_exact_at_every_block_boundary(size):
     model.observe(X, Y)
     model.forget()
     assert_exact(model, kernel, X[1:], Y[1:], 1e-2)
-
-
-def test_the_same_point_many_times_stays_exact():
-    kernel = KERNELS["rbf"]()
-    model = OnlineGP(kernel, 1e-4, input_dim=3)
-    X, Y = stream(300, 1e-4)
-    X = X[torch.arange(300) % 3]
-    for t in range(300):
-        model.observe(X[t : t + 1], Y[t : t + 1])
-        if t >= 100:
-            model.forget()
-    assert_exact(model, kernel, X[200:], Y[200:], 1e-4)
 
 
 def linear_mean():
@@ -198,22 +177,3 @@ def test_it_is_exact_whatever_gpytorch_s_settings_are():
         model.observe(X, Y)
         model.forget(20)
         assert_exact(model, kernel, X[20:], Y[20:], 1e-2)
-
-
-def test_float32_stays_close_to_float64_over_a_long_window():
-    X, Y = stream(300, 1e-2)
-    double, single = (
-        OnlineGP(KERNELS["matern"](), 1e-2, input_dim=3, dtype=dtype)
-        for dtype in (torch.float64, torch.float32)
-    )
-    for t in range(300):
-        for model in (double, single):
-            model.observe(X[t : t + 1], Y[t : t + 1])
-            if t >= 60:
-                model.forget()
-    A = candidates(X[-1, -1].item()).unsqueeze(-2)
-    assert single.posterior(A).mean.dtype == torch.float32
-    torch.testing.assert_close(single.posterior(A).mean.double(), double.posterior(A).mean, atol=1e-3, rtol=0)
-    torch.testing.assert_close(
-        single.posterior(A).variance.double(), double.posterior(A).variance, atol=1e-3, rtol=0
-    )

@@ -1,28 +1,16 @@
 """OnlineGP in BoTorch: shapes, gradients, fantasies, acquisition functions, saving."""
 
 import copy
-import io
 
 import pytest
 import torch
-from botorch.acquisition import (
-    LogExpectedImprovement,
-    PosteriorMean,
-    UpperConfidenceBound,
-    qKnowledgeGradient,
-    qLogExpectedImprovement,
-    qUpperConfidenceBound,
-)
 from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
-from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.points.online_gp import OnlineGP
 
 F64 = {"dtype": torch.float64}
-BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], **F64)
 pytestmark = pytest.mark.filterwarnings("ignore:Data .* is not:botorch.exceptions.warnings.InputDataWarning")
 
 
@@ -127,77 +115,12 @@ def test_gradients_with_respect_to_observations_conditioned_on_agree_with_finite
     assert torch.autograd.gradcheck(moments, (X, Y))
 
 
-def test_fantasies_equal_conditioning_one_at_a_time_and_share_their_factor():
-    model = make_model()
-    X, Y, A = draw(3, 2, 2, seed=3), draw(5, 3, 2, 1, seed=4), draw(5, 3, 1, 2, seed=5)
-    fantasies = model.condition_on_observations(X, Y)
-    assert fantasies.batch_shape == (5, 3)
-    assert fantasies.data.factor_shape == (1, 3)
-    for f in range(5):
-        for b in range(3):
-            alone = model.condition_on_observations(X[b], Y[f, b]).posterior(A[f, b])
-            torch.testing.assert_close(fantasies.posterior(A).mean[f, b], alone.mean)
-            torch.testing.assert_close(fantasies.posterior(A).variance[f, b], alone.variance)
-    twice = fantasies.condition_on_observations(draw(4, 1, 1, 1, 2, seed=6), draw(4, 5, 3, 1, 1, seed=7))
-    assert twice.posterior(A).mean.shape == (4, 5, 3, 1, 1)
-    alone = model.condition_on_observations(X[2], Y[3, 2])
-    alone.observe(draw(4, 1, 1, 1, 2, seed=6)[1, 0, 0], draw(4, 5, 3, 1, 1, seed=7)[1, 3, 2])
-    torch.testing.assert_close(twice.posterior(A).mean[1, 3, 2], alone.posterior(A[3, 2]).mean)
-
-
-ANALYTIC = {
-    "ucb": lambda m: UpperConfidenceBound(m, beta=4.0),
-    "log ei": lambda m: LogExpectedImprovement(m, best_f=-0.2),
-    "mean": lambda m: PosteriorMean(m),
-    "q log ei": lambda m: qLogExpectedImprovement(
-        m, best_f=-0.2, sampler=SobolQMCNormalSampler(torch.Size([32]), seed=0)
-    ),
-    "q ucb": lambda m: qUpperConfidenceBound(
-        m, beta=4.0, sampler=SobolQMCNormalSampler(torch.Size([32]), seed=0)
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ANALYTIC)
-def test_acquisitions_find_the_top_in_a_box_and_in_a_list(name):
-    torch.manual_seed(0)
-    acquisition = ANALYTIC[name](make_model(1e-2, n=40))
-    point, value = optimize_acqf(acquisition, BOUNDS, q=1, num_restarts=6, raw_samples=64)
-    choices = draw(200, 2, seed=3)
-    with torch.no_grad():
-        listed, listed_value = optimize_acqf_discrete(acquisition, q=1, choices=choices)
-        best = choices[acquisition(choices.unsqueeze(-2)).argmax()]
-    assert torch.equal(listed[0], best)
-    assert value >= listed_value - 1e-6
-    if name == "mean":
-        assert (point - torch.tensor([0.6, 0.3], **F64)).abs().max() < 0.1
-
-
-def test_knowledge_gradient_equals_that_on_a_botorch_model():
-    model, X = make_model(1e-2), draw(3, 5, 2, seed=3)
-    ours, theirs = (
-        qKnowledgeGradient(m, num_fantasies=4, sampler=SobolQMCNormalSampler(torch.Size([4]), seed=0))(X)
-        for m in (model, botorch_twin(model))
-    )
-    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
-
-
 def test_learning_records_no_graph():
     model = make_model()
     model.observe(draw(1, 2).requires_grad_(True), draw(1, 1))
     model.forget(3)
     model.rebuild()
     assert not any(buffer.requires_grad for buffer in model.buffers())
-
-
-def assert_same(model, other, A):
-    assert torch.equal(model.posterior(A).mean, other.posterior(A).mean)
-    assert torch.equal(model.posterior(A).variance, other.posterior(A).variance)
-    assert torch.equal(model.information_gain, other.information_gain)
-    for one in (model, other):
-        one.observe(draw(2, 1, 2, seed=8), draw(2, 1, 1, seed=9))
-        one.forget(2, where=torch.tensor([True, False]))
-    assert torch.equal(model.posterior(A).mean, other.posterior(A).mean)
 
 
 def ragged_model():
@@ -207,18 +130,6 @@ def ragged_model():
     model.observe(draw(70, 2), draw(2, 70, 1, seed=1))
     model.forget(20, where=torch.tensor([False, True]))
     return model
-
-
-def test_state_dict_carries_data_of_any_length():
-    model, A = ragged_model(), draw(4, 1, 1, 2)
-    other = OnlineGP(make_kernel((2,)), 1.0, input_dim=2, batch_shape=(2,))
-    other.noise_variance = other.noise_variance.expand(2).clone()
-    other.kernel.lengthscale = 3.0
-    file = io.BytesIO()
-    torch.save(model.state_dict(), file)
-    file.seek(0)
-    other.load_state_dict(torch.load(file, weights_only=True))
-    assert_same(model, other, A)
 
 
 def test_state_of_another_shape_is_refused():

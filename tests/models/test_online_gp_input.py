@@ -40,25 +40,6 @@ def test_forgetting_more_than_a_chosen_member_holds_is_refused():
     assert model.num_observations.tolist() == [2, 2]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "match"),
-    [
-        ({"noise_variance": 1e-12}, "noise_variance"),
-        ({"noise_variance": torch.tensor([1.0, 0.0]), "batch_shape": (2,)}, "noise_variance"),
-        ({"noise_variance": torch.ones(3), "batch_shape": (2,)}, "noise_variance"),
-        ({"noise_variance": torch.ones(2)}, "noise_variance"),
-        ({"prior_mean": "zero"}, "prior_mean"),
-        ({"dtype": torch.float16}, "dtype"),
-        ({"kernel": RBFKernel(batch_shape=torch.Size([3])), "batch_shape": (2,)}, "kernel.batch_shape"),
-        ({"kernel": RBFKernel(batch_shape=torch.Size([3]))}, "kernel.batch_shape"),
-    ],
-)
-def test_bad_models_are_refused(arguments, match):
-    arguments = {"kernel": RBFKernel(), "noise_variance": 1.0, "input_dim": 2} | arguments
-    with pytest.raises(ValueError, match=match):
-        OnlineGP(**arguments)
-
-
 def test_conditioning_refuses_what_it_cannot_do():
     model = make_model()
     X, Y = torch.rand(4, 2, 1, 2, **F64), torch.rand(4, 2, 1, 1, **F64)
@@ -79,9 +60,3 @@ def test_a_kernel_that_is_not_positive_definite_leaves_the_data_unchanged():
     with pytest.raises(torch.linalg.LinAlgError):
         model.observe(torch.rand(3, 2, **F64), torch.rand(3, 1, **F64))
     assert model.num_observations == 0
-
-
-def test_times_may_run_backwards():
-    model = make_model()
-    model.observe(torch.tensor([[0.1, 9.0], [0.1, -3.0]], **F64), torch.rand(2, 1, **F64))
-    assert model.num_observations.tolist() == [7, 7]

@@ -102,15 +102,6 @@ def test_late_rewards_keep_their_noise():
     agree(model, seen, True, 15.0)
 
 
-def test_a_joint_root_goes_along():
-    model = ArmGP(ARMS, SPACE, NOISE, form="covariance")
-    model.joint_root()
-    for arm, reward, _, noise in told(12):
-        model.observe_arms(arm[0], reward[0], noise_variance=None if noise is None else noise[0])
-    _, root = model.joint_root()
-    torch.testing.assert_close(root @ root.mT, model.joint()[1], rtol=0, atol=1e-12)
-
-
 def test_after_a_reset_rewards_have_the_models_noise_again():
     model = ArmGP(ARMS, SPACE, NOISE, prior_mean=0.3, batch_shape=(2,))
     for arm, reward, _, noise in told(5):

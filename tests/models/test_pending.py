@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import MaternKernel
 
 from bandits_torch.checkpoint import described
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.members import ArmMembers, LowRankMembers
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.points.point_members import PointMembers
@@ -161,30 +160,6 @@ def test_it_is_put_back_after_an_error_too():
     with pytest.raises((IndexError, RuntimeError)):
         fails()
     assert described(model.state_dict()) == kept
-
-
-@pytest.mark.parametrize("build", [ArmMembers, LowRankMembers])
-@pytest.mark.parametrize("gap", [0.0, 2.5, 1e6])
-def test_covariances_of_members_are_those_of_the_same_priors(build, gap):
-    with torch.no_grad():
-        kernels = [RBFKernel().double(), SPACE]
-        K = torch.stack([k(ARMS).to_dense() for k in kernels])
-    roots = torch.linalg.eigh(K)
-    B = roots.eigenvectors * roots.eigenvalues.clamp_min(0).sqrt().unsqueeze(-2)
-    noise, rate = torch.tensor([0.1, 0.2, 0.1]).double(), torch.tensor([0.0, 0.1, 0.3]).double()
-    which = torch.tensor([0, 1, 1])
-    members = build(ARMS, K if build is ArmMembers else B, which, noise, rate, replicates=2)
-    for step in range(21):
-        arm = torch.tensor([[step % N], [step * 5 % N]])
-        members.observe_arms(arm, torch.tensor([[0.1 * step]]).double(), float(step))
-    now = 20.0 + gap
-    found = members.covariance_with(torch.tensor([4, 6]), now)
-    for p, (k, lam, eps) in enumerate(zip(which.tolist(), noise.tolist(), rate.tolist(), strict=True)):
-        for s, (step, arm) in enumerate(((1, 4), (5, 6))):
-            one = forgetting(K[k], lam, eps)
-            for t in range(21):
-                one.observe(t * step % N, 0.1 * t, float(t))
-            torch.testing.assert_close(found[s, p], one.joint(now)[1][arm], rtol=0, atol=1e-8)
 
 
 def forgetting(K, noise, eps):

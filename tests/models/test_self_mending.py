@@ -114,29 +114,23 @@ def test_a_spoiled_model_mends_itself_as_it_learns(case):
     assert max(errors(model, relearned(model))) < 1e-9
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize("window", [None, 20])
+@pytest.mark.every(4)
+@pytest.mark.parametrize("life", ["grows", "window", "reset"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_sound_model_is_never_touched(case, window, monkeypatch):
+def test_a_sound_model_is_never_touched(case, life, monkeypatch):
     model, alone = CASES[case](), CASES[case]()
     monkeypatch.setattr(alone._belief, "_mend", lambda *_: None)
     for one in (model, alone):
-        play(one, 300, window)
+        if life == "reset":
+            play(one, 10)
+            one.reset(torch.arange(one.batch_shape.numel()).reshape(one.batch_shape) == 0)
+            play(one, 10, start=10)
+            one.forget(3)
+        else:
+            play(one, 300, 20 if life == "window" else None)
     assert torch.equal(model.marginals()[0], alone.marginals()[0])
-    assert set(model._belief._pauses) == {256}  # doubled at each look: 64, 192, 448
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_member_that_was_reset_needs_no_mending(case, monkeypatch):
-    model, alone = CASES[case](), CASES[case]()
-    monkeypatch.setattr(alone._belief, "_mend", lambda *_: None)
-    first = torch.arange(model.batch_shape.numel()).reshape(model.batch_shape) == 0
-    for one in (model, alone):
-        play(one, 10)
-        one.reset(first)
-        play(one, 10, start=10)
-        one.forget(3)
-    assert torch.equal(model.marginals()[0], alone.marginals()[0])
+    if life != "reset":
+        assert set(model._belief._pauses) == {256}  # doubled at each look: 64, 192, 448
 
 
 @pytest.mark.parametrize("form", ["covariance", "factor"])

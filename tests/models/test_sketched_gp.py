@@ -15,7 +15,6 @@ from tests.reference.dense_dtc import dtc
 from tests.reference.kernels import rbf
 
 N = 80
-EVERYTHING = LeverageSampling(1e12)
 
 
 @pytest.fixture
@@ -86,18 +85,6 @@ def test_it_is_stable_at_any_noise_that_is_taken(arms, kernel, generator, noise_
         assert bool(((variance >= 0) & (variance <= 1 + 1e-5)).all())
 
 
-@pytest.mark.parametrize("noise_variance", [1e-9, 0.01])
-def test_the_units_of_the_rewards_do_not_matter(arms, kernel, generator, noise_variance):
-    """Rewards in units 1024 times as small."""
-    K, (arm, reward) = kernel(arms).to_dense(), pulls(generator, 60)
-    plain, other = (SketchedGP(N, K * unit**2, noise_variance * unit**2) for unit in (1.0, 1024.0))
-    for _ in zip(play(plain, arm, reward), play(other, arm, 1024 * reward), strict=True):
-        pass
-    torch.testing.assert_close(other.marginals()[0], 1024 * plain.marginals()[0])
-    torch.testing.assert_close(other.marginals()[1], 1024**2 * plain.marginals()[1])
-    torch.testing.assert_close(other.information_gain, plain.information_gain)
-
-
 def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kernel, generator, monkeypatch):
     model = SketchedGP(arms, kernel, 0.1, sampling=LeverageSampling.practical(0.5, 1.0))
     sketch, drawn, sizes = model.sketches[0], [], []
@@ -110,9 +97,9 @@ def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kerne
     monkeypatch.setattr(type(sketch), "_draw", watched)
     arm, reward = pulls(generator, 100, among=N)
     for _ in play(model, arm, reward):
-        assert set(drawn[-1]) <= sketch._in_dictionary
-        assert len(sketch._in_dictionary) <= 4 * len(drawn[-1])
-        sizes.append(len(sketch._in_dictionary))
+        assert set(drawn[-1]) <= sketch.dictionary
+        assert len(sketch.dictionary) <= 4 * len(drawn[-1])
+        sizes.append(len(sketch.dictionary))
     assert len(drawn) == int(model.draws) == 100
     assert int(model.trace()["last_draw"]) == len(drawn[-1])
     assert min(sizes[50:]) < max(sizes[:50]) / 2  # it was built anew, and shrank
@@ -145,6 +132,17 @@ def test_draws_come_when_due_for_all_pulls_at_the_variances_of_before(arms, kern
         _, at_draw = dtc(K, arm[: t + 1], reward[: t + 1], sketch.inducing_arms(), 0.1)
         spent = 0.0
     assert 5 < len(coins) < 60
+
+
+def test_an_arm_pulled_before_it_joined_the_dictionary_keeps_its_rewards():
+    """Arms that tell nothing of each other: new features have no product with old ones, but with themselves."""
+    model = SketchedGP(4, torch.eye(4, dtype=torch.float64), 2.0)
+    for arm, reward in [(0, 1.0)] + 4 * [(1, 10.0)]:
+        model.observe_arms(torch.tensor(arm), torch.tensor(reward, dtype=torch.float64))
+    assert 1 in model.sketches[0].inducing_arms()
+    mean, variance = model.marginals()
+    torch.testing.assert_close(mean, torch.tensor([1 / 3, 20 / 3, 0, 0], dtype=torch.float64))
+    torch.testing.assert_close(variance, torch.tensor([2 / 3, 1 / 3, 1, 1], dtype=torch.float64))
 
 
 def test_an_arm_that_is_certain_is_no_reason_to_draw():
@@ -254,18 +252,11 @@ def bad_inputs(arms, kernel):
     model = SketchedGP(arms, kernel, 0.01)
     one = torch.ones((), dtype=torch.float64)
     return {
-        "largest prior variance": lambda: SketchedGP(arms, kernel, 1e-11),
         "kernel": lambda: SketchedGP(arms, drifting, 0.1),
-        "prior_mean": lambda: SketchedGP(arms, kernel, 0.1, prior_mean=torch.zeros(3)),
+        "largest prior variance": lambda: SketchedGP(arms, kernel, 1e-11),
         "batch_shape": lambda: SketchedGP(arms, kernel, torch.ones(2), batch_shape=(3,)),
-        "arms": lambda: SketchedGP(arms.expand(2, -1, -1), kernel, 0.1),
         "arm must be arms placed": lambda: model.reward(torch.tensor([5]), one.reshape(1)),
         "forget": lambda: model.forget(),
-        "oversampling": lambda: LeverageSampling.practical(0.0),
-        "growth": lambda: LeverageSampling.practical(5.0, 0.5),
-        "horizon": lambda: LeverageSampling.theory(0),
-        "delta": lambda: LeverageSampling.theory(10, delta=1.0),
-        "epsilon": lambda: LeverageSampling.theory(10, epsilon=1.0),
         "kernel must be a kernel over features": lambda: SketchedGP(3, torch.eye(3), 0.1).off_arms(),
         "prior_mean must be one number": lambda: SketchedGP(
             arms, kernel, 0.1, prior_mean=torch.zeros(N)
@@ -292,22 +283,3 @@ def test_more_arms_than_are_worked_on_at_once(arms, kernel, generator, monkeypat
         pass
     for whole, pieces in zip(models[0].marginals(), models[1].marginals(), strict=True):
         torch.testing.assert_close(pieces, whole, rtol=1e-9, atol=1e-9)
-
-
-def test_a_prior_mean_for_each_arm_and_noise_for_each_point_are_added(arms, kernel, generator):
-    mean = torch.linspace(-1, 1, N, dtype=torch.float64)
-    model = SketchedGP(arms, kernel, 0.01, prior_mean=mean, sampling=EVERYTHING)
-    plain = SketchedGP(arms, kernel, 0.01, sampling=EVERYTHING)
-    arm, reward = pulls(generator, 20)
-    for _ in play(model, arm, reward + mean[arm]):
-        pass
-    for _ in play(plain, arm, reward):
-        pass
-    X = torch.tensor([[3.0], [70.0]], dtype=torch.float64)
-    found, centred = (
-        m.posterior(X, observation_noise=noise)
-        for m, noise in ((model, torch.full((2, 1), 0.3)), (plain, False))
-    )
-    torch.testing.assert_close(found.mean.flatten(), centred.mean.flatten() + mean[[3, 70]])
-    lifted = centred.distribution.covariance_matrix + 0.3 * torch.eye(2, dtype=torch.float64)
-    torch.testing.assert_close(found.distribution.covariance_matrix, lifted, rtol=1e-6, atol=1e-7)

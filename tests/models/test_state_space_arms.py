@@ -268,38 +268,6 @@ def test_nothing_builds_up_over_thousands_of_rounds():
     assert float(model.information_gain) == pytest.approx(float(gain), abs=1e-8)
 
 
-def test_exponential_forgetting_in_states_is_what_it_is_without():
-    """The same kernel by the form that has one number per arm, and by the general one."""
-    fast, general = (
-        ArmGP(N, in_time(ExponentialForgettingKernel(0.1)), NOISE),
-        ArmGP(N, in_time(scaled(ExponentialForgettingKernel(0.1), 1.0)), NOISE),
-    )
-    assert type(fast._belief.form) is not type(general._belief.form)
-    for model in (fast, general):
-        torch.manual_seed(0)
-        told(model, None, 90)
-    for a, b in zip(fast.joint(40.0), general.joint(40.0), strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
-    torch.testing.assert_close(fast.log_likelihood, general.log_likelihood)
-
-
-def test_draws_have_the_posteriors_moments():
-    from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
-
-    model = told(model_of("quasi-periodic"), None, 30)
-    torch.manual_seed(1)
-    many = model.expand(torch.Size([4_000]))
-    X = torch.stack([torch.arange(N).double(), torch.full((N,), 14.0).double()], -1).reshape(N, 1, 1, 2)
-    draws = ThompsonSampling(many, time=14.0)(X).T
-    mean, covariance = model.joint(14.0)
-    torch.testing.assert_close(
-        draws.mean(0), mean, rtol=0, atol=4 * float(covariance.diagonal().max() / 4_000) ** 0.5
-    )
-    torch.testing.assert_close(
-        draws.T.cov(), covariance, rtol=0, atol=0.1 * float(covariance.diagonal().max())
-    )
-
-
 def test_more_arms_and_other_hyperparameters_are_as_if_from_the_start():
     space = rbf(0.4)
     arms = torch.linspace(0, 1, N).double().unsqueeze(-1)

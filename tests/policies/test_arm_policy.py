@@ -12,11 +12,11 @@ from bandits_torch import make, recipes, run
 from bandits_torch.captured.playing import captured_steps
 from bandits_torch.experiments import race
 from bandits_torch.policies import ArmPolicy, Choice, Observation, Pending
-from bandits_torch.policies.classical import EXP3S, GLRKLUCB, UCB1, SlidingWindowUCB
+from bandits_torch.policies.classical import EXP3S, GLRKLUCB, SlidingWindowUCB
 from bandits_torch.recipes.registration import RECIPES, REGISTERED
 from bandits_torch.state import copied, differing
 from benchmarks.gpu.launches import CountLaunches
-from tests import test_checkpoint, test_reproducible, test_restart, test_resume_bits
+from tests import test_policy_files, test_reproducible, test_restart, test_resume_bits
 from tests.captured.test_captured_blocks import Blocks
 from tests.captured.test_captured_runs import never_looks
 
@@ -96,7 +96,7 @@ def test_it_obeys_the_laws_of_all_recipes(where, tmp_path, monkeypatch):
         test_resume_bits.test_every_recipe_resumes_bit_for_bit_at_every_stop(
             OWN, False, tmp_path, monkeypatch
         )
-        test_checkpoint.test_every_recipe_s_state_goes_through_a_file(OWN, tmp_path)
+        test_policy_files.test_a_file_takes_a_policy_back_to_where_it_was_saved(OWN, tmp_path)
 
 
 @pytest.mark.parametrize("name", [OWN, "ucb1", "sliding_window_ucb", "glr_kl_ucb", "epsilon_greedy"])
@@ -155,7 +155,7 @@ def test_captured_steps_read_nothing_and_allocate_no_more_with_time(name):
     assert len(allocated) == 1
 
 
-@pytest.mark.parametrize("name", [OWN, "sliding_window_ucb"])
+@pytest.mark.parametrize("name", [OWN, pytest.param("sliding_window_ucb", marks=pytest.mark.long)])
 def test_captured_steps_are_one_graph(name):
     plain, compiled = Blocks(*built(name), k=2), Blocks(*built(name), k=2, compiled=True)
     for _ in range(2):
@@ -207,9 +207,6 @@ def test_settings_are_arguments_and_names_are_checked():
     for wrong in ({"widow": 5}, {}):
         with pytest.raises(TypeError, match="window"):
             SlidingWindowUCB(N, S, **wrong)
-    for wrong in ((0, 1), (N, 0)):
-        with pytest.raises(ValueError, match=r"num_arms|replicates"):
-            UCB1(*wrong)
 
 
 def test_rewards_of_float32_are_learned_in_float64():

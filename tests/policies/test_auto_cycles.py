@@ -177,24 +177,12 @@ def test_a_replayed_table_tells_auto_the_cycles_of_its_past_rows(tmp_path):
     assert earned[0] < 0.7 * earned[2]
 
 
-def test_a_live_system_is_told_a_table_of_past_rewards():
-    live = AskTell.auto(["a", "b", "c", "d", "e"], history=record())
-    assert live.policy.model.has_cycles
-
-
 def test_dates_have_days_and_weeks():
     live = AskTell.auto(["north", "south"], cycles=["day", "week"], time_unit="h")
     assert [part.periods for part in live.policy.model.parts if part.has_cycles] == [(24.0,), (168.0,)]
     for day in range(1, 4):
         question = live.ask(f"2026-03-0{day}T08:00")
         live.tell(question.id, 5.0)
-
-
-def test_members_with_cycles_are_not_captured():
-    problem = make("gp", num_arms=5, horizon=10)
-    policy = recipes.build("auto", problem, horizon=10, replicates=1, cycles=5.0)
-    with pytest.raises(ValueError, match="CyclicMembers cannot be captured"):
-        run(policy, problem, 10, capture=True)
 
 
 @pytest.mark.parametrize(

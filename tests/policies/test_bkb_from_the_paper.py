@@ -74,7 +74,7 @@ def test_bkb_is_figure_1(qbar: float | None) -> None:
         fast.learn(Observation(float(t), choice.arm, reward.reshape(1), choice.why))
         slow.learn(arm, float(reward), coins.of(arm))
         sketch = fast.model.sketches[0]
-        assert {int(sketch.arm[place]) for place in sketch._in_dictionary} == set(slow.dictionary), t
+        assert {int(sketch.arm[place]) for place in sketch.dictionary} == set(slow.dictionary), t
         mean, variance = slow.moments()
         torch.testing.assert_close(fast.model.marginals()[0].flatten(), mean, rtol=1e-6, atol=1e-6)
         torch.testing.assert_close(
@@ -153,7 +153,7 @@ def test_theorem_1_holds_where_the_dictionary_is_at_most_half_of_the_arms_pulled
         variance = exact.marginals()[1]
         ratio = sketched.marginals()[1] / variance
         within &= ((ratio <= sampling.alpha) & (ratio >= 1 / sampling.alpha)).all(-1)
-        held = [len(sketch._in_dictionary) for sketch in sketched.sketches]
+        held = [len(sketch.dictionary) for sketch in sketched.sketches]
         for s, run in enumerate(pulled):
             d_eff = float(variance[s, run].sum()) / LAMBDA
             assert held[s] <= 3 * (1 + 1 / LAMBDA) * sampling.alpha * qbar * d_eff
@@ -207,7 +207,7 @@ def test_the_norm_is_doubled_while_no_function_as_short_is_in_the_confidence_set
     model, K, pulled, rewards = swept(norm, steps)
     told, guessing = BKBWidth(0.0, 0.1, 0.1), BKBWidth(0.2, 0.1, 0.1, bound_is_guess=True)
     noise_part, per_norm = float(told(steps + 1, model)), 1 + 1 / 0.5**0.5
-    held = sorted(int(model.sketches[0].arm[place]) for place in model.sketches[0]._in_dictionary)
+    held = sorted(int(model.sketches[0].arm[place]) for place in model.sketches[0].dictionary)
     assert len(held) < len(set(pulled))
     guess, distance = guessed_norm(K, pulled, rewards, held, LAMBDA, 0.2, lambda F: noise_part + per_norm * F)
     assert guess > 0.2

@@ -1,6 +1,5 @@
 """The calibrated preset: its alarm's promise, its detections, and no horizon in it."""
 
-import inspect
 import math
 
 import pytest
@@ -40,38 +39,6 @@ def test_statistic_is_the_sum_over_arms_and_shifts_of_likelihood_ratios_from_eve
             for start in range(len(pulls)):
                 slow += math.exp(sum(a * z - a * a / 2 for z in pulls[start:])) / 4
     assert float(alarm.total) == pytest.approx(slow)
-
-
-def test_run_length_to_a_false_alarm_is_at_least_the_one_asked_for() -> None:
-    S, A = 400, 60.0
-    alarm, generator = ShiryaevRoberts(3, S, A), torch.Generator().manual_seed(0)
-    alive, length = torch.ones(S, dtype=torch.bool), torch.zeros(S)
-    for t in range(1500):
-        arm = torch.full((S,), t % 3)
-        fired = alarm.update(arm, torch.randn(S, generator=generator, dtype=torch.float64))
-        length += alive
-        alive &= ~fired
-    assert length.mean() - 3 * length.std() / S**0.5 > A * 0.9
-    assert length.mean() >= A
-
-
-def test_a_shift_of_five_deviations_is_found_in_two_pulls() -> None:
-    alarm, generator = ShiryaevRoberts(3, 50, 1e5), torch.Generator().manual_seed(1)
-    for _ in range(2):
-        fired = alarm.update(
-            torch.zeros(50, dtype=torch.long), 5 + torch.randn(50, generator=generator, dtype=torch.float64)
-        )
-    assert fired.double().mean() > 0.9
-
-
-def test_an_alarm_that_is_reset_starts_afresh_where_asked() -> None:
-    alarm, arm, residual = ShiryaevRoberts(3, 2), torch.tensor([1, 2]), torch.full((2,), 3.0).double()
-    alarm.update(arm, residual)
-    before = alarm.total
-    alarm.reset(torch.tensor([True, False]))
-    assert alarm.total.tolist() == [0.0, float(before[1])]
-    alarm.update(arm, residual)
-    assert float(alarm.total[0]) == float(before[0])
 
 
 def test_one_size_of_shift_is_enough_and_none_is_refused() -> None:
@@ -116,11 +83,6 @@ def test_block_0_is_as_long_as_its_designs_dimension_asks_to_ten_percent() -> No
     assert length >= wanted(length)
     shorter = int(length / 1.1) - 1
     assert shorter < wanted(shorter)
-
-
-def test_it_has_no_horizon() -> None:
-    assert "horizon" not in inspect.signature(CalibratedOPKB).parameters
-    assert "horizon" not in recipes.options_of("ada_opkb_calibrated")
 
 
 def test_a_model_without_replicates_is_refused() -> None:

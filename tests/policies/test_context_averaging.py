@@ -7,7 +7,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
-from bandits_torch import ArmContext, AskTell, load_policy, make, recipes, run, save_policy
+from bandits_torch import ArmContext, AskTell, make, recipes, run
 from bandits_torch.models import PointMembers, WideningMembers
 from bandits_torch.policies import ContextAveraging, Observation, PairAveraging
 from tests.reference.dense_priors import DensePrior
@@ -152,31 +152,6 @@ def test_choices_depend_on_the_context_and_a_replicate_plays_alone_as_in_a_batch
             choice = alone.choose(float(k), ArmContext(context, available=step.available))
             assert choice.arm.tolist() == [arms[k][s]]
             alone.learn(Observation(float(k), choice.arm, reward_of(choice.arm, context)[:1], choice.why))
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_run_that_is_saved_goes_on_as_if_it_never_was(way, tmp_path) -> None:
-    whole, begun = (AskTell(recipes.auto(ARMS, **WAYS[way], replicates=S)) for _ in range(2))
-
-    def ask(live, k):
-        question = live.ask(float(k), step_of(k), count=2)[-1]
-        live.tell(question.id, reward_of(question.arm, step_of(k).context))
-        return question.arm.tolist()
-
-    first = [ask(whole, k) for k in range(12)]
-    assert [ask(begun, k) for k in range(12)] == first
-    save_policy(tmp_path / "live.pt", begun)
-    resumed = AskTell(recipes.auto(ARMS, **WAYS[way], replicates=S))
-    load_policy(tmp_path / "live.pt", resumed)
-    assert resumed.open == whole.open
-    assert len(whole.open) == 12  # late rewards of other contexts, in both
-    for live in (whole, resumed):
-        live.tell(live.open[3], reward_of(torch.zeros(S).long(), CONTEXTS[0]))
-    assert [ask(resumed, k) for k in range(12, 24)] == [ask(whole, k) for k in range(12, 24)]
-    for one, other in zip(
-        *(live.predict(24.0, context=step_of(0)) for live in (whole, resumed)), strict=True
-    ):
-        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -161,29 +161,6 @@ def test_thompson_sampling_draws_over_listed_contexts() -> None:
     assert len(torch.stack(drawn).unique()) > 2
 
 
-LISTED_BAD = {
-    "none of them": (ArmContext(LISTED[0] + 0.01), "context must be one of the 5"),
-    "features": (ArmContext(LISTED[0], ARMS), "features must be None"),
-    "none": (None, "context must be a tensor"),
-    "too long": (ArmContext(torch.zeros(C + 1).double()), "context"),
-}
-
-
-@pytest.mark.parametrize("what", LISTED_BAD)
-def test_what_is_not_listed_is_refused_by_name(what) -> None:
-    bad, match = LISTED_BAD[what]
-    policy = policy_of(contexts=LISTED)
-    with pytest.raises(ValueError, match=match):
-        policy.choose(1.0, bad)
-    observation = _observed(policy, 1.0, ArmContext(LISTED[1]))
-    elsewhere = {"inputs": observation.why["inputs"] + 0.01}
-    with pytest.raises(ValueError, match=r"why\['inputs'\]"):
-        policy.learn(Observation(1.0, observation.arm, observation.reward, elsewhere))
-    assert policy.model.num_observations.tolist() == [0] * S
-    with pytest.raises(ValueError, match="arms must be those"):
-        policy.add_arms(ARMS[:1])
-
-
 @pytest.mark.parametrize(
     ("contexts", "match"),
     [
@@ -287,6 +264,8 @@ def test_thompson_sampling_draws_under_the_context() -> None:
 
 
 BAD = {
+    "not listed": (ArmContext(LISTED[0] + 0.01), "context must be one of the 5"),
+    "features under listed ones": (ArmContext(LISTED[0], ARMS), "features must be None"),
     "too long": (ArmContext(torch.zeros(C + 1).double()), "context"),
     "other replicates": (ArmContext(torch.zeros(S + 1, C).double()), "context"),
     "none": (None, "context"),
@@ -304,16 +283,17 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_context_is_refused_by_name_and_nothing_changes(what) -> None:
     bad, name = BAD[what]
-    policy = policy_of()
-    good = ArmContext(torch.tensor([0.3, 0.4]).double())
-    policy.learn(_observed(policy, 1.0, good))
-    before = policy.marginals(2.0, good)
-    with pytest.raises(ValueError, match=f"^{name}"):
-        policy.choose(2.0, bad)
-    after = policy.marginals(2.0, good)
-    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    with pytest.raises(ValueError, match="context"):  # nothing of the step is left behind
-        policy.choices.inputs(2.0)
+    for policy in (policy_of(contexts=LISTED), *([] if "listed" in what else [policy_of()])):
+        good = ArmContext(LISTED[3])
+        policy.learn(_observed(policy, 1.0, good))
+        before = policy.marginals(2.0, good)
+        with pytest.raises(ValueError, match=f"^{name}"):
+            policy.choose(2.0, bad)
+        after = policy.marginals(2.0, good)
+        assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    if "listed" not in what:
+        with pytest.raises(ValueError, match="context"):  # nothing of the step is left behind
+            policy.choices.inputs(2.0)
 
 
 def _observed(policy, time, step):
@@ -321,17 +301,19 @@ def _observed(policy, time, step):
     return Observation(time, choice.arm, torch.ones(S).double(), choice.why)
 
 
-@pytest.mark.parametrize(
-    "inputs",
-    [None, torch.zeros(S, D).double(), torch.full((S, D + C), torch.nan).double(), torch.zeros(D + C)],
-)
-def test_a_reward_without_the_inputs_of_its_choice_is_refused(inputs) -> None:
-    policy = policy_of()
-    observation = _observed(policy, 1.0, ArmContext(torch.zeros(C).double()))
+@pytest.mark.parametrize("listed", [None, LISTED], ids=["any", "listed"])
+def test_a_reward_without_the_inputs_of_its_choice_is_refused(listed) -> None:
+    policy = policy_of(contexts=listed)
+    observation = _observed(policy, 1.0, ArmContext(LISTED[1]))
     policy.learn(observation)
-    with pytest.raises(ValueError, match=r"why\['inputs'\]"):
-        policy.learn(Observation(2.0, observation.arm, observation.reward, {"inputs": inputs}))
+    held = observation.why["inputs"]
+    for inputs in (None, held[:, :D], held * torch.nan, held[0], *([] if listed is None else [held + 0.01])):
+        with pytest.raises(ValueError, match=r"why\['inputs'\]"):
+            policy.learn(Observation(2.0, observation.arm, observation.reward, {"inputs": inputs}))
     assert policy.model.num_observations.tolist() == [1] * S
+    if listed is not None:
+        with pytest.raises(ValueError, match="arms must be those"):
+            policy.add_arms(ARMS[:1])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import ContinuousProblem, Knowledge, make
@@ -114,22 +113,6 @@ def test_time_is_a_fixed_feature_of_the_search(monkeypatch):
     assert choice.arm.shape == (2, 2)
 
 
-def test_replicates_search_together_and_alone_alike():
-    together = policy_over_the_square(3)
-    alone = [policy_over_the_square() for _ in range(3)]
-    generator = torch.Generator().manual_seed(3)
-    for step in range(1, 16):
-        X = torch.rand(3, 2, generator=generator, dtype=torch.float64)
-        together.learn(Observation(float(step), X, hill(X, step)))
-        for k, policy in enumerate(alone):
-            policy.learn(Observation(float(step), X[k : k + 1], hill(X[k : k + 1], step)))
-    choice = together.choose(16.0)
-    for k, policy in enumerate(alone):
-        own = policy.choose(16.0)
-        torch.testing.assert_close(own.arm[0], choice.arm[k], rtol=0, atol=1e-5)
-        torch.testing.assert_close(own.why["index"][0], choice.why["index"][k], rtol=0, atol=1e-9)
-
-
 def test_a_warm_start_never_hurts_and_helps_where_raw_samples_are_few():
     """The index with a warm start at a good point is at least that without, and better on the whole."""
     rough, gains = moving_kernel(0.01), []
@@ -160,22 +143,6 @@ def test_the_opening_is_a_sobol_sequence_and_then_the_acquisition_decides():
     with torch.no_grad():
         again = UpperConfidenceBound(policy.model, 1.5)(policy.choices.inputs_of(first[2].expand(2, 2), 3.0))
     assert (index > again + 1e-3).all()
-    with pytest.raises(ValueError, match="initial must be an integer"):
-        PointSearch(initial=-1)
-
-
-def test_window_of_points_is_a_policy_that_only_knew_those():
-    kernel = moving_kernel().space_kernel
-    windowed = policy_over_the_square(kernel=kernel, forgetting=SlidingWindow(6))
-    fresh = policy_over_the_square(kernel=kernel)
-    generator = torch.Generator().manual_seed(5)
-    X = torch.rand(20, 1, 2, generator=generator, dtype=torch.float64)
-    for step in range(20):
-        windowed.learn(Observation(float(step), X[step], hill(X[step], step)))
-        if step >= 14:
-            fresh.learn(Observation(float(step), X[step], hill(X[step], step)))
-    fresh.choices._steps = windowed.choices._steps  # the same raw samples
-    torch.testing.assert_close(windowed.choose(20.0).arm, fresh.choose(20.0).arm, rtol=0, atol=1e-6)
 
 
 # -- where it may be played ----------------------------------------------------------------------------
@@ -261,29 +228,6 @@ def test_policies_over_points_and_over_arms_do_not_meet_the_other_kind_of_proble
         run(points, arms, 3)
     with pytest.raises(ValueError, match=r"policy\.dim must be the problem's 2"):
         run(recipes.build("gp_ucb", arms, replicates=1, horizon=3), MovingHill(), 3)
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("gp_ucb", {}),
-        ("gp_ei", {}),
-        ("tv_gp_ucb", {}),
-        ("et_gp_ucb", {}),
-        ("sw_gp_ucb", {"window": 5}),
-        *(pytest.param(name, {}, marks=pytest.mark.long) for name in ("igp_ucb", "gp_pi", "ui_gp_ucb")),
-        pytest.param("r_gp_ucb", {"interval": 5}, marks=pytest.mark.long),
-    ],
-)
-def test_index_recipes_play_a_continuous_problem(name, options):
-    problem = MovingHill(replicates=2)
-    options = options | {"search": {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 10}}}
-    policy = recipes.build(name, problem, replicates=2, horizon=8, **options)
-    assert policy.choices.search.num_restarts == 1
-    history = run(policy, problem, 8)
-    assert history.arms.shape == (2, 8, 2)
-    held = policy.model.num_observations
-    assert (held == 5).all() if name == "sw_gp_ucb" else (held <= 8).all()
 
 
 def test_bad_input_is_refused_by_name():

@@ -73,19 +73,6 @@ def play(policy, table, steps):
     return torch.stack(arms)
 
 
-def test_a_reset_of_some_replicates_begins_their_turns_anew_and_leaves_the_others() -> None:
-    table, settings = rewards(1), {"horizon": T, "noise_scale": 0.1, "exploration": 0.5}
-    policy, other = (DetectionAugmented(UCB1(N, S), **settings) for _ in range(2))
-    play(policy, table, range(37)), play(other, table, range(37))
-    where = torch.tensor([True, False, True, False])
-    policy.reset(where)
-    fresh = DetectionAugmented(UCB1(N, S), **settings)
-    after, going_on = play(policy, table, range(37, 90)), play(other, table, range(37, 90))
-    new = play(fresh, table, range(37, 90))
-    assert torch.equal(after[:, where], new[:, where])
-    assert torch.equal(after[:, ~where], going_on[:, ~where])
-
-
 def test_pending_pulls_take_turns_and_are_forgotten_again() -> None:
     policy = DetectionAugmented(UCB1(N), horizon=T, noise_scale=0.1, exploration=0.5)
     chosen = [int(choice.arm) for choice in policy.choose_many(0.0, 7)]
@@ -137,9 +124,7 @@ WRONG = {
     "watched must be": lambda: DetectionAugmented(
         UCB1(N), horizon=T, noise_scale=1.0, watched=torch.tensor([1, 1])
     ),
-    "noise_scale must be": lambda: DetectionAugmented(UCB1(N), horizon=T, noise_scale=0.0),
     "noise_scale must be given": lambda: recipes.dal(7, horizon=T, base="ucb1"),
-    "base must be the name": lambda: recipes.dal(7, None, 0.1, horizon=T, base="ucb7"),
 }
 
 

@@ -75,17 +75,37 @@ def test_no_unit_of_rewards_changes_what_is_chosen(way, power):
     assert variance.isfinite().all()
 
 
-@pytest.mark.parametrize("way", ["points", "any context"])
-@pytest.mark.parametrize(
-    "first", [[0.0, 1e-300], [0.0, 0.0, 1e-200, -1e-140], [1e-310] * 6, [1e-160, 3e-160, 0.0, 1e-160, 2e-160]]
-)
+FIRST = {
+    "one of 1e-300": [0.0, 1e-300],
+    "one whose inverse overflows": [0.0, 1e-310],
+    "two sizes": [0.0, 0.0, 1e-200, -1e-140],
+    "all equal": [1e-310] * 6,
+    "squares with few digits": [1e-160, 3e-160, 0.0, 1e-160, 2e-160],
+    "after the origin is settled": [0.0] * 6 + [1e-300],
+    "of rounding": [0.0, 0.0, 5e-17],
+    "of rounding, after the origin is settled": [0.0] * 6 + [1e-17],
+    "a scale of their own": [1e-30, 0.0, -1e-30, 2e-30, 1e-30, 0.0, -3e-30, 4e-30],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("first", FIRST)
 def test_tiny_rewards_before_ordinary_ones_leave_nothing_behind(way, first):
-    _, policy = played(way, 1.0, first)
+    _, policy = played(way, 1.0, FIRST[first])
     mean, variance = predicted(way, policy)
     assert mean.isfinite().all()
     assert (variance.isfinite() & (variance > 0)).all()
     assert all(value.isfinite().all() for value in believed(policy).values())
     assert (believed(policy)["scale"] > 0.1).all()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("first", [[1e140], [1e140, -1e140], [1e-300, 1e140], [1e140, 1e140, 1e-300]])
+def test_huge_rewards_before_ordinary_ones_leave_no_nan(way, first):
+    chosen, policy = played(way, 1.0, first)
+    assert all(
+        value.isfinite().all() for value in (*predicted(way, policy), *believed(policy).values(), chosen)
+    )
 
 
 def test_a_deviation_is_known_where_its_square_is_not():

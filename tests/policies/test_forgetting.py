@@ -109,12 +109,6 @@ def test_restarts_before_the_steps_t_with_t_minus_1_a_multiple_of_the_interval(i
         assert_knows_only(policy, known, k)
 
 
-def test_an_interval_of_one_always_chooses_from_the_prior():
-    policy = policy_of(PeriodicRestart(1))
-    for _, arm, _ in told(policy, random_rewards(6)):
-        assert arm.tolist() == [0] * S  # all arms alike: the first
-
-
 # -- event-triggered restart ---------------------------------------------------------------------------
 
 
@@ -171,24 +165,6 @@ def test_false_alarms_on_a_stationary_draw_happen_with_probability_2_delta_at_mo
     standard_error = math.sqrt(2 * delta * (1 - 2 * delta) / replicates)
     assert alarmed <= 2 * delta + 3 * standard_error
     assert alarmed > 0  # the rule is awake
-
-
-def test_a_jump_is_noticed_at_once():
-    replicates = 200
-    policy = policy_of(EventTriggeredRestart(0.1), replicates)
-    root = torch.linalg.cholesky(smooth(N, 0.3) + 1e-10 * torch.eye(N).double())
-    truth = torch.randn(replicates, N).double() @ root.T
-    for step in range(1, 61):
-        if step == 51:
-            before = policy.trace()["restarts"].clone()
-            truth = truth - 4.0
-        arm = policy.choose(float(step)).arm
-        reward = (
-            truth.gather(1, arm.unsqueeze(1)).squeeze(1) + math.sqrt(NOISE) * torch.randn(replicates).double()
-        )
-        policy.learn(Observation(float(step), arm, reward))
-    noticed = policy.trace()["restarts"] > before
-    assert noticed.double().mean() > 0.95
 
 
 # -- rules ---------------------------------------------------------------------------------------------

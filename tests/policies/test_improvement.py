@@ -6,6 +6,7 @@ from gpytorch.kernels import RBFKernel
 from torch.distributions import Normal
 
 from bandits_torch import recipes
+from bandits_torch.ask_tell import AskTell
 from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Observation
 
@@ -57,25 +58,50 @@ def test_every_choice_is_the_formulas_with_the_largest_reward_of_each_replicate(
             held[k].append((int(arm[k]), float(reward[k])))
 
 
-def test_a_replicate_that_is_reset_begins_at_the_prior_mean_and_the_other_keeps_its_reward() -> None:
-    policy, fresh = built("gp_ei"), built("gp_ei")
-    for step in range(4):
-        policy.learn(Observation(float(step), torch.tensor([step, step]), torch.tensor([9.0, 9.0])))
-    kept = policy.choose(4.0).arm[1]
-    policy.reset(torch.tensor([True, False]))
-    assert policy.choose(4.0).arm.tolist() == [fresh.choose(0.0).arm[0], kept]
-    policy.reset()
-    assert policy.choose(4.0).arm.equal(fresh.choose(0.0).arm)
-
-
 def test_a_reward_with_a_noise_variance_of_its_own_is_an_incumbent_too() -> None:
     policy, rewards = built("gp_ei"), torch.tensor([9.0, -1.0]).double()
     own = {"noise_variance": torch.tensor([NOISE, NOISE]).double()}
     policy.learn(Observation(0.0, torch.tensor([2, 2]), rewards, **own))
-    assert policy.state_dict()["largest"].equal(rewards)
+    assert policy.state_dict()["largest"][:, 2].equal(rewards)
     for k in range(2):
         score = improvement("gp_ei", [2], [float(rewards[k])])
         assert float(policy.choose(1.0).why["index"][k].exp()) == pytest.approx(float(score.max()))
+
+
+@pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
+def test_rewards_of_arms_that_are_not_available_are_no_incumbents(kind) -> None:
+    policy, others = built(kind), torch.arange(9) != 2
+    for arm, reward in ((2, 9.0), (5, 1.0)):
+        learned = torch.tensor([arm, arm]), torch.tensor([reward, reward]).double()
+        policy.learn(Observation(float(arm), *learned))
+    for available, best in ((None, 9.0), (others, 1.0), (others & (torch.arange(9) != 5), None)):
+        mean, deviation = posterior([2, 5], [9.0, 1.0])
+        mask = torch.ones(9, dtype=torch.bool) if available is None else available
+        best = float(mean[mask].max()) if best is None else best
+        choice = policy.choose(9.0, available)
+        u = (mean - best - (MARGIN if kind == "gp_pi" else 0.0)) / deviation
+        normal = Normal(torch.zeros(()).double(), torch.ones(()).double())
+        score = (
+            normal.cdf(u) if kind == "gp_pi" else deviation * (u * normal.cdf(u) + normal.log_prob(u).exp())
+        )
+        assert choice.arm.tolist() == [int(score.masked_fill(~mask, -1.0).argmax())] * 2
+        assert float(choice.why["index"][0].exp()) == pytest.approx(float(score[mask].max()), rel=1e-6)
+
+
+def test_a_retired_arm_is_no_incumbent_and_one_that_comes_later_has_no_reward_yet() -> None:
+    live = AskTell(recipes.gp_ei(FEATURES, RBFKernel().double(), NOISE, incumbent="reward"))
+    for arm, reward in ((0, 9.0), (1, -1.0)):
+        live.policy.learn(Observation(0.0, torch.tensor([arm]), torch.tensor([reward]).double()))
+    live.retire_arms([0])
+    live.add_arms(1, features=torch.tensor([[5.0, 5.0]]).double())
+    live.ask(1.0)
+    mask = torch.arange(10) > 0
+    mean, variance = live.policy.marginals(1.0)
+    u = (mean + 1.0) / variance.sqrt()
+    normal = Normal(torch.zeros(()).double(), torch.ones(()).double())
+    score = variance.sqrt() * (u * normal.cdf(u) + normal.log_prob(u).exp())
+    index = live.policy.choose(1.0, mask).why["index"]
+    assert float(index.exp()) == pytest.approx(float(score[:, mask].max()), rel=1e-6)
 
 
 def test_over_a_domain_the_point_has_more_improvement_than_any_of_a_grid() -> None:

@@ -12,7 +12,6 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from bandits_torch.state import differing
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.index_policies import (
@@ -87,49 +86,23 @@ def test_a_function_that_makes_acquisitions_is_not_called_before_the_first_choic
     assert calls == [model]
 
 
-def mask(*values):
-    return torch.tensor(values, dtype=torch.bool)
-
-
 NAN, INF = math.nan, math.inf
+SECOND_AND_FOURTH = torch.tensor([False, True, False, True])
 
 
-def test_ties_go_to_the_smallest_index():
-    assert chosen([[1.0, 2.0], [3.0, 2.0], [3.0, 1.0]]) == [1, 0]
-
-
-def test_a_nan_index_loses_to_any_number():
-    assert chosen([[NAN, -1e300], [-1e300, NAN], [NAN, NAN]]) == [1, 0]
-
-
-def test_an_infinite_index_wins_and_minus_infinity_loses():
-    assert chosen([[1e308, -INF], [INF, -1e308]]) == [1, 1]
-
-
-@pytest.mark.parametrize("bad", [NAN, -INF])
-def test_an_unavailable_arm_is_not_chosen_even_where_no_available_index_is_a_number(bad):
-    assert chosen([[5.0], [bad], [INF], [bad]], mask(0, 1, 0, 1)) == [1]
-
-
-# -- learning ------------------------------------------------------------------------------------------
-
-ARM, REWARD = torch.tensor([0, 1, 2]), torch.ones(S).double()
-
-
-def test_a_choice_in_the_past_is_refused_and_changes_nothing():
-    policy = POLICIES["drift"]()
-    play(policy, 3)
-    before = policy.state_dict()
-    for act in (
-        lambda: policy.choose(2.0),
-        lambda: policy.learn(Observation(math.nan, ARM, REWARD)),
-        lambda: policy.learn(Observation(2.0, ARM, REWARD * math.nan)),
-    ):
-        with pytest.raises(ValueError, match=r"time|reward"):
-            act()
-    after = policy.state_dict()
-    assert not differing(after["choices"], before["choices"])
-    assert after["clock"] == before["clock"]
+@pytest.mark.parametrize(
+    ("scores", "available", "arms"),
+    [
+        ([[1.0, 2.0], [3.0, 2.0], [3.0, 1.0]], None, [1, 0]),
+        ([[NAN, -1e300], [-1e300, NAN], [NAN, NAN]], None, [1, 0]),
+        ([[1e308, -INF], [INF, -1e308]], None, [1, 1]),
+        ([[5.0], [NAN], [INF], [NAN]], SECOND_AND_FOURTH, [1]),
+        ([[5.0], [-INF], [INF], [-INF]], SECOND_AND_FOURTH, [1]),
+    ],
+    ids=["the first of equals", "any number before nan", "infinities", "a mask, nan", "a mask, -inf"],
+)
+def test_the_largest_available_index_is_chosen(scores, available, arms):
+    assert chosen(scores, available) == arms
 
 
 # -- other models --------------------------------------------------------------------------------------
@@ -154,7 +127,6 @@ def test_a_model_over_any_inputs_plays_as_the_arm_model_does(drift, acquisition,
         (lambda: IndexPolicy(OnlineGP(KERNEL, 0.1, input_dim=1), UpperConfidenceBound), "choices"),
         (lambda: IndexPolicy(arm_gp((2, 3)), UpperConfidenceBound), "model.batch_shape"),
         (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound), "width"),
-        (lambda: IndexPolicy(arm_gp(), UpperConfidenceBound, width=ConstantWidth(1.0), seed=-1), "seed"),
     ],
 )
 def test_bad_parts_are_refused_where_it_is_built(build, name):

@@ -139,27 +139,6 @@ def test_what_is_held_is_the_last_window_when_it_shrinks_and_when_it_grows_back(
         assert own[-1] == 40  # all of it is of the new function
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize("kind", EVERY)
-def test_a_replicate_of_a_batch_lives_as_it_would_alone(kind):
-    together, told = POLICIES[kind](), []
-    for observation in observations(together, 110):
-        together.learn(observation)
-        told.append((observation, together.trace()["window"].clone()))
-    for k in (0, S - 1):
-        alone = POLICIES[kind](None, 1)
-        for observation, window in told:
-            alone.learn(of_replicate(observation, k))
-            assert alone.trace()["window"][0] == window[k]
-        if kind == "points":
-            own, other = alone.choose(111.0), together.choose(111.0)
-            torch.testing.assert_close(own.arm[0], other.arm[k], rtol=0, atol=1e-5)
-        else:
-            for own, other in zip(alone.marginals(111.0), together.marginals(111.0), strict=True):
-                exact = {"rtol": 0, "atol": 0 if kind == "arms" else 1e-10}
-                torch.testing.assert_close(own[0], other[k], **exact)
-
-
 def test_one_rule_serves_two_policies_and_what_is_kept_is_bounded():
     rule = LikelihoodWindow(**RULE)
     first, second = over_arms(rule), over_arms(rule)

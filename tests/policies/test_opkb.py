@@ -1,6 +1,5 @@
 """OPKB and ADA-OPKB as policies: blocks, replicates, state, bad input. Their numbers: ``test_opkb_from_the_paper``."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -49,12 +48,6 @@ def test_features_of_each_replicate_are_designed_once(kind, monkeypatch: pytest.
     assert float(history.trace["block"].max()) >= 2
     assert len(designed) == 2
     assert torch.equal(history.arms, shared.arms)
-
-
-def test_optimal_design_is_played_in_block_0() -> None:
-    of = problem(replicates=1)
-    made = policy(of, OPKB)
-    torch.testing.assert_close(made.playing_distribution, made._pi)
 
 
 def test_designs_are_solved_as_exactly_as_regret_a_step_can_tell() -> None:
@@ -115,23 +108,8 @@ def test_arms_are_drawn_from_the_playing_distribution() -> None:
     assert ((frequency - P).abs() < 4.5 * (P * (1 - P) / 4000).sqrt() + 1e-9).all()
 
 
-def test_theory_constants_are_those_of_appendix_d_1() -> None:
-    schedule = Constants.theory().schedule(100, 10_000, 69.3)
-    log_term = np.log(8 * 10_000 * np.log2(10_000) * 100 / 0.1)
-    assert schedule.alpha == pytest.approx(1 / (4 * log_term))
-    assert schedule.c0 * schedule.c2 == pytest.approx(4)  # c0 beta mu = 2 gamma
-    assert schedule.c0 * schedule.beta(3) * schedule.mixture(3) == pytest.approx(2 * 69.3)
-    assert schedule.base == np.ceil(4 * 69.3 * log_term)
-
-
 def test_theory_describes_why_nobody_would_wait() -> None:
     words = Constants.theory().schedule(100, 10_000, 461.5).describe()
     assert "Block 0 is pure exploration and lasts longer than the run" in words
     assert "cannot fire" in words
     assert "cannot fire" not in Constants.tuned().schedule(100, 10_000, 69.3).describe()
-
-
-def test_opkb_with_theory_constants_runs() -> None:
-    of = problem(replicates=1)
-    history = run(policy(of, OPKB, Constants.theory()), of, 50)
-    assert (history.trace["block"] == 0).all()

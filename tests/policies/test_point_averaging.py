@@ -310,27 +310,6 @@ def test_the_bound_of_fixed_share_holds_for_the_members_as_they_adapt():
         assert total <= best + cost + 1e-9
 
 
-def test_a_replicate_of_three_is_the_replicate_alone():
-    problem = {"horizon": 14, "noise_scale": 0.2}
-
-    def history(replicates, first):
-        policy = auto_over_points(BOX_UNIT, replicates=replicates, capacity=15, search={"initial": 5})
-        return run(
-            policy,
-            make("dynamic-griewank", replicates=replicates, **problem),
-            14,
-            seed=7,
-            first_replicate=first,
-        )
-
-    together = history(3, 0)
-    for k in (0, 2):
-        alone = history(1, k)
-        torch.testing.assert_close(alone.arms[0], together.arms[k], rtol=0, atol=1e-5)
-        for name, values in alone.trace.items():
-            torch.testing.assert_close(values.reshape(-1), together.trace[name][k], rtol=1e-5, atol=1e-5)
-
-
 BOX_UNIT = Domain(torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.float64))
 
 

@@ -100,10 +100,3 @@ def test_draws_are_over_arms_alone(recipe) -> None:
     options = {"horizon": 20} if recipe is recipes.pe_gp_ts else {}
     with pytest.raises(ValueError, match="arms must be arms"):
         recipe(Domain(torch.tensor([[0.0], [1.0]]).double()), priors("means")[:1], NOISE, **options)
-
-
-def test_draws_must_be_a_boolean() -> None:
-    with pytest.raises(ValueError, match="draws must be True or False"):
-        PriorElimination(
-            arm_gp_over_priors(ARMS, priors("means"), NOISE, replicates=1), ConstantWidth(1.0), draws=1
-        )

@@ -18,29 +18,16 @@ def chi_square(arms, allowed, num_arms):
     return float(((counts[allowed] - expected) ** 2 / expected).sum())
 
 
-def test_arms_are_uniform():
-    arms = play(RandomPolicy(5, 40, seed=1), 500)
-    assert arms.shape == (500, 40)
+@pytest.mark.parametrize("mask", [None, [1, 0, 1, 1, 0], [[1, 0, 0, 1, 1], [0, 1, 1, 1, 1]]], ids=str)
+def test_arms_are_uniform_over_what_is_available_and_replicates_differ(mask):
+    mask = None if mask is None else torch.tensor(mask, dtype=torch.bool)
+    arms = play(RandomPolicy(5, 2, seed=3), 8000, mask)
     assert arms.dtype == torch.long
-    assert chi_square(arms, [0, 1, 2, 3, 4], 5) < 18.5  # 99.9 % quantile of chi^2 with 4 degrees of freedom
-
-
-def test_arms_are_uniform_over_a_shared_mask():
-    mask = torch.tensor([True, False, True, True, False])
-    arms = play(RandomPolicy(5, 40, seed=1), 500, mask)
-    assert chi_square(arms, [0, 2, 3], 5) < 13.9  # 2 degrees of freedom
-
-
-def test_arms_are_uniform_over_each_replicates_own_mask():
-    mask = torch.tensor([[True, False, False, True], [False, True, True, True]])
-    arms = play(RandomPolicy(4, 2, seed=3), 8000, mask)
-    assert chi_square(arms[:, 0], [0, 3], 4) < 10.9
-    assert chi_square(arms[:, 1], [1, 2, 3], 4) < 13.9
-
-
-def test_replicates_differ():
-    arms = play(RandomPolicy(9, 2, seed=7), 100)
     assert not torch.equal(arms[:, 0], arms[:, 1])
+    for k, allowed in enumerate((torch.ones(2, 5) if mask is None else mask.expand(2, 5)).bool()):
+        allowed = allowed.nonzero().flatten().tolist()
+        # The 99.9 % quantile of chi^2 with as many degrees of freedom.
+        assert chi_square(arms[:, k], allowed, 5) < {2: 13.9, 3: 16.3, 4: 18.5}[len(allowed) - 1]
 
 
 def test_a_mask_emptied_in_place_is_noticed():

@@ -9,19 +9,14 @@ from bandits_torch.checkpoint import described
 from bandits_torch.models import OnlineGP, OutcomeConstraint
 from bandits_torch.policies import Observation, Pending, SafePointPolicy
 from bandits_torch.policies.limited import NoSafeArmError
-from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.safety.points import SafePointDraws, play
 from tests.reference import dense_safe_set
-from tests.reference.kernels import rbf
+from tests.reference.kernels import rbf as kernel
 
 RATE, NOISE = 0.05, 0.04
 SQUARE = Domain(torch.tensor([[0.0, -1.0], [1.0, 3.0]]).double())
 START = torch.tensor([[0.5, 1.0]]).double()
-
-
-def kernel(lengthscale):
-    return rbf(lengthscale)
 
 
 LIMITED = (
@@ -162,20 +157,6 @@ def test_open_questions_make_no_point_safer(least_reward):
     assert len(points.unique(dim=0)) > 2
 
 
-def test_a_saved_policy_goes_on_and_a_replicate_alone_plays_as_in_its_batch(tmp_path):
-    ours = policy(replicates=3)
-    play_on(ours, 5)
-    save_policy(tmp_path / "safe", ours)
-    again = policy(replicates=3)
-    load_policy(tmp_path / "safe", again)
-    rest = play_on(ours, 4, first=5)
-    assert all(torch.equal(a, b) for a, b in zip(rest, play_on(again, 4, first=5), strict=True))
-    alone = play_on(policy(), 9)[5:]
-    torch.testing.assert_close(torch.stack(alone)[:, 0], torch.stack(rest)[:, 0], atol=1e-8, rtol=0)
-    ours.reset(torch.tensor([True, False, False]))
-    assert torch.equal(ours.choose(20.0).arm[:1], START)
-
-
 def test_bad_settings_are_refused_by_name():
     gp = OnlineGP(kernel(0.4), NOISE, input_dim=2)
     widths = {"width": ConstantWidth(1.0), "safety_width": ConstantWidth(1.0), "domain": SQUARE}
@@ -187,13 +168,6 @@ def test_bad_settings_are_refused_by_name():
         ),
         (lambda: SafePointPolicy(gp, {"heat": gp}, limits, **widths), "outcomes must be without"),
         (lambda: SafePointPolicy(gp, {}, limits, **(widths | {"domain": None})), "domain must be"),
-        (
-            lambda: SafePointPolicy(gp, {}, limits, **widths, forgetting={"heat": 3}),
-            "forgetting must be rules",
-        ),
-        (lambda: SafePointPolicy(gp, {}, limits, **widths, raw_samples=0), "raw_samples"),
-        (lambda: policy(safe_points=START[0]), "safe_points must have shape"),
-        (lambda: policy(safe_points=START + 5), "safe_points must be within the domain"),
         (lambda: policy(safe_points=None, when_empty="safe_points"), "safe_points must be given"),
         (lambda: policy(when_empty="safe_arms"), "when_empty must be 'likeliest'"),
         (lambda: policy(safe_arms=torch.ones(3) > 0), "safe_arms must be None"),

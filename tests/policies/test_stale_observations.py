@@ -16,7 +16,6 @@ from bandits_torch.policies.forgetting import KeepEverything
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.stale_observations import StaleObservations
 from tests.reference import dense_staleness as dense
-from tests.reference.kernels import rbf
 
 D = 2
 SQUARE = Domain(torch.tensor([[0.0] * D, [1.0] * D]).double())
@@ -193,14 +192,6 @@ def test_a_reset_and_a_refit_begin_the_accounts_anew():
     assert int(own.num_observations) == 10
 
 
-def policy(stale=1e-3, **options):
-    kernel = rbf(0.3).requires_grad_(False)
-    search = {"num_restarts": 1, "raw_samples": 4, "options": {"maxiter": 3}}
-    return recipes.tv_gp_ucb(
-        SQUARE, kernel, 0.05, forgetting_rate=0.3, stale=stale, width=2.0, search=search, **options
-    )
-
-
 def test_a_recipe_over_points_drops_by_default_and_over_arms_as_before():
     by_default = recipes.tv_gp_ucb(SQUARE, RBFKernel().double(), 0.1)
     assert isinstance(by_default, IndexPolicy)
@@ -215,14 +206,6 @@ def test_a_recipe_over_points_drops_by_default_and_over_arms_as_before():
 
 
 def test_bad_settings_and_models_are_refused_by_name():
-    for options, name in (
-        ({"tolerance": 0.0}, "tolerance"),
-        ({"every": 0}, "every"),
-        ({"capacity": 0}, "capacity"),
-        ({"capacity": 8}, "capacity"),
-    ):
-        with pytest.raises(ValueError, match=name):
-            StaleObservations(**options)
     static = OnlineGP(RBFKernel().double(), 0.1, input_dim=D)
     walk = OnlineGP(SpatioTemporalKernel(RBFKernel(), WienerKernel(0.1)), 0.1, input_dim=D + 1)
     for wrong in (static, walk):

@@ -118,17 +118,13 @@ def test_a_replay_plays_better_for_it() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"table": torch.zeros(3)}, "table must have shape"),
-        ({"table": torch.full((4, 3), math.inf)}, "table must be free of infinities"),
         ({"table": torch.full((4, 3), math.nan).double()}, "table must be with two rewards"),
-        ({"times": torch.zeros(3)}, "times must have shape"),
         ({"times": torch.tensor([0.0, 1.0, 1.0, 2.0])}, "times must be increasing"),
-        ({"covariance": torch.eye(2)}, "covariance must have shape"),
         ({"covariance": torch.zeros(3, 3)}, "covariance must be not 0"),
-        ({"max_rows": 0}, "max_rows must be"),
     ],
 )
 def test_bad_input_is_refused(changes: dict[str, object], message: str) -> None:
+    """Other shapes and numbers: tests/fuzz."""
     given = {
         "table": torch.rand(4, 3, generator=torch.Generator().manual_seed(0)).double(),
         "times": torch.arange(4.0).double(),

@@ -82,10 +82,6 @@ def test_only_the_left_half_of_the_starvation_example_can_be_pulled():
 
 
 BAD = {
-    "side": lambda path: GridDraws(side=0),
-    "dim": lambda path: GridDraws(dim=0),
-    "noise_scale": lambda path: GridDraws(noise_scale=-1.0),
-    "forgetting_rate": lambda path: GridDraws(forgetting_rate=1.0),
     "target must be one of": lambda path: RegressionTable(data=path, target="z"),
     "target must be a column of numbers": lambda path: RegressionTable(data=path, target="name"),
     "data must be a file ending": lambda path: RegressionTable(data=path.with_suffix(".txt")),

@@ -121,6 +121,7 @@ def test_names_in_bytes_are_decoded_and_rewards_that_are_no_real_numbers_refused
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
+        (["1", "high"], "row 2, column 'a' must be a number or empty, got 'high'"),
         ([[1, 2], [3]], r"row 1, column 'a' must be a number or empty"),
         ([{"x": 1}, {"x": 2}], "column 'a' must be a number"),
         ([True, False], r"column 'a' must be a number or empty, got True \(write.*true as 1"),

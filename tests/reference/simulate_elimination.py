@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from tests.reference.simulate_coverage import CovarianceGP
+from tests.reference.simulate_coverage import CovarianceGP, draws_of
 
 
 def rejected(
@@ -26,10 +26,8 @@ def rejected(
         sigma_after: sigma_i is the deviation at the arm after its observation, as printed; else before.
     """
     generator = torch.Generator().manual_seed(seed)
-    values, vectors = torch.linalg.eigh(covariance)
-    root = vectors * values.clamp_min(0).sqrt()
     arms, run = len(covariance), torch.arange(runs)
-    f = torch.randn(runs, arms, generator=generator, dtype=torch.float64) @ root.T
+    f = draws_of(covariance, generator, runs)
     model = CovarianceGP(covariance, noise_scale**2, runs)
     error, bound = torch.zeros(runs, dtype=torch.float64), torch.zeros(runs, dtype=torch.float64)
     fired = torch.zeros(runs, dtype=torch.bool)

@@ -19,6 +19,7 @@ from bandits_torch.theory import (
     uncertainty_sampling,
 )
 from bandits_torch.theory.widths import ConstantWidth
+from tests.reference.dense_arm_gp import DenseArmGP
 
 N, NOISE, B, INITIAL = 15, 0.1, 6, 60
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
@@ -31,11 +32,10 @@ GAIN = MaximumGain(K, NOISE, max_points=INITIAL, upper_bound=False)
 
 def posterior(pulled, rewards):
     """Mean and covariance of all arms, densely."""
-    if not pulled:
-        return torch.zeros(N).double(), K
-    A = K[pulled][:, pulled] + NOISE * torch.eye(len(pulled))
-    told = torch.linalg.solve(A, torch.cat([torch.tensor(rewards).double().unsqueeze(-1), K[pulled]], -1))
-    return K[:, pulled] @ told[:, 0], K - K[:, pulled] @ told[:, 1:]
+    dense = DenseArmGP(K, NOISE)
+    for arm, reward in zip(pulled, rewards, strict=True):
+        dense.observe(arm, reward)
+    return dense.joint()
 
 
 def test_uncertainty_sampling_takes_the_largest_variance_each_time_and_changes_nothing():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,6 +75,8 @@ class ArmBelief(torch.nn.Module):
     changes_form = False  # whether the factor form gives way to the covariance form once that is cheaper
     _WATCHED = ("_learned", "_pauses", "_looks", "_next_look")
     takes_noise = True  # whether each reward may have its noise variance
+    forms: Mapping[str, Any] = FORMS
+    forgetting_form = "factor"  # in which what is left is learned again, where the form cannot forget
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
         super().__init__()
@@ -99,7 +101,7 @@ class ArmBelief(torch.nn.Module):
         self.prior.forget_hyperparameters()
         b = self.prior_mean.shape[0]
         noise = self._own(self.noise_variance) if noise_variance is None else noise_variance
-        self.form = FORMS[form](self.prior, b, noise)
+        self.form = self.forms[form](self.prior, b, noise)
         if isinstance(self.form, FactorForm):
             self.form.keeps_faint_points = self.forgets
         self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
@@ -356,7 +358,7 @@ class ArmBelief(torch.nn.Module):
         if self.drifts and not self.form.can_forget:
             for _ in range(count):
                 self.observations.drop_oldest(where & (self.observations.count > 0))
-            self.relearn("factor")
+            self.relearn(self.forgetting_form)
             return
         for _ in range(count):
             arm, reward, moment, held = self.observations.pop(where)
@@ -419,9 +421,13 @@ class ArmBelief(torch.nn.Module):
         if now != self.now:
             self._move_to(now)
         gain, surprise = self.form.gain.clone(), self.form.surprise.clone()
-        self.form.add(arm, self.form.mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1), now)
+        self.form.add(arm, self._learned_mean().gather(-1, arm.unsqueeze(-1)).squeeze(-1), now)
         self.form.gain.copy_(gain)
         self.form.surprise.copy_(surprise)
+
+    def _learned_mean(self) -> Tensor:
+        """Mean of every arm now, relative to the prior's, (b, N)."""
+        return self.form.mean
 
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""

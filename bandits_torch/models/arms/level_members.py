@@ -170,8 +170,7 @@ class LevelMembers(RecursiveMembers):
         return self._between(arms) * F[..., 0, 0] + self.level_variance[:, None, None] * F[..., 1, 1]
 
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
-        """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
-        ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
+        """See ``MembersOverArms``."""
         F = self._passing_between(times[-1] if self.now is None else self.now, times)  # (P, K, 3, 3)
         level = self.level_variance.unsqueeze(-1) * torch.einsum("zpk,pki->zpi", weights, F[..., 1:, 1])
         of_f = self._combined(arms, weights * F[..., 0, 0])

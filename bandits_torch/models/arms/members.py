@@ -156,6 +156,7 @@ class RecursiveMembers(MembersOverArms):
     _least: Tensor
     _run: Tensor
     _member: Tensor
+    _whole: Tensor
 
     def __init__(
         self,
@@ -195,11 +196,12 @@ class RecursiveMembers(MembersOverArms):
             "_least": torch.finfo(features.dtype).eps * variance,  # a variance is at least that
             "_run": torch.arange(S, device=features.device),
             "_member": torch.arange(P, device=features.device).unsqueeze(-1),
+            "_whole": torch.eye(s).to(features),  # G after a fold
         }
         for name, value in settings.items():
             self.register_buffer(name, value, persistent=False)
         new = features.new_zeros
-        self.register_buffer("frame", torch.eye(s).to(features).repeat(P, 1, 1))
+        self.register_buffer("frame", self._whole.repeat(P, 1, 1))
         self.register_buffer("mean", new(S, P, s, n))
         self.register_buffer("reduction", new(S, P, s * (s + 1) // 2, n))
         self.register_buffer("rows", new(P, S, s * size, s * size))
@@ -226,14 +228,15 @@ class RecursiveMembers(MembersOverArms):
     @staticmethod
     def far(frame: Tensor) -> Tensor:
         """Which frames are so far from I that these members must fold, (P,)."""
-        return _determinant(frame).abs() ** (2 / frame.shape[-1]) < _FADED
+        size = _determinant(frame)
+        return (size.square() if frame.shape[-1] == 1 else size.abs()) < _FADED
 
     def _frame_at(self, time: Time | None) -> Tensor:
         time = fading(time)
         if time is None or self.now is None or time <= self.now:
             return self.frame
         if self._ahead is None or self._ahead[0] is not self.frame or self._ahead[1] != time:
-            then = self.passing(self.forgetting_rate, time - self.now) @ self.frame
+            then = _times(self.passing(self.forgetting_rate, time - self.now), self.frame)
             self._ahead = self.frame, time, then
         return self._ahead[2]
 
@@ -291,8 +294,7 @@ class RecursiveMembers(MembersOverArms):
         return self._over_arms(row - learned)
 
     def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
-        """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), after the mean over all arms is
-        subtracted from their rewards, averaged over the members by ``weights`` (S, P): (S, N). O(S G N)."""
+        """See ``MembersOverArms``. O(S G N)."""
         of_kernels = (weights @ self._has_kernel).unsqueeze(-2)  # (S, 1, G)
         return (of_kernels @ self._likeness_to(arm).transpose(0, 1)).squeeze(-2)
 
@@ -320,8 +322,7 @@ class RecursiveMembers(MembersOverArms):
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
-        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
-        ``where``, that broadcasts to (S, P), in the members that have True there."""
+        """See ``MembersOverArms``."""
         self._advance(time)
         arm = arm.reshape(-1).expand(self.replicates)
         self.learn_now(arm, reward, self.at(arm), self.turn, where)
@@ -330,8 +331,7 @@ class RecursiveMembers(MembersOverArms):
     def learn_now(
         self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
     ) -> None:
-        """``observe_arms`` at the present time, of arms (S,) whose moments are ``at``; ``turn`` is the row of
-        ``pending`` to write."""
+        """See ``MembersOverArms``."""
         mean, variance = at
         scale = (variance + self.noise_variance).rsqrt()
         innovation = ((reward.to(mean) - mean) * scale)[..., None, None]
@@ -389,14 +389,21 @@ class RecursiveMembers(MembersOverArms):
             rows.mul_(self.counting[members, :, None, None])
             self.counting[members] = 1.0
         waiting = _times(G[:, None, None], pending).flatten(0, 1).flatten(-2)
-        rows.copy_(self._turned(rows, G)) if self.states > 1 else rows.mul_(G[:, None].square())
+        mean, reduction = self.mean[:, members], self.reduction[:, members]
+        if self.states == 1:
+            square = G.square()
+            rows.mul_(square.unsqueeze(1))
+            mean.mul_(G)
+            reduction.mul_(square)
+        else:
+            rows.copy_(self._turned(rows, G))
+            mean.copy_(G @ mean)
+            reduction.copy_(self._congruence(G) @ reduction)
         rows.flatten(0, 1).baddbmm_(waiting.mT, waiting)
-        self.mean[:, members] = _times(G, self.mean[:, members])
-        self.reduction[:, members] = _times(self._congruence(G), self.reduction[:, members])
-        self.pending[members] = 0.0
+        pending.zero_()
         if self.counting is None:
             self.frame = self.frame.clone()
-        self.frame[members] = torch.eye(self.states).to(G)
+        self.frame[members] = self._whole
 
     @staticmethod
     def _congruence(G: Tensor) -> Tensor:
@@ -410,8 +417,7 @@ class RecursiveMembers(MembersOverArms):
         return (G[:, None, None] @ half.unflatten(3, (s, -1))).reshape(rows.shape)
 
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
-        """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
-        ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
+        """See ``MembersOverArms``."""
         carried = self._carried(times[-1] if self.now is None else self.now, times)
         now = [self._combined(arms, weights * carried[..., k]) for k in range(self.states)]
         mean = torch.linalg.solve(self.frame, torch.stack(now, -2))
@@ -422,7 +428,7 @@ class RecursiveMembers(MembersOverArms):
         if where is None:
             for tensor in (self.mean, self.reduction, self.rows, self.pending):
                 tensor.zero_()
-            self.frame = torch.eye(self.states).to(self.frame).expand_as(self.frame).clone()
+            self.frame = self._whole.expand_as(self.frame).clone()
             self.now, self.turn = None, 0
             return
         if self.counting is not None:
@@ -791,19 +797,17 @@ def _squares(g: Tensor) -> list[Tensor]:
 
 def _congruence(G: Tensor) -> Tensor:
     """What D to G D G^T does to the kept entries of a symmetric D: (..., m, m)."""
-    kept = _blocks(G.shape[-1])
-    entries = [
-        G[..., i, a] * G[..., j, b] + (G[..., i, b] * G[..., j, a] if a != b else 0.0)
-        for i, j in kept
-        for a, b in kept
-    ]
-    return torch.stack(entries, -1).unflatten(-1, (len(kept), len(kept)))
+    i, j = torch.triu_indices(G.shape[-1], G.shape[-1], device=G.device)
+    one, two = G[..., i, :], G[..., j, :]  # (..., m, s)
+    twice = one[..., i] * two[..., j]
+    return twice + one[..., j] * two[..., i] * (i != j)
 
 
 def _determinant(G: Tensor) -> Tensor:
     if G.shape[-1] == 1:
         return G[..., 0, 0]
-    return G[..., 0, 0] * G[..., 1, 1] - G[..., 0, 1] * G[..., 1, 0]
+    both = G[..., 0, :] * G[..., 1, :].flip(-1)
+    return both[..., 0] - both[..., 1]
 
 
 def _first_of_inverse(G: Tensor) -> Tensor:

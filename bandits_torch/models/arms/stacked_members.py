@@ -79,15 +79,13 @@ class StackedMembers(MembersOverArms):
         return torch.cat([part.covariance_with(arm, time) for part in self.parts], 1)
 
     def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
-        """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), after the mean over all arms is
-        subtracted from their rewards, averaged over the members by ``weights`` (S, P): (S, N)."""
+        """See ``MembersOverArms``."""
         return sum(part.likeness(arm, own) for part, (own,) in self._each(weights))  # type: ignore[return-value]
 
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
-        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
-        ``where``, that broadcasts to (S, P), in the members that have True there."""
+        """See ``MembersOverArms``."""
         for part, (own, *here) in self._each(*self._expanded(reward, where)):
             part.observe_arms(arm, own, time, *here)
 
@@ -108,8 +106,7 @@ class StackedMembers(MembersOverArms):
         return torch.cat([part.prior_between(arms, times) for part in self.parts], 1)
 
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
-        """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
-        ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
+        """See ``MembersOverArms``."""
         for part, (here, own) in self._each(where, weights):
             part.condition_mean(here, arms, times, own)
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from bandits_torch.kernels.state_space import block_diagonal, kron
 from bandits_torch.models.arms.belief import ArmBelief
 from bandits_torch.models.arms.factor_form import half_log1p
-from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
@@ -38,6 +37,10 @@ class StateSpaceForm(ResizableState):
 
     Memory O(b (s N)^2). Time O((s N)^2) an observation; O(p (s N)^2) as time moves, p the largest p_c (1 to 3 of a
     Matern), nothing where all components stand still. Prediction of all arms O(s^2 N), jointly O((s N)^2).
+
+    ``SmoothMembers``, the same posterior of one Matern 3/2 alone, leaves C where it was at the last fold, as
+    ``CovarianceForm`` does: its step takes 0.7 of this one's time at 20 arms, 0.6 at 100 and 0.13 at 300 (one thread),
+    and the two agree to 5e-14. Here sums of kernels over different K, and cycles, are learned too.
 
     Source: Sarkka, Solin & Hartikainen 2013, section 4 (equations of the Kalman filter over fixed places).
     """
@@ -83,7 +86,7 @@ class StateSpaceForm(ResizableState):
         """What no observation changes."""
         return self.prior, *(getattr(self, f"matrix_{k}") for k in range(len(self.prior.terms)))
 
-    can_mend = False  # nothing is ever removed, so errors do not grow
+    can_mend = can_forget = False  # nothing is ever removed, so errors do not grow
 
     def joint_root(self) -> None:
         """None is kept."""
@@ -290,55 +293,35 @@ class StateSpaceBelief(ArmBelief):
     prior: StateSpacePrior
     form: StateSpaceForm  # type: ignore[assignment]
     takes_noise = False
+    forms = dict.fromkeys(("covariance", "state-space"), StateSpaceForm)
+    forgetting_form = "state-space"
 
     @property
     def form_name(self) -> str:
         """``"state-space"``."""
         return "state-space"
 
-    def start(self, form: str, noise_variance: Tensor | None = None) -> None:
-        """Nothing observed, with the prior as it is now."""
-        self.prior.forget_hyperparameters()
-        b = self.prior_mean.shape[0]
-        noise = self.form.noise_variance if noise_variance is None else noise_variance
-        self.form = StateSpaceForm(self.prior, b, noise)
-        self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
-        self.now = None
-        self._watch(b)
-
     def check_spread(self, time: float | None, form: str | None = None) -> None:
         """Nothing to refuse: the prior variance stays what it is."""
 
     def forget(self, count: int, where: Tensor) -> None:
         """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any."""
-        self.forgets = True
         if where.is_cpu and not bool((where & (self.observations.count > 0)).any()):
+            self.forgets = True
             return
-        for _ in range(count):
-            self.observations.drop_oldest(where & (self.observations.count > 0))
-        self.relearn(self.form_name)
+        super().forget(count, where)
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Unlearn everything."""
-        self.form.reset(1.0, where)
-        self.observations.clear(where)
-        if where is None:
-            self.now = None
+    def _present(self) -> float:
+        return 1.0
 
     def _move_to(self, time: float) -> None:
         if self.now is not None and time != self.now:
             self.form.advance(self.now, time)
         self.now = time
 
-    def expect(self, arm: Tensor, time: float) -> None:
-        """Condition the form on pulls of ``arm`` (b,) at ``time``, or now if that is later, of unknown rewards."""
-        now = time if self.now is None else max(time, self.now)
-        if now != self.now:
-            self._move_to(now)
-        gain, surprise = self.form.gain.clone(), self.form.surprise.clone()
-        self.form.add(arm, self.form.at_time(now, now)[0].gather(-1, arm.unsqueeze(-1)).squeeze(-1), now)
-        self.form.gain.copy_(gain)
-        self.form.surprise.copy_(surprise)
+    def _learned_mean(self) -> Tensor:
+        now = self.now or 0.0
+        return self.form.at_time(now, now)[0]
 
     # -- predicting ------------------------------------------------------------------------------------
 

@@ -25,7 +25,9 @@ class FeatureRegression(ResizableState):
     | theta = V^{-1} b | ``weights`` | mean of w |
 
     Cost: an observation O(m^2); a new feature O(m^2); every ``max(64, m)`` observations C is computed anew, O(m^3), so
-    that rounding errors do not pile up.
+    that rounding errors do not pile up. It is the recursion of ``CovarianceForm`` over features, static and with every
+    row folded at once: rows that wait would cost more below some 400 features (22 us a step against 40 at 50 features,
+    36 against 42 at 200, 220 against 191 at 500, one thread), and dictionaries are smaller.
 
     Args:
         noise_variance: lambda, 0-dimensional.

@@ -15,7 +15,7 @@ from bandits_torch.models.online_model import ResizableState, held_elsewhere
 from bandits_torch.models.sketch.embedding import ArmEmbedding
 from bandits_torch.models.sketch.feature_regression import FeatureRegression
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketch.one_step import OneStepPosterior
+from bandits_torch.models.sketch.ways import Kept, OneStep
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 
@@ -121,9 +121,6 @@ class SketchMarginals(ResizableState):
             setattr(self, name, value)
 
 
-_LEAST_NOISE = 1e-6  # of the largest prior variance, for an ``OneStepPosterior``
-
-
 class Sketch(ResizableState):
     """BKB's posterior for one batch member.
 
@@ -145,8 +142,8 @@ class Sketch(ResizableState):
     row costs O(mN) where a new dictionary costs O(m^2 N) (a third less time a step than with twice, at N = 4 096).
     An arm within 1e-12 of the span of the dictionary gets no row.
 
-    A dictionary redrawn at every pull (C = 1) is not worth an embedding: means and variances come from an
-    ``OneStepPosterior``, and z, V and theta are made only when asked for (``settle``).
+    How the posterior follows from these ``Kept`` says, or ``OneStep`` for a dictionary redrawn at every pull (C = 1):
+    z, V and theta are then made only when asked for (``settle``).
 
     Cost: an observation O(m^2); ``mean`` and ``variance`` when next read O(mN), or O(m^2 N) after a new
     dictionary; a draw O(u), or O(m^2 u) where the marginals are not kept. Memory O((N + u) m), or O(N + um) with
@@ -186,15 +183,13 @@ class Sketch(ResizableState):
     def reset(self) -> None:
         """Back to the prior; the random numbers go on."""
         new = self.prior_variance.new_zeros
-        self._posterior = OneStepPosterior(self.prior, self.prior_variance, self.chunk_size)
-        self._settled = True
-        self._choose_way()
-        self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
-        self.regression = FeatureRegression(self.noise_variance)
+        self.settled = True  # z, V and theta are those of what was learned
+        self.way = self._way()
         self.arm = self.arm[:0]
         self.count, self.total, self.unexplained, self.pulled = new(0), new(0), new(0), new(0, 0)
+        self.empty()
         self._place_of: dict[int, int] = {}
-        self._in_dictionary: set[int] = set()
+        self.dictionary: set[int] = set()  # places among the arms pulled
         self._ahead: dict[int, list[Tensor]] = {}
         self.observations = self.draws = self.last_draw = 0
         self._at_draw: Tensor | None = None  # C at the start of the batch, once it is another than now
@@ -204,7 +199,7 @@ class Sketch(ResizableState):
     @property
     def size(self) -> int:
         """m: arms in the dictionary; with an embedding, those that have a row of their own."""
-        return len(self._in_dictionary) if self._one_step else self.embedding.size
+        return self.way.size
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -225,10 +220,7 @@ class Sketch(ResizableState):
         """The reward of an earlier ``observe_ahead``, whose guess it replaces."""
         place, change = self._place_of[arm], residual - self._ahead[arm].pop(0)
         self.total[place] += change
-        if self._one_step:
-            self._changed()
-        else:
-            self.marginals.note_shift(self.regression.correct(self.pulled[:, place], change))
+        self.way.corrected(place, change)
 
     def awaited(self, arm: int) -> int:
         """How many rewards of ``arm`` are still to come."""
@@ -237,33 +229,28 @@ class Sketch(ResizableState):
     @property
     def is_due(self) -> bool:
         """Whether it is time to draw: 1 + sum sigma~^2 / lambda > C since the last draw, or the first observation."""
-        return self.spent > 0 and (1 + self.spent > self.sampling.growth or not self._in_dictionary)
+        return self.spent > 0 and (1 + self.spent > self.sampling.growth or not self.dictionary)
 
     def _prepare(self, arm: int) -> int:
         """The place of ``arm`` among the arms pulled, after drawing the dictionary that its pull makes due."""
         place = self._place(arm)
-        if self._one_step:
-            self.spent += float(self.variance_of(self.arm[place : place + 1]) / self.noise_variance)
-            if self.is_due:
-                self._in_dictionary = set(self._draw(place))
-                self.draws, self.last_draw, self.spent = self.draws + 1, len(self._in_dictionary), 0.0
-                self._changed()
-            return place
-        z, start = self.pulled[:, place], self._at_draw
-        start = self.regression.covariance if start is None else start
-        self.spent += float((self.unexplained[place] + z @ (start @ z)) / self.noise_variance)
+        self.spent += float(self.way.variance_at_draw(place) / self.noise_variance)
         if self.is_due:
-            self._take_up(self._draw(place))
+            drawn = self._draw(place)
+            self.draws, self.last_draw = self.draws + 1, len(drawn)
+            self.way.take_up(drawn)
             self.spent, self._at_draw = 0.0, None  # the batch begins after this pull
         elif self._at_draw is None:
-            self._at_draw = start.clone()
+            self._at_draw = self.regression.covariance.clone()
         return place
 
+    @property
+    def covariance_at_draw(self) -> Tensor:
+        """C when the dictionary was drawn, or joined by the pull that made that due: at the start of the batch."""
+        return self.regression.covariance if self._at_draw is None else self._at_draw
+
     def _learn(self, place: int, residual: Tensor) -> None:
-        if self._one_step:
-            self._changed()
-        else:
-            self.marginals.note_pull(*self.regression.observe(self.pulled[:, place], residual))
+        self.way.learned(place, residual)
         self.count[place].add_(1)
         self.total[place].add_(residual)
         self.observations += 1
@@ -276,12 +263,7 @@ class Sketch(ResizableState):
         index = torch.tensor([arm], device=self.arm.device)
         self.arm = torch.cat([self.arm, index])
         self.count, self.total = (torch.nn.functional.pad(v, (0, 1)) for v in (self.count, self.total))
-        if self._one_step:
-            return place
-        column = self.embedding.of(index)
-        self.pulled = torch.cat([self.pulled, column], 1)
-        left = self.prior_variance[index] - column.square().sum(0)
-        self.unexplained = torch.cat([self.unexplained, left.clamp_min(0.0)])
+        self.way.joined(index)
         return place
 
     # -- the dictionary --------------------------------------------------------------------------------
@@ -298,66 +280,36 @@ class Sketch(ResizableState):
 
     def _leverage(self) -> Tensor:
         """sigma~^2 / lambda of the arms pulled, (u,)."""
-        if self._one_step:
-            self.refresh()  # of all arms, for the next choice reads them
-            return self.marginals.variance[self.arm] / self.noise_variance
-        return (
-            self.marginals.variance_at(self.arm, self.pulled, self.regression).clamp_min(0.0)
-            / self.noise_variance
-        )
+        return self.way.leverage() / self.noise_variance
 
     def variance_of(self, arms: Tensor) -> Tensor:
-        """Posterior variance now of arms (n,) by index; without an embedding O(n m^2), or O(n) of what is known."""
-        if self._one_step and not self.marginals.kept:
-            return self._posterior_now().marginals(arms)[1]
-        z = self.pulled[:, :0] if self._one_step else self.embedding.of(arms)
-        return self.marginals.variance_at(arms, z, self.regression).clamp_min(0.0)
-
-    def _take_up(self, drawn: list[int]) -> None:
-        """Make the dictionary hold this draw."""
-        self.draws += 1
-        self.last_draw = len(drawn)
-        new = [place for place in drawn if place not in self._in_dictionary]
-        too_large = len(self._in_dictionary) + len(new) > self.sampling.slack * len(drawn)
-        if too_large or 2 * len(new) > max(8, self.size):  # joining costs two passes over the rows for each
-            self._rebuild(drawn)
-        elif new:
-            self._append(new)
-
-    def _changed(self) -> None:
-        """What was computed is of another dictionary, or of other data."""
-        if self._settled and self.embedding.size:
-            self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
-            self.regression = FeatureRegression(self.noise_variance)
-            self.pulled, self.unexplained = self.pulled[:0], self.unexplained[:0]
-        self._solved = self._settled = False
-        self.marginals.settle(False)
+        """Posterior variance now of arms (n,) by index."""
+        return self.way.variance_of(arms)
 
     def settle(self) -> None:
         """Make z, V and theta, if they are not those of what was learned."""
-        if not self._settled and self._in_dictionary:
-            self._rebuild(sorted(self._in_dictionary))
-        self._settled = True
+        if not self.settled and self.dictionary:
+            self.rebuild(sorted(self.dictionary))
+        self.settled = True
 
-    def _posterior_now(self) -> OneStepPosterior:
-        if not self._solved:
-            dictionary = torch.tensor(sorted(self._in_dictionary), device=self.arm.device)
-            self._posterior.solve(self.arm, self.count, self.total, dictionary, self.noise_variance)
-            self._solved = True
-        return self._posterior
+    def empty(self) -> None:
+        """z, V and theta of no dictionary."""
+        self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
+        self.regression = FeatureRegression(self.noise_variance)
+        self.pulled, self.unexplained = self.pulled[:0], self.unexplained[:0]
 
-    def _rebuild(self, places: list[int]) -> None:
+    def rebuild(self, places: list[int]) -> None:
         """A dictionary of these places alone."""
-        self._in_dictionary = set(places)
+        self.dictionary = set(places)
         self.embedding.rebuild(self.arm[places])
         self.pulled = self.embedding.of(self.arm)
         self._note_unexplained()
         self.regression.start((self.pulled * self.count) @ self.pulled.mT, self.pulled @ self.total)
         self.marginals.settle(False)
 
-    def _append(self, places: list[int]) -> None:
+    def append(self, places: list[int]) -> None:
         """Join these places to the dictionary, and bring the marginals up to date in the same pass over the rows."""
-        self._in_dictionary.update(places)
+        self.dictionary.update(places)
         outside = (self.unexplained[places] > self.embedding.least).tolist()
         places = [place for place, out in zip(places, outside, strict=True) if out]
         if not places:
@@ -406,16 +358,11 @@ class Sketch(ResizableState):
 
     def refresh(self) -> None:
         """Bring ``mean`` and ``variance`` of all arms up to date with what was learned."""
-        if self._one_step:
-            if not self.marginals.kept:
-                self.marginals.mean, self.marginals.variance = self._posterior_now().marginals()
-                self.marginals.settle(True)
-            return
-        self.marginals.refresh(self.embedding, self.regression)
+        self.way.refresh()
 
     def features(self, arms: Tensor) -> Tensor:
         """z of arms (n,) by index, (m, n); of a dictionary that lasts one step none, for no pull is learned with it."""
-        return self.prior_variance.new_zeros(0, len(arms)) if self._one_step else self.embedding.of(arms)
+        return self.embedding.of(arms)
 
     def at(self, cross: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (..., n), z and C z (..., m, n) of points whose covariance with it is ``cross`` (..., m, n)."""
@@ -447,12 +394,14 @@ class Sketch(ResizableState):
 
     # What follows from the pulls and the dictionary, but by other sums than those that led here, is kept too: a sketch
     # taken up again gives the numbers of one that never stopped, to the last bit.
-    _PLAIN = ("observations", "draws", "last_draw", "spent", "_at_draw", "_ahead", "_settled")
+    _PLAIN = ("observations", "draws", "last_draw", "spent", "_at_draw", "_ahead")
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the buffers do not hold."""
-        plain = {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
-        held = sorted(self._in_dictionary)
+        plain = {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN} | {
+            "_settled": self.settled
+        }
+        held = sorted(self.dictionary)
         return {"plain": plain, "in_dictionary": held, "streams": self._streams.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -460,18 +409,18 @@ class Sketch(ResizableState):
         start = state["plain"]["_at_draw"]
         matrix = start is None or (isinstance(start, Tensor) and start.dim() == 2)
         validation.require(matrix, "state", start, "a matrix, or None, for the covariance at the last draw")
-        for name, value in copy.deepcopy(state["plain"]).items():
-            setattr(self, name, value)
-        self._in_dictionary = set(state["in_dictionary"])
+        for name in self._PLAIN:
+            setattr(self, name, copy.deepcopy(state["plain"][name]))
+        self.settled = state["plain"]["_settled"]
+        self.dictionary = set(state["in_dictionary"])
         self._streams.load_state_dict(state["streams"])
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
-        self._choose_way()
+        self.way = self._way()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Sketch:
         self.settle()
         super()._apply(fn, recurse)
-        self._posterior = OneStepPosterior(self.prior, self.prior_variance, self.chunk_size)
-        self._choose_way()
+        self.way = self._way()
         return self
 
     def grow_from(self, small: Sketch) -> None:
@@ -482,15 +431,10 @@ class Sketch(ResizableState):
         self.regression.load_state_dict(small.regression.state_dict())
         self.set_extra_state(small.get_extra_state())
         self.marginals.settle(not self.observations)
-        if not self._one_step:
-            self.settle()
+        self.settle()
 
-    def _choose_way(self) -> None:
-        """Whether the posterior is computed anew after every pull, or kept and updated."""
-        noisy = bool(self.noise_variance >= _LEAST_NOISE * self.prior_variance.max())
-        exact = noisy and self.prior_variance.dtype == torch.float64
-        self._one_step = exact and self.sampling.growth == self.sampling.slack == 1
-        self._solved = False
+    def _way(self) -> Kept:
+        return OneStep(self) if OneStep.suits(self) else Kept(self)
 
 
 class WatchedArms(HasState):

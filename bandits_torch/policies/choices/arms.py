@@ -8,7 +8,6 @@ from typing import cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
@@ -225,10 +224,6 @@ class ListedArms(ArmsWithModel):
         """N x D."""
         return self._maybe_timed(self.arms, time)
 
-    def _maybe_timed(self, rows: Tensor, time: float) -> Tensor:
-        """Rows ``... x d``, with the time behind if the model has one input more."""
-        return self._timed(rows, time) if cast(int, self.model.input_dim) > rows.shape[-1] else rows
-
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
         """Features, and time."""
         return self._rows(time)[arm].reshape(*self._first, 1, -1)
@@ -237,25 +232,15 @@ class ListedArms(ArmsWithModel):
         """One reward of every replicate."""
         self.model.observe(self.inputs_of(arm, time), reward.reshape(*self._first, 1, 1))
 
-    def _expect(self, arm: Tensor, time: float) -> None:
-        ModelChoices._expect(self, arm, time)
-
     def _inputs_at(self, time: float, at: Tensor) -> Tensor:
         rows = self._rows(time)
         if rows.dim() == 2:
             return rows[at]
         return rows.gather(1, at.unsqueeze(-1).expand(*at.shape, rows.shape[-1]))
 
-    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """The posterior at the arms alone."""
-        posterior = cast(GPyTorchPosterior, self.model.posterior(self.inputs_of(arm, time)))
-        return posterior.mean.reshape(-1), posterior.variance.reshape(-1).sqrt()
-
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Of every arm, (S, N) each; ``points`` are for domains."""
-        posterior = cast(GPyTorchPosterior, self.model.posterior(self.inputs(time)))  # N x batch x 1 x 1
-        mean, variance = (m.reshape(self.num_arms, -1).mT for m in (posterior.mean, posterior.variance))
-        return mean.expand(self.replicates, -1), variance.expand(self.replicates, -1)
+        return self._moments(self.inputs(time))
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
         """Normal numbers of every arm, and their features."""

@@ -153,13 +153,21 @@ class ModelChoices(Choices, HasState):
         """``observe``, late too, of rewards with noise variances (S,) of their own, where ``takes_noise``."""
         raise ValueError("noise_variance must be None: this model has one for all rewards")
 
-    @abstractmethod
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Posterior mean and standard deviation of a choice, ``batch_shape`` each; (S,) where that is ()."""
+        posterior = cast(GPyTorchPosterior, self.model.posterior(self.inputs_of(arm, time)))
+        shape = self.model.batch_shape or (1,)
+        return posterior.mean.reshape(shape), posterior.variance.reshape(shape).sqrt()
 
     @abstractmethod
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance at ``time`` of every arm, or of points (N, d), (S, N) each."""
+
+    def _moments(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance at inputs ``N x batch_shape x 1 x D``, (S, N) each."""
+        posterior = cast(GPyTorchPosterior, self.model.posterior(inputs))
+        mean, variance = (m.reshape(len(inputs), -1).mT for m in (posterior.mean, posterior.variance))
+        return mean.expand(self.replicates, -1), variance.expand(self.replicates, -1)
 
     def joint(self, time: float, at: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior mean (S, K) and covariance (S, K, K) at ``time`` of arms (S, K), or of points (S, K, d)."""
@@ -194,6 +202,7 @@ class ModelChoices(Choices, HasState):
         validation.require(exact, "time", time, expected)
         return time
 
-    def _timed(self, rows: Tensor, time: float) -> Tensor:
-        """Inputs ``... x d`` of a model that has one more, the time."""
-        return with_time(rows, self._checked_time(time))
+    def _maybe_timed(self, rows: Tensor, time: float) -> Tensor:
+        """Inputs ``... x d``, with the time behind if the model has one input more."""
+        has_time = cast(int, self.model.input_dim) > rows.shape[-1]
+        return with_time(rows, self._checked_time(time)) if has_time else rows

@@ -7,7 +7,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
@@ -112,7 +111,7 @@ class ModelPoints(Points, ModelChoices):
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         self._seed, self._first = validation.natural("seed", seed), first_replicate
         self._dtype = model.noise_variance.dtype
-        self.model, self._has_time = cast(OnlineGP, model), extra == 1
+        self.model = cast(OnlineGP, model)
         self._of_each_member = (*batch[:1], *[1] * (len(batch) - 1), 1)
         self._begin()
 
@@ -141,10 +140,7 @@ class ModelPoints(Points, ModelChoices):
         return low + (high - low) * torch.linspace(0, 1, count).to(low).unsqueeze(-1)
 
     def _time(self, time: float) -> float | None:
-        return self._checked_time(time) if self._has_time else None
-
-    def _maybe_timed(self, points: Tensor, time: float) -> Tensor:
-        return self._timed(points, time) if self._has_time else points
+        return self._checked_time(time) if self.model.input_dim > self.dim else None
 
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
         """The points, and time."""
@@ -164,12 +160,6 @@ class ModelPoints(Points, ModelChoices):
         super().expect(arm, time)
         self._steps += 1
 
-    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """The posterior at the points."""
-        posterior = cast(GPyTorchPosterior, self.model.posterior(self.inputs_of(arm, time)))
-        shape = self.model.batch_shape or (1,)
-        return posterior.mean.reshape(shape), posterior.variance.reshape(shape).sqrt()
-
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of points (N, d) at ``time``, (S, N) each."""
         return self.moments(cast(Tensor, points).unsqueeze(1), time)
@@ -177,10 +167,7 @@ class ModelPoints(Points, ModelChoices):
     def moments(self, points: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """``marginals`` of points that each replicate has of its own, (N, S, d), or (N, 1, d) for all: (S, N) each."""
         points = self._maybe_timed(points, time)
-        inputs = points if self.model.batch_shape else points.squeeze(1)
-        posterior = cast(GPyTorchPosterior, self.model.posterior(inputs.unsqueeze(-2)))  # N x batch x 1 x 1
-        mean, variance = (m.reshape(len(points), -1).mT for m in (posterior.mean, posterior.variance))
-        return mean.expand(self.replicates, -1), variance.expand(self.replicates, -1)
+        return self._moments((points if self.model.batch_shape else points.squeeze(1)).unsqueeze(-2))
 
     def best(
         self, acquisition: AcquisitionFunction, time: float, available: Domain | None

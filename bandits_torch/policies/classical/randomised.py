@@ -199,10 +199,8 @@ class EXP3S(MeansPolicy):
 
     def __post_init__(self) -> None:
         T = validation.positive_integer("horizon", self.horizon)
-        Y, K = (
-            validation.positive("changes", self.changes),
-            validation.positive_integer("num_arms", self.num_arms),
-        )
+        Y = validation.positive("changes", self.changes)
+        K = validation.positive_integer("num_arms", self.num_arms)
         tuned = min(1.0, math.sqrt(K * (Y * math.log(K * T) + math.e) / ((math.e - 1) * T)))
         given = self.exploration
         self.exploration = validation.positive("exploration", tuned if given is None else given)

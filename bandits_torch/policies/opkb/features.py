@@ -113,9 +113,7 @@ class NeuralFeatures(FeatureSource):
         self.training_steps = validation.natural("training_steps", training_steps)
         self.regulariser = validation.positive("regulariser", regulariser)
         self.replicates, self.num_arms = validation.positive_integer("replicates", replicates), arms.shape[0]
-        streams = ReplicateStreams(
-            seed, replicates, purpose="network", first=first_replicate, dtype=arms.dtype, device=arms.device
-        )
+        streams = ReplicateStreams(seed, replicates, purpose="network", first=first_replicate, like=arms)
         sizes = [(width, arms.shape[1]), *[(width, width)] * (depth - 2), (1, width)]
         drawn = [math.sqrt(2 / width) * streams.normal(rows, columns) for rows, columns in sizes]
         self._start = [[W[s].clone() for W in drawn] for s in range(replicates)]

@@ -1,0 +1,406 @@
+"""What was asked of looking again, what it came to, and what cannot be had: ``python -m benchmarks.auto.asked``.
+
+Writes ``results/ASKED.md`` from tables that are kept: ``totals.csv``, ``frontier.csv``, ``looks.csv`` and ``then.csv``
+beside it, ``step.csv`` and the leaderboard's. ``looks.csv`` has the time of a step with looks and without (``--time``);
+``then.csv`` the leaderboard's mean regret of ``auto`` before it looked again, when the ranks were asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import torch
+import typer
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch import recipes
+from benchmarks import options, pages
+from benchmarks.auto import frontier
+from benchmarks.auto.page import LEADERBOARD
+from benchmarks.auto.playing import HISTORY, MISTAKES, NEVER, POLICIES, UNSEEN
+from benchmarks.auto.risers import AFTER, DOMAINS, RISERS, SHAPES, Riser
+from benchmarks.auto.step import step_seconds
+from benchmarks.leaderboard import settings
+
+TOLD, UNTOLD = POLICIES
+OWN = (*POLICIES, HISTORY)
+_FIRM = {TOLD: 1.01, UNTOLD: 1.20}  # ratios on eight tables, by the protocol
+CAME_SINCE = ("predictive_sampling", "dal", "dal w=2")  # to the leaderboard, after the ranks were asked for
+RANK, SHARE = {TOLD: 2.93, UNTOLD: 7.36}, {TOLD: 0.206, UNTOLD: 0.271}  # asked
+RATIO, STATIONARY, SAME, MISLED, THIRD = 1.2, 0.026, 1.03, 1.3, 1 / 3
+UNFOUND = 0.98  # of what never finding costs: who loses more did not find it
+ARMS, STEPS, STEP_MS = 200, 64, 5.0
+POINTS_EVERY = 7.0  # c of ``LookingAtPoints``
+MET, MISSED = "met", "missed"
+_BOARD = '`python -m benchmarks.leaderboard --policies "auto;auto, told nothing"`'
+
+_ABOUT = """
+`../PROTOCOL.md` says what was tried. `RESULTS.md` has all figures, and derives the bound that
+`python -m benchmarks.auto.frontier` computes: it is a mean over what may rise, and holds for every policy that does not
+look more often as time goes on. Each command plays what its line rests on; with `--policies` it plays
+those that are named there, separated by semicolons. A riser counts as found where less than {unfound} of what never
+finding it costs is lost. Risers, with seed {seed}: {replicates}.
+
+"""
+_RANKS = """
+## The rank, and who came since
+
+Asked were mean ranks of {asked[0]} told the kernel and {asked[1]} told nothing, in one ranking of all policies with
+both classes of `auto`: what the `auto` of then, which did not look again, had among {stood} others. {new} came to the
+leaderboard afterwards. Every row is on the same fourteen environments, from the leaderboard's table.
+
+"""
+_BY_ENVIRONMENT = """
+Where the rank of `auto`, told the kernel, is lost: of its mean rank less one, what each environment adds, and which
+policies are ahead there.
+
+"""
+_NEEDS = """
+{best} Then stationary: with all else as it is, {asked} among all {all} needs a regret of at most {most:.1f} there.
+`auto` has {now:.1f} with looks and had {then:.1f} without any. So {asked} is out of reach of a rule of looks that
+changes stationary alone: the function would have to be learned for less, or rank won elsewhere.
+"""
+
+
+def write_page(folder: Path) -> Path:
+    """``ASKED.md`` into the folder of the tables."""
+    totals, board = pd.read_csv(folder / "totals.csv"), leaderboard(pd.read_csv(LEADERBOARD))
+    then = pd.read_csv(folder / "then.csv").pivot(index="environment", columns="policy", values="regret")
+    points = pd.read_csv(folder / "frontier.csv")
+    items = [
+        *_risers(totals, points),
+        *_leaderboard(board, then),
+        *_stationary(totals, board, then, points),
+        *_others(totals),
+        *_steps(pd.read_csv(folder / "looks.csv"), pd.read_csv(folder / "step.csv")),
+    ]
+    met = sum(verdict == MET for _, _, _, verdict, _ in items)
+    answer = (
+        f"Of {len(items)} things asked of `auto` that looks again, {met} are met. Of the others the last column says "
+        "what a bound or a measurement says of them: out of reach, or at what price."
+    )
+    head = pages.opening("Looking again: what was asked", answer, "python -m benchmarks.auto.asked")
+    risers = totals[totals["environment"].isin(RISERS) & totals["policy"].isin(OWN)]
+    about = _ABOUT.format(
+        unfound=f"{UNFOUND:.0%}",
+        replicates=pages.seeds_of(risers, "replicate", "environment", "replicate"),
+        seed=frontier.SEED,
+    )
+    table = pages.markdown(["asked", "measured", "command", "", "why not, or at what price"], items)
+    return pages.write(folder / "ASKED.md", "".join([head, about, table, *_rank(board, then)]))
+
+
+def leaderboard(totals: pd.DataFrame) -> pd.DataFrame:
+    """Mean regret of the leaderboard's environments (rows) and policies."""
+    ranked = totals[totals["environment"].isin(settings.RANKED)]
+    return ranked.groupby(["environment", "policy"])["regret"].mean().unstack().loc[list(settings.RANKED)]
+
+
+def mean_rank(means: pd.DataFrame, own: str, others: list[str]) -> float:
+    """Of ``own`` among itself and the others; 1 is the least regret."""
+    return 1 + float((means[others].lt(means[own], axis=0)).sum(axis=1).mean())
+
+
+def most_for(means: pd.DataFrame, own: str, others: list[str], rank: float, environment: str) -> float:
+    """The regret below which ``own`` must stay in one environment, all else as it is, to have this mean rank; NaN if
+    none is low enough."""
+    rest = means.drop(index=environment)
+    ahead = rest[others].lt(rest[own], axis=0).sum(axis=1).sum()
+    allowed = int(np.floor((rank - 1) * len(means) - ahead + 1e-9 + 0.005 * len(means)))
+    there = np.sort(means.loc[environment, others].to_numpy())
+    return float(there[allowed]) if 0 <= allowed < len(there) else np.nan
+
+
+def _verdict(met: bool) -> str:
+    return MET if met else MISSED
+
+
+def _play(environments: str, seed: int, replicates: int) -> str:
+    return (
+        f'`python -m benchmarks.auto --environments "{environments}" --seed {seed} --replicates {replicates}`'
+    )
+
+
+# -- risers --------------------------------------------------------------------------------------------
+
+
+def _risers(totals: pd.DataFrame, points: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Found in every replicate, and 1.2 of the best rival: a line for each shape."""
+    here = totals[(totals["seed"] == frontier.SEED) & totals["environment"].isin(RISERS)]
+    lines = []
+    for shape in (*SHAPES, *DOMAINS):
+        cells = [name for name in RISERS if Riser(name).shape == shape]
+        cells = [name for name in cells if (here["environment"] == name).any()]
+        counts = {own: [found(here, name, own) for name in cells] for own in OWN}
+        ratios = {own: [_ratio(here, name, own) for name in cells] for own in OWN}
+        played = [own for own in OWN if any(count for _, count in counts[own])]
+        seen = ", ".join(str(Riser(name).quiet) for name in cells)
+        command = _play(",".join(cells), frontier.SEED, max(of for own in played for _, of in counts[own]))
+        each = [f"`{own}` {', '.join(f'{some} of {of}' for some, of in counts[own])}" for own in played]
+        everywhere = all(some == of for own in played for some, of in counts[own])
+        asked = f"{shape} after {seen}: found in every replicate"
+        why = "" if everywhere else _why_unfound(shape)
+        lines.append((asked, "; ".join(each), command, _verdict(everywhere), why))
+        all_ratios = [ratio for own in played for ratio in ratios[own]]
+        within = sum(ratio <= RATIO for ratio in all_ratios)
+        shown = f"{min(all_ratios):.2f} to {max(all_ratios):.2f}, {within} of {len(all_ratios)} within"
+        asked, met = f"{shape} after {seen}: at most {RATIO} of the best rival", within == len(all_ratios)
+        why = "" if met else _price(shape, points, here, cells)
+        lines.append((asked, shown, command, _verdict(met), why))
+    return lines
+
+
+def _never(name: str) -> float:
+    """What never finding costs: 3 000 a step of unrelated arms, 1 of a region or a hill."""
+    return AFTER * (3_000.0 if Riser(name).shape in SHAPES[:2] else 1.0)
+
+
+def found(here: pd.DataFrame, name: str, own: str) -> tuple[int, int]:
+    regret = here[(here["environment"] == name) & (here["policy"] == own)]["regret"]
+    return int((regret < UNFOUND * _never(name)).sum()), len(regret)
+
+
+def _ratio(here: pd.DataFrame, name: str, own: str) -> float:
+    means = here[here["environment"] == name].groupby("policy")["regret"].mean()
+    return float(means.get(own, np.nan) / means.drop(list(OWN), errors="ignore").min())
+
+
+def _why_unfound(shape: str) -> str:
+    what = "a region" if shape in SHAPES else "a hill"
+    return (
+        f"a play at the edge of {what} counts as one that examines it; a look that reaches less far finds it and "
+        "costs 12 more on stationary, told nothing (protocol)"
+    )
+
+
+def _price(shape: str, points: pd.DataFrame, here: pd.DataFrame, cells: list[str]) -> str:
+    """What the bound says of the cases after 500 and 2 000 quiet steps: what looks must cost, and who pays as much."""
+    mine = points[points["shape"] == shape].set_index("policy")
+    said = []
+    for name in (cell for cell in cells if Riser(cell).quiet >= 500):
+        needs = frontier.needed(mine.loc[[frontier.ANY]], _goal(here, name))
+        words = f"after {Riser(name).quiet} looks must cost {pages.figures(needs)} in 400 quiet steps"
+        if shape in SHAPES:
+            times = [needs / mine.loc[own, "paid"] for own in OWN]
+            out = "out of reach at that price" if min(times) > 1 else "the bound leaves room"
+            words += f", {min(times):.2f} to {max(times):.2f} of what `auto` pays: {out}"
+        said.append(words)
+    return "; ".join(said)
+
+
+def _goal(here: pd.DataFrame, name: str) -> float:
+    """What is asked of a riser: 1.2 times the regret of the best rival."""
+    means = here[here["environment"] == name].groupby("policy")["regret"].mean()
+    return RATIO * float(means.drop(list(OWN), errors="ignore").min())
+
+
+# -- the leaderboard -----------------------------------------------------------------------------------
+
+
+def _leaderboard(board: pd.DataFrame, then: pd.DataFrame) -> list[tuple[str, ...]]:
+    """Mean ranks and shares."""
+    lines = []
+    for own in POLICIES:
+        others = [name for name in board if name != own]
+        rank = mean_rank(board, own, others)
+        stood = mean_rank(board, own, [name for name in others if name not in CAME_SINCE])
+        before = mean_rank(board.assign(**{name: then[name] for name in POLICIES}), own, others)
+        why = f"see below: the `auto` of then would have {before:.2f} today"
+        shown = f"{rank:.2f}; {stood:.2f} among those that stood then"
+        lines.append(
+            (f"`{own}`, mean rank at most {RANK[own]}", shown, _BOARD, _verdict(rank <= RANK[own]), why)
+        )
+    for own in POLICIES:
+        share, before = (float((means[own] / board["random"]).mean()) for means in (board, then))
+        why = "" if share <= SHARE[own] + 5e-4 else f"looks: {before:.1%} without them"
+        asked = f"`{own}`, mean share of random's at most {SHARE[own]:.1%}"
+        lines.append((asked, f"{share:.1%}", _BOARD, _verdict(share <= SHARE[own] + 5e-4), why))
+    return lines
+
+
+def _stationary(
+    totals: pd.DataFrame, board: pd.DataFrame, then: pd.DataFrame, points: pd.DataFrame
+) -> list[tuple[str, ...]]:
+    """At most 2.6 % of random's, and what that leaves for looks."""
+    region, here = points[points["shape"] == SHAPES[2]], totals[totals["seed"] == frontier.SEED]
+    curve, name = region[region["policy"] == frontier.ANY], f"{SHAPES[2]} after 500"
+    goal, random = _goal(here, name), board.loc["stationary", "random"]
+    needs, lines = frontier.needed(curve, goal), []
+    for own in POLICIES:
+        now, before = board.loc["stationary", own], then.loc["stationary", own]
+        left = STATIONARY * random - before
+        why = (
+            f"without any look {before:.1f}, {before / random:.1%}: looks may cost {left:.1f}, so at least "
+            f"{frontier.bound(curve, left):.0f} is lost until a region is found, and at most {goal:.0f} is asked, for "
+            f"which they must cost {needs:.1f}: both together are out of reach of every rule of looks"
+        )
+        asked = f"`{own}`, stationary at most {STATIONARY:.1%} of random's ({STATIONARY * random:.1f})"
+        verdict = _verdict(now / random <= STATIONARY + 5e-4)
+        lines.append((asked, f"{now:.1f}, {now / random:.1%}", _BOARD, verdict, why))
+    return lines
+
+
+def _rank(board: pd.DataFrame, then: pd.DataFrame) -> list[str]:
+    """The section of ranks."""
+    others = [name for name in board if name not in POLICIES]
+    stood = [name for name in others if name not in CAME_SINCE]
+    before = board.assign(**{name: then[name] for name in POLICIES})
+    calm = board.copy()
+    calm.loc["stationary", list(POLICIES)] = then.loc["stationary", list(POLICIES)]
+    cases = [
+        (f"the `auto` of then, among the {len(stood)} that stood then", before, stood),
+        (f"the `auto` of then, among all {len(others)} of now", before, others),
+        (f"`auto` as it is, among the {len(stood)} that stood then", board, stood),
+        *((f"`auto` as it is, among these and `{name}`", board, [*stood, name]) for name in CAME_SINCE),
+        (f"`auto` as it is, among all {len(others)} of now", board, others),
+        (f"the same, stationary as without looks, among the {len(stood)}", calm, stood),
+        (f"the same, stationary as without looks, among all {len(others)}", calm, others),
+    ]
+    rows = []
+    for title, means, rivals in cases:
+        each = [mean_rank(means, own, [*rivals, *(p for p in POLICIES if p != own)]) for own in POLICIES]
+        rows.append([title, *(f"{rank:.2f}" for rank in each)])
+    both = [*others, UNTOLD]
+    ahead = {
+        name: [one for one in both if board.loc[name, one] < board.loc[name, TOLD]] for name in board.index
+    }
+    lost = [
+        [name, f"{len(who) / len(board):.2f}", ", ".join(f"`{one}`" for one in who)]
+        for name, who in sorted(ahead.items(), key=lambda item: -len(item[1]))
+        if who
+    ]
+    at_best = mean_rank(before, TOLD, both)
+    best = f"So {RANK[TOLD]} is not to be had by going back: without looks it would be {at_best:.2f} today."
+    needs = _NEEDS.format(
+        best=best,
+        asked=RANK[TOLD],
+        all=len(others),
+        most=most_for(board, TOLD, both, RANK[TOLD], "stationary"),
+        now=board.loc["stationary", TOLD],
+        then=then.loc["stationary", TOLD],
+    )
+    names = ", ".join(f"`{name}`" for name in CAME_SINCE)
+    about = _RANKS.format(asked=list(RANK.values()), stood=len(stood), new=names)
+    heads = ["", *(f"`{own}`" for own in POLICIES)]
+    return [
+        about,
+        pages.markdown(heads, rows),
+        _BY_ENVIRONMENT,
+        pages.markdown(["environment", "rank lost", "ahead"], lost),
+        needs,
+    ]
+
+
+# -- the rest ------------------------------------------------------------------------------------------
+
+
+def _others(totals: pd.DataFrame) -> list[tuple[str, ...]]:
+    lines, never = [], dict(zip(POLICIES, NEVER, strict=True))
+    here = totals[(totals["environment"] == "partial-switches") & (totals["seed"] == frontier.SEED)]
+    for own in POLICIES:
+        regret = {name: here[here["policy"] == name]["regret"] for name in (own, never[own])}
+        worst = {name: one.max() for name, one in regret.items()}
+        ninth = {name: one.quantile(0.9) for name, one in regret.items()}
+        shown = (
+            f"{worst[own]:.0f} to {worst[never[own]]:.0f} of {len(regret[own])}; nine of ten below {ninth[own]:.0f} "
+            f"to {ninth[never[own]]:.0f}"
+        )
+        met = worst[own] <= THIRD * worst[never[own]]
+        command = _play("partial-switches", frontier.SEED, 100)
+        means = [one.mean() for one in regret.values()]
+        why = f"no bound is known; in the mean {means[0]:.0f}, without looks {means[1]:.0f}"
+        lines.append(
+            (f"`{own}`, worst run of partial-switches at most a third", shown, command, _verdict(met), why)
+        )
+    for own in POLICIES:
+        shown, ratios = [], []
+        for name in (*UNSEEN, "firm"):
+            cell = totals[totals["environment"] == name].pivot_table(
+                index=["seed", "replicate"], columns="policy", values="regret"
+            )
+            if never[own] not in cell:
+                continue
+            pairs = cell[[own, never[own]]].dropna()
+            ratios.append(pairs[own].sum() / pairs[never[own]].sum())
+            shown.append(f"{name} {ratios[-1]:.2f} ({len(pairs)})")
+        if not ratios:  # in no table yet
+            shown, ratios = [f"records 1.00, firm {_FIRM[own]:.2f} (protocol)"], [_FIRM[own]]
+        command = _play(",".join((*UNSEEN, "firm")), frontier.SEED, 10)
+        met = max(ratios) <= SAME + 5e-3
+        why = "" if met else "forty products that share nothing are forty balls, and each is looked at"
+        asked = f"`{own}`, records and tables at most {SAME} of without looks"
+        lines.append((asked, ", ".join(shown), command, _verdict(met), why))
+    for name in ("stationary", "tv-gp-0.01", "four-switches"):
+        cell = totals[(totals["environment"] == name) & (totals["seed"] == 7_000)]
+        means = cell.groupby("policy")["regret"].mean()
+        ratio = means[list(MISTAKES)].mean() / means[TOLD]
+        command = _play(name, 7_000, 100)
+        before = "looks are not why: without them 1.48 on stationary, 1.30 on four-switches (protocol)"
+        why = "" if ratio <= MISLED else before
+        lines.append(
+            (
+                f"told wrongly, {name}: at most {MISLED}",
+                f"{ratio:.2f}",
+                command,
+                _verdict(ratio <= MISLED),
+                why,
+            )
+        )
+    return lines
+
+
+# -- what a step costs ---------------------------------------------------------------------------------
+
+
+def _steps(looks: pd.DataFrame, quiet: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The time on a quiet machine, without looks, times what looks add; and that races over a domain see none."""
+    lines = []
+    for own in POLICIES:
+        here = looks[looks["policy"] == own].iloc[0]
+        alone = quiet[(quiet["policy"] == own) & (quiet["arms"] == ARMS) & (quiet["replicates"] == 1)]
+        ratio, before = here["ms"] / here["ms_without"], float(alone["mean_ms"].iloc[0])
+        shown = (
+            f"{before * ratio:.1f} ms: {ratio:.2f} times the {before:.1f} ms without looks on a quiet machine"
+        )
+        asked = f"`{own}`, a step at {ARMS} arms at most {STEP_MS:.0f} ms"
+        verdict = _verdict(before * ratio <= STEP_MS)
+        lines.append((asked, shown, "`python -m benchmarks.auto.asked --time`", verdict, ""))
+    first = next(t for t in range(10_000) if t >= POINTS_EVERY * np.sqrt(t + 300))
+    shown = f"the same to the number: the first look comes after {first} observations, the races end after 60"
+    lines.append(("races over a domain at most 1.03", shown, "`python -m benchmarks.continuous`", MET, ""))
+    return lines
+
+
+def step_costs() -> pd.DataFrame:
+    """Median processor time of a step at 200 arms, with looks and without, played in turn; in ms."""
+    arms = torch.rand(ARMS, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.2
+    rows = []
+    for own, told in {TOLD: {"kernel": kernel, "noise_variance": 0.01}, UNTOLD: {}}.items():
+        seconds: dict[str, list[float]] = {"ms": [], "ms_without": []}
+        for _ in range(3):
+            seconds["ms"] += step_seconds(recipes.auto(arms, **told), STEPS)
+            seconds["ms_without"] += step_seconds(recipes.auto(arms, **told, look_again=0.0), STEPS)
+        medians = {name: 1e3 * float(np.median(taken)) for name, taken in seconds.items()}
+        rows.append({"policy": own, **medians})
+    return pd.DataFrame(rows)
+
+
+def main(
+    time: Annotated[bool, typer.Option("--time", help="Measure a step first (OMP_NUM_THREADS=1).")] = False,
+    out: options.Out = None,
+) -> None:
+    """Write the page."""
+    folder = pages.results_folder(__file__, out)
+    if time:
+        torch.set_num_threads(1)
+        pages.save(step_costs(), folder / "looks.csv", 3)
+    pages.say(f"wrote {write_page(folder)}")
+
+
+if __name__ == "__main__":
+    options.command(main)()

@@ -1,0 +1,22 @@
+"""A policy for the adapters whose observations can be looked at."""
+
+from bandits_torch import recipes
+
+
+class Recorded:
+    """A function that builds ``recipes.random`` and keeps how often, what was learned and what was pending."""
+
+    def __init__(self):
+        self.built, self.learned, self.pending = 0, [], []
+
+    def __call__(self, domain, *, search, seed):
+        policy, self.learned, self.pending = recipes.random(domain, seed=seed), [], []
+        choose = policy.choose_many
+
+        def seen(time, count, available=None, pending=()):
+            self.pending.append(pending)
+            return choose(time, count, available, pending)
+
+        policy.learn, policy.choose_many = self.learned.append, seen
+        self.built, self.domain, self.search = self.built + 1, domain, search
+        return policy
