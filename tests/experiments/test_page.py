@@ -285,7 +285,9 @@ def test_where_rows_have_ties_the_best_arm_is_that_of_the_smoothed_table(monkeyp
     ):
         problem = Replay(RewardTable(rewards), noise_fraction=0.5, forgetting_rate=0.1)
         histories = race(
-            {"epsilon_greedy": recipes.build("epsilon_greedy", problem, horizon=60)}, problem, 60
+            {"epsilon_greedy": recipes.build("epsilon_greedy", problem, replicates=1, horizon=60)},
+            problem,
+            60,
         )
         text = page(histories, random_regret(problem, 60), problem, "clicks.csv")
         assert f"the arm that was best {said}" in " ".join(text.split())
