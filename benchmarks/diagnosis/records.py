@@ -55,8 +55,8 @@ KNOWN = {
     ),
     "beijing-pm25": (
         "Smog that builds up for days and is blown away in hours. Means of the city from one day to the next: 351 "
-        "to 17 (27 February 2014), 473 to 16 (2 December 2015), 291 to 47 (27 December 2015), 395 to 70 (22 December 2016). "
-        "A weak day: 73 to 89 by the hour.",
+        "to 17 (27 February 2014), 473 to 16 (2 December 2015), 291 to 47 (27 December 2015), 395 to 70 (22 December "
+        "2016). A weak day: 73 to 89 by the hour.",
         RIGHT,
         "The four jumps are these. The weak day is not called clear.",
     ),

@@ -283,9 +283,11 @@ def test_where_rows_have_ties_the_best_arm_is_that_of_the_smoothed_table(monkeyp
         (clicks, "at the time by the smoothed table, as rows"),
         (clicks - 0.5, "most often"),
     ):
-        problem = Replay(RewardTable(rewards))
+        problem = Replay(RewardTable(rewards), noise_fraction=0.5, forgetting_rate=0.1)
         histories = race(
-            {"epsilon_greedy": recipes.build("epsilon_greedy", problem, horizon=60)}, problem, 60
+            {"epsilon_greedy": recipes.build("epsilon_greedy", problem, replicates=1, horizon=60)},
+            problem,
+            60,
         )
         text = page(histories, random_regret(problem, 60), problem, "clicks.csv")
         assert f"the arm that was best {said}" in " ".join(text.split())
@@ -300,9 +302,10 @@ def test_where_rows_have_ties_the_best_arm_is_that_of_the_smoothed_table(monkeyp
 @needs_browser
 def test_no_column_is_cut_on_a_screen(shown, tmp_path):
     histories, _ = shown
-    arms = [f"a banner with a name of {n} words or more" for n in range(5)]
-    problem = Replay(RewardTable(torch.rand(T + 20, 5).double(), arm_names=arms), warm_up=0.25)
-    random = random_regret(problem, problem.horizon)
+    arms = [f"banner {n} with a long name" for n in range(5)]
+    rewards = torch.rand(T + 20, 5, generator=torch.Generator().manual_seed(2)).double()
+    problem = Replay(RewardTable(rewards, arm_names=arms), noise_fraction=0.5, forgetting_rate=0.1)
+    random = random_regret(problem, T)
     text = page(histories, random, problem, "my.csv", gained=earned(problem, histories, random))
     script = (
         "<script>document.body.dataset.cut = [...document.querySelectorAll('.scroll')]"
