@@ -14,9 +14,12 @@ from botorch.acquisition import (
     qMaxValueEntropy,
 )
 from botorch.optim import optimize_acqf_discrete
+from botorch.posteriors import GPyTorchPosterior
+from gpytorch.distributions import MultivariateNormal
 
 from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, AtTime, OnlineGP
+from bandits_torch.models.online_model import MarginalPosterior
 from tests.reference import acquisition_table as table
 from tests.reference import botorch_twins as twins
 from tests.reference.arm_gp_twins import smooth
@@ -51,6 +54,31 @@ def test_nothing_that_botorch_exports_is_left_out():
     }
     assert len(exported) > 35
     assert exported <= set(table.found())
+
+
+def widened(posterior):
+    """A posterior whose variance is 2 % larger."""
+
+    def wider(*args, **options):
+        found = posterior(*args, **options)
+        if isinstance(found, MarginalPosterior):
+            return MarginalPosterior(found.mean.squeeze(-1), 1.02 * found.variance.squeeze(-1))
+        mvn = found.distribution
+        return GPyTorchPosterior(MultivariateNormal(mvn.mean, 1.02 * mvn.lazy_covariance_matrix))
+
+    return wider
+
+
+@pytest.mark.parametrize("label", ["ArmGP, factor", pytest.param("OnlineGP", marks=pytest.mark.long)])
+def test_the_table_sees_a_model_whose_variance_is_wrong_by_2_percent(label):
+    fooled = set()
+    for name, cls in table.found().items():
+        case = twins.MODELS[label]()
+        case.model.posterior = widened(case.model.posterior)
+        if table.attempt(name, cls, case) == table.YES:
+            fooled.add(name)
+    # these ask for the mean alone, or draw without asking for a posterior
+    assert fooled == {"PosteriorMean", "ScalarizedPosteriorMean", "PathwiseThompsonSampling"}
 
 
 # -- what the table leaves open ----------------------------------------------------------------------------
