@@ -41,7 +41,8 @@ def test_a_replicate_of_25_is_the_replicate_alone(name):
         for note, values in alone.trace.items():
             kept = together.trace[note]
             kept = kept[k] if kept.dim() == 2 else kept
-            assert torch.equal(values.reshape(-1).nan_to_num(nan=-9.0), kept.nan_to_num(nan=-9.0)), note
+            # exp and log round the last elements of a tensor by themselves, not in a vector: by where they lie
+            torch.testing.assert_close(values.reshape(-1), kept, rtol=1e-14, atol=0, equal_nan=True, msg=note)
 
 
 @pytest.mark.parametrize("name", [*all_recipes.OVER_POINTS, *all_recipes.OF_THEIR_OWN])
