@@ -24,11 +24,8 @@ _ROWS = 10_000  # the last rows, of which it is said what could be gained
 _SHARED_ROWS, _SHIFTS = 2000, 99
 _HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is taken off; in gaps
 _SURE, _HEAVY = 0.01, 0.01
-_OWN_TOLD, _FINEST, _ALIKE = (
-    4,
-    24.5,
-    0.003,
-)  # cycles of single arms; of parts of a cycle: the least, relative error
+_OWN_TOLD = 4  # cycles of single arms
+_FINEST, _ALIKE = 24.5, 0.003  # of parts of a cycle: the least, relative error
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
@@ -367,17 +364,14 @@ def _at_random_and_alone(rewards: np.ndarray) -> tuple[float, np.ndarray]:
         block = rewards[start : start + size]
         missing = np.isnan(block)
         if not missing.any():
-            at_random, alone, rows = (
-                at_random + float(block.mean(1).sum()),
-                alone + block.sum(0),
-                rows + len(block),
-            )
+            at_random, rows = at_random + float(block.mean(1).sum()), rows + len(block)
+            alone += block.sum(0)
             continue
         held = np.where(missing, 0.0, block)
         count = block.shape[1] - missing.sum(1)
         mean = held.sum(1) / np.maximum(count, 1)  # 0 where a row has no reward
         at_random, rows = at_random + float(mean.sum()), rows + int((count > 0).sum())
-        alone = alone + held.sum(0) + mean @ missing
+        alone += held.sum(0) + mean @ missing
     return at_random / rows, alone / rows
 
 

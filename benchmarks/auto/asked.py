@@ -17,12 +17,14 @@ import typer
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
+from bandits_torch.domain import Domain
 from benchmarks import options, pages
 from benchmarks.auto import frontier
 from benchmarks.auto.page import LEADERBOARD
 from benchmarks.auto.playing import HISTORY, MISTAKES, NEVER, POLICIES, UNSEEN
 from benchmarks.auto.risers import AFTER, DOMAINS, RISERS, SHAPES, Riser
 from benchmarks.auto.step import step_seconds
+from benchmarks.continuous.__main__ import HORIZON
 from benchmarks.leaderboard import settings
 
 TOLD, UNTOLD = POLICIES
@@ -33,7 +35,6 @@ RANK, SHARE = {TOLD: 2.93, UNTOLD: 7.36}, {TOLD: 0.206, UNTOLD: 0.271}  # asked
 RATIO, STATIONARY, SAME, MISLED, THIRD = 1.2, 0.026, 1.03, 1.3, 1 / 3
 UNFOUND = 0.98  # of what never finding costs: who loses more did not find it
 ARMS, STEPS, STEP_MS = 200, 64, 5.0
-POINTS_EVERY = 7.0  # c of ``LookingAtPoints``
 MET, MISSED = "met", "missed"
 _BOARD = '`python -m benchmarks.leaderboard --policies "auto;auto, told nothing"`'
 
@@ -370,9 +371,13 @@ def _steps(looks: pd.DataFrame, quiet: pd.DataFrame) -> list[tuple[str, ...]]:
         asked = f"`{own}`, a step at {ARMS} arms at most {STEP_MS:.0f} ms"
         verdict = _verdict(before * ratio <= STEP_MS)
         lines.append((asked, shown, "`python -m benchmarks.auto.asked --time`", verdict, ""))
-    first = next(t for t in range(10_000) if t >= POINTS_EVERY * np.sqrt(t + 300))
-    shown = f"the same to the number: the first look comes after {first} observations, the races end after 60"
-    lines.append(("races over a domain at most 1.03", shown, "`python -m benchmarks.continuous`", MET, ""))
+    tau = recipes.auto(Domain(torch.tensor([[0.0], [1.0]]).double())).looks.tau
+    first = next(t for t in range(10_000) if t >= tau(t))
+    shown = f"the same to the number: the first look comes after {first} observations, the races end after {HORIZON}"
+    verdict = _verdict(first > HORIZON)
+    lines.append(
+        (f"races over a domain at most {SAME}", shown, "`python -m benchmarks.continuous`", verdict, "")
+    )
     return lines
 
 

@@ -103,24 +103,23 @@ def _told_the_day(rate: float, share: float, width: float) -> Callable[[DaysTabl
     """``tv_gp_ucb`` with a day's cycle of three harmonics, kept for five days, of this share, beside forgetting."""
 
     def built(problem: DaysTable) -> Policy:
-        parts = (
-            (QuasiPeriodicKernel(DAY, 1.0, 5 * DAY, order=3), share),
-            (
-                ExponentialForgettingKernel(rate),
-                1 - share,
-            ),
-        )
-        known, kernels = problem.knowledge, [scaled(kernel, part) for kernel, part in parts]
-        return recipes.tv_gp_ucb(
-            problem.arms,
-            known.kernel,
-            known.noise_variance,
-            prior_mean=known.prior_mean,
-            time_kernel=kernels[0] + kernels[1],
-            width=width,
-        )
+        day, kept = QuasiPeriodicKernel(DAY, 1.0, 5 * DAY, order=3), ExponentialForgettingKernel(rate)
+        return told_over_time(problem, scaled(day, share) + scaled(kept, 1 - share), width)
 
     return built
+
+
+def told_over_time(problem: DaysTable, time_kernel: Kernel, width: float) -> Policy:
+    """``tv_gp_ucb`` that is told what is known of the table, and this kernel over time."""
+    known = problem.knowledge
+    return recipes.tv_gp_ucb(
+        problem.arms,
+        known.kernel,
+        known.noise_variance,
+        prior_mean=known.prior_mean,
+        time_kernel=time_kernel,
+        width=width,
+    )
 
 
 def scaled(kernel: Kernel, value: float) -> ScaleKernel:

@@ -10,13 +10,12 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from bandits_torch import recipes
 from bandits_torch.experiments.regret import random_regret
 from bandits_torch.kernels import ExponentialForgettingKernel, QuasiPeriodicKernel
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from benchmarks import options, pages
-from benchmarks.auto.days import DAY, FOUND, NONE, PAST, WEEK, DaysTable, auto_told, scaled
+from benchmarks.auto.days import DAY, FOUND, NONE, PAST, WEEK, DaysTable, auto_told, scaled, told_over_time
 
 PLAYED = 576  # rows: 24 days
 SIZE = 0.7  # of the week, in units of the day's
@@ -38,15 +37,9 @@ def _told_both(rate: float, share: float, width: float) -> Callable[[DaysTable],
             QuasiPeriodicKernel(period, 1.0, 5 * period, order=order)
             for period, order in ((DAY, 3), (WEEK, 2))
         )
-        known, kept = problem.knowledge, ExponentialForgettingKernel(rate)
-        return recipes.tv_gp_ucb(
-            problem.arms,
-            known.kernel,
-            known.noise_variance,
-            prior_mean=known.prior_mean,
-            time_kernel=scaled(day, share * 2 / 3) + scaled(week, share / 3) + scaled(kept, 1 - share),
-            width=width,
-        )
+        kept = ExponentialForgettingKernel(rate)
+        cycles = scaled(day, share * 2 / 3) + scaled(week, share / 3)
+        return told_over_time(problem, cycles + scaled(kept, 1 - share), width)
 
     return built
 

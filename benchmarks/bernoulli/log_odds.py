@@ -9,10 +9,10 @@ It learns from the first 200 rows, as a race does. Nothing of it was chosen on a
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit, logit
 
 from benchmarks import options, pages
 from benchmarks.bernoulli.__main__ import REPORTED, RIVALS
@@ -26,8 +26,8 @@ NAME = "log-odds"
 def expected(chances: np.ndarray, record: np.ndarray) -> float:
     """The chances of the arms pulled after the first rows, added up."""
     past = record[:_PAST].mean(0)
-    level = _logit(float(np.clip(past.mean(), 0.005, 0.995)))
-    spread = max(0.1, float(_logit(np.clip(past, 0.005, 0.995)).var()))
+    level = logit(np.clip(past.mean(), 0.005, 0.995))
+    spread = max(0.1, float(logit(np.clip(past, 0.005, 0.995)).var()))
     mean, variance = np.full((len(_DRIFTS), len(past)), level), np.full((len(_DRIFTS), len(past)), spread)
     log_weights, total = np.zeros(len(_DRIFTS)), 0.0
     for t, rewards in enumerate(record):
@@ -41,31 +41,21 @@ def expected(chances: np.ndarray, record: np.ndarray) -> float:
             pulled = np.array([np.argmax(middle + _WIDTH * np.sqrt(spread_now))])
             total += float(chances[t, pulled[0]])
         m, v, y = mean[:, pulled], variance[:, pulled], rewards[pulled]
-        chance = _sigmoid(m / np.sqrt(1 + math.pi * v / 8))  # of a success, as MacKay approximates it
+        chance = expit(m / np.sqrt(1 + math.pi * v / 8))  # of a success, as MacKay approximates it
         log_weights += np.log(np.where(y > 0, chance, 1 - chance)).sum(1)
-        p = _sigmoid(m)
+        p = expit(m)
         v = 1 / (1 / v + p * (1 - p))
         mean[:, pulled], variance[:, pulled] = m + v * (y - p), v
     return total
 
 
-def _logit(p: np.ndarray | float) -> np.ndarray:
-    return np.log(p) - np.log1p(-np.asarray(p))
-
-
-def _sigmoid(f: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-f))
-
-
 def main(out: options.Out = None) -> None:
     """Print what it earns on the records that are reported, beside what is kept of the others."""
-    kept = pd.read_csv(pages.results_folder(str(Path(__file__).with_name("x")), out) / "totals.csv")
+    kept = pd.read_csv(pages.results_folder(__file__, out) / "totals.csv")
     shares = []
     for kind in KINDS:
-        found, own = (
-            expected(*drawn(kind, REPORTED)),
-            kept[kept["kind"] == kind].set_index("policy")["expected"],
-        )
+        found = expected(*drawn(kind, REPORTED))
+        own = kept[kept["kind"] == kind].set_index("policy")["expected"]
         best = own[list(RIVALS)].max()
         shares.append((found / best, own["auto"] / best))
         pages.say(f"{kind}: {NAME} {found:.0f}, auto {own['auto']:.0f}, best of four rivals {best:.0f}")
