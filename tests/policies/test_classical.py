@@ -135,6 +135,34 @@ def test_log_odds_ucb_plays_as_its_plain_twin(told):
         torch.testing.assert_close(policy.state[name], values, rtol=1e-6, atol=1e-9)
 
 
+def test_log_odds_ucb_takes_rewards_and_prior_means_in_the_unit_of_its_range():
+    told, table = torch.tensor([0.125, 0.25, 0.75, 0.5]).double(), rewards(True)
+    plain_ones = LogOddsUCB(N, S, prior_mean=told)
+    others = LogOddsUCB(N, S, prior_mean=2 + 4 * told, reward_range=(2.0, 6.0))
+    assert torch.equal(play(plain_ones, table), play(others, 2 + 4 * table))
+    torch.testing.assert_close(others.mean_rewards(), 2 + 4 * plain_ones.mean_rewards())
+    beyond = LogOddsUCB(N, S, prior_mean=told)
+    assert torch.equal(play(LogOddsUCB(N, S, prior_mean=told), table), play(beyond, 3 * table - 1))
+
+
+def test_log_odds_ucb_follows_a_change_and_expects_what_arms_pay():
+    policy = LogOddsUCB(N, 20)
+    random = torch.Generator().manual_seed(4)
+    chance = torch.tensor([0.1, 0.2, 0.7, 0.1]).double()
+    late = []
+    for t in range(400):
+        if t == 200:
+            expected = policy.mean_rewards()[:, 2].mean()
+            chance = torch.tensor([0.1, 0.2, 0.1, 0.6]).double()
+        choice = policy.choose(t + 1.0)
+        if t >= 300:
+            late.append((choice.arm == 3).double().mean())
+        reward = torch.bernoulli(chance[choice.arm], generator=random)
+        policy.learn(Observation(t + 1.0, choice.arm, reward, choice.why))
+    assert expected == pytest.approx(0.7, abs=0.05)
+    assert torch.stack(late).mean() > 0.8
+
+
 def test_exp3_s_has_the_probabilities_of_its_plain_twin():
     policy = EXP3S(N, S, horizon=T, exploration=0.3, sharing=0.02, reward_range=(0.0, 1.0), seed=1)
     twins = [plain.EXP3S(N, 0.3, 0.02) for _ in range(S)]
