@@ -24,7 +24,8 @@ from benchmarks.bernoulli.__main__ import REPLICATES, RIVALS
 from benchmarks.bernoulli.problems import KINDS, ROWS, drawn
 
 NAME = "log_odds_ucb"
-POLICIES = ("auto", *RIVALS, NAME)
+UNTOLD = {f"{name}, told nothing": name for name in ("auto", NAME)}
+POLICIES = ("auto", *RIVALS, NAME, *UNTOLD)
 SEEDS = {"reported": range(9000, 9010), "development": range(8000, 8010)}
 PAST = 0.2  # of the rows, which are known before: what ``Replay`` takes by itself
 _LEAST = 0.98  # of the best rival, asked on each kind
@@ -43,9 +44,10 @@ def of_record(kind: str, seed: int, name: str) -> float:
 
 
 def of_records(kind: str, seeds: Sequence[int], name: str) -> list[float]:
-    """The same of a rival for each seed. It is told nothing, so that all records are played at once, each by
-    ``REPLICATES`` replicates; the mean over these."""
-    both = [drawn(kind, seed) for seed in seeds for _ in range(REPLICATES)]
+    """The same for each seed of a policy that is told nothing, so that all records are played at once, each by
+    ``REPLICATES`` replicates if the policy draws; the mean over these."""
+    draws = REPLICATES if recipes.registered(name).seeded else 1
+    both = [drawn(kind, seed) for seed in seeds for _ in range(draws)]
     chances, records = (torch.from_numpy(np.stack(one)) for one in zip(*both, strict=True))
     steps, arms = range(round(PAST * ROWS), ROWS), records.shape[-1]
     given = {"horizon": len(steps), "seed": seeds[0]}
@@ -57,7 +59,7 @@ def of_records(kind: str, seeds: Sequence[int], name: str) -> list[float]:
         choice = policy.choose(float(t))
         policy.learn(Observation(float(t), choice.arm, records[replicate, t, choice.arm], choice.why))
         total += chances[replicate, t, choice.arm]
-    return total.reshape(len(seeds), REPLICATES).mean(-1).tolist()
+    return total.reshape(len(seeds), draws).mean(-1).tolist()
 
 
 def shares(table: pd.DataFrame) -> pd.DataFrame:
@@ -65,7 +67,8 @@ def shares(table: pd.DataFrame) -> pd.DataFrame:
     means = table.pivot_table(index="kind", columns="policy", values="expected").loc[list(KINDS)]
     best = means[list(RIVALS)].max(axis=1)
     rival = means[list(RIVALS)].idxmax(axis=1)
-    return means.assign(rival=rival, share=means[NAME] / best, of_auto=means["auto"] / best)
+    untold = {name.replace(", told", "_told").replace(" ", "_"): means[name] / best for name in UNTOLD}
+    return means.assign(rival=rival, share=means[NAME] / best, of_auto=means["auto"] / best, **untold)
 
 
 def lead(table: pd.DataFrame) -> tuple[float, float]:
@@ -120,8 +123,8 @@ def main(
             if not missing:
                 continue
             found = (
-                of_records(kind, missing, name)
-                if name in RIVALS
+                of_records(kind, missing, UNTOLD.get(name, name))
+                if name in (*RIVALS, *UNTOLD)
                 else [of_record(kind, seed, name) for seed in missing]
             )
             rows = [(kind, seed, name, value) for seed, value in zip(missing, found, strict=True)]
