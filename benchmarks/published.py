@@ -316,8 +316,20 @@ PRINTED = (
     ),
     Printed(
         "docs/my_data.md",
-        "`log_odds_ucb` earns {} of the best of four other policies for such rewards, and `auto` {}.",
-        on(_ODDS, r"`log_odds_ucb` earns ([\d.]+)", r"`auto` ([\d.]+)\."),
+        "`log_odds_ucb` earns {} of the best of four other policies for such rewards, and `auto` {}; without past "
+        "rows, {} and {}.",
+        on(
+            _ODDS,
+            r"`log_odds_ucb` earns ([\d.]+)",
+            r"`auto` ([\d.]+)\.",
+            r"([\d.]+)\s+\(`log_odds_ucb`\)",
+            r"([\d.]+)\s+\(`auto`\)",
+        ),
+    ),
+    Printed(
+        "docs/my_data.md",
+        "and {} of the best of the four on records with a cycle",
+        on(_ODDS, r"\| cycle of 400, [^\n]* ([\d.]+) \|\n"),
     ),
     Printed(
         _WHICH,

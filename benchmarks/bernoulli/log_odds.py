@@ -26,6 +26,7 @@ from benchmarks.bernoulli.problems import KINDS, ROWS, drawn
 NAME = "log_odds_ucb"
 UNTOLD = {f"{name}, told nothing": name for name in ("auto", NAME)}
 POLICIES = ("auto", *RIVALS, NAME, *UNTOLD)
+_SHOWN = ("auto", NAME, *UNTOLD)  # of which shares are on the page
 SEEDS = {"reported": range(9000, 9010), "development": range(8000, 8010)}
 PAST = 0.2  # of the rows, which are known before: what ``Replay`` takes by itself
 _LEAST = 0.98  # of the best rival, asked on each kind
@@ -62,13 +63,10 @@ def of_records(kind: str, seeds: Sequence[int], name: str) -> list[float]:
     return total.reshape(len(seeds), draws).mean(-1).tolist()
 
 
-def shares(table: pd.DataFrame) -> pd.DataFrame:
-    """By kind: the mean over the records of what each policy earned, the best rival, and shares of it."""
+def by_kind(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What each policy earned, mean over the records of a kind, and its share of the largest of the rivals' means."""
     means = table.pivot_table(index="kind", columns="policy", values="expected").loc[list(KINDS)]
-    best = means[list(RIVALS)].max(axis=1)
-    rival = means[list(RIVALS)].idxmax(axis=1)
-    untold = {name.replace(", told", "_told").replace(" ", "_"): means[name] / best for name in UNTOLD}
-    return means.assign(rival=rival, share=means[NAME] / best, of_auto=means["auto"] / best, **untold)
+    return means, means.div(means[list(RIVALS)].max(axis=1), axis=0)
 
 
 def lead(table: pd.DataFrame) -> tuple[float, float]:
@@ -84,29 +82,35 @@ def write_page(folder: Path) -> Path:
     """Write ``LOG_ODDS.md`` beside the table it is made from."""
     table = pd.read_csv(folder / "log_odds.csv")
     table = table[table["seed"].isin(SEEDS["reported"])]
-    found, (ahead, error) = shares(table), lead(table)
-    below = [f"{kind} ({row.share:.3f})" for kind, row in found.iterrows() if row.share < _LEAST]
+    (means, shares), (ahead, error) = by_kind(table), lead(table)
+    average = shares.mean()
+    below = [f"{kind} ({share:.3f})" for kind, share in shares[NAME].items() if share < _LEAST]
     short = f"Below .98 of it: {', '.join(below)}." if below else "On each kind it earns .98 of it or more."
     answer = (
-        f"`{NAME}` earns {found['share'].mean():.3f} of the best of four policies for rewards of 0 and 1, in the mean "
-        f"over {len(found)} kinds of records; `auto` {found['of_auto'].mean():.3f}. The difference is {ahead:.3f}, its "
-        f"standard error over seeds {error:.3f}. {short}"
+        f"`{NAME}` earns {average[NAME]:.3f} of the best of four policies for rewards of 0 and 1, in the mean over "
+        f"{len(means)} kinds of records; `auto` {average['auto']:.3f}. The difference is {ahead:.3f}, its standard "
+        f"error over seeds {error:.3f}. {short} Told nothing, as the four are, they earn "
+        f"{' and '.join(f'{average[name]:.3f} (`{UNTOLD[name]}`)' for name in UNTOLD)}."
     )
     rows = [
-        [kind, *(f"{row[name]:.0f}" for name in POLICIES), f"{row.share:.3f}", f"{row.of_auto:.3f}"]
-        for kind, row in found.iterrows()
+        [
+            kind,
+            *(f"{row[name]:.0f}" for name in POLICIES),
+            *(f"{shares.loc[kind, name]:.3f}" for name in _SHOWN),
+        ]
+        for kind, row in means.iterrows()
     ]
     text = pages.opening("Rewards of 0 and 1, log-odds", answer, "python -m benchmarks.bernoulli.log_odds")
     about = (
-        f"\nConversions expected of the arms pulled in 800 rows, mean over {pages.seeds_of(table, 'seed')}. "
-        f"*Share* is that of `{NAME}`, of the largest of the four rivals' means. `PROTOCOL.md` was written first.\n\n"
+        f"\nConversions expected of the arms pulled in 800 rows, mean over {pages.seeds_of(table, 'seed')}. A *share* "
+        "is of the largest of the four rivals' means. `PROTOCOL.md` was written first.\n\n"
     )
-    heads = ["record", *POLICIES, "share", "share of auto"]
+    heads = ["record", *POLICIES, *(f"share of {name}" for name in _SHOWN)]
     return pages.write(folder / "LOG_ODDS.md", text + about + pages.markdown(heads, rows))
 
 
 def main(
-    policies: Annotated[str, typer.Option(help="Separated by commas; all by default.")] = "",
+    policies: Annotated[str, typer.Option(help="Separated by semicolons; all by default.")] = "",
     seeds: Annotated[str, typer.Option(help="reported, or development.")] = "reported",
     out: options.Out = None,
     page: options.PageAlone = False,
