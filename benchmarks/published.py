@@ -327,6 +327,14 @@ PRINTED = (
         ),
     ),
     Printed(
+        "docs/cycles.md",
+        "told a day where there is none, `auto` had {} times the regret",
+        on(
+            "benchmarks/auto/results/WEEKS.md",
+            r"\| no cycle \| `auto, cycles=24` \|[^|]*\|[^|]*\| ([^|]+) \|",
+        ),
+    ),
+    Printed(
         "docs/my_data.md",
         "and {} of the best of the four on records with a cycle",
         on(_ODDS, r"\| cycle of 400, [^\n]* ([\d.]+) \|\n"),
