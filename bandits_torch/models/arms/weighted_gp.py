@@ -60,8 +60,8 @@ class WeightedGP(ArmModel):
             mean.
         discount: weight per step, in (0, 1].
 
-    Cost: O(N^2) memory; an observation O(N), the next prediction O(n^2 N) where n arms were pulled, whatever t; on a GPU,
-    which would wait to count them, O(N^3). It cannot ``forget``.
+    Cost: O(N^2) memory; an observation O(N), the next prediction O(n^2 N) where n arms were pulled, whatever t (on a
+    GPU, which would wait to count them, O(N^3)). It cannot ``forget``.
     With C the weighted posterior covariance, variance = C - C diag(sum_s w_s (1 - w_s)) C / lambda, by arms: of C the
     rows of the arms pulled are needed, and its diagonal.
     """
