@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from linear_operator import to_linear_operator
@@ -19,7 +18,7 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.online_model import MarginalPosterior, noise_added, require_within
+from bandits_torch.models.online_model import MarginalPosterior, require_within
 
 
 class _Belief(NamedTuple):
@@ -282,17 +281,9 @@ class WeightedGP(ArmModel):
         covariance = self.prior_covariance - held.taken(held.half, held.rows, self._regulariser())
         return held.mean + self.prior_mean, covariance
 
-    def posterior(  # type: ignore[override]
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-        **kwargs: Any,
-    ) -> Posterior:
+    def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
-        index, noise = self._index(X), noise_added(output_indices, observation_noise, self.noise_variance)
-        held = self._now()
+        index, held = self._index(X), self._now()
         batch, q = inputs.points_of(X, self._batch_shape), X.shape[-2]
         arm = index.expand(*batch, q)
         at = (held.mean + self.prior_mean).expand(*batch, -1).gather(-1, arm)
@@ -304,10 +295,8 @@ class WeightedGP(ArmModel):
         if isinstance(noise, Tensor):
             covariance = covariance + torch.diag_embed(noise.expand(*batch, q))
         if q == 1:  # rounding may leave less than 0 of variances far below the prior's
-            posterior: GPyTorchPosterior = MarginalPosterior(at, covariance.squeeze(-1).clamp_min(0.0))
-        else:
-            posterior = GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
-        return posterior if posterior_transform is None else posterior_transform(posterior)
+            return MarginalPosterior(at, covariance.squeeze(-1).clamp_min(0.0))
+        return GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
 
     def _apply(self, *args: Any, **kwargs: Any) -> WeightedGP:
         self._belief = self._gain = None
