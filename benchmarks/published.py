@@ -218,6 +218,7 @@ def _shots() -> list[str]:
 
 _SPEED = "benchmarks/speed/RESULTS.md"
 _AUTO = "benchmarks/auto/results/RESULTS.md"
+_ODDS = "benchmarks/bernoulli/results/LOG_ODDS.md"
 _CLOCK = "benchmarks/continuous/results/CLOCK.md"
 _XOPT = "benchmarks/xopt/results/RESULTS.md"
 _RAY = "benchmarks/ray/results/RESULTS.md"
@@ -306,6 +307,37 @@ PRINTED = (
         _WHICH,
         "| {} % on `bernoulli` | `tv_gp_ucb` with `width=2`, {} % |",
         on(_AUTO, r"\| bernoulli \| 8000 \| 100 \| ([\d.]+)% \|[^|]+\| `tv_gp_ucb w=2` ([\d.]+)%"),
+    ),
+    Printed(
+        _WHICH,
+        "| it earns {} of the best of four policies for such rewards | `log_odds_ucb`, which earns {}: "
+        "[a benchmark](repository/benchmarks/bernoulli/results/LOG_ODDS.md) |",
+        on(_ODDS, r"`auto` ([\d.]+)\.", r"`log_odds_ucb` earns ([\d.]+)"),
+    ),
+    Printed(
+        "docs/my_data.md",
+        "`log_odds_ucb` earns {} of the best of four other policies for such rewards, and `auto` {}; without past "
+        "rows, {} and {}.",
+        on(
+            _ODDS,
+            r"`log_odds_ucb` earns ([\d.]+)",
+            r"`auto` ([\d.]+)\.",
+            r"([\d.]+)\s+\(`log_odds_ucb`\)",
+            r"([\d.]+)\s+\(`auto`\)",
+        ),
+    ),
+    Printed(
+        "docs/cycles.md",
+        "told a day where there is none, `auto` had {} times the regret",
+        on(
+            "benchmarks/auto/results/WEEKS.md",
+            r"\| no cycle \| `auto, cycles=24` \|[^|]*\|[^|]*\| ([^|]+) \|",
+        ),
+    ),
+    Printed(
+        "docs/my_data.md",
+        "and {} of the best of the four on records with a cycle",
+        on(_ODDS, r"\| cycle of 400, [^\n]* ([\d.]+) \|\n"),
     ),
     Printed(
         _WHICH,

@@ -36,6 +36,7 @@ _OTHERS = {
     "auto/results/DAYS.md": "Tables with a day",
     "auto/results/WEEKS.md": "A day and a week, and wrong periods",
     "bernoulli/results/RESULTS.md": "Rewards of 0 and 1",
+    "bernoulli/results/LOG_ODDS.md": "Log-odds, a policy for rewards of 0 and 1",
     "diagnosis/results/RESULTS.md": "Diagnosis, what `look` says of files whose truth is known",
     "diagnosis/results/RECORDS.md": "Real records, what `look` says of them beside what is known",
     "logs/results/RESULTS.md": "Logs, policies valued from what others pulled",

@@ -272,6 +272,11 @@ def test_look_says_what_a_log_holds(tmp_path):
     ]
     path.write_text("time,arm,reward\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))
     assert CliRunner().invoke(app, ["look", str(path)]).output.startswith("A full table: 9 rows, 2 arms")
+    path.write_text("when,layout,paid\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))
+    refused = CliRunner().invoke(app, ["look", str(path)])
+    asked = ["look", str(path), "--option", "long=layout,paid"]
+    assert asked[-1] in refused.output
+    assert CliRunner().invoke(app, asked).output.startswith("A full table: 9 rows, 2 arms")
     path.write_text("time,arm,reward\n1,a,no\n")
     refused = CliRunner().invoke(app, ["look", str(path)])
     assert refused.exit_code == 2

@@ -186,12 +186,14 @@ def send_options(
         if dot and taker not in accepted:
             close = did_you_mean(taker, accepted)
             raise ValueError(f"option {name} must be for one of {some(accepted)}, got {taker!r}{close}")
-        if dot and key not in accepted[taker]:
+        if not dot and len(accepted) == 1:
+            (taker,) = accepted
+        if taker and key not in accepted[taker]:
             close = did_you_mean(key, accepted[taker])
             raise ValueError(
                 f"option {key!r} is not one of {taker}'s options{close} ({some(accepted[taker]) or 'none'})"
             )
-        for one in [taker] if dot else _takers(key, accepted, problem):
+        for one in [taker] if taker else _takers(key, accepted, problem):
             (named if dot else general)[one][key] = parse_value(text)
     return {taker: general[taker] | named[taker] for taker in accepted}
 

@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from bandits_torch.cli.asked import (
     asked_sweep,
     different_names,
     parse_value,
+    send_options,
     whole_number,
 )
 from bandits_torch.cli.catalogue import catalogue
@@ -159,7 +161,13 @@ def race(
 @app.command(short_help="What a table or a log holds.")
 @click.argument("data", type=FILE)
 @click.option("--plot", type=FILE, help="Draw the arms of a table, jumps and cycles, as PNG, SVG or PDF.")
-def look(data: Path, plot: Path | None) -> None:
+@click.option(
+    "--option",
+    multiple=True,
+    help="How a table is read, key=value, as `race` takes it: long=layout,revenue for a row per reward, "
+    "missing=-9999, ignore=comment. Repeat for more.",
+)
+def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
     """Say what DATA holds: a table of rewards (one row per step, one column per arm), or a log (one row per pull).
 
     For a table: values, gaps, noise, drift, jumps, cycles, what could be gained. For a log: pulls and mean reward of
@@ -167,10 +175,12 @@ def look(data: Path, plot: Path | None) -> None:
     """
     from bandits_torch.problems.diagnosis import diagnose
     from bandits_torch.problems.logs import Log, read_data
+    from bandits_torch.problems.tables import read_table
 
     if plot is not None and plot.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"plot must be a file ending in .png, .svg or .pdf, got {str(plot)!r}")
-    held = read_data(data)
+    asked = send_options(option, {"the table": [*signature(read_table).parameters][1:]})["the table"]
+    held = read_table(data, **asked) if asked else read_data(data)
     if isinstance(held, Log):
         if plot is not None:
             raise ValueError(f"plot must be left out for a log of pulls, got {str(plot)!r}: it draws tables")

@@ -24,6 +24,7 @@ _NOTHING = "Nothing could be lost: at every step one arm alone could be pulled, 
 
 
 _COUNTED = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,epsilon_greedy,tv_gp_ucb,et_gp_ucb"
+_BINARY = _COUNTED.replace("random,", "random,log_odds_ucb,")
 _RELATED = "auto,random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
 _ALONE = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
 
@@ -32,10 +33,12 @@ def policies_for(found: Diagnosis) -> tuple[list[str], str]:
     """The policies that fit a table, and why these.
 
     Rewards of 0 and 1, and counts, bring in policies that take them as such: Thompson sampling with a Beta law and
-    bounds by Kullback-Leibler divergence. Arms that share nothing bring in policies that treat each by itself.
+    bounds by Kullback-Leibler divergence, and for 0 and 1 bounds of log-odds. Arms that share nothing bring in policies
+    that treat each by itself.
     """
     if found.values in ("0/1", "counts"):
-        return _COUNTED.split(","), f"As rewards are {found.values}"
+        names = _BINARY if found.values == "0/1" else _COUNTED
+        return names.split(","), f"As rewards are {found.values}"
     if found.shared is False:
         return _ALONE.split(","), "As nothing is clear that arms share"
     return _RELATED.split(","), "As rewards are numbers"

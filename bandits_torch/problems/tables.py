@@ -338,7 +338,7 @@ def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
     leaves = f"ignore={','.join(texts)} leaves out {'the columns' if len(texts) > 1 else 'a column'} of text"
     arms = [text for text in texts if _may_name_arms(text, frame)]
     which = "it" if len(texts) == 1 else repr(next(iter(arms), None))
-    long = f"long=True if {which} names the arm of each row; " if arms else ""
+    long = f"long={_long_asked(arms[0], names)} if {which} names the arm of each row; " if arms else ""
     raise ValueError(
         f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({leaves}; {long}rewards= names the "
         "columns that are arms)"
@@ -400,6 +400,15 @@ def _may_name_arms(name: str, frame: pd.DataFrame) -> bool:
     named = all(isinstance(cell, str) and re.match(r"[^\W\d_]", cell.strip()) for cell in cells)
     named = named and not any(cell.strip().lower() in ("true", "false", "yes", "no") for cell in cells)
     return named and 1 < len(set(cells)) < len(cells)
+
+
+def _long_asked(arm: str, names: list[str]) -> str:
+    """What ``long`` must be for this column to be that of the arms."""
+    try:
+        return "True" if _long_names(names, True)[0] == arm else f"{arm},REWARD"
+    except ValueError:
+        others = [name for name in names if name != arm]
+        return f"{arm},{others[0] if len(others) == 1 else 'REWARD'}"
 
 
 def _long_names(names: list[str], long: bool | str) -> tuple[str, str]:

@@ -54,6 +54,7 @@ from bandits_torch.recipes.classical import (
     epsilon_greedy,
     exp3_s,
     glr_kl_ucb,
+    log_odds_ucb,
     sliding_window_ucb,
     ucb1,
 )
@@ -121,6 +122,7 @@ __all__ = [
     "igp_ucb",
     "known_prior_gp_ucb",
     "lb_gp_ucb",
+    "log_odds_ucb",
     "master_gp_ucb",
     "memory_length",
     "mle_gp_ucb",

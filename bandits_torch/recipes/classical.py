@@ -14,6 +14,7 @@ from bandits_torch.policies.classical import (
     DiscountedThompsonSampling,
     DiscountedUCB,
     EpsilonGreedy,
+    LogOddsUCB,
     SlidingWindowUCB,
 )
 from bandits_torch.policies.classical.confidence_bounds import tuned_discount, tuned_window
@@ -132,6 +133,25 @@ def epsilon_greedy(setup: Setup, *, epsilon: float = 0.1, step_size: float = 0.1
     ``epsilon``: probability of a random arm;  ``step_size``: the weight of an arm's latest reward.
     """
     return EpsilonGreedy(**arm_settings(setup), epsilon=epsilon, step_size=step_size)
+
+
+@recipe(belief=None, takes=(*RUN, "prior_mean"), race={})
+def log_odds_ucb(
+    setup: Setup, *, reward_range: Range = (0.0, 1.0), width: float = 1.25, share: float = 0.001
+) -> Policy:
+    """For rewards of 0 and 1: the largest upper bound of log-odds that drift (assumed density filtering, Opper 1998).
+
+    Rates of change, variances and levels are averaged over by how well they predict. ``prior_mean``: what the arms are
+    expected to pay, 0: not known;  ``reward_range``: rewards beyond it count as its ends;  ``width``: multiplies the
+    standard deviation of the log-odds;  ``share``: of the weight, as in ``auto``.
+    """
+    return LogOddsUCB(
+        **arm_settings(setup),
+        reward_range=reward_range,
+        prior_mean=setup.prior_mean,
+        width=width,
+        share=share,
+    )
 
 
 @recipe(belief=None, scale_free=True, quick={"delta": 0.5})

@@ -88,7 +88,7 @@ def write_page(folder: Path) -> Path:
     about = (
         f"\nConversions expected of the arms pulled in 800 rows, mean over four replicates; {seeds}. `PROTOCOL.md` was "
         "written first. *Attainable, said* is the race's figure from the smoothed table, *true* is the sum of the "
-        "largest chances.\n\n"
+        "largest chances. A race now plays `log_odds_ucb` too, which came later: `LOG_ODDS.md`.\n\n"
     )
     return pages.write(folder / "RESULTS.md", text + about + pages.markdown(heads, rows))
 

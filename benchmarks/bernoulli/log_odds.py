@@ -1,66 +1,143 @@
-"""``python -m benchmarks.bernoulli.log_odds``: would a Gaussian process over log-odds earn more than ``auto``?
+"""``python -m benchmarks.bernoulli.log_odds``: does ``log_odds_ucb`` earn more than ``auto`` on rewards of 0 and 1?
 
-A policy that is as near to members of ``auto`` as a short trial can be: the log-odds of each arm are a random walk; a
-reward moves their mean and variance by one Newton step (Laplace's approximation); models with drift variances of 0 to
-.1 a step are weighted by the probability of the rewards; the arm with the largest upper bound of its chance is pulled.
-It learns from the first 200 rows, as a race does. Nothing of it was chosen on any record.
+Plays what is not kept yet, and writes the page. ``PROTOCOL.md`` says what is compared, and by what rule.
 """
 
 from __future__ import annotations
 
-import math
+import inspect
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, logit
+import torch
+import typer
 
+from bandits_torch import recipes, run
+from bandits_torch.policies import Observation
+from bandits_torch.problems import Replay
 from benchmarks import options, pages
-from benchmarks.bernoulli.__main__ import REPORTED, RIVALS
-from benchmarks.bernoulli.problems import KINDS, drawn
+from benchmarks.bernoulli.__main__ import REPLICATES, RIVALS
+from benchmarks.bernoulli.problems import KINDS, ROWS, drawn
 
-_DRIFTS = np.array([0.0, 1e-4, 1e-3, 1e-2, 1e-1])[:, None]  # variance a step of each model
-_WIDTH, _PAST = 1.25, 200  # as in ``auto``; rows learned from
-NAME = "log-odds"
-
-
-def expected(chances: np.ndarray, record: np.ndarray) -> float:
-    """The chances of the arms pulled after the first rows, added up."""
-    past = record[:_PAST].mean(0)
-    level = logit(np.clip(past.mean(), 0.005, 0.995))
-    spread = max(0.1, float(logit(np.clip(past, 0.005, 0.995)).var()))
-    mean, variance = np.full((len(_DRIFTS), len(past)), level), np.full((len(_DRIFTS), len(past)), spread)
-    log_weights, total = np.zeros(len(_DRIFTS)), 0.0
-    for t, rewards in enumerate(record):
-        variance = variance + _DRIFTS
-        pulled = np.arange(record.shape[1])
-        if t >= _PAST:
-            weights = np.exp(log_weights - log_weights.max())[:, None]
-            weights /= weights.sum()
-            middle = (weights * mean).sum(0)
-            spread_now = (weights * (variance + np.square(mean - middle))).sum(0)
-            pulled = np.array([np.argmax(middle + _WIDTH * np.sqrt(spread_now))])
-            total += float(chances[t, pulled[0]])
-        m, v, y = mean[:, pulled], variance[:, pulled], rewards[pulled]
-        chance = expit(m / np.sqrt(1 + math.pi * v / 8))  # of a success, as MacKay approximates it
-        log_weights += np.log(np.where(y > 0, chance, 1 - chance)).sum(1)
-        p = expit(m)
-        v = 1 / (1 / v + p * (1 - p))
-        mean[:, pulled], variance[:, pulled] = m + v * (y - p), v
-    return total
+NAME = "log_odds_ucb"
+UNTOLD = {f"{name}, told nothing": name for name in ("auto", NAME)}
+POLICIES = ("auto", *RIVALS, NAME, *UNTOLD)
+_SHOWN = ("auto", NAME, *UNTOLD)  # of which shares are on the page
+SEEDS = {"reported": range(9000, 9010), "development": range(8000, 8010)}
+PAST = 0.2  # of the rows, which are known before: what ``Replay`` takes by itself
+_LEAST = 0.98  # of the best rival, asked on each kind
+_KEY = ("kind", "seed", "policy")
 
 
-def main(out: options.Out = None) -> None:
-    """Print what it earns on the records that are reported, beside what is kept of the others."""
-    kept = pd.read_csv(pages.results_folder(__file__, out) / "totals.csv")
-    shares = []
-    for kind in KINDS:
-        found = expected(*drawn(kind, REPORTED))
-        own = kept[kept["kind"] == kind].set_index("policy")["expected"]
-        best = own[list(RIVALS)].max()
-        shares.append((found / best, own["auto"] / best))
-        pages.say(f"{kind}: {NAME} {found:.0f}, auto {own['auto']:.0f}, best of four rivals {best:.0f}")
-    mean = np.mean(shares, 0)
-    pages.say(f"mean share of the best rival: {NAME} {mean[0]:.3f}, auto {mean[1]:.3f}")
+def of_record(kind: str, seed: int, name: str) -> float:
+    """The chances of the arms that a policy, told what ``Replay`` knows, pulls in the rows played, added up."""
+    warnings.simplefilter("ignore", UserWarning)
+    chances, record = drawn(kind, seed)
+    problem = Replay(torch.from_numpy(record))
+    horizon = problem.horizon
+    policy = recipes.build(name, problem, replicates=1, horizon=horizon, seed=seed)
+    arms = run(policy, problem, horizon, seed=seed).arms
+    return float(torch.from_numpy(chances[-horizon:]).gather(1, arms.T).sum())
+
+
+def of_records(kind: str, seeds: Sequence[int], name: str) -> list[float]:
+    """The same for each seed of a policy that is told nothing, so that all records are played at once, each by
+    ``REPLICATES`` replicates if the policy draws; the mean over these."""
+    draws = REPLICATES if recipes.registered(name).seeded else 1
+    both = [drawn(kind, seed) for seed in seeds for _ in range(draws)]
+    chances, records = (torch.from_numpy(np.stack(one)) for one in zip(*both, strict=True))
+    steps, arms = range(round(PAST * ROWS), ROWS), records.shape[-1]
+    given = {"horizon": len(steps), "seed": seeds[0]}
+    call = recipes.RECIPES[name]
+    known = {key: value for key, value in given.items() if key in inspect.signature(call).parameters}
+    policy, replicate = call(arms, replicates=len(both), **known), torch.arange(len(both))
+    total = torch.zeros(len(both), dtype=torch.float64)
+    for t in steps:
+        choice = policy.choose(float(t))
+        policy.learn(Observation(float(t), choice.arm, records[replicate, t, choice.arm], choice.why))
+        total += chances[replicate, t, choice.arm]
+    return total.reshape(len(seeds), draws).mean(-1).tolist()
+
+
+def by_kind(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What each policy earned, mean over the records of a kind, and its share of the largest of the rivals' means."""
+    means = table.pivot_table(index="kind", columns="policy", values="expected").loc[list(KINDS)]
+    return means, means.div(means[list(RIVALS)].max(axis=1), axis=0)
+
+
+def lead(table: pd.DataFrame) -> tuple[float, float]:
+    """How far the share of the best rival lies above ``auto``'s, mean over the kinds, and its standard error over the
+    seeds. The best rival of a kind is that of the mean over all seeds."""
+    best = table.pivot_table(index="kind", columns="policy", values="expected")[list(RIVALS)].max(axis=1)
+    wide = table.pivot_table(index=["seed", "kind"], columns="policy", values="expected")
+    ahead = ((wide[NAME] - wide["auto"]).unstack() / best).mean(axis=1)
+    return float(ahead.mean()), float(ahead.std() / np.sqrt(len(ahead)))
+
+
+def write_page(folder: Path) -> Path:
+    """Write ``LOG_ODDS.md`` beside the table it is made from."""
+    table = pd.read_csv(folder / "log_odds.csv")
+    table = table[table["seed"].isin(SEEDS["reported"])]
+    (means, shares), (ahead, error) = by_kind(table), lead(table)
+    average = shares.mean()
+    below = [f"{kind} ({share:.3f})" for kind, share in shares[NAME].items() if share < _LEAST]
+    short = f"Below .98 of it: {', '.join(below)}." if below else "On each kind it earns .98 of it or more."
+    answer = (
+        f"`{NAME}` earns {average[NAME]:.3f} of the best of four policies for rewards of 0 and 1, in the mean over "
+        f"{len(means)} kinds of records; `auto` {average['auto']:.3f}. The difference is {ahead:.3f}, its standard "
+        f"error over seeds {error:.3f}. {short} Told nothing, as the four are, they earn "
+        f"{' and '.join(f'{average[name]:.3f} (`{UNTOLD[name]}`)' for name in UNTOLD)}."
+    )
+    rows = [
+        [
+            kind,
+            *(f"{row[name]:.0f}" for name in POLICIES),
+            *(f"{shares.loc[kind, name]:.3f}" for name in _SHOWN),
+        ]
+        for kind, row in means.iterrows()
+    ]
+    text = pages.opening("Rewards of 0 and 1, log-odds", answer, "python -m benchmarks.bernoulli.log_odds")
+    about = (
+        f"\nConversions expected of the arms pulled in 800 rows, mean over {pages.seeds_of(table, 'seed')}. A *share* "
+        "is of the largest of the four rivals' means. `PROTOCOL.md` was written first.\n\n"
+    )
+    heads = ["record", *POLICIES, *(f"share of {name}" for name in _SHOWN)]
+    return pages.write(folder / "LOG_ODDS.md", text + about + pages.markdown(heads, rows))
+
+
+def main(
+    policies: Annotated[str, typer.Option(help="Separated by semicolons; all by default.")] = "",
+    seeds: Annotated[str, typer.Option(help="reported, or development.")] = "reported",
+    out: options.Out = None,
+    page: options.PageAlone = False,
+) -> None:
+    """Play what is not kept yet, and write what came of it."""
+    folder = pages.results_folder(__file__, out)
+    path = folder / "log_odds.csv"
+    (which,) = options.chosen(seeds, SEEDS, "seeds")
+    table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=[*_KEY, "expected"])
+    kept = set(table.set_index(list(_KEY)).index)
+    for name in [] if page else options.chosen(policies, POLICIES, "policies"):
+        for kind in KINDS:
+            missing = [seed for seed in SEEDS[which] if (kind, seed, name) not in kept]
+            if not missing:
+                continue
+            found = (
+                of_records(kind, missing, UNTOLD.get(name, name))
+                if name in (*RIVALS, *UNTOLD)
+                else [of_record(kind, seed, name) for seed in missing]
+            )
+            rows = [(kind, seed, name, value) for seed, value in zip(missing, found, strict=True)]
+            pages.keep(path, pd.DataFrame(rows, columns=[*_KEY, "expected"]), _KEY)
+        pages.say(f"played {name}")
+    table = pd.read_csv(path)
+    played = set(table.loc[table["seed"].isin(SEEDS["reported"]), "policy"])
+    if played == set(POLICIES):
+        pages.say(f"wrote {write_page(folder)}")
 
 
 if __name__ == "__main__":

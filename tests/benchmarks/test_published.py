@@ -20,6 +20,7 @@ PAGES = {
     "auto/results/ASKED.md": "auto.asked:write_page",
     "auto/results/RESULTS.md": "auto.page:write_page",
     "bernoulli/results/RESULTS.md": "bernoulli.__main__:write_page",
+    "bernoulli/results/LOG_ODDS.md": "bernoulli.log_odds:write_page",
     "contexts/results/RESULTS.md": "contexts.page:write_page",
     "continuous/results/RESULTS.md": "continuous.page:write_page",
     "continuous/results/CLOCK.md": "continuous.clock_page:write_page",

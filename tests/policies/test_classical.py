@@ -14,6 +14,7 @@ from bandits_torch.policies.classical import (
     DiscountedThompsonSampling,
     DiscountedUCB,
     EpsilonGreedy,
+    LogOddsUCB,
     SlidingWindowUCB,
 )
 from bandits_torch.policies.classical.confidence_bounds import tuned_discount, tuned_window
@@ -21,7 +22,11 @@ from bandits_torch.recipes import Setup
 from tests.reference import plain_classical as plain
 
 N, S, T = 4, 3, 150
-NAMES = [name for name, call in recipes.RECIPES.items() if call.__module__.endswith(".classical")]
+NAMES = [
+    name
+    for name, call in recipes.RECIPES.items()
+    if call.__module__.endswith(".classical") and recipes.options_of(name).get("reward_range") is None
+]  # those that take rewards in any unit
 MEANS = torch.tensor([[0.2, 0.5, 0.8, 0.4], [0.9, 0.1, 0.3, 0.3], [0.5, 0.5, 0.4, 0.6]]).double()
 
 
@@ -96,6 +101,66 @@ def test_glr_kl_ucb_plays_as_its_plain_twin_and_finds_the_change(restarts):
     play(policy, table, twin)
     assert policy.trace()["restarts"].tolist() == [one.episode - 1 for one in twins]
     assert (policy.trace()["restarts"] >= 1).any()
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_log_odds_ucb_plays_as_its_plain_twin(told):
+    prior_mean = MEANS[0] if told else 0.0
+    policy = LogOddsUCB(N, S, prior_mean=prior_mean)
+    own = [math.log(p / (1 - p)) for p in MEANS[0].tolist()]
+    middle = math.log(0.475 / 0.525)  # of the average of the chances
+    levels = [(own, 2 / 3), ([middle] * N, 1 / 3)]
+    if not told:
+        levels = [([level] * N, 0.2) for level in (-4.0, -2.5, -1.0, 0.0, 1.5)]
+    rates = (0.0, 0.001, 0.01, 0.03, 0.1)
+    twins = [plain.LogOddsUCB(levels, (0.1, 0.3, 1.0), rates, 1.25, 0.001) for _ in range(S)]
+
+    games = [[] for _ in range(S)]
+
+    def twin(k, played):
+        games[k] = played
+        if played:
+            twins[k].learn(*played[-1])
+        return twins[k].choose()
+
+    table = rewards(True)[T // 2 - 30 : T // 2 + 30]
+    table[40:] *= 0.5  # half a success
+    play(policy, table, twin)
+    for one, played in zip(twins, games, strict=True):
+        one.learn(*played[-1])
+    weights = torch.tensor([one.weights for one in twins]).double()
+    torch.testing.assert_close(policy.state["log_weight"].exp(), weights, rtol=1e-6, atol=1e-9)
+    for name, key in (("log_odds", "mean"), ("variance", "var")):
+        values = torch.tensor([[model[key] for model in one.models] for one in twins]).double()
+        torch.testing.assert_close(policy.state[name], values, rtol=1e-6, atol=1e-9)
+
+
+def test_log_odds_ucb_takes_rewards_and_prior_means_in_the_unit_of_its_range():
+    told, table = torch.tensor([0.125, 0.25, 0.75, 0.5]).double(), rewards(True)
+    plain_ones = LogOddsUCB(N, S, prior_mean=told)
+    others = LogOddsUCB(N, S, prior_mean=2 + 4 * told, reward_range=(2.0, 6.0))
+    assert torch.equal(play(plain_ones, table), play(others, 2 + 4 * table))
+    torch.testing.assert_close(others.mean_rewards(), 2 + 4 * plain_ones.mean_rewards())
+    beyond = LogOddsUCB(N, S, prior_mean=told)
+    assert torch.equal(play(LogOddsUCB(N, S, prior_mean=told), table), play(beyond, 3 * table - 1))
+
+
+def test_log_odds_ucb_follows_a_change_and_expects_what_arms_pay():
+    policy = LogOddsUCB(N, 20)
+    random = torch.Generator().manual_seed(4)
+    chance = torch.tensor([0.1, 0.2, 0.7, 0.1]).double()
+    late = []
+    for t in range(400):
+        if t == 200:
+            expected = policy.mean_rewards()[:, 2].mean()
+            chance = torch.tensor([0.1, 0.2, 0.1, 0.6]).double()
+        choice = policy.choose(t + 1.0)
+        if t >= 300:
+            late.append((choice.arm == 3).double().mean())
+        reward = torch.bernoulli(chance[choice.arm], generator=random)
+        policy.learn(Observation(t + 1.0, choice.arm, reward, choice.why))
+    assert expected == pytest.approx(0.7, abs=0.05)
+    assert torch.stack(late).mean() > 0.8
 
 
 def test_exp3_s_has_the_probabilities_of_its_plain_twin():

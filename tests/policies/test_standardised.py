@@ -31,6 +31,7 @@ REFUSED = {  # why not, by recipe
     "safe_gp_ucb": "limits of the reward",
     "safe_opt": "limits of the reward",
     "regret_balancing": "bounds of the reward",
+    "log_odds_ucb": "reward_range",
     "auto": "by itself",
 }
 

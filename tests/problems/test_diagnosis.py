@@ -73,6 +73,9 @@ def test_a_table_brings_in_the_policies_that_fit_it():
     names, why = policies_for(clicks)
     assert {"discounted_ts", "glr_kl_ucb", "auto", "random"} <= {*names}
     assert "0/1" in why
+    assert "log_odds_ucb" in names
+    counts = diagnose((torch.arange(800).reshape(200, 4) % 7).double())
+    assert "log_odds_ucb" not in policies_for(counts)[0]
     alone = diagnose(torch.from_numpy(np.cumsum(generator.standard_normal((200, 4)), 0)))
     assert (alone.shared, "discounted_ts" in policies_for(alone)[0]) == (False, True)
     common = generator.standard_normal((200, 1)) + 0.3 * generator.standard_normal((200, 4))

@@ -200,7 +200,9 @@ HINTS = [
     ("time,a,b\n1,1,2\n2,1,2\nTotal,2,4\n", "row 3, column 'time' must be a number.*got 'Total'"),
     ("time,a,b,c,d\n2,1,2,1,2\n1,1,2,1,2\n", r"times must increase.*\(sort the rows by time"),
     ("time,a,b,c,d\n2,1,2,1,2\n2,1,2,1,2\n", r"times must increase.*\(time_column= names another\)"),
-    (",result,_time,_value,host\n,0,1,3,a\n,0,1,4,b\n,0,2,1,a\n", "long=True if it names the arm"),
+    (",result,_time,_value,host\n,0,1,3,a\n,0,1,4,b\n,0,2,1,a\n", "long=host,REWARD if it names the arm"),
+    ("when,layout,revenue\n1,a,3\n1,b,4\n2,a,1\n2,b,2\n", "long=layout,revenue if it names the arm"),
+    ("time,arm,reward\n1,a,3\n1,b,4\n2,a,1\n2,b,2\n", "one row per reward: long=True if so"),
 ]
 
 
@@ -373,6 +375,6 @@ def test_all_columns_of_text_are_named_at_once_with_what_leaves_them_out(tmp_pat
     assert read(tmp_path, text, ignore="comment,by").arm_names == ("a", "b", "c")
     few = rows(("time", HOURS), ("comment", ["fine", "rain all day"] * 7), names="ab", values=VALUES[:, :2])
     with pytest.raises(
-        ValueError, match=r"ignore=comment leaves out .*long=True if it names the arm of each row"
+        ValueError, match=r"ignore=comment leaves out .*long=comment,REWARD if it names the arm of each row"
     ):
         read(tmp_path, few)

@@ -6,6 +6,8 @@ Rewards lie in [0, 1], or are scaled to it by the range given. Each function tak
 
 import math
 
+import numpy as np
+from scipy.integrate import trapezoid
 from scipy.stats import beta, norm
 
 
@@ -154,3 +156,56 @@ def weighted_mean(rewards, step):
     n = len(rewards)
     later = sum(step * (1 - step) ** (n - i) * rewards[i - 1] for i in range(2, n + 1))
     return (1 - step) ** (n - 1) * rewards[0] + later
+
+
+class LogOddsUCB:
+    """A mixture of models of log-odds, one arm and one model at a time, each integral a sum over a fine grid.
+
+    ``levels``: pairs of a list of prior means of the log-odds, one for each arm, and its weight.
+    """
+
+    def __init__(self, levels, variances, rates, width, share):
+        self.models = [
+            {
+                "mean": list(mu),
+                "var": [s] * len(mu),
+                "mu": mu,
+                "s": s,
+                "r": r,
+                "prior": w / len(variances) / len(rates),
+            }
+            for mu, w in levels
+            for s in variances
+            for r in rates
+        ]
+        self.weights = [model["prior"] for model in self.models]
+        self.width, self.share = width, share
+
+    def choose(self):
+        bounds = []
+        for arm in range(len(self.models[0]["mu"])):
+            both = list(zip(self.weights, self.models, strict=True))
+            mean = sum(w * model["mean"][arm] for w, model in both)
+            square = sum(w * (model["var"][arm] + model["mean"][arm] ** 2) for w, model in both)
+            bounds.append(mean + self.width * math.sqrt(square - mean**2))
+        return argmax(bounds)
+
+    def learn(self, arm, y):
+        chances = []
+        for model in self.models:
+            m, v = model["mean"][arm], model["var"][arm]
+            f = m + math.sqrt(v) * np.linspace(-10, 10, 2001)
+            p = 1 / (1 + np.exp(-f))
+            density = norm.pdf(f, m, math.sqrt(v)) * p**y * (1 - p) ** (1 - y)
+            chance = trapezoid(density, f)
+            mean = trapezoid(density * f, f) / chance
+            model["mean"][arm], model["var"][arm] = mean, trapezoid(density * (f - mean) ** 2, f) / chance
+            chances.append(chance)
+            for i, mu in enumerate(model["mu"]):
+                model["mean"][i] = mu + math.sqrt(1 - model["r"]) * (model["mean"][i] - mu)
+                model["var"][i] = (1 - model["r"]) * model["var"][i] + model["r"] * model["s"]
+        total = sum(w * chance for w, chance in zip(self.weights, chances, strict=True))
+        self.weights = [
+            (1 - self.share) * w * chance / total + self.share * model["prior"]
+            for w, chance, model in zip(self.weights, chances, self.models, strict=True)
+        ]

@@ -10,6 +10,7 @@ widen it at once.
 """
 
 from bandits_torch.policies.classical.confidence_bounds import GLRKLUCB, UCB1, DiscountedUCB, SlidingWindowUCB
+from bandits_torch.policies.classical.log_odds import LogOddsUCB
 from bandits_torch.policies.classical.randomised import EXP3S, DiscountedThompsonSampling, EpsilonGreedy
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "DiscountedThompsonSampling",
     "DiscountedUCB",
     "EpsilonGreedy",
+    "LogOddsUCB",
     "SlidingWindowUCB",
 ]

@@ -30,7 +30,7 @@ class MeansPolicy(ArmPolicy):
 
     def __post_init__(self) -> None:
         if self.reward_range is not None:
-            self.reward_range = _checked_range(self.reward_range)
+            self.reward_range = checked_range(self.reward_range)
         super().__post_init__()
 
     @property
@@ -95,7 +95,7 @@ def scaled(state: State, reward: Tensor) -> Tensor:
     return torch.where(width > 0, (reward - low) / width, 0.5).clamp(0.0, 1.0)
 
 
-def _checked_range(reward_range: Range) -> Range:
+def checked_range(reward_range: Range) -> Range:
     expected = "two finite numbers, the first less than the second"
     pair = isinstance(reward_range, (tuple, list)) and len(reward_range) == 2
     validation.require(pair, "reward_range", reward_range, expected)
