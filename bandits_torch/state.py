@@ -56,7 +56,7 @@ class HasState:
 
     def _fresh(self) -> dict[str, Any]:
         """New values by the attribute's name, as they are before the first observation; tensors have the replicates
-        as first dimension."""
+        as first dimension, and length 0 in those that grow."""
         return {}
 
     def state_changed(self) -> None:
@@ -112,7 +112,7 @@ class HasState:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where the one that gave ``state`` stood. ValueError, with nothing changed, where it lacks a name,
-        is of other replicates, or does not fit a part."""
+        has a tensor of another shape, or does not fit a part."""
         before = self.state_dict()
         self._check_has(state, "state")
         try:
@@ -196,8 +196,7 @@ class HasState:
         expected = f"those of a {type(self).__name__}, {sorted(names)}"
         validation.require(names == set(state), f"names in {where}", sorted(map(str, state)), expected)
         for name, fresh in self._fresh().items():
-            own, expected = state[_key(name)], "tensors of as many dimensions and replicates as this one's"
-            validation.require(_alike(own, fresh), f"{where}[{_key(name)!r}]", own, expected)
+            _check_like(state[_key(name)], fresh, f"{where}[{_key(name)!r}]")
         self._make_room(state)
         for part, own, place in self._with_states(state, where):
             if isinstance(part, HasState) and type(part).load_state_dict is HasState.load_state_dict:
@@ -260,17 +259,20 @@ def _key(name: str) -> str:
     return name.lstrip("_")
 
 
-def _alike(value: Any, fresh: Any) -> bool:
-    """Whether tensors are where those of ``fresh`` are, of the same replicates; they may have grown otherwise, and
-    one that was empty in every way."""
+def _check_like(value: Any, fresh: Any, where: str) -> None:
+    """Raise ValueError unless tensors are where those of ``fresh`` are, of the same shape. A dimension that is empty at
+    the start may have any length."""
     if isinstance(fresh, Tensor):
-        is_tensor = isinstance(value, Tensor) and value.dim() == fresh.dim()
-        return is_tensor and (not fresh.numel() or value.shape[:1] == fresh.shape[:1])
-    if isinstance(fresh, dict):
-        return isinstance(value, Mapping) and all(
-            key in value and _alike(value[key], one) for key, one in fresh.items()
+        shape = validation.tensor(where, value).shape
+        fits = len(shape) == fresh.dim() and all(
+            first in (0, size) for first, size in zip(fresh.shape, shape, strict=True)
         )
-    return True
+        sizes = ["any" if first == 0 else str(first) for first in fresh.shape]
+        validation.shape_is(where, value, fits, f"({', '.join(sizes)})")
+    elif isinstance(fresh, dict):
+        for key, one in fresh.items():
+            validation.require(isinstance(value, Mapping) and key in value, where, value, f"with {key!r}")
+            _check_like(value[key], one, f"{where}[{key!r}]")
 
 
 def _restored(now: Any, fresh: Any, where: Tensor) -> Any:

@@ -1,5 +1,6 @@
 """A policy that begins anew, in all replicates or in some, is a new one there and goes on elsewhere: every recipe."""
 
+import copy
 import math
 from collections.abc import Mapping
 
@@ -76,9 +77,9 @@ def test_every_recipe_begins_anew_where_it_is_told_to(name, where):
     before, after = (
         (80, 40) if recipes.registered(name.split("-")[0]).belief is None else (14, 10)
     )  # those find changes late
-    policy, undisturbed, fresh = (all_recipes.build(name, S, before + after, num_arms=5)[0] for _ in range(3))
+    policy, fresh = (all_recipes.build(name, S, before + after, num_arms=5)[0] for _ in range(2))
     play(policy, 0, before)
-    play(undisturbed, 0, before)
+    undisturbed = copy.deepcopy(policy)
     fresh.load_state_dict(
         with_streams(fresh.state_dict(), policy.state_dict())
     )  # a reset does not turn them back

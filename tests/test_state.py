@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from bandits_torch import make, recipes, run
+from bandits_torch import recipes, run
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.state import HasState, copied, differing
 from bandits_torch.streams import ReplicateStreams
+from tests.reference import all_recipes
 
 
 @dataclass
@@ -217,23 +218,31 @@ def test_what_differs_is_told_by_its_place_to_the_last_bit(whole):
     assert not differing(nan, copied(nan))
 
 
-@pytest.mark.parametrize("recipe", ["gp_ucb", "auto", "w_gp_ucb", "master_gp_ucb", "band_gp_ucb"])
-@pytest.mark.parametrize(("arms", "replicates"), [(9, 2), (8, 3)])
-def test_a_state_of_another_size_is_refused_with_nothing_changed(recipe, arms, replicates):
-    def played(arms, replicates):
-        problem = make("gp", num_arms=arms, replicates=replicates)
-        policy = recipes.build(recipe, problem, replicates=replicates, horizon=60)
+HOLDS_NO_ARMS = {"random", "cgp_ucb", "tv_cgp_ucb"}  # random numbers alone; points of arms and contexts
+
+
+@pytest.mark.parametrize("name", [*recipes.RECIPES, *all_recipes.WITH_SETTINGS])
+@pytest.mark.parametrize("sizes", [{"num_arms": 9}, {"num_arms": 7}, {"replicates": 3}])
+def test_a_state_of_another_size_is_refused_with_nothing_changed(name, sizes):
+    def played(replicates=2, num_arms=8):
+        policy, problem = all_recipes.build(name, replicates, 60, num_arms=num_arms)
         run(policy, problem, 3)
         return policy
 
-    policy, state = played(8, 2), played(arms, replicates).state_dict()
+    if "num_arms" in sizes and name in HOLDS_NO_ARMS:
+        return
+    policy, state = played(), played(**sizes).state_dict()
     before = policy.state_dict()
     with pytest.raises(ValueError, match="state"):
         policy.load_state_dict(state)
     assert differing(policy.state_dict(), before) == []
 
 
-def test_values_of_other_replicates_are_refused():
-    policy, wide = (recipes.ucb1(torch.zeros(4, 1).double(), replicates=replicates) for replicates in (2, 3))
-    with pytest.raises(ValueError, match="state"):
-        policy.load_state_dict(wide.state_dict())
+def test_only_what_is_empty_at_the_start_may_be_larger_in_a_state(whole):
+    state = whole.state_dict()
+    Whole().load_state_dict(state)
+    state["numbers"]["y"] = torch.ones(3, 2, 3)
+    with pytest.raises(
+        ValueError, match=r"state\['numbers'\]\['y'\] must have shape \(3, 2, 2\), got shape \(3, 2, 3\)"
+    ):
+        Whole().load_state_dict(state)

@@ -81,9 +81,10 @@ def started(out, engine, jobs):
     ("engine", "jobs", "number", "to_group"),
     [
         ("processes", "2", signal.SIGINT, True),  # Ctrl-C in a terminal
-        ("processes", "1", signal.SIGTERM, False),
         ("processes", "1", signal.SIGKILL, False),
-        ("local", "1", signal.SIGINT, True),
+        ("local", "1", signal.SIGTERM, False),
+        pytest.param("processes", "1", signal.SIGTERM, False, marks=pytest.mark.long),
+        pytest.param("local", "1", signal.SIGINT, True, marks=pytest.mark.long),
     ],
 )
 def test_a_sweep_ends_within_seconds_of_a_signal_and_leaves_no_process(

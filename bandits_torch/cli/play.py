@@ -28,6 +28,7 @@ from bandits_torch.experiments.comparison import (
     is_compared_from_starts,
     policies_for,
     snippet,
+    unseen_cycles,
 )
 from bandits_torch.experiments.earned import Earned, earned
 from bandits_torch.experiments.page import page
@@ -76,7 +77,7 @@ def play(
         options = {"problem": asked.options["problem"], **{name: {} for name in names}}
         asked = replace(asked, policies=names, options=options)
         click.echo(f"{why}: {', '.join(names)} are raced; --policies names others.")
-    click.echo("\n".join([*problem.summary(), ""]), nl=False)
+    click.echo("\n".join([*problem.summary(), *unseen_cycles(problem, found), ""]), nl=False)
     by_default = not asked.horizon
     if by_default:  # all rows of a record
         most = problem.horizon or DEFAULT_HORIZON

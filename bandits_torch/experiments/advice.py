@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -230,8 +231,9 @@ def _t(difference: Tensor, signs: Tensor) -> Tensor:
     return torch.where(size > 0, math.sqrt(K) * mean / torch.maximum(spread, 1e-12 * size), 0.0)
 
 
+@cache
 def _patterns(units: int) -> Tensor:
-    """Signs, (patterns, K), the first all +1."""
+    """Signs, (patterns, K), the first all +1. Nobody writes into them: all who ask get the same."""
     if units <= _ALL_PATTERNS:
         bits = torch.arange(2**units).unsqueeze(-1) >> torch.arange(units)
         return 1.0 - 2.0 * (bits & 1).double()

@@ -44,6 +44,17 @@ def policies_for(found: Diagnosis) -> tuple[list[str], str]:
     return _RELATED.split(","), "As rewards are numbers"
 
 
+def unseen_cycles(problem: Problem, found: Diagnosis | None) -> list[str]:
+    """A line where the clearest common cycle of a table is not seen in the rows that policies learn from."""
+    if found is None or not found.periods or problem.knowledge.cycles is not None:
+        return []
+    steps = f"{found.periods[0].length / found.gap:.3g}"
+    return [
+        f"a cycle of {steps} steps was not found in the rows learned from, so it counts as change there; --option "
+        f"problem.cycles={steps} tells auto"
+    ]
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What the comparison of a race's policies came to.

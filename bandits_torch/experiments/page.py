@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 from torch import Tensor
 
-from bandits_torch.experiments.comparison import Comparison
+from bandits_torch.experiments.comparison import Comparison, unseen_cycles
 from bandits_torch.experiments.earned import Earned
 from bandits_torch.experiments.plots.arms import plot_pulls
 from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
@@ -101,7 +101,7 @@ def page(
         advice=[] if compared is None else compared.sentences,
         verdict=_VERDICTS["short" if advice is None else advice.verdict],
         python=python,
-        read=problem.summary(),
+        read=[*problem.summary(), *unseen_cycles(problem, found)],
         holds=_holds(problem, found),
         earned=_earned(shown, gained),
         noisy=gained is not None and gained.noisy,

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import FantasizeMixin, Model
-from botorch.posteriors import GPyTorchPosterior
+from botorch.posteriors import GPyTorchPosterior, Posterior
 from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import DiagLinearOperator
@@ -22,7 +23,7 @@ from bandits_torch import validation
 from bandits_torch.description import Described
 
 
-class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
+class OnlineModel(Described, Model, FantasizeMixin, ABC):
     """A single-output BoTorch model that adds and removes observations in place.
 
     ``posterior`` is BoTorch's. In addition:
@@ -183,6 +184,33 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):  # type: ignore[misc]
         """A copy, for ``idcs`` [0]: there is one output. ValueError for others."""
         validation.require(list(idcs) == [0], "idcs", idcs, "[0]: one output")
         return copy.deepcopy(self)
+
+    def posterior(  # type: ignore[override]  # FantasizeMixin's signature is narrower than Model's
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Joint posterior at X, ``t_batch x q x d``; ``t_batch`` broadcasts with ``batch_shape``.
+
+        Args:
+            X: inputs; of a model over arms indices (and time).
+            output_indices: None or [0].
+            observation_noise: True adds ``noise_variance``; a tensor of variances, ``t_batch x q x 1``, is added as it
+                is.
+            posterior_transform: as in BoTorch.
+
+        Raises ValueError for inputs that are none of the model's, and a time before the latest observation.
+        """
+        plain = observation_noise is False and output_indices is None
+        noise = 0.0 if plain else noise_added(output_indices, observation_noise, self.noise_variance)
+        posterior = self._posterior_at(X, noise)
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+
+    @abstractmethod
+    def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
+        """``posterior`` of the one output, with these variances, that broadcast to ``batch x q``, added to its own."""
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """The joint posterior at X, ``t_batch x q x d``, as a distribution."""

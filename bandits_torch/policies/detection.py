@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.arm_policy import ArmPolicy
-from bandits_torch.policies.classical.confidence_bounds import forced_turn, likelihood_ratio
+from bandits_torch.policies.classical.confidence_bounds import forced_turn, likelihood_ratio, with_one
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.wrapping import WrappingPolicy
@@ -131,10 +131,8 @@ class DetectionAugmented(WrappingPolicy):
         )
         self.policy.learn(observation)
         length = self._length
-        if length == self._arms.shape[1]:
-            self._arms = torch.cat([self._arms, torch.zeros_like(self._arms)], -1)
-            self._rewards = torch.cat([self._rewards, torch.zeros_like(self._rewards)], -1)
-        self._arms[:, length], self._rewards[:, length] = observation.arm, observation.reward.double()
+        self._arms = with_one(self._arms, length, observation.arm)
+        self._rewards = with_one(self._rewards, length, observation.reward)
         self._length = length + 1
         position = torch.arange(self._length, device=self.watched.device)
         own = self._arms[:, : self._length] == observation.arm.unsqueeze(-1)
@@ -167,7 +165,7 @@ class DetectionAugmented(WrappingPolicy):
 
     def _fresh(self) -> dict[str, Any]:
         none = torch.zeros(self.replicates, dtype=torch.long, device=self.watched.device)
-        arms = none.unsqueeze(-1).expand(-1, 16).clone()
+        arms = none.new_zeros(self.replicates, 0)
         return {
             "_arms": arms,
             "_rewards": arms.double(),

@@ -150,7 +150,7 @@ class LearnedHyperparameters(WrappingPolicy):
     _refits: Tensor  # (S,)
     _shortfall: Tensor  # (S,)
     _seen: Tensor  # observations, (S,)
-    _X: Tensor
+    _X: Tensor  # of the latest observations, (S, n, d)
     _y: Tensor
     _fit_seconds: float
     _lasting = ("_since", "_refits", "_shortfall", "_X", "_y", "_fit_seconds")  # what was learned stays
@@ -158,6 +158,6 @@ class LearnedHyperparameters(WrappingPolicy):
     def _fresh(self) -> dict[str, Any]:
         zeros = self.policy.model.noise_variance.new_zeros(self.replicates)
         counts = {name: zeros.long() for name in ("_since", "_refits", "_seen")}
-        none = zeros.new_zeros(self.replicates, 0)
-        latest = {"_X": none.unsqueeze(-1).to(self.policy.model.input_dtype), "_y": none}
+        X = zeros.new_zeros(self.replicates, 0, 0, dtype=self.policy.model.input_dtype)
+        latest = {"_X": X, "_y": zeros.new_zeros(self.replicates, 0)}
         return counts | latest | {"_shortfall": zeros, "_fit_seconds": 0.0}

@@ -22,7 +22,7 @@ from bandits_torch.problems.stationary import GPDraws, StationaryProblem
 from bandits_torch.problems.table_files import read_arrays
 
 
-@named("grid")
+@named("grid", random=True)
 class GridDraws(SimulatedProblem):
     """Draws of a Gaussian process on a large grid of [0, 1]^dim, static or drifting, without an N x N matrix.
 
@@ -148,7 +148,7 @@ class RegressionTable(StationaryProblem):
         )
 
 
-@named("variance-starvation", stationary=True)
+@named("variance-starvation", stationary=True, random=True)
 class VarianceStarvation(GPDraws):
     """A test of variance starvation: a draw on [0, 1] of which only [0, 0.5] can be pulled.
 

@@ -174,6 +174,9 @@ class Replay(Problem):
                 f"one arm alone can be pulled at {alone} of the {self.horizon} steps: regret is 0 there"
             ]
         lines += [f"arms that never change: {some(constant, _SHOWN)}"] if constant else []
+        if self.knowledge.cycles is not None:
+            periods = ", ".join(f"{one:.4g}" for one in self.knowledge.cycles.periods)
+            lines += [f"cycles in the rows learned from: {periods} steps; auto uses them"]
         return lines + ([] if self.fit is None else self.fit.describe())
 
     def record(self) -> RewardTable:

@@ -234,7 +234,7 @@ class Hartmann3(StandardFunction):
 _ROUNDING = 1e-9  # of distances between arms and hills, so that both ends of a region count
 
 
-@named("hills", stationary=True)
+@named("hills", stationary=True, random=True)
 class Hills(StationaryProblem):
     """Find the tall hill: draws of one of eleven Gaussian-process priors whose means differ in one hill.
 
@@ -301,7 +301,9 @@ class Hills(StationaryProblem):
         self._outside = (arms.squeeze(-1) - tops[true_prior - 1]).abs() > excluded + _ROUNDING
         validation.require(bool(self._outside.any()), "excluded", excluded, "small enough to leave an arm")
         average = torch.stack([torch.as_tensor(prior.mean) for prior in priors]).mean(0)
-        norm = regularised_norm(K, self.functions - average, max(noise_scale**2, SMALLEST_RIDGE))
+        ridge = max(noise_scale**2, SMALLEST_RIDGE)
+        # One at a time: so small a ridge multiplies the rounding by which replicates in a batch differ from one alone.
+        norm = torch.cat([regularised_norm(K, one, ridge) for one in (self.functions - average).split(1)])
         self.knowledge = replace(stationary_knowledge(self, kernel, norm), prior_mean=average, priors=priors)
 
     def available(self, step: int) -> Tensor | None:

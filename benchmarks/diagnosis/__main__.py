@@ -142,7 +142,10 @@ def main(
         start, count = start if first is None else first, count if files is None else files
         rows = pd.DataFrame([judge(number, tails=tails) for number in range(start, start + count)])
         pages.keep(folder / ("heavy.csv" if tails else "files.csv"), rows, ("file",))
-    pages.say(f"wrote {write_page(folder)}")
+    whole = all((folder / name).exists() for name in ("files.csv", "heavy.csv"))
+    pages.say(
+        f"wrote {write_page(folder)}" if whole else "no page: it needs both tables, with --tails and without"
+    )
 
 
 if __name__ == "__main__":

@@ -85,7 +85,6 @@ def plain_members():
     ]
 
 
-@pytest.mark.every(2)
 def test_listed_contexts_are_chosen_under_as_by_the_plain_twin_over_pairs() -> None:
     policy = recipes.auto(ARMS, contexts=CONTEXTS, replicates=S)
     rules = {"share": 0.001, "behind": 12.0, "memory": 0.9, "forget": 0.99, "tail": 8.0, "clip": 4.0}

@@ -12,9 +12,10 @@ from matplotlib.image import imread
 
 from bandits_torch import diagnose
 from bandits_torch.cli.commands import app
-from bandits_torch.experiments.comparison import policies_for
+from bandits_torch.experiments.comparison import policies_for, unseen_cycles
 from bandits_torch.problems.periods import Period
-from bandits_torch.problems.tables import RewardTable
+from bandits_torch.problems.replay import replay
+from bandits_torch.problems.tables import RewardTable, read_table
 
 
 @pytest.mark.parametrize(
@@ -143,3 +144,19 @@ def test_a_long_record_says_of_which_rows_the_gain_is():
     said = str(diagnose(torch.from_numpy(rewards)))
     assert "In the last 10 000 rows, moving to the best arm" in said
     assert "Moving to the best arm" in str(diagnose(torch.from_numpy(rewards[:300])))
+
+
+def test_a_race_says_which_cycle_its_past_rows_do_not_show(tmp_path):
+    generator, t = np.random.default_rng(6), np.arange(400)
+    rewards = 3 * np.sin(2 * np.pi * t[:, None] / 24) + generator.standard_normal((400, 3))
+    file = tmp_path / "my.csv"
+    np.savetxt(file, rewards, delimiter=",", header="a,b,c", comments="")
+    found = diagnose(read_table(file))
+    assert unseen_cycles(replay(file), found) == [
+        "a cycle of 24 steps was not found in the rows learned from, so it counts as change there; --option "
+        "problem.cycles=24 tells auto"
+    ]
+    told = replay(file, cycles=24)
+    assert unseen_cycles(told, found) == []
+    assert "cycles in the rows learned from: 24 steps; auto uses them" in told.summary()
+    assert unseen_cycles(replay(file, warm_up=0.6), found) == []

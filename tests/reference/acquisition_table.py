@@ -12,7 +12,7 @@ import inspect
 import pkgutil
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -329,9 +329,10 @@ For joint batches with a width per replicate, use `bandits_torch.acquisition.qUp
 """
 
 
-def column(label: str) -> dict[str, str]:
-    """What the page says of every acquisition on a model, from a try of each."""
-    cells = {name: reason(attempt(name, cls, MODELS[label]())) for name, cls in found().items()}
+def column(label: str, names: Collection[str] | None = None) -> dict[str, str]:
+    """What the page says of these acquisitions (None: of every one) on a model, from a try of each."""
+    tried = {name: cls for name, cls in found().items() if names is None or name in names}
+    cells = {name: reason(attempt(name, cls, MODELS[label]())) for name, cls in tried.items()}
     return {name: str(cell) if cell else "yes" for name, cell in cells.items()}
 
 

@@ -33,7 +33,7 @@ def build(name, replicates, horizon, *, first=0, num_arms=12, seed=3):
     if about.belief in (None, "kernel"):
         problem = make("switching", horizon=max(horizon, 4), num_arms=num_arms, **common)
     else:
-        problem = make("hills", num_arms=21, **common)
+        problem = make("hills", num_arms=num_arms + 9, **common)
     options = {**about.quick, "first_replicate": first, **VARIANTS.get(variant, {})}
     return recipes.build(name, problem, replicates=replicates, horizon=horizon, seed=seed, **options), problem
 

@@ -42,6 +42,7 @@ class PlainAveraging(Doubting):
         self.pi = [m.weight / total for m in members]
         self.w = list(self.pi)
         self.data = [[] for _ in members]  # (arm, what was learned there, time) since the last reset
+        self.last = {}  # by member, what its moments were last asked for, and they
         self.score, self.n, self.q = ([0.0] * len(members) for _ in range(3))
         self.count, self.next_check = 0, 8
         self.largest, self.first = [0.0] * len(members), []
@@ -49,9 +50,12 @@ class PlainAveraging(Doubting):
 
     def moments(self, p, now):
         """The member's own mean and variance of every arm, in units of its covariance and about its origin."""
-        arms, targets, times = ([row[i] for row in self.data[p]] for i in range(3))
-        mean, variance, _ = self.members[p].prior.fit(arms, targets, times, now)
-        return mean, variance
+        asked = now, tuple(self.data[p])
+        if p not in self.last or self.last[p][0] != asked:  # the same is asked by choosing and by learning
+            arms, targets, times = ([row[i] for row in self.data[p]] for i in range(3))
+            mean, variance, _ = self.members[p].prior.fit(arms, targets, times, now)
+            self.last[p] = asked, (mean, variance)
+        return self.last[p][1]
 
     def offset(self, p):
         return self.origin if self.members[p].learns_offset and self.origin is not None else 0.0

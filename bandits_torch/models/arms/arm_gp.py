@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from linear_operator import to_linear_operator
@@ -23,7 +22,7 @@ from bandits_torch.models.arms.belief import FORMS, ArmBelief, covariance_pays
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.at_time import with_time
-from bandits_torch.models.online_model import MarginalPosterior, check_held, noise_added
+from bandits_torch.models.online_model import MarginalPosterior, check_held
 
 _ROOM = 32  # points for which the factor form first allocates memory
 _FIRST = 16  # pulls of each member that the first comparison of the two forms assumes
@@ -394,29 +393,6 @@ class ArmGP(ArmModel):
         self._candidates_time = moment
         return self._candidates
 
-    def posterior(  # type: ignore[override]
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
-        """Joint posterior at X, ``t_batch x q x d`` of indices (and time); marginal look-ups when q = 1.
-
-        ``observation_noise``: True adds ``noise_variance``; a tensor of variances, ``(t_batch) x q x 1``, is
-        added as it is. Raises ValueError on an index out of range, a fraction, a time before the latest
-        observation, or a t_batch that does not broadcast to ``(..., *batch_shape)``.
-        """
-        plain = observation_noise is False and output_indices is None
-        noise = 0.0 if plain else noise_added(output_indices, observation_noise, self.noise_variance)
-        if X is not None and X is self._candidates:
-            mean, variance = self.marginals(self._candidates_time)
-            mean, variance = mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1)
-            posterior: GPyTorchPosterior = MarginalPosterior(mean, variance + noise)
-        else:
-            posterior = self._posterior_at(X, noise)
-        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
-
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
         if self.drifts and time is not None:
@@ -443,6 +419,11 @@ class ArmGP(ArmModel):
         return self.marginals(time)[0], root.reshape(*self._batch_shape, self.num_arms, self.num_arms)
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
+        """See ``OnlineModel``: for q = 1 marginals, looked up."""
+        if X is not None and X is self._candidates:
+            mean, variance = self.marginals(self._candidates_time)
+            mean, variance = mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1)
+            return MarginalPosterior(mean, variance + noise)
         index, times = inputs.split(X, self.num_arms, self.drifts)
         if times is not None:
             self.check_not_past(float(times.min()))

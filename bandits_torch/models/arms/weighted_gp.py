@@ -5,11 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from linear_operator import to_linear_operator
@@ -19,7 +18,21 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.online_model import MarginalPosterior, noise_added, require_within
+from bandits_torch.models.online_model import MarginalPosterior, require_within
+
+
+class _Belief(NamedTuple):
+    """What follows from the observations: the mean (*batch, N) less that of the prior; of the n arms pulled L^{-1}
+    W^{1/2} K and the rows of C, (*batch, n, N) each, and what the second weights take off, (*batch, n, 1)."""
+
+    mean: Tensor
+    half: Tensor
+    rows: Tensor
+    lost: Tensor
+
+    def taken(self, half: Tensor, rows: Tensor, lam: Tensor) -> Tensor:
+        """What the observations take off prior covariances, of arms whose columns these are."""
+        return half.mT @ half / lam + (rows * self.lost).mT @ rows
 
 
 class WeightedGP(ArmModel):
@@ -46,8 +59,10 @@ class WeightedGP(ArmModel):
             mean.
         discount: weight per step, in (0, 1].
 
-    Cost: O(N^2) memory; an observation O(N), the next prediction O(N^3), whatever t. It cannot ``forget``.
-    With C the weighted posterior covariance, variance = C - C diag(sum_s w_s (1 - w_s)) C / lambda, by arms.
+    Cost: O(N^2) memory; an observation O(N), the next prediction O(n^2 N) where n arms were pulled, whatever t (on a
+    GPU, which would wait to count them, O(N^3)). It cannot ``forget``.
+    With C the weighted posterior covariance, variance = C - C diag(sum_s w_s (1 - w_s)) C / lambda, by arms: of C the
+    rows of the arms pulled are needed, and its diagonal.
     """
 
     def __init__(
@@ -84,7 +99,7 @@ class WeightedGP(ArmModel):
         self.reward: Tensor
         self.register_buffer("count", zeros[..., 0].long())
         self.count: Tensor
-        self._belief: tuple[Tensor, Tensor] | None = None
+        self._belief: _Belief | None = None
         self._gain: Tensor | None = None
         self.eval()
 
@@ -117,9 +132,9 @@ class WeightedGP(ArmModel):
 
     @property
     def information_gain(self) -> Tensor:
-        """1/2 log det(V~ / lambda), ``batch_shape``; O(N^3) when first asked for after an observation."""
+        """1/2 log det(V~ / lambda), ``batch_shape``; O(n^3) when first asked for after an observation."""
         if self._gain is None:
-            factor = self._scaled(self.square, self._regulariser())
+            factor = self._factor(self.square)[0]
             self._gain = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return self._gain
 
@@ -192,7 +207,7 @@ class WeightedGP(ArmModel):
 
     def expect(self, X: Tensor) -> None:
         """See ``OnlineModel``: an observation of weight 1, beside which no other loses any."""
-        gain, mean = self.information_gain, self._now()[0]
+        gain, mean = self.information_gain, self._now().mean
         arm = inputs.flat("X", self._index(X), self._batch_shape, 1).reshape(*self._batch_shape, 1)
         one = self.weight.new_ones(*self._batch_shape, 1)
         for name, added in (("weight", one), ("square", one), ("reward", mean.gather(-1, arm))):
@@ -220,67 +235,68 @@ class WeightedGP(ArmModel):
         """lambda, to broadcast against matrices."""
         return self.noise_variance.reshape(*self.noise_variance.shape, 1, 1)
 
-    def _now(self) -> tuple[Tensor, Tensor]:
-        """Mean (*batch, N) and C (*batch, N, N); kept until learning."""
+    def _now(self) -> _Belief:
         if self._belief is None:
             lam = self._regulariser()
-            root = self.weight.sqrt().unsqueeze(-1)
-            factor = self._scaled(self.weight, lam)
-            half = torch.linalg.solve_triangular(factor, root * self.prior_covariance, upper=False)
-            C = self.prior_covariance - half.mT @ half / lam
-            mean = (C @ self.reward.unsqueeze(-1)).squeeze(-1) / lam.squeeze(-1)
-            self._belief = (mean, C)
+            factor, K, root, arm = self._factor(self.weight)
+            half = torch.linalg.solve_triangular(factor, root * K, upper=False)
+            at = arm.unsqueeze(-2).expand(half.shape[:-1] + arm.shape[-1:])
+            rows = K - half.gather(-1, at).mT @ half / lam
+            lam = lam.squeeze(-1)
+            mean = (self.reward.gather(-1, arm).unsqueeze(-2) @ rows).squeeze(-2) / lam
+            lost = (self.weight - self.square).gather(-1, arm) / lam
+            self._belief = _Belief(mean, half, rows, lost.unsqueeze(-1))
         return self._belief
 
-    def _scaled(self, weight: Tensor, lam: Tensor) -> Tensor:
-        """Cholesky factor of I + W^{1/2} K W^{1/2} / lambda."""
-        root = weight.sqrt()
-        A = root.unsqueeze(-1) * self.prior_covariance * root.unsqueeze(-2) / lam
-        A.diagonal(dim1=-2, dim2=-1).add_(1.0)
-        return torch.linalg.cholesky(A)
+    def _factor(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Cholesky factor of I + W^{1/2} K W^{1/2} / lambda among the n arms pulled, their rows of K ``batch_shape x n
+        x N``, W^{1/2} ``batch_shape x n x 1``, and which they are, ``batch_shape x n``.
 
-    def _lost(self) -> Tensor:
-        """What the second weights take off, by arms: sum_s w_s (1 - w_s) / lambda, ``batch_shape x 1 x N``."""
-        return ((self.weight - self.square) / self._regulariser().squeeze(-1)).unsqueeze(-2)
+        They are as many in every replicate: where fewer were pulled, others have weight 0.
+        """
+        n = max(1, int((weight > 0).sum(-1).max())) if weight.is_cpu else self.num_arms
+        most, arm = weight.topk(n, -1)
+        root = most.sqrt().unsqueeze(-1)
+        K = self.prior_covariance.expand(*self._batch_shape, -1, -1)
+        K = K.gather(-2, arm.unsqueeze(-1).expand(*arm.shape, self.num_arms))
+        among = root * K.gather(-1, arm.unsqueeze(-2).expand(*arm.shape, n)) * root.mT / self._regulariser()
+        among.diagonal(dim1=-2, dim2=-1).add_(1.0)
+        return torch.linalg.cholesky(among), K, root, arm
 
     def candidates(self, time: float | None = None) -> Tensor:
         """Inputs of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
         return self._arm_inputs()
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and sandwich variance of every arm, ``batch_shape x N`` each; ``time`` is not looked at. O(N^2)."""
-        mean, C = self._now()
-        variance = C.diagonal(dim1=-2, dim2=-1) - (C.square() * self._lost()).sum(-1)
-        return mean + self.prior_mean, variance.clamp_min(0.0)
+        """Mean and sandwich variance of every arm, ``batch_shape x N`` each; ``time`` is not looked at. O(n N)."""
+        held = self._now()
+        taken = held.half.square().sum(-2) / self._regulariser().squeeze(-1)
+        taken = taken + (held.rows.square() * held.lost).sum(-2)
+        variance = self.prior_covariance.diagonal(dim1=-2, dim2=-1) - taken
+        return held.mean + self.prior_mean, variance.clamp_min(0.0)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Mean ``batch_shape x N`` and sandwich covariance ``batch_shape x N x N`` of all arms. O(N^3)."""
-        mean, C = self._now()
-        return mean + self.prior_mean, C - (C * self._lost()) @ C.mT
+        """Mean ``batch_shape x N`` and sandwich covariance ``batch_shape x N x N`` of all arms. O(n N^2)."""
+        held = self._now()
+        covariance = self.prior_covariance - held.taken(held.half, held.rows, self._regulariser())
+        return held.mean + self.prior_mean, covariance
 
-    def posterior(  # type: ignore[override]
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-        **kwargs: Any,
-    ) -> Posterior:
+    def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
-        index, noise = self._index(X), noise_added(output_indices, observation_noise, self.noise_variance)
-        mean, C = self._now()
+        index, held = self._index(X), self._now()
         batch, q = inputs.points_of(X, self._batch_shape), X.shape[-2]
         arm = index.expand(*batch, q)
-        at = (mean + self.prior_mean).expand(*batch, -1).gather(-1, arm)
-        rows = C.expand(*batch, -1, -1).gather(-2, arm.unsqueeze(-1).expand(*batch, q, self.num_arms))
-        covariance = rows.gather(-1, arm.unsqueeze(-2).expand(*batch, q, q)) - (rows * self._lost()) @ rows.mT
+        at = (held.mean + self.prior_mean).expand(*batch, -1).gather(-1, arm)
+        among = arm.unsqueeze(-2).expand(*batch, held.rows.shape[-2], q)
+        half, rows = (part.expand(*batch, -1, -1).gather(-1, among) for part in (held.half, held.rows))
+        pair = (arm.unsqueeze(-1) * self.num_arms + arm.unsqueeze(-2)).flatten(-2)
+        prior = self.prior_covariance.flatten(-2).expand(*batch, -1).gather(-1, pair).unflatten(-1, (q, q))
+        covariance = prior - held.taken(half, rows, self._regulariser())
         if isinstance(noise, Tensor):
             covariance = covariance + torch.diag_embed(noise.expand(*batch, q))
         if q == 1:  # rounding may leave less than 0 of variances far below the prior's
-            posterior: GPyTorchPosterior = MarginalPosterior(at, covariance.squeeze(-1).clamp_min(0.0))
-        else:
-            posterior = GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
-        return posterior if posterior_transform is None else posterior_transform(posterior)
+            return MarginalPosterior(at, covariance.squeeze(-1).clamp_min(0.0))
+        return GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
 
     def _apply(self, *args: Any, **kwargs: Any) -> WeightedGP:
         self._belief = self._gain = None

@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 from botorch import fit_gpytorch_mll
-from botorch.acquisition.objective import PosteriorTransform
 from botorch.models import SingleTaskGP
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import GPyTorchPosterior
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, Mean
@@ -35,7 +34,6 @@ from bandits_torch.models.online_model import (
     broadcast,
     check_held,
     held_elsewhere,
-    noise_added,
     require_within,
     within,
 )
@@ -509,25 +507,9 @@ class OnlineGP(OnlineModel):
 
     # -- predicting ------------------------------------------------------------------------------------
 
-    def posterior(  # type: ignore[override]  # FantasizeMixin's signature is narrower than Model's
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
-        """Posterior at X, ``t_batch x q x d``: joint over the q points, marginal (no matrix) when q = 1.
-
-        ``t_batch`` broadcasts with ``batch_shape`` as in BoTorch. The kernel evaluates the
-        training inputs once, and one triangular solve serves all points: O(t^2) per point.
-
-        Args:
-            X: inputs.
-            output_indices: None or [0].
-            observation_noise: True to add ``noise_variance``, or a tensor of variances, ``t_batch x q x 1``.
-            posterior_transform: as in BoTorch.
-        """
-        noise = noise_added(output_indices, observation_noise, self.noise_variance)
+    def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
+        """See ``OnlineModel``: marginals, without a matrix, for q = 1. The kernel evaluates the training inputs once,
+        and one triangular solve serves all points: O(t^2) per point."""
         validation.tensor("X", X)
         ok = X.dim() >= 2 and X.shape[-1] == self.input_dim and X.shape[-2] > 0
         validation.shape_is("X", X, ok, f"t_batch x q x {self.input_dim} with q >= 1")
@@ -538,14 +520,12 @@ class OnlineGP(OnlineModel):
         mean, spread = predict(self._prior, self.data, X.to(self.data.inputs))
         mean = mean.expand(*batch, q)
         if q == 1:
-            posterior: GPyTorchPosterior = MarginalPosterior(mean, spread.expand(*batch, 1) + noise)
-        else:
-            covariance = spread.expand(*batch, q, q)
-            if isinstance(noise, Tensor):
-                covariance = covariance + torch.diag_embed(noise.expand(*batch, q))
-            # As a linear operator: a dense one would be factored at once, and singular for repeated points.
-            posterior = GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
-        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+            return MarginalPosterior(mean, spread.expand(*batch, 1) + noise)
+        covariance = spread.expand(*batch, q, q)
+        if isinstance(noise, Tensor):
+            covariance = covariance + torch.diag_embed(noise.expand(*batch, q))
+        # As a linear operator: a dense one would be factored at once, and singular for repeated points.
+        return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
 
 
 def _constant(value: float, dtype: torch.dtype) -> ConstantMean:

@@ -286,23 +286,14 @@ class SketchedGP(ArmModel):
         )
         return mean + self.prior_mean, covariance
 
-    def posterior(  # type: ignore[override]
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
-        """Joint posterior at X, ``t_batch x q x 1`` of indices."""
-        noise = noise_added(output_indices, observation_noise, self.noise_variance)
+    def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
+        """See ``OnlineModel``."""
         if X is self._candidates and X is not None:
             mean, variance = self.marginals()
-            found: GPyTorchPosterior = MarginalPosterior(
+            return MarginalPosterior(
                 mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
             )
-        else:
-            found = arms_posterior(self, X, noise)
-        return found if posterior_transform is None else posterior_transform(found)
+        return arms_posterior(self, X, noise)
 
     def off_arms(self) -> OffArms:
         """This posterior as a BoTorch model over features, ``X = t_batch x q x d``, on and off the arm set; it follows

@@ -185,7 +185,7 @@ class GLRKLUCB(MeansPolicy):
 
     def init(self) -> State:
         """See ``ArmPolicy``."""
-        pulls = {"arms": self.zeros(16).long(), "rewards": self.zeros(16), "length": 0}  # and room for more
+        pulls = {"arms": self.zeros(0).long(), "rewards": self.zeros(0), "length": 0}  # and room for more
         since = {name: self.zeros(self.num_arms) for name in ("since", "forgotten")}
         return super().init() | since | {"changes": self.zeros()} | pulls
 
@@ -225,10 +225,8 @@ class GLRKLUCB(MeansPolicy):
     def learned(self, state: State, observation: Observation) -> State:
         """See ``MeansPolicy``; then the test."""
         state, length = super().learned(state, observation), state["length"]
-        for name, value in (("arms", observation.arm), ("rewards", observation.reward)):
-            if length == state[name].shape[1]:
-                state[name] = torch.cat([state[name], torch.zeros_like(state[name])], -1)
-            state[name][:, length] = value
+        state["arms"] = with_one(state["arms"], length, observation.arm)
+        state["rewards"] = with_one(state["rewards"], length, observation.reward)
         state["length"] = length + 1
         changed = self._has_changed(state, observation.arm)
         gone = torch.zeros_like(state["count"], dtype=torch.bool)
@@ -264,6 +262,15 @@ class GLRKLUCB(MeansPolicy):
         if where is not None:
             length = float(self.state["length"])
             self.state["since"] = torch.where(where.unsqueeze(-1), length, self.state["since"])
+
+
+def with_one(values: Tensor, at: int, value: Tensor) -> Tensor:
+    """``values`` (S, room) with ``value`` (S,) in column ``at``, changed in place unless more room is needed."""
+    room = values.shape[-1]
+    if at == room:
+        values = torch.nn.functional.pad(values, (0, max(16, room)))
+    values[:, at] = value
+    return values
 
 
 def forced_turn(clock: Tensor, rate: Tensor, num_arms: int) -> Tensor:
