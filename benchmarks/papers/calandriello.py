@@ -400,7 +400,9 @@ def _beside_numpy(num_arms: int, horizon: int) -> dict[str, Any]:
     for root in theirs:
         row |= {f"{root}_seconds": seconds[root], f"{root}_times": seconds[root] / seconds["ours"]}
         row[f"{root}_same_choices"] = same[root]
-    return row | {"last_printed_ms": last, "least_ms": least, "times_at_most": last / least}
+    row |= {"last_printed_ms": last, "least_ms": least, "times_at_most": last / least}
+    called = 1e3 * _product_seconds(num_arms, m, u)
+    return row | {"products_ms": called, "times_by_products": last / called}
 
 
 def _coins() -> Callable[[int], Any]:
@@ -423,6 +425,26 @@ def _least_seconds(num_arms: int, m: int, u: int) -> float:
 
     parts = 2 * _quickest(lambda: torch.linalg.cholesky(positive)) + _quickest(lambda: square @ wide) / 2
     return parts + _quickest(lambda: solve(m)) + (_quickest(lambda: solve(u - m)) if u > m else 0.0)
+
+
+def _product_seconds(num_arms: int, m: int, u: int) -> float:
+    """Of the products that a step of ours calls (``OneStepPosterior``), each alone: no sums, copies or Python."""
+    square, wide = torch.randn(m, m, dtype=torch.float64), torch.randn(m, num_arms, dtype=torch.float64)
+    identity, outside = torch.eye(m, dtype=torch.float64), torch.randn(m, u - m, dtype=torch.float64)
+    positive = square @ square.mT + m * identity
+    factor, panel = torch.linalg.cholesky(positive), -(-m // 3)
+    pieces = [wide[:, start : start + 1024].contiguous() for start in range(0, num_arms, 1024)]
+
+    def variances() -> None:
+        for piece in pieces:
+            for top in range(0, m, panel):
+                factor[top : top + panel, : top + panel] @ piece[: top + panel]
+
+    once = [lambda: torch.cholesky_inverse(factor), variances]
+    once.append(lambda: torch.linalg.solve_triangular(factor, identity, upper=False))
+    if u > m:
+        once += [lambda: torch.cholesky_solve(outside, factor), lambda: outside @ outside.mT]
+    return 3 * _quickest(lambda: torch.linalg.cholesky(positive)) + sum(map(_quickest, once))
 
 
 def _quickest(task: Callable[[], Any]) -> float:

@@ -60,3 +60,15 @@ def test_accuracy_is_asked_in_nine_runs_of_ten(tmp_path, share, verdict) -> None
     pd.DataFrame([row]).to_csv(tmp_path / "accuracy.csv", index=False)
     _calandriello_page.write(tmp_path)
     assert [claim.verdict for claim in _claims.read(tmp_path)] == [verdict]
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(4.1, HOLDS), (3.9, FAILS)])
+def test_four_times_is_asked_beside_numpy_and_both_bounds_are_told(tmp_path, times, verdict) -> None:
+    row = {"arms": 1000, "steps": 2000, "printed_times": times, "cholesky_same_choices": 2000}
+    row |= {"times_at_most": 8.4, "times_by_products": 2.7}
+    pd.DataFrame([row]).to_csv(tmp_path / "numpy.csv", index=False)
+    _calandriello_page.write(tmp_path)
+    speed, choices = _claims.read(tmp_path)
+    assert [speed.verdict, choices.verdict] == [verdict, HOLDS]
+    assert "products alone allow 2.7" in speed.numbers
+    assert "the least 8.4" in speed.numbers
