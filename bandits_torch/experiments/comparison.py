@@ -139,14 +139,17 @@ def compare(
     )
     names = list(getattr(problem, "arm_names", ()))
     said = advice_of_record(advice, whole, bad, starts.steps, horizon, names)
-    return Comparison([*said, *_of_earned(advice, earned)], advice, starts, bad)
+    chance = None
+    if advice.verdict == "random":  # the best of the starts says nothing of the long play
+        chance = "auto" if "auto" in raced else whole.policy
+    return Comparison([*said, *_of_earned(advice, earned, chance)], advice, starts, bad)
 
 
-def _of_earned(advice: Advice, earned: Earned | None) -> list[str]:
-    """What the policy that the advice is about earned; nothing where nothing could be lost."""
+def _of_earned(advice: Advice, earned: Earned | None, policy: str | None = None) -> list[str]:
+    """What this policy earned, or the one that the advice is about; nothing where nothing could be lost."""
     if earned is None or math.isnan(advice.of_random):
         return []
-    return [earned.sentence(advice.taken or advice.policy)]
+    return [earned.sentence(policy or advice.taken or advice.policy)]
 
 
 def advice_of_record(
