@@ -421,9 +421,11 @@ class ArmGP(ArmModel):
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         """See ``OnlineModel``: for q = 1 marginals, looked up."""
         if X is not None and X is self._candidates:
-            mean, variance = self.marginals(self._candidates_time)
-            mean, variance = mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1)
-            return MarginalPosterior(mean, variance + noise)
+            if self.drifts:
+                self.check_not_past(self._candidates_time)
+            mean, variance = self._belief.marginals(self._candidates_time)
+            shape = (-1, *self._batch_shape, 1)
+            return MarginalPosterior(mean.mT.reshape(shape), variance.mT.reshape(shape) + noise)
         index, times = inputs.split(X, self.num_arms, self.drifts)
         if times is not None:
             self.check_not_past(float(times.min()))
