@@ -16,6 +16,7 @@ from botorch.models.model import FantasizeMixin, Model
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultivariateNormal
+from linear_operator import to_linear_operator
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
@@ -286,6 +287,17 @@ def _changed(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_changed(one, fn) for one in value)
     return {key: _changed(one, fn) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def joint_posterior(mean: Tensor, covariance: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
+    """Posterior of mean (..., q) and covariance (..., q, q), plus noise (..., q) or 0 on the diagonal."""
+    if mean.shape[-1] == 1:
+        return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
+    if isinstance(noise, Tensor):
+        covariance = covariance + torch.diag_embed(noise.expand(mean.shape))
+    # A linear operator is factorised only for sampling, with jitter if needed. A tensor would be factorised here, and
+    # would be singular for repeated points.
+    return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
 
 
 class MarginalPosterior(GPyTorchPosterior):

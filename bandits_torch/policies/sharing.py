@@ -96,9 +96,7 @@ class FixedShare(Described, HasState):
         total = joint.logsumexp(-1, keepdim=True)
         self.log_loss = self.log_loss - total.squeeze(-1) + log_unit
         posterior = joint - total
-        if self.share:
-            kept, spread = math.log1p(-self.share), math.log(self.share)
-            posterior = torch.logaddexp(posterior + kept, self.log_prior + spread)
+        posterior = shared(posterior, self.log_prior, self.share)
         self.log_weight = posterior - posterior.logsumexp(-1, keepdim=True)
         if self.at_once < math.inf:
             log_density = torch.maximum(log_density, log_density.amax(-1, keepdim=True) - self.at_once)
@@ -119,6 +117,13 @@ class FixedShare(Described, HasState):
             "resets": torch.zeros(self.replicates, dtype=torch.long, device=self.log_prior.device),
             "log_loss": self.log_prior.new_zeros(self.replicates),
         }
+
+
+def shared(log_weight: Tensor, log_prior: Tensor, share: float) -> Tensor:
+    """ln((1 - share) w + share pi), of ln w (S, P) and ln pi (P,)."""
+    if not share:
+        return log_weight
+    return torch.logaddexp(log_weight + math.log1p(-share), log_prior + math.log(share))
 
 
 def mixture_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:

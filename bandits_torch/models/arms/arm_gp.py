@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from botorch.posteriors import GPyTorchPosterior
-from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
@@ -22,7 +20,7 @@ from bandits_torch.models.arms.belief import FORMS, ArmBelief, covariance_pays
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.at_time import with_time
-from bandits_torch.models.online_model import MarginalPosterior, check_held
+from bandits_torch.models.online_model import MarginalPosterior, check_held, joint_posterior
 
 _ROOM = 32  # points for which the factor form first allocates memory
 _FIRST = 16  # pulls of each member that the first comparison of the two forms assumes
@@ -435,13 +433,7 @@ class ArmGP(ArmModel):
         flat_times = None if times is None else times.expand(points).reshape(flat)
         mean, covariance = self._belief.at(index.expand(points).reshape(flat), flat_times)
         mean, covariance = mean.reshape(points), covariance.reshape(*points, q)
-        if q == 1:
-            return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
-        if isinstance(noise, Tensor):
-            covariance = covariance + torch.diag_embed(noise.expand(points))
-        # A linear operator is factorised only for sampling, with jitter if needed. A tensor would be factorised here,
-        # and would be singular if X holds the same arm twice.
-        return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
+        return joint_posterior(mean, covariance, noise)
 
     # -- copies ----------------------------------------------------------------------------------------
 

@@ -9,16 +9,14 @@ from typing import Any, NamedTuple
 
 import torch
 from botorch.posteriors import GPyTorchPosterior
-from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.online_model import MarginalPosterior, require_within
+from bandits_torch.models.online_model import joint_posterior, require_within
 
 
 class _Belief(NamedTuple):
@@ -292,11 +290,9 @@ class WeightedGP(ArmModel):
         pair = (arm.unsqueeze(-1) * self.num_arms + arm.unsqueeze(-2)).flatten(-2)
         prior = self.prior_covariance.flatten(-2).expand(*batch, -1).gather(-1, pair).unflatten(-1, (q, q))
         covariance = prior - held.taken(half, rows, self._regulariser())
-        if isinstance(noise, Tensor):
-            covariance = covariance + torch.diag_embed(noise.expand(*batch, q))
         if q == 1:  # rounding may leave less than 0 of variances far below the prior's
-            return MarginalPosterior(at, covariance.squeeze(-1).clamp_min(0.0))
-        return GPyTorchPosterior(MultivariateNormal(at, to_linear_operator(covariance)))
+            covariance = covariance.clamp_min(0.0)
+        return joint_posterior(at, covariance, noise)
 
     def _apply(self, *args: Any, **kwargs: Any) -> WeightedGP:
         self._belief = self._gain = None

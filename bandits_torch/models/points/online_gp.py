@@ -12,11 +12,9 @@ import torch
 from botorch import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.posteriors import GPyTorchPosterior
-from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean, Mean
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
@@ -34,6 +32,7 @@ from bandits_torch.models.online_model import (
     broadcast,
     check_held,
     held_elsewhere,
+    joint_posterior,
     require_within,
     within,
 )
@@ -521,11 +520,7 @@ class OnlineGP(OnlineModel):
         mean = mean.expand(*batch, q)
         if q == 1:
             return MarginalPosterior(mean, spread.expand(*batch, 1) + noise)
-        covariance = spread.expand(*batch, q, q)
-        if isinstance(noise, Tensor):
-            covariance = covariance + torch.diag_embed(noise.expand(*batch, q))
-        # As a linear operator: a dense one would be factored at once, and singular for repeated points.
-        return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
+        return joint_posterior(mean, spread.expand(*batch, q, q), noise)
 
 
 def _constant(value: float, dtype: torch.dtype) -> ConstantMean:

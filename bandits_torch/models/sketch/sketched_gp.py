@@ -10,16 +10,14 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior, Posterior
-from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel
-from linear_operator import to_linear_operator
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.online_model import MarginalPosterior, noise_added, require_within
+from bandits_torch.models.online_model import MarginalPosterior, joint_posterior, noise_added, require_within
 from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
 from bandits_torch.models.sketch.sketch import Sketch
 from bandits_torch.streams import ReplicateStreams
@@ -377,16 +375,6 @@ def arms_posterior(model: SketchedGP, X: Tensor, noise: float | Tensor) -> GPyTo
     return joint_posterior(mean + prior_mean, covariance, noise)
 
 
-def joint_posterior(mean: Tensor, covariance: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-    """Posterior of mean (..., q) and covariance (..., q, q), plus noise (..., q) or 0 on the diagonal."""
-    if mean.shape[-1] == 1:
-        return MarginalPosterior(mean, covariance.squeeze(-1).clamp_min(0.0) + noise)
-    if isinstance(noise, Tensor):
-        covariance = covariance + torch.diag_embed(noise.expand(mean.shape))
-    # As an operator, factored when somebody samples: a tensor would be factored here, singular for repeated points.
-    return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
-
-
 def moments_at(sketches: Sequence[Sketch], inputs: Tensor) -> tuple[Tensor, Tensor]:
     """Mean (*points, q), prior mean left out, and covariance (*points, q, q) at inputs (*points, q, d), where the last
     of the points are those of the sketches, one each."""
@@ -398,4 +386,7 @@ def moments_at(sketches: Sequence[Sketch], inputs: Tensor) -> tuple[Tensor, Tens
         means.append(mean)
         covariances.append(kernel(x).to_dense() - z.mT @ (z - Cz))
     shape = inputs.shape[:-1]
-    return torch.stack(means, 1).reshape(shape), torch.stack(covariances, 1).reshape(*shape, shape[-1])
+    covariance = torch.stack(covariances, 1).reshape(*shape, shape[-1])
+    if shape[-1] == 1:  # rounding may leave less than 0 of a variance far below the prior's
+        covariance = covariance.clamp_min(0.0)
+    return torch.stack(means, 1).reshape(shape), covariance

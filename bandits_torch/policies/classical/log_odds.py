@@ -14,7 +14,7 @@ from bandits_torch import validation
 from bandits_torch.policies.arm_policy import State
 from bandits_torch.policies.classical.means_policy import MeansPolicy, Range, checked_range, scaled
 from bandits_torch.policies.policy import Observation
-from bandits_torch.policies.sharing import mixture_moments
+from bandits_torch.policies.sharing import mixture_moments, shared
 from bandits_torch.streams import ReplicateStreams
 
 _RATES = (0.0, 0.001, 0.01, 0.03, 0.1)  # per reward
@@ -125,10 +125,7 @@ class LogOddsUCB(MeansPolicy):
         state["log_odds"] = prior + (1 - rate).sqrt() * (log_odds - prior)
         state["variance"] = spread + rate * (prior_variance - spread)
         weight = (state["log_weight"] + evidence.squeeze(-1)).log_softmax(-1)
-        if self.share:
-            kept, spread_again = math.log1p(-self.share), math.log(self.share)
-            weight = torch.logaddexp(weight + kept, prior_weight + spread_again)
-        state["log_weight"] = weight
+        state["log_weight"] = shared(weight, prior_weight, self.share)
         return state
 
     def means(self, state: State) -> Tensor:
