@@ -44,13 +44,9 @@ def play(parts, held, told, asked, turn, expected, noise, available, arm, reward
     mu, va, learned, due = np.empty((P, N)), np.empty((P, N)), np.empty(P), np.empty(P, np.bool_)
     all_framed = told.framed.all()
     apart = ~told.framed if all_framed else told.framed  # in another unit than the mixture
-    slot, read, emptied = np.empty(N, np.int64), np.empty(N, np.int64), np.empty(P, np.int64)
+    slot, read = np.empty(N, np.int64), np.empty(N, np.int64)  # of columns that are kept; up to which row
     for s in range(noise.shape[1]):
-        read[:], emptied[:], count = (
-            LONG_AGO,
-            LONG_AGO,
-            0,
-        )  # columns that are kept, up to which row, since when
+        read[:], count = LONG_AGO, 0
         own = told.unit[s] if all_framed else 1.0
         unit, offset = np.where(apart, told.unit[s], 1.0), np.where(apart, told.origin[s], 0.0)
         for j in range(len(noise)):
@@ -75,8 +71,7 @@ def play(parts, held, told, asked, turn, expected, noise, available, arm, reward
             for part in parts:
                 by_kernel = np.bincount(part.kernel, w[part.first : part.first + len(part.kernel)])
                 add(alike, by_kernel, part.alike[:, i])
-                kept = part.columns[slot[i] if believed else 0]
-                _learn(part, told, s, j, i, turn + j, believed, learned, due, mu, va, kept, read[i], emptied)
+                _learn(part, told, s, j, i, turn + j, believed, learned, due, mu, va, slot[i], read[i])
             if believed:
                 read[i] = turn + j + 1
                 held.unseen[s] = np.where(alike >= ALIKE, 0.0, held.unseen[s] + 1.0)
@@ -101,14 +96,11 @@ def _moments(part, j, s, mu, va):
     """Mean and variance of every arm under the members of a part at step j."""
     for p in range(len(part.kernel)):
         g, m, d = part.frames[j, p, 0], part.mean[s, p], part.reduction[s, p]
-        mean, variance = part.prior_mean[p], part.prior_variance[p]
+        mean, variance, h = part.prior_mean[p], part.prior_variance[p], g[1] if len(g) == 2 else 0.0
         for n in range(len(mean)):
-            mu[p, n] = mean[n] + g[0] * m[0, n]
-            v = variance[n] - g[0] * g[0] * d[0, n]
-            if len(g) == 2:
-                mu[p, n] += g[1] * m[1, n]
-                v -= 2 * g[0] * g[1] * d[1, n] + g[1] * g[1] * d[2, n]
-            va[p, n] = max(v, TINY * variance[n])
+            mu[p, n] = mean[n] + g[0] * m[0, n] + h * m[-1, n]
+            taken = g[0] * g[0] * d[0, n] + h * (2 * g[0] * d[len(d) // 2, n] + h * d[-1, n])
+            va[p, n] = max(variance[n] - taken, TINY * variance[n])
 
 
 @compiled
@@ -186,12 +178,9 @@ def _end(y, low, high, above, widths, least):
 def _weigh(held, told, s, e, variance, scale, unit, log_unit, learned, due):
     """``ModelAveraging.weigh``, by the members' surprises e."""
     weight, spread, density = told.strength + held.count[s], scale * variance, -np.log(unit)
-    last, constant = 0.0, 0.0
     for p in range(len(e)):
         dof = min(max(weight[p], 1.0), told.tail)
-        if dof != last:
-            last, constant = dof, math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2)
-        density[p] += constant
+        density[p] += math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2)
         density[p] -= 0.5 * math.log(dof * math.pi * spread[p])
         density[p] -= (dof + 1) * math.log(math.hypot(e[p] / math.sqrt(dof * spread[p]), 1.0))
     bound = told.clip * (1 + 5 / np.maximum(weight, 1e-6)) * np.sqrt(spread)
@@ -220,11 +209,11 @@ def _log_sum(x):
 
 
 @compiled
-def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va, kept, read, emptied):
+def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va, slot, read):
     """Members learn a reward of arm i, reset before where that is due; those whose turn it is fold.
 
-    Kept: the columns of arm i of R + W^T W, (P, states, states N), with the rows of W before the turn ``read``. Columns
-    of members that folded or were emptied since are read anew.
+    The slot of ``columns`` keeps those of arm i of R + W^T W, (P, states, states N), with the rows of W before the turn
+    ``read``. They are read anew where a member folded since.
     """
     P, states, N = len(part.kernel), part.mean.shape[2], part.mean.shape[3]
     share, start = -(-P // PENDING), np.array([0.0, 0.0])
@@ -234,38 +223,32 @@ def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va, kept, read
         m, d, W = part.mean[s, p], part.reduction[s, p], part.pending[p, s].reshape(PENDING, states * N)
         if due[at]:
             learned[at] += mu[at, i] - part.prior_mean[p, i]
-            va[at, i], emptied[at] = prior[i], turn
-            R[:], W[:], m[:], d[:] = 0.0, 0.0, 0.0, 0.0
+            va[at, i] = prior[i]
+            R[:], W[:], m[:], d[:], part.columns[:, p] = 0.0, 0.0, 0.0, 0.0, 0.0
         new = W[turn % PENDING]
+        new[:] = 0.0
         if believed:
-            folded = turn - (turn - p // share) % PENDING
-            known = read > max(folded, emptied[at])
+            folded, kept = turn - (turn - p // share) % PENDING, part.columns[slot, p]
             start[0] = 1.0 / G[0, 0]  # the first column of the inverse of G
             if states == 2:
-                start[:] = G[1, 1], -G[1, 0]
-                start /= G[0, 0] * G[1, 1] - G[0, 1] * G[1, 0]
+                start[:] = np.array([G[1, 1], -G[1, 0]]) / (G[0, 0] * G[1, 1] - G[0, 1] * G[1, 0])
             scale = 1.0 / math.sqrt(va[at, i] + told.noise[s, at])
             for b in range(states):
-                if not known:
-                    kept[p, b] = R[b * N + i]
-                for t in range(read if known else folded, turn):
-                    _add(kept[p, b], W[t % PENDING, b * N + i], W[t % PENDING])
-            first, second = kept[p, 0], kept[p, states - 1]
+                if read <= folded:
+                    kept[b] = R[b * N + i]
+                for t in range(max(read, folded), turn):
+                    _add(kept[b], W[t % PENDING, b * N + i], W[t % PENDING])
             z, g_0, g_1 = learned[at] * scale, g[0], g[1] if states == 2 else 0.0
             for a in range(states):
                 for n in range(N):
-                    x = prior[n] * start[a] - g_0 * first[a * N + n] - g_1 * second[a * N + n]
-                    x *= scale
+                    x = scale * (prior[n] * start[a] - g_0 * kept[0, a * N + n] - g_1 * kept[-1, a * N + n])
                     new[a * N + n] = x
                     m[a, n] += z * x
                     d[2 * a, n] += x * x
             if states == 2:
-                for n in range(N):
-                    d[1, n] += new[n] * new[N + n]
+                d[1] += new[:N] * new[N:]
             for b in range(states):
-                _add(kept[p, b], new[b * N + i], new)
-        else:
-            new[:] = 0.0
+                _add(kept[b], new[b * N + i], new)
         if (turn + 1) % PENDING == p // share:
             _fold(R, W, m, d, G)
 
@@ -286,8 +269,7 @@ def _fold(R, W, m, d, G):
     m[:], W[:] = np.dot(G, m), 0.0
     for a in range(states):
         for c in range(a, states):
-            for n in range(N):
-                d[a + c, n] = R[a * N + n, c * N + n]
+            d[a + c] = np.diag(R[a * N : (a + 1) * N, c * N : (c + 1) * N])
 
 
 @compiled
