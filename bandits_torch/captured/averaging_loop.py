@@ -15,9 +15,10 @@ from bandits_torch.policies.learned_units import LEAST
 from bandits_torch.policies.looking_again import ALIKE, LATEST, SETTLED, SOONEST
 from bandits_torch.policies.reward_range import EARLY, FIRST, LATE
 
+LONG_AGO = -2 * PENDING  # before every turn of a block
 TRACE = ("effective_rate", "effective_members", "noise_scale", "scale", "resets", "doubted", "longest_unseen")
-Part = namedtuple(  # first: the number of its first member
-    "Part", "K alike kernel prior_mean prior_variance mean reduction rows pending frames first"
+Part = namedtuple(  # first: the number of its first member; columns: room for what ``_learn`` keeps
+    "Part", "K alike kernel prior_mean prior_variance mean reduction rows pending frames first columns"
 )
 Held = namedtuple(  # what observations change beside, a row for each replicate
     "Held",
@@ -43,7 +44,9 @@ def play(parts, held, told, asked, turn, expected, noise, available, arm, reward
     mu, va, learned, due = np.empty((P, N)), np.empty((P, N)), np.empty(P), np.empty(P, np.bool_)
     all_framed = told.framed.all()
     apart = ~told.framed if all_framed else told.framed  # in another unit than the mixture
+    slot, read = np.empty(N, np.int64), np.empty(N, np.int64)  # of columns that are kept; up to which row
     for s in range(noise.shape[1]):
+        read[:], count = LONG_AGO, 0
         own = told.unit[s] if all_framed else 1.0
         unit, offset = np.where(apart, told.unit[s], 1.0), np.where(apart, told.origin[s], 0.0)
         for j in range(len(noise)):
@@ -62,12 +65,15 @@ def play(parts, held, told, asked, turn, expected, noise, available, arm, reward
                 _weigh(held, told, s, seen - mu[:, i], variance, scale, unit, math.log(own), learned, due)
                 w, scale = np.exp(held.log_weight[s]), _scale(held, told, s)
                 held.pulled[s, i] = True
+                if read[i] == LONG_AGO:
+                    slot[i], count = count, count + 1
             alike = np.zeros(N)
             for part in parts:
-                for p in range(len(part.kernel)):
-                    _add(alike, w[part.first + p], part.alike[part.kernel[p], i])
-                _learn(part, told, s, j, i, turn + j, believed, learned, due, mu, va)
+                by_kernel = np.bincount(part.kernel, w[part.first : part.first + len(part.kernel)])
+                add(alike, by_kernel, part.alike[:, i])
+                _learn(part, told, s, j, i, turn + j, believed, learned, due, mu, va, slot[i], read[i])
             if believed:
+                read[i] = turn + j + 1
                 held.unseen[s] = np.where(alike >= ALIKE, 0.0, held.unseen[s] + 1.0)
                 held.unseen[s, i] = 0.0
             f = w * scale * unit * unit
@@ -89,14 +95,12 @@ def _add(to, x, row):
 def _moments(part, j, s, mu, va):
     """Mean and variance of every arm under the members of a part at step j."""
     for p in range(len(part.kernel)):
-        g, b = part.frames[j, p, 0], 0
-        mu[p], va[p] = part.prior_mean[p], part.prior_variance[p]
-        for a in range(len(g)):
-            _add(mu[p], g[a], part.mean[s, p, a])
-            for c in range(a, len(g)):
-                _add(va[p], -g[a] * g[c] * (1 + (c > a)), part.reduction[s, p, b])
-                b += 1
-        va[p] = np.maximum(va[p], TINY * part.prior_variance[p])
+        g, m, d = part.frames[j, p, 0], part.mean[s, p], part.reduction[s, p]
+        mean, variance, h = part.prior_mean[p], part.prior_variance[p], g[1] if len(g) == 2 else 0.0
+        for n in range(len(mean)):
+            mu[p, n] = mean[n] + g[0] * m[0, n] + h * m[-1, n]
+            taken = g[0] * g[0] * d[0, n] + h * (2 * g[0] * d[len(d) // 2, n] + h * d[-1, n])
+            va[p, n] = max(variance[n] - taken, TINY * variance[n])
 
 
 @compiled
@@ -205,9 +209,14 @@ def _log_sum(x):
 
 
 @compiled
-def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va):
-    """Members learn a reward of arm i, reset before where that is due; those whose turn it is fold."""
+def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va, slot, read):
+    """Members learn a reward of arm i, reset before where that is due; those whose turn it is fold.
+
+    The slot of ``columns`` keeps those of arm i of R + W^T W, (P, states, states N), with the rows of W before the turn
+    ``read``. They are read anew where a member folded since.
+    """
     P, states, N = len(part.kernel), part.mean.shape[2], part.mean.shape[3]
+    share, start = -(-P // PENDING), np.array([0.0, 0.0])
     for p in range(P):
         at, G, g = part.first + p, part.frames[j, p], part.frames[j, p, 0]
         prior, R = part.K[part.kernel[p], i], part.rows[p, s]
@@ -215,51 +224,56 @@ def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va):
         if due[at]:
             learned[at] += mu[at, i] - part.prior_mean[p, i]
             va[at, i] = prior[i]
-            R[:], W[:], m[:], d[:] = 0.0, 0.0, 0.0, 0.0
+            R[:], W[:], m[:], d[:], part.columns[:, p] = 0.0, 0.0, 0.0, 0.0, 0.0
         new = W[turn % PENDING]
         new[:] = 0.0
         if believed:
-            scale = 1.0 / math.sqrt(va[at, i] + told.noise[s, at])
-            column = np.zeros(states * N)
-            for b in range(states):
-                _add(column, g[b], R[b * N + i])
-            for t in range(PENDING):
-                x = 0.0
-                for b in range(states):
-                    x += W[t, b * N + i] * g[b]
-                if x != 0.0:
-                    _add(column, x, W[t])
-            start = np.array([1.0 / G[0, 0], 0.0])  # the first column of the inverse of G
+            folded, kept = turn - (turn - p // share) % PENDING, part.columns[slot, p]
+            start[0] = 1.0 / G[0, 0]  # the first column of the inverse of G
             if states == 2:
-                start[:] = G[1, 1], -G[1, 0]
-                start /= G[0, 0] * G[1, 1] - G[0, 1] * G[1, 0]
-            b = 0
+                start[:] = np.array([G[1, 1], -G[1, 0]]) / (G[0, 0] * G[1, 1] - G[0, 1] * G[1, 0])
+            scale = 1.0 / math.sqrt(va[at, i] + told.noise[s, at])
+            for b in range(states):
+                if read <= folded:
+                    kept[b] = R[b * N + i]
+                for t in range(max(read, folded), turn):
+                    _add(kept[b], W[t % PENDING, b * N + i], W[t % PENDING])
+            z, g_0, g_1 = learned[at] * scale, g[0], g[1] if states == 2 else 0.0
             for a in range(states):
                 for n in range(N):
-                    new[a * N + n] = (prior[n] * start[a] - column[a * N + n]) * scale
-                _add(m[a], learned[at] * scale, new[a * N : (a + 1) * N])
-            for a in range(states):
-                for c in range(a, states):
-                    for n in range(N):
-                        d[b, n] += new[a * N + n] * new[c * N + n]
-                    b += 1
-        if (turn + 1) % PENDING == p // -(-P // PENDING):
+                    x = scale * (prior[n] * start[a] - g_0 * kept[0, a * N + n] - g_1 * kept[-1, a * N + n])
+                    new[a * N + n] = x
+                    m[a, n] += z * x
+                    d[2 * a, n] += x * x
+            if states == 2:
+                d[1] += new[:N] * new[N:]
+            for b in range(states):
+                _add(kept[b], new[b * N + i], new)
+        if (turn + 1) % PENDING == p // share:
             _fold(R, W, m, d, G)
 
 
 @compiled
 def _fold(R, W, m, d, G):
     """R becomes G (R + W^T W) G^T, and mean and reduction are as of then."""
-    (states, N), b = m.shape, 0
-    R += np.dot(W.T, W)
-    if states == 1:
-        R *= G[0, 0] * G[0, 0]
-    else:
-        half = np.dot(G, R.reshape(states, -1)).reshape(R.shape)
-        R[:] = np.dot(G, np.ascontiguousarray(half.T).reshape(states, -1)).reshape(R.shape)
+    (states, N), product = m.shape, np.dot(W.T, W)
+    faded = G[0, 0] * G[0, 0] if states == 1 else 1.0
+    for a in range(len(R)):
+        for n in range(len(R)):
+            R[a, n] = faded * (R[a, n] + product[a, n])
+    if states == 2:
+        for a in range(N):
+            _mix(G, R[a], R[N + a])
+            _mix(G, R[a, :N], R[a, N:])
+            _mix(G, R[N + a, :N], R[N + a, N:])
     m[:], W[:] = np.dot(G, m), 0.0
     for a in range(states):
         for c in range(a, states):
-            for n in range(N):
-                d[b, n] = R[a * N + n, c * N + n]
-            b += 1
+            d[a + c] = np.diag(R[a * N : (a + 1) * N, c * N : (c + 1) * N])
+
+
+@compiled
+def _mix(G, x, y):
+    """The rows x and y become G times them."""
+    for n in range(len(x)):
+        x[n], y[n] = G[0, 0] * x[n] + G[0, 1] * y[n], G[1, 0] * x[n] + G[1, 1] * y[n]

@@ -151,6 +151,7 @@ def averaging_block(
             *_shared(part.mean, part.reduction, part.rows, part.pending),
             *_arrays(given[frames_of(k)]),
             sum(len(before.kernel) for before in parts[:k]),
+            np.empty((len(world[1]), *part.rows[:, 0, : part.states].shape)),
         )
         for k, part in enumerate(parts)
     )

@@ -14,7 +14,7 @@ from bandits_torch.models.arms.posterior_of_counts import FRAIL, REMOVED
 TINY = np.finfo(np.float64).eps
 _LEAST_VARIANCE = 1e-12  # under a bound, as BoTorch's analytic acquisitions have it
 _TOGETHER = 64  # rows of C that are folded together, so that they stay in the cache
-compiled = njit(cache=True, nogil=True, error_model="numpy")
+compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 
 
 @compiled

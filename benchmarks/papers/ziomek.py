@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from bandits_torch import History, Problem, make, recipes, run
+from bandits_torch import History, Problem, make, problems, recipes, run
 from bandits_torch.experiments.plots import plot_priors, plot_regret
 from bandits_torch.experiments.regret import per_step, random_regret
 from bandits_torch.models import CandidatePrior
@@ -158,22 +158,16 @@ def _replicates(fast: bool) -> int:
     return 3 if fast else REPLICATES
 
 
-def _play(
-    problem: Problem, names: Sequence[str], horizon: int, seed: int = 0, **options: Any
-) -> dict[str, History]:
-    histories = {}
-    for name in names:
-        taken = {key: value for key, value in options.items() if key in recipes.options_of(name)}
-        policy = recipes.build(
-            name, problem, replicates=problem.replicates, horizon=horizon, seed=seed, **taken
-        )
-        histories[name] = run(policy, problem, horizon, seed=seed, capture="auto")
-    return histories
+def _play(name: str, problem: Problem, horizon: int, seed: int = 0, **options: Any) -> History:
+    policy = recipes.build(
+        name, problem, replicates=problem.replicates, horizon=horizon, seed=seed, **options
+    )
+    return run(policy, problem, horizon, seed=seed, capture="auto")
 
 
 def _race(stem: Path, problem: Problem, horizon: int, name: str) -> None:
     """A figure's regret (a) and priors (b), each as a picture and a CSV, and the totals."""
-    histories = _play(problem, POLICIES, horizon)
+    histories = {policy: _play(policy, problem, horizon) for policy in POLICIES}
     for history in histories.values():
         history.meta["problem"] = name
     rows = per_step(histories)
@@ -213,16 +207,26 @@ def _vary(
     fast: bool,
     common: dict[str, Any],
 ) -> None:
-    """One row for each value of each setting: mean total regret and its standard error, by policy."""
-    rows = []
+    """One row for each value of each setting: mean total regret and its standard error, by policy.
+
+    What is the same in several rows, such as the defaults, is played once.
+    """
+    rows, played = [], {}
+    defaults = {"seed": 0, **problems.options_of(name)}
     for setting, values in settings.items():
         for value in values[:2] if fast else values:
             ours = not setting.startswith("policy.")
             steps = 40 if fast else value if setting == "horizon" else horizon
-            changed = {setting: value} if ours and value is not None and setting != "horizon" else {}
-            options = {} if ours or value is None else {setting.removeprefix("policy."): value}
-            problem = make(name, replicates=_replicates(fast), **common, **changed)
-            histories = _play(problem, RIVALS, steps, seed=changed.get("seed", 0), **options)
+            same = setting not in defaults or value in (None, defaults[setting])
+            changed = {} if same else {setting: value}
+            problem, histories = make(name, replicates=_replicates(fast), **common, **changed), {}
+            for policy in RIVALS:
+                has, option = recipes.options_of(policy), setting.removeprefix("policy.")
+                options = {} if ours or option not in has or value in (None, has[option]) else {option: value}
+                key = policy, steps, *changed.items(), *options.items()
+                if key not in played:
+                    played[key] = _play(policy, problem, steps, changed.get("seed", 0), **options)
+                histories[policy] = played[key]
             row: dict[str, Any] = {
                 "setting": setting,
                 "value": "theorem" if value is None and not ours else value,

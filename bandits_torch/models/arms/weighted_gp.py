@@ -18,19 +18,21 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import joint_posterior, require_within
 
+MOST = 0.75  # of the arms: where more were pulled, all are looked at, which copies nothing
+
 
 class _Belief(NamedTuple):
-    """What follows from the observations: the mean (*batch, N) less that of the prior; of the n arms pulled L^{-1}
-    W^{1/2} K and the rows of C, (*batch, n, N) each, and what the second weights take off, (*batch, n, 1)."""
+    """What follows from the observations: the mean (*batch, N) less that of the prior; of n arms, with all that were
+    pulled, L^{-1} R K and the rows of C, (*batch, n, N) each, and what the second weights take off, (*batch, n, 1)."""
 
     mean: Tensor
     half: Tensor
     rows: Tensor
     lost: Tensor
 
-    def taken(self, half: Tensor, rows: Tensor, lam: Tensor) -> Tensor:
+    def taken(self, half: Tensor, rows: Tensor) -> Tensor:
         """What the observations take off prior covariances, of arms whose columns these are."""
-        return half.mT @ half / lam + (rows * self.lost).mT @ rows
+        return half.mT @ half + (rows * self.lost).mT @ rows
 
 
 class WeightedGP(ArmModel):
@@ -57,8 +59,8 @@ class WeightedGP(ArmModel):
             mean.
         discount: weight per step, in (0, 1].
 
-    Cost: O(N^2) memory; an observation O(N), the next prediction O(n^2 N) where n arms were pulled, whatever t (on a
-    GPU, which would wait to count them, O(N^3)). It cannot ``forget``.
+    Cost: O(N^2) memory; an observation O(N), the next prediction O(n^2 N) where n arms were pulled, whatever t (N^3
+    where most were, and on a GPU, which would wait to count them). It cannot ``forget``.
     With C the weighted posterior covariance, variance = C - C diag(sum_s w_s (1 - w_s)) C / lambda, by arms: of C the
     rows of the arms pulled are needed, and its diagonal.
     """
@@ -229,37 +231,31 @@ class WeightedGP(ArmModel):
 
     # -- predicting ------------------------------------------------------------------------------------
 
-    def _regulariser(self) -> Tensor:
-        """lambda, to broadcast against matrices."""
-        return self.noise_variance.reshape(*self.noise_variance.shape, 1, 1)
-
     def _now(self) -> _Belief:
         if self._belief is None:
-            lam = self._regulariser()
-            factor, K, root, arm = self._factor(self.weight)
-            half = torch.linalg.solve_triangular(factor, root * K, upper=False)
-            at = arm.unsqueeze(-2).expand(half.shape[:-1] + arm.shape[-1:])
-            rows = K - half.gather(-1, at).mT @ half / lam
-            lam = lam.squeeze(-1)
-            mean = (self.reward.gather(-1, arm).unsqueeze(-2) @ rows).squeeze(-2) / lam
-            lost = (self.weight - self.square).gather(-1, arm) / lam
+            factor, rows, arm = self._factor(self.weight)
+            lam = self.noise_variance.unsqueeze(-1)
+            half = torch.linalg.solve_triangular(factor, rows, upper=False)
+            rows = _rows(self.prior_covariance, arm) - _columns(half, arm).mT @ half
+            mean = (_at(self.reward, arm).unsqueeze(-2) @ rows).squeeze(-2) / lam
+            lost = _at(self.weight - self.square, arm) / lam
             self._belief = _Belief(mean, half, rows, lost.unsqueeze(-1))
         return self._belief
 
-    def _factor(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Cholesky factor of I + W^{1/2} K W^{1/2} / lambda among the n arms pulled, their rows of K ``batch_shape x n
-        x N``, W^{1/2} ``batch_shape x n x 1``, and which they are, ``batch_shape x n``.
+    def _factor(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Cholesky factor of I + R K R, R = (W / lambda)^{1/2}, among n arms with all that were pulled; R K of these
+        ``batch_shape x n x N``; and which they are, ``batch_shape x n``, or None for all of them in order.
 
         They are as many in every replicate: where fewer were pulled, others have weight 0.
         """
-        n = max(1, int((weight > 0).sum(-1).max())) if weight.is_cpu else self.num_arms
-        most, arm = weight.topk(n, -1)
-        root = most.sqrt().unsqueeze(-1)
-        K = self.prior_covariance.expand(*self._batch_shape, -1, -1)
-        K = K.gather(-2, arm.unsqueeze(-1).expand(*arm.shape, self.num_arms))
-        among = root * K.gather(-1, arm.unsqueeze(-2).expand(*arm.shape, n)) * root.mT / self._regulariser()
+        N = self.num_arms
+        n = max(1, int((weight > 0).sum(-1).max())) if weight.is_cpu else N
+        arm = weight.topk(n, -1).indices if n <= MOST * N else None
+        root = (_at(weight, arm) / self.noise_variance.unsqueeze(-1)).sqrt().unsqueeze(-1)
+        rows = root * _rows(self.prior_covariance, arm)
+        among = _columns(rows, arm) * root.mT
         among.diagonal(dim1=-2, dim2=-1).add_(1.0)
-        return torch.linalg.cholesky(among), K, root, arm
+        return torch.linalg.cholesky(among), rows, arm
 
     def candidates(self, time: float | None = None) -> Tensor:
         """Inputs of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
@@ -268,15 +264,14 @@ class WeightedGP(ArmModel):
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Mean and sandwich variance of every arm, ``batch_shape x N`` each; ``time`` is not looked at. O(n N)."""
         held = self._now()
-        taken = held.half.square().sum(-2) / self._regulariser().squeeze(-1)
-        taken = taken + (held.rows.square() * held.lost).sum(-2)
-        variance = self.prior_covariance.diagonal(dim1=-2, dim2=-1) - taken
+        taken = held.half.square().sum(-2) + (held.rows.square() * held.lost).sum(-2)
+        variance = self.prior_covariance.diagonal(dim1=-2, dim2=-1) - taken  # rounding may leave less than 0
         return held.mean + self.prior_mean, variance.clamp_min(0.0)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Mean ``batch_shape x N`` and sandwich covariance ``batch_shape x N x N`` of all arms. O(n N^2)."""
         held = self._now()
-        covariance = self.prior_covariance - held.taken(held.half, held.rows, self._regulariser())
+        covariance = self.prior_covariance - held.taken(held.half, held.rows)
         return held.mean + self.prior_mean, covariance
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
@@ -284,15 +279,15 @@ class WeightedGP(ArmModel):
         index, held = self._index(X), self._now()
         batch, q = inputs.points_of(X, self._batch_shape), X.shape[-2]
         arm = index.expand(*batch, q)
+        if q == 1:
+            mean, variance = (part.expand(*batch, -1).gather(-1, arm) for part in self.marginals())
+            return joint_posterior(mean, variance.unsqueeze(-1), noise)
         at = (held.mean + self.prior_mean).expand(*batch, -1).gather(-1, arm)
         among = arm.unsqueeze(-2).expand(*batch, held.rows.shape[-2], q)
         half, rows = (part.expand(*batch, -1, -1).gather(-1, among) for part in (held.half, held.rows))
         pair = (arm.unsqueeze(-1) * self.num_arms + arm.unsqueeze(-2)).flatten(-2)
         prior = self.prior_covariance.flatten(-2).expand(*batch, -1).gather(-1, pair).unflatten(-1, (q, q))
-        covariance = prior - held.taken(half, rows, self._regulariser())
-        if q == 1:  # rounding may leave less than 0 of variances far below the prior's
-            covariance = covariance.clamp_min(0.0)
-        return joint_posterior(at, covariance, noise)
+        return joint_posterior(at, prior - held.taken(half, rows), noise)
 
     def _apply(self, *args: Any, **kwargs: Any) -> WeightedGP:
         self._belief = self._gain = None
@@ -319,3 +314,21 @@ class WeightedGP(ArmModel):
         model.prior_mean = self.prior_mean.expand(*batch_shape, self.num_arms).clone()
         model.count = self.count.expand(batch_shape).clone()
         return model
+
+
+def _at(values: Tensor, arm: Tensor | None) -> Tensor:
+    """Of ``* x N``, those of the arms ``batch_shape x n``; None is all of them."""
+    return values if arm is None else values.gather(-1, arm)
+
+
+def _columns(matrix: Tensor, arm: Tensor | None) -> Tensor:
+    """Of ``batch_shape x n x N``, the columns of the arms."""
+    return matrix if arm is None else matrix.gather(-1, arm.unsqueeze(-2).expand(*matrix.shape[:-1], -1))
+
+
+def _rows(matrix: Tensor, arm: Tensor | None) -> Tensor:
+    """Of N x N matrices, the rows of the arms."""
+    if arm is None:
+        return matrix
+    N = matrix.shape[-1]
+    return matrix.expand(*arm.shape[:-1], N, N).gather(-2, arm.unsqueeze(-1).expand(*arm.shape, N))

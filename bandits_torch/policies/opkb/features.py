@@ -144,15 +144,15 @@ class NeuralFeatures(FeatureSource):
         mean = sums[held] / n
         root = n.sqrt()
         stiffest = torch.linalg.eigvalsh(root.unsqueeze(-1) * self._gram[replicate][held][:, held] * root)[-1]
-        rate = 1 / (self.width * (stiffest + self.regulariser))
+        rate = 1 / (self.width * (float(stiffest) + self.regulariser))
+        back = rate * self.width * self.regulariser  # the share of the way back to W^(0)
 
         weights = [W.clone() for W in start]
         for _ in range(self.training_steps):
             value, inputs, derivatives = layers(weights, x)
             error = (n * (value - mean)).unsqueeze(-1)
             for W, W0, h, b in zip(weights, start, inputs, derivatives, strict=True):
-                gradient = (error * b).mT @ h + self.width * self.regulariser * (W - W0)
-                W.sub_(rate * gradient)
+                W.lerp_(W0, back).addmm_((error * b).mT, h, alpha=-rate)
         return weights
 
 
