@@ -175,7 +175,7 @@ class Sketch(ResizableState):
         """Places of a fresh dictionary, with the variances of before the newest pull (their Figure 1): every
         observation flips its own coin; never empty."""
         count, u = self.count.clone(), len(self.arm)
-        count[newest] += 1
+        count[newest].add_(1)
         room = 1 << max(5, (u - 1).bit_length())  # blocks of random numbers are drawn per size
         coins = self._streams.uniform(room)[0, :u].to(count.device)
         wins = coins < self.sampling.probabilities(self._leverage(), count)
@@ -458,14 +458,13 @@ class OneStep(Kept):
         marginals = self.sketch.marginals
         if not marginals.kept:
             marginals.mean, marginals.variance = self._posterior_now().marginals()
-            marginals.settle(True)
+            marginals.kept = True
 
     def _changed(self) -> None:
         """What was computed is of another dictionary, or of other data."""
         if self.sketch.settled and self.sketch.embedding.size:
             self.sketch.empty()
-        self._solved = self.sketch.settled = False
-        self.sketch.marginals.settle(False)
+        self._solved = self.sketch.settled = self.sketch.marginals.kept = False
 
     def _posterior_now(self) -> OneStepPosterior:
         sketch = self.sketch
