@@ -274,8 +274,12 @@ class ResizableState(torch.nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Numbers go past the look at buffers and submodules that tensors need: it takes longer than a small sum."""
-        if type(value) in (int, float, bool):
+        """A buffer, and what can be no part of a module, go past the look at parameters and submodules: it takes longer
+        than a small sum."""
+        buffers = vars(self).get("_buffers", {})
+        if type(value) is Tensor and name in buffers:
+            buffers[name] = value
+        elif type(value) in (int, float, bool, list, dict, set):
             object.__setattr__(self, name, value)
         else:
             super().__setattr__(name, value)

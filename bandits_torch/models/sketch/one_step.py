@@ -39,6 +39,7 @@ class OneStepPosterior:
         self.prior, self.variance, self.chunk_size = prior, prior_variance, chunk_size
         new = prior_variance.new_zeros
         self._rows, self._square, self._known = new(0, len(prior_variance)), new(0, 0), 0
+        self._scale = float(prior_variance.max())
 
     def solve(
         self, arm: Tensor, count: Tensor, total: Tensor, dictionary: Tensor, noise_variance: Tensor
@@ -48,21 +49,22 @@ class OneStepPosterior:
         self._know(arm)
         self._dictionary, self._places = arm[dictionary], dictionary
         outside = torch.ones_like(arm, dtype=torch.bool)
-        rest = outside.index_fill(0, dictionary, False).nonzero().flatten()
-        kept = self._square[: len(arm), : len(arm)]
-        with_pulled = kept.index_select(0, dictionary) if self._known else self._cross(arm)
-        K = with_pulled.index_select(1, dictionary)
-        weights, totals, identity = count[dictionary], total[dictionary], torch.eye(len(K)).to(K)
+        rest = outside.index_fill_(0, dictionary, False).nonzero().flatten()
+        known = self._square[: len(arm), : len(arm)]
+        with_dictionary = known.index_select(0, dictionary) if self._known else self._cross(arm)
+        by_arm = with_dictionary.mT.contiguous()  # its rows are chosen faster than columns
+        K, weights, rewards = by_arm.index_select(0, dictionary), count[dictionary], total[dictionary]
+        identity = torch.eye(len(K), dtype=K.dtype, device=K.device)
         if len(rest):
-            lifted = torch.add(K, identity, alpha=_JITTER * float(self.variance.max()))
-            shared = torch.cholesky_solve(with_pulled.index_select(1, rest), safe_cholesky(lifted))
+            lifted = torch.add(K, identity, alpha=_JITTER * self._scale)
+            shared = torch.cholesky_solve(by_arm.index_select(0, rest).mT, safe_cholesky(lifted))
             B = (shared * count[rest]) @ shared.mT
             B.diagonal().add_(weights)
             noise = torch.cholesky_inverse(safe_cholesky(B))
-            rewards = noise @ torch.addmv(totals, shared, total[rest])
+            rewards = noise @ torch.addmv(rewards, shared, total[rest])
             V = torch.add(K, noise, alpha=float(noise_variance))
         else:
-            rewards, V = totals / weights, K + torch.diag(noise_variance / weights)
+            rewards, V = rewards / weights, K + torch.diag(noise_variance / weights)
         self._root = torch.linalg.solve_triangular(safe_cholesky(V), identity, upper=False)
         self._weights = self._root.mT @ (self._root @ rewards)
 
@@ -72,13 +74,15 @@ class OneStepPosterior:
         mean = torch.empty_like(variance)
         step, m = self.chunk_size or _ARMS_AT_ONCE, len(self._root)
         panel = -(-m // _PANELS)
+        panels = [
+            self._root[top : top + panel, : top + panel] for top in range(0, m, panel)
+        ]  # it is lower triangular
         for start in range(0, len(mean), step):
             part = slice(start, start + step)
-            covariance = self._cross(part if arms is None else arms[part])
+            covariance, left = self._cross(part if arms is None else arms[part]), variance[part]
             mean[part] = self._weights @ covariance
-            for top in range(0, m, panel):  # the root is lower triangular
-                end = min(top + panel, m)
-                variance[part] -= (self._root[top:end, :end] @ covariance[:end]).square_().sum(0)
+            for rows in panels:
+                left -= (rows @ covariance[: rows.shape[1]]).square_().sum(0)
         return mean, variance.clamp_min_(0.0)
 
     def _cross(self, columns: Tensor | slice) -> Tensor:

@@ -60,6 +60,7 @@ class Sketch(ResizableState):
     arm: Tensor
     count: Tensor
     total: Tensor
+    dictionary: Tensor  # places among the arms pulled, in order
     _LOOSE = ("_at_draw", "_ahead")
 
     def __init__(
@@ -80,6 +81,7 @@ class Sketch(ResizableState):
         for name in ("count", "total", "unexplained", "pulled"):
             self.register_buffer(name, diagonal.new_zeros(0))
         self.register_buffer("arm", torch.zeros(0, dtype=torch.long, device=diagonal.device))
+        self.register_buffer("dictionary", self.arm.clone(), persistent=False)
         self.reset()
 
     def reset(self) -> None:
@@ -87,11 +89,10 @@ class Sketch(ResizableState):
         new = self.prior_variance.new_zeros
         self.settled = True  # z, V and theta are those of what was learned
         self.way = self._way()
-        self.arm = self.arm[:0]
+        self.arm, self.dictionary = self.arm[:0], self.dictionary[:0]
         self.count, self.total, self.unexplained, self.pulled = new(0), new(0), new(0), new(0, 0)
         self.empty()
         self._place_of: dict[int, int] = {}
-        self.dictionary: set[int] = set()  # places among the arms pulled
         self._ahead: dict[int, list[Tensor]] = {}
         self.observations = self.draws = self.last_draw = 0
         self._at_draw: Tensor | None = None  # C at the start of the batch, once it is another than now
@@ -131,7 +132,7 @@ class Sketch(ResizableState):
     @property
     def is_due(self) -> bool:
         """Whether it is time to draw: 1 + sum sigma~^2 / lambda > C since the last draw, or the first observation."""
-        return self.spent > 0 and (1 + self.spent > self.sampling.growth or not self.dictionary)
+        return self.spent > 0 and (1 + self.spent > self.sampling.growth or not len(self.dictionary))
 
     def _prepare(self, arm: int) -> int:
         """The place of ``arm`` among the arms pulled, after drawing the dictionary that its pull makes due."""
@@ -170,15 +171,16 @@ class Sketch(ResizableState):
 
     # -- the dictionary --------------------------------------------------------------------------------
 
-    def _draw(self, newest: int) -> list[int]:
+    def _draw(self, newest: int) -> Tensor:
         """Places of a fresh dictionary, with the variances of before the newest pull (their Figure 1): every
         observation flips its own coin; never empty."""
         count, u = self.count.clone(), len(self.arm)
-        count[newest] += 1
+        count[newest].add_(1)
         room = 1 << max(5, (u - 1).bit_length())  # blocks of random numbers are drawn per size
         coins = self._streams.uniform(room)[0, :u].to(count.device)
         wins = coins < self.sampling.probabilities(self._leverage(), count)
-        return torch.nonzero(wins).flatten().tolist() or [newest]
+        drawn = torch.nonzero(wins).flatten()
+        return drawn if len(drawn) else drawn.new_tensor([newest])
 
     def _leverage(self) -> Tensor:
         """sigma~^2 / lambda of the arms pulled, (u,)."""
@@ -190,8 +192,8 @@ class Sketch(ResizableState):
 
     def settle(self) -> None:
         """Make z, V and theta, if they are not those of what was learned."""
-        if not self.settled and self.dictionary:
-            self.rebuild(sorted(self.dictionary))
+        if not self.settled and len(self.dictionary):
+            self.rebuild(self.dictionary)
         self.settled = True
 
     def empty(self) -> None:
@@ -200,28 +202,27 @@ class Sketch(ResizableState):
         self.regression = FeatureRegression(self.noise_variance)
         self.pulled, self.unexplained = self.pulled[:0], self.unexplained[:0]
 
-    def rebuild(self, places: list[int]) -> None:
+    def rebuild(self, places: Tensor) -> None:
         """A dictionary of these places alone."""
-        self.dictionary = set(places)
+        self.dictionary = places
         self.embedding.rebuild(self.arm[places])
         self.pulled = self.embedding.of(self.arm)
         self._note_unexplained()
         self.regression.start((self.pulled * self.count) @ self.pulled.mT, self.pulled @ self.total)
         self.marginals.settle(False)
 
-    def append(self, places: list[int]) -> None:
+    def append(self, places: Tensor) -> None:
         """Join these places to the dictionary, and bring the marginals up to date in the same pass over the rows."""
-        self.dictionary.update(places)
-        outside = (self.unexplained[places] > self.embedding.least).tolist()
-        places = [place for place, out in zip(places, outside, strict=True) if out]
-        if not places:
+        self.dictionary = torch.cat([self.dictionary, places]).sort().values
+        places = places[self.unexplained[places] > self.embedding.least]
+        if not len(places):
             return
         new, z = self.arm[places], self.pulled[:, places]
         kept, corner, at_pulled, covariance = self.embedding.beyond(new, z, self.arm)
         if not kept:
             return
         if len(kept) < len(places):
-            new, z, places = new[kept], z[:, kept], [places[k] for k in kept]
+            new, z = new[kept], z[:, kept]
         keeps_marginals = self.marginals.kept and self.chunk_size is None
         if keeps_marginals:
             self.refresh()
@@ -303,7 +304,7 @@ class Sketch(ResizableState):
         plain = {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN} | {
             "_settled": self.settled
         }
-        held = sorted(self.dictionary)
+        held = self.dictionary.tolist()
         return {"plain": plain, "in_dictionary": held, "streams": self._streams.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -314,7 +315,7 @@ class Sketch(ResizableState):
         for name in self._PLAIN:
             setattr(self, name, copy.deepcopy(state["plain"][name]))
         self.settled = state["plain"]["_settled"]
-        self.dictionary = set(state["in_dictionary"])
+        self.dictionary = self.dictionary.new_tensor(state["in_dictionary"])
         self._streams.load_state_dict(state["streams"])
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
         self.way = self._way()
@@ -364,14 +365,14 @@ class Kept:
         z = sketch.pulled[:, place]
         return sketch.unexplained[place] + z @ (sketch.covariance_at_draw @ z)
 
-    def take_up(self, drawn: list[int]) -> None:
+    def take_up(self, drawn: Tensor) -> None:
         """The dictionary holds this draw: joined to it, or alone where that costs less or it would grow too large."""
         sketch = self.sketch
-        new = [place for place in drawn if place not in sketch.dictionary]
+        new = drawn[~torch.isin(drawn, sketch.dictionary)]
         too_large = len(sketch.dictionary) + len(new) > sketch.sampling.slack * len(drawn)
         if too_large or 2 * len(new) > max(8, self.size):  # joining costs two passes over the rows for each
             sketch.rebuild(drawn)
-        elif new:
+        elif len(new):
             sketch.append(new)
 
     def learned(self, place: int, residual: Tensor) -> None:
@@ -426,11 +427,11 @@ class OneStep(Kept):
 
     def variance_at_draw(self, place: int) -> Tensor:
         """Variance of an arm now, for every pull draws."""
-        return self.variance_of(self.sketch.arm[place : place + 1])
+        return self.leverage()[place]
 
-    def take_up(self, drawn: list[int]) -> None:
+    def take_up(self, drawn: Tensor) -> None:
         """The dictionary is this draw."""
-        self.sketch.dictionary = set(drawn)
+        self.sketch.dictionary = drawn
         self._changed()
 
     def learned(self, place: int, residual: Tensor) -> None:
@@ -457,20 +458,19 @@ class OneStep(Kept):
         marginals = self.sketch.marginals
         if not marginals.kept:
             marginals.mean, marginals.variance = self._posterior_now().marginals()
-            marginals.settle(True)
+            marginals.kept = True
 
     def _changed(self) -> None:
         """What was computed is of another dictionary, or of other data."""
         if self.sketch.settled and self.sketch.embedding.size:
             self.sketch.empty()
-        self._solved = self.sketch.settled = False
-        self.sketch.marginals.settle(False)
+        self._solved = self.sketch.settled = self.sketch.marginals.kept = False
 
     def _posterior_now(self) -> OneStepPosterior:
         sketch = self.sketch
         if not self._solved:
-            dictionary = torch.tensor(sorted(sketch.dictionary), device=sketch.arm.device)
-            self._posterior.solve(sketch.arm, sketch.count, sketch.total, dictionary, sketch.noise_variance)
+            pulled = sketch.arm, sketch.count, sketch.total
+            self._posterior.solve(*pulled, sketch.dictionary, sketch.noise_variance)
             self._solved = True
         return self._posterior
 
