@@ -148,7 +148,6 @@ class CyclicMembers(RecursiveMembers):
 
     @staticmethod
     def far(frame: Tensor) -> Tensor:
-        """Which frames are so far from I that these members must fold, (P,)."""
         return frame.diagonal(dim1=-2, dim2=-1).amin(-1).square() < _FADED
 
     def _carried(self, time: Time, times: Sequence[Time]) -> Tensor:
@@ -156,7 +155,6 @@ class CyclicMembers(RecursiveMembers):
         return self._passing_between(time, times).diagonal(dim1=-2, dim2=-1) * seen
 
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
-        """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
         seen = torch.stack([self._seen_through(one) for one in times], 1)
         passed = self._passing_between(times, times).diagonal(dim1=-2, dim2=-1)  # (P, K, K, s)
         return self._between(arms) * (passed * seen.unsqueeze(-2) * seen.unsqueeze(-3)).sum(-1)
@@ -177,7 +175,6 @@ class CyclicMembers(RecursiveMembers):
         self.turned = cast(CyclicMembers, small).turned
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
         super().reset(where)
         if where is None:
             self.turned = None
@@ -187,6 +184,5 @@ class CyclicMembers(RecursiveMembers):
         return super().get_extra_state() | {"turned": self.turned}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``."""
         super().set_extra_state(state)
         self.turned = state["turned"]

@@ -99,7 +99,6 @@ class LevelMembers(RecursiveMembers):
 
     @staticmethod
     def far(frame: Tensor) -> Tensor:
-        """Which frames are so far from I that these members must fold, (P,)."""
         return torch.minimum(frame[:, 0, 0].square(), torch.linalg.det(frame[:, 1:, 1:]).abs()) < _FADED
 
     def _seen_at(self, time: Time | None) -> Tensor:
@@ -165,12 +164,10 @@ class LevelMembers(RecursiveMembers):
         self.rows[member, run, :, n:] = 0.0
 
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
-        """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
         F = self._passing_between(times, times)
         return self._between(arms) * F[..., 0, 0] + self.level_variance[:, None, None] * F[..., 1, 1]
 
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
-        """See ``MembersOverArms``."""
         F = self._passing_between(times[-1] if self.now is None else self.now, times)  # (P, K, 3, 3)
         level = self.level_variance.unsqueeze(-1) * torch.einsum("zpk,pki->zpi", weights, F[..., 1:, 1])
         of_f = self._combined(arms, weights * F[..., 0, 0])

@@ -251,7 +251,6 @@ class RecursiveMembers(MembersOverArms):
     # -- predicting ------------------------------------------------------------------------------------
 
     def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each. O(S P N)."""
         g = self._seen_at(time)
         mean, variance = self._prior_mean_at(time), self.prior_variance
         for k in range(self.states):
@@ -261,7 +260,6 @@ class RecursiveMembers(MembersOverArms):
         return mean, torch.maximum(variance, self._least, out=variance)
 
     def at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
         g = self._seen_at(time)
         mean, variance = self.prior_at(arm, time)
         held, reduction = (
@@ -275,7 +273,6 @@ class RecursiveMembers(MembersOverArms):
         return mean, torch.maximum(variance, self._least.T[arm])
 
     def prior_at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """``at`` before the first observation."""
         return self._prior_mean_at(time).T[arm], self.prior_variance.T[arm]
 
     def _prior_mean_at(self, time: Time | None) -> Tensor:
@@ -287,7 +284,6 @@ class RecursiveMembers(MembersOverArms):
         return self._frame_at(time)[:, 0]
 
     def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
-        """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
         g = self._seen_at(time)
         row = self._prior_row(arm)
         learned = (g.unsqueeze(-1) * self._learned_of(arm, row, g)).sum(-2)
@@ -303,7 +299,6 @@ class RecursiveMembers(MembersOverArms):
         return self.alike[:, arm]
 
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
-        """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
         return self._between(arms) * self._passing_between(times, times)[..., 0, 0]
 
     def _carried(self, time: Time, times: Sequence[Time]) -> Tensor:
@@ -322,7 +317,6 @@ class RecursiveMembers(MembersOverArms):
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
-        """See ``MembersOverArms``."""
         self._advance(time)
         arm = arm.reshape(-1).expand(self.replicates)
         self.learn_now(arm, reward, self.at(arm), self.turn, where)
@@ -331,7 +325,6 @@ class RecursiveMembers(MembersOverArms):
     def learn_now(
         self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
     ) -> None:
-        """See ``MembersOverArms``."""
         mean, variance = at
         scale = (variance + self.noise_variance).rsqrt()
         innovation = ((reward.to(mean) - mean) * scale)[..., None, None]
@@ -417,14 +410,12 @@ class RecursiveMembers(MembersOverArms):
         return (G[:, None, None] @ half.unflatten(3, (s, -1))).reshape(rows.shape)
 
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
-        """See ``MembersOverArms``."""
         carried = self._carried(times[-1] if self.now is None else self.now, times)
         now = [self._combined(arms, weights * carried[..., k]) for k in range(self.states)]
         mean = torch.linalg.solve(self.frame, torch.stack(now, -2))
         self.mean.copy_(torch.where(where[..., None, None], mean, self.mean))
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
         if where is None:
             for tensor in (self.mean, self.reduction, self.rows, self.pending):
                 tensor.zero_()
@@ -623,7 +614,6 @@ class SmoothMembers(RecursiveMembers):
 
     @staticmethod
     def passing(rate: Tensor, gap: float | Tensor) -> Tensor:
-        """F."""
         r = -torch.log1p(-rate) * gap
         left = (-r).exp()
         # After a pause without end nothing is left: left = 0, and r times it must be 0 and not NaN.

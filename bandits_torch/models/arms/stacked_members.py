@@ -63,37 +63,29 @@ class StackedMembers(MembersOverArms):
         return [(part, [share[k] for share in shares]) for k, part in enumerate(self.parts)]
 
     def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each."""
         return _joined([part.marginals(time) for part in self.parts])
 
     def at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
         return _joined([part.at(arm, time) for part in self.parts])
 
     def prior_at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """``at`` before the first observation."""
         return _joined([part.prior_at(arm, time) for part in self.parts])
 
     def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
-        """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N)."""
         return torch.cat([part.covariance_with(arm, time) for part in self.parts], 1)
 
     def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
-        """See ``MembersOverArms``."""
         return sum(part.likeness(arm, own) for part, (own,) in self._each(weights))  # type: ignore[return-value]
 
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
-        """See ``MembersOverArms``."""
         for part, (own, *here) in self._each(*self._expanded(reward, where)):
             part.observe_arms(arm, own, time, *here)
 
     def learn_now(
         self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
     ) -> None:
-        """``observe_arms`` at the time it is now, of arms (S,) whose moments are ``at``; the row of ``pending`` that is
-        written is ``turn``."""
         for part, (mean, variance, own, *here) in self._each(*at, *self._expanded(reward, where)):
             part.learn_now(arm, own, (mean, variance), turn, *here)
 
@@ -102,11 +94,9 @@ class StackedMembers(MembersOverArms):
         return [value.expand(self.batch_shape) for value in (reward, where) if value is not None]
 
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
-        """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
         return torch.cat([part.prior_between(arms, times) for part in self.parts], 1)
 
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
-        """See ``MembersOverArms``."""
         for part, (here, own) in self._each(where, weights):
             part.condition_mean(here, arms, times, own)
 
@@ -116,7 +106,6 @@ class StackedMembers(MembersOverArms):
             part.grow_from(other)
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
         if where is None:
             for part in self.parts:
                 part.reset()
