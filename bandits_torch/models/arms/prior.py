@@ -259,13 +259,12 @@ class StateSpacePrior(ArmPrior):
             vars(self)["_components"] = [(k, self._by_members(part)) for k, part in found]
         return self._components  # type: ignore[return-value]
 
-    def step(self, elapsed: float) -> list[tuple[Tensor, Tensor]]:
-        """(A, Q) of each component over that time, without its waves, (b, p, p) or (1, p, p). The last is kept."""
-        last: tuple[float, list[tuple[Tensor, Tensor]]] | None = vars(self)["_last_step"]
+    def step(self, elapsed: float) -> list[Tensor]:
+        """A of each component over that time, without its waves, (b, p, p) or (1, p, p). The last is kept."""
+        last: tuple[float, list[Tensor]] | None = vars(self)["_last_step"]
         if last is None or last[0] != elapsed:
             time = torch.full((1, 1), elapsed, dtype=torch.float64, device=self.inputs.device)
-            pairs = [(part.decay(time), part.gained(time)) for _, part in self.components()]
-            own = [(a.squeeze(1).to(self.inputs), q.squeeze(1).to(self.inputs)) for a, q in pairs]
+            own = [part.decay(time).squeeze(1).to(self.inputs) for _, part in self.components()]
             last = vars(self)["_last_step"] = (elapsed, own)
         return last[1]
 

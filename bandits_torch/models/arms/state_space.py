@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bandits_torch.kernels.state_space import block_diagonal, kron
 from bandits_torch.models.arms.belief import ArmBelief
 from bandits_torch.models.arms.factor_form import half_log1p
+from bandits_torch.models.arms.members import PENDING
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
@@ -21,35 +21,39 @@ class StateSpaceForm(ResizableState):
         z_c(t + dt) = (A_c(dt) (x) I) z_c(t) + q
 
     with h_c(t) = h_c (x) waves(t - origin): what turns is kept in coordinates that turn with it, so that a cycle alone
-    does not move at all, and no rounding builds up over its rounds. As time moves by dt,
+    does not move at all, and no rounding builds up over its rounds. Before any observation Cov z is the same at every
+    time. With G the product of the A since the last fold,
 
-        m <- A m,   C <- A C A^T + sum_c K_c (x) (P_c - A_c P_c A_c^T) (x) W_c   (Kalman's prediction)
+        C = sum_c K_c (x) P_c (x) W_c - G R G^T - V^T V,
 
-    A pull of arm i is Kalman's update, symmetric and of rank one: with g = h(t) at arm i, c = C g, v = g^T c + lambda,
+    so the passing of time moves G, m and the rows V alone. A pull of arm i, with g = h(t) at arm i, c = C g and
+    v = g^T c + lambda, is Kalman's update:
 
-        m += c (y - g^T m) / v,   C -= c c^T / v.
+        m += c (y - g^T m) / v,   V gets the row c / sqrt(v).
 
-    An arm's variance keeps a relative accuracy of k / lambda of machine precision, as it does where the exact C g =
-    c lambda / v is written into C afterwards. ``gain`` and ``surprise`` as in ``CovarianceForm``.
+    What both take off within each arm is kept beside, and moves as well. Every 24 observations a fold sets R to
+    G R G^T + V^T V and G to I. An arm's variance keeps a relative accuracy of k / lambda of machine precision. ``gain``
+    and ``surprise`` as in ``CovarianceForm``.
 
-    At a later time f(t) = g^T z(now) + what is new, sum_c K_c (k_c(0) - g_c^T (P_c (x) W_c) g_c), g = A^T h(t): nothing
-    moves until the next observation.
+    At a later time f(t) = g^T z(now) + what is new, g = A^T h(t): nothing moves until the next observation.
 
-    Memory O(b (s N)^2). Time O((s N)^2) an observation; O(p (s N)^2) as time moves, p the largest p_c (1 to 3 of a
-    Matern), nothing where all components stand still. Prediction of all arms O(s^2 N), jointly O((s N)^2).
+    Memory O(b (s N)^2). Time O(24 s N + s^2 N) an observation and as much where time moves, O(24 (s N)^2) a fold.
+    Prediction of all arms O(s^2 N), jointly O((s N)^2).
 
-    ``SmoothMembers``, the same posterior of one Matern 3/2 alone, leaves C where it was at the last fold, as
-    ``CovarianceForm`` does: its step takes 0.7 of this one's time at 20 arms, 0.6 at 100 and 0.13 at 300 (one thread),
-    and the two agree to 5e-14. Here sums of kernels over different K, and cycles, are learned too.
-
-    Source: Sarkka, Solin & Hartikainen 2013, section 4 (equations of the Kalman filter over fixed places).
+    Source: Sarkka, Solin & Hartikainen 2013, section 4 (equations of the Kalman filter over fixed places). G and V are
+    those of ``RecursiveMembers``, here with several K, waves, and rows that move.
     """
 
-    mean: Tensor  # (b, s N), arms last
-    covariance: Tensor  # (b, s N, s N)
+    mean: Tensor  # (b, s, N)
+    reduction: Tensor  # (b, s, s, N), of each arm the block of G R G^T + V^T V
+    rows: Tensor  # (b, s N, s N), R
+    pending: Tensor  # (b, s, 24, N), V
+    frame: Tensor  # (b, s, s), G
     gain: Tensor
     surprise: Tensor
     matrix_0: Tensor  # K_0, (q, N, N), and so on
+    prior_variance: Tensor  # (q, N)
+    _HELD = ("mean", "reduction", "rows", "pending", "gain", "surprise")
 
     def __init__(self, prior: StateSpacePrior, batch: int, noise_variance: Tensor) -> None:
         super().__init__()
@@ -57,29 +61,35 @@ class StateSpaceForm(ResizableState):
         held_elsewhere(self, prior=prior)
         self.register_buffer("noise_variance", noise_variance.clone(), persistent=False)
         self.noise_variance: Tensor
-        matrices = prior.matrices()
-        for k, matrix in enumerate(matrices):
-            self.register_buffer(f"matrix_{k}", matrix)
-        states = sum(part.dimension for _, part in prior.components())
-        size = states * prior.num_arms
-        self.register_buffer("covariance", matrices[0].new_zeros(batch, size, size))
-        self.register_buffer("mean", matrices[0].new_zeros(batch, size))
-        self.register_buffer("gain", matrices[0].new_zeros(batch))
-        self.register_buffer("surprise", matrices[0].new_zeros(batch))
+        self._read_prior()
+        s, N = sum(part.dimension for _, part in prior.components()), prior.num_arms
+        new = self.matrix_0.new_zeros
+        self.register_buffer("mean", new(batch, s, N))
+        self.register_buffer("reduction", new(batch, s, s, N))
+        self.register_buffer("rows", new(batch, s * N, s * N))
+        self.register_buffer("pending", new(batch, s, PENDING, N))
+        self.register_buffer("frame", torch.eye(s).to(self.mean).repeat(batch, 1, 1))
+        self.register_buffer("gain", new(batch))
+        self.register_buffer("surprise", new(batch))
         self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
         self._member: Tensor
+        self.filled = 0  # rows of V
         self.origin: float | None = None  # of the waves' phases: the first time that anything was learned
-        self._add_prior(self.covariance, [part.covariance.squeeze(1) for _, part in prior.components()])
+
+    def _read_prior(self) -> None:
+        for k, matrix in enumerate(self.prior.matrices()):
+            self.register_buffer(f"matrix_{k}", matrix)
+        self.register_buffer("prior_variance", self.prior.diagonal(), persistent=False)
 
     @property
     def states(self) -> int:
         """s, numbers per arm."""
-        return self.mean.shape[-1] // self.prior.num_arms
+        return self.mean.shape[1]
 
     @property
     def size(self) -> int:
         """s N."""
-        return self.mean.shape[-1]
+        return self.rows.shape[-1]
 
     @property
     def lasting(self) -> tuple[Any, ...]:
@@ -95,192 +105,166 @@ class StateSpaceForm(ResizableState):
 
     def advance(self, now: float, time: float) -> None:
         """Let time pass: Kalman's prediction."""
-        parts = self.prior.components()
-        moving = [k for k, (_, part) in enumerate(parts) if not part.still]
-        if not moving:
+        if all(part.still for _, part in self.prior.components()):
             return
-        steps = self.prior.step(time - now)
-        kept = [a for a, _ in steps]
-        self.mean = self._moved(self.mean.unsqueeze(-1), kept).squeeze(-1)
-        half = self._moved(self.covariance, kept)
-        self.covariance = self._moved(half.mT.contiguous(), kept)
-        self._add_prior(self.covariance, [q for _, q in steps], moving)
+        kept = self.prior.step(time - now)
+        for value in (self.mean, self.pending, self.frame, self.reduction, self.reduction.transpose(1, 2)):
+            self._move(value, kept)
 
-    def _moved(self, value: Tensor, kept: list[Tensor]) -> Tensor:
-        """A times ``value`` (b, s N, n), in place where each number moves alone."""
-        at, N = 0, self.prior.num_arms
+    def _move(self, value: Tensor, kept: list[Tensor]) -> None:
+        """``value`` (b, s, ...) becomes A times it, each component by itself."""
+        at = 0
         for (_, part), a in zip(self.prior.components(), kept, strict=True):
-            length = part.dimension * N
-            rows = value[:, at : at + length]
-            at += length
+            own = value[:, at : at + part.dimension]
+            at += part.dimension
+            p = len(part.measurement)
             if part.still:
                 continue
-            p = len(part.measurement)
             if p == 1:
-                rows.mul_(a)
+                own.mul_(a.reshape(-1, *[1] * (own.dim() - 1)))
             else:
-                rows.copy_((a @ rows.unflatten(1, (p, -1)).flatten(2)).reshape(rows.shape))
-        return value
-
-    def _add_prior(self, to: Tensor, blocks: list[Tensor], only: list[int] | None = None) -> None:
-        """Add K_c (x) block_c (x) W_c on the diagonal, block_c (b, p, p) or (1, p, p)."""
-        at, N = 0, self.prior.num_arms
-        for k, ((term, part), block) in enumerate(zip(self.prior.components(), blocks, strict=True)):
-            p, m = len(part.measurement), part.width
-            inside = slice(at, at + p * m * N)
-            at += p * m * N
-            if only is not None and k not in only:
-                continue
-            own = to[:, inside, inside].unflatten(2, (p, m, N)).unflatten(1, (p, m, N))
-            own = own.diagonal(dim1=2, dim2=5)  # b, p, N, p, N, m
-            weights = part.wave_weights().squeeze(1).to(to)
-            K = getattr(self, f"matrix_{term}")
-            value = self._by_prior(block.to(to))[..., :, None, :, None, None]
-            value = value * self._by_prior(weights)[..., None, None, None, None, :]
-            self._by_prior(own).add_(value * K[:, None, :, None, :, None])
+                own.copy_((a @ own.unflatten(1, (p, -1)).flatten(2)).reshape(own.shape))
 
     def add(self, arm: Tensor, residual: Tensor, now: float, where: Tensor | None = None) -> None:
         """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,)."""
         if self.origin is None:
             self.origin = now
         g = self.measured(now, now).expand(len(arm), -1)
-        place = self._places(arm)
-        rows = self.covariance[self._member.unsqueeze(-1), place]  # (b, s, s N)
-        column = (g.unsqueeze(1) @ rows).squeeze(1)
-        variance = (column.gather(-1, place) * g).sum(-1, keepdim=True).clamp_min(0.0)
+        column = self._prior_column(arm, g) - self._taken(arm, g)
+        variance = self._at(column, arm, g).clamp_min(0.0)
         total = variance + self.noise_variance
         scale = total.rsqrt() if where is None else total.rsqrt() * where.unsqueeze(-1)
-        unit = column * scale
-        seen = (self.mean.gather(-1, place) * g).sum(-1, keepdim=True)
-        innovation = (residual.unsqueeze(-1) - seen) * scale
-        self.mean.addcmul_(unit, innovation)
+        unit = column * scale.unsqueeze(-1)
+        innovation = (residual.unsqueeze(-1) - self._at(self.mean, arm, g)) * scale
+        self.mean.addcmul_(unit, innovation.unsqueeze(-1))
         self.surprise.add_(innovation.squeeze(-1).square())
-        self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
+        self.reduction.addcmul_(unit.unsqueeze(2), unit.unsqueeze(1))
+        self.pending[:, :, self.filled] = unit
+        self.filled += 1
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
+        if self.filled == PENDING:
+            self.fold()
 
-    def _places(self, arm: Tensor) -> Tensor:
-        """Where the numbers of an arm are, (..., s), for arms (...)."""
-        return arm.unsqueeze(-1) + self.prior.num_arms * torch.arange(self.states, device=arm.device)
+    def _at(self, value: Tensor, arm: Tensor, g: Tensor) -> Tensor:
+        """What is seen of ``value`` (b, s, N) at each member's arm, (b, 1)."""
+        return (value[self._member, :, arm] * g).sum(-1, keepdim=True)
+
+    def _prior_column(self, arm: Tensor, g: Tensor) -> Tensor:
+        """Covariance of all numbers with what g (b, s) sees of each member's arm, before any observation: (b, s, N)."""
+        at, parts = 0, []
+        for term, part in self.prior.components():
+            own = g[:, at : at + part.dimension].unflatten(-1, (len(part.measurement), part.width))
+            at += part.dimension
+            seen = part.covariance.squeeze(1).to(g) @ own * part.wave_weights().to(g)
+            K = getattr(self, f"matrix_{term}")
+            parts.append(seen.flatten(1).unsqueeze(-1) * K[self._member % len(K), arm].unsqueeze(1))
+        return torch.cat(parts, 1)
+
+    def _taken(self, arm: Tensor, g: Tensor) -> Tensor:
+        """What observations took off ``_prior_column``."""
+        before = (g.unsqueeze(1) @ self.frame).squeeze(1)
+        of_arm = self.rows.unflatten(1, self.mean.shape[1:])[self._member, :, arm]  # (b, s, s N)
+        taken = self.frame @ (before.unsqueeze(1) @ of_arm).reshape(self.mean.shape)
+        waiting = self.pending[:, :, : self.filled]
+        seen = (waiting[self._member, :, :, arm] * g.unsqueeze(-1)).sum(1)
+        return taken + (seen[:, None, None] @ waiting).squeeze(-2)
+
+    def fold(self) -> None:
+        """R and V become one matrix, that of now."""
+        self.rows, self.filled = self.whole(), 0
+        self.pending.zero_()
+        self.frame.copy_(torch.eye(self.frame.shape[-1]))
+        own = self.rows.unflatten(2, self.mean.shape[1:]).unflatten(1, self.mean.shape[1:])
+        self.reduction.copy_(own.diagonal(dim1=2, dim2=4))
+
+    def whole(self) -> Tensor:
+        """G R G^T + V^T V, (b, s N, s N)."""
+        rows, kept, at = self.rows.clone(), [], 0
+        for _, part in self.prior.components():
+            block = self.frame[:, at : at + part.dimension, at : at + part.dimension]
+            kept.append(block[:, :: part.width, :: part.width])
+            at += part.dimension
+        shape = self.mean.shape[1:]
+        self._move(rows.unflatten(1, shape), kept)
+        self._move(rows.unflatten(2, shape).movedim(2, 1), kept)
+        new = self.pending[:, :, : self.filled].transpose(1, 2).flatten(2)
+        return torch.baddbmm(rows, new.mT, new)
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
         """Back to the prior."""
-        prior = torch.zeros_like(self.covariance)
-        self._add_prior(prior, [part.covariance.squeeze(1) for _, part in self.prior.components()])
+        for name in self._HELD:
+            held = getattr(self, name)
+            if where is None:
+                held.zero_()
+            else:
+                held.masked_fill_(where.reshape(-1, *[1] * (held.dim() - 1)), 0.0)
         if where is None:
-            self.covariance, self.origin = prior, None
-            self.mean.zero_()
-            self.gain.zero_()
-            self.surprise.zero_()
-            return
-        self.covariance = torch.where(where[:, None, None], prior, self.covariance)
-        self.mean.masked_fill_(where.unsqueeze(-1), 0.0)
-        self.gain.masked_fill_(where, 0.0)
-        self.surprise.masked_fill_(where, 0.0)
+            self.frame.copy_(torch.eye(self.frame.shape[-1]))
+            self.filled, self.origin = 0, None
 
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members, member m a copy of what member source[m] was."""
         for name, held in list(self.named_buffers(recurse=False)):
-            if not name.startswith("matrix_"):
+            if not name.startswith(("matrix_", "prior_")):
                 setattr(self, name, held[source])
-        for k, matrix in enumerate(self.prior.matrices()):
-            setattr(self, f"matrix_{k}", matrix)
+        self._read_prior()
         self._member = torch.arange(len(source), device=source.device)
 
     # -- predicting ------------------------------------------------------------------------------------
 
-    def measured(self, now: float | None, time: float | Tensor, term: int | None = None) -> Tensor:
-        """g with f(time) = g^T z(now) + news: (b, s) or (1, s) of a number, (..., n, s) of times ``... x b x n``.
-
-        ``term``: of that alone, its components in order.
-        """
+    def measured(self, now: float | None, time: float | Tensor) -> Tensor:
+        """g with f(time) = g^T z(now) + news: (b, s) or (1, s) of a number, (..., n, s) of times ``... x b x n``."""
         number = not isinstance(time, Tensor)
         times = torch.full((1, 1), time, dtype=torch.float64) if number else time.double()  # type: ignore[union-attr, arg-type]
         times = times.to(self.mean.device)
         since, phase = times - (now or 0.0), times - (self.origin if self.origin is not None else now or 0.0)
         rows = []
-        for k, part in self.prior.components():
-            if term in (None, k):
-                over = part.measurement @ part.decay(since)
-                rows.append((over.unsqueeze(-1) * part.waves(phase).unsqueeze(-2)).flatten(-2))
+        for _, part in self.prior.components():
+            over = part.measurement @ part.decay(since)
+            rows.append((over.unsqueeze(-1) * part.waves(phase).unsqueeze(-2)).flatten(-2))
         shape = torch.broadcast_shapes(*[row.shape[:-1] for row in rows])
         g = torch.cat([row.expand(*shape, -1) for row in rows], -1).to(self.mean)
         return g.squeeze(-2) if number else g
 
-    def news(self, now: float, time: float) -> list[Tensor]:
-        """Of each term, in units of K_c, the variance of f(time) that z(now) has no part in, (b, 1) or (1, 1)."""
-        elapsed = torch.full((1, 1), time - now, dtype=torch.float64, device=self.mean.device)
-        gained = [torch.zeros((), device=self.mean.device)] * len(self.prior.terms)
-        for k, part in self.prior.components():
-            if not part.still:
-                over = part.measurement @ part.gained(elapsed) @ part.measurement
-                gained[k] = gained[k] + over * part.weight.sum(-1)
-        return [value.to(self.mean) for value in gained]
-
     def at_time(self, now: float, time: float) -> tuple[Tensor, Tensor]:
         """Mean and variance of every arm, (b, N) each, the mean relative to the prior's."""
-        g = self.measured(now, time)
-        N, s = self.prior.num_arms, self.states
-        mean = (g.unsqueeze(-2) @ self.mean.unflatten(-1, (s, N))).squeeze(-2)
-        own = self.covariance.unflatten(2, (s, N)).unflatten(1, (s, N)).diagonal(dim1=2, dim2=4)  # b, s, s, N
-        known = ((own * g[..., None, :, None]).sum(2) * g.unsqueeze(-1)).sum(1)
-        for k, gained in enumerate(self.news(now, time)):
-            K = getattr(self, f"matrix_{k}").diagonal(dim1=-2, dim2=-1)
-            known = (self._by_prior(known) + self._by_prior(gained) * K).flatten(0, 1)
-        return mean, known
+        g = self.measured(now, time).unsqueeze(1)
+        mean = (g @ self.mean).squeeze(1)
+        taken = (g @ (g @ self.reduction.flatten(2)).reshape(self.mean.shape)).squeeze(1)
+        return mean, self._from_prior(self.prior_variance, taken)
 
     def joint_at(self, now: float, time: float) -> Tensor:
         """Covariance among all arms, (b, N, N)."""
-        g = self.measured(now, time)
-        N, s = self.prior.num_arms, self.states
-        half = (g.unsqueeze(-2) @ self.covariance.unflatten(1, (s, N)).flatten(2)).reshape(-1, N, s, N)
-        known = (half * g[:, None, :, None]).sum(2)
-        for k, gained in enumerate(self.news(now, time)):
-            K = getattr(self, f"matrix_{k}")
-            known = (self._by_prior(known) + self._by_prior(gained.unsqueeze(-1)) * K).flatten(0, 1)
-        return known
+        g, shape = self.measured(now, time).unsqueeze(1), self.mean.shape[1:]
+        half = (g @ self.whole().unflatten(1, shape).flatten(2)).reshape(-1, shape[1], *shape)
+        return self._from_prior(self.prior.matrix(), (half * g.unsqueeze(-1)).sum(2))
 
     def among(self, arm: Tensor, now: float, times: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (T, b, n) and covariance (T, b, n, n) at points (T, b, n) of arms and times."""
-        g, place = self.measured(now, times), self._places(arm)  # (T, b, n, s) each
-        member = self._member[:, None]
-        mean = (self.mean[member[..., None], place] * g).sum(-1)
-        row, column = place.unsqueeze(-2).unsqueeze(-1), place[:, :, None, :, None, :]
-        C = self.covariance[self._member[:, None, None, None, None], row, column]  # T, b, n, n, s, s
-        known = ((C * g[:, :, None, :, None, :]).sum(-1) * g.unsqueeze(-2)).sum(-1)
-        return mean, known + self.prior.in_time(arm, times) - self._explained(arm, now, times)
+        g, member = self.measured(now, times), self._member[:, None]  # (T, b, n, s)
+        mean = (self.mean[member, :, arm] * g).sum(-1)
+        if arm.shape[-1] == 1:
+            blocks = self.reduction[member, :, :, arm].unsqueeze(-4)  # (T, b, 1, 1, s, s)
+        else:
+            shape = self.mean.shape[1:]
+            whole = self.whole().unflatten(2, shape).unflatten(1, shape)
+            blocks = whole[self._member[:, None, None], :, arm.unsqueeze(-1), :, arm.unsqueeze(-2)]
+        taken = ((blocks * g[:, :, None, :, None, :]).sum(-1) * g.unsqueeze(-2)).sum(-1)
+        return mean, self.prior.in_time(arm, times) - taken
 
-    def _explained(self, arm: Tensor, now: float, times: Tensor) -> Tensor:
-        """What of the prior covariance among the points is that of z(now): (T, b, n, n)."""
-        parts = self.prior.components()
-        total = self.mean.new_zeros(())
-        for k in range(len(self.prior.terms)):
-            g = self.measured(now, times, k)
-            own = [part for number, part in parts if number == k]
-            P = block_diagonal(
-                [kron(c.covariance, torch.diag_embed(c.wave_weights())).squeeze(1) for c in own]
-            )
-            between = (g @ P.to(g)) @ g.mT
-            K = getattr(self, f"matrix_{k}")
-            total = (
-                total
-                + between * K[(self._member % len(K))[:, None, None], arm.unsqueeze(-1), arm.unsqueeze(-2)]
-            )
-        return total
-
-    def _by_prior(self, value: Tensor) -> Tensor:
-        """(b, ...) as (b/q, q, ...), so that it broadcasts against K (q, N, N); (1, ...) as (1, 1, ...)."""
-        q = len(self.matrix_0) if value.dim() and value.shape[0] > 1 else 1
-        return value.unflatten(0, (-1, q)) if value.dim() else value
+    def _from_prior(self, prior: Tensor, taken: Tensor) -> Tensor:
+        """Prior (q, ...) less what is taken (b, ...)."""
+        return (prior - taken.unflatten(0, (-1, len(prior)))).flatten(0, 1)
 
     # -- state -----------------------------------------------------------------------------------------
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the tensors alone do not tell."""
-        return {"origin": self.origin}
+        return {"origin": self.origin, "filled": self.filled}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``."""
-        self.origin = state["origin"]
+        self.origin, self.filled = state["origin"], state["filled"]
 
 
 class StateSpaceBelief(ArmBelief):
