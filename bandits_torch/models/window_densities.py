@@ -38,8 +38,8 @@ class WindowDensities(HasState):
             was assumed that K + lambda I has no factor in float64.
 
     Cost of an observation: O(M^3) a member, one factor for all windows, whatever went before. L is computed from
-    the data each time: to bring a new row in front of it costs O(M^2), but subtracts, and loses digits by the
-    hundred where the noise is small; at M = 256 it saved a third. Computes in float64.
+    the data each time. To update it for a new first row costs O(M^2), which saved a third of the time at M = 256, but
+    the update subtracts, and loses most digits where the noise is small. Computes in float64.
     """
 
     def __init__(self, model: OnlineModel, windows: Sequence[int], memory: int) -> None:
@@ -114,7 +114,7 @@ def prior_moments(model: OnlineModel, X: Tensor) -> tuple[Tensor, Tensor]:
     """Prior mean ``batch x n`` and covariance ``batch x n x n`` at inputs ``batch x n x D``, float64."""
     shape, n = X.shape[:-1], X.shape[-2]
     if isinstance(model, OnlineGP):
-        prior = model._prior
+        prior = model.prior
         return prior.mean(X).double().expand(shape), prior.covariance(X, X).double().expand(*shape, n)
     assert isinstance(model, ArmGP)
     columns = X.reshape(-1, *X.shape[-2:])

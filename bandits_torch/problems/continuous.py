@@ -243,7 +243,7 @@ class DynamicFunction(ContinuousProblem):
     def _at(self, moment: float, X: Tensor) -> Tensor:
         share = torch.full_like(X[..., :1], moment / (self.horizon or 1))
         inputs = self._low + (self._high - self._low) * torch.cat([X, share], -1)
-        flat = inputs.reshape(-1, inputs.shape[-1])  # Shekel's and Hartmann's take no longer batches
+        flat = inputs.reshape(-1, inputs.shape[-1])  # some functions take one batch dimension
         return -self._function.evaluate_true(flat).reshape(X.shape[:-1])
 
     def _known(self, values: Tensor, points: Tensor, horizon: int) -> Knowledge:

@@ -188,7 +188,7 @@ class Waves:
 
 
 def _background(log_frequency: np.ndarray, power: np.ndarray) -> np.ndarray:
-    """What the mean power of a record without a cycle is at most (95 %), at each frequency."""
+    """An upper bound (95 %) on the mean power of a record without a cycle, at each frequency."""
     log_power = np.log(np.maximum(power, 1e-300)) + _EULER
     z = (log_frequency - log_frequency.mean()) / log_frequency.std()
     design = np.stack([z**0, z, z**2, z**3], 1)

@@ -95,7 +95,8 @@ def describe(frame: pd.DataFrame) -> str:
 
 
 _WORDS = """Median time to ask and to tell after so many rewards, of copies that take turns; nothing is forgotten. With
-s numbers per arm a step reads and writes a covariance of (s N)^2 a few times, whatever went before.
+s numbers per arm every 24th reward passes over a matrix of (s N)^2, and others over its 24 latest rows, whatever went
+before.
 
 """
 

@@ -114,7 +114,7 @@ def test_steps_run_on_a_device_without_reading_from_it(masked):
 def test_masked_steps_read_values_from_the_device_only_when_compacting():
     kernel = SpatioTemporalKernel(WienerKernel(0.4), ExponentialForgettingKernel(0.1)).double()
     model = OnlineGP(kernel, 1e-2, input_dim=2, batch_shape=(3,))
-    prior, data = model._prior, model.data
+    prior, data = model.prior, model.data
     with Waits() as waits, torch.no_grad():
         for t in range(200):
             where = draw(3, seed=t) < 0.8

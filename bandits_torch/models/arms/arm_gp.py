@@ -50,8 +50,8 @@ class ArmGP(ArmModel):
             changes from factor to covariance, exactly, once that is cheaper or a draw needs a root. A drifting model
             that has to ``forget`` changes to the factor form, the only one that supports both. If the prior variance
             grows with time, ``"auto"`` takes the covariance form up to 1 500 arms, and does not compare again.
-            With a state space the covariance is that of all states: O((s N)^2) a step for s numbers per arm.
-            ``forget`` then learns the remaining observations again.
+            With a state space the covariance is that of all states: O((s N)^2) a step for s numbers per arm, as one
+            product of matrices every 24 steps. ``forget`` then learns the remaining observations again.
         batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
 

@@ -23,8 +23,8 @@ _TINY = torch.finfo(torch.float64).tiny
 # units of the prior deviation plus the largest mean.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 FRAIL = 1e-5  # of the noise variance: a removal that leaves less may multiply rounding errors by its inverse
-# So many times the surprise that is left may have been removed from it before its rounding errors call for a rebuild:
-# an extreme reward leaves more than it should when it goes, other rewards after some windows.
+# A rebuild is due once the surprise removed exceeds this many times the surprise that is left, which keeps the rounding
+# errors of what was removed. One extreme reward reaches that at once, ordinary rewards after some windows.
 REMOVED = 100.0
 
 
@@ -52,8 +52,8 @@ class CountsPosterior:
     def among(self) -> tuple[Tensor, Tensor]:
         """Mean (n,) and covariance P (n, n) of the points themselves.
 
-        Of points that the observations pin down, P is close to W^{-1}, and what it falls short of it by, B^{-1} scaled,
-        must keep its figures: an observation's removal divides by it. For others K is what P is close to.
+        Where observations determine a point, P is close to W^{-1}. The difference, B^{-1} scaled, is computed directly,
+        so that it keeps its digits: the removal of an observation divides by it. Elsewhere P is close to K.
         """
         mean, v = self.at(self.prior)
         pinned = self.root.square() * self.prior.diagonal() > 1

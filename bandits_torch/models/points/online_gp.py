@@ -295,7 +295,7 @@ class OnlineGP(OnlineModel):
     @torch.no_grad()
     def expect(self, X: Tensor) -> None:
         """See ``OnlineModel``; of any time. O(t^2)."""
-        mean, self._expecting = predict(self._prior, self.data, X.to(self.data.inputs))[0], True
+        mean, self._expecting = predict(self.prior, self.data, X.to(self.data.inputs))[0], True
         try:
             self.observe(X, mean.unsqueeze(-1))
         finally:
@@ -309,14 +309,14 @@ class OnlineGP(OnlineModel):
         definite matrix to the figures that a small ``ratio`` of noise to prior variance leaves. Each is to be held
         before the next is asked for."""
         try:
-            yield new_rows(self._prior, self.data, X, Y, where, noise)
+            yield new_rows(self.prior, self.data, X, Y, where, noise)
             return
         except torch.linalg.LinAlgError:
             if ratio >= SMALLEST_RATIO[Y.dtype]:
                 raise  # the kernel is at fault
         for k in range(X.shape[-2]):
             one, own = slice(k, k + 1), None if noise is None else noise[..., k : k + 1]
-            yield new_rows(self._prior, self.data, X[..., one, :], Y[..., one], where, own)
+            yield new_rows(self.prior, self.data, X[..., one, :], Y[..., one], where, own)
 
     def _check_spread(self, X: Tensor, noise_variance: Tensor | None = None) -> float:
         """The least ratio of noise to prior variance at X; 1 where it is not looked at, as a stationary kernel's, which
@@ -324,7 +324,7 @@ class OnlineGP(OnlineModel):
         if self.kernel.is_stationary or not X.is_cpu or X.shape[-2] == 0:
             return 1.0
         with torch.no_grad():
-            prior = self._prior.variance(X)
+            prior = self.prior.variance(X)
         noise = self.noise_variance if noise_variance is None else noise_variance
         least, ratio = SMALLEST_SPREAD[prior.dtype], float((noise.unsqueeze(-1) / prior).min())
         expected = (
@@ -377,7 +377,7 @@ class OnlineGP(OnlineModel):
         """L^{-1} (y - m) from the targets held. Those removed may have been a million times as large, and so may be the
         rounding errors that they left. O(t^2)."""
         rows = self.data.rows()
-        residual = torch.where(rows.held, rows.targets - self._prior.mean(rows.inputs), 0.0)
+        residual = torch.where(rows.held, rows.targets - self.prior.mean(rows.inputs), 0.0)
         rows.whitened.copy_(self.data.solve(residual.unsqueeze(-1)).squeeze(-1))
 
     def reset(self, where: Tensor | None = None) -> None:
@@ -387,7 +387,8 @@ class OnlineGP(OnlineModel):
             self.data.clear(where)
 
     @property
-    def _prior(self) -> GaussianPrior:
+    def prior(self) -> GaussianPrior:
+        """Mean and covariance before any observation, by the kernel's hyperparameters of now."""
         return GaussianPrior(self.kernel, self.prior_mean, self.noise_variance)
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
@@ -424,7 +425,7 @@ class OnlineGP(OnlineModel):
             self.data.widen(_padded(self.noise_variance.shape, self.batch_shape))
             rows = self.data.rows()
             try:
-                upper, whitened = factor_anew(self._prior, self.data)
+                upper, whitened = factor_anew(self.prior, self.data)
             except torch.linalg.LinAlgError:  # one after the other, of which each is at least the noise
                 if self._check_spread(rows.inputs) >= SMALLEST_RATIO[rows.targets.dtype]:
                     raise
@@ -433,7 +434,7 @@ class OnlineGP(OnlineModel):
                 for k in range(size):
                     one = slice(k, k + 1)
                     self.data.append(
-                        new_rows(self._prior, self.data, X[..., one, :], Y[..., one], held[..., k])
+                        new_rows(self.prior, self.data, X[..., one, :], Y[..., one], held[..., k])
                     )
                 return
             rows.corner.copy_(upper)
@@ -497,7 +498,7 @@ class OnlineGP(OnlineModel):
         """Of a stationary kernel the prior variance anywhere."""
         origin = self.data.inputs.new_zeros(1, self.input_dim)
         with torch.no_grad():
-            return self._prior.variance(origin)
+            return self.prior.variance(origin)
 
     def _widen(self, X: Tensor, where: Tensor | None) -> None:
         self.data.widen(_padded(X.shape[:-2], self.batch_shape))
@@ -516,7 +517,7 @@ class OnlineGP(OnlineModel):
             validation.finite_tensor("X", X)
         batch = broadcast("X and the model", X.shape[:-2], self.batch_shape)
         q = X.shape[-2]
-        mean, spread = predict(self._prior, self.data, X.to(self.data.inputs))
+        mean, spread = predict(self.prior, self.data, X.to(self.data.inputs))
         mean = mean.expand(*batch, q)
         if q == 1:
             return MarginalPosterior(mean, spread.expand(*batch, 1) + noise)

@@ -80,7 +80,7 @@ def loss_of_oldest(model: OnlineGP, count: int, now: Tensor) -> tuple[Tensor, Te
     r = kept_over(model, rows.inputs[..., -1], now.unsqueeze(-1)).unsqueeze(-1) * held
     places = torch.cat([rows.inputs[..., :-1], torch.zeros_like(rows.inputs[..., -1:])], -1)
     weights = r * C
-    F = model._prior.covariance(places, places) @ weights
+    F = model.prior.covariance(places, places) @ weights
     V = (r * F)[..., count:, :]
     G = weights.mT @ F + V.mT @ V / noise
     corner = torch.linalg.cholesky(C[..., :count, :])
@@ -134,7 +134,7 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
     held = rows.held.to(rows.targets)
     both = held.unsqueeze(-1) * held.unsqueeze(-2)
     inverse = torch.cholesky_inverse(rows.corner, upper=True) * both
-    alpha = (inverse @ (rows.targets - model._prior.mean(rows.inputs)).unsqueeze(-1)).squeeze(-1)
+    alpha = (inverse @ (rows.targets - model.prior.mean(rows.inputs)).unsqueeze(-1)).squeeze(-1)
     C = convolution(model.kernel, rows.inputs, now).to(both) * both
     product = inverse @ C
     of_each = (product * inverse).sum(-1)
