@@ -32,7 +32,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     """
     marks, span = ((5, 10), 5) if settings.fast else ((100, 1_000, 10_000), 200)
     rows: list[dict[str, Any]] = []
-    for num_arms in (8,) if settings.fast else (20,):
+    for num_arms in (8,) if settings.fast else (20, 100):
         task = make_task(num_arms, settings.device)
         for name, kernel in _kernels().items():
             settings.say(f"{name}, {num_arms} arms, {marks[-1]} steps")
