@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from bandits_torch.kernels.state_space import Component
 from bandits_torch.models.arms.belief import ArmBelief
 from bandits_torch.models.arms.factor_form import half_log1p
 from bandits_torch.models.arms.members import PENDING
@@ -111,13 +113,17 @@ class StateSpaceForm(ResizableState):
         for value in (self.mean, self.pending, self.frame, self.reduction, self.reduction.transpose(1, 2)):
             self._move(value, kept)
 
+    def _parts(self) -> Iterator[tuple[int, Component, slice]]:
+        """Of each component its term, itself, and which of the s numbers it has."""
+        at = 0
+        for term, part in self.prior.components():
+            yield term, part, slice(at, at + part.dimension)
+            at += part.dimension
+
     def _move(self, value: Tensor, kept: list[Tensor]) -> None:
         """``value`` (b, s, ...) becomes A times it, each component by itself."""
-        at = 0
-        for (_, part), a in zip(self.prior.components(), kept, strict=True):
-            own = value[:, at : at + part.dimension]
-            at += part.dimension
-            p = len(part.measurement)
+        for (_, part, numbers), a in zip(self._parts(), kept, strict=True):
+            own, p = value[:, numbers], len(part.measurement)
             if part.still:
                 continue
             if p == 1:
@@ -151,10 +157,9 @@ class StateSpaceForm(ResizableState):
 
     def _prior_column(self, arm: Tensor, g: Tensor) -> Tensor:
         """Covariance of all numbers with what g (b, s) sees of each member's arm, before any observation: (b, s, N)."""
-        at, parts = 0, []
-        for term, part in self.prior.components():
-            own = g[:, at : at + part.dimension].unflatten(-1, (len(part.measurement), part.width))
-            at += part.dimension
+        parts = []
+        for term, part, numbers in self._parts():
+            own = g[:, numbers].unflatten(-1, (len(part.measurement), part.width))
             seen = part.covariance.squeeze(1).to(g) @ own * part.wave_weights().to(g)
             K = getattr(self, f"matrix_{term}")
             parts.append(seen.flatten(1).unsqueeze(-1) * K[self._member % len(K), arm].unsqueeze(1))
@@ -179,12 +184,11 @@ class StateSpaceForm(ResizableState):
 
     def whole(self) -> Tensor:
         """G R G^T + V^T V, (b, s N, s N)."""
-        rows, kept, at = self.rows.clone(), [], 0
-        for _, part in self.prior.components():
-            block = self.frame[:, at : at + part.dimension, at : at + part.dimension]
-            kept.append(block[:, :: part.width, :: part.width])
-            at += part.dimension
-        shape = self.mean.shape[1:]
+        rows, shape = self.rows.clone(), self.mean.shape[1:]
+        kept = [
+            self.frame[:, own, own][:, :: part.width, :: part.width]  # the waves of a component move alike
+            for _, part, own in self._parts()
+        ]
         self._move(rows.unflatten(1, shape), kept)
         self._move(rows.unflatten(2, shape).movedim(2, 1), kept)
         new = self.pending[:, :, : self.filled].transpose(1, 2).flatten(2)

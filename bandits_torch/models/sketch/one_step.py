@@ -74,9 +74,8 @@ class OneStepPosterior:
         mean = torch.empty_like(variance)
         step, m = self.chunk_size or _ARMS_AT_ONCE, len(self._root)
         panel = -(-m // _PANELS)
-        panels = [
-            self._root[top : top + panel, : top + panel] for top in range(0, m, panel)
-        ]  # it is lower triangular
+        # The root is lower triangular.
+        panels = [self._root[top : top + panel, : top + panel] for top in range(0, m, panel)]
         for start in range(0, len(mean), step):
             part = slice(start, start + step)
             covariance, left = self._cross(part if arms is None else arms[part]), variance[part]
