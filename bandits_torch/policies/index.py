@@ -169,6 +169,19 @@ class IndexPolicy(Policy):
         if over is True or (isinstance(over, Tensor) and bool(over.any())):
             self.restart(over)
 
+    def learn_where(self, observation: Observation, where: Tensor) -> None:
+        """``learn_checked`` in the replicates with ``where`` (S,) True alone.
+
+        Raises ValueError for a model other than an ``ArmGP``, and for a policy that forgets.
+        """
+        fits = isinstance(self.model, ArmGP) and type(self.forgetting) is KeepEverything
+        validation.require(
+            fits, "policy", type(self.forgetting).__name__, "one over an ArmGP that keeps everything"
+        )
+        arm, reward = observation.arm, observation.reward
+        cast(ArmGP, self.model).observe_arms(arm, reward, observation.time, where, late=True)
+        self.clock = self.clock + where
+
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Posterior mean and standard deviation of one arm (or point) per replicate, (S,) each."""
         return self.choices.predict(arm, time)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +12,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
+from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy, check_turn
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
@@ -100,25 +99,26 @@ class Master(Policy):
     * test 2: the mean of f~ - y since the block began is >= fall rho^(its steps).
 
     Args:
-        base: makes a fresh base policy of one replicate, for the replicate's number; its ``Choice.why["index"]``
-            holds the optimism f~ (``IndexPolicy`` has it).
+        base: makes a fresh base policy of S replicates, which can ``learn_where``: an ``IndexPolicy`` over an ``ArmGP``
+            that keeps everything. Its acquisition draws no random numbers; its ``Choice.why["index"]`` is f~.
         rho: rho(t), the base's mean regret over t steps, non-increasing.
         thresholds: of the tests.
         num_arms, replicates, seed, first_replicate: N, S, and the random schedule's numbers.
         device: of the arms returned.
 
-    Copies are reused, one per order and replicate. Cost: one step of the base per replicate.
+    The active copies of a replicate are a stack: each ends before, or with, those below it. There is a base policy of
+    all replicates for each height in it. Cost: one step of the base for each height at which any replicate plays.
 
     A reward is assigned to the copy being played, so a reward of a choice before the last reward is a ValueError.
 
-    Raises ValueError for ``replicates`` or ``num_arms`` below 1.
+    Raises ValueError for ``replicates`` or ``num_arms`` below 1, and for a base that cannot ``learn_where``.
     """
 
     needs_unit = "it learns rewards in turn, with the optimism of their choice in units of reward"
 
     def __init__(
         self,
-        base: Callable[[int], Policy],
+        base: Callable[[], IndexPolicy],
         rho: Callable[[int], float],
         thresholds: MasterThresholds,
         num_arms: int,
@@ -131,60 +131,69 @@ class Master(Policy):
         self.replicates = validation.positive_integer("replicates", replicates)
         self.num_arms = validation.positive_integer("num_arms", num_arms)
         self._choices = Arms(num_arms, replicates)
-        validation.function("base", base, "a function that makes a policy of one replicate")
+        validation.function("base", base, "a function that makes a policy of all replicates")
         validation.function("rho", rho, "a function of the number of steps")
         validation.instance("thresholds", thresholds, MasterThresholds, "a MasterThresholds")
-        self.thresholds, self.rho = thresholds, rho
+        self.base, self.thresholds, self.rho = base, thresholds, rho
         first = validation.natural("first_replicate", first_replicate)
         self._device = device
-        self._begin()
         self._streams = [
             ReplicateStreams(seed, 1, purpose="schedule", first=first + s) for s in range(replicates)
         ]
-        self._blocks = [
-            _Block(s, partial(base, first + s), rho, thresholds, streams)
-            for s, streams in enumerate(self._streams)
-        ]
+        self._blocks = [_Block(s, rho, thresholds, streams) for s, streams in enumerate(self._streams)]
+        self._bases = [base()]
+        expected = f"a function that makes a policy of {replicates} replicates with learn_where"
+        fits = hasattr(self._bases[0], "learn_where") and self._bases[0].replicates == replicates
+        validation.require(fits, "base", base, expected)
+        self._begin()
+
+    def _playing(self) -> Iterator[tuple[IndexPolicy, Tensor]]:
+        """The base policies that play, each with the replicates where it does, (S,) booleans."""
+        top = torch.tensor([len(block.copies) - 1 for block in self._blocks], device=self._device)
+        for height in sorted(set(top.tolist())):
+            yield self._bases[height], top == height
 
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The choice of the active copy of smallest order in each replicate."""
         if available is not None:
             self._choices.check_available(available)
-        arms, optimism = [], []
-        for s, block in enumerate(self._blocks):
-            mask = available[s] if available is not None and available.dim() == 2 else available
-            choice = block.policy.choose(time, mask)
-            arms.append(choice.arm)
-            optimism.append(choice.why["index"])
-        return Choice(torch.cat(arms), {"index": torch.cat(optimism), "turn": self._turn})
+        arm = torch.zeros(self.replicates, dtype=torch.long, device=self._device)
+        optimism = torch.zeros_like(self._detected)
+        for policy, where in self._playing():
+            choice = policy.choose(time, available)
+            arm = torch.where(where, choice.arm, arm)
+            optimism = torch.where(where, choice.why["index"], optimism)
+        return Choice(arm, {"index": optimism, "turn": self._turn})
 
-    _expects = ("_blocks",)
+    _expects = ("_bases",)
 
     def expect(self, pending: Pending, time: float) -> None:
         """The copies that play expect what is pending. (Of choices made together it learns only the first reward.)"""
-        for s, block in enumerate(self._blocks):
-            block.policy.expect(Pending(pending.time, pending.arm[s : s + 1]), time)
+        for policy, _ in self._playing():
+            policy.expect(pending, time)
 
+    @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """The copy that played learns; then both tests, in each replicate."""
-        arm, reward = observation.arm, observation.reward
         self._choices.check(observation, "index")
         check_turn(observation, self._turn)
         self._turn += 1
-        optimism = observation.why["index"]
-        self._detected = torch.zeros_like(self._detected)
+        for policy, where in self._playing():
+            policy.learn_where(observation, where)
+        rewards, optimism = observation.reward.tolist(), observation.why["index"].tolist()
+        detected = [block.learn(r, f) for block, r, f in zip(self._blocks, rewards, optimism, strict=True)]
+        started: dict[int, list[int]] = {}  # height to replicates
         for s, block in enumerate(self._blocks):
-            one = slice(s, s + 1)
-            block.policy.learn(Observation(observation.time, arm[one], reward[one]))
-            if block.learn(float(reward[s]), float(optimism[s])):
-                self._restarts[s] += 1
-                self._detected[s] = 1
-                block.begin(0)
-            elif block.clock == 2**block.order:
-                block.begin(block.order + 1)
-            else:
-                block.schedule()
-            self._order[s] = block.player.order
+            for height in block.move_on(detected[s]):
+                started.setdefault(height, []).append(s)
+        for height in sorted(started):
+            if height == len(self._bases):
+                self._bases.append(self.base())
+            where = torch.zeros(self.replicates, dtype=torch.bool)
+            where[started[height]] = True
+            self._bases[height].reset(where.to(self._device))
+        self._detected = torch.tensor(detected, dtype=torch.float64, device=self._device)
+        self._restarts = self._restarts + self._detected
 
     def changes_found(self) -> Tensor:
         """Restarts so far."""
@@ -192,107 +201,90 @@ class Master(Policy):
 
     def trace(self) -> dict[str, Tensor | float]:
         """Restarts so far, 1 where a test fired, the block's order and that of the copy that plays next."""
-        block = torch.tensor([float(b.order) for b in self._blocks], dtype=torch.float64)
-        return {
-            "restarts": self._restarts.clone(),
-            "detected": self._detected,
-            "block": block,
-            "copy": self._order,
-        }
+        orders = [(block.order, block.copies[-1].order) for block in self._blocks]
+        block, player = torch.tensor(orders, dtype=torch.float64).unbind(-1)
+        return {"restarts": self._restarts, "detected": self._detected, "block": block, "copy": player}
 
     # -- state -----------------------------------------------------------------------------------------
 
-    _parts = ("_blocks", "_streams")
+    _parts = ("_blocks", "_streams", "_bases")
+    _bases: list[IndexPolicy]  # by height
     _turn: int  # rewards learnt
     _restarts: Tensor
     _detected: Tensor
-    _order: Tensor  # of the copies that play
     _lasting = ("_turn",)
 
     def _fresh(self) -> dict[str, Any]:
         zeros = torch.zeros(self.replicates, dtype=torch.float64, device=self._device)
-        return {"_turn": 0, "_restarts": zeros, "_detected": zeros.clone(), "_order": zeros.clone()}
+        return {"_turn": 0, "_restarts": zeros, "_detected": zeros.clone()}
+
+    def state_changed(self) -> None:
+        """Check that there is a base policy for every copy of a loaded state."""
+        highest = max(len(block.copies) for block in self._blocks)
+        validation.require(
+            highest <= len(self._bases), "copies", highest, f"at most {len(self._bases)}, as many as bases"
+        )
+
+    def _make_room(self, state: Mapping[str, Any]) -> None:
+        self._bases = [*self._bases, *(self.base() for _ in state["bases"][len(self._bases) :])]
+        del self._bases[len(state["bases"]) :]
 
 
 class _Block(HasState):
     """The block of one replicate: its copies, U_t and the sums of the tests.
 
-    ``make``: a fresh base policy of this replicate. ``streams``: for the schedule; they are a part of the ``Master``.
+    ``streams``: for the schedule; they are a part of the ``Master``.
     """
 
-    _parts = ("pool",)
     order: int
     clock: int
     excess: float
     lowest: float
-    copies: list[_Copy]
+    copies: list[_Copy]  # that are active, the one that plays last
 
     def __init__(
         self,
         replicate: int,
-        make: Callable[[], Policy],
         rho: Callable[[int], float],
         thresholds: MasterThresholds,
         streams: ReplicateStreams,
     ) -> None:
-        self.replicate, self.make = replicate, make
-        self.rho, self.thresholds, self.streams = rho, thresholds, streams
-        self.pool: dict[int, Policy] = {}  # by order; those at rest keep random streams, and more
-        self.begin(0)
+        self.replicate, self.rho, self.thresholds, self.streams = replicate, rho, thresholds, streams
+        self._begin()
 
     def _fresh(self) -> dict[str, Any]:
-        return {"order": 0, "clock": 0, "excess": 0.0, "lowest": math.inf, "copies": []}
+        """Block 0 and its copy."""
+        return {"order": 0, "clock": 0, "excess": 0.0, "lowest": math.inf, "copies": [_Copy(0, 0, 1)]}
 
     def state_changed(self) -> None:
         """Make copies of the mappings in a loaded state."""
         self.copies = [one if isinstance(one, _Copy) else _Copy(**one) for one in self.copies]
-        orders = [one.order for one in self.copies]
-        validation.require(set(orders) <= set(self.pool), "orders of copies", orders, f"of {list(self.pool)}")
-
-    def _make_room(self, state: Mapping[str, Any]) -> None:
-        self.pool = {order: self.pool.get(order) or self.make() for order in state["pool"]}
 
     def reset(self, where: Tensor | None = None) -> None:
         """Block 0 again, if ``where`` (S,) says so of this replicate."""
         if where is None or bool(where[self.replicate]):
-            self.begin(0)
+            self._begin()
 
-    def begin(self, order: int) -> None:
-        """Start block ``order``, every copy afresh."""
-        self._begin()
-        self.order = order
-        self.schedule()
-
-    def schedule(self) -> None:
-        """Start the copies that begin at this step, largest order first."""
-        for m in range(self.order, -1, -1):
-            if self.clock % 2**m == 0 and (m == self.order or self._drawn(m)):
-                if m not in self.pool:
-                    self.pool[m] = self.make()
-                self.pool[m].reset()
-                self.copies.append(_Copy(m, self.clock, self.clock + 2**m))
+    def move_on(self, restart: bool) -> list[int]:
+        """To block 0 after a ``restart``, to the next block after the last step of one; start the copies that begin
+        now, largest order first. Returns their heights in the stack."""
+        if restart or self.clock == 2**self.order:
+            order = 0 if restart else self.order + 1
+            self._begin()
+            self.order, self.copies = order, []
+        begun = [
+            m
+            for m in range(self.order, -1, -1)
+            if self.clock % 2**m == 0 and (m == self.order or self._drawn(m))
+        ]
+        self.copies += [_Copy(m, self.clock, self.clock + 2**m) for m in begun]
+        return list(range(len(self.copies) - len(begun), len(self.copies)))
 
     def _drawn(self, order: int) -> bool:
         """Whether chance, rho(2^n)/rho(2^m), starts a copy of order m < n; a number is drawn in any case."""
         rho, u = self.rho, float(self.streams.uniform())
         learnt = rho(2**order) <= self.thresholds.learnt * rho(1)
         return learnt and u < rho(2**self.order) / rho(2**order)
-
-    @property
-    def player(self) -> _Copy:
-        """The active copy of smallest order; of one order no two are active at once."""
-        return min(self.copies, key=lambda copy: copy.order)
-
-    @property
-    def policy(self) -> Policy:
-        """The policy of the player."""
-        return self.pool[self.player.order]
-
-    @contextmanager
-    def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
-        """See ``HasState``: of the player's policy alone."""
-        with self.policy.put_aside():
-            yield
 
     def learn(self, reward: float, optimism: float) -> bool:
         """Count a step; whether a test fires."""

@@ -86,16 +86,12 @@ def master_gp_ucb(
     validation.positive_integer("horizon", horizon)
     lam = one_noise(setup)
     bound = torch.as_tensor(checked(validation.non_negative, "rkhs_bound", rkhs_bound))
-    # Copies of the base are made later, when the caller may have changed the kernel.
+    # Base policies are made later, when the caller may have changed the kernel.
     setup = replace(setup, kernel=copy.deepcopy(setup.kernel))
 
-    def gp_ucb(B: float, copies: int = 1) -> IndexPolicy:
+    def gp_ucb(B: Number, copies: int) -> IndexPolicy:
         used = as_width(width) or IGPWidth(B, noise_scale, delta, RealisedGain())
-        model = _gp(setup, lam, copies)
-        return IndexPolicy(model, UpperConfidenceBound, width=used)
-
-    def base(replicate: int) -> Policy:
-        return gp_ucb(float(bound if bound.dim() == 0 else bound[replicate - setup.first_replicate]))
+        return IndexPolicy(_gp(setup, lam, copies), UpperConfidenceBound, width=used)
 
     prior, largest = _gp(setup, lam), float(bound.max())
     if thresholds == "theory":
@@ -110,7 +106,7 @@ def master_gp_ucb(
         rate = simulated_rate(gp_ucb(largest, _SIMULATED), functions, noise).tolist()
         rho = lambda t: rate[min(t, horizon) - 1]  # noqa: E731
     return Master(
-        base,
+        lambda: gp_ucb(bound, setup.replicates),
         rho,
         limits,
         prior.num_arms,

@@ -285,7 +285,8 @@ GOOD: list[tuple[Any, str] | tuple[Any, str, str]] = [
     (11.0, "every", "policies.LookingAgain"),
     (members, "model", "policies.LookingAgain"),
     (7.0, "every", "policies.LookingAtPoints"),
-    (lambda: lambda n: ucb_policy(), "base", "policies.Master policies.DoublingTrick"),
+    (lambda: ucb_policy, "base", "policies.Master"),
+    (lambda: lambda n: ucb_policy(), "base", "policies.DoublingTrick"),
     (8, "width", "policies.NeuralFeatures"),
     # problems
     (9, "num_arms", f"{_SIMULATED} problems.Rosenbrock problems.Hartmann3"),

@@ -141,3 +141,29 @@ def test_the_trace_tells_the_width_used():
         play(policy, 1, first=step)
         expected = math.sqrt(2 * math.log(N * math.pi**2 * clock**2 / (6 * 0.1)))
         assert float(policy.trace()["width"]) == pytest.approx(expected)
+
+
+# -- learning in some replicates -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["ucb", "drift"])
+def test_what_is_learned_in_some_replicates_is_learned_there_alone(name):
+    policy, alone = POLICIES[name](), POLICIES[name]()
+    for each in (policy, alone):
+        play(each, 3)
+    before = [moments.clone() for moments in alone.marginals(6.0)]
+    where = torch.arange(S) == 1
+    observation = Observation(5.0, torch.full((S,), 2), torch.ones(S, dtype=torch.float64))
+    policy.learn_where(observation, where)
+    alone.learn(observation)
+    for learned, same, wrong in zip(policy.marginals(6.0), alone.marginals(6.0), before, strict=True):
+        torch.testing.assert_close(learned[where], same[where], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(learned[~where], wrong[~where], rtol=1e-12, atol=1e-12)
+    assert torch.equal(policy.clock, 3 + where.long())
+
+
+def test_a_policy_that_forgets_cannot_learn_in_some_replicates():
+    policy = POLICIES["restart"]()
+    observation = Observation(1.0, torch.zeros(S, dtype=torch.long), torch.ones(S, dtype=torch.float64))
+    with pytest.raises(ValueError, match="policy must be one over an ArmGP that keeps everything"):
+        policy.learn_where(observation, torch.ones(S, dtype=torch.bool))

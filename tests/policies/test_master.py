@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bandits_torch import recipes
+from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
 from bandits_torch.policies.policy import Choice, Observation, Policy
@@ -29,6 +30,9 @@ class Optimist(Policy):
     def learn(self, observation):
         self.learnt += 1
 
+    def learn_where(self, observation, where):
+        self.learnt += int(where)
+
     def reset(self, where=None):
         self.learnt = 0
 
@@ -43,9 +47,9 @@ def rho(t: int) -> float:
     return 1 / math.sqrt(t)
 
 
-def master(replicates: int = 1, thresholds: MasterThresholds | None = None, **options) -> Master:
+def master(thresholds: MasterThresholds | None = None, **options) -> Master:
     limits = thresholds or MasterThresholds(1.0, rise=2.0, fall=2.0)
-    return Master(lambda s: Optimist(), rho, limits, 3, replicates=replicates, **options)
+    return Master(Optimist, rho, limits, 3, **options)
 
 
 @pytest.mark.parametrize("rise", [0.5, 2.0])
@@ -59,7 +63,7 @@ def test_players_and_restarts_are_those_of_the_text(jump: float, rise: float, fa
     for t in range(1, 300):
         seen = {(c.order, c.start) for c in block.copies}
         copies += sorted(seen - set(copies))
-        assert block.player.order == slow.player(copies, len(rewards))
+        assert block.copies[-1].order == slow.player(copies, len(rewards))
         choice = made.choose(t)
         reward = 0.3 * torch.randn(1, generator=noise, dtype=torch.float64) + (jump if t > 150 else 0.0)
         made.learn(Observation(float(t), choice.arm, reward, choice.why))
@@ -97,12 +101,39 @@ def test_only_the_player_learns() -> None:
     made = master(thresholds=MasterThresholds(1e9))
     for t in range(1, 40):
         block = made._blocks[0]
-        player, before = block.player, {c.order: block.pool[c.order].learnt for c in block.copies}
+        copies, before = list(block.copies), [base.learnt for base in made._bases]
         choice = made.choose(t)
         made.learn(Observation(float(t), choice.arm, torch.zeros(1, dtype=torch.float64), choice.why))
-        for copy in block.copies:
-            if copy.order in before and copy.start < block.clock:
-                assert block.pool[copy.order].learnt == before[copy.order] + (copy.order == player.order)
+        for height, copy in enumerate(copies):
+            if any(copy is active for active in block.copies):
+                assert made._bases[height].learnt == before[height] + (copy is copies[-1])
+
+
+def test_a_replicate_is_the_replicate_alone_though_others_restart_at_other_times() -> None:
+    def played(replicates: int, first: int) -> History:
+        which = {"replicates": replicates, "first_replicate": first}
+        settings = {"num_arms": 15, "lengthscale": 0.3, "switches": (0.7,), "change": "flip"}
+        of = SwitchingFunctions(horizon=500, **settings, **which)
+        return run(
+            recipes.build("master_gp_ucb", of, horizon=500, width=1.5, **which),
+            of,
+            500,
+            first_replicate=first,
+        )
+
+    together, alone = played(2, 0), played(1, 1)
+    first, second = (detected.nonzero().flatten().tolist() for detected in together.trace["detected"])
+    assert len(first) == len(second) == 1
+    assert first != second
+    for name, values in alone.trace.items():
+        assert torch.equal(values.reshape(-1), together.trace[name][1])
+    assert torch.equal(alone.arms[0], together.arms[1])
+
+
+@pytest.mark.parametrize("made", [lambda: 3, lambda: recipes.ucb1(3, replicates=2)])
+def test_a_base_that_cannot_learn_in_some_replicates_is_refused(made) -> None:
+    with pytest.raises(ValueError, match="base must be a function that makes a policy of 2 replicates"):
+        Master(made, rho, MasterThresholds(1.0), 3, replicates=2)
 
 
 def test_theory_thresholds_cannot_fire_at_practical_horizons() -> None:
@@ -155,6 +186,6 @@ def test_theory_rate_is_lemma_e_3() -> None:
     gain = MaximumGain(of.knowledge.kernel(of.arms).to_dense(), 0.01, 40, upper_bound=False)
     for t in (1, 2, 10, 40, 50):
         n = min(t, 40)
-        gamma = max(1.0, float(gain(n - 1, policy._blocks[0].policy.model)))
+        gamma = max(1.0, float(gain(n - 1, policy._bases[0].model)))
         assert policy.rho(t) == pytest.approx(2 * math.sqrt(gamma * math.log(40 / 0.1) / n))
     assert not run(policy, of, 40).trace["restarts"].any()
