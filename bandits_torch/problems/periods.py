@@ -10,7 +10,7 @@ import numpy as np
 
 from bandits_torch import validation
 
-_ROWS = 2048  # the last rows looked at
+ROWS = 2048  # the last rows looked at
 _SERIES = 3  # leading common movements
 _FEWEST, _CYCLES = 40, 4  # rows; cycles that a record must hold
 _EULER = 0.5772156649  # minus the mean of the logarithm of an Exp(1) variable
@@ -34,6 +34,13 @@ class Period:
 
     length: float
     p_value: float
+
+    def rounded(self, span: float, size: float = 1.0) -> float:
+        """The length in units of ``size``: a whole number where a record of length ``span`` can hardly tell it from the
+        one found, whose frequency is known to about a fifth of 1 / ``span``."""
+        number = self.length / size
+        whole = max(round(number), 1)
+        return whole if abs(1 / whole - 1 / number) <= 0.2 * size / span else number
 
 
 def find_periods(
@@ -75,9 +82,9 @@ class Record:
         """None where the record is too short."""
         rewards = np.asarray(rewards, dtype=np.float64)
         times = np.arange(len(rewards)) if times is None else np.asarray(times, dtype=np.float64)
-        rewards, times = rewards[-2 * _ROWS :], times[-2 * _ROWS :]
+        rewards, times = rewards[-2 * ROWS :], times[-2 * ROWS :]
         seen = ~np.isnan(rewards).all(1)
-        rewards, times = rewards[seen][-_ROWS:], times[seen][-_ROWS:]
+        rewards, times = rewards[seen][-ROWS:], times[seen][-ROWS:]
         if len(times) < _FEWEST:
             return None
         span, gap = times[-1] - times[0], float(np.median(np.diff(times)))
