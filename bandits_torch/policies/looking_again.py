@@ -146,9 +146,9 @@ class LookingAtPoints(Described, HasState):
         tau(t) = c sqrt(t + 300).
 
     If any is due that can be played, a play examines that of the largest clock, and as many others that are due as it
-    can. At most eight are looked at within tau: one in tau / 8 observations. So no point goes unexamined for longer than tau (1 + 64 / 8); where eight balls of such points
-    cover the domain, 2 tau. How finely 64 points cover a domain falls with its dimension: from four inputs on a ball
-    between them can be missed.
+    can. At most eight are looked at within tau: one in tau / 8 observations. So no point goes unexamined for longer
+    than tau (1 + 64 / 8); where eight balls of such points cover the domain, 2 tau. How finely 64 points cover a domain
+    falls with its dimension: from four inputs on a ball between them can be missed.
 
     A domain of one step (a context, other bounds) holds a point back unless it contains one that examines it: nothing
     could be learned of it then.
@@ -181,8 +181,10 @@ class LookingAtPoints(Described, HasState):
         return self.every * math.sqrt(count + _BEFORE)
 
     def due(self, domain: Domain, weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """In which replicates a point is due, (S,) booleans, and what to play, (S, d): of the points that examine the one
-        of the largest clock, that which examines most points that are due."""
+        """In which replicates a point is due, (S,) booleans, and what to play, (S, d).
+
+        Of the points that examine the one of the largest clock it is that which examines most points that are due.
+        """
         probes = self.probes.unsqueeze(1).expand(-1, len(self.unseen), -1)
         places = domain.fix(probes).transpose(0, 1)  # (S, 64, d)
         late = (self.unseen >= self.tau(count)) & (self.since >= self.tau(count) / _AT_ONCE).unsqueeze(-1)
