@@ -505,7 +505,7 @@ REFUSED = [  # a system, arms that are added, what else is told of them, and wha
     ("features", 1, {"features": X[:1] * torch.nan}, "features must be finite"),
     ("features", 1, {"features": X[:1].cdouble()}, "features must be real numbers"),
     ("features", 1, {"features": torch.ones(1, 2)}, "features must have shape rows of 1"),
-    ("matrix", 1, {}, "covariance must be of all arms, as the kernel told is a matrix"),
+    ("matrix", 1, {}, "covariance must be of all arms, as the given kernel is a matrix"),
     ("matrix", 1, {"covariance": torch.ones(5, 5)}, "covariance must be that told before"),
     ("built by hand", 1, {"features": X[:1]}, "policy must be made by a recipe"),
     ("history", 1, {}, "history must be None: of arms that come later it says nothing"),
