@@ -35,7 +35,7 @@ class CostlyMoves(WrappingPolicy):
     A policy that learns the unit of rewards counts in units of 1 until two rewards differ.
 
     The present setting is that of the latest choice, whether learned, pending (``AskTell``: open) or dropped. If
-    choices are learned without their ``why``, it is the latest one learned. Without ``start_at`` the first move is free.
+    choices are learned without their ``why``, it is the latest learned. Without ``start_at`` the first move is free.
 
     Args:
         policy: over arms, or over ``domain``. Limits suit every policy over a domain. A price needs beliefs
