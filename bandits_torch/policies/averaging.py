@@ -207,8 +207,8 @@ class ModelAveraging(Policy):
         return Choice(self.pick(self.members(time), asked, available))
 
     def asked(self, count: int) -> dict[str, float | bool]:
-        """What the choice after ``count`` observations depends on: its width; whether it is a check; up to how many tried
-        arms a new one is tried; how long an arm may go unexamined."""
+        """What the choice after ``count`` observations depends on: its width; whether it is a check; up to how many
+        tried arms a new one is tried; how long an arm may go unexamined."""
         wide = count > 0 and count % _WIDE_EVERY == 0
         return {
             "width": max(self.width, self.wide) if wide else self.width,
