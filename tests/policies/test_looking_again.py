@@ -265,21 +265,22 @@ def test_clocks_of_places_are_those_of_the_words(d):
     g = torch.Generator().manual_seed(d)
     played, weights = -1 + 4 * torch.rand(60, 2, d, generator=g).double(), torch.rand(60, 2, 14, generator=g)
     weights = (weights / weights.sum(-1, keepdim=True)).double()
+    played[30:] = -1 + 0.2 * (played[30:] + 1)  # in a corner, so that something is due
     for t, (x, weight) in enumerate(zip(played, weights, strict=True)):
         looks.examine(x, weight, t)
     where, at = looks.due(domain, weights[-1], 60)
+    probes = ((looks.probes + 1) / 4).tolist()
     for s in range(2):
+        scales, tau = members.lengthscale[s].tolist(), math.sqrt(360)
         clocks, since = plain_looking.places(
-            ((played[:, s] + 1) / 4).tolist(),
-            weights[:, s].tolist(),
-            ((looks.probes + 1) / 4).tolist(),
-            members.lengthscale[s].tolist(),
-            1.0,
+            ((played[:, s] + 1) / 4).tolist(), weights[:, s].tolist(), probes, scales, 1.0
         )
         assert (looks.unseen[s].tolist(), float(looks.since[s])) == (clocks, since)
-        due = max(clocks) >= math.sqrt(360) and since >= math.sqrt(360) / 8
-        assert bool(where[s]) == due
-        assert not due or at[s].tolist() == looks.probes[clocks.index(max(clocks))].tolist()
+        due = max(clocks) >= tau and since >= tau / 8
+        assert due
+        assert bool(where[s])
+        best = plain_looking.look(clocks, weights[-1, s].tolist(), probes, scales, tau)
+        assert at[s].tolist() == looks.probes[best].tolist()
     assert looks.longest.tolist() == looks.unseen.max(-1).values.tolist()
 
 
