@@ -55,18 +55,33 @@ def matern(x, z, lengthscale):
     return (1 + r + r * r / 3) * math.exp(-r)
 
 
+def examines(x, z, weight, lengthscales):
+    """Whether a play of x examines z."""
+    alike = sum(w * matern(x, z, scale) ** 2 for w, scale in zip(weight, lengthscales, strict=True))
+    return alike >= 0.5
+
+
 def places(played, weights, probes, lengthscales, every):
     """Observations since each of the probes was examined, and since the latest look, after points of the unit cube
     were played under weights of the members (a list for each play) with these length-scales."""
     unseen, since = [0] * len(probes), 0
     for t, (x, weight) in enumerate(zip(played, weights, strict=True)):
-        seen = [
-            sum(w * matern(x, probe, scale) ** 2 for w, scale in zip(weight, lengthscales, strict=True))
-            >= 0.5
-            for probe in probes
-        ]
+        seen = [examines(x, probe, weight, lengthscales) for probe in probes]
         tau = every * math.sqrt(t + 300)
         looked = any(s and u >= tau for s, u in zip(seen, unseen, strict=True))
         since = 0 if looked else since + 1
         unseen = [0 if s else u + 1 for s, u in zip(seen, unseen, strict=True)]
     return unseen, since
+
+
+def look(unseen, weight, probes, lengthscales, tau):
+    """Of the probes whose play examines the longest unseen one, the first of those that examine most that are due."""
+    longest = probes[unseen.index(max(unseen))]
+    late = [probe for probe, u in zip(probes, unseen, strict=True) if u >= tau]
+    covers = [
+        sum(examines(x, probe, weight, lengthscales) for probe in late)
+        if examines(x, longest, weight, lengthscales)
+        else -1
+        for x in probes
+    ]
+    return covers.index(max(covers))
