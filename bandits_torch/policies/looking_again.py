@@ -145,10 +145,10 @@ class LookingAtPoints(Described, HasState):
 
         tau(t) = c sqrt(t + 300).
 
-    If any is due that can be played, a play examines that of the largest clock, and as many others that are due as it
-    can. At most eight are looked at within tau: one in tau / 8 observations. So no point goes unexamined for longer
-    than tau (1 + 64 / 8); where eight balls of such points cover the domain, 2 tau. How finely 64 points cover a domain
-    falls with its dimension: from four inputs on a ball between them can be missed.
+    If any is due that can be played, the one with the largest clock is played. At most eight are looked at within tau:
+    one in tau / 8 observations. So no point goes unexamined for longer than tau (1 + 64 / 8); where eight balls of such
+    points cover the domain, 2 tau. How finely 64 points cover a domain falls with its dimension: from four inputs on a
+    ball between them can be missed.
 
     A domain of one step (a context, other bounds) holds a point back unless it contains one that examines it: nothing
     could be learned of it then.
@@ -181,22 +181,18 @@ class LookingAtPoints(Described, HasState):
         return self.every * math.sqrt(count + _BEFORE)
 
     def due(self, domain: Domain, weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """In which replicates a point is due, (S,) booleans, and what to play, (S, d).
-
-        Of the points that examine the one of the largest clock it is that which examines most points that are due.
-        """
+        """In which replicates a point is due, (S,) booleans, and the one with the largest clock, (S, d)."""
         probes = self.probes.unsqueeze(1).expand(-1, len(self.unseen), -1)
         places = domain.fix(probes).transpose(0, 1)  # (S, 64, d)
         late = (self.unseen >= self.tau(count)) & (self.since >= self.tau(count) / _AT_ONCE).unsqueeze(-1)
-        if not bool(late.any()):
-            return late.any(-1), places[:, 0]
-        inside = domain.contains(places.transpose(0, 1)).mT
-        alike = self._alike(places, weights) & inside.unsqueeze(-1)  # (S, 64 plays, 64 points)
-        late = late & alike.diagonal(dim1=-2, dim2=-1)
-        each = torch.arange(len(places), device=late.device)
-        longest = torch.where(late, self.unseen, -1.0).argmax(-1)
-        covers = (alike & late.unsqueeze(-2)).sum(-1).masked_fill(~alike[each, :, longest], -1)
-        return late.any(-1), places[each, covers.argmax(-1)]
+        if bool(late.any()):
+            late = (
+                late
+                & domain.contains(places.transpose(0, 1)).mT
+                & self._alike(places, weights).diagonal(dim1=-2, dim2=-1)
+            )
+        at = torch.where(late, self.unseen, -1.0).argmax(-1)
+        return late.any(-1), places[torch.arange(len(places), device=at.device), at]
 
     def examine(self, x: Tensor, weights: Tensor, count: int) -> None:
         """One observation more, of points (S, d), after ``count`` others and with these weights (S, P) of members."""

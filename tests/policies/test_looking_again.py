@@ -285,8 +285,7 @@ def test_clocks_of_places_are_those_of_the_words(d):
         due = max(clocks) >= tau and since >= tau / 8
         assert due
         assert bool(where[s])
-        best = plain_looking.look(clocks, weights[-1, s].tolist(), probes, scales, tau)
-        assert at[s].tolist() == looks.probes[best].tolist()
+        assert at[s].tolist() == looks.probes[clocks.index(max(clocks))].tolist()
     assert looks.longest.tolist() == looks.unseen.max(-1).values.tolist()
 
 

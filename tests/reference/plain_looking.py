@@ -72,16 +72,3 @@ def places(played, weights, probes, lengthscales, every):
         since = 0 if looked else since + 1
         unseen = [0 if s else u + 1 for s, u in zip(seen, unseen, strict=True)]
     return unseen, since
-
-
-def look(unseen, weight, probes, lengthscales, tau):
-    """Of the probes whose play examines the longest unseen one, the first of those that examine most that are due."""
-    longest = probes[unseen.index(max(unseen))]
-    late = [probe for probe, u in zip(probes, unseen, strict=True) if u >= tau]
-    covers = [
-        sum(examines(x, probe, weight, lengthscales) for probe in late)
-        if examines(x, longest, weight, lengthscales)
-        else -1
-        for x in probes
-    ]
-    return covers.index(max(covers))
