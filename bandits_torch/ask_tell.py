@@ -154,11 +154,11 @@ class AskTell(Watched, Described):
         keep: int = 1000,
         **told: Any,
     ) -> AskTell:
-        """Ready to ask, told no more than what can be chosen: the recipe ``auto``.
+        """A live system that needs only the choices: the recipe ``auto``.
 
-        Rewards may be in any unit, at any level, and change in any way; see ``recipes.auto`` for what it copes with::
+        Rewards may be in any unit, at any level, and change in any way; ``recipes.auto`` says more::
 
-            live = AskTell.auto(12)                       # twelve arms of which nothing is known
+            live = AskTell.auto(12)                       # twelve arms, nothing else known
             question = live.ask(time)
             live.tell(question.id, 5_430.0)
 
@@ -171,7 +171,7 @@ class AskTell(Watched, Described):
                 None: the arms of ``log=``, by their names; its contexts are taken likewise.
             names: of arms that have features. Arms with names are those of the same names in ``log=``.
             time_unit, keep: see above.
-            told: what is known after all, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
+            told: what else is known, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
                 ``cycles`` may also say "day" and "week", where times are dates; ``contexts`` may be a list of names,
                 ``control`` the name of an arm; ``max_move``, ``move_price`` and ``start_at`` may be by name
                 (``Settings.moves``).
@@ -424,10 +424,9 @@ class AskTell(Watched, Described):
         exponential forgetting returns to the prior mean, a cycle comes round again. Open questions play no part.
 
         Args:
-            at: a time, or a date. One before that of the latest reward learned is told with all that is known since,
-                by a policy that holds all rewards (``Policy.knows_past``): an ``IndexPolicy`` that has forgotten
-                nothing, over points, under contexts that are not listed, or of rewards that do not drift. Others
-                refuse it.
+            at: a time, or a date. A time before the latest reward is answered with all that is known since, by a
+                policy that holds all rewards (``Policy.knows_past``): an ``IndexPolicy`` that has forgotten nothing,
+                over points, under contexts that are not listed, or of rewards that do not drift. Others refuse it.
             points: (N, d) points of a domain, or a list of settings by name, where points are played.
             context: under which, for arms whose steps come with one: as of ``ask``, or an ``ArmContext``.
             latent: whether to answer in log-odds or the logarithm of the rate, of which the belief is normal; for
@@ -520,8 +519,8 @@ class AskTell(Watched, Described):
     def retire_arms(self, arms: Sequence[str] | Sequence[int]) -> None:
         """Never ask these arms, by name or number, again, until ``add_arms`` brings them back.
 
-        Rewards of questions asked before are still told, and what was learned of them goes on to tell of others.
-        ``predict`` tells of them, too. Raises ValueError, with nothing changed, for arms that are not here or retired
+        Open questions about them can still be answered, what was learned from them still informs the others, and
+        ``predict`` still covers them. Raises ValueError, with nothing changed, for arms that are not here or retired
         already, and where none would be left.
         """
         with self._turn, self._fitting():

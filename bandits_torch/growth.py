@@ -24,14 +24,14 @@ _NAMES = ("first", "names", "retired", "features", "covariance", "prior_mean")
 
 @dataclass(frozen=True, eq=False)
 class Roster:
-    """The arms of a live system: those it began with, and what was told of those that came later.
+    """The arms of a live system: those at the start, and what was given for those that came later.
 
     Attributes:
         first: how many there were at first.
         retired: (N,) booleans, arms that are never asked again.
         names: of all, or None.
         features: (N - first, d) or (S, N - first, d) of those that came later; None where arms have none.
-        covariance: (N, N) or (S, N, N) of all, where the kernel told is a matrix.
+        covariance: (N, N) or (S, N, N) of all, where the given kernel is a matrix.
         prior_mean: (N - first,) of those that came later, where arms have several.
     """
 
@@ -104,7 +104,7 @@ class Roster:
         return grown, at
 
     def _told(self, new: int, told: Mapping[str, Tensor | None]) -> dict[str, Any]:
-        """What is told of so many new arms, after what was told of those that came before."""
+        """What was given for new arms, after what was given for those that came before."""
         covariance, N = told["covariance"], self.num_arms + new
         if covariance is not None:
             validation.finite_tensor("covariance", covariance)
@@ -144,7 +144,7 @@ class Roster:
         """A policy over all arms that has learned nothing, made as that of the first arms was; with ``restarts`` over
         those that are not retired.
 
-        Raises ValueError for one that no recipe made, and for what must be told and is not, or does not fit.
+        Raises ValueError for one that no recipe made, and for what is missing or does not fit.
         """
         expected = "made by a recipe, whose settings are not those of a file"
         validation.require(origin is not None, "policy", "one put together otherwise", expected)
@@ -181,7 +181,9 @@ class Roster:
         else:
             grown["choices"] = self.num_arms
         by_matrix = isinstance(kernel, Tensor)
-        expected = "of all arms, as the kernel told is a matrix" if by_matrix else "None: no matrix was told"
+        expected = (
+            "of all arms, as the given kernel is a matrix" if by_matrix else "None: no matrix was given"
+        )
         validation.require(
             (self.covariance is not None) == by_matrix, "covariance", self.covariance, expected
         )
@@ -190,7 +192,7 @@ class Roster:
             block, n = self.covariance.to(kernel)[..., : self.first, : self.first], self.first
             same = block.shape == kernel.shape and bool(torch.allclose(block, kernel))
             validation.require(
-                same, "covariance", self.covariance, f"that told before, for the first {n} arms"
+                same, "covariance", self.covariance, f"that given before, for the first {n} arms"
             )
             grown["kernel"] = self.covariance.to(kernel)
         expected = "over features, or a matrix: of new arms a kernel over indices says nothing"
@@ -244,7 +246,7 @@ class Roster:
         return Roster(self.first, retired.clone(), names, **told)
 
     def is_over(self, other: Roster, *, restarts: bool = False) -> bool:
-        """Whether the arms are the same, of which the same was told; others may be retired, but for ``restarts``."""
+        """Whether the arms, and what was given for them, are the same; others may be retired, but for ``restarts``."""
         if restarts and not torch.equal(self.retired, other.retired):
             return False
         one, two = (

@@ -132,8 +132,8 @@ class HasState:
         self.state_changed()
 
     def grow_from(self, small: Any) -> None:
-        """Go on from ``small``, which is built as this one over the first of its arms: of what the others have learned
-        it is told, and the new arms are as before the first observation.
+        """Go on from ``small``, which is built as this one over the first of its arms: take over what it has learned;
+        the new arms are as before the first observation.
 
         An entry that is larger at the start here than there is so by its arms. Raises ValueError for a part that cannot
         take in what the other has learned; this one is then of no use.

@@ -128,7 +128,7 @@ class RecipeLaws:
             assert torch.equal(found, expected), f"step {step}: {found}, expected {expected}"
 
     def test_rewards_in_another_unit_are_the_same(self) -> None:
-        """Rewards times 8 lead to the same choices; a recipe whose belief may be left out is not told any here."""
+        """Rewards times 8 lead to the same choices; a recipe whose belief may be left out is given none here."""
         free = recipes.registered(self.name).scale_free
         _skip_for(self.scaled if free else f"{self.name} does not say that it is free of scale")
         policy, problem = self.build()

@@ -37,14 +37,14 @@ _COLUMNS = {
     *("id", "time", "reward", "late", "state"),
 }
 _DRAWS = 16384  # of all arms' rewards, for the probability of being best
-_CONTENDERS = 256  # arms that can be told apart by draws
+_CONTENDERS = 256  # at most so many arms are compared by draws
 _FAR = 4.0  # standard deviations from which on an arm counts as out of the race
 _BISECTIONS = 60
 _HEARD = 100  # rewards of an arm that the next is compared with
 # The sums of scores, up and down, of small changes and of large ones: sign, what each loses, and where it rings.
 _SUMS = ((1, 0.5, 8.75), (-1, 0.5, 8.75), (1, 1.0, 4.4), (-1, 1.0, 4.4))
 _LIMIT_OF_TWO = 10.25  # nats, of the likelihood ratio of rewards that have two values
-# Rewards to a false alarm at the limit, on average at least; their logarithm grows so with nats beyond it.
+# At least so many rewards to a false alarm at the limit, on average; the growth of their logarithm a nat beyond it.
 _FALSE, _STEEP = 10_000, 0.85
 _ALARMS = 1000  # kept
 
@@ -268,7 +268,7 @@ class Watch(HasState):
         return np.arange(max(0, asked - self.size), asked)
 
     def make_room(self, num_arms: int) -> None:
-        """Be over so many arms: those that came later were not played yet."""
+        """Extend to ``num_arms`` arms; the new ones have not been played."""
         more, self.num_arms = num_arms - self.plays.shape[-1], num_arms
         self.plays = torch.nn.functional.pad(self.plays, (0, more))
         self.last = torch.nn.functional.pad(self.last, (0, more), value=math.nan)

@@ -32,29 +32,28 @@ class ModelAveraging(Policy):
     """argmax over arms of m + width sqrt(v), m and v of the mixture of P models by their weights (``FixedShare``).
 
     Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
-    of all weight is spread again, so that a member that was wrong until now can lead from now on; members far behind
-    start anew from their prior. What differs between members is what is not known: kernel, noise, rate of change.
+    of all weight goes back to the prior, so that a member that was wrong can lead later. Members far behind start again
+    from their prior. Members differ in what is unknown: kernel, noise, rate of change.
 
-    Checks: a member that is wrong, but sure, can keep the policy at an arm where all members predict equally well, and
-    then nothing refutes it. So now and then (after 8 observations, then at intervals of half the number so far, at most
-    100) the arm is that of the largest mu_p + width sigma_p under any member whose evidence, ln(w_p / pi_p), is within
-    ``plausible`` nats of the best.
+    Checks: a wrong but confident member can keep the policy at an arm where all members predict equally well, so that
+    nothing refutes it. Therefore the policy sometimes (after 8 observations, then at intervals of half the number so
+    far, at most 100) plays the arm with the largest mu_p + width sigma_p under any member whose evidence,
+    ln(w_p / pi_p), is within ``plausible`` nats of the best.
 
-    Where all members are right, the width can still be too small ever to look where rewards have risen unseen. With
-    ``wide`` every tenth arm is that of a bound of at least this width.
+    Even if all members are right, the width can be too small to notice that an arm has risen. With ``wide`` every tenth
+    choice uses at least this width.
 
-    This concerns arms that are played. With ``look_again`` an arm that is taken to be settled is played, whatever the
-    members believe of it, if it was not examined for more than ``look_again`` sqrt(t + 300) after t observations, or
-    half to double as many, by how much worse it is believed to be (``LookingAgain``, which says what settled and
-    examined mean).
+    Arms that are not played: with ``look_again`` a settled arm is played, whatever the members believe about it, if it
+    has not been examined for about ``look_again`` sqrt(t + 300) observations, t being their number so far
+    (``LookingAgain`` defines settled and examined, and says which arms wait half or twice as long).
 
     The members with ``scale.learn_offset`` learn the origin and the unit of rewards: such a member predicts
     (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, and the
     members learn the five again from there (``FirstRewards``); their weights stay. An ``ArmGP`` keeps the first reward.
 
     Outliers: a reward far outside the range of all others is in doubt, and nothing is learned from it: members, weights
-    and scales stay as they were, and the arm does not count as tried. If it is high, the arm is played again
-    at once; borne out by a second as far, rewards are learned as they are (``RewardRange``, which says what is far).
+    and scales stay as they were, and the arm does not count as tried. If it is high, the arm is played again at once;
+    if the next reward confirms it, that one is learned in full (``RewardRange`` defines far).
 
     Args:
         model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``), or ``ArmMembers``, ``SmoothMembers`` or both,
@@ -63,19 +62,18 @@ class ModelAveraging(Policy):
         scale: whether origin and unit are learned (``MemberScale``); default: both are known, 0 and 1.
         width: multiplies the mixture's standard deviation.
         plausible: nats; 0: no checks.
-        wide: the least width after 10, 20, ... observations; 0: ``width``, as always.
-        try_all: after t observations at least 2 sqrt(t + 1) different arms have been played, in order, until all have:
-            the index may avoid arms never played because of a scale learned from the others. For arms that are few, or
-            that are uncorrelated.
-        look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never, and then an arm that becomes best while
-            nobody plays it, or one like it, may never be found.
+        wide: the least width at every tenth choice; 0: always ``width``.
+        try_all: after t observations at least 2 sqrt(t + 1) different arms have been played, in order, until all have.
+            Otherwise the index may avoid arms never played, because it learned the scale from the others. For few or
+            uncorrelated arms.
+        look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never; an arm that becomes best while neither it nor
+            a correlated arm is played may then never be found.
         at_once: of ``LookingAgain``.
         forgetting_rate: (P,) of the members, for the trace alone; default: those of the model.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.
 
-    Cost: a step of the model and O(S P N). Whether a member is reset is looked at in every step, so a GPU waits.
-    An observation older than the latest is learned as if it were made now; members with cycles know when in their
-    cycle it was.
+    Cost: a step of the model and O(S P N). Every step asks whether a member must be reset, so it waits for a GPU. An
+    observation older than the latest is learned as if it were made now, but members with cycles use its own phase.
     ``trace``: effective_rate (the mean of the members' rates by weight), effective_members (exp of the weights'
     entropy), noise_scale (standard deviation of the noise, by weight), scale (sqrt of the factor of the covariances, by
     weight), resets (members reset so far), doubted (rewards that were in doubt so far), longest_unseen (observations;
@@ -209,8 +207,8 @@ class ModelAveraging(Policy):
         return Choice(self.pick(self.members(time), asked, available))
 
     def asked(self, count: int) -> dict[str, float | bool]:
-        """How the choice after so many observations is made: its width; whether each arm counts by the best plausible
-        member; below how many arms tried a new one is; how long an arm may go unexamined."""
+        """What the choice after ``count`` observations depends on: its width; whether it is a check; up to how many
+        tried arms a new one is tried; how long an arm may go unexamined."""
         wide = count > 0 and count % _WIDE_EVERY == 0
         return {
             "width": max(self.width, self.wide) if wide else self.width,
@@ -367,7 +365,7 @@ class ModelAveraging(Policy):
         return due if believed is None else due & believed.unsqueeze(-1), seen, learned
 
     def counted(self) -> None:
-        """One observation more."""
+        """Count an observation."""
         if self.count == self._next_check:
             self._next_check += min(max(_FIRST_CHECK, self.count // 2), _LONGEST)
         self.count += 1
@@ -400,7 +398,7 @@ class ModelAveraging(Policy):
         return self._timed(self.clock.at(time), time)
 
     def _timed(self, passed: float, time: float) -> Any:
-        """What the model calls a time: that of the clock, and where members have cycles, which no clock bends, both."""
+        """A time as the model takes it: on the clock; for members with cycles also in the given unit."""
         return (passed, time) if self._cycles else passed
 
     def _factors(self) -> Tensor:
@@ -408,11 +406,11 @@ class ModelAveraging(Policy):
         return self.scale.scale * self._units().square() if self._mixed else self.scale.scale
 
     def _units(self) -> Tensor:
-        """What each member counts rewards in, (S, P)."""
+        """The unit of rewards of each member, (S, P)."""
         return torch.where(self._framed, self.frame.factor, 1.0)
 
     def _framed_reward(self, reward: Tensor) -> Tensor:
-        """A reward (S,) as every member counts it, (S, P)."""
+        """A reward (S,) in the unit and from the origin of every member, (S, P)."""
         seen = reward.unsqueeze(-1).expand(-1, self.num_members)
         if not self._some_framed:
             return seen

@@ -23,23 +23,24 @@ _TIGHTEST = 500.0  # comparisons after which the interval is as narrow as one ca
 class ControlledPolicy(WrappingPolicy):
     """The policy inside proposes an arm; with probability ``control_share`` the control is played in its place.
 
-    Where arm a is proposed at time t, a coin alone decides between a and the control c, so both meet the same level of
-    rewards, whatever it is. With p the share and m what the policy predicts before the choice,
+    If arm a is proposed at time t, a coin alone decides between a and the control c. So the rewards of both come from
+    the same times, and a level that changes with time affects both alike. With p the share and m the policy's
+    prediction before the choice,
 
         psi_t = m_a - m_c + 1{played a} (y - m_a) / (1 - p) - 1{played c} (y - m_c) / p
 
-    has the lift of a over c at t as its mean given the past, whether or not the prediction is right. It only makes psi
-    less variable. The mean of psi over the n times that a was proposed estimates the mean of its lifts at those times,
-    and
+    has the lift of a over c at t as its mean given the past, whether or not the prediction is right; a good prediction
+    only reduces the variance of psi. The mean of psi over the n times that a was proposed estimates the mean of its
+    lifts at those times, and
 
         mean psi +- sigma sqrt(2 (n rho^2 + 1) / (n^2 rho^2) log(sqrt(n rho^2 + 1) / alpha))
 
-    holds it at all n at once with probability 1 - alpha, asymptotically. One may look after each reward and stop as one
-    likes. sigma^2 is the larger of the variance of psi and v_a / (1 - p) + v_c / p, v the mean squared errors
+    contains it for all n at once with probability 1 - alpha, asymptotically. So you may look after each reward and stop
+    at any time. sigma^2 is the larger of the variance of psi and v_a / (1 - p) + v_c / p, v the mean squared errors
     of the predictions; rho makes the interval narrowest at n = 500.
 
-    The first 50 rewards are not compared, nor are those of times at which the control was not available or was proposed
-    itself. A reward counts when it is told; what is predicted is of the time of asking, so late rewards change nothing.
+    Left out are the first 50 rewards, and times at which the control was not available or was itself proposed. A reward
+    counts from when it is learned, but its prediction is from the time of the choice, so late rewards do no harm.
 
     Args:
         policy: over arms, with ``marginals``; it learns every reward.
@@ -111,7 +112,7 @@ class ControlledPolicy(WrappingPolicy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """The policy learns the reward; the lift of the arm that was proposed does, too, where it was a comparison."""
+        """The policy learns the reward. If it was a comparison, the lift of the proposed arm learns it too."""
         self._arms.check(observation)
         why = dict(observation.why)
         proposed, predicted = why.pop("proposed", None), why.pop("predicted", None)
@@ -121,7 +122,7 @@ class ControlledPolicy(WrappingPolicy):
             self._compare(proposed.cpu(), predicted.double().cpu(), observation)
 
     def _compare(self, proposed: Tensor, predicted: Tensor, observation: Observation) -> None:
-        """One comparison more in the replicates where an arm was ``proposed`` (S,), given both predictions (2, S)."""
+        """Add a comparison in the replicates where an arm was ``proposed`` (S,), given both predictions (2, S)."""
         arm, reward = observation.arm.cpu(), observation.reward.double().cpu()
         here, control = (proposed >= 0).double(), arm == self.control
         error = reward - torch.where(control, predicted[1], predicted[0])
@@ -140,7 +141,7 @@ class ControlledPolicy(WrappingPolicy):
     def lifts(self, level: float = 0.95) -> tuple[Tensor, Tensor, Tensor]:
         """Lift of every arm over the control, and both ends of its interval, (S, N) each, in units of reward.
 
-        NaN and an interval without ends for an arm that was compared fewer than 8 times with either outcome; 0 for the
+        NaN and an unbounded interval for an arm with fewer than 8 comparisons of either outcome; 0 for the
         control.
         """
         alpha = 1 - validation.probability("level", level)

@@ -178,8 +178,9 @@ class IndexPolicy(Policy):
         validation.require(
             fits, "policy", type(self.forgetting).__name__, "one over an ArmGP that keeps everything"
         )
-        arm, reward = observation.arm, observation.reward
-        cast(ArmGP, self.model).observe_arms(arm, reward, observation.time, where, late=True)
+        batch = self.model.batch_shape
+        arm, reward = observation.arm.reshape(batch), observation.reward.reshape(batch)
+        cast(ArmGP, self.model).take(arm, reward, observation.time, late=True, where=where)
         self.clock = self.clock + where
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Units that are learned on line: origin and unit of rewards, the scale of each member, and the unit of time."""
+"""Units that are learned online: origin and unit of rewards, the scale of each member, and the unit of time."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ HELD = 5  # first rewards, of which the median is the origin
 class RewardFrame(Described, HasState):
     """Rewards as y' = (y - o) / u, with an origin o and a unit u for each replicate.
 
-    The origin is the first reward, and the unit the least power of two above the first difference from it that is not 0
-    (1 until then), so that numbers within are near 1 whatever the unit of rewards, and the same, bit for bit, when
-    rewards are multiplied by a power of two. After K rewards ``settle`` sets both anew: the origin to their median, the
-    unit by their largest deviation. A reward more than a million units from the origin shows that the differences
-    before it were those of rounding (0, then 1e-17, then 3): its own sets the unit.
+    The origin is the first reward. The unit is the least power of two above the first nonzero difference from it (1
+    until then). So y' is near 1 in any unit of rewards, and the same bit for bit when rewards are multiplied by a power
+    of two. After K rewards ``settle`` sets both again: the origin to their median, the unit by their largest deviation.
+    If a reward is more than a million units from the origin, earlier differences were rounding (0, then 1e-17, then 3),
+    and its difference sets the unit.
 
     Args:
         like: dtype and device.
@@ -108,7 +108,7 @@ class RewardFrame(Described, HasState):
         return near / self.factor
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Nothing is known; with ``where`` all stays: what other replicates learned rests on it."""
+        """Forget everything. With ``where`` nothing changes, because the other replicates depend on it."""
         if where is None:
             super().reset()
 
@@ -124,10 +124,10 @@ def _power_of_two(size: Tensor) -> Tensor:
 
 
 class TypicalClock(HasState):
-    """The time since the first observation, each stretch in the median of the 64 gaps between observations before it.
+    """The time since the first observation, each stretch in units of the median of the 64 gaps before it.
 
-    So rates are per observation, and the same whether time is counted in seconds or in days. What is past counts as
-    now. ``typical`` False: the time as it is given.
+    So rates are per observation, whether time is in seconds or in days. A time in the past counts as now. ``typical``
+    False: the time as it is given.
     """
 
     _gaps: list[float]
@@ -183,15 +183,15 @@ class MemberScale(Described, HasState):
     the function from a residual is clipped at ``clip`` deviations (more while few rewards are known), as by Huber's
     score function; residuals within are learned exactly.
 
-    So with nu_0 = 0 everywhere the weights do not change and scores only change their unit when rewards are multiplied
-    and shifted.
+    So if nu_0 = 0 for all members, multiplying and shifting rewards leaves the weights as they are and changes only the
+    unit of the scores.
 
     Args:
         strength: (P,) nu_0 >= 0; infinity: the scale is known.
         learn_offset: (P,) booleans.
         replicates: S.
         memory: g, in (0, 1).
-        tail: at most so many degrees of freedom, > 2.
+        tail: the largest number of degrees of freedom, > 2.
         clip: deviations, > 0.
 
     Source: conjugate normal-inverse-gamma model (Gelman et al. 2013, ch. 3); Huber 1981 for the clipping; forgetting

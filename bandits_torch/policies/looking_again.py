@@ -145,10 +145,10 @@ class LookingAtPoints(Described, HasState):
 
         tau(t) = c sqrt(t + 300).
 
-    If any is due that can be played, that of the largest clock is, but at most eight are looked at within tau: one in
-    tau / 8 observations. So no point goes unexamined for longer than tau (1 + 64 / 8); where eight balls of such points
-    cover the domain, 2 tau. How finely 64 points cover a domain falls with its dimension: from four inputs on a ball
-    between them can be missed.
+    If any is due that can be played, the one with the largest clock is played. At most eight are looked at within tau:
+    one in tau / 8 observations. So no point goes unexamined for longer than tau (1 + 64 / 8); where eight balls of such
+    points cover the domain, 2 tau. How finely 64 points cover a domain falls with its dimension: from four inputs on a
+    ball between them can be missed.
 
     A domain of one step (a context, other bounds) holds a point back unless it contains one that examines it: nothing
     could be learned of it then.
@@ -181,7 +181,7 @@ class LookingAtPoints(Described, HasState):
         return self.every * math.sqrt(count + _BEFORE)
 
     def due(self, domain: Domain, weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """In which replicates a point is due, (S,) booleans, and that of the largest clock, (S, d)."""
+        """In which replicates a point is due, (S,) booleans, and the one with the largest clock, (S, d)."""
         probes = self.probes.unsqueeze(1).expand(-1, len(self.unseen), -1)
         places = domain.fix(probes).transpose(0, 1)  # (S, 64, d)
         late = (self.unseen >= self.tau(count)) & (self.since >= self.tau(count) / _AT_ONCE).unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""Moves that are limited, or cost something: of a setting within a domain, and from one arm to another."""
+"""Limits on moves, and prices for them: of a setting within a domain, or from one arm to another."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from bandits_torch.policies.wrapping import WrappingPolicy
 class CostlyMoves(WrappingPolicy):
     """A policy around another one, whose setting moves little from step to step, or moves only where that pays.
 
-    * Limits (``max_move``, over a domain): no setting moves further in a step. The policy inside is asked for the best
-      point within reach (``Domain.within``), so constraints, limits of measurements and fixed coordinates hold as
-      without a limit. Coordinates that are fixed at a step are nature's, and have no limit.
-    * A price (``move_price``): over arms of every switch; over a domain of a move across the whole range of a setting,
-      and in proportion of a shorter one. With v = mean + width deviation of the policy inside, x the setting now, and z
-      that which the policy inside chooses, it stays at x unless
+    * Limits (``max_move``, over a domain): no setting moves further than this in a step. The policy inside chooses the
+      best point within reach (``Domain.within``), so constraints, limits of measurements and fixed coordinates still
+      hold. Coordinates that are fixed at a step have no limit.
+    * A price (``move_price``): over arms it is paid for every switch; over a domain for a move across the whole range
+      of a setting, and in proportion for a shorter move. With v = mean + width deviation of the policy inside, x the
+      present setting, and z the one that the policy inside chooses, the policy stays at x unless
 
           stay |v(z) - v(x)| >= price of the move from x to z,
 
-      stay the mean number of steps from one move to the next so far: the move is paid once, and its gain is had as long
-      as the setting stays. A policy that chooses z although v(z) < v(x), to look again or by a draw, holds that look to
-      be worth v(x) - v(z).
+      where stay is the mean number of steps between moves so far: the price is paid once, the gain lasts as long as the
+      setting stays. If the policy chooses z although v(z) < v(x), to look again or by a draw, the look counts as worth
+      v(x) - v(z).
 
-    Until two rewards differ, a policy that learns the unit of rewards knows none, and counts in units of 1.
+    A policy that learns the unit of rewards counts in units of 1 until two rewards differ.
 
-    The setting now is that of the latest choice: of those learned, pending (``AskTell``: open) or dropped the one made
-    last; or, learned without its ``why``, the latest learned. Before the first, without ``start_at``, a move is free.
+    The present setting is that of the latest choice, whether learned, pending (``AskTell``: open) or dropped. If
+    choices are learned without their ``why``, it is the latest learned. Without ``start_at`` the first move is free.
 
     Args:
-        policy: over arms, or over ``domain``. Limits suit every one over a domain. A price needs beliefs
+        policy: over arms, or over ``domain``. Limits suit every policy over a domain. A price needs beliefs
             (``marginals``) in units of reward: an ``IndexPolicy`` without context, ``auto``, or one around them.
         domain: of the policy; None over arms.
         max_move: a share of each range, above 0, a number or (d,); infinity: no limit.
@@ -48,9 +48,9 @@ class CostlyMoves(WrappingPolicy):
 
     Cost: a prediction, with a price. ``trace``: that of the policy inside, and ``moves``, how many there were.
 
-    Source: that a switch must pay within the stay is the rule of Asawa & Teneketzis 1996 for known chains; what takes
-    the place of the stay is ours. No theorem bounds its regret; with prices fixed and adversarial rewards none is below
-    order T^{2/3} (Dekel et al. 2014).
+    Source: Asawa & Teneketzis 1996 have the rule that a switch must pay within the stay, for known chains; estimating
+    the stay is ours. No theorem bounds its regret; with fixed prices and adversarial rewards the regret of every policy
+    is at least of order T^{2/3} (Dekel et al. 2014).
 
     Raises ValueError for a policy that cannot take what is asked, by name, limits over arms, numbers out of range, and
     a ``start_at`` outside of the domain. ``choose`` raises it where a step's domain leaves nothing within reach.
@@ -113,7 +113,7 @@ class CostlyMoves(WrappingPolicy):
     # -- one step --------------------------------------------------------------------------------------
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """As the policy inside chooses within reach, or what is played now, where a move is not worth its price."""
+        """The choice of the policy inside within reach, or the present setting where a move is not worth its price."""
         domain = self.domain if available is None else available
         within = available
         if self.domain is not None and isinstance(domain, Domain) and self.max_move is not None:
@@ -133,7 +133,7 @@ class CostlyMoves(WrappingPolicy):
 
     @torch.no_grad()
     def _worth_it(self, arm: Tensor, time: float, available: Any) -> Tensor:
-        """``arm``, but where the move there is not worth its price what is played now."""
+        """``arm``, or the present setting where the move is not worth its price."""
         x, S = self._last.to(arm), self.replicates
         if self.domain is None:
             mean, variance = self.marginals(time)

@@ -1,4 +1,4 @@
-"""Policies for an unknown prior: UCB or draws over candidate priors or length-scales, how wrong ones are dropped."""
+"""Policies for an unknown prior: UCB or draws over candidate priors or length-scales, and rules that drop some."""
 
 from __future__ import annotations
 
@@ -224,8 +224,8 @@ class PriorElimination(UnknownPriorPolicy):
 
     With ``draws`` it is PE-GP-TS of Sandberg & Haghir Chehreghani 2025 (arXiv 2502.01226): (x_t, p_t) = argmax of
     f^p(x) over arms and surviving priors, f^p ~ GP(mu^p, k^p), and the test as above, with the width. This was written
-    from their abstract and introduction, which say that priors of poor predictive performance are disqualified: to
-    maximise over priors too, and the test of PE-GP-UCB unchanged, is what is meant here. No theorem is claimed for it.
+    from their abstract and introduction, which say that priors of poor predictive performance are disqualified. That
+    it maximises over priors too, and keeps the test of PE-GP-UCB, is our reading. No theorem is claimed for it.
 
     Args:
         model, width, choices, search, seed, first_replicate, draws: see ``UnknownPriorPolicy``; the theorem's widths
@@ -367,10 +367,10 @@ class ShrinkingLengthScale(UnknownPriorPolicy):
 
 
 class LengthScaleBalancing(ShrinkingLengthScale):
-    """LB-GP-UCB: follow the length-scale of the least suspected regret, drop those outdone in reward.
+    """LB-GP-UCB: follow the length-scale with the least regret bound, and drop those with too little reward.
 
-    Members come in once g(t) reaches their factor, and stay until refuted. With n_p the steps at which member p was
-    followed, that of the least R_p(n_p + 1) chooses among those in play,
+    A member comes in when g(t) reaches its factor, and stays until it is refuted. With n_p the steps at which member p
+    was followed, the member in play with the least R_p(n_p + 1) chooses,
 
         R_p(n) = sqrt(n gamma) (sqrt(gamma) + B),    gamma = (factor_p / theta_0)^d ln(n + 1)^{d+1};
 

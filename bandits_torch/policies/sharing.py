@@ -1,4 +1,4 @@
-"""Weights of members, by Bayes' rule and a share that is spread again, so that every member can come back."""
+"""Weights of members by Bayes' rule, with a share that goes back to the prior, so that every member can recover."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from bandits_torch.state import HasState
 class FixedShare(Described, HasState):
     """Weights of P members in each of S replicates, by predictive density and fixed share.
 
-    With f_p the predictive density that member p gave what was then observed, and pi the prior weights,
+    With f_p the predictive density of member p at the observation, and pi the prior weights,
 
         w'_p = w_p f_p / sum_q w_q f_q,      w_p <- (1 - a) w'_p + a pi_p.
 
-    That is exact Bayes for a member that, with probability a a step, jumps to one drawn from pi. So for every sequence
-    of members p_1, ..., p_T with k changes, whatever the data,
+    This is exact Bayes if the right member changes with probability a at each step to one drawn from pi. So for every
+    sequence of members p_1, ..., p_T with k changes, and for any data,
 
         sum_t -ln f_mix(y_t) <= sum_t -ln f_{p_t}(y_t) - ln pi_{p_1} - sum_{changes} ln(a pi_{p_t})
                                 - sum_{stays} ln(1 - a + a pi_{p_t}),
 
-    which is ln P + k ln(P / a) - (T - 1 - k) ln(1 - a + a / P) for equal pi. It bounds the loss of predictions; it says
-    nothing about regret.
+    which is ln P + k ln(P / a) - (T - 1 - k) ln(1 - a + a / P) for equal pi. This bounds the loss of
+    predictions, not regret.
 
-    Members that fall behind: the score c_p <- memory c_p + ln f_p; a member is due for a reset once its score is
-    ``behind`` nats below the best one's, and its score is then that of the best. In one step no score falls more than
-    ``at_once`` nats behind that of the member that predicted best.
+    Members that fall behind are reset. With scores c_p <- memory c_p + ln f_p, a member is due for a reset when its
+    score is ``behind`` nats below the best score, which it then takes over. In one step a score can fall at most
+    ``at_once`` nats further behind than that of the member that predicted best.
 
     Args:
         prior: (P,) weights pi > 0; normalised here.
         replicates: S.
         share: a, in [0, 1).
-        behind: nats; infinity: nobody is ever due.
+        behind: nats; infinity: no member is ever reset.
         memory: in [0, 1), of the score.
-        at_once: nats; less than ``behind``: no observation alone makes a member due.
+        at_once: nats; if it is less than ``behind``, a single observation resets no member.
 
     Attributes:
         log_weight: (S, P).
@@ -90,8 +90,11 @@ class FixedShare(Described, HasState):
     def update(
         self, log_density: Tensor, exempt: Tensor | None = None, log_unit: Tensor | float = 0.0
     ) -> Tensor:
-        """Take in ln f_p of what was observed, (S, P); which members are due for a reset, (S, P) booleans, never those
-        that are ``exempt`` (S, P). ``log_unit`` (S,): ln of what rewards are counted in, for the log loss alone."""
+        """Learn ln f_p of an observation, (S, P). Returns which members are due for a reset, (S, P) booleans.
+
+        Members that are ``exempt`` (S, P) never are. ``log_unit`` (S,): ln of the unit of rewards, for the log loss
+        alone.
+        """
         joint = self.log_weight + log_density
         total = joint.logsumexp(-1, keepdim=True)
         self.log_loss = self.log_loss - total.squeeze(-1) + log_unit
@@ -139,7 +142,7 @@ def mixture_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Te
 
 
 def heaviest(weights: Tensor, light: float) -> tuple[Tensor, Tensor]:
-    """The fewest members that have all but ``light`` of the weight (S, P), (S, K), and their share of it.
+    """The fewest members that hold all but ``light`` of the weight (S, P): their indices and weights, (S, K) each.
 
     K is the most that a replicate needs; the others have more, whose share is 0.
     """

@@ -13,7 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.naming import some
 from bandits_torch.problems.jumps import MOST, Jump, find_jumps
-from bandits_torch.problems.periods import Period, Record
+from bandits_torch.problems.periods import ROWS, Period, Record
 from bandits_torch.problems.smoothing import best_smoothed
 from bandits_torch.problems.tables import RewardTable
 
@@ -90,13 +90,20 @@ class Diagnosis:
         """Plain values, as JSON holds them."""
         return asdict(self)
 
-    def span(self, length: float) -> str:
-        """A length of time in words."""
+    def span(self, length: float | Period) -> str:
+        """A length of time in words; that of a cycle a whole number where the record can hardly tell."""
+        exact = length.length if isinstance(length, Period) else length
         name, size = ("row" if self.unit == "rows" else "unit"), 1
         if self.unit == "seconds":
-            name, size = next(((n, s) for n, s in _UNITS if length >= 0.95 * s), _UNITS[-1])
-        number = f"{length / size:.4g}"
+            name, size = next(((n, s) for n, s in _UNITS if exact >= 0.95 * s), _UNITS[-1])
+        value = length.rounded(self.record, size) if isinstance(length, Period) else exact / size
+        number = f"{value:.4g}"
         return f"{number} {name}{'' if number == '1' else 's'}{' of time' if name == 'unit' else ''}"
+
+    @property
+    def record(self) -> float:
+        """The length of the record that is searched for cycles, in units of the times."""
+        return min(self.rows, ROWS) * self.gap
 
     def __str__(self) -> str:
         lines = [f"A full table: {self.rows} rows, {self.arms} arms, rewards are {self.values}."]
@@ -143,9 +150,9 @@ class Diagnosis:
         told = []
         for one, part in zip(self.periods, parts, strict=False):
             sure = f"= {one.p_value:.1g}" if one.p_value > 1e-16 else "< 1e-16"
-            told += [f"{self.span(one.length)} (p {sure}{part})"]
+            told += [f"{self.span(one)} (p {sure}{part})"]
         for (name, one), part in zip(self.own_periods.items(), parts[len(told) :], strict=True):
-            told += [f"{self.span(one.length)} in {name} alone{part}"]
+            told += [f"{self.span(one)} in {name} alone{part}"]
         if told:
             more = len(self.own_periods) - _OWN_TOLD
             if more > 0:
@@ -159,7 +166,7 @@ class Diagnosis:
         for other in self.periods:
             ratio = other.length / one.length
             if 1.5 < ratio < _FINEST and abs(ratio / round(ratio) - 1) < _ALIKE:
-                return f", 1/{round(ratio)} of {self.span(other.length)}"
+                return f", 1/{round(ratio)} of {self.span(other)}"
         return ""
 
     def _of_drift(self) -> str:

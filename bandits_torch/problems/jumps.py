@@ -83,8 +83,8 @@ def find_jumps(
     Args:
         rewards: (T, N), NaN where missing, without cycles.
         times: (T,) increasing.
-        level: the largest p-value told.
-        most: how many are told at most.
+        level: the largest p-value returned.
+        most: how many are returned at most.
         bounded: of rewards that cannot lie far out, as 0/1; none is drawn in.
 
     Of more than 1500 rows neighbours are averaged. Cost: O(T N) for each jump, with T as limited.
@@ -223,7 +223,7 @@ def _inflation(residuals: np.ndarray) -> float:
 
 
 def _two_sided(held: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """Where a jump after row t can be told, (T - 1, N): with some rewards either side, up to the next one found."""
+    """Where a jump after row t can be seen, (T - 1, N): with some rewards either side, up to the next one found."""
     enough = np.zeros(fresh.shape, dtype=bool)
     for n in range(held.shape[1]):
         seen = np.flatnonzero(held[:, n])

@@ -191,7 +191,7 @@ def read_log(
         arm_names: all arms, in their order; None: those pulled or listed, in alphabetical order.
         separator, decimal, encoding: as for ``read_table``.
 
-    Raises ValueError for a file that cannot be read, a column that is not there or cannot be told, an empty cell and
+    Raises ValueError for a file that cannot be read, a column that is not there or not recognised, an empty cell and
     what ``Log`` refuses.
     """
     validation.instance("path", path, (str, Path), "the path of a file")

@@ -10,7 +10,7 @@ import numpy as np
 
 from bandits_torch import validation
 
-_ROWS = 2048  # the last rows looked at
+ROWS = 2048  # the last rows looked at
 _SERIES = 3  # leading common movements
 _FEWEST, _CYCLES = 40, 4  # rows; cycles that a record must hold
 _EULER = 0.5772156649  # minus the mean of the logarithm of an Exp(1) variable
@@ -35,6 +35,13 @@ class Period:
     length: float
     p_value: float
 
+    def rounded(self, span: float, size: float = 1.0) -> float:
+        """The length in units of ``size``: a whole number where a record of length ``span`` can hardly tell it from the
+        one found, whose frequency is known to about a fifth of 1 / ``span``."""
+        number = self.length / size
+        whole = max(round(number), 1)
+        return whole if abs(1 / whole - 1 / number) <= 0.2 * size / span else number
+
 
 def find_periods(
     rewards: np.ndarray, times: np.ndarray | None = None, *, level: float = 0.01, most: int = 3
@@ -45,15 +52,15 @@ def find_periods(
     centred rewards, tapered by Hann's window. Drift shows as a background that falls smoothly with frequency: a cubic
     in log frequency, fitted to log power without its peaks (as Vaughan 2005 fits a line). Power over background, taken
     at the upper end of its 95 % interval, is then at most Exp(1), and p = 1 - (1 - exp(-ratio))^M over the M
-    frequencies, times the number of components. Harmonics of a clearer cycle, and neighbours of its peak, are not told
-    again. Where the second or third harmonic is clearer than its cycle, the cycle is told in its place. A
-    cycle that the record holds fewer than eight times is often missed, as it cannot be told from drift.
+    frequencies, times the number of components. Harmonics of a clearer cycle, and neighbours of its peak, are left out.
+    Where the second or third harmonic is clearer than its cycle, the cycle is returned in its place. A cycle that
+    the record holds fewer than eight times is often missed, as drift looks the same.
 
     Args:
         rewards: (T, N), NaN where missing. The last 2048 rows are looked at.
         times: (T,) increasing; None: 0, 1, ...
-        level: the largest p-value told.
-        most: how many are told at most.
+        level: the largest p-value returned.
+        most: how many are returned at most.
 
     Cost: O(T^2), at most some 10^7 operations.
     """
@@ -75,9 +82,9 @@ class Record:
         """None where the record is too short."""
         rewards = np.asarray(rewards, dtype=np.float64)
         times = np.arange(len(rewards)) if times is None else np.asarray(times, dtype=np.float64)
-        rewards, times = rewards[-2 * _ROWS :], times[-2 * _ROWS :]
+        rewards, times = rewards[-2 * ROWS :], times[-2 * ROWS :]
         seen = ~np.isnan(rewards).all(1)
-        rewards, times = rewards[seen][-_ROWS:], times[seen][-_ROWS:]
+        rewards, times = rewards[seen][-ROWS:], times[seen][-ROWS:]
         if len(times) < _FEWEST:
             return None
         span, gap = times[-1] - times[0], float(np.median(np.diff(times)))
@@ -126,7 +133,7 @@ class Record:
         """The clearest cycle of each arm by itself, by the arm's index, which is none of the ``common`` ones.
 
         Each arm is looked at as a principal component is by ``find_periods``, and p-values are times the number of
-        arms. A cycle within 3 % of a common one, of its harmonics, or of what it is a harmonic of, is not told.
+        arms. A cycle within 3 % of a common one, of its harmonics, or of what it is a harmonic of, is left out.
 
         Cost: O(T^2 N).
         """
@@ -286,7 +293,7 @@ def fit_cycles(
 
 
 def checked_periods(periods: object) -> list[float]:
-    """Periods that are told, as numbers; none for None and for ``"find"``. ValueError for anything else."""
+    """The given periods, as numbers; none for None and for ``"find"``. ValueError for anything else."""
     if periods is None or (isinstance(periods, str) and periods == FIND):
         return []
     several = isinstance(periods, (list, tuple)) and len(periods) > 0

@@ -216,8 +216,8 @@ def replay(
         data: the file.
         rewards, time_column, ignore, long, missing, header, separator, decimal, encoding: as for ``read_table``.
         warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates: as for ``Replay``.
-        cycles: periods, in steps, of the cycles that each arm has in the past rows, a number or several, which ``auto``
-            is told; ``"find"``: those that are found there (``find_periods``); None: no cycles.
+        cycles: periods, in steps, of the cycles that each arm has in the past rows, a number or several, given
+            to ``auto``; ``"find"``: those that are found there (``find_periods``); None: no cycles.
     """
     checked_periods(cycles)
     problem = Replay(

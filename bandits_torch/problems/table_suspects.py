@@ -117,7 +117,7 @@ def refuse_log(rewards: np.ndarray) -> None:
     most_alone = 2 * alone > len(seen)
     said = f"only one of the {arms} arms has" if most_alone else f"fewer than half of the {arms} arms have"
     raise ValueError(
-        f"missing must be told, as the table looks like a log of pulls: at {alone if most_alone else few} of "
+        f"missing must be given, as the table looks like a log of pulls: at {alone if most_alone else few} of "
         f"{len(seen)} times {said} a reward, and what the others would have paid is not known; missing='unavailable' "
         "if an arm without a reward could not be pulled then, missing='forward-fill' if its last reward still held"
     )

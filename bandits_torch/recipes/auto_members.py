@@ -1,4 +1,4 @@
-"""The members of ``auto`` over arms: covariances, noises and rates of change, for what is told."""
+"""The members of ``auto`` over arms: covariances, noises and rates of change, with a given kernel or without one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ _NOISES = (0.01, 0.1, 1.0)  # as shares of the variance of the function
 _TIMESCALES = (15.0, 40.0, 120.0)  # of smooth drift, in typical gaps
 _SMOOTH_NOISES, _SMOOTH_LENGTHSCALES, _SMOOTH_WEIGHT = (0.01, 0.1), (0.1, 0.4), 0.25
 _FEW_NOISES = (0.01, 0.3)
-_TOLD_NOISES = (0.25, 1.0, 4.0)  # times the noise variance told
-_STRENGTH, _FIRM = 10.0, 1000.0  # of the unit told, in observations; where the noise is as told, too
+_GIVEN_NOISES = (0.25, 1.0, 4.0)  # times the given noise variance
+_STRENGTH, _FIRM = 10.0, 1000.0  # of the given unit, in observations; where the noise is the given one, too
 _PARTS = ((0.0, 0.6), (0.03, 0.2), (0.3, 0.2))  # independent part of each arm, of the variance; weight
-_SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations, share of what is told
-_TOLD = 0.9  # prior weight of the members that believe what is told
+_SHARPER, _SHARPER_WEIGHT = (
+    (9, 25),
+    0.05,
+)  # powers of the correlations; share of the weight of the given kernel
+_GIVEN = 0.9  # prior weight of the members with the given kernel
 _CYCLIC = 0.5  # prior weight of the members with cycles, where there are some
 _SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
 # Where arms share a level: variances of the arms' parts, in variances of the noise, and their rates of change;
@@ -48,7 +51,7 @@ FULL_UP_TO, _RANK = 500, 100  # arms, at first, with a covariance of their own; 
 class Family:
     """Members that share a covariance (or its root): every one of these noises with every one of these rates.
 
-    ``strengths``: for each noise, how firmly the unit is believed (``MemberScale``); 0 where it is not told.
+    ``strengths``: for each noise, how firmly the unit is believed (``MemberScale``); 0 where none is given.
     ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales.
     ``cycle``: they have cycles (``CyclicMembers``), of which they learn this share of their variance.
     ``level``: their arms share a level (``LevelMembers``): its variance over that of the noise, and its time-scale.
@@ -67,11 +70,13 @@ class Family:
 def families(
     features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None, first: int | None = None
 ) -> list[Family]:
-    """The members for what is told; above 500 arms few of them, and of low rank. ``first``: so many of the arms (None:
-    all) decide, and of them the spread is looked at."""
+    """The members, with ``kernel`` or without one; above 500 arms they are few, and of low rank.
+
+    ``first``: the number of arms at the start (None: all); they alone decide the spread of features and the rank.
+    """
     many, x = len(features[:first]) > FULL_UP_TO, spread(features, first)
     if many and x is None and kernel is None:
-        expected = f"features, or at most {FULL_UP_TO} of them, where no kernel is told"
+        expected = f"features, or at most {FULL_UP_TO} of them without a kernel"
         validation.require(False, "arms", len(features), expected)
     if kernel is None and many:
         return _unknown(features, x, first, 1.0, _LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
@@ -80,14 +85,14 @@ def families(
         smooth = _unknown(features, x, first, _SMOOTH_WEIGHT, *of_smooth)
         rough = _unknown(features, x, first, 1 - _SMOOTH_WEIGHT, _LENGTHSCALES, _NOISES, _UNKNOWN_RATES)
         return rough + [replace(one, smooth=True) for one in smooth]
-    without = _unknown(features, x, first, 1 - _TOLD, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
-    return _told(features, kernel, noise_variance, first) + without
+    without = _unknown(features, x, first, 1 - _GIVEN, _FEW_LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
+    return _with_kernel(features, kernel, noise_variance, first) + without
 
 
-def _told(
+def _with_kernel(
     features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None, first: int | None
 ) -> list[Family]:
-    """Members over the kernel told, over it with an independent part for each arm, and over sharper ones."""
+    """Members with the given kernel, with an independent part for each arm added to it, and with sharper ones."""
     n, own = len(features), inputs.kernel_over(features, kernel)
     if isinstance(kernel, Tensor):
         features = torch.arange(n, dtype=features.dtype, device=features.device).unsqueeze(-1)
@@ -99,10 +104,10 @@ def _told(
         noises = [s * features.new_tensor(share) for share in _NOISES]
         strengths = [_STRENGTH] * len(noises)
         if noise_variance is not None:
-            told = inputs.noise_over(features, noise_variance)
-            inputs.check_ratio(told, variance)
-            noises = [times * told for times in _TOLD_NOISES]
-            strengths = [_FIRM if times == 1 else _STRENGTH for times in _TOLD_NOISES]
+            given = inputs.noise_over(features, noise_variance)
+            inputs.check_ratio(given, variance)
+            noises = [times * given for times in _GIVEN_NOISES]
+            strengths = [_FIRM if times == 1 else _STRENGTH for times in _GIVEN_NOISES]
         if len(features[:first]) > FULL_UP_TO:
             root = pivoted_root(
                 lambda i: own(features[i : i + 1], features).to_dense().squeeze(0),
@@ -110,10 +115,10 @@ def _told(
                 _RANK,
                 first=first,
             )
-            return [Family(root, noises, _UNKNOWN_RATES, _TOLD, strengths)]
+            return [Family(root, noises, _UNKNOWN_RATES, _GIVEN, strengths)]
         K = own(features).to_dense()
     one = torch.eye(n, dtype=K.dtype, device=K.device)
-    believed, share = _TOLD * (1 - _SHARPER_WEIGHT), _TOLD * _SHARPER_WEIGHT / len(_SHARPER)
+    believed, share = _GIVEN * (1 - _SHARPER_WEIGHT), _GIVEN * _SHARPER_WEIGHT / len(_SHARPER)
     groups = [
         Family(K + part * s * one, noises, RATES, believed * weight, strengths) for part, weight in _PARTS
     ]
@@ -125,19 +130,21 @@ def _told(
 def with_cycles(
     groups: Sequence[Family], features: Tensor, residuals: Tensor | None, noise_variance: Number | None
 ) -> list[Family]:
-    """These families beside ones with cycles.
+    """These families, and families with cycles.
 
-    ``residuals``: (N, N), the covariance about the cycles that are told; None: only their periods are, and members
-    learn them, with the covariance told or, where none is, those of few members that know nothing.
+    ``residuals``: (N, N), the covariance about the known cycles. None: only the periods are known. Members then learn
+    the cycles, with the given covariance, or with those of a few members if none is given.
     """
     kept = [replace(one, weight=(1 - _CYCLIC) * one.weight) for one in groups]
     if residuals is not None:
         kept = [replace(one, rates=_FEW_RATES) for one in kept]
-        of_cycles = [replace(one, cycle=0.0) for one in _told(features, residuals, noise_variance, None)]
+        of_cycles = [
+            replace(one, cycle=0.0) for one in _with_kernel(features, residuals, noise_variance, None)
+        ]
     else:
         plain = [one for one in groups if not one.smooth and not any(one.strengths)]
-        told = [one for one in groups if any(one.strengths)][: len(_PARTS)]
-        some = [replace(one, rates=_FEW_RATES) for one in told] or [
+        given = [one for one in groups if any(one.strengths)][: len(_PARTS)]
+        some = [replace(one, rates=_FEW_RATES) for one in given] or [
             replace(one, noises=one.noises[::2], rates=_FEW_RATES, strengths=one.strengths[::2])
             for one in plain
         ]
@@ -147,12 +154,14 @@ def with_cycles(
 
 
 def with_level(groups: Sequence[Family]) -> list[Family]:
-    """Families whose arms share a level: over the correlations of a kernel that is told, less what all arms have in
-    common, with and without an independent part, and over independent arms; else over independent arms, and with
-    features two length-scales. Their unit is learned."""
+    """Families whose arms share a level. Their unit is learned.
+
+    With a given kernel: its correlations less what all arms have in common, with and without an independent part, and
+    independent arms. Without one: independent arms, and two length-scales if there are features.
+    """
     plain = [one for one in groups if not one.smooth and not any(one.strengths)]
-    told = [replace(one, shape=_apart(one.shape)) for one in groups if any(one.strengths)][: len(_PARTS) : 2]
-    some = [*told, plain[0], *([] if told else plain[2:5:2])]
+    given = [replace(one, shape=_apart(one.shape)) for one in groups if any(one.strengths)][: len(_PARTS) : 2]
+    some = [*given, plain[0], *([] if given else plain[2:5:2])]
     return [
         replace(
             one,
@@ -183,9 +192,9 @@ def families_of_pairs(
     first: int | None,
     matters: list[int] | None,
 ) -> list[Family]:
-    """The members over the N M pairs of arms and contexts; ``kernel``: over features of both joined, where it is told.
+    """The members over the N M pairs of arms and contexts; ``kernel``: over the joined features of both, or None.
 
-    Members told nothing know the features of both alone, or nothing:
+    Members without the kernel have, from the features of both or from nothing:
 
         K = A (x) C + 1,    A (x) 1 + 4 (1 (x) C) + 1,    A (x) (1 + C) + 4 (1 (x) C) + 1,    by arms.
 
@@ -194,14 +203,14 @@ def families_of_pairs(
     unrelated. In the second and third K a context shifts the rewards of all arms; of these there is one each. Which of
     them predicts says what matters. Above 500 pairs K is of low rank.
 
-    ``first``: so many of the arms (None: all) decide, and of them the spread is looked at. ``matters``: the columns of
-    contexts that are looked at (None: all).
+    ``first``: the number of arms at the start (None: all); they alone decide the spread of features and the rank.
+    ``matters``: the columns of the contexts that count (None: all).
     """
-    told, m = [], len(contexts)
+    given, m = [], len(contexts)
     pairs = None if first is None else first * m
     if kernel is not None:
-        told = _told(pairs_of(arms, contexts), kernel, noise_variance, pairs)
-    weight = 1 - _TOLD if told else 1.0
+        given = _with_kernel(pairs_of(arms, contexts), kernel, noise_variance, pairs)
+    weight = 1 - _GIVEN if given else 1.0
     x, z = spread(arms, first), spread(contexts if matters is None else contexts[:, matters])
     own, apart = (torch.eye(len(rows), dtype=arms.dtype, device=arms.device) for rows in (arms, contexts))
     same = torch.ones_like(apart)
@@ -223,7 +232,7 @@ def families_of_pairs(
         expected = f"features, or at most {FULL_UP_TO} pairs of arm and context"
         validation.require(z is not None and len(covariances) > 0, "contexts", m, expected)
     noises, unknown = [arms.new_tensor(share) for share in _FEW_NOISES], [0.0] * len(_FEW_NOISES)
-    return told + [
+    return given + [
         Family(K, noises, _RATES_OF_PAIRS, weight / len(covariances), unknown) for K in covariances
     ]
 
@@ -292,7 +301,7 @@ def _unknown(
 
 def spread(features: Tensor, first: int | None = None) -> Tensor | None:
     """Features each spread like the uniform distribution on the unit interval, without those that are constant or count
-    the arms; None where none is left. ``first``: judged by so many of the arms (None: by all)."""
+    the arms; None where none is left. ``first``: the number of arms that decide (None: all)."""
     x = features
     index = torch.arange(x.shape[-2], dtype=x.dtype, device=x.device)
     if x.shape[-1] > 0 and torch.equal(x[:first, 0], index[:first]):

@@ -1,4 +1,4 @@
-"""What needs to be told nothing but the choices: a mixture over kernels, noises and rates of change."""
+"""``auto``: a mixture over kernels, noises and rates of change, which needs nothing but the choices."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ PLAUSIBLE = 4.0  # nats
 _LEARNED_UP_TO, _HARMONICS = 200, 2  # arms with cycles that are learned; harmonics of these
 _LOOK_AGAIN, _LOOK_AGAIN_RELATED = 7.0, 12.0  # c of ``LookingAgain``
 _MANY_PAIRS = 64  # of arm and context, above which nothing is looked at again where contexts are related
-_AT_ONCE = 6  # looks within c sqrt(t + 300), where a kernel is told that relates arms
-_WIDE = 2.0  # of ``ModelAveraging``, where a kernel is told
+_AT_ONCE = 6  # looks within c sqrt(t + 300), with a kernel that relates arms
+_WIDE = 2.0  # of ``ModelAveraging``, with a kernel
 _LEAST = 1e-6  # of the variance in a history: what is left about its cycles is at least that
 _SHARE = 0.1  # of the traffic, to a control
-_FEW = 16  # arms: up to so many are all tried, features or not, where no kernel is told
+_FEW = 16  # arms: without a kernel, up to this number are all tried, with features or not
 
 
 @recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True, contexts=True, scale_free=True)
@@ -81,43 +81,43 @@ def auto(
     move_price: float | Tensor = 0.0,
     start_at: int | Tensor | None = None,
 ) -> Policy:
-    """Told only what can be chosen: averages over kernels, noises and rates of change by how well each predicts.
+    """Needs only the choices: averages over kernels, noises and rates of change by how well each predicts.
 
     Members are weighed by ``ModelAveraging``.
-    Told nothing, the choices are the same when rewards are multiplied or shifted, or time is counted in another unit.
-    Where no kernel is told, up to 16 arms, and any number without features, are all tried in time (``try_all``).
-    A kernel or a noise variance that is told is used; members that do without it stay, so being wrong costs little.
-    Up to 500 arms, so do members with a kernel of shorter range (``sharper``: length-scales divided by 3 and 5).
-    Where no kernel is told, a quarter of the weight is on members whose rewards drift smoothly (``SmoothMembers``).
-    Over a ``Domain`` less is expected of the ends of ranges than of their middle, until more is known.
+    Given only the choices, it chooses the same when rewards are multiplied or shifted, or time has another unit.
+    Without a kernel, up to 16 arms, and any number without features, are all tried in time (``try_all``), and a quarter
+    of the weight is on members whose rewards drift smoothly (``SmoothMembers``). A given kernel or noise variance is
+    used; members without it stay, so a wrong one costs little. Up to 500 arms there are also members with a kernel of
+    shorter range (``sharper``: length-scales divided by 3 and 5). Over a ``Domain`` it expects less of the ends of
+    ranges than of their middle, until it knows more.
 
     Args:
         kernel: None: not known; else as for the other recipes.
         noise_variance: None: not known; given only with ``kernel`` or ``history``.
         prior_mean: given only with ``kernel``.
         history: (T, N) past rewards of the arms, NaN where missing, in place of ``kernel`` and ``prior_mean``: their
-            covariance (``estimate_covariance``) and means are what is told.
+            covariance (``estimate_covariance``) and means are used.
         history_times: (T,) when its rows were, in the unit in which the policy counts time; None: a row for each unit,
             the last at time 0, as ``Replay`` counts. Only cycles look at them.
         cycles: of the rewards. A period, or several, in units of time. ``"find"``: those that are found in the history
-            (``find_periods``); None: none. A history tells each arm's cycle (``fit_cycles``), up to 500 arms; half of
+            (``find_periods``); None: none. A history shows each arm's cycle (``fit_cycles``), up to 500 arms; half of
             the prior weight is on members whose prior mean has it (``CyclicMembers``), with the covariance of what is
             left. Without a history such members learn the cycles, each one of them, up to 200 arms; one costs as much
             memory as 25 others. ``Cycles``: known beside a ``kernel``, as a replayed table knows them.
         context_dim, context_kernel, contexts, matters: where each step comes with a context; below.
         log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
-            had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only. One with
-            contexts tells these, where nothing else does: their number where they have names, else ``context_dim``.
+            had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only. Where
+            neither ``contexts`` nor ``context_dim`` is given, they are taken from the log.
         control: an arm that the others are compared with, up to 200 arms. ``control_share`` of the traffic goes to it
             at random (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than
             they differ (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift`` shows
             lifts with their intervals. Of a kernel or a history the correlations of what arms do not have in common are
             used; means, unit, noise and cycles are learned, the cycles as part of the level.
         control_share: in (0, 1/2].
-        width: multiplies the mixture's standard deviation; by default 1.25, where a kernel or history is told 2 at
-            every tenth choice, over a ``Domain`` 1.
+        width: multiplies the mixture's standard deviation; by default 1.25, with a kernel or history 2 at every
+            tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
-        look_again: c of ``ModelAveraging``, by default 7, and 12 where a kernel is told that relates arms (a squared
+        look_again: c of ``ModelAveraging``, by default 7, and 12 with a kernel that relates arms (a squared
             correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there; over a ``Domain`` of
             ``PointAveraging``, by default 7. 0: never.
         max_move, move_price, start_at: of ``CostlyMoves``, around the policy where any is given: how far a setting of
@@ -134,15 +134,15 @@ def auto(
     says how many there are, 0 to M - 1: then the members are over the N M pairs of arm and context (``PairAveraging``).
     Else they are over features and context (``ContextAveraging``), hold 200 observations, and learn length-scales as
     over a ``Domain``. Members differ in whether the context matters at all, and which of its numbers do; ``matters``
-    tells it: the columns that do. ``context_kernel`` is told where ``kernel`` is, and only there. Pairs are looked at
+    gives the columns that do. ``context_kernel`` is given with ``kernel``, and only then. Pairs are looked at
     again as arms are: ``look_again`` is 7 where contexts are counted alone, and 12 where numbers or a kernel relate
     them, up to 64 pairs. Above, and where contexts are not listed, nothing is looked at again: of related pairs that
     are many looks cost too much while nothing changes. There ``look_again`` may be given for listed contexts, with at
     most six looks within c sqrt(t + 300), of which those are lost that no pair of the step's context is due for.
 
     Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned on line and the checks are ours. No
-    theorem bounds its regret. Raises ValueError for what is told twice or cannot be used, and for more than 500 arms of
-    which neither features nor a kernel are known.
+    theorem bounds its regret. Raises ValueError for what is given twice or cannot be used, and for more than 500 arms
+    without features or a kernel.
     """
     of_contexts: dict[str, Any] = {
         "context_dim": validation.natural("context_dim", context_dim) or None,
@@ -203,7 +203,7 @@ def _left_out(expected: str, **given: Any) -> None:
 def _told(
     setup: Setup, features: Tensor, history: Tensor | None
 ) -> tuple[Kernel | Tensor | None, Number | Tensor]:
-    """Kernel and prior mean, as they are told or of the history. ValueError for what is told twice or has no use."""
+    """Kernel and prior mean, given or from the history. ValueError for what is given twice or has no use."""
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
     for name, one in said.items():
@@ -237,7 +237,7 @@ def _over_arms(
     settings: dict[str, Any],
     sharing: dict[str, Any],
 ) -> ModelAveraging:
-    """``auto`` over arms; ``of_kernel``: the cycles known are told beside a kernel, and not those of a history."""
+    """``auto`` over arms; ``of_kernel``: the known cycles were given with a kernel, not found in a history."""
     first = setup.grown_from
     groups = families(features, kernel, setup.noise_variance, first)
     if known is not None:
@@ -348,7 +348,7 @@ def _related(covariance: Tensor) -> bool:
 
 
 def _is_zero(prior_mean: Number) -> bool:
-    """Whether it is what it is when none is told."""
+    """Whether it is the default."""
     return not isinstance(prior_mean, Tensor) and prior_mean == 0.0
 
 
@@ -405,8 +405,10 @@ def _cycles(
     times: Tensor | None,
     told: str | float | Sequence[float] | Cycles | None,
 ) -> Cycles | None:
-    """The cycles that are told, or found in a history; without residuals where only their periods are known. ``first``:
-    so many of the arms decide, None: all."""
+    """The given cycles, or those found in a history; without residuals where only their periods are known.
+
+    ``first``: the number of arms that decide (None: all).
+    """
     n = len(features)
     if times is not None:
         validation.require(history is not None, "history_times", times, "None where no history is")
@@ -414,7 +416,7 @@ def _cycles(
         fits = fits and bool((times.diff() > 0).all())
         validation.require(fits, "history_times", times, "an increasing number for each row of history")
     if isinstance(told, Cycles):
-        validation.require(history is None, "cycles", told, "periods where a history is told")
+        validation.require(history is None, "cycles", told, "periods where a history is given")
         fits = told.profile.shape[1] == n
         validation.shape_is(
             "cycles", torch.from_numpy(told.profile), fits, f"(2 J, {n}), a column for each arm"

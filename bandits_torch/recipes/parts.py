@@ -137,7 +137,7 @@ def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWin
     return LikelihoodWindow(**({"candidates": candidates} | dict(window)))
 
 
-_HARMONICS, _CYCLES_KEPT = 3, 5.0  # of a cycle told by its period; how many cycles it keeps its shape
+_HARMONICS, _CYCLES_KEPT = 3, 5.0  # of a cycle given by its period; how many cycles it keeps its shape
 _TIME_KERNELS: dict[str, Callable[[Tensor], Kernel]] = {
     "quasi-periodic": lambda period: QuasiPeriodicKernel(
         period, 1.0, _CYCLES_KEPT * period, order=_HARMONICS

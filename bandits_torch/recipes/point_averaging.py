@@ -1,4 +1,4 @@
-"""``auto`` over the points of a domain: told nothing but where points may be played."""
+"""``auto`` over the points of a domain: which needs to know only where points may be played."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RATES = (0.0, 0.01, 0.05, 0.3)  # per typical gap between observations
 _TIMESCALES = (10.0, 30.0, 100.0)  # in typical gaps
 _LENGTHSCALES = (0.2, 0.6)  # of the unit cube, times sqrt(d)
 _NOISE = 0.02  # share of the variance of the function
-_TOLD = 0.5  # length-scales that are told, of the box in which members then count
+_TOLD = 0.5  # given length-scales, of the box in which members then count
 _IGNORED = 10.0  # the length-scale of a context that hardly matters, of its range
 
 

@@ -292,39 +292,40 @@ def interior_point(
 def _newton_step(
     M: Tensor, gradient: Tensor, P: Tensor, z: Tensor, w: Tensor, allowed: Tensor, count: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """One predictor-corrector step (Mehrotra); arms outside A stay at P = 0."""
+    """One predictor-corrector step (Mehrotra); arms outside A stay at P = 0.
+
+    dP and dz for P z = target: H u = -(root grad - target/root) - nu root, dP = root u, sum dP = 0.
+    """
     root = P.sqrt()
-    H = w.unsqueeze(-1) * (root.unsqueeze(-1) * M.square() * root.unsqueeze(-2))
+    H = M.square().mul_(root.unsqueeze(-1)).mul_((w * root).unsqueeze(-2))
     H.diagonal(dim1=-2, dim2=-1).add_(z)
     L = torch.linalg.cholesky(H)
-    by_sum = torch.cholesky_solve(root.unsqueeze(-1), L).squeeze(-1)
-    curvature = (root * by_sum).sum(-1, keepdim=True)
+    downhill = root * gradient
+    solved = torch.cholesky_solve(torch.stack([root, downhill], -1), L)
+    along = solved[..., 0] / (root * solved[..., 0]).sum(
+        -1, keepdim=True
+    )  # H^-1 root, and sum root along = 1
+    per_P, free = torch.where(allowed, 1 / P.clamp_min(1e-300), 0.0), z * allowed
+    per_root = per_P * root
 
-    def direction(target: Tensor) -> tuple[Tensor, Tensor]:
-        """dP and dz for P z = target: H u = -(root grad - target/root) - nu root, dP = root u, sum dP = 0."""
-        rhs = torch.where(allowed, target / root.clamp_min(1e-300) - root * gradient, 0.0)
-        u = torch.cholesky_solve(rhs.unsqueeze(-1), L).squeeze(-1)
-        u = u - by_sum * ((root * u).sum(-1, keepdim=True) / curvature)
-        dP = root * u
-        dz = torch.where(allowed, (target - z * dP) / P.clamp_min(1e-300) - z, 0.0)
-        return dP, dz
-
-    complementarity = torch.where(allowed, P * z, 0.0)
-    mean = complementarity.sum(-1, keepdim=True) / count
-    dP, dz = direction(torch.zeros_like(P))
-    step_P, step_z = _longest(P, dP, allowed), _longest(z, dz, allowed)
-    after = torch.where(allowed, (P + step_P * dP) * (z + step_z * dz), 0.0).sum(-1, keepdim=True) / count
-    centre = (after / mean).clamp(0.0, 1.0) ** 3 * mean
-    dP, dz = direction(centre - dP * dz)
-    step_P, step_z = _longest(P, dP, allowed), _longest(z, dz, allowed)
-    step = torch.minimum(step_P, step_z)
+    dP = root * (along * (root * solved[..., 1]).sum(-1, keepdim=True) - solved[..., 1])
+    dz = -free * (1 + dP * per_P)
+    step_P, step_z = _longest(P, dP, z, dz)
+    mean = (P * z).sum(-1, keepdim=True) / count
+    after = ((P + step_P * dP) * (z + step_z * dz)).sum(-1, keepdim=True) / count
+    target = (after / mean).clamp(0.0, 1.0) ** 3 * mean - dP * dz
+    u = torch.cholesky_solve((target * per_root - downhill).unsqueeze(-1), L).squeeze(-1)
+    dP = root * (u - along * (root * u).sum(-1, keepdim=True))
+    dz = (target - z * dP) * per_P - free
+    step = _longest(P, dP, z, dz).amin(0)
     P, z = P + step * dP, z + step * dz
     return P / P.sum(-1, keepdim=True), z
 
 
-def _longest(value: Tensor, change: Tensor, allowed: Tensor) -> Tensor:
-    """Largest step in (0, 1], (..., 1), that leaves 1 % of every allowed entry."""
-    ratio = torch.where(allowed & (change < 0), -value / change, torch.inf)
+def _longest(P: Tensor, dP: Tensor, z: Tensor, dz: Tensor) -> Tensor:
+    """Largest steps in (0, 1] of both, (2, ..., 1), that leave 1 % of every entry."""
+    value, change = torch.stack([P, z]), torch.stack([dP, dz])
+    ratio = torch.where(change < 0, -value / change, torch.inf)
     return (_TO_THE_BOUNDARY * ratio.amin(-1, keepdim=True)).clamp_max(1.0)
 
 

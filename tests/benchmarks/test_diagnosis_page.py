@@ -1,6 +1,5 @@
 """The kept results of diagnoses are what a sample of the files gives now, and the true cases are judged as such."""
 
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -41,9 +40,7 @@ def test_records_of_0_and_1_have_the_chances_that_score_them():
         assert abs(record.mean() - chances.mean()) < 0.03
 
 
-def test_real_records_are_judged_by_what_is_said_of_them_now(tmp_path):
-    shutil.copy(KEPT.with_name("records.csv"), tmp_path)
-    assert records.write_page(tmp_path).read_text() == KEPT.with_name("RECORDS.md").read_text()
+def test_real_records_are_judged_by_what_is_said_of_them_now():
     kept = pd.read_csv(KEPT.with_name("records.csv")).set_index("record")["said"]
     assert list(kept.index) == list(records.KNOWN)
     assert "Cycles: 1.002 days (p < 1e-16)" in kept["beijing-o3"]

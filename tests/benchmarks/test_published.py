@@ -18,7 +18,9 @@ from benchmarks.widths import races
 # A page, and what writes it; those of the leaderboard, speed and papers are tested beside their own.
 PAGES = {
     "auto/results/ASKED.md": "auto.asked:write_page",
+    "auto/results/DAYS.md": "auto.days:write_page",
     "auto/results/RESULTS.md": "auto.page:write_page",
+    "auto/results/WEEKS.md": "auto.weeks:write_page",
     "bernoulli/results/RESULTS.md": "bernoulli.__main__:write_page",
     "bernoulli/results/LOG_ODDS.md": "bernoulli.log_odds:write_page",
     "contexts/results/RESULTS.md": "contexts.page:write_page",
@@ -27,6 +29,7 @@ PAGES = {
     "continuous/results/TEMPERATURE.md": "continuous.temperature_page:write_page",
     "control/results/RESULTS.md": "control.__main__:write_page",
     "cycles/results/RESULTS.md": "cycles.page:write_page",
+    "diagnosis/results/RECORDS.md": "diagnosis.records:write_page",
     "diagnosis/results/RESULTS.md": "diagnosis.__main__:write_page",
     "elsewhere/results/RESULTS.md": "elsewhere.page:write_page",
     "logs/results/RESULTS.md": "logs.__main__:write_page",
@@ -39,7 +42,10 @@ PAGES = {
     "xopt/results/RESULTS.md": "xopt.page:write_page",
 }
 PLAY, WRITE = "run python -m benchmarks.published", "run python -m benchmarks.published --kept"
-SEEDS = r"\d+ (seed|replicate)s? \(\d"
+SEEDS, WITHOUT_SEEDS = (
+    r"\d+ (seed|replicate)s? \(\d",
+    ("control", "cycles", "safety", "diagnosis/results/RECORDS"),
+)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -49,8 +55,8 @@ def test_a_page_is_what_its_program_writes_and_says_how_many_seeds_and_which(nam
     getattr(importlib.import_module(f"benchmarks.{module}"), function)(copy)
     text = (copy / page.name).read_text(encoding="utf-8")
     assert text == page.read_text(encoding="utf-8"), f"run python -m benchmarks.{module.split('.')[0]} --page"
-    # Runs of cycles are stretches of records, draws of control and safety are of one seed.
-    assert name.startswith(("control", "cycles", "safety")) or re.search(SEEDS, text)
+    # Runs of cycles are stretches of records, draws of control and safety are of one seed, real records of none.
+    assert name.startswith(WITHOUT_SEEDS) or re.search(SEEDS, text)
 
 
 @pytest.mark.parametrize(

@@ -127,8 +127,13 @@ def comes_and_goes(t):
 
 @pytest.mark.parametrize(
     ("available", "at_once", "late"),
-    [(None, 1, 0), (comes_and_goes, 1, 0), (None, 3, 0), (None, 1, 6), (comes_and_goes, 3, 6)],
-    ids=["every arm", "masks", "three questions at once", "late rewards", "all of it"],
+    [
+        pytest.param(None, 1, 0, id="every arm"),
+        pytest.param(comes_and_goes, 1, 0, id="masks", marks=pytest.mark.long),
+        pytest.param(None, 3, 0, id="three questions at once", marks=pytest.mark.long),
+        pytest.param(None, 1, 6, id="late rewards", marks=pytest.mark.long),
+        pytest.param(comes_and_goes, 3, 6, id="all of it"),
+    ],
 )
 def test_no_settled_arm_that_is_available_goes_unexamined_for_longer_than_promised(available, at_once, late):
     live = AskTell(recipes.auto(8, replicates=3, look_again=4.0))
@@ -232,7 +237,8 @@ def play_points(policy, horizon, available=lambda t: None):
 
 
 def small(look_again=3.0):
-    return auto_over_points(UNIT, replicates=2, capacity=30, refined=0, look_again=look_again)
+    search = {"num_restarts": 2, "raw_samples": 16}
+    return auto_over_points(UNIT, replicates=2, capacity=30, refined=0, look_again=look_again, search=search)
 
 
 def test_a_region_of_a_domain_that_rises_is_found_and_no_place_waits_for_longer_than_promised():
@@ -265,21 +271,21 @@ def test_clocks_of_places_are_those_of_the_words(d):
     g = torch.Generator().manual_seed(d)
     played, weights = -1 + 4 * torch.rand(60, 2, d, generator=g).double(), torch.rand(60, 2, 14, generator=g)
     weights = (weights / weights.sum(-1, keepdim=True)).double()
+    played[30:] = -1 + 0.2 * (played[30:] + 1)  # in a corner, so that something is due
     for t, (x, weight) in enumerate(zip(played, weights, strict=True)):
         looks.examine(x, weight, t)
     where, at = looks.due(domain, weights[-1], 60)
+    probes = ((looks.probes + 1) / 4).tolist()
     for s in range(2):
+        scales, tau = members.lengthscale[s].tolist(), math.sqrt(360)
         clocks, since = plain_looking.places(
-            ((played[:, s] + 1) / 4).tolist(),
-            weights[:, s].tolist(),
-            ((looks.probes + 1) / 4).tolist(),
-            members.lengthscale[s].tolist(),
-            1.0,
+            ((played[:, s] + 1) / 4).tolist(), weights[:, s].tolist(), probes, scales, 1.0
         )
         assert (looks.unseen[s].tolist(), float(looks.since[s])) == (clocks, since)
-        due = max(clocks) >= math.sqrt(360) and since >= math.sqrt(360) / 8
-        assert bool(where[s]) == due
-        assert not due or at[s].tolist() == looks.probes[clocks.index(max(clocks))].tolist()
+        due = max(clocks) >= tau and since >= tau / 8
+        assert due
+        assert bool(where[s])
+        assert at[s].tolist() == looks.probes[clocks.index(max(clocks))].tolist()
     assert looks.longest.tolist() == looks.unseen.max(-1).values.tolist()
 
 

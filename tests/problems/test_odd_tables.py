@@ -310,7 +310,7 @@ def logged(seen, rows=60, arms=5, names="abcde", form="wide"):
 def test_a_log_of_pulls_is_no_table_of_rewards(form, seen, arms, told, tmp_path):
     text, long = logged(seen, arms=arms, form=form), form == "long"
     with pytest.raises(
-        ValueError, match=f"missing must be told.* looks like a log of pulls: {told}"
+        ValueError, match=f"missing must be given.* looks like a log of pulls: {told}"
     ) as refused:
         read(tmp_path, text, long=long)
     assert "missing='unavailable'" in str(refused.value)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bandits_torch.problems.periods import find_periods
+from bandits_torch.problems.periods import Period, find_periods
 
 
 def drift(kind, generator, T=300, N=5):
@@ -65,3 +65,16 @@ def test_a_day_and_a_week_are_two_cycles():
     )
     found = sorted(one.length for one in find_periods(rewards + g.standard_normal(rewards.shape)))
     assert found == pytest.approx([24, 168], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("length", "span", "size", "rounded"),
+    [
+        (0.9985 * 86_400, 99.85 * 86_400, 86_400, 1),
+        (23.96, 1_000.0, 1.0, 24),
+        (12.42 * 3_600, 30 * 86_400, 3_600, 12.42),  # the tide's half day is none of twelve hours
+        (0.5, 3.0, 1.0, 0.5),
+    ],
+)
+def test_a_length_is_said_as_a_whole_number_where_the_record_cannot_tell(length, span, size, rounded):
+    assert Period(length, 0.01).rounded(span, size) == pytest.approx(rounded)

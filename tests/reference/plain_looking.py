@@ -55,16 +55,18 @@ def matern(x, z, lengthscale):
     return (1 + r + r * r / 3) * math.exp(-r)
 
 
+def examines(x, z, weight, lengthscales):
+    """Whether a play of x examines z."""
+    alike = sum(w * matern(x, z, scale) ** 2 for w, scale in zip(weight, lengthscales, strict=True))
+    return alike >= 0.5
+
+
 def places(played, weights, probes, lengthscales, every):
     """Observations since each of the probes was examined, and since the latest look, after points of the unit cube
     were played under weights of the members (a list for each play) with these length-scales."""
     unseen, since = [0] * len(probes), 0
     for t, (x, weight) in enumerate(zip(played, weights, strict=True)):
-        seen = [
-            sum(w * matern(x, probe, scale) ** 2 for w, scale in zip(weight, lengthscales, strict=True))
-            >= 0.5
-            for probe in probes
-        ]
+        seen = [examines(x, probe, weight, lengthscales) for probe in probes]
         tau = every * math.sqrt(t + 300)
         looked = any(s and u >= tau for s, u in zip(seen, unseen, strict=True))
         since = 0 if looked else since + 1

@@ -302,10 +302,13 @@ class ArmGP(ArmModel):
         self._belief.check_spread(max(moments))
         self._belief.hold(index, rewards.to(self.arms.dtype), moments, held.reshape(-1, n))
 
-    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """``observe_arms`` in every member, of values that the caller has checked."""
+    def take(
+        self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False, where: Tensor | None = None
+    ) -> None:
+        """``observe_arms`` of values that the caller has checked."""
         b, moment = self._batch_shape, self._moment(time, late)
-        self._belief.take(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), moment)
+        reward = reward.to(self.arms.dtype).expand(b).reshape(-1)
+        self._belief.take(arm.expand(b).reshape(-1), reward, moment, where)
 
     @property
     def takes_noise(self) -> bool:

@@ -22,7 +22,7 @@ class CyclicMembers(RecursiveMembers):
         Cov(g(x, t), g(x', t')) = K(x, x') [(1 - v) (1 - eps)^{|t - t'| / 2}
                                             + v (1 - delta)^{|t - t'| / 2} sum_j q_j cos(w_j (u - u'))].
 
-    The cycle a, b of the prior mean is told (``profile``); a cycle of share v of the variance is learned. Things fade
+    The cycle a, b of the prior mean is given (``profile``); a cycle of share v of the variance is learned. Things fade
     as t passes, and u says where in a cycle an observation is: u = t, or the second number of a time that is a pair.
 
     It is the recursion of ``RecursiveMembers`` with s = 1 + 2 J numbers for J harmonics, whose frames are diagonal: the

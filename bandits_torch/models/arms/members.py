@@ -401,7 +401,10 @@ class RecursiveMembers(MembersOverArms):
     @staticmethod
     def _congruence(G: Tensor) -> Tensor:
         """What D to G D G^T does to the kept entries of a symmetric D: (..., m, m)."""
-        return _congruence(G)
+        i, j = torch.triu_indices(G.shape[-1], G.shape[-1], device=G.device)
+        one, two = G[..., i, :], G[..., j, :]  # (..., m, s)
+        twice = one[..., i] * two[..., j]
+        return twice + one[..., j] * two[..., i] * (i != j)
 
     def _turned(self, rows: Tensor, G: Tensor) -> Tensor:
         """(G (x) I) R (G (x) I)^T for R (p, S, s n, s n)."""
@@ -783,14 +786,6 @@ def _squares(g: Tensor) -> list[Tensor]:
     """What g^T D g takes of each kept entry of a symmetric D, for g (P, s): (P,) each."""
     of = g.unbind(-1)
     return [of[i] * of[j] if i == j else 2 * of[i] * of[j] for i, j in _blocks(len(of))]
-
-
-def _congruence(G: Tensor) -> Tensor:
-    """What D to G D G^T does to the kept entries of a symmetric D: (..., m, m)."""
-    i, j = torch.triu_indices(G.shape[-1], G.shape[-1], device=G.device)
-    one, two = G[..., i, :], G[..., j, :]  # (..., m, s)
-    twice = one[..., i] * two[..., j]
-    return twice + one[..., j] * two[..., i] * (i != j)
 
 
 def _determinant(G: Tensor) -> Tensor:

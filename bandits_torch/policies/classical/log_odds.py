@@ -20,8 +20,8 @@ from bandits_torch.streams import ReplicateStreams
 _RATES = (0.0, 0.001, 0.01, 0.03, 0.1)  # per reward
 _VARIANCES = (0.1, 0.3, 1.0)  # of an arm's log-odds about their prior mean
 _LEVELS = (-4.0, -2.5, -1.0, 0.0, 1.5)  # log-odds of a chance of 0.02, 0.08, 0.27, 0.5, 0.82
-_OWN = 2 / 3  # weight of the arms' own prior means, where they are told; the rest is that of their average
-_LEAST = 0.005  # a chance that is told is no nearer to 0 and 1
+_OWN = 2 / 3  # weight of the arms' own prior means, where they are given; the rest is that of their average
+_LEAST = 0.005  # a given chance is no nearer to 0 and 1
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 
 
