@@ -328,7 +328,7 @@ PRINTED = (
     ),
     Printed(
         "docs/cycles.md",
-        "told a day where there is none, `auto` had {} times the regret",
+        "with a period of a day where there is none, `auto` had {} times the regret",
         on(
             "benchmarks/auto/results/WEEKS.md",
             r"\| no cycle \| `auto, cycles=24` \|[^|]*\|[^|]*\| ([^|]+) \|",

@@ -506,7 +506,7 @@ REFUSED = [  # a system, arms that are added, what else is told of them, and wha
     ("features", 1, {"features": X[:1].cdouble()}, "features must be real numbers"),
     ("features", 1, {"features": torch.ones(1, 2)}, "features must have shape rows of 1"),
     ("matrix", 1, {}, "covariance must be of all arms, as the given kernel is a matrix"),
-    ("matrix", 1, {"covariance": torch.ones(5, 5)}, "covariance must be that told before"),
+    ("matrix", 1, {"covariance": torch.ones(5, 5)}, "covariance must be that given before"),
     ("built by hand", 1, {"features": X[:1]}, "policy must be made by a recipe"),
     ("history", 1, {}, "history must be None: of arms that come later it says nothing"),
     ("domain", 1, {}, "policy must be over arms, not over the points of a domain"),
