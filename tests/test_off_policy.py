@@ -98,7 +98,7 @@ def test_recipes_that_take_contexts_get_those_of_the_log():
 @pytest.mark.parametrize("listed", [False, True])
 def test_intervals_under_contexts_hold_the_truth(listed):
     held = []
-    for seed in range(50):
+    for seed in range(100):
         log, means = logs.drawn_under(1000 + seed, 400, listed, seed % 2 == 0, True)
         best = logs.means_under(log.contexts.numpy(), False).argmax(1)
         for arms in (np.full(400, seed % 4), best):
@@ -107,10 +107,8 @@ def test_intervals_under_contexts_hold_the_truth(listed):
     assert 0.85 <= np.mean(held) <= 0.95
 
 
-@pytest.mark.parametrize(
-    ("skewed", "drift"),
-    [(False, False), (False, True), pytest.param(True, False, marks=pytest.mark.long), (True, True)],
-)
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize("drift", [False, True])
 def test_intervals_hold_the_truth(skewed, drift):
     held = []
     for seed in range(200):

@@ -490,6 +490,7 @@ def test_a_file_takes_a_policy_back_to_where_it_was_saved(name, tmp_path):
     """Before the first reward, and in the middle. What the file tells of its settings never changes: every part is
     described, or they would be read from its attributes, state among them."""
     policy = built(name)
+    assert isinstance(policy, Described)
     for attribute in ("model", "width", "forgetting"):
         part = getattr(policy, attribute, None)
         assert part is None or isinstance(part, (Described, float)), attribute

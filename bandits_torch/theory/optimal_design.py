@@ -302,9 +302,8 @@ def _newton_step(
     L = torch.linalg.cholesky(H)
     downhill = root * gradient
     solved = torch.cholesky_solve(torch.stack([root, downhill], -1), L)
-    along = solved[..., 0] / (root * solved[..., 0]).sum(
-        -1, keepdim=True
-    )  # H^-1 root, and sum root along = 1
+    along = solved[..., 0]  # H^-1 root, scaled so that sum root along = 1
+    along = along / (root * along).sum(-1, keepdim=True)
     per_P, free = torch.where(allowed, 1 / P.clamp_min(1e-300), 0.0), z * allowed
     per_root = per_P * root
 

@@ -118,10 +118,9 @@ def _verdict(met: bool) -> str:
     return MET if met else MISSED
 
 
-def _play(environments: str, seed: int, replicates: int) -> str:
-    return (
-        f'`python -m benchmarks.auto --environments "{environments}" --seed {seed} --replicates {replicates}`'
-    )
+def _play(environments: str, seed: int, replicates: int, more: str = "") -> str:
+    played = f'--environments "{environments}" --seed {seed} --replicates {replicates}{more}'
+    return f"`python -m benchmarks.auto {played}`"
 
 
 # -- risers --------------------------------------------------------------------------------------------
@@ -331,11 +330,9 @@ def _others(totals: pd.DataFrame) -> list[tuple[str, ...]]:
             error = (pairs[own] - ratio * pairs[never[own]]).sem() / pairs[never[own]].mean()
             ratios.append(ratio)
             shown.append(f"{name} {ratio:.2f} ± {error:.2f} ({len(pairs)})")
-        which = f'--policies "{own};{never[own]}"'
-        command = (
-            f"{_play(','.join(UNSEEN), frontier.SEED, 10)[:-1]} {which}` and "
-            f"{_play('firm', frontier.SEED, 20)[:-1]} --one-by-one {which}`"
-        )
+        which = f' --policies "{own};{never[own]}"'
+        of_records = _play(",".join(UNSEEN), frontier.SEED, 10, which)
+        command = f"{of_records} and {_play('firm', frontier.SEED, 20, f' --one-by-one{which}')}"
         met = max(ratios) <= SAME + 5e-3
         why = "" if met else "forty products that share nothing are forty balls, and each is looked at"
         asked = f"`{own}`, records and tables at most {SAME} of without looks"

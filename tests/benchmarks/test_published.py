@@ -42,10 +42,8 @@ PAGES = {
     "xopt/results/RESULTS.md": "xopt.page:write_page",
 }
 PLAY, WRITE = "run python -m benchmarks.published", "run python -m benchmarks.published --kept"
-SEEDS, WITHOUT_SEEDS = (
-    r"\d+ (seed|replicate)s? \(\d",
-    ("control", "cycles", "safety", "diagnosis/results/RECORDS"),
-)
+SEEDS = r"\d+ (seed|replicate)s? \(\d"
+WITHOUT_SEEDS = ("control", "cycles", "safety", "diagnosis/results/RECORDS")
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -173,7 +173,7 @@ def chosen(arms, rewards, times=None, **options):
 
 @pytest.mark.parametrize("features", [True, False])
 def test_told_nothing_the_unit_and_the_origin_of_rewards_do_not_matter(features):
-    x, rewards = problem_rewards(60)
+    x, rewards = problem_rewards(120)
     arms = x if features else len(x)
     plain, policy = chosen(arms, rewards)
     other, scaled = chosen(arms, 5000 + 1000 * rewards)

@@ -89,7 +89,7 @@ def test_listed_contexts_are_chosen_under_as_by_the_plain_twin_over_pairs() -> N
     policy = recipes.auto(ARMS, contexts=CONTEXTS, replicates=S)
     rules = {"share": 0.001, "behind": 12.0, "memory": 0.9, "forget": 0.99, "tail": 8.0, "clip": 4.0}
     twins = [PlainAveraging(plain_members(), **rules, width=1.25, wide=0.0, plausible=4.0) for _ in range(S)]
-    for k in range(15):
+    for k in range(24):
         step, numbers = step_of(k), [(k + s) % M if k % 2 else k % M for s in range(S)]
         mean, variance = policy.marginals(float(k), step)
         _, means, _ = policy.components(float(k), step)
@@ -335,9 +335,9 @@ def rising(steps, **told):
 
 
 def test_what_rises_unseen_under_a_listed_context_is_found_in_every_replicate():
-    assert rising(600, contexts=3).all()
-    assert rising(900, contexts=torch.tensor([[0.0], [0.4], [1.0]])).all()
-    assert not rising(600, contexts=3, look_again=0.0).all()
+    assert rising(700, contexts=3).all()
+    assert rising(1100, contexts=torch.tensor([[0.0], [0.4], [1.0]])).all()
+    assert not rising(700, contexts=3, look_again=0.0).all()
 
 
 def test_pairs_are_looked_at_again_as_arms_are_but_not_where_they_are_many_and_related():

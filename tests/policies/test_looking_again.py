@@ -127,13 +127,8 @@ def comes_and_goes(t):
 
 @pytest.mark.parametrize(
     ("available", "at_once", "late"),
-    [
-        pytest.param(None, 1, 0, id="every arm"),
-        pytest.param(comes_and_goes, 1, 0, id="masks", marks=pytest.mark.long),
-        pytest.param(None, 3, 0, id="three questions at once", marks=pytest.mark.long),
-        pytest.param(None, 1, 6, id="late rewards", marks=pytest.mark.long),
-        pytest.param(comes_and_goes, 3, 6, id="all of it"),
-    ],
+    [(None, 1, 0), (comes_and_goes, 1, 0), (None, 3, 0), (None, 1, 6), (comes_and_goes, 3, 6)],
+    ids=["every arm", "masks", "three questions at once", "late rewards", "all of it"],
 )
 def test_no_settled_arm_that_is_available_goes_unexamined_for_longer_than_promised(available, at_once, late):
     live = AskTell(recipes.auto(8, replicates=3, look_again=4.0))
@@ -237,8 +232,7 @@ def play_points(policy, horizon, available=lambda t: None):
 
 
 def small(look_again=3.0):
-    search = {"num_restarts": 2, "raw_samples": 16}
-    return auto_over_points(UNIT, replicates=2, capacity=30, refined=0, look_again=look_again, search=search)
+    return auto_over_points(UNIT, replicates=2, capacity=30, refined=0, look_again=look_again)
 
 
 def test_a_region_of_a_domain_that_rises_is_found_and_no_place_waits_for_longer_than_promised():
