@@ -65,6 +65,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "policies/learned_units.py": "policies/test_averaging.py policies/test_point_averaging.py",
         "policies/reward_range.py": "policies/test_reward_range.py",
         "policies/over_priors.py": f"policies/test_unknown_prior.py {_laws('pe_gp_ucb')} "
+        f"policies/test_regret_balancing.py {_laws('regret_balancing')} "
         f"policies/test_length_scales.py {_laws('a_gp_ucb')}",
         "policies/forgetting.py": "policies/test_forgetting.py policies/test_likelihood_window.py "
         + _laws("sw_gp_ucb", "r_gp_ucb", "et_gp_ucb", "sw_gp_ucb-likelihood"),
@@ -72,7 +73,6 @@ ROOMS: dict[str, dict[str, str]] = {
         "policies/wrapping.py": "policies/test_doubling.py policies/test_standardised.py",
         "policies/master.py": f"policies/test_master.py {_laws('master_gp_ucb')}",
         "policies/phased_elimination.py": f"policies/test_phased_elimination.py {_laws('r_perp')}",
-        "policies/regret_balancing.py": f"policies/test_regret_balancing.py {_laws('regret_balancing')}",
     },
     "problems": {
         "problems/continuous.py": "problems/test_dynamic_functions.py",

@@ -31,7 +31,6 @@ def test_with_the_true_prior_alone_in_the_set_each_is_the_oracle(problem, name, 
 def test_all_play_with_the_theorems_width_unless_told_otherwise(problem) -> None:
     for name in [*NAMES, "known_prior_gp_ucb"]:
         policy = recipes.build(name, problem, replicates=2, horizon=50, delta=0.2)
-        policy = policy.policies[3] if name == "regret_balancing" else policy
         assert isinstance(policy.width, PriorEliminationFiniteWidth)
         assert (policy.width.num_arms, policy.width.horizon, policy.width.delta) == (101, 50, 0.2)
         assert policy.model.batch_shape == ((2,) if isinstance(policy, IndexPolicy) else (2, 11))

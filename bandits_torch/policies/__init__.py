@@ -30,13 +30,13 @@ from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
     LikeliestPriorPolicy,
     PriorElimination,
+    RegretBalancing,
     SampledPriorPolicy,
     UnknownPriorPolicy,
 )
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.policies.regret_balancing import RegretBalancing
 from bandits_torch.policies.safe import SafePolicy
 from bandits_torch.policies.safe_points import SafePointPolicy
 from bandits_torch.policies.sharing import FixedShare

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -24,6 +25,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import choices_over
+from bandits_torch.policies.choices.choices import ModelChoices
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.prior_widths import elimination_xi, xi_at
@@ -109,7 +111,7 @@ class UnknownPriorPolicy(Policy):
         """The covariances under every prior."""
         return super().numbers_per_step(observations) * self.num_priors
 
-    _expects = ("choices",)
+    _expects: ClassVar[tuple[str, ...]] = ("choices",)
 
     def expect(self, pending: Pending, time: float) -> None:
         """Under every prior the model conditions on pending pulls; widths and the priors' records stay."""
@@ -209,7 +211,33 @@ class SampledPriorPolicy(UnknownPriorPolicy):
         return LikeliestPrior(base, self.model.log_likelihood - (-uniform.log()).log())
 
 
-class PriorElimination(UnknownPriorPolicy):
+class _TestedPriors(UnknownPriorPolicy):
+    """Drops priors by a test that fails with probability ``delta``, with xi_t of Ziomek et al. 2024, Theorem 4.1."""
+
+    surviving: Tensor  # (S, P), as the next two
+    _bounds: Tensor
+    _plays: Tensor
+
+    def _set_test(self, delta: float, noise_scale: float | Tensor | None, xi: str = "two-sided") -> None:
+        self.delta, self.xi = validation.probability("delta", delta), xi
+        usual = self.model.noise_variance.sqrt()
+        self._noise_scale = checked_noise_scale(noise_scale, usual).expand(self.model.batch_shape)
+        elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # ValueError for another ``xi``
+        self._sides = 2 if xi == "two-sided" else 1
+
+    def _xi(self) -> Tensor:
+        """xi_t of this step, (S, P)."""
+        return torch.as_tensor(
+            xi_at(self._step(), self.num_priors, self._noise_scale, self.delta, self._sides)
+        )
+
+    def _records(self, *sums: str) -> dict[str, Tensor]:
+        """All priors survive, and sums over the steps at which each was played are 0."""
+        zeros = self.model.noise_variance.new_zeros(self.model.batch_shape)
+        return {"surviving": zeros == 0, **{name: zeros.clone() for name in ("_bounds", "_plays", *sums)}}
+
+
+class PriorElimination(_TestedPriors):
     """PE-GP-UCB: play the largest UCB of any surviving prior; drop a prior whose predictions fail.
 
     (x_t, p_t) = argmax over arms and surviving priors of mu^p_{t-1} + width^p_t sigma^p_{t-1}; with
@@ -257,27 +285,18 @@ class PriorElimination(UnknownPriorPolicy):
     ) -> None:
         random: dict[str, Any] = {"seed": seed, "first_replicate": first_replicate, "draws": draws}
         super().__init__(model, width, choices=choices, search=search, **random)
-        self.delta, self.xi = validation.probability("delta", delta), xi
-        usual = model.noise_variance.sqrt()
-        self._noise_scale = checked_noise_scale(noise_scale, usual).expand(model.batch_shape)
-        elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # ValueError for another ``xi``
-        self._sides = 2 if xi == "two-sided" else 1
+        self._set_test(delta, noise_scale, xi)
 
     _JUDGED = ("surviving", "_errors", "_bounds", "_plays", "_dropped", "_refuted")
-    surviving: Tensor  # (S, P), as the next three
-    _errors: Tensor
-    _bounds: Tensor
-    _plays: Tensor
+    _errors: Tensor  # (S, P)
     _dropped: Tensor  # in this step, (S,)
     _refuted: Tensor  # the last one, too, (S,)
 
     def _fresh(self) -> dict[str, Any]:
         own = super()._fresh()
-        zeros = self.model.noise_variance.new_zeros(self.model.batch_shape)
-        records = {name: zeros.clone() for name in ("_errors", "_bounds", "_plays")}
         dropped = torch.full_like(own["_prior"], -1)
-        judged = {"surviving": zeros == 0, "_dropped": dropped, "_refuted": torch.zeros_like(dropped).bool()}
-        return own | records | judged
+        judged = {"_dropped": dropped, "_refuted": torch.zeros_like(dropped).bool()}
+        return own | self._records("_errors") | judged
 
     def _over(self, base: AcquisitionFunction) -> OverPriors:
         over = OptimisticOverPriors(base)
@@ -294,8 +313,7 @@ class PriorElimination(UnknownPriorPolicy):
         self._errors.scatter_add_(-1, at, error.unsqueeze(-1))
         self._bounds.scatter_add_(-1, at, bound.unsqueeze(-1))
         self._plays.scatter_add_(-1, at, torch.ones_like(bound).unsqueeze(-1))
-        xi = xi_at(self._step(), self.num_priors, self._noise_scale, self.delta, self._sides)
-        threshold = torch.sqrt(xi * self._plays) + self._bounds
+        threshold = torch.sqrt(self._xi() * self._plays) + self._bounds
         failed = (self._errors.abs() > threshold).gather(-1, at).squeeze(-1)
         last = self.surviving.sum(-1) == 1
         drop = failed & ~last
@@ -325,6 +343,108 @@ class PriorElimination(UnknownPriorPolicy):
     needed = ("prior", "width")
 
 
+class RegretBalancing(_TestedPriors):
+    """Regret balancing: follow the prior that was followed least, and drop those outdone in reward.
+
+    With S_p the steps at which p was followed, the surviving prior of the smallest |S_p| + 1 chooses (suspected regret
+    R^p(t) = t). Once all survivors were followed, with
+
+        L(p) = sum_{i in S_p} y_i / |S_p| - sqrt(xi_t / |S_p|),
+
+    p stays if L(p) + sum_{i in S_p} width_i sigma^p_{i-1}(x_i) / |S_p| >= max over survivors of L.
+
+    Source: Ziomek et al. 2024, Algorithm 2, as printed, with xi_t of their Theorem 4.1 (``elimination_xi``). The
+    test compares rewards of different steps, so it holds for functions and arm sets that do not change. The
+    prior of the largest L always stays.
+
+    Args:
+        model, width, choices, search, seed, first_replicate: see ``UnknownPriorPolicy``.
+        delta: failure probability.
+        noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda).
+        xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
+
+    ``trace`` records the prior followed and the number of survivors. Rewards may arrive in any order: the deviation of
+    a choice is that of the rewards learned when it was made.
+
+    Raises ValueError unless 0 < ``delta`` < 1, ``noise_scale`` > 0 and ``xi`` is one of the two.
+    """
+
+    needed = ("prior", "bound")
+
+    def __init__(
+        self,
+        model: ArmGP | OnlineGP,
+        width: Width,
+        *,
+        choices: Domain | None = None,
+        search: PointSearch | None = None,
+        seed: int = 0,
+        first_replicate: int = 0,
+        delta: float = 0.1,
+        noise_scale: float | Tensor | None = None,
+        xi: str = "two-sided",
+    ) -> None:
+        super().__init__(
+            model, width, choices=choices, search=search, seed=seed, first_replicate=first_replicate
+        )
+        self._set_test(delta, noise_scale, xi)
+
+    _alone: ModelChoices | None = None  # with what was learned alone, where pulls are pending
+    _expects = ("choices", "_plays", "_alone")
+    _rewards: Tensor  # (S, P)
+
+    def _fresh(self) -> dict[str, Any]:
+        return super()._fresh() | self._records("_rewards")
+
+    def in_play(self) -> Tensor:
+        """Which priors may be followed, (S, P)."""
+        return self.surviving
+
+    def suspected(self) -> Tensor:
+        """R^p of the coming step, if p is followed, (S, P)."""
+        return self._plays + 1
+
+    def followed(self) -> Tensor:
+        """The prior in play of the least suspected regret, (S,); ties go to the first."""
+        return self.suspected().masked_fill(~self.in_play(), torch.inf).argmin(-1)
+
+    def _over(self, base: AcquisitionFunction) -> OverPriors:
+        return _under_one(base, self.followed())
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Tensor | Domain | None = None) -> Choice:
+        """The best under the prior that is followed, with that prior and width_i sigma^p_{i-1}(x_i)."""
+        choice = super().choose(time, available)
+        prior, learned = choice.why["prior"], self.choices if self._alone is None else self._alone
+        deviation = learned.predict(choice.arm, time)[1].gather(-1, prior.unsqueeze(-1)).squeeze(-1)
+        return Choice(choice.arm, {"prior": prior, "bound": choice.why["width"] * deviation})
+
+    def expect(self, pending: Pending, time: float) -> None:
+        """See ``UnknownPriorPolicy``; a pending pull counts as a play of the prior that was followed."""
+        if self._alone is None:
+            self._alone = copy.deepcopy(self.choices)
+        super().expect(pending, time)
+        self._plays.scatter_add_(-1, pending.why["prior"].unsqueeze(-1), torch.ones_like(self._plays[:, :1]))
+
+    def learn_checked(self, observation: Observation) -> None:
+        """Every prior observes the reward; then the records of those in play are compared."""
+        at, playing = observation.why["prior"].unsqueeze(-1), self.in_play()
+        super().learn_checked(observation)
+        self._rewards.scatter_add_(-1, at, observation.reward.to(self._rewards).unsqueeze(-1))
+        self._bounds.scatter_add_(-1, at, observation.why["bound"].unsqueeze(-1))
+        self._plays.scatter_add_(-1, at, torch.ones_like(self._plays[:, :1]))
+        xi = self._xi()
+        self.surviving &= ~outdone(self._rewards, self._plays, self._reach(xi), xi, playing)
+
+    def _reach(self, xi: Tensor) -> Tensor:
+        """How far below the largest mean reward - sqrt(xi / n) that of a prior in play may be, (S, P)."""
+        return self._bounds / self._plays - torch.sqrt(xi / self._plays)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """The prior followed, and how many are in play."""
+        return super().trace() | {"surviving": self.in_play().sum(-1)}
+
+
 class ShrinkingLengthScale(UnknownPriorPolicy):
     """A-GP-UCB: UCB under the length-scale theta_0 / g(t), which shrinks as time goes on; the width knows its norm.
 
@@ -344,29 +464,19 @@ class ShrinkingLengthScale(UnknownPriorPolicy):
 
     def __init__(self, model: ArmGP, width: Width, factors: Sequence[float], shrink: float = 0.25) -> None:
         super().__init__(model, width)
-        self.factors, self.shrink = list(factors), validation.probability("shrink", shrink)
-        ascending = sorted(set(factors)) == self.factors and self.factors[:1] == [1.0]
-        right = ascending and len(self.factors) == self.num_priors
-        validation.require(right, "factors", self.factors, f"{self.num_priors} ascending numbers from 1 on")
-        self._factors = torch.tensor(self.factors, dtype=torch.float64, device=model.noise_variance.device)
-
-    def _growth(self) -> Tensor:
-        """g at the coming step, (S,)."""
-        clock = torch.as_tensor(self._clock, device=self._factors.device).expand(self.replicates)
-        return (clock + 1).to(self._factors) ** self.shrink
+        self._scales = _Factors(factors, shrink, model)
 
     def followed(self) -> Tensor:
         """The member of the coming step, (S,)."""
-        passed = self._factors < self._growth().unsqueeze(-1) - _ROUNDING
-        return passed.sum(-1).clamp(max=self.num_priors - 1)
+        return (
+            self._scales.passed(self._step(1)).sum(-1).clamp(max=self.num_priors - 1).expand(self.replicates)
+        )
 
     def _over(self, base: AcquisitionFunction) -> OverPriors:
-        over = OptimisticOverPriors(base)
-        over.surviving = torch.nn.functional.one_hot(self.followed(), self.num_priors).bool()
-        return over
+        return _under_one(base, self.followed())
 
 
-class LengthScaleBalancing(ShrinkingLengthScale):
+class LengthScaleBalancing(RegretBalancing):
     """LB-GP-UCB: follow the length-scale with the least regret bound, and drop those with too little reward.
 
     A member comes in when g(t) reaches its factor, and stays until it is refuted. With n_p the steps at which member p
@@ -398,8 +508,6 @@ class LengthScaleBalancing(ShrinkingLengthScale):
     0 < ``delta`` < 1.
     """
 
-    needed = ("prior", "width")
-
     def __init__(
         self,
         model: ArmGP,
@@ -413,54 +521,57 @@ class LengthScaleBalancing(ShrinkingLengthScale):
         delta: float = 0.1,
         noise_scale: float | Tensor | None = None,
     ) -> None:
-        super().__init__(model, width, factors, shrink)
+        super().__init__(model, width, delta=delta, noise_scale=noise_scale)
+        self._scales = _Factors(factors, shrink, model)
         validation.positive("lengthscale", lengthscale)
         self.dim_of_arms = validation.positive_integer("dim", dim)
-        self.delta = validation.probability("delta", delta)
         noise = model.noise_variance
         bound = validation.numbers("rkhs_bound", rkhs_bound, noise)
         validation.require(bool((bound >= 0).all()), "rkhs_bound", bound, "numbers >= 0")
         self._bound = bound
-        self._noise_scale = checked_noise_scale(noise_scale, noise.sqrt()).expand(model.batch_shape)
-        self._density = (self._factors.to(noise) / lengthscale) ** dim
+        self._density = (self._scales.factors.to(noise) / lengthscale) ** dim
 
     def in_play(self) -> Tensor:
         """Which members have come in and are not dropped, (S, P)."""
-        return self.surviving & (self._factors <= self._growth().unsqueeze(-1) + _ROUNDING)
+        return self.surviving & self._scales.entered(self._step(1))
 
-    def followed(self) -> Tensor:
-        """The member in play of the least suspected regret; ties go to the longest length-scale."""
+    def suspected(self) -> Tensor:
+        """R_p(n_p + 1), (S, P)."""
         n = self._plays + 1
         gamma = self._density * torch.log(n + 1) ** (self.dim_of_arms + 1)
-        suspected = torch.sqrt(n * gamma) * (torch.sqrt(gamma) + self._bound)
-        return suspected.masked_fill(~self.in_play(), torch.inf).argmin(-1)
+        return torch.sqrt(n * gamma) * (torch.sqrt(gamma) + self._bound)
 
-    def learn_checked(self, observation: Observation) -> None:
-        """Every member observes the reward; then the records of those in play are compared."""
-        why, playing = observation.why, self.in_play()
-        at = why["prior"].unsqueeze(-1)
-        _, deviation = self._under(why["prior"], observation.arm, observation.time)
-        super().learn_checked(observation)
-        self._rewards.scatter_add_(-1, at, observation.reward.to(self._rewards).unsqueeze(-1))
-        self._bounds.scatter_add_(-1, at, (why["width"] * deviation).unsqueeze(-1))
-        self._plays.scatter_add_(-1, at, torch.ones_like(self._plays[:, :1]))
-        xi = xi_at(self._step(), self.num_priors, self._noise_scale, self.delta, 2)
-        reach = torch.sqrt(xi / self._plays) + 2 * self._bounds / self._plays
-        self.surviving &= ~outdone(self._rewards, self._plays, reach, xi, playing)
+    def _reach(self, xi: Tensor) -> Tensor:
+        return torch.sqrt(xi / self._plays) + 2 * self._bounds / self._plays
 
-    def trace(self) -> dict[str, Tensor | float]:
-        """The member followed, and how many are in play."""
-        return super().trace() | {"surviving": self.in_play().sum(-1)}
 
-    surviving: Tensor  # (S, P), as the others
-    _rewards: Tensor
-    _bounds: Tensor
-    _plays: Tensor
+class _Factors:
+    """Length-scales theta_0 / factor, of which member p comes in at the first step t with t^shrink >= factors[p]."""
 
-    def _fresh(self) -> dict[str, Any]:
-        zeros = self.model.noise_variance.new_zeros(self.model.batch_shape)
-        records = {name: zeros.clone() for name in ("_rewards", "_bounds", "_plays")}
-        return super()._fresh() | {"surviving": zeros == 0} | records
+    def __init__(self, factors: Sequence[float], shrink: float, model: ArmGP) -> None:
+        given, P = list(factors), model.batch_shape[-1]
+        self.shrink = validation.probability("shrink", shrink)
+        right = sorted(set(given)) == given and given[:1] == [1.0] and len(given) == P
+        validation.require(right, "factors", given, f"{P} ascending numbers from 1 on")
+        self.factors = torch.tensor(given, dtype=torch.float64, device=model.noise_variance.device)
+
+    def entered(self, step: int | Tensor) -> Tensor:
+        """Whether each member has come in at a step, a number or (S, 1): (P,) or (S, P)."""
+        return self.factors <= self._growth(step) + _ROUNDING
+
+    def passed(self, step: int | Tensor) -> Tensor:
+        """Whether the length-scale is shorter than each member's."""
+        return self.factors < self._growth(step) - _ROUNDING
+
+    def _growth(self, step: int | Tensor) -> Tensor:
+        return torch.as_tensor(step, device=self.factors.device).to(self.factors) ** self.shrink
+
+
+def _under_one(base: AcquisitionFunction, prior: Tensor) -> OverPriors:
+    """The scores under one prior, (S,), alone."""
+    over = OptimisticOverPriors(base)
+    over.surviving = torch.nn.functional.one_hot(prior, over.num_priors).bool()
+    return over
 
 
 def outdone(rewards: Tensor, plays: Tensor, reach: Tensor, xi: float | Tensor, playing: Tensor) -> Tensor:

@@ -30,7 +30,6 @@ from bandits_torch.models.candidate_priors import (
     CandidatePrior,
     arm_gp_of_prior,
     arm_gp_over_priors,
-    check_priors,
     online_gp_of_prior,
     online_gp_over_priors,
 )
@@ -42,12 +41,12 @@ from bandits_torch.policies.over_priors import (
     LengthScaleBalancing,
     LikeliestPriorPolicy,
     PriorElimination,
+    RegretBalancing,
     SampledPriorPolicy,
     ShrinkingLengthScale,
     UnknownPriorPolicy,
 )
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.regret_balancing import RegretBalancing
 from bandits_torch.recipes.parts import as_learning, as_width, steepness
 from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
@@ -174,10 +173,8 @@ def regret_balancing(
 
     ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``RegretBalancing``).
     """
-    priors = cast(Priors, setup.priors)
-    check_priors(priors)
-    policies = [_ucb_under(prior, setup, horizon, delta, width) for prior in priors]
-    return RegretBalancing(policies, delta=delta, noise_scale=noise_scale, xi=xi)
+    kind = partial(RegretBalancing, delta=delta, noise_scale=noise_scale, xi=xi)
+    return _over_priors(kind, setup, horizon, delta, width)
 
 
 @recipe(belief="prior", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)

@@ -8,14 +8,15 @@ All minimise over probability distributions P on the arms, or on a subset A of t
 | symbol | argument | meaning |
 |---|---|---|
 | phi, N, p | ``features``, (..., N, p) | one row per arm; any two with the same Gram matrix give the same P |
-| r | ``ridge`` | sigma/T of the paper, > 0 |
+| r | ``ridge``, a number or (...) | sigma/T of the paper, > 0 |
 | g | ``gaps``, (..., N) | linear term; none for a design |
 | w | ``weight`` | 2/beta in OP, 1 for a design |
 | A | ``among``, (..., N) booleans | support of P |
 
 grad F = g - w h with the leverages h(x) = phi(x)^T S^{-1} phi(x), and the Hessian is w M * M (elementwise) with
 M = phi S^{-1} phi^T. The certificate is the Frank-Wolfe gap sum_x P(x) grad_x - min_{x in A} grad_x, which
-bounds F(P) - min F. Leading dimensions are solved together, by one of the three solvers at the end of the file.
+bounds F(P) - min F. Leading dimensions are solved together, by one of the three solvers at the end of the file, which
+see phi / sqrt(r): with these features M is the same, and r = 1.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Design:
 
 def optimal_design(
     features: Tensor,
-    ridge: float,
+    ridge: float | Tensor,
     among: Tensor | None = None,
     *,
     tolerance: float = 1e-8,
@@ -86,7 +87,7 @@ def optimal_design(
 def exploration_problem(
     features: Tensor,
     gaps: Tensor | None,
-    ridge: float,
+    ridge: float | Tensor,
     weight: float | Tensor,
     among: Tensor | None = None,
     *,
@@ -108,8 +109,8 @@ def exploration_problem(
     validation.require(method in ("auto", *_SOLVERS), "method", method, f"'auto' or one of {[*_SOLVERS]}")
     if method == "auto":
         method = "interior_point" if phi.shape[-2] <= _INTERIOR_POINT_UP_TO else "active_set"
-    P = _SOLVERS[method](phi, g, w, allowed, float(ridge), tolerance)
-    h, log_det = leverages(phi, P, float(ridge))
+    P = _SOLVERS[method](phi, g, w, allowed, tolerance)
+    h, log_det = leverages(phi, P)
     gradient = g - w * h
     lowest = gradient.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
     # sum P (grad - min) rather than sum P grad - min: no difference of large numbers.
@@ -120,9 +121,9 @@ def exploration_problem(
 def optimal_exploration(
     features: Tensor,
     gaps: Tensor,
-    ridge: float,
-    beta: float,
-    alpha: float,
+    ridge: float | Tensor,
+    beta: float | Tensor,
+    alpha: float | Tensor,
     gain: float | Tensor,
     *,
     design_share: float = 0.5,
@@ -132,28 +133,31 @@ def optimal_exploration(
 
     P* solves equation 1 with w = 2/beta; A = {x: gap(x) <= 2 alpha gamma / beta}, gamma = ``gain``.
     Lemma 4.4 holds for s = 1/2: sum Q gap <= (1 + alpha) gamma / beta, leverages <= beta gap + 2 gamma and
-    <= beta^2 gap^2 / (2 alpha gamma) + 2 gamma.
+    <= beta^2 gap^2 / (2 alpha gamma) + 2 gamma. ``beta``, ``alpha`` and ``gain``: numbers, or (...).
 
     ``tolerance`` is passed to ``exploration_problem``. Raises ValueError unless ``beta`` and ``alpha`` > 0 and s is in
     [0, 1].
 
     Source: Hong, Li & Tewari 2023, Algorithm 1.
     """
-    validation.positive("beta", beta)
-    validation.positive("alpha", alpha)
+    checked(validation.positive, "beta", beta)
+    checked(validation.positive, "alpha", alpha)
     validation.share("design_share", design_share)
     validation.finite_tensor("gaps", gaps)
     checked(validation.non_negative, "gain", gain)  # 0 if all features are 0
-    good = gaps <= torch.as_tensor(2 * alpha * gain / beta).to(gaps).unsqueeze(-1)
+    good = gaps <= torch.as_tensor(2 * alpha * gain / beta, dtype=gaps.dtype, device=gaps.device).unsqueeze(
+        -1
+    )
     among = torch.stack([torch.ones_like(good), good])
-    weight = gaps.new_tensor([2 / beta, 1.0]).reshape(2, *[1] * (gaps.dim() - 1))
+    of_gaps = torch.as_tensor(2 / beta, dtype=gaps.dtype, device=gaps.device).expand(gaps.shape[:-1])
+    weight = torch.stack([of_gaps, torch.ones_like(of_gaps)])
     # P* and pi(A) in one batch: half as many steps.
     both = torch.stack([gaps, torch.zeros_like(gaps)])
     p_star, pi = exploration_problem(features, both, ridge, weight, among, tolerance=tolerance).probabilities
     return (1 - design_share) * p_star + design_share * pi
 
 
-def fractional_gain(features: Tensor, ridge: float) -> Tensor:
+def fractional_gain(features: Tensor, ridge: float | Tensor) -> Tensor:
     """gamma_{phi,T} = max_P log det S(T P / sigma, 1), (...), with ``ridge`` = sigma/T.
 
     The maximum over fractional counts (section 2.1), without a factor 1/2; at least twice the greedy gain, or any
@@ -182,13 +186,13 @@ def features_of_covariance(covariance: Tensor) -> Tensor:
 
 
 def _checked(
-    features: Tensor, gaps: Tensor | None, ridge: float, weight: float | Tensor, among: Tensor | None
+    features: Tensor, gaps: Tensor | None, ridge: float | Tensor, weight: float | Tensor, among: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Features, gaps, weight (..., 1) and mask in one batch shape."""
+    """Features over sqrt(r), gaps, weight (..., 1) and mask in one batch shape."""
     validation.tensor("features", features)
     validation.shape_is("features", features, features.dim() >= 2 and features.numel() > 0, "(..., N, p)")
     validation.finite_tensor("features", features)
-    validation.positive("ridge", ridge)
+    features = _over_ridge(features, ridge)
     arms = features.shape[-2]
     g = features.new_zeros(arms) if gaps is None else validation.tensor("gaps", gaps).to(features)
     validation.shape_is("gaps", g, g.dim() >= 1 and g.shape[-1] == arms, f"(..., {arms})")
@@ -208,7 +212,7 @@ def _checked(
     )
 
 
-def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float) -> Tensor:
+def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float | Tensor) -> Tensor:
     """M(P) = phi S(P, r)^{-1} phi^T, (..., N, N), from features (..., N, p) and P (..., N). O(N p^2 + N^2 p).
 
     With P (``probabilities``) the distribution that x_t was drawn from, the inverse propensity score estimate of the
@@ -224,13 +228,12 @@ def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float) -> 
 
     Source: Hong, Li & Tewari 2023, Definition 4.1.
     """
-    validation.positive("ridge", ridge)
     validation.finite_tensor("features", features)
     validation.shape_is("features", features, features.dim() >= 2 and features.shape[-2] > 0, "(..., N, p)")
     validation.finite_tensor("probabilities", probabilities)
     ok = probabilities.dim() >= 1 and probabilities.shape[-1] == features.shape[-2]
     validation.shape_is("probabilities", probabilities, ok, f"(..., {features.shape[-2]}), one per arm")
-    V, _log_det = whitened(features, probabilities, ridge)
+    V, _log_det = whitened(_over_ridge(features, ridge), probabilities)
     return V.mT @ V
 
 
@@ -243,50 +246,64 @@ def estimated_gaps(estimates: Tensor) -> Tensor:
     return estimates.amax(-1, keepdim=True) - estimates
 
 
-def whitened(phi: Tensor, P: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """V (..., p, N) with V^T V = phi S(P, r)^{-1} phi^T, and log det(S / r). O(N p^2)."""
-    S = (phi * P.unsqueeze(-1)).mT @ phi / ridge
+def _over_ridge(features: Tensor, ridge: float | Tensor) -> Tensor:
+    """phi / sqrt(r)."""
+    checked(validation.positive, "ridge", ridge)
+    r = torch.as_tensor(ridge, dtype=features.dtype, device=features.device)
+    return features / r.sqrt()[..., None, None]
+
+
+def whitened(phi: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
+    """V (..., p, N) with V^T V = phi S(P, 1)^{-1} phi^T, and log det S. O(N p^2)."""
+    S = (phi * P.unsqueeze(-1)).mT @ phi
     S.diagonal(dim1=-2, dim2=-1).add_(1.0)
     L = torch.linalg.cholesky(S)
     log_det = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    return torch.linalg.solve_triangular(L, phi.mT / ridge**0.5, upper=False), log_det
+    return torch.linalg.solve_triangular(L, phi.mT, upper=False), log_det
 
 
-def leverages(phi: Tensor, P: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """h(x) = phi(x)^T S^{-1} phi(x), (..., N), and log det(S / r), (...)."""
-    V, log_det = whitened(phi, P, ridge)
+def leverages(phi: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
+    """h(x) = phi(x)^T S(P, 1)^{-1} phi(x), (..., N), and log det S, (...)."""
+    V, log_det = whitened(phi, P)
     return V.square().sum(-2), log_det
 
 
-def interior_point(
-    phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, ridge: float, tolerance: float
-) -> Tensor:
+def interior_point(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance: float) -> Tensor:
     """Primal-dual Newton steps on grad F - z + nu = 0, sum P = 1, P z = tau -> 0.
 
     With P^{1/2} on both sides the Newton matrix is P^{1/2} (w M * M) P^{1/2} + diag(z), bounded however small
-    some P get. Each member of the batch stops when it reaches its gap; the best P seen is returned.
+    some P get. A member of the batch leaves it when it reaches its gap; the best P seen of each is returned.
     """
+    shape = g.shape
+    phi, (g, w, allowed) = (
+        phi.reshape(-1, *phi.shape[-2:]),
+        (x.reshape(-1, x.shape[-1]) for x in (g, w, allowed)),
+    )
     count = allowed.sum(-1, keepdim=True)
     P = allowed / count.to(phi.dtype)
-    scaled = g / w - leverages(phi, P, ridge)[0]  # the gradient in units of w
+    scaled = g / w - leverages(phi, P)[0]  # the gradient in units of w
     highest = scaled.masked_fill(~allowed, -torch.inf).amax(-1, keepdim=True)
     spread = highest - scaled.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
     z = torch.where(allowed, (w * spread).clamp_min(1e-3 * w), 1.0)
-    best, best_gap = P, torch.full_like(w, torch.inf)
+    found, best_gap = P.clone(), torch.full_like(w, torch.inf)
+    member = torch.arange(len(P), device=P.device)  # of those that are not done
     for _ in range(_MOST_NEWTON_STEPS):
-        V, _log_det = whitened(phi, P, ridge)
+        V, _log_det = whitened(phi, P)
         M = V.mT @ V
         gradient = g - w * M.diagonal(dim1=-2, dim2=-1)
         lowest = gradient.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
         gap = (P * (gradient - lowest)).sum(-1, keepdim=True)
-        better = gap < best_gap
-        best, best_gap = torch.where(better, P, best), torch.where(better, gap, best_gap)
-        done = best_gap <= 0.5 * tolerance
-        if bool(done.all()):
-            break
-        after = _newton_step(M, gradient, P, z, w, allowed, count)
-        P, z = (torch.where(done, old, new) for old, new in zip((P, z), after, strict=True))
-    return best
+        found[member] = torch.where(gap < best_gap, P, found[member])
+        best_gap = torch.minimum(gap, best_gap)
+        left = (best_gap > 0.5 * tolerance).squeeze(-1)
+        if not bool(left.all()):
+            member = member[left]
+            if len(member) == 0:
+                break
+            held = (phi, g, w, allowed, count, P, z, best_gap, M, gradient)
+            phi, g, w, allowed, count, P, z, best_gap, M, gradient = (each[left] for each in held)
+        P, z = _newton_step(M, gradient, P, z, w, allowed, count)
+    return found.reshape(shape)
 
 
 def _newton_step(
@@ -328,7 +345,7 @@ def _longest(P: Tensor, dP: Tensor, z: Tensor, dz: Tensor) -> Tensor:
     return (_TO_THE_BOUNDARY * ratio.amin(-1, keepdim=True)).clamp_max(1.0)
 
 
-def active_set(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, ridge: float, tolerance: float) -> Tensor:
+def active_set(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance: float) -> Tensor:
     """Interior point on a working set that grows by the arms of lowest gradient until it contains the support.
 
     The optimum has a small support (of order p), so a round costs O(N p^2) to score all arms and the cube
@@ -339,7 +356,7 @@ def active_set(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, ridge: float,
     P = allowed / allowed.sum(-1, keepdim=True).to(phi.dtype)
     held = torch.zeros_like(allowed)
     for _ in range(_MOST_ROUNDS):
-        gradient = (g - w * leverages(phi, P, ridge)[0]).masked_fill(~allowed, torch.inf)
+        gradient = (g - w * leverages(phi, P)[0]).masked_fill(~allowed, torch.inf)
         lowest = gradient.amin(-1, keepdim=True)
         if bool(((P * (gradient - lowest).masked_fill(~allowed, 0.0)).sum(-1) <= tolerance).all()):
             break
@@ -347,16 +364,14 @@ def active_set(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, ridge: float,
         order = gradient.masked_fill(held, -torch.inf).argsort(-1)[..., :size]
         chosen = allowed.gather(-1, order)
         inner = phi.gather(-2, order.unsqueeze(-1).expand(*order.shape, rank))
-        solved = interior_point(inner, g.gather(-1, order), w, chosen, ridge, 0.5 * tolerance)
+        solved = interior_point(inner, g.gather(-1, order), w, chosen, 0.5 * tolerance)
         P = torch.zeros_like(P).scatter(-1, order, solved)
         held = P > 1e-9
         size = min(allowed.shape[-1], size + max(1, rank // 2))
     return P
 
 
-def pairwise_frank_wolfe(
-    phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, ridge: float, tolerance: float
-) -> Tensor:
+def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance: float) -> Tensor:
     """Moves mass from the worst arm in the support to the best arm, with exact line search.
 
     S moves by d (phi_i phi_i^T - phi_j phi_j^T), of rank two: its inverse and the leverages follow in
@@ -370,7 +385,7 @@ def pairwise_frank_wolfe(
     for step in range(_MOST_PAIRWISE_STEPS):
         if step % _REFRESH_EVERY == 0:
             S = (phi * P.unsqueeze(-1)).mT @ phi
-            S.diagonal(dim1=-2, dim2=-1).add_(ridge)
+            S.diagonal(dim1=-2, dim2=-1).add_(1.0)
             inverse = torch.cholesky_inverse(torch.linalg.cholesky(S))
             h = ((phi @ inverse) * phi).sum(-1)
         gradient = g - w * h

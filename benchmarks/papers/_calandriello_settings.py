@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bandits_torch import loop
 from bandits_torch.acquisition import UpperConfidenceBound
-from bandits_torch.models import LeverageSampling, SketchedGP
+from bandits_torch.models import ArmGP, LeverageSampling, SketchedGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.problems import GPDraws
 from bandits_torch.theory import BKBWidth, ConstantWidth, RealisedInformationWidth
@@ -55,13 +55,12 @@ def compare(fast: bool, noise: float, noise_variance: float, delta: float) -> pd
             problem.functions = largest * problem.functions / problem.functions.abs().amax(-1, keepdim=True)
         row: dict[str, Any] = {"function": kind}
         for name, (width, epsilon) in widths.items():
-            model = SketchedGP(
-                problem.arms,
-                problem.knowledge.kernel,
-                noise_variance,
-                sampling=LeverageSampling(1e12, 1.0, epsilon),
-                batch_shape=(replicates,),
-            )
+            given = (problem.arms, problem.knowledge.kernel, noise_variance)
+            if isinstance(width, BKBWidth):  # which a sketch alone has, here of all arms pulled
+                exact = {"sampling": LeverageSampling(1e12, 1.0, epsilon), "batch_shape": (replicates,)}
+                model: ArmGP | SketchedGP = SketchedGP(*given, **exact)
+            else:
+                model = ArmGP(*given, batch_shape=(replicates,))
             history = loop.run(
                 IndexPolicy(model, UpperConfidenceBound, width=width), problem, horizon, capture="auto"
             )

@@ -171,9 +171,8 @@ def test_regret_balancing_counts_plays_and_bounds_by_what_was_learned():
         prior = int(choice.why["prior"])
         assert prior == int(plays.masked_fill(~policy.surviving, torch.inf).argmin())
         plays[0, prior] += 1
-        followed = policy.policies[prior]
-        width = float(followed.width(int(policy._clock) + 1, followed.model))
-        bound = width * float(followed.predict(choice.arm, 20.0)[1])
+        width = float(policy.width(int(policy._clock) + 1, policy.model))
+        bound = width * float(policy.choices.predict(choice.arm, 20.0)[1][0, prior])
         assert float(choice.why["bound"]) == pytest.approx(bound)
 
 

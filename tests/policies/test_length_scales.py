@@ -86,7 +86,7 @@ def test_balancing_drops_what_is_outdone_by_the_records():
         p = step % 2 if step > 12 else 0
         reward = 2.5 if p else 0.0
         _, deviation, width = members.posterior(p)
-        why = {"prior": torch.tensor([p]), "width": torch.tensor([width]).double()}
+        why = {"prior": torch.tensor([p]), "bound": torch.tensor([width * deviation[arm]]).double()}
         fast.learn(Observation(float(step), torch.tensor([arm]), torch.tensor([reward]).double(), why))
         balancing.judge(step, p, reward, width * deviation[arm])
         members.tell(arm, reward)

@@ -7,11 +7,9 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
-from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
 from bandits_torch.domain import Domain
-from bandits_torch.models import ArmGP, CandidatePrior
-from bandits_torch.policies import IndexPolicy, Observation, RegretBalancing
-from bandits_torch.theory import ConstantWidth
+from bandits_torch.models import CandidatePrior
+from bandits_torch.policies import Observation, RegretBalancing
 from tests.reference.dense_priors import DensePrior, DenseRegretBalancing
 from tests.reference.kernels import rbf
 
@@ -53,29 +51,6 @@ def test_equals_the_algorithm_word_for_word_with_every_prior_refitted() -> None:
             assert set(policy.surviving[s].nonzero().flatten().tolist()) == run.alive
         dropped += int((~policy.surviving).sum())
     assert dropped > 0
-
-
-def policies(**changes):
-    sizes = {"replicates": 2} | changes
-    model = ArmGP(sizes.get("arms", ARMS), RBFKernel(), 0.1, batch_shape=(sizes["replicates"],))
-    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0))
-
-
-@pytest.mark.parametrize(
-    ("chosen", "message"),
-    [
-        (list, "policies must be at least one IndexPolicy"),
-        (lambda: [policies(), policies(replicates=3)], r"policies must be one \(replicates, arms, dim"),
-        (lambda: [policies(), policies(arms=ARMS[:3])], r"policies must be one \(replicates, arms, dim"),
-        (
-            lambda: [IndexPolicy(policies().model, ThompsonSampling)],
-            r"policies\[0\].width must be a Width, got None",
-        ),
-    ],
-)
-def test_policies_that_cannot_be_balanced_are_refused(chosen, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        RegretBalancing(chosen())
 
 
 def over_points(replicates=1, **options) -> RegretBalancing:
@@ -137,11 +112,12 @@ def test_over_points_pending_questions_count_as_plays_with_bounds_of_what_was_le
     assert [choice.why["prior"].tolist() for choice in together] == [[0, 0], [1, 1], [2, 2]]
     for choice in together:
         p = int(choice.why["prior"][0])
-        expected = 2.0 * alike.policies[p].predict(choice.arm, 7)[1]
+        expected = 2.0 * alike.choices.predict(choice.arm, 7)[1][:, p]
         torch.testing.assert_close(choice.why["bound"], expected)
     assert torch.equal(policy._plays, alike._plays)
 
 
 def test_over_points_the_theorems_width_is_each_priors_own() -> None:
-    widths = [float(p.width.at(3, p.model)) for p in over_points(width=None).policies]
+    policy = over_points(width=None)
+    widths = policy.width.at(3, policy.model).flatten().tolist()
     assert widths[0] > widths[1] > widths[2]

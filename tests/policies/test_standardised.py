@@ -30,7 +30,6 @@ REFUSED = {  # why not, by recipe
     "master_gp_ucb": "turn",
     "safe_gp_ucb": "limits of the reward",
     "safe_opt": "limits of the reward",
-    "regret_balancing": "bounds of the reward",
     "log_odds_ucb": "reward_range",
     "auto": "by itself",
 }

@@ -213,10 +213,10 @@ class CalibratedOPKB(Policy):
             self._restarts = restarts + alarm
         self._detected = alarm.to(mean)
         self.model.take(arm, reward, observation.time)
-        for s in range(self.replicates):
-            self._left[s] -= 1
-            if self._left[s] <= 0:
-                self._begin_block(s)
+        self._left = [left - 1 for left in self._left]
+        begin = [s for s, left in enumerate(self._left) if left <= 0]
+        if begin:
+            self._begin_blocks(begin)
 
     def changes_found(self) -> Tensor:
         """Restarts so far."""
@@ -232,19 +232,24 @@ class CalibratedOPKB(Policy):
             "log_statistic": self._alarm.total.clamp_min(1e-30).log(),
         }
 
-    def _begin_block(self, s: int) -> None:
-        """P = (1 - share) P* + share pi for the next, longer block."""
-        mean, variance = (m[s] for m in self.model.marginals())
+    def _begin_blocks(self, replicates: list[int]) -> None:
+        """P = (1 - share) P* + share pi for the next, longer block of each of these replicates."""
+        mean, variance = (m[replicates] for m in self.model.marginals())
         gaps = estimated_gaps(mean + self.width * variance.sqrt())
-        n = math.ceil(self._length[s] * self.growth)
-        noise = self._scalar_noise[s]
+        lengths = [math.ceil(self._length[s] * self.growth) for s in replicates]
+        n, noise = gaps.new_tensor(lengths), self._noise[replicates].to(gaps)
         solved = exploration_problem(
-            self._phi[s], gaps, noise / n, self.price * math.sqrt(noise) / n, tolerance=_TOLERANCE
+            self._phi[replicates], gaps, noise / n, self.price * noise.sqrt() / n, tolerance=_TOLERANCE
         )
-        share = min(1.0, self.design * self._base[s] / n)
-        self._playing[s] = (1 - share) * solved.probabilities + share * self._pi[s]
-        self._length[s] = self._left[s] = n
-        self._block[s] += 1
+        share = (
+            (self.design * gaps.new_tensor([self._base[s] for s in replicates]) / n)
+            .clamp_max(1.0)
+            .unsqueeze(-1)
+        )
+        self._playing[replicates] = (1 - share) * solved.probabilities + share * self._pi[replicates]
+        for s, length in zip(replicates, lengths, strict=True):
+            self._length[s] = self._left[s] = length
+            self._block[s] += 1
 
     # -- state -----------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -246,10 +247,12 @@ class BlockPolicy(Policy):
         reward = self._units.of(reward.to(self._sums))
         self._sums.index_put_((self._rows, self._playing, arm), reward, accumulate=True)
         self._counts.index_put_((self._rows, arm), torch.ones_like(reward), accumulate=True)
+        begin = []
         for s, epoch in enumerate(self._epochs):
             epoch.clock += 1
-            if epoch.clock == epoch.next_event():
-                self._advance(s)
+            if epoch.clock == epoch.next_event() and self._advance(s):
+                begin.append(s)
+        self._begin_blocks(begin)
 
     def changes_found(self) -> Tensor:
         """Restarts so far."""
@@ -266,73 +269,82 @@ class BlockPolicy(Policy):
 
     # -- events ----------------------------------------------------------------------------------------
 
-    def _advance(self, s: int) -> None:
-        """Intervals of replicate s that end now are tested; a restart, a new block or new replays follow."""
+    def _advance(self, s: int) -> bool:
+        """Intervals of replicate s that end now are tested; whether a block begins, after a restart or not."""
         epoch = self._epochs[s]
         ended = [i for i in epoch.active if i.end == epoch.clock]
         epoch.active = [i for i in epoch.active if i.end > epoch.clock]
         if any(self._over(s, interval) for interval in ended):
-            self._restart(s)
-            return
+            self._restarts[s] += 1
+            self._detected[s] = 1
+            self._new_epoch(s)
+            return True
         if epoch.block == 0:
             self._sums[s, 0] = self._units.learn(s, self._sums[s, 0], self._counts[s])
-        if not epoch.active:  # the interval of the block itself was the last
-            epoch.cumulative.append((self._sums[s, : epoch.block + 1].clone(), epoch.clock))
-            self._begin_block(s)
-            return
-        self._start_pending(s)
+        if epoch.active:
+            self._start_pending(s)
+            return False
+        # the interval of the block itself was the last
+        epoch.cumulative.append((self._sums[s, : epoch.block + 1].clone(), epoch.clock))
+        return True
 
-    def _restart(self, s: int) -> None:
-        self._restarts[s] += 1
-        self._detected[s] = 1
-        self._begin_epoch(s)
-
-    def _begin_epoch(self, s: int) -> None:
+    def _new_epoch(self, s: int) -> None:
         self._epochs[s] = Epoch()
         self._units.raw(s)
         self._sums[s] = 0
         self._counts[s] = 0
-        self._begin_block(s)
 
-    def _begin_block(self, s: int) -> None:
-        epoch, schedule = self._epochs[s], self.schedules[s]
-        gaps_known = epoch.block >= 0
-        epoch.block += 1
-        j = epoch.block
-        if gaps_known:
-            sums = self._sums[s].sum(0)
-            epoch.phi = self.features.learnt(s, self._counts[s], sums)
-            if epoch.phi is not self._initial[s]:  # gaps and matrices in the new features
-                epoch.matrices = self._matrices(s, j)
-            self._strategies[s, j] = self._strategy(s, j, self._gaps(s))
-        else:
-            epoch.phi = self._initial[s]
-            self._strategies[s, 0] = self._pi[s]
-        epoch.matrices = self._matrices(s, j + 1)
-        end = epoch.clock + schedule.length(j)
-        epoch.pending = [Interval(j, epoch.clock, end), *self._replays(s, epoch.clock, j)]
-        self._block[s] = j
-        self._start_pending(s)
+    def _begin_blocks(self, replicates: Sequence[int]) -> None:
+        """The next block of each of these replicates; those whose features are alike are solved together."""
+        alike: dict[Any, list[int]] = {}
+        for s in replicates:
+            epoch, first = self._epochs[s], self._initial[s]
+            epoch.block += 1
+            if epoch.block == 0:
+                epoch.phi = first
+                self._strategies[s, 0] = self._pi[s]
+                continue
+            epoch.phi = self.features.learnt(s, self._counts[s], self._sums[s].sum(0))
+            if epoch.phi is not first:  # gaps and matrices in the new features
+                epoch.matrices = self._matrices(s, epoch.block)
+            alike.setdefault((epoch.phi.shape, epoch.phi is first), []).append(s)
+        for group in alike.values():
+            strategies = self._next_strategies(group, torch.stack([self._gaps(s) for s in group]))
+            for s, strategy in zip(group, strategies, strict=True):
+                self._strategies[s, self._epochs[s].block] = strategy
+        for s in replicates:
+            epoch = self._epochs[s]
+            j = epoch.block
+            epoch.matrices = self._matrices(s, j + 1)
+            end = epoch.clock + self.schedules[s].length(j)
+            epoch.pending = [Interval(j, epoch.clock, end), *self._replays(s, epoch.clock, j)]
+            self._block[s] = j
+            self._start_pending(s)
 
-    def _strategy(self, s: int, j: int, gaps: Tensor) -> Tensor:
-        """P^(j) = (1 - mu_j) Q^(j) + mu_j pi: Q^(j), where Algorithms 3 and 7 misprint Q^(m_t)."""
-        schedule, epoch = self.schedules[s], self._epochs[s]
-        assert epoch.phi is not None
-        pi, gain = self._pi[s], schedule.gain
-        if epoch.phi is not self._initial[s]:
-            design = optimal_design(epoch.phi, schedule.ridge, tolerance=_DESIGN_TOLERANCE)
-            pi, gain = design.probabilities, float(design.log_det)  # the gain is that of the optimal design
+    def _next_strategies(self, replicates: Sequence[int], gaps: Tensor) -> Tensor:
+        """P^(j) = (1 - mu_j) Q^(j) + mu_j pi of each: Q^(j), where Algorithms 3 and 7 misprint Q^(m_t).
+
+        ``gaps`` (n, N) of n replicates whose blocks have features of one shape, all of them the initial ones or none.
+        """
+        epochs, schedules = [self._epochs[s] for s in replicates], [self.schedules[s] for s in replicates]
+        phi = torch.stack([epoch.phi for epoch in epochs if epoch.phi is not None])
+        blocks, ridge = [epoch.block for epoch in epochs], schedules[0].ridge  # sigma/T of all
+        pi, gain = self._pi[list(replicates)], gaps.new_tensor([schedule.gain for schedule in schedules])
+        if epochs[0].phi is not self._initial[replicates[0]]:
+            design = optimal_design(phi, ridge, tolerance=_DESIGN_TOLERANCE)
+            pi, gain = design.probabilities, design.log_det  # the gain is that of the optimal design
+        of_block = list(zip(schedules, blocks, strict=True))
         Q = optimal_exploration(
-            epoch.phi,
+            phi,
             gaps,
-            schedule.ridge,
-            schedule.beta(j),
-            schedule.alpha,
+            ridge,
+            gaps.new_tensor([schedule.beta(j) for schedule, j in of_block]),
+            gaps.new_tensor([schedule.alpha for schedule in schedules]),
             gain,
             design_share=self.constants.design_share,
             tolerance=_DESIGN_TOLERANCE,
         )
-        mu = schedule.mixture(j)
+        mu = gaps.new_tensor([schedule.mixture(j) for schedule, j in of_block]).unsqueeze(-1)
         return (1 - mu) * Q + mu * pi
 
     def _start_pending(self, s: int) -> None:
@@ -383,8 +395,10 @@ class BlockPolicy(Policy):
 
     def _restarted(self, where: Tensor | None) -> None:
         """A new epoch."""
-        for s in range(self.replicates) if where is None else where.nonzero().flatten().tolist():
-            self._begin_epoch(s)
+        which = range(self.replicates) if where is None else where.nonzero().flatten().tolist()
+        for s in which:
+            self._new_epoch(s)
+        self._begin_blocks(which)
 
 
 class OPKB(BlockPolicy):
