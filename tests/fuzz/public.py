@@ -156,7 +156,7 @@ _STATIONARY = "problems.GPDraws problems.RKHSFunctions"
 _SIMULATED = f"{_STATIONARY} {_SWITCHING} problems.DriftingCosine problems.VarianceStarvation"
 _OVER_POINTS = "policies.IndexPolicy policies.RewardImprovementPolicy policies.ContextualPolicy"
 _ACQUISITIONS = "acquisition.*UpperConfidenceBound acquisition.ThompsonSampling acquisition.PathwisePointDraw"
-_OF_PRIORS = "policies.BayesianPriorPolicy policies.LikeliestPriorPolicy policies.PriorElimination"
+_OF_PRIORS = "policies.BayesianPriorPolicy policies.LikeliestPriorPolicy policies.PriorElimination policies.RegretBalancing"
 
 # A value, or a function that makes one. A row without exports is for where the parameter has no default, one with
 # exports for all of them; None leaves the parameter out.
@@ -200,7 +200,6 @@ GOOD: list[tuple[Any, str] | tuple[Any, str, str]] = [
     (point_members, "members"),
     (torch.stack([COVARIANCE, COVARIANCE + 0.5]), "covariances"),
     (lambda: [members(), members()], "parts"),
-    (lambda: [ucb_policy(), ucb_policy()], "policies"),
     (ones(3), "lengthscale timescale level_variance strength"),
     (zeros(2), "log_weights log_likelihood offset"),
     (ones(2), "unit"),
