@@ -203,7 +203,9 @@ def _checked(
     ok = allowed.dtype == torch.bool and allowed.dim() >= 1 and allowed.shape[-1] == arms
     validation.shape_is("among", allowed, ok, f"(..., {arms}) and dtype torch.bool")
     validation.require(bool(allowed.any(-1).all()), "among", allowed, "at least one arm in every member")
-    batch = torch.broadcast_shapes(features.shape[:-2], g.shape[:-1], w.shape, allowed.shape[:-1])
+    batch = _together(
+        features=features.shape[:-2], gaps=g.shape[:-1], weight=w.shape, among=allowed.shape[:-1]
+    )
     return (
         features.expand(*batch, *features.shape[-2:]),
         g.expand(*batch, arms),
@@ -249,8 +251,21 @@ def estimated_gaps(estimates: Tensor) -> Tensor:
 def _over_ridge(features: Tensor, ridge: float | Tensor) -> Tensor:
     """phi / sqrt(r)."""
     checked(validation.positive, "ridge", ridge)
-    r = torch.as_tensor(ridge, dtype=features.dtype, device=features.device)
+    r = validation.numbers("ridge", ridge, features)
+    _together(features=features.shape[:-2], ridge=r.shape)
     return features / r.sqrt()[..., None, None]
+
+
+def _together(**shapes: torch.Size) -> torch.Size:
+    """The batch shape that these broadcast to; ValueError names the first that does not."""
+    batch = torch.Size()
+    for name, shape in shapes.items():
+        try:
+            batch = torch.broadcast_shapes(batch, shape)
+        except RuntimeError:
+            expected = f"a batch shape that broadcasts with {tuple(batch)}"
+            raise ValueError(f"{name} must have {expected}, got {tuple(shape)}") from None
+    return batch
 
 
 def whitened(phi: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:

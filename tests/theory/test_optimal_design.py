@@ -129,6 +129,28 @@ def test_exploration_of_a_batch_equals_that_of_its_members_alone() -> None:
         torch.testing.assert_close(together[k], alone, rtol=0, atol=1e-6)
 
 
+def test_members_of_a_batch_may_differ_in_ridge_beta_and_alpha() -> None:
+    phi, gaps = features_of_covariance(covariance(30, 2, 0.5)), uniform(3, 30)
+    each = torch.tensor([[1e-3, 1e-2, 1e-1], [5.0, 20.0, 200.0], [0.2, 0.3, 0.4]], dtype=torch.float64)
+    gamma = fractional_gain(phi, each[0])
+    together = optimal_exploration(phi.expand(3, -1, -1), gaps, *each, gamma, tolerance=1e-12)
+    for k, own in enumerate(each.T.tolist()):
+        assert gamma[k] == pytest.approx(float(fractional_gain(phi, own[0])), rel=1e-12)
+        alone = optimal_exploration(phi, gaps[k], *own, gamma[k], tolerance=1e-12)
+        torch.testing.assert_close(together[k], alone, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["ridge", "weight", "gaps", "among"])
+def test_batches_that_do_not_fit_are_refused_by_name(name: str) -> None:
+    phi = features_of_covariance(torch.stack([covariance(6, 1, 0.5)] * 2))
+    wrong = {"gaps": uniform(3, 6), "among": torch.ones(3, 6, dtype=torch.bool)}.get(
+        name, torch.ones(3).double()
+    )
+    given = {"gaps": None, "ridge": 0.1, "weight": 1.0, "among": None} | {name: wrong}
+    with pytest.raises(ValueError, match=f"{name} must have a batch shape that broadcasts"):
+        exploration_problem(phi, **given)
+
+
 def test_gamma_of_independent_arms_is_known() -> None:
     """N orthonormal arms: P uniform and gamma = N ln(1 + T / (N sigma))."""
     expected = 5 * torch.log1p(torch.tensor(100 / 5, dtype=torch.float64))
