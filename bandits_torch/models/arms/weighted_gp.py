@@ -23,7 +23,7 @@ MOST = 0.75  # of the arms: where more were pulled, all are looked at, which cop
 
 class _Belief(NamedTuple):
     """What follows from the observations: the mean (*batch, N) less that of the prior; of n arms, with all that were
-    pulled, L^{-1} R K and the rows of C, (*batch, n, N) each, and what the second weights take off, (*batch, n, 1)."""
+    pulled, L^{-1} R K and R C = L^{-T} L^{-1} R K, (*batch, n, N) each, and 1 - w~ / w, (*batch, n, 1)."""
 
     mean: Tensor
     half: Tensor
@@ -61,8 +61,8 @@ class WeightedGP(ArmModel):
 
     Cost: O(N^2) memory; an observation O(N), the next prediction O(n^2 N) where n arms were pulled, whatever t (N^3
     where most were, and on a GPU, which would wait to count them). It cannot ``forget``.
-    With C the weighted posterior covariance, variance = C - C diag(sum_s w_s (1 - w_s)) C / lambda, by arms: of C the
-    rows of the arms pulled are needed, and its diagonal.
+    With C the weighted posterior covariance, variance = C - C diag(w - w~) C / lambda, where w sums the weights of each
+    arm and w~ their squares. With R = (diag(w) / lambda)^{1/2} and L L^T = I + R K R, R C = L^{-T} L^{-1} R K.
     """
 
     def __init__(
@@ -234,12 +234,14 @@ class WeightedGP(ArmModel):
     def _now(self) -> _Belief:
         if self._belief is None:
             factor, rows, arm = self._factor(self.weight)
-            lam = self.noise_variance.unsqueeze(-1)
             half = torch.linalg.solve_triangular(factor, rows, upper=False)
-            rows = _rows(self.prior_covariance, arm) - _columns(half, arm).mT @ half
-            mean = (_at(self.reward, arm).unsqueeze(-2) @ rows).squeeze(-2) / lam
-            lost = _at(self.weight - self.square, arm) / lam
-            self._belief = _Belief(mean, half, rows, lost.unsqueeze(-1))
+            rows = torch.linalg.solve_triangular(factor.mT, half, upper=True)
+            weight, square, reward = (_at(sums, arm) for sums in (self.weight, self.square, self.reward))
+            held = weight > 0  # of no weight: a row of zeros
+            share = torch.where(held, reward / (weight * self.noise_variance.unsqueeze(-1)).sqrt(), 0.0)
+            mean = (share.unsqueeze(-2) @ rows).squeeze(-2)
+            lost = torch.where(held, 1 - square / weight, 0.0).unsqueeze(-1)
+            self._belief = _Belief(mean, half, rows, lost)
         return self._belief
 
     def _factor(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
