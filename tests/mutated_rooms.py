@@ -21,7 +21,8 @@ _ARMS = "models/test_laws.py models/test_attack_models.py " + " ".join(
     f"models/test_arm_gp_{what}.py" for what in ("posterior", "copies", "late", "exact")
 )
 _POINTS = "models/test_laws.py models/test_attack_models.py " + " ".join(
-    f"models/test_online_gp{what}.py" for what in ("_input", "_batch", "", "_botorch")
+    f"models/test_{what}.py"
+    for what in ("online_gp_input", "online_gp_batch", "online_gp", "online_gp_botorch", "padded_factor")
 )
 # Room: file in ``bandits_torch/`` to tests in ``tests/``, each a list of words.
 ROOMS: dict[str, dict[str, str]] = {
@@ -47,7 +48,7 @@ ROOMS: dict[str, dict[str, str]] = {
         },
         "models/arms/state_space.py": "models/test_laws.py models/test_state_space_arms.py",
         "models/arms/weighted_gp.py": "models/test_laws.py models/test_attack_models.py models/test_weighted_gp.py",
-        "models/online_model.py": _ARMS,
+        "models/online_model.py": f"{_ARMS} test_botorch_loop.py",
         "models/sketch/sketched_gp.py": "models/test_laws.py models/test_sketched_gp.py",
         "models/sketch/sketch.py": "models/test_attack_models.py models/test_sketched_gp.py "
         "models/test_watched_arms.py policies/test_bkb_from_the_paper.py",

@@ -5,6 +5,7 @@ That what a model says is right after any life is for ``test_attack_models.py``;
 
 import copy
 import io
+import math
 import pickle
 
 import pytest
@@ -104,11 +105,11 @@ def draws(shape, step):
     )
 
 
-def learn(name, model, steps, start=0.0):
+def learn(name, model, steps, start=0.0, unit=1.0):
     """What is told at these steps to each member; some are left out, and some forget and restart."""
     for step in steps:
         arm, reward, where = draws(model.batch_shape, step)
-        model.observe(inputs(name, arm, start + step), reward[..., None, None], where)
+        model.observe(inputs(name, arm, start + step), unit * reward[..., None, None], where)
         if step % 10 == 7 and model.can_forget:
             model.forget(2, where & (model.num_observations >= 2))
         if step % 17 == 16:
@@ -265,6 +266,58 @@ def test_a_block_of_observations_is_observed_in_its_order_and_none_changes_nothi
         before = said(name, one)
         one.observe(X[:, :0], reward[:, :0, None])
         assert equal(said(name, one), before)
+
+
+def in_unit(name, unit):
+    """A model of batch (2,) for rewards in this unit; the noise of the first is a millionth of its prior variance."""
+    square, mean = unit**2, 0.3 * unit
+    noise = torch.tensor([1e-6, 0.2], dtype=F64) * square
+    if name == "OnlineGP":
+        kernel = ArmCovarianceKernel(square * COVARIANCES)
+        return OnlineGP(kernel, noise, prior_mean=mean, input_dim=1, batch_shape=(2,))
+    if name == "SketchedGP":
+        return SketchedGP(N, square * COVARIANCES[0], noise, prior_mean=mean, batch_shape=(2,))
+    kernel = ArmCovarianceKernel(square * COVARIANCES)
+    if name == "WeightedGP":
+        return WeightedGP(N, kernel, noise, prior_mean=mean, discount=0.9, batch_shape=(2,))
+    drift = next((drift for drift in DRIFTS if name.endswith(drift)), None)
+    if drift:
+        kernel = SpatioTemporalKernel(kernel, DRIFTS[drift]())
+    return ArmGP(N, kernel, noise, prior_mean=mean, form=name.split()[0], batch_shape=(2,))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            name
+            for name in MODELS
+            if not name.startswith(("rows", "states", "OnlineGP fades", "SketchedGP in"))
+        )
+    ],
+)
+def test_in_another_unit_of_rewards_a_model_says_the_same_to_the_last_bit(name):
+    """1024 units to one: no tolerance, jitter or threshold is in a unit of its own."""
+    plain, scaled = (learn(name, in_unit(name, unit), range(40), unit=unit) for unit in (1.0, 1024.0))
+    ours, theirs = said(name, plain), said(name, scaled)
+    assert torch.equal(1024.0 * ours[0], theirs[0])
+    assert torch.equal(1024.0**2 * ours[1], theirs[1])
+    torch.testing.assert_close(ours[2], theirs[2], rtol=1e-12, atol=0)
+    if len(ours) > 4:  # log densities, of so many rewards
+        density = ours[3] - ours[-1].double() * math.log(1024.0)
+        torch.testing.assert_close(density, theirs[3], rtol=1e-12, atol=1e-9)
+
+
+@every_model
+def test_a_window_slides_by_one(name):
+    model = MODELS[name](())
+    if not model.can_forget:
+        return
+    for step in range(12):
+        arm, reward, _ = draws((2,), step)
+        model.observe(inputs(name, arm, float(step)), reward[..., None, None])
+        model.slide(5)
+        assert model.num_observations.expand(2).tolist() == [min(step + 1, 5)] * 2
 
 
 @every_model

@@ -31,19 +31,19 @@ GRIDS = {
 every_kind = pytest.mark.parametrize("kind", GRIDS)
 
 
-def members(kind, arms=N, replicates=S):
-    """Over the first of the arms."""
+def members(kind, arms=N, replicates=S, unit=1.0):
+    """Over the first of the arms, for rewards in this unit."""
     kernel, *numbers = zip(*GRIDS[kind], strict=True)
     noise, change, *cycle = (torch.tensor(part, dtype=torch.float64) for part in numbers)
-    told = torch.tensor(kernel), noise, change
-    options = {"prior_mean": MEAN[:arms], "replicates": replicates}
+    told = torch.tensor(kernel), unit**2 * noise, change
+    options = {"prior_mean": unit * MEAN[:arms], "replicates": replicates}
     if kind == "low rank":
-        return LowRankMembers(arms, ROOTS[:, :arms], *told, **options)
+        return LowRankMembers(arms, unit * ROOTS[:, :arms], *told, **options)
     if kind.startswith("cyclic"):
-        options |= {"periods": PERIODS, "harmonics": HARMONICS, "profile": PROFILE[:, :arms]}
+        options |= {"periods": PERIODS, "harmonics": HARMONICS, "profile": unit * PROFILE[:, :arms]}
         options |= {"share": cycle[0], "cycle_rate": cycle[1]}
     build = {"fading": ArmMembers, "smooth": SmoothMembers}.get(kind, CyclicMembers)
-    return build(arms, KERNELS[:, :arms, :arms], *told, **options)
+    return build(arms, unit**2 * KERNELS[:, :arms, :arms], *told, **options)
 
 
 def dense_member(kind, kernel, noise, change, *cycle):
@@ -197,6 +197,27 @@ def test_a_state_goes_on_alike_alone_and_stacked(kind):
     whole.reset()
     fresh = torch.cat([part.prior_variance for part in parts]).expand(S, -1, -1)
     assert torch.equal(whole.marginals()[1], fresh)
+
+
+def test_a_stack_may_have_one_part_and_none_is_refused():
+    part, whole = members("fading"), StackedMembers([members("fading")])
+    for time, arm, reward in steps("fading", 5):
+        for model in (part, whole):
+            model.observe_arms(arm.unsqueeze(-1), reward, time)
+    assert torch.equal(whole.marginals(6.0)[0], part.marginals(6.0)[0])
+    with pytest.raises(ValueError, match="parts must be at least one"):
+        StackedMembers([])
+
+
+@every_kind
+def test_in_another_unit_of_rewards_members_say_the_same_to_the_last_bit(kind):
+    plain, scaled = members(kind), members(kind, unit=1024.0)
+    for time, arm, reward in steps(kind, 60):
+        plain.observe_arms(arm.unsqueeze(-1), reward, time)
+        scaled.observe_arms(arm.unsqueeze(-1), 1024.0 * reward, time)
+    (mean, variance), (theirs, their_variance) = plain.marginals(70.0), scaled.marginals(70.0)
+    assert torch.equal(1024.0 * mean, theirs)
+    assert torch.equal(1024.0**2 * variance, their_variance)
 
 
 @pytest.mark.parametrize("kind", ["fading", "smooth"])
