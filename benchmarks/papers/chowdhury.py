@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 
@@ -26,7 +25,6 @@ from benchmarks.papers import _chowdhury_page as page
 from benchmarks.papers._chowdhury_problems import POLICIES, Setting, build, settings, variants
 from benchmarks.papers._folders import data_folder, results_folder
 
-_POINTS = 200  # of a curve kept in a CSV file
 _LATE = 0.1  # share of the steps that "late" regret is over
 
 
@@ -155,11 +153,10 @@ def _panels(figure: str, job: Job) -> None:
 
 
 def _panel(panel: str, job: Job) -> None:
-    """Curves and picture of a panel, regret of each trial, what was set."""
+    """Picture of a panel, regret of each trial, what was set."""
     setting = settings(panel, job.trials, job.data)
     histories = _play(setting, job.steps(), f"figure {panel}")
     stem = f"{job.out / 'figure'}{panel}"
-    save(curves(histories), f"{stem}.csv", 5)
     save(trials(histories), f"{stem}_trials.csv")
     save(_facts(setting, histories), f"{stem}_facts.csv", 4)
     functions = setting.problem.expected_rewards(1)
@@ -186,21 +183,6 @@ def _play(
         print(f"{title:34} {name:8} {regret:10.1f} ± {error:.1f}  {wall:.1f} s", flush=True)
         histories[name] = history
     return histories
-
-
-def curves(histories: Mapping[str, History]) -> pd.DataFrame:
-    """Cumulative regret by policy at some 200 steps: mean, standard error and standard deviation over the trials."""
-    parts = []
-    for name, history in histories.items():
-        S, T = history.arms.shape
-        kept = np.unique(np.linspace(1, T, min(T, _POINTS)).round().astype(int))
-        regret = history.cumulative_regret[:, kept - 1]
-        spread = regret.std(0).numpy()
-        columns = {"policy": name, "step": kept, "mean_cumulative_regret": regret.mean(0).numpy()}
-        parts.append(
-            pd.DataFrame(columns | {"standard_error": spread / S**0.5, "standard_deviation": spread})
-        )
-    return pd.concat(parts, ignore_index=True)
 
 
 def trials(histories: Mapping[str, History]) -> pd.DataFrame:

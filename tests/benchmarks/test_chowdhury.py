@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import torch
 
-from bandits_torch.experiments.regret import per_step
 from bandits_torch.loop import run
 from bandits_torch.policies import Observation
 from benchmarks.papers import _chowdhury_page, _claims, chowdhury
@@ -86,15 +85,9 @@ def test_variants_change_one_choice_at_a_time() -> None:
         run(problems.build("igp_ucb", setting, 20, **options), setting.problem, 20)
 
 
-def test_curves_are_the_thinned_steps_of_the_history() -> None:
+def test_trials_have_the_regret_of_the_whole_run_and_of_its_end() -> None:
     setting = problems.settings("1a", 3, None)
     history = run(problems.build("gp_ei", setting, 450), setting.problem, 450)
-    frame, whole = chowdhury.curves({"gp_ei": history}), per_step({"gp_ei": history}).set_index("step")
-    assert len(frame) == 200
-    assert frame["step"].iloc[[0, -1]].tolist() == [1, 450]
-    kept = whole.loc[frame["step"]]
-    for column in ("mean_cumulative_regret", "standard_error"):
-        np.testing.assert_allclose(frame[column], kept[column])
     trials = chowdhury.trials({"gp_ei": history})
     np.testing.assert_allclose(trials["regret"], history.regret.sum(-1))
     np.testing.assert_allclose(trials["late"], history.regret[:, 405:].mean(-1))
@@ -186,7 +179,7 @@ def test_the_short_form_writes_figures_page_and_claims(tmp_path, monkeypatch) ->
     monkeypatch.delenv("BANDITS_TORCH_DATA", raising=False)
     chowdhury.main(["1a", "1b", "robustness", "--fast", "--out", str(tmp_path)])
     written = {path.name for path in tmp_path.iterdir()}
-    kinds = (".csv", ".png", "_trials.csv", "_facts.csv")
+    kinds = (".png", "_trials.csv", "_facts.csv")
     assert {f"figure1{side}{kind}" for side in "ab" for kind in kinds} | {"robustness.csv"} <= written
     page, claims = (tmp_path / "RESULTS.md").read_text(), _claims.read(tmp_path)
     assert "## Figure 1" in page

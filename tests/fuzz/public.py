@@ -156,7 +156,9 @@ _STATIONARY = "problems.GPDraws problems.RKHSFunctions"
 _SIMULATED = f"{_STATIONARY} {_SWITCHING} problems.DriftingCosine problems.VarianceStarvation"
 _OVER_POINTS = "policies.IndexPolicy policies.RewardImprovementPolicy policies.ContextualPolicy"
 _ACQUISITIONS = "acquisition.*UpperConfidenceBound acquisition.ThompsonSampling acquisition.PathwisePointDraw"
-_OF_PRIORS = "policies.BayesianPriorPolicy policies.LikeliestPriorPolicy policies.PriorElimination policies.RegretB*"
+_OF_PRIORS = (
+    "policies.BayesianPriorPolicy policies.LikeliestPriorPolicy policies.PriorElimination policies.RegretB*"
+)
 
 # A value, or a function that makes one. A row without exports is for where the parameter has no default, one with
 # exports for all of them; None leaves the parameter out.
