@@ -105,7 +105,7 @@ def index_block(
     inputs = _arrays(*told), world, _arrays(A, P, Q), _arrays(*moves), (*kinds, hasattr(policy, "largest"))
     margin = 0.0 if improves is None else improves.margin
     loop.play(
-        _shared(*state, form.removed, form.frail),
+        _shared(*state, form.removed, form.suspect),
         *inputs,
         margin,
         steps.largest.numpy(),

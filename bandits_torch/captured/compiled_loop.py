@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from bandits_torch.models.arms.covariance_form import FOLD
-from bandits_torch.models.arms.posterior_of_counts import FRAIL, REMOVED
+from bandits_torch.models.arms.posterior_of_counts import LEAST_LEFT, REMOVED
 
 TINY = np.finfo(np.float64).eps
 _LEAST_VARIANCE = 1e-12  # under a bound, as BoTorch's analytic acquisitions have it
@@ -22,7 +22,7 @@ def play(state, told, world, widths, moves, has, margin, largest, out):
     """Play k steps of every replicate, and leave its state as they would, with no row that waits.
 
     State: mean and variance (S, N), C_0 and the root F of C, F^T F = C, (S, N, N), a^2 and e (S, 1), gain, surprise,
-    removed, frail (S,). Told: K (q, N, N), prior_mean (S, N), noise_variance (S,). World: expected rewards (1 or k, 1
+    removed, suspect (S,). Told: K (q, N, N), prior_mean (S, N), noise_variance (S,). World: expected rewards (1 or k, 1
     or S, N), noise (k, S), masks (1 or k, 1 or S, N). Widths: A + sqrt(P gain + Q), (k, S) each. Moves: where it drifts
     a and e (k, 1 or S, 1); where it draws normal numbers (k, S, N); where it slides what leaves, (k, S). Where it
     improves, with the largest probability or by most, it does by a margin on the largest mean, or ``by_reward`` on the
@@ -31,7 +31,7 @@ def play(state, told, world, widths, moves, has, margin, largest, out):
 
     C is a^2 C_0 - W^T D W + e K, and where it draws F is F_0 - G^T W, with the root of each row's observation in G.
     """
-    mean, variance, C, root, squared, since, gain, surprise, removed, frail = state
+    mean, variance, C, root, squared, since, gain, surprise, removed, suspect = state
     K, prior_mean, noise_variance = told
     expected, noise, available = world
     A, P, Q = widths
@@ -123,7 +123,7 @@ def play(state, told, world, widths, moves, has, margin, largest, out):
                 gain[s] -= 0.5 * math.log(left)
                 if move:
                     removed[s] += z * z
-                    frail[s] |= total < FRAIL * lam or removed[s] > REMOVED * (1.0 + surprise[s])
+                    suspect[s] |= total < LEAST_LEFT * lam or removed[s] > REMOVED * (1.0 + surprise[s])
             if filled == waiting or j == k - 1:
                 weighted = np.ascontiguousarray((D[:filled].reshape(-1, 1) * W[:filled]).T)
                 for r in range(0, N, _TOGETHER):

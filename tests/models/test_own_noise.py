@@ -89,7 +89,7 @@ def test_a_rebuild_for_rounding_errors_counts_each_reward_by_its_precision():
     for arm, reward, _, noise in seen:
         model.observe_arms(arm, reward, noise_variance=noise)
     model._belief.form.mean.add_(1e-3)
-    model._belief.form.frail.fill_(True)
+    model._belief.form.suspect.fill_(True)
     model._belief._mend(0.0, [True, True])
     agree(model, seen, False, 0.0)
 

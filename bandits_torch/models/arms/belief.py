@@ -258,19 +258,19 @@ class ArmBelief(torch.nn.Module):
         return (same * residual.unsqueeze(-2)).sum(-1) * held
 
     def settle(self, emptied: Tensor) -> None:
-        """After removals learn frail members again; those that are ``emptied`` (b,) are as before the first
+        """After removals learn suspect members again; those that are ``emptied`` (b,) are as before the first
         observation, to the last bit.
 
-        A GPU is not waited for: the next look will see to what is frail, and to the covariance of what is empty.
+        A GPU is not waited for: the next look will see to what is suspect, and to the covariance of what is empty.
         """
-        frail = self.form.frail
-        if not frail.is_cpu:
+        suspect = self.form.suspect
+        if not suspect.is_cpu:
             for state in (self.form.gain, self.form.surprise, self.form.mean):
                 state.masked_fill_(emptied if state.dim() == 1 else emptied.unsqueeze(-1), 0.0)
-        elif (frail | emptied).any():
+        elif (suspect | emptied).any():
             self.form.reset(self._present(), emptied)
-            if bool((frail & ~emptied).any()):
-                self._mend(self.now or 0.0, (frail & ~emptied).tolist())
+            if bool((suspect & ~emptied).any()):
+                self._mend(self.now or 0.0, (suspect & ~emptied).tolist())
 
     def _present(self) -> Tensor | float:
         """Prior variance now, in units of that over the arms."""
@@ -324,7 +324,7 @@ class ArmBelief(torch.nn.Module):
             for m, held in enumerate(old.point_count > 0):
                 arm = old.point_arm[m, held]
                 new.covariance[m, arm.unsqueeze(-1), arm] = self._own(old.covariance[m, held][:, held])
-        for name in ("mean", "gain", "surprise", "removed", "frail"):
+        for name in ("mean", "gain", "surprise", "removed", "suspect"):
             getattr(new, name).copy_(getattr(old, name))
         self.form = new
 

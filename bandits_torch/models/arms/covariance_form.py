@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arms.posterior_of_counts import (
-    FRAIL,
+    LEAST_LEFT,
     REMOVED,
     TOLERANCE,
     column_error,
@@ -74,7 +74,7 @@ class CovarianceForm(ResizableState):
     gain: Tensor
     surprise: Tensor
     removed: Tensor  # (b,), surprise removed since the last rebuild
-    frail: Tensor  # (b,), whether a removal since then has cost too many figures
+    suspect: Tensor  # (b,), whether a removal since then has cost too many figures, so that a rebuild is due
     root: Tensor | None
 
     def __init__(
@@ -109,7 +109,7 @@ class CovarianceForm(ResizableState):
         self.register_buffer("gain", new(batch))
         self.register_buffer("surprise", new(batch))
         self.register_buffer("removed", torch.zeros_like(self.gain))
-        self.register_buffer("frail", torch.zeros_like(self.gain, dtype=torch.bool))
+        self.register_buffer("suspect", torch.zeros_like(self.gain, dtype=torch.bool))
         self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
         self._member: Tensor
         self.register_buffer("root", None)
@@ -204,7 +204,7 @@ class CovarianceForm(ResizableState):
         self.surprise.sub_(gone)
         lost = self.removed.add_(gone) > REMOVED * (1 + self.surprise)
         # error / s: what is left of an arm that one observation alone told of is mostly rounding
-        self.frail.logical_or_((left > 1 / FRAIL).squeeze(-1) | lost)
+        self.suspect.logical_or_((left > 1 / LEAST_LEFT).squeeze(-1) | lost)
 
     def reserve(self, steps: int, now: float, blind: bool) -> int:
         """How many steps may be played, of so many, before the next call: all. They begin here."""
@@ -235,7 +235,7 @@ class CovarianceForm(ResizableState):
         Returns the innovation (y - m_i) / sqrt(s), (b,), and lambda / s, (b, 1); 0 and 1 elsewhere.
         """
         noise, sign = self.noise_variance if noise is None else noise, 1 if least is None else -1
-        column, variance = self.told_by(arm)
+        column, variance = self.column_of(arm)
         total = variance + noise if least is None else torch.maximum(noise - variance, least)
         scale, left = total.rsqrt(), noise / total
         if where is not None:
@@ -245,7 +245,7 @@ class CovarianceForm(ResizableState):
             self._turn_root(self.root, arm, sign, where, noise)
         return self.revise(arm, residual, column, scale, left, sign), left
 
-    def told_by(self, arm: Tensor) -> tuple[Tensor, Tensor]:
+    def column_of(self, arm: Tensor) -> tuple[Tensor, Tensor]:
         """C_i, (b, N), and C_ii, (b, 1), of each member's arm (b,)."""
         at, column = arm.unsqueeze(-1), self.covariance[self._member, arm]
         if self.waiting == 1:
@@ -371,8 +371,8 @@ class CovarianceForm(ResizableState):
         noise, K = self.noise_variance.double(), self.prior_covariance.double()
         arm = count.argmax(-1)
         kernel = torch.arange(len(arm), device=arm.device) % K.shape[0]
-        drifted = ((self._drifted(count, total, arm, K) | self.frail) & look).nonzero().flatten().tolist()
-        self.frail &= ~look
+        drifted = ((self._drifted(count, total, arm, K) | self.suspect) & look).nonzero().flatten().tolist()
+        self.suspect &= ~look
         self.removed[drifted] = 0.0
         for m in drifted:
             exact = posterior_of_counts(K[kernel[m]], count[m], total[m], noise[m])
@@ -404,7 +404,7 @@ class CovarianceForm(ResizableState):
         prior = self._by_prior(scale.reshape(-1, 1, 1)) * self.prior_covariance
         variance = (self.prior_variance * scale).expand_as(self.prior_variance)
         covariance = self._by_prior(self.covariance)
-        zeros = self.mean, self.gained, self.weight, self.gain, self.surprise, self.removed, self.frail
+        zeros = self.mean, self.gained, self.weight, self.gain, self.surprise, self.removed, self.suspect
         if where is None:
             covariance.copy_(prior)
             self.diagonal.copy_(variance[:, : self.diagonal.shape[-1]])

@@ -11,7 +11,7 @@ from torch import Tensor
 from bandits_torch.models.arms.covariance_form import Books
 from bandits_torch.models.arms.observed_points import ObservedPoints
 from bandits_torch.models.arms.posterior_of_counts import (
-    FRAIL,
+    LEAST_LEFT,
     REMOVED,
     TOLERANCE,
     column_error,
@@ -70,7 +70,7 @@ class FactorForm(ObservedPoints):
     gain: Tensor
     surprise: Tensor
     removed: Tensor  # (b,), surprise removed since the last rebuild
-    frail: Tensor  # (b,), whether a removal since then has cost too many figures
+    suspect: Tensor  # (b,), whether a removal since then has cost too many figures, so that a rebuild is due
     noise_variance: Tensor
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor, capacity: int = 32) -> None:
@@ -86,8 +86,8 @@ class FactorForm(ObservedPoints):
         self.register_buffer("gain", new(batch))
         self.register_buffer("surprise", new(batch))
         self.register_buffer("removed", torch.zeros_like(self.gain))
-        self.register_buffer("frail", torch.zeros_like(self.gain, dtype=torch.bool))
-        self.register_buffer("_every", torch.ones_like(self.frail), persistent=False)
+        self.register_buffer("suspect", torch.zeros_like(self.gain, dtype=torch.bool))
+        self.register_buffer("_every", torch.ones_like(self.suspect), persistent=False)
         self._every: Tensor
         self._measure_depth()
 
@@ -221,7 +221,7 @@ class FactorForm(ObservedPoints):
         tiny = torch.finfo(own.dtype).eps * self.noise_variance
         rest = torch.where(mask, (self.noise_variance - own).clamp_min(tiny), 1.0)
         # error / rest: what is left of a point that alone knew its arm's value is mostly rounding
-        self.frail |= (rest < FRAIL * self.noise_variance).logical_and_(mask).squeeze(-1)
+        self.suspect |= (rest < LEAST_LEFT * self.noise_variance).logical_and_(mask).squeeze(-1)
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance  # E_j
 
@@ -240,7 +240,7 @@ class FactorForm(ObservedPoints):
         gone = innovation.squeeze(-1).square()
         self.surprise.sub_(gone)
         self.removed.add_(gone)
-        self.frail |= self.removed > REMOVED * (1 + self.surprise)
+        self.suspect |= self.removed > REMOVED * (1 + self.surprise)
         self.variance.addcmul_(unit, unit)
         below_one = 1 - torch.finfo(own.dtype).eps
         ratio = torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one)
@@ -258,7 +258,7 @@ class FactorForm(ObservedPoints):
         self.gain.masked_fill_(mask, 0.0)
         self.surprise.masked_fill_(mask, 0.0)
         self.removed.masked_fill_(mask, 0.0)
-        self.frail.masked_fill_(mask, False)
+        self.suspect.masked_fill_(mask, False)
         for state in (self.mean, self.point_count, self.point_total):
             state.masked_fill_(column, 0.0)
         if where is None:
@@ -276,8 +276,8 @@ class FactorForm(ObservedPoints):
         Looks at the means of the points of now and at P's column of the point observed most: O(n^2), and O(n^3 + n^2 N)
         for a member that is rebuilt. Waits for the device. ``squares``: (b,), sums of squared residuals.
         """
-        drifted = ((self._drifted(now) | self.frail) & look).nonzero().flatten().tolist()
-        self.frail &= ~look
+        drifted = ((self._drifted(now) | self.suspect) & look).nonzero().flatten().tolist()
+        self.suspect &= ~look
         self.removed[drifted] = 0.0
         for m in drifted:
             self.point_total[m] = total[m]

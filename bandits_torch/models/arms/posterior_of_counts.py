@@ -22,7 +22,9 @@ _TINY = torch.finfo(torch.float64).tiny
 # A column of the posterior that is off by more, in units of the prior variance, calls for a rebuild; so does a mean, in
 # units of the prior deviation plus the largest mean.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
-FRAIL = 1e-5  # of the noise variance: a removal that leaves less may multiply rounding errors by its inverse
+LEAST_LEFT = (
+    1e-5  # of the noise variance: a removal that leaves less may multiply rounding errors by its inverse
+)
 # A rebuild is due once the surprise removed exceeds this many times the surprise that is left, which keeps the rounding
 # errors of what was removed. One extreme reward reaches that at once, ordinary rewards after some windows.
 REMOVED = 100.0
