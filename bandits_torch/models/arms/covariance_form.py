@@ -235,7 +235,8 @@ class CovarianceForm(ResizableState):
         Returns the innovation (y - m_i) / sqrt(s), (b,), and lambda / s, (b, 1); 0 and 1 elsewhere.
         """
         noise, sign = self.noise_variance if noise is None else noise, 1 if least is None else -1
-        column, variance = self.column_of(arm)
+        written = self._written_at(arm) if self.written.shape[1] else None
+        column, variance = self._column_of(arm, written)
         total = variance + noise if least is None else torch.maximum(noise - variance, least)
         scale, left = total.rsqrt(), noise / total
         if where is not None:
@@ -243,31 +244,39 @@ class CovarianceForm(ResizableState):
             scale, left = scale * mask, torch.where(mask, left, 1.0)
         if self.root is not None:
             self._turn_root(self.root, arm, sign, where, noise)
-        return self.revise(arm, residual, column, scale, left, sign), left
+        return self._revise(arm, residual, column, scale, left, sign, written), left
 
-    def column_of(self, arm: Tensor) -> tuple[Tensor, Tensor]:
+    def _column_of(self, arm: Tensor, written: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
         """C_i, (b, N), and C_ii, (b, 1), of each member's arm (b,)."""
         at, column = arm.unsqueeze(-1), self.covariance[self._member, arm]
         if self.waiting == 1:
             return column, column.gather(-1, at)
-        weight = (self.rows[self._member, :, arm] * self.weight).unsqueeze(-2)
+        rows = self.rows[:, : self.filled]
+        weight = (rows[self._member, :, arm] * self.weight[:, : self.filled]).unsqueeze(-2)
         if self.prior.time_kernel is not None:
             own = self.prior_covariance[self._member % len(self.prior_covariance), arm]
             column = torch.addcmul(own * self.gained, column, self.kept)
-        column = torch.baddbmm(column.unsqueeze(-2), weight, self.rows, alpha=-1).squeeze(-2)
-        if self.prior.time_kernel is None:
-            same, slot = self._written_at(at)
-            column = torch.where(same, self.written[self._member, slot], column)
+        column = torch.baddbmm(column.unsqueeze(-2), weight, rows, alpha=-1).squeeze(-2)
+        if written is not None:
+            same, slot = written
+            column = torch.where(same.unsqueeze(-1), self.written[self._member, slot], column)
         variance = self.diagonal.gather(-1, at)
         return column.scatter(-1, at, variance), variance
 
-    def _written_at(self, at: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether the row of the arm ``at`` (b, 1) is among those written, (b, 1), and which it is, (b,)."""
-        same = self.written_arm == at
-        return same.any(-1, keepdim=True), same.to(torch.uint8).argmax(-1)
+    def _written_at(self, arm: Tensor) -> tuple[Tensor, Tensor]:
+        """Whether the row of each member's arm (b,) is among those written, and which it is, (b,) each."""
+        held, slot = (self.written_arm == arm.unsqueeze(-1)).to(torch.uint8).max(-1)
+        return held.bool(), slot
 
-    def revise(
-        self, arm: Tensor, residual: Tensor, column: Tensor, scale: Tensor, left: Tensor, sign: int
+    def _revise(
+        self,
+        arm: Tensor,
+        residual: Tensor,
+        column: Tensor,
+        scale: Tensor,
+        left: Tensor,
+        sign: int,
+        written: tuple[Tensor, Tensor] | None,
     ) -> Tensor:
         """Mean and covariance after an observation (sign 1) or a removal (-1), in place; the innovation, (b,).
 
@@ -283,8 +292,8 @@ class CovarianceForm(ResizableState):
             self.write(at, row.unsqueeze(-2))
             return innovation.squeeze(-1)
         self.diagonal.addcmul_(unit, unit, value=-sign).scatter_(-1, at, row.gather(-1, at))
-        if self.prior.time_kernel is None:
-            self._write_beside(arm, unit, row, sign)
+        if written is not None:
+            self._write_beside(arm, unit, row, sign, *written)
         self.rows[:, self.filled] = unit
         self.weight[:, self.filled] = sign
         self.filled += 1
@@ -292,12 +301,14 @@ class CovarianceForm(ResizableState):
             self.fold()
         return innovation.squeeze(-1)
 
-    def _write_beside(self, arm: Tensor, unit: Tensor, row: Tensor, sign: int) -> None:
+    def _write_beside(
+        self, arm: Tensor, unit: Tensor, row: Tensor, sign: int, same: Tensor, slot: Tensor
+    ) -> None:
         """Bring the rows that are written up to date, and ``row``, C_i as it is now, among them."""
-        same, slot = self._written_at(arm.unsqueeze(-1))
-        weight = unit.gather(-1, self.written_arm.clamp_min(0)).unsqueeze(-1)
-        self.written.baddbmm_(weight, unit.unsqueeze(-2), alpha=-sign)
-        slot = torch.where(same.squeeze(-1), slot, self.filled)
+        held = slice(self.filled)  # none lies behind
+        weight = unit.gather(-1, self.written_arm[:, held].clamp_min(0)).unsqueeze(-1)
+        self.written[:, held].baddbmm_(weight, unit.unsqueeze(-2), alpha=-sign)
+        slot = torch.where(same, slot, self.filled)
         self.written[self._member, slot] = row
         self.written_arm[self._member, slot] = arm
 
