@@ -14,6 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels.arms import ArmCovarianceKernel, estimate_covariance
 from bandits_torch.naming import some
+from bandits_torch.problems.diagnosis import kind_of_values
 from bandits_torch.problems.forgetting_fit import (
     ForgettingFit,
     fit_forgetting,
@@ -41,7 +42,8 @@ class Replay(Problem):
     * prior mean: each arm's own mean. The covariance is about the arms' own means, so the two belong
       together; ``"grand"`` gives all arms one mean, for a history too short to tell arms apart;
     * noise variance and forgetting rate, per unit of time: of greatest joint likelihood (``fit_forgetting``); ``fit``
-      holds them with their intervals;
+      holds them with their intervals. Of rewards of 0 and 1 the noise is the same share of every arm's variance, and
+      the noise variance is the mean over the arms;
     * RKHS bound: the largest norm of a past row's fit to within the noise variance (``regularised_norm``),
       over at most 100 rows evenly spread. It bounds the past rows, not future ones.
 
@@ -322,7 +324,7 @@ def knowledge_from(
         varies, name, history if warm_up is None else warm_up, f"{rows} with rewards that vary"
     )
     if noise_fraction is None:
-        fit = fit_forgetting(history, times, covariance)
+        fit = _fit(history, times, covariance)
         covariance, noise_variance = fit.covariance, fit.noise_variance
         rate = fit.forgetting_rate if forgetting_rate is None else forgetting_rate
     else:
@@ -343,6 +345,25 @@ def knowledge_from(
         forgetting_rate=rate,
     )
     return knowledge, fit
+
+
+def _fit(history: Tensor, times: Tensor, covariance: Tensor) -> ForgettingFit:
+    """``fit_forgetting``; of 0 and 1 in units of each arm's own deviation.
+
+    The noise of 0 and 1 with chance p is p (1 - p), a share of the arm's variance that depends little on p. With one
+    noise for all, what an arm near 1/2 has more than others would count as change.
+    """
+    if kind_of_values(history) != "0/1":
+        return fit_forgetting(history, times, covariance)
+    variance = covariance.diagonal()
+    deviation = torch.where(variance > 0, variance, 1.0).sqrt()
+    both = deviation * deviation.unsqueeze(-1)
+    fit, usual = fit_forgetting(history / deviation, times, covariance / both), float(variance.mean())
+    noise = {
+        "noise_variance": usual * fit.noise_variance,
+        "noise_interval": tuple(usual * end for end in fit.noise_interval),
+    }
+    return replace(fit, covariance=fit.covariance * both, **noise)  # type: ignore[arg-type]
 
 
 def _prior_mean(history: Tensor, asked: str | float) -> float | Tensor:

@@ -61,6 +61,22 @@ def test_knowledge_is_what_the_history_says() -> None:
     assert known.rkhs_bound == pytest.approx(((alpha @ C) * alpha).sum(-1).sqrt().max().item())
 
 
+@pytest.mark.filterwarnings("ignore:forgetting rate|noise variance:UserWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_of_zeros_and_ones_no_arm_has_more_noise_than_its_share_called_change(seed: int) -> None:
+    """Chances that stand still: with one noise for all, a third of the variance of the arm at .55 would be change, and
+    nothing of that at .95."""
+    chance = torch.tensor([0.55, 0.7, 0.85, 0.95]).double()
+    history = (torch.rand(300, 4, generator=torch.Generator().manual_seed(seed)) < chance).double()
+    problem = Replay(history[:10], history=history)
+    share = torch.as_tensor(problem.knowledge.kernel.covariance).diagonal() / history.var(0)
+    assert share.max() < 1.6 * share.min()
+    assert problem.fit is not None
+    low, high = problem.fit.noise_interval
+    assert low <= float(problem.knowledge.noise_variance) <= high
+    assert 0.5 < float(problem.knowledge.noise_variance) / float(history.var(0).mean()) < 1.0
+
+
 def test_bound_leaves_missing_entries_out() -> None:
     history = _table(30)
     gappy = history.clone()
