@@ -57,6 +57,7 @@ class UnknownPriorPolicy(Policy):
     """
 
     needed: tuple[str, ...] = ("prior",)  # what ``learn`` needs of ``Choice.why``
+    learns_late = False  # whether rewards may come late under drift of an ``ArmGP``
 
     def __init__(
         self,
@@ -125,7 +126,7 @@ class UnknownPriorPolicy(Policy):
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` of what ``choices.check`` has seen, without looking at it again."""
-        self.choices.observe(observation.arm, observation.reward, observation.time)
+        self.choices.observe(observation.arm, observation.reward, observation.time, late=self.learns_late)
         self._clock = self._clock + 1
         self._prior = observation.why["prior"]
 
@@ -370,6 +371,7 @@ class RegretBalancing(_TestedPriors):
     """
 
     needed = ("prior", "bound")
+    learns_late = True
 
     def __init__(
         self,

@@ -53,6 +53,17 @@ def test_equals_the_algorithm_word_for_word_with_every_prior_refitted() -> None:
     assert dropped > 0
 
 
+def test_a_late_reward_under_drift_is_learned_with_the_bound_of_its_choice() -> None:
+    policy, alike = balancing(1), balancing(1)
+    choices = [policy.choose(float(t)) for t in (1, 2)]
+    for one, order in ((policy, (1, 0)), (alike, (0, 1))):
+        for k in order:
+            why = choices[k].why
+            one.learn(Observation(k + 1.0, choices[k].arm, torch.ones(1).double(), why))
+    assert torch.equal(policy._bounds, alike._bounds)
+    torch.testing.assert_close(policy.model.marginals(3.0), alike.model.marginals(3.0))
+
+
 def over_points(replicates=1, **options) -> RegretBalancing:
     priors = [
         CandidatePrior(lengthscale(0.15)),
