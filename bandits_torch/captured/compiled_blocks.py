@@ -97,6 +97,7 @@ def index_block(
         form.root = root = cast(Tensor, form.root).contiguous()
     variance = form.variance.contiguous()  # a copy where it is read off C
     state = form.mean, variance, form.covariance, root, form.kept, form.gained, form.gain, form.surprise
+    rounding = form.removed, form.suspect
     told = form.prior_covariance, belief.prior_mean, form.noise_variance.squeeze(-1)
     moves = [given.get(name, _NONE) for name in ("kept", "gained", "normal")]
     moves += given.get("leaving_arm", written[0]), given.get("leaving", used)
@@ -104,13 +105,7 @@ def index_block(
     kinds = "kept" in given, "leaving" in given, "normal" in given, improves is not None, by_most
     inputs = _arrays(*told), world, _arrays(A, P, Q), _arrays(*moves), (*kinds, hasattr(policy, "largest"))
     margin = 0.0 if improves is None else improves.margin
-    loop.play(
-        _shared(*state, form.removed, form.suspect),
-        *inputs,
-        margin,
-        steps.largest.numpy(),
-        _shared(*written, used),
-    )
+    loop.play(_shared(*state, *rounding), *inputs, margin, steps.largest.numpy(), _shared(*written, used))
     return {"width": used if at.dim() else used[:, 0].clone()} if bounds else {}
 
 
@@ -131,9 +126,8 @@ def averaging_block(
         return None
     if (type(scale), type(sharing), noise.dtype) != (MemberScale, FixedShare, torch.float64):
         return None
-    if bool(
-        (frame.unit.isnan() & scale.learn_offset.any()).any() | (scale.strength + scale.count == 0).any()
-    ):
+    unit_unknown = (frame.unit.isnan() & scale.learn_offset.any()).any()
+    if bool(unit_unknown | (scale.strength + scale.count == 0).any()):
         return None
     found = {}
     for state in (scale, sharing, policy.range, policy.looks, policy):
