@@ -386,7 +386,7 @@ BAD: list[tuple[Any, str] | tuple[Any, str, str]] = [
     (bad.windows, "candidates"),
     (
         bad.thing,
-        "model base gain problem policy space_kernel time_kernel priors prior policies acquisition domain",
+        "model base gain problem policy space_kernel time_kernel priors prior acquisition domain",
     ),
     (bad.thing, "function arm_kernel context_kernel outcomes members rho bound estimates"),
     (bad.things(), "settings"),

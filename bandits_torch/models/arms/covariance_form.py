@@ -251,12 +251,12 @@ class CovarianceForm(ResizableState):
         at, column = arm.unsqueeze(-1), self.covariance[self._member, arm]
         if self.waiting == 1:
             return column, column.gather(-1, at)
-        rows = self.rows[:, : self.filled]
-        weight = (rows[self._member, :, arm] * self.weight[:, : self.filled]).unsqueeze(-2)
+        held = slice(self.filled)  # no row lies behind
+        weight = (self.rows[self._member, :, arm] * self.weight).unsqueeze(-2)[..., held]
         if self.prior.time_kernel is not None:
             own = self.prior_covariance[self._member % len(self.prior_covariance), arm]
             column = torch.addcmul(own * self.gained, column, self.kept)
-        column = torch.baddbmm(column.unsqueeze(-2), weight, rows, alpha=-1).squeeze(-2)
+        column = torch.baddbmm(column.unsqueeze(-2), weight, self.rows[:, held], alpha=-1).squeeze(-2)
         if written is not None:
             same, slot = written
             column = torch.where(same.unsqueeze(-1), self.written[self._member, slot], column)
@@ -305,8 +305,8 @@ class CovarianceForm(ResizableState):
         self, arm: Tensor, unit: Tensor, row: Tensor, sign: int, same: Tensor, slot: Tensor
     ) -> None:
         """Bring the rows that are written up to date, and ``row``, C_i as it is now, among them."""
-        held = slice(self.filled)  # none lies behind
-        weight = unit.gather(-1, self.written_arm[:, held].clamp_min(0)).unsqueeze(-1)
+        held = slice(self.filled)
+        weight = unit.gather(-1, self.written_arm.clamp_min(0)).unsqueeze(-1)[:, held]
         self.written[:, held].baddbmm_(weight, unit.unsqueeze(-2), alpha=-sign)
         slot = torch.where(same, slot, self.filled)
         self.written[self._member, slot] = row
