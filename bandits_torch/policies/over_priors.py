@@ -219,10 +219,25 @@ class _TestedPriors(UnknownPriorPolicy):
     _bounds: Tensor
     _plays: Tensor
 
-    def _set_test(self, delta: float, noise_scale: float | Tensor | None, xi: str = "two-sided") -> None:
+    def __init__(
+        self,
+        model: ArmGP | OnlineGP,
+        width: Width,
+        *,
+        choices: Domain | None = None,
+        search: PointSearch | None = None,
+        seed: int = 0,
+        first_replicate: int = 0,
+        draws: bool = False,
+        delta: float = 0.1,
+        noise_scale: float | Tensor | None = None,
+        xi: str = "two-sided",
+    ) -> None:
+        random: dict[str, Any] = {"seed": seed, "first_replicate": first_replicate, "draws": draws}
+        super().__init__(model, width, choices=choices, search=search, **random)
         self.delta, self.xi = validation.probability("delta", delta), xi
-        usual = self.model.noise_variance.sqrt()
-        self._noise_scale = checked_noise_scale(noise_scale, usual).expand(self.model.batch_shape)
+        usual = model.noise_variance.sqrt()
+        self._noise_scale = checked_noise_scale(noise_scale, usual).expand(model.batch_shape)
         elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # ValueError for another ``xi``
         self._sides = 2 if xi == "two-sided" else 1
 
@@ -269,24 +284,6 @@ class PriorElimination(_TestedPriors):
 
     Raises ValueError unless 0 < ``delta`` < 1, ``noise_scale`` > 0 and ``xi`` is one of the two.
     """
-
-    def __init__(
-        self,
-        model: ArmGP | OnlineGP,
-        width: Width,
-        *,
-        choices: Domain | None = None,
-        search: PointSearch | None = None,
-        seed: int = 0,
-        first_replicate: int = 0,
-        draws: bool = False,
-        delta: float = 0.1,
-        noise_scale: float | Tensor | None = None,
-        xi: str = "two-sided",
-    ) -> None:
-        random: dict[str, Any] = {"seed": seed, "first_replicate": first_replicate, "draws": draws}
-        super().__init__(model, width, choices=choices, search=search, **random)
-        self._set_test(delta, noise_scale, xi)
 
     _JUDGED = ("surviving", "_errors", "_bounds", "_plays", "_dropped", "_refuted")
     _errors: Tensor  # (S, P)
@@ -387,9 +384,16 @@ class RegretBalancing(_TestedPriors):
         xi: str = "two-sided",
     ) -> None:
         super().__init__(
-            model, width, choices=choices, search=search, seed=seed, first_replicate=first_replicate
+            model,
+            width,
+            choices=choices,
+            search=search,
+            seed=seed,
+            first_replicate=first_replicate,
+            delta=delta,
+            noise_scale=noise_scale,
+            xi=xi,
         )
-        self._set_test(delta, noise_scale, xi)
 
     _alone: ModelChoices | None = None  # with what was learned alone, where pulls are pending
     _expects = ("choices", "_plays", "_alone")

@@ -359,11 +359,13 @@ def _fit(history: Tensor, times: Tensor, covariance: Tensor) -> ForgettingFit:
     deviation = torch.where(variance > 0, variance, 1.0).sqrt()
     both = deviation * deviation.unsqueeze(-1)
     fit, usual = fit_forgetting(history / deviation, times, covariance / both), float(variance.mean())
-    noise = {
-        "noise_variance": usual * fit.noise_variance,
-        "noise_interval": tuple(usual * end for end in fit.noise_interval),
-    }
-    return replace(fit, covariance=fit.covariance * both, **noise)  # type: ignore[arg-type]
+    low, high = fit.noise_interval
+    return replace(
+        fit,
+        covariance=fit.covariance * both,
+        noise_variance=usual * fit.noise_variance,
+        noise_interval=(usual * low, usual * high),
+    )
 
 
 def _prior_mean(history: Tensor, asked: str | float) -> float | Tensor:

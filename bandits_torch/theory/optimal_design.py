@@ -15,8 +15,8 @@ All minimise over probability distributions P on the arms, or on a subset A of t
 
 grad F = g - w h with the leverages h(x) = phi(x)^T S^{-1} phi(x), and the Hessian is w M * M (elementwise) with
 M = phi S^{-1} phi^T. The certificate is the Frank-Wolfe gap sum_x P(x) grad_x - min_{x in A} grad_x, which
-bounds F(P) - min F. Leading dimensions are solved together, by one of the three solvers at the end of the file, which
-see phi / sqrt(r): with these features M is the same, and r = 1.
+bounds F(P) - min F. Leading dimensions are solved together, by one of the three solvers at the end of the file. These
+see one leading dimension, and phi / sqrt(r): with these features M is the same, and r = 1.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def exploration_problem(
     validation.require(method in ("auto", *_SOLVERS), "method", method, f"'auto' or one of {[*_SOLVERS]}")
     if method == "auto":
         method = "interior_point" if phi.shape[-2] <= _INTERIOR_POINT_UP_TO else "active_set"
-    P = _SOLVERS[method](phi, g, w, allowed, tolerance)
+    flat_g, flat_w, flat_allowed = (each.reshape(-1, each.shape[-1]) for each in (g, w, allowed))
+    solved = _SOLVERS[method](phi.reshape(-1, *phi.shape[-2:]), flat_g, flat_w, flat_allowed, tolerance)
+    P = solved.reshape(g.shape)
     h, log_det = leverages(phi, P)
     gradient = g - w * h
     lowest = gradient.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
@@ -145,11 +147,12 @@ def optimal_exploration(
     validation.share("design_share", design_share)
     validation.finite_tensor("gaps", gaps)
     checked(validation.non_negative, "gain", gain)  # 0 if all features are 0
-    good = gaps <= torch.as_tensor(2 * alpha * gain / beta, dtype=gaps.dtype, device=gaps.device).unsqueeze(
-        -1
-    )
+    given = {"beta": beta, "alpha": alpha, "gain": gain}
+    b, a, gamma = (validation.numbers(name, value, gaps) for name, value in given.items())
+    _together(gaps=gaps.shape[:-1], beta=b.shape, alpha=a.shape, gain=gamma.shape)
+    good = gaps <= (2 * a * gamma / b).unsqueeze(-1)
     among = torch.stack([torch.ones_like(good), good])
-    of_gaps = torch.as_tensor(2 / beta, dtype=gaps.dtype, device=gaps.device).expand(gaps.shape[:-1])
+    of_gaps = (2 / b).expand(gaps.shape[:-1])
     weight = torch.stack([of_gaps, torch.ones_like(of_gaps)])
     # P* and pi(A) in one batch: half as many steps.
     both = torch.stack([gaps, torch.zeros_like(gaps)])
@@ -289,11 +292,6 @@ def interior_point(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance
     With P^{1/2} on both sides the Newton matrix is P^{1/2} (w M * M) P^{1/2} + diag(z), bounded however small
     some P get. A member of the batch leaves it when it reaches its gap; the best P seen of each is returned.
     """
-    shape = g.shape
-    phi, (g, w, allowed) = (
-        phi.reshape(-1, *phi.shape[-2:]),
-        (x.reshape(-1, x.shape[-1]) for x in (g, w, allowed)),
-    )
     count = allowed.sum(-1, keepdim=True)
     P = allowed / count.to(phi.dtype)
     scaled = g / w - leverages(phi, P)[0]  # the gradient in units of w
@@ -318,7 +316,7 @@ def interior_point(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance
             held = (phi, g, w, allowed, count, P, z, best_gap, M, gradient)
             phi, g, w, allowed, count, P, z, best_gap, M, gradient = (each[left] for each in held)
         P, z = _newton_step(M, gradient, P, z, w, allowed, count)
-    return found.reshape(shape)
+    return found
 
 
 def _newton_step(
@@ -392,9 +390,6 @@ def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tol
     S moves by d (phi_i phi_i^T - phi_j phi_j^T), of rank two: its inverse and the leverages follow in
     O(p^2 + N p). With a, b, c = M_ii, M_jj, M_ij, det S changes by the factor q(d) = 1 + d (a - b) - d^2 (a b - c^2).
     """
-    batch = phi.shape[:-2]
-    phi, w = phi.reshape(-1, *phi.shape[-2:]), w.reshape(-1, 1)
-    g, allowed = g.reshape(-1, g.shape[-1]), allowed.reshape(-1, g.shape[-1])
     P = allowed / allowed.sum(-1, keepdim=True).to(phi.dtype)
     rows = torch.arange(phi.shape[0], device=phi.device)
     for step in range(_MOST_PAIRWISE_STEPS):
@@ -418,7 +413,7 @@ def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tol
         P = P.index_put((rows, away), torch.where(left < 1e-15, 0.0, left))
         P = P.index_put((rows, to), P[rows, to] + d)
         inverse, h = _rank_two(inverse, h, first, second, columns, (a, b, c), d)
-    return P.reshape(*batch, -1)
+    return P
 
 
 def _line_search(a: Tensor, b: Tensor, c: Tensor, slope: Tensor, w: Tensor, most: Tensor) -> Tensor:

@@ -271,13 +271,11 @@ def test_a_block_of_observations_is_observed_in_its_order_and_none_changes_nothi
 def in_unit(name, unit):
     """A model of batch (2,) for rewards in this unit; the noise of the first is a millionth of its prior variance."""
     square, mean = unit**2, 0.3 * unit
-    noise = torch.tensor([1e-6, 0.2], dtype=F64) * square
+    noise, kernel = torch.tensor([1e-6, 0.2], dtype=F64) * square, ArmCovarianceKernel(square * COVARIANCES)
     if name == "OnlineGP":
-        kernel = ArmCovarianceKernel(square * COVARIANCES)
         return OnlineGP(kernel, noise, prior_mean=mean, input_dim=1, batch_shape=(2,))
     if name == "SketchedGP":
         return SketchedGP(N, square * COVARIANCES[0], noise, prior_mean=mean, batch_shape=(2,))
-    kernel = ArmCovarianceKernel(square * COVARIANCES)
     if name == "WeightedGP":
         return WeightedGP(N, kernel, noise, prior_mean=mean, discount=0.9, batch_shape=(2,))
     drift = next((drift for drift in DRIFTS if name.endswith(drift)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -326,25 +326,19 @@ class BlockPolicy(Policy):
 
         ``gaps`` (n, N) of n replicates whose blocks have features of one shape, all of them the initial ones or none.
         """
-        epochs, schedules = [self._epochs[s] for s in replicates], [self.schedules[s] for s in replicates]
-        phi = torch.stack([epoch.phi for epoch in epochs if epoch.phi is not None])
-        blocks, ridge = [epoch.block for epoch in epochs], schedules[0].ridge  # sigma/T of all
-        pi, gain = self._pi[list(replicates)], gaps.new_tensor([schedule.gain for schedule in schedules])
-        if epochs[0].phi is not self._initial[replicates[0]]:
+        plans = [(self.schedules[s], self._epochs[s].block) for s in replicates]
+        numbers = [(one.gain, one.beta(j), one.alpha, one.mixture(j)) for one, j in plans]
+        gain, beta, alpha, mu = gaps.new_tensor(numbers).unbind(-1)
+        features, ridge = [cast(Tensor, self._epochs[s].phi) for s in replicates], plans[0][0].ridge
+        phi, pi = torch.stack(features), self._pi[list(replicates)]  # the ridge sigma/T is that of all
+        if features[0] is not self._initial[replicates[0]]:
             design = optimal_design(phi, ridge, tolerance=_DESIGN_TOLERANCE)
             pi, gain = design.probabilities, design.log_det  # the gain is that of the optimal design
-        of_block = list(zip(schedules, blocks, strict=True))
+        share = self.constants.design_share
         Q = optimal_exploration(
-            phi,
-            gaps,
-            ridge,
-            gaps.new_tensor([schedule.beta(j) for schedule, j in of_block]),
-            gaps.new_tensor([schedule.alpha for schedule in schedules]),
-            gain,
-            design_share=self.constants.design_share,
-            tolerance=_DESIGN_TOLERANCE,
+            phi, gaps, ridge, beta, alpha, gain, design_share=share, tolerance=_DESIGN_TOLERANCE
         )
-        mu = gaps.new_tensor([schedule.mixture(j) for schedule, j in of_block]).unsqueeze(-1)
+        mu = mu.unsqueeze(-1)
         return (1 - mu) * Q + mu * pi
 
     def _start_pending(self, s: int) -> None:
