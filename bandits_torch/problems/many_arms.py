@@ -94,11 +94,17 @@ class GridDraws(SimulatedProblem):
         return self._streams.normal(*[self._root.shape[1]] * self._dim)
 
     def _draw(self, weights: Tensor) -> Tensor:
-        """(A x ... x A) z for z (replicates, r, ..., r): one axis after the other."""
-        root = self._root.to(weights)
-        for axis in range(1, self._dim + 1):
-            weights = torch.tensordot(weights, root, dims=([axis], [1])).movedim(-1, axis)
-        return weights.reshape(self.replicates, -1)
+        """(A x ... x A) z for z (replicates, r, ..., r): one axis after the other, each replicate on a copy of its own.
+
+        Otherwise the last bits of a draw would depend on the number of replicates and on the alignment in memory.
+        """
+        root, draws = self._root.to(weights), []
+        for z in weights:
+            f = z.clone()
+            for axis in range(self._dim):
+                f = torch.tensordot(f, root, dims=([axis], [1])).movedim(-1, axis)
+            draws.append(f.reshape(-1))
+        return torch.stack(draws)
 
 
 @named("regression-table")
