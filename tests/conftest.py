@@ -1,10 +1,12 @@
 """One thread per test process, as pytest-xdist runs as many processes as there are cores; the same draws every run; no
-network beyond this machine. ``--full`` runs the long form of tests that have a short one, and the cases that
-``long`` and ``every`` leave out, which show once more what others show."""
+network beyond this machine. ``--full`` runs the long form of tests that have a short one, and the tests and cases that
+``long`` and ``every`` leave out; continuous integration runs those too."""
 
 import socket
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
+from math import ceil
+from zlib import crc32
 
 import pytest
 import torch
@@ -20,11 +22,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: a case of the long form alone")
-    config.addinivalue_line(
-        "markers",
-        "every(n): the short form takes every nth case; with n and the axes' lengths coprime, each value comes up",
-    )
+    config.addinivalue_line("markers", "long: run with --full alone")
+    config.addinivalue_line("markers", "every(n): without --full one case in n is run, always the same ones")
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "worksteal"  # pytest-xdist: what a module's tests share is then made once
 
@@ -33,15 +32,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("full"):
         return
-    left = [item for item in items if item.get_closest_marker("long")]
-    cases: Counter[str] = Counter()
+    left, sampled = [], defaultdict(list)
     for item in items:
-        one_of = item.get_closest_marker("every")
-        if one_of is not None and item not in left:
-            test = item.nodeid.split("[")[0]
-            if cases[test] % one_of.args[0]:
-                left.append(item)
-            cases[test] += 1
+        if item.get_closest_marker("long"):
+            left.append(item)
+        elif item.get_closest_marker("every"):
+            sampled[item.nodeid.split("[")[0]].append(item)
+    for cases in sampled.values():
+        cases.sort(key=lambda item: crc32(item.nodeid.encode()))
+        left += cases[ceil(len(cases) / cases[0].get_closest_marker("every").args[0]) :]
     gone = set(left)
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in gone]

@@ -47,6 +47,7 @@ class Blocks:
         return rows
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["sw_gp_ucb", "sw_gp_ucb, factor"])  # one of each form: compiling is slow
 def test_a_block_compiles_whole_and_gives_the_same(name):
     plain, compiled = Blocks(*built(name), k=2), Blocks(*built(name), k=2, compiled=True)
@@ -59,6 +60,7 @@ def test_a_block_compiles_whole_and_gives_the_same(name):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.long
 def test_a_block_of_auto_compiles_whole_and_gives_the_same():
     plain, compiled = Blocks(*averaging("tv-gp"), k=1), Blocks(*averaging("tv-gp"), k=1, compiled=True)
     ours, theirs = compiled.play(), plain.play()
@@ -92,6 +94,7 @@ def test_so_few_kernels_a_step(recipe, most):
     assert asked.kernels / 32 > most / 2  # it did count
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
 def test_no_host_read_and_no_allocation_that_grows(name):
     policy, problem = built(name)
