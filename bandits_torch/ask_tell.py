@@ -93,7 +93,8 @@ class AskTell(Watched, Described):
             file keeps which it was and its zone.
         keep: questions that ``history()`` shows, an integer >= 0; a state holds them.
 
-    Raises ValueError for a policy that does not learn such rewards, or the unit by itself, and both of the two.
+    Raises ValueError for a policy that cannot learn such ``rewards``, for one that cannot ``standardise``, and if both
+    are asked for.
     """
 
     def __init__(
@@ -109,9 +110,7 @@ class AskTell(Watched, Described):
         keep: int = 1000,
     ) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
-        validation.require(
-            rewards in ("numbers", *KINDS), "rewards", rewards, "'numbers', 'binary' or 'counts'"
-        )
+        validation.one_of("rewards", rewards, "numbers", *KINDS)
         alone = rewards == "numbers" or not standardise
         validation.require(alone, "standardise", standardise, f"False for rewards={rewards!r}")
         self._times = Times(time_unit)
@@ -410,12 +409,7 @@ class AskTell(Watched, Described):
         return operator.index(id)
 
     def predict(
-        self,
-        at: Any,
-        points: Any = None,
-        *,
-        context: Any = None,
-        latent: bool = False,
+        self, at: Any, points: Any = None, *, context: Any = None, latent: bool = False
     ) -> tuple[Tensor, Tensor]:
         """What is believed of the expected rewards at time ``at``: mean and standard deviation of every arm, (S, N)
         each, in units of reward: of a probability for binary rewards, of a rate for counts.

@@ -166,7 +166,7 @@ class Roster:
         return SomeArms(origin.recipe(setup.of_arms(here), **options), here)
 
     def _setup(self, setup: Any) -> dict[str, Any]:
-        """The fields of a setup of the first arms that are others for all."""
+        """The fields in which a setup of all arms differs from that of the first arms."""
         choices, kernel, mean = setup.choices, setup.kernel, setup.prior_mean
         grown: dict[str, Any] = {"grown_from": self.first}
         has_features = isinstance(choices, Tensor)

@@ -19,7 +19,7 @@ from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.tables import RewardTable
 
 _FEWEST = 10.0  # effective rows
-_CHANCE = 1e-4  # of a log of arms drawn uniformly that is taken for another, for each of two tests
+_CHANCE = 1e-4  # that a log of uniformly drawn arms is refused, for each of two tests
 _MEMORIES = np.array([[20.0], [100.0], [1e9]])  # pulls, of the model of rewards
 _PARTS = 4  # of a context's range, in which draws are tested
 _PER_TEST = 5  # rows that such a test needs for each arm

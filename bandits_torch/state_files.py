@@ -27,7 +27,7 @@ from bandits_torch.files import atomic_write, interrupts_held_back
 
 FORMAT = "bandits_torch state"
 FORMAT_VERSION = 5
-_OLDER = {  # what versions lacked that are no longer read
+_OLDER = {  # what the versions that are no longer read lacked
     1: "which did not say how what it holds was built",
     2: "in which models held their kernels and noise several times",
     3: "in which every policy named what it knows in a way of its own",

@@ -1,7 +1,7 @@
 """How many CPU threads a step takes: one where it is small, unless somebody has set a number.
 
 PyTorch takes as many as there are cores. Its threads wait for each other by spinning, so where another process wants
-the cores too, a step that one thread takes in less than a millisecond takes tens or hundreds with two.
+the cores too, a step that takes one thread less than a millisecond takes two threads tens or hundreds of milliseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def cores() -> int:
 
 
 def untouched(threads: int) -> int | None:
-    """``threads`` if PyTorch takes so many of itself, one for each CPU or each pair that shares a core; else None."""
+    """``threads`` if that is PyTorch's own choice, one for each CPU or each pair that shares a core; else None."""
     return threads if threads in (cores(), cores() // 2) else None
 
 

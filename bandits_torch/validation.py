@@ -36,6 +36,12 @@ def require(condition: bool, name: str, value: Any, expected: str) -> None:
         raise ValueError(f"{name} must be {expected}, got {_shown(value)}")
 
 
+def one_of(name: str, value: Any, *known: str | None) -> None:
+    """Raise ValueError unless ``value`` is one of these words."""
+    *words, last = map(repr, known)
+    require(value in known, name, value, f"{', '.join(words)} or {last}")
+
+
 def _number(expected: str, holds: Callable[[float], bool]) -> Callable[[str, Any], float]:
     """A check of a number, which it returns as a float; no condition holds for NaN."""
 

@@ -508,7 +508,7 @@ class Watched:
         * ``by``: "rewards", the test of this class on the rewards of each arm; or "policy", a policy with a test of its
           own has restarted (GLR-klUCB, MASTER, ADA-OPKB, ET-GP-UCB), which may concern other arms too.
         * ``since``: when the change seems to have begun; ``before`` and ``after``: the arm's mean rewards until then
-          and since. Of "rewards" alone, as is
+          and since. They and ``once_in`` are given for "rewards" alone.
         * ``once_in``: how sure it is. If no arm changed, an alarm as strong as this would come once in so many rewards,
           or more rarely; 10 000 is the least.
 

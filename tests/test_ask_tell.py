@@ -196,11 +196,7 @@ def test_points_are_predicted_where_points_are_played():
     [
         ("tv_gp_ucb", lambda asked: asked.predict(float("nan")), "at must be a finite number"),
         ("tv_gp_ucb", lambda asked: asked.predict("soon"), "at must be a finite number"),
-        (
-            "tv_gp_ucb",
-            lambda asked: asked.predict(-1.0),
-            "at must be at or after the latest reward learned",
-        ),
+        ("tv_gp_ucb", lambda asked: asked.predict(-1.0), "at must be at or after the latest reward learned"),
         ("tv_gp_ucb", lambda asked: asked.predict(3.0, torch.zeros(1, 2)), "points must be None where arms"),
         (
             "random",

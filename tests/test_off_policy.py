@@ -171,10 +171,7 @@ def test_what_nothing_identifies_is_refused():
         ({"times": torch.tensor([2.0, 1.0])}, "times must be in order of time"),
         ({"rewards": torch.tensor([1.0, torch.nan])}, "rewards must be finite"),
         ({"propensity": torch.tensor([0.5, 0.0])}, "propensity must be above 0"),
-        (
-            {"available": torch.tensor([[True, True], [True, False]])},
-            "available must be True for its arm",
-        ),
+        ({"available": torch.tensor([[True, True], [True, False]])}, "available must be True for its arm"),
         ({"contexts": torch.ones(2).double()}, r"contexts must have shape \(2, c\)"),
         ({"contexts": torch.tensor([[1.0], [torch.nan]])}, "contexts must be finite"),
         ({"context_names": ("x", "y")}, "context_names must be"),

@@ -50,8 +50,7 @@ def test_several_at_once_are_what_repeated_calls_ask(name):
 
 
 @pytest.mark.parametrize(
-    "ask",
-    [by_features, lambda: by_features("tv_gp_ucb", forgetting_rate=0.03), lambda: AskTell.auto(20)],
+    "ask", [by_features, lambda: by_features("tv_gp_ucb", forgetting_rate=0.03), lambda: AskTell.auto(20)]
 )
 def test_four_questions_ask_of_four_arms(ask):
     """At first, where nothing tells the arms apart but what is open."""

@@ -155,7 +155,6 @@ def _inputs_of_optimistic(
     width: float | Tensor | Width = 2.0,
     surviving: Tensor | None = None,
     X_pending: Tensor | None = None,
-    **_unused: Any,
 ) -> dict[str, Any]:
     return {"base": UpperConfidenceBound(model, width, X_pending=X_pending), "surviving": surviving}
 
@@ -166,7 +165,6 @@ def _inputs_of_bayesian(
     width: float | Tensor | Width = 2.0,
     log_weights: Tensor | None = None,
     X_pending: Tensor | None = None,
-    **_unused: Any,
 ) -> dict[str, Any]:
     weights = _log_likelihood(model) if log_weights is None else log_weights
     return {"base": UpperConfidenceBound(model, width, X_pending=X_pending), "log_weights": weights}
@@ -178,7 +176,6 @@ def _inputs_of_likeliest(
     width: float | Tensor | Width = 2.0,
     log_likelihood: Tensor | None = None,
     X_pending: Tensor | None = None,
-    **_unused: Any,
 ) -> dict[str, Any]:
     likelihood = _log_likelihood(model) if log_likelihood is None else log_likelihood
     return {"base": UpperConfidenceBound(model, width, X_pending=X_pending), "log_likelihood": likelihood}

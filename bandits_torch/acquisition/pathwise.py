@@ -388,6 +388,5 @@ def _inputs_of_pathwise_point_draw(
     time: float | None = None,
     seeds: Sequence[int] = (0,),
     X_pending: Tensor | None = None,
-    **_unused: Any,
 ) -> dict[str, Any]:
     return {"model": model, "width": width, "time": time, "seeds": seeds, "X_pending": X_pending}

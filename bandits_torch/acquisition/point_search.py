@@ -158,12 +158,7 @@ class PointSearch:
         return _OfReplicates(acquisition, replicates).grid(_with_time(X, time))
 
     def _starts(
-        self,
-        scored: _OfReplicates,
-        domain: Domain,
-        time: float | None,
-        starts: Tensor | None,
-        seed: int,
+        self, scored: _OfReplicates, domain: Domain, time: float | None, starts: Tensor | None, seed: int
     ) -> Tensor:
         """Starts of the searches, R x S x D: the warm starts first, then the best raw samples."""
         raw = _with_time(domain.samples(self.raw_samples, seed, scored.replicates), time)  # n x S x d

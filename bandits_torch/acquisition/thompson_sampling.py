@@ -174,7 +174,6 @@ def _inputs_of_thompson_sampling(
     width: float | Tensor | Width = 1.0,
     choices: Tensor | None = None,
     X_pending: Tensor | None = None,
-    **_unused: Any,
 ) -> dict[str, Any]:
     return {"model": model, "width": width, "choices": choices, "X_pending": X_pending}
 
@@ -324,7 +323,7 @@ def _none_pending(X_pending: Tensor | None) -> None:
 
 @acqf_input_constructor(PlayingProbability)
 def _inputs_of_playing_probability(
-    model: Model, probabilities: Tensor, X_pending: Tensor | None = None, **_unused: Any
+    model: Model, probabilities: Tensor, X_pending: Tensor | None = None
 ) -> dict[str, Any]:
     _none_pending(X_pending)
     return {"model": model, "probabilities": probabilities}

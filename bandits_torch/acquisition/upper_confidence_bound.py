@@ -133,7 +133,6 @@ def _inputs_of_upper_confidence_bound(
     width: float | Tensor | Width = 2.0,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
-    **_unused: Any,
 ) -> dict[str, Any]:
     given = {"posterior_transform": posterior_transform, "X_pending": X_pending}
     return {"model": model, "width": width} | given
@@ -183,7 +182,6 @@ def _inputs_of_q_upper_confidence_bound(
     objective: MCAcquisitionObjective | None = None,
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
-    **_unused: Any,
 ) -> dict[str, Any]:
     return {
         "model": model,

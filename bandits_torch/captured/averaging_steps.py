@@ -146,7 +146,8 @@ class AveragingSteps(CapturedSteps):
             setattr(state, name, old)
         if self.static or bool(due.any()):
             model.reset(due)
-            at = _where(due, model.prior_at(arm), at)
+            prior = model.prior_at(arm)
+            at = torch.where(due, prior[0], at[0]), torch.where(due, prior[1], at[1])
             learned = torch.where(due, seen - at[0], learned)
         where = believed.unsqueeze(-1)
         policy.tried(arm, where)
@@ -173,7 +174,3 @@ class AveragingSteps(CapturedSteps):
 def frames_of(part: int) -> str:
     """The frames of a part at every step, by name."""
     return f"frames of part {part}"
-
-
-def _where(mask: Tensor, ours: tuple[Tensor, Tensor], theirs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    return torch.where(mask, ours[0], theirs[0]), torch.where(mask, ours[1], theirs[1])

@@ -40,10 +40,10 @@ class CudaGraphs:
     """
 
     block_steps = 32
+    most = 16
     said = "CUDA graphs"
 
-    def __init__(self, most: int = 16) -> None:
-        self.most = most
+    def __init__(self) -> None:
         self._side = torch.cuda.Stream()
         self._warm: set[Hashable] = set()
         self._graphs: dict[Hashable, tuple[Any, Given, Given]] = {}

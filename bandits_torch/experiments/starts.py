@@ -92,12 +92,7 @@ def starts_of(horizon: int) -> tuple[int, ...]:
 
 
 def play_starts(
-    problem: Problem,
-    policies: Mapping[str, Build],
-    horizon: int,
-    *,
-    seed: int = 0,
-    progress: bool = False,
+    problem: Problem, policies: Mapping[str, Build], horizon: int, *, seed: int = 0, progress: bool = False
 ) -> Starts:
     """Play policies, built anew at each start, on stretches of a problem that do not overlap.
 

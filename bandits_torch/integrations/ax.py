@@ -60,7 +60,7 @@ class BanditNode(ExternalGenerationNode):
         transition_criteria: Sequence[TransitionCriterion] | None = None,
     ) -> None:
         validation.function("policy", policy, "a function of a Domain, search and seed")
-        validation.require(time in ("number", "clock"), "time", time, "'number' or 'clock'")
+        validation.one_of("time", time, "number", "clock")
         self._seed = validation.natural("seed", seed)
         super().__init__(name=name, should_deduplicate=False, transition_criteria=transition_criteria)
         self._build, self._standardise, self._time = policy, standardise, time

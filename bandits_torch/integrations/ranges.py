@@ -41,7 +41,7 @@ class Numbers:
         for name, end in (("low", self.low), ("high", self.high)):
             validation.finite_number(name, end)
         validation.require(self.low <= self.high, "low", self.low, f"at most high, {self.high}")
-        validation.require(self.scale in _SCALES, "scale", self.scale, f"one of {_SCALES}")
+        validation.one_of("scale", self.scale, *_SCALES)
         validation.require(self.scale == "linear" or self.low > 0, "low", self.low, "above 0 unless linear")
         validation.non_negative("step", self.step)
 

@@ -85,9 +85,7 @@ def _paths_of_online_gp(
 def _one_model(model: OnlineGP) -> None:
     shape = tuple(model.batch_shape)
     validation.require(shape == (), "model.batch_shape", shape, "(): paths are drawn of one model")
-    validation.require(
-        not model._own_noise, "model", "conditioned with noise=", "one whose noise is noise_variance alone"
-    )
+    model.check_one_noise()
 
 
 # -- paths over arms, and at a time ------------------------------------------------------------------------

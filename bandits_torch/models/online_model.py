@@ -60,7 +60,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 
     @property
     def input_dtype(self) -> torch.dtype:
-        """That inputs are held in: the model's, or float64 where they have a time."""
+        """The dtype of the inputs held: the model's, or float64 if inputs include a time."""
         return self.noise_variance.dtype
 
     @property

@@ -353,7 +353,9 @@ class ModelAveraging(Policy):
                 rounding = grows & self._framed
                 mean = torch.where(rounding, mean * smaller, mean)
                 self.scale.forget(rounding)
-            seen = self._framed_reward(reward)
+            seen = reward.unsqueeze(-1).expand(-1, self.num_members)  # from each member's origin, in its unit
+            if self._some_framed:
+                seen = torch.where(self._framed, (seen - self.frame.offset) / self.frame.factor, seen)
             unit = self._units() if self._mixed else None
             density, learned = self.scale.update(
                 seen - mean, variance + self.model.noise_variance, unit, self.range.borne_out
@@ -408,13 +410,6 @@ class ModelAveraging(Policy):
     def _units(self) -> Tensor:
         """The unit of rewards of each member, (S, P)."""
         return torch.where(self._framed, self.frame.factor, 1.0)
-
-    def _framed_reward(self, reward: Tensor) -> Tensor:
-        """A reward (S,) in the unit and from the origin of every member, (S, P)."""
-        seen = reward.unsqueeze(-1).expand(-1, self.num_members)
-        if not self._some_framed:
-            return seen
-        return torch.where(self._framed, (seen - self.frame.offset) / self.frame.factor, seen)
 
     # -- trace -----------------------------------------------------------------------------------------
 

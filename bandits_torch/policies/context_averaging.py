@@ -139,7 +139,7 @@ class ContextAveraging(UnderContexts):
     """``PointAveraging`` over features and context, of which each step sees N points: its arms under its context.
 
     Args:
-        policy: over d + c numbers, or as many of them as matter; its width counts, its search and looks do not.
+        policy: over d + c inputs, or those of them that matter. Its width is used; its search and its looks are not.
         arms: features, (N, d), unless a step brings others.
         context_dim: c.
         matters: columns of the context that the policy is over; None: all.

@@ -53,7 +53,7 @@ class LatentRewards(WrappingPolicy):
         takes = isinstance(policy, IndexPolicy) and policy.choices.takes_noise
         expected = "an IndexPolicy over an ArmGP, not of form='factor', that forgets nothing"
         validation.require(takes, "policy", policy, expected)
-        validation.require(rewards in KINDS, "rewards", rewards, "'binary' or 'counts'")
+        validation.one_of("rewards", rewards, *KINDS)
         assert isinstance(policy, IndexPolicy)
         self.rewards = rewards
         self._around(policy)

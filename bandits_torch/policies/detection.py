@@ -89,11 +89,6 @@ class DetectionAugmented(WrappingPolicy):
         return isinstance(policy, IndexPolicy | ArmPolicy) and not policy.needed and not policy.dim
 
     @property
-    def needs_unit(self) -> str:  # type: ignore[override]
-        """As the policy inside: R is in the unit of rewards, as the noise of a model is."""
-        return self.policy.needs_unit
-
-    @property
     def knows_past(self) -> bool:  # type: ignore[override]
         """As the policy inside, before any restart."""
         return self.policy.knows_past and not bool(self._since.any())

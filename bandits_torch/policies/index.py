@@ -102,7 +102,7 @@ class IndexPolicy(Policy):
             seed, self.replicates, purpose="policy", first=first_replicate, like=model.noise_variance
         )
         self._begin()
-        takes = isinstance(model, ArmGP) and model.takes_noise  # what is forgotten is of one noise variance
+        takes = isinstance(model, ArmGP) and model.takes_noise  # forgetting assumes one noise variance
         self.choices.conditions = not getattr(acquisition, "is_draw", False)
         self.choices.takes_noise = takes and type(self.forgetting) is KeepEverything
 

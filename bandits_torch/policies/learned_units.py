@@ -241,7 +241,10 @@ class MemberScale(Described, HasState):
     def scale(self) -> Tensor:
         """s, (S, P); 1 where nothing is known of it yet. Computed once for what is known."""
         if self._scale is None:
-            self._scale = self._scale_now()
+            weight = self.strength + self.count
+            found = (self.strength + self.squares) / weight.clamp_min(1.0)
+            scale = torch.maximum(found, LEAST * self.largest)
+            self._scale = scale if self._met else scale.masked_fill_(weight <= 0, 1.0)
         return self._scale
 
     _scale: Tensor | None = None
@@ -260,11 +263,6 @@ class MemberScale(Described, HasState):
         """Look, if that is not known yet, whether something is known of every scale. May wait for a GPU."""
         self._met = self._met or bool((self.strength + self.count > 0).all())
 
-    def _scale_now(self) -> Tensor:
-        weight = self.strength + self.count
-        scale = torch.maximum((self.strength + self.squares) / weight.clamp_min(1.0), LEAST * self.largest)
-        return scale if self._met else scale.masked_fill_(weight <= 0, 1.0)
-
     # -- learning --------------------------------------------------------------------------------------
 
     def meet(self, reward: Tensor) -> None:
@@ -275,11 +273,7 @@ class MemberScale(Described, HasState):
         self.forget((self.strength == 0) & (least * self.count > self.squares))
 
     def update(
-        self,
-        residual: Tensor,
-        variance: Tensor,
-        unit: Tensor | None = None,
-        borne_out: Tensor | None = None,
+        self, residual: Tensor, variance: Tensor, unit: Tensor | None = None, borne_out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """ln density of the residuals y - o - mu, (S, P), given the members' variances v (S, P); and what of them is to
         be learned, clipped. The scale then learns them. ``unit`` (S, P): what each member counts residuals in, if not

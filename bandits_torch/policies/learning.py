@@ -63,7 +63,7 @@ class LearnedHyperparameters(WrappingPolicy):
         fits = isinstance(policy, IndexPolicy | PriorElimination) and isinstance(policy.model, kinds)
         validation.require(fits, "policy", policy, "an index policy over an ArmGP or OnlineGP")
         self.policy = policy
-        policy.choices.takes_noise = False  # the fit is of one
+        policy.choices.takes_noise = False  # the fit assumes one noise variance
         self.dim = policy.dim
         self.every = validation.positive_integer("every", every)
         self.first = validation.positive_integer("first", first)

@@ -115,8 +115,8 @@ class LimitedPolicy(Policy):
 
     def _set_fallback(self, trust: str, when_empty: str, name: str, initial: Tensor | None) -> None:
         """How long the initial safe set (the argument ``name``) counts, and what is played where nothing is safe."""
-        one_of("trust", trust, "start", "always")
-        one_of("when_empty", when_empty, "likeliest", name, "raise")
+        validation.one_of("trust", trust, "start", "always")
+        validation.one_of("when_empty", when_empty, "likeliest", name, "raise")
         missing = when_empty == name and initial is None
         validation.require(not missing, name, None, f"given where when_empty is {name!r}")
         self.trust, self.when_empty = trust, when_empty
@@ -206,8 +206,3 @@ def _checked_limits(limits: Mapping[str, Limits], outcomes: Mapping[str, OnlineM
 def count_limits(limits: Mapping[str, Limits]) -> int:
     """Finite bounds among all limits."""
     return sum(math.isfinite(x) for pair in limits.values() for x in pair)
-
-
-def one_of(name: str, value: str, *known: str) -> None:
-    """ValueError unless ``value`` is one of these words."""
-    validation.require(value in known, name, value, " or ".join(map(repr, known)))

@@ -15,7 +15,7 @@ from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.state import HasState
 
 ALIKE = 0.5  # squared correlation from which on a play examines an arm
-# Share of what an arm was when it was examined that the members, by weight, take it to be still.
+# An arm counts as settled while the members, by weight, believe that this share of its value when examined remains.
 SETTLED = 0.5
 _PROBES = 64  # places of a domain that have clocks
 _AT_ONCE = 8  # of them are looked at within a deadline at most
@@ -38,17 +38,13 @@ class LookingAgain(Described, HasState):
     Of an arm that is not settled the members are uncertain, and its upper bound decides when it is played.
     g_i = max_j m_j - m_i is the gap in posterior mean and g its mean over arms. If any available arm is due, that of
     the largest clock over tau is played. So no available arm that is taken to be settled goes unexamined for longer
-    than 2 c sqrt(t + 300) observations, and those that other arms, due at the same time, take.
+    than 2 c sqrt(t + 300) observations, plus those spent on other arms that are due at the same time.
 
-    Why: a change that was not seen in t observations has a hazard of about 1 / (2 t) (Krichevsky & Trofimov 1981); as
-    if 300 had passed before the first without one, about 1 / (2 (t + 300)). With a look every tau observations, each at
-    the cost g_i, and a loss of L an observation from an arm that became best until it is found, a step costs g_i / tau
-    + L tau / (4 (t + 300)) on average. The least is at tau = 2 sqrt((t + 300) g_i / L): it grows with the root of time,
-    and with that of the gap.
-
-    Where arms are many and what changes is one function of them, a look at each would cost too much. With ``at_once``
-    = k there are at most k looks within c sqrt(t + 300): only in steps in which floor(2 k sqrt(t + 300) / c) rises.
-    Then what is due waits its turn, and the guarantee holds for k balls of arms.
+    Why: if no change was seen in t observations, the hazard of one is about 1 / (2 t) (Krichevsky & Trofimov 1981).
+    With 300 imagined observations without a change before the first, it is about 1 / (2 (t + 300)). With a look every
+    tau observations, each at the cost g_i, and a loss of L an observation from an arm that became best until it is
+    found, a step costs g_i / tau + L tau / (4 (t + 300)) on average. The least is at tau = 2 sqrt((t + 300) g_i / L):
+    it grows with the root of time, and with that of the gap.
 
     Args:
         every: c > 0.

@@ -45,10 +45,11 @@ class PhasedElimination(Policy):
         interval: H.
         seed, first_replicate: of the permutations, and the number of the first replicate.
 
-    Arms that are not available wait, and the next in the order is played; where none of the batch is, the arm of
-    the largest variance, of those left if there is one. What is learned beside the plan counts as a step of the batch.
-    Rewards of a batch may arrive in any order. Where arms come or go (``AskTell``) an interval begins with those there
-    are, and with the width for so many; the bound counts each as a restart more.
+    Arms that are not available wait, and the next in the order is played. If none of the batch is available, the
+    available arm of the largest variance is played, one of those left if possible. A reward outside the plan also
+    counts as a step of the batch. Rewards of a batch may arrive in any order. When arms are added or removed
+    (``AskTell``), a new interval begins with the arms there are and the width for that many; the bound counts each such
+    change as one more restart.
 
     Cost of a batch: n_i steps of the model to plan, and to learn.
 
@@ -116,7 +117,7 @@ class PhasedElimination(Policy):
         over = self._clock == self.interval
         kept = (self._left & (mean + reach >= best)) | over.unsqueeze(-1)
         self._left = torch.where(ended.unsqueeze(-1), kept, self._left)
-        self._restarts = self._restarts + over
+        self.restarts = self.restarts + over
         self._clock = torch.where(over, 0, self._clock)
         self._plan(ended)
 
@@ -140,20 +141,15 @@ class PhasedElimination(Policy):
         planned[:, : arms.shape[-1]] = shuffled.masked_fill(place >= size.unsqueeze(-1), -1)
         self._queue = torch.where(where.unsqueeze(-1), planned, self._queue)
 
-    @property
-    def restarts(self) -> Tensor:
-        """How often each replicate has restarted, (S,)."""
-        return self._restarts
-
     def trace(self) -> dict[str, Tensor | float]:
         """How many arms are left, and the restarts so far."""
-        return {"surviving": self._left.sum(-1), "restarts": self._restarts}
+        return {"surviving": self._left.sum(-1), "restarts": self.restarts}
 
     # -- state -----------------------------------------------------------------------------------------
 
     _parts = ("choices", "_streams")
     _clock: Tensor  # steps of the interval, (S,)
-    _restarts: Tensor
+    restarts: Tensor
     _left: Tensor  # (S, N)
     _queue: Tensor  # the arms to come, (S, most of a batch); -1: none, or played
 
@@ -161,7 +157,7 @@ class PhasedElimination(Policy):
         clock = torch.zeros(self.replicates, dtype=torch.long, device=self._ends.device)
         left = torch.ones(self.replicates, self.num_arms, dtype=torch.bool, device=clock.device)
         queue = clock.new_full((self.replicates, max(self.sizes)), -1)
-        return {"_clock": clock, "_restarts": clock.clone(), "_left": left, "_queue": queue}
+        return {"_clock": clock, "restarts": clock.clone(), "_left": left, "_queue": queue}
 
     @torch.no_grad()
     def _restarted(self, where: Tensor | None) -> None:

@@ -195,7 +195,7 @@ class Policy(Described, HasState, ABC):
         that is ``put_aside``."""
 
     def dropped(self, pending: Pending) -> None:
-        """A choice was made, and its reward will never come: what a policy learns of that, nothing for most."""
+        """The reward of this choice will never come. Most policies learn nothing from that."""
 
     def numbers_per_step(self, observations: int) -> int:
         """About how many numbers a step passes over: covariances of all arms, or over a domain of so many observations.

@@ -12,14 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.policies.choices.arms import ModelArms, best_available
-from bandits_torch.policies.limited import (
-    Bounded,
-    LimitedPolicy,
-    Limits,
-    least_margin,
-    one_of,
-    safe_set,
-)
+from bandits_torch.policies.limited import Bounded, LimitedPolicy, Limits, least_margin, safe_set
 from bandits_torch.policies.policy import Choice, Pending
 from bandits_torch.theory.widths import Width
 
@@ -83,7 +76,7 @@ class SafePolicy(LimitedPolicy):
             same = found == expected and len(found[1]) <= 1
             validation.require(same, f"model of {name!r}", found, f"of arms and batch shape {expected}")
         self._set_fallback(trust, when_empty, "safe_arms", safe_arms)
-        one_of("explore", explore, "ucb", "safeopt")
+        validation.one_of("explore", explore, "ucb", "safeopt")
         self._set_up(
             model, outcomes, limits, (width, safety_width), lambda one: ModelArms(cast(ArmModel, one))
         )

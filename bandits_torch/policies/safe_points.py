@@ -14,12 +14,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices.points import ModelPoints
 from bandits_torch.policies.forgetting import ForgettingRule
-from bandits_torch.policies.limited import (
-    LimitedPolicy,
-    Limits,
-    least_margin,
-    safe_set,
-)
+from bandits_torch.policies.limited import LimitedPolicy, Limits, least_margin, safe_set
 from bandits_torch.policies.policy import Choice, Observation, Pending
 from bandits_torch.theory.widths import Width
 

@@ -81,7 +81,7 @@ class WrappingPolicy(Policy):
 
 
 class SomeArms(WrappingPolicy):
-    """N arms of which the policy inside is over some, that it counts from 0: no other is chosen.
+    """N arms, of which the policy inside plays only some and numbers them from 0. No other arm is chosen.
 
     Args:
         policy: over so many arms as ``here`` has True.

@@ -50,13 +50,7 @@ class IntelTemperature(Replay):
     """
 
     def __init__(
-        self,
-        data: str | Path,
-        *,
-        day: str = "2004-03-14",
-        days: int = 1,
-        filled: bool = True,
-        **options: Any,
+        self, data: str | Path, *, day: str = "2004-03-14", days: int = 1, filled: bool = True, **options: Any
     ) -> None:
         arrays = _load(data, "intel_temperature.npz", ("temperature", "observed", "time", "xy", "mote_id"))
         values, observed = arrays["temperature"], arrays["observed"]

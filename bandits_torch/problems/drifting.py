@@ -77,7 +77,7 @@ class SwitchingFunctions(SimulatedProblem):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
-        validation.require(change in ("fresh", "flip"), "change", change, "'fresh' or 'flip'")
+        validation.one_of("change", change, "fresh", "flip")
         validation.non_negative("noise_scale", noise_scale)
         self.switches = _switch_steps(switches, horizon)
         arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
@@ -326,7 +326,7 @@ class MovingPeaks(SimulatedProblem):
             validation.non_negative(name, size)
         validation.below_one("shift", shift)
         validation.non_negative("noise_scale", noise_scale)
-        validation.require(layout in ("uniform", "grid"), "layout", layout, "'uniform' or 'grid'")
+        validation.one_of("layout", layout, "uniform", "grid")
         super().__init__(place_arms(layout, num_arms, dim, seed), replicates, noise_scale, horizon)
         self.period = period
         severities = torch.tensor([height_severity, width_severity], dtype=torch.float64)

@@ -231,9 +231,7 @@ FIND = "find"
 
 
 def fit_cycles(
-    rewards: np.ndarray,
-    times: np.ndarray | None = None,
-    periods: str | float | Sequence[float] | None = FIND,
+    rewards: np.ndarray, times: np.ndarray | None = None, periods: str | float | Sequence[float] | None = FIND
 ) -> Cycles | None:
     """The cycle that each arm has in a record, by least squares; None where there is none.
 

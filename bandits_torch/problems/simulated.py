@@ -54,7 +54,7 @@ def place_arms(layout: str, num_arms: int, dim: int, seed: int) -> Tensor:
             ``num_arms`` to be a whole number to the power ``dim``; ``"sphere"``: uniform on the unit sphere.
         seed: of the random layouts; independent of the draws of the reward functions.
     """
-    validation.require(layout in _LAYOUTS, "layout", layout, f"one of {', '.join(_LAYOUTS)}")
+    validation.one_of("layout", layout, *_LAYOUTS)
     validation.positive_integer("num_arms", num_arms)
     validation.positive_integer("dim", dim)
     if layout == "grid":
@@ -70,7 +70,7 @@ def place_arms(layout: str, num_arms: int, dim: int, seed: int) -> Tensor:
 
 def make_kernel(kernel: str, lengthscale: float, nu: float = 2.5) -> Kernel:
     """Squared exponential (``"se"``) or Matern (``"matern"``, smoothness nu) kernel, k(x, x) = 1, float64."""
-    validation.require(kernel in ("se", "matern"), "kernel", kernel, "'se' or 'matern'")
+    validation.one_of("kernel", kernel, "se", "matern")
     validation.positive("lengthscale", lengthscale)
     validation.require(validation.is_number(nu) and nu in (0.5, 1.5, 2.5), "nu", nu, "0.5, 1.5 or 2.5")
     made = (RBFKernel() if kernel == "se" else MaternKernel(nu=nu)).double()

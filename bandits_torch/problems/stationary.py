@@ -180,7 +180,7 @@ class StandardFunction(StationaryProblem):
         replicates: int = 1,
         seed: int = 0,
     ) -> None:
-        validation.require(scale in ("standardise", "range"), "scale", scale, "'standardise' or 'range'")
+        validation.one_of("scale", scale, "standardise", "range")
         validation.positive_integer("replicates", replicates)
         num_arms = 100 * function.dim if num_arms is None else num_arms
         validation.require(

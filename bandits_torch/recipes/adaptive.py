@@ -131,8 +131,8 @@ def dal(
 
     The base plays; some arms are tried in turn; a likelihood ratio test of each arm's rewards resets the base. Nothing
     need be known of the changes (``DetectionAugmented``, which says what of the papers was read and whose the constants
-    are). Tried in turn are, with a kernel, as few arms as leave no arm more than half of the largest prior variance
-    given their values, each the most uncertain given those before; without one, all.
+    are). With a kernel, the arms tried in turn are picked one by one, each the most uncertain given those before, until
+    no arm has more than half of the largest prior variance left. Without a kernel, all are tried.
 
     ``base``: the name of a recipe, or a function of a ``Setup`` such as a recipe; ``horizon`` and ``width`` are passed
     on to a named one that takes them. ``delta``: of the test, by default 1 / sqrt(``horizon``);  ``exploration``: rate
@@ -242,8 +242,7 @@ def opkb(
     reward_scale: float | str | None = None,
 ) -> Policy:
     """OPKB: randomised blocks that balance estimated gaps and log det (Hong, Li & Tewari 2023, Algorithm 2)."""
-    features = FixedFeatures(_features(setup), setup.replicates)
-    return _in_blocks(OPKB, setup, features, horizon, constants, reward_scale)
+    return _in_blocks(OPKB, setup, _features(setup), horizon, constants, reward_scale)
 
 
 @recipe(takes=_TAKES, seeded=True, one_mean=True)
@@ -255,16 +254,11 @@ def ada_opkb(
     reward_scale: float | str | None = None,
 ) -> Policy:
     """ADA-OPKB: OPKB that replays old strategies to detect changes, and restarts (Hong et al. 2023, Algorithm 3)."""
-    features = FixedFeatures(_features(setup), setup.replicates)
-    return _in_blocks(AdaOPKB, setup, features, horizon, constants, reward_scale)
+    return _in_blocks(AdaOPKB, setup, _features(setup), horizon, constants, reward_scale)
 
 
 @recipe(takes=_TAKES, seeded=True)
-def ada_opkb_calibrated(
-    setup: Setup,
-    *,
-    run_length: float = 1e5,
-) -> Policy:
+def ada_opkb_calibrated(setup: Setup, *, run_length: float = 1e5) -> Policy:
     """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
 
     ``run_length``: mean number of steps between false alarms. ``CalibratedOPKB`` lists the changes to its source
@@ -317,9 +311,10 @@ def ada_opnn(
     return _in_blocks(AdaOPKB, setup, features, horizon, constants, reward_scale)
 
 
-def _features(setup: Setup) -> Tensor:
+def _features(setup: Setup) -> FixedFeatures:
     """phi (N, p) with the kernel's Gram matrix over the arms."""
-    return features_of_covariance(_gp(setup, one_noise(setup)).prior.matrix().squeeze(0))
+    matrix = _gp(setup, one_noise(setup)).prior.matrix().squeeze(0)
+    return FixedFeatures(features_of_covariance(matrix), setup.replicates)
 
 
 def _network(

@@ -282,7 +282,7 @@ def _unknown(
     noises: Sequence[float],
     rates: Sequence[float],
 ) -> list[Family]:
-    """Members that know the arms' features alone, or nothing; about the first reward, hence the constant part."""
+    """Members that know only the arms' features, or nothing; relative to the first reward, hence the constant part."""
     n, smooth = len(features), []
     full = len(features[:first]) <= FULL_UP_TO
     if x is not None:
@@ -320,8 +320,6 @@ def _matern(x: Tensor, y: Tensor, lengthscale: float) -> Tensor:
 
 def _matern_root(x: Tensor, lengthscale: float, first: int | None) -> Tensor:
     """A root of it over many arms, of low rank."""
-
-    def column(i: int) -> Tensor:
-        return _matern(x, x[i : i + 1], lengthscale).squeeze(-1)
-
-    return pivoted_root(column, x.new_ones(len(x)), _RANK, first=first)
+    return pivoted_root(
+        lambda i: _matern(x, x[i : i + 1], lengthscale).squeeze(-1), x.new_ones(len(x)), _RANK, first=first
+    )

@@ -136,9 +136,9 @@ def auto(
     over a ``Domain``. Members differ in whether the context matters at all, and which of its numbers do; ``matters``
     gives the columns that do. ``context_kernel`` is given with ``kernel``, and only then. Pairs are looked at
     again as arms are: ``look_again`` is 7 where contexts are counted alone, and 12 where numbers or a kernel relate
-    them, up to 64 pairs. Above, and where contexts are not listed, nothing is looked at again: of related pairs that
-    are many looks cost too much while nothing changes. There ``look_again`` may be given for listed contexts, with at
-    most six looks within c sqrt(t + 300), of which those are lost that no pair of the step's context is due for.
+    them, up to 64 pairs. With more pairs, and where contexts are not listed, nothing is looked at again: looks at many
+    related pairs cost too much while nothing changes. For listed contexts ``look_again`` may still be given; there are
+    then at most six looks within c sqrt(t + 300), and a look is lost if no pair of the step's context is due.
 
     Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned on line and the checks are ours. No
     theorem bounds its regret. Raises ValueError for what is given twice or cannot be used, and for more than 500 arms

@@ -88,10 +88,7 @@ def discounted_ts(
     """
     discount = tuned_discount(horizon, changes) if discount is None else discount
     return DiscountedThompsonSampling(
-        **arm_settings(setup),
-        discount=discount,
-        likelihood=likelihood,
-        noise_variance=setup.noise_variance,
+        **arm_settings(setup), discount=discount, likelihood=likelihood, noise_variance=setup.noise_variance
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -71,12 +71,8 @@ def cgp_ucb(
     Raises ValueError for a ``context_kernel`` without contexts, or contexts without one, and a ``window`` below 1.
     """
     rule = KeepEverything() if window is None else SlidingWindow(window)
-    given: dict[str, Any] = {
-        "context_dim": context_dim,
-        "context_kernel": context_kernel,
-        "contexts": contexts,
-    }
-    return _contextual(setup, None, rule, delta, width, **given, combine=combine, num_contexts=num_contexts)
+    over = (context_dim, context_kernel, contexts, combine, num_contexts)
+    return _contextual(setup, None, rule, delta, width, *over)
 
 
 @recipe(takes=_TAKES, one_mean=True, contexts=True, race={})
@@ -122,14 +118,8 @@ def tv_cgp_ucb(
         rule = StaleObservations(stale)
     else:
         rule = KeepEverything() if window is None else SlidingWindow(window)
-    given: dict[str, Any] = {
-        "context_dim": context_dim,
-        "context_kernel": context_kernel,
-        "contexts": contexts,
-    }
-    return _contextual(
-        setup, time_kernel, rule, delta, width, **given, combine=combine, num_contexts=num_contexts
-    )
+    over = (context_dim, context_kernel, contexts, combine, num_contexts)
+    return _contextual(setup, time_kernel, rule, delta, width, *over)
 
 
 def _contextual(
@@ -138,7 +128,6 @@ def _contextual(
     forgetting: ForgettingRule,
     delta: float,
     width: float | Width | None,
-    *,
     context_dim: int,
     context_kernel: Kernel | None,
     contexts: Tensor | None,

@@ -62,12 +62,7 @@ def random(setup: Setup) -> Policy:
 
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
-def gp_ucb(
-    setup: Setup,
-    *,
-    delta: float = 0.1,
-    width: Any = None,
-) -> Policy:
+def gp_ucb(setup: Setup, *, delta: float = 0.1, width: Any = None) -> Policy:
     """GP-UCB with the Bayesian width on a finite set (Srinivas et al. 2010, Theorem 1)."""
     return _gp_ucb(setup, delta, width)
 
@@ -167,7 +162,7 @@ def gp_pi(setup: Setup, *, margin: float = 0.01, incumbent: str = "mean") -> Pol
 def _improvement(
     setup: Setup, incumbent: str, acquisition: Callable[..., AcquisitionFunction], margin: float
 ) -> Policy:
-    validation.require(incumbent in ("mean", "reward"), "incumbent", incumbent, "'mean' or 'reward'")
+    validation.one_of("incumbent", incumbent, "mean", "reward")
     kind = IndexPolicy if incumbent == "mean" else RewardImprovementPolicy
     return policy_over(setup, model_over(setup), Improvement(acquisition, margin), kind=kind)
 
@@ -264,12 +259,7 @@ def tv_gp_ucb(
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
 def ui_gp_ucb(
-    setup: Setup,
-    *,
-    drift_variance: float = 0.01,
-    start: float = 0.0,
-    delta: float = 0.1,
-    width: Any = None,
+    setup: Setup, *, drift_variance: float = 0.01, start: float = 0.0, delta: float = 0.1, width: Any = None
 ) -> Policy:
     """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time.
 
@@ -283,11 +273,7 @@ def ui_gp_ucb(
 
 @recipe(takes=GP, points=True, quick={"delta": 0.5}, race=OWN_WIDTH_AND_CONSTANT)
 def et_gp_ucb(
-    setup: Setup,
-    *,
-    delta: float = 0.1,
-    noise_scale: float | None = None,
-    width: Any = None,
+    setup: Setup, *, delta: float = 0.1, noise_scale: float | None = None, width: Any = None
 ) -> Policy:
     """ET-GP-UCB: GP-UCB restarted when an observation contradicts its prediction (Brunzema et al. 2022)."""
     return _gp_ucb(setup, delta, width, EventTriggeredRestart(delta, noise_scale))

@@ -41,8 +41,8 @@ class Setup:
         form: of ``ArmGP``, ``"auto"``, ``"covariance"`` or ``"factor"``.
         search: a ``PointSearch`` (or its arguments), the optimiser over a ``Domain``.
         learn_hyperparameters: True, or the arguments of ``LearnedHyperparameters``, to refit kernel, noise and mean.
-        grown_from: how many of the arms there were at first, where others came later (``AskTell.add_arms``): by their
-            features are judged what ``auto`` judges by features. None: all.
+        grown_from: how many arms there were at first, if more were added later (``AskTell.add_arms``). What ``auto``
+            decides by features it decides by those of the first arms. None: all.
 
     Raises ValueError for ``replicates`` below 1, a ``seed`` or ``first_replicate`` below 0, and a ``search`` of another
     kind, and arguments that ``search`` or ``learn_hyperparameters`` do not take; recipes check the other fields.

@@ -107,7 +107,7 @@ def _sampling(
     growth: float,
     dictionary: str = "kept",
 ) -> LeverageSampling:
-    validation.require(preset in ("theory", "practical"), "preset", preset, "'theory' or 'practical'")
+    validation.one_of("preset", preset, "theory", "practical")
     if horizon is not None:
         validation.positive_integer("horizon", horizon)
     if preset == "practical":

@@ -130,13 +130,7 @@ def _of_arms(setup: Setup) -> Setup:
 
 
 @recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)
-def mle_gp_ucb(
-    setup: Setup,
-    *,
-    horizon: int,
-    delta: float = 0.1,
-    width: Any = None,
-) -> Policy:
+def mle_gp_ucb(setup: Setup, *, horizon: int, delta: float = 0.1, width: Any = None) -> Policy:
     """GP-UCB under the prior of largest marginal likelihood so far (type II maximum likelihood).
 
     A baseline of PE-GP-UCB (Ziomek et al. 2024, section 7).
@@ -145,13 +139,7 @@ def mle_gp_ucb(
 
 
 @recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)
-def bayes_gp_ucb(
-    setup: Setup,
-    *,
-    horizon: int,
-    delta: float = 0.1,
-    width: Any = None,
-) -> Policy:
+def bayes_gp_ucb(setup: Setup, *, horizon: int, delta: float = 0.1, width: Any = None) -> Policy:
     """Upper confidence bounds averaged over the priors by their posterior probabilities: fully Bayesian.
 
     A baseline of PE-GP-UCB (Ziomek et al. 2024, section 7).
@@ -178,13 +166,7 @@ def regret_balancing(
 
 
 @recipe(belief="prior", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
-def known_prior_gp_ucb(
-    setup: Setup,
-    *,
-    horizon: int,
-    delta: float = 0.1,
-    width: Any = None,
-) -> Policy:
+def known_prior_gp_ucb(setup: Setup, *, horizon: int, delta: float = 0.1, width: Any = None) -> Policy:
     """The oracle: GP-UCB with the true prior and PE-GP-UCB's width.
 
     ``prior`` is the true one. Width: that of PE-GP-UCB (Ziomek et al. 2024, Theorem 4.1 A).

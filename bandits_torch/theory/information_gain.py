@@ -68,11 +68,7 @@ class MaximumGain:
     """
 
     def __init__(
-        self,
-        covariance: Tensor,
-        noise_variance: float | Tensor,
-        max_points: int,
-        upper_bound: bool = True,
+        self, covariance: Tensor, noise_variance: float | Tensor, max_points: int, upper_bound: bool = True
     ) -> None:
         self.max_points = validation.positive_integer("max_points", max_points)
         prior = validation.covariance("covariance", covariance).detach().to(dtype=torch.float64, device="cpu")
@@ -129,7 +125,7 @@ class GrowthBound:
     of_points_alone = True  # and not of the model's state
 
     def __init__(self, kind: str, dim: int, nu: float | None = None, constant: float = 1.0) -> None:
-        validation.require(kind in _KINDS, "kind", kind, f"one of {_KINDS}")
+        validation.one_of("kind", kind, *_KINDS)
         validation.require((nu is not None) == (kind == "matern"), "nu", nu, "given with 'matern' alone")
         self.kind = kind
         self.dim = validation.positive_integer("dim", dim)

@@ -185,7 +185,7 @@ def elimination_xi(
     ``step`` and ``noise_scale`` are numbers or tensors that broadcast together, and so is the result. Raises ValueError
     for another ``form``, and numbers out of range.
     """
-    validation.require(form in ("two-sided", "printed"), "form (xi)", form, "'two-sided' or 'printed'")
+    validation.one_of("form (xi)", form, "two-sided", "printed")
     check_step(step)
     validation.positive_integer("num_priors", num_priors)
     validation.probability("delta", delta)
@@ -228,7 +228,7 @@ class PosteriorSafetyWidth(Width):
     def __init__(self, limits: int, delta: float, guarantee: str = "run") -> None:
         self.limits = validation.positive_integer("limits", limits)
         self.delta = validation.probability("delta", delta)
-        validation.require(guarantee in ("run", "step"), "guarantee", guarantee, "'run' or 'step'")
+        validation.one_of("guarantee", guarantee, "run", "step")
         self.guarantee = guarantee
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:

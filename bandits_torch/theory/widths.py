@@ -172,7 +172,7 @@ class SelfNormalisedWidth(NormWidth):
         form: str = "theory",
     ) -> None:
         super().__init__(rkhs_bound, noise_scale, delta)
-        validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
+        validation.one_of("form", form, *_FORMS)
         validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
         self.gain, self.form = gain, form
 
@@ -276,7 +276,7 @@ class BKBWidth(NormWidth):
             checked(validation.positive, "rkhs_bound", rkhs_bound)
         super().__init__(rkhs_bound, noise_scale, delta)
         self.bound_is_guess = bound_is_guess
-        validation.require(form in _FORMS, "form", form, f"one of {_FORMS}")
+        validation.one_of("form", form, *_FORMS)
         self.form, self.stretch = form, validation.at_least_one("stretch", stretch)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:

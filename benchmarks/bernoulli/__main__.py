@@ -53,9 +53,7 @@ def play(kind: str, seed: int) -> pd.DataFrame:
         for name, history in histories.items()
     ]
     return pd.DataFrame(rows).assign(
-        random=float(true.mean(1).sum()),
-        attainable=gained.attainable,
-        best=float(true.amax(1).sum()),
+        random=float(true.mean(1).sum()), attainable=gained.attainable, best=float(true.amax(1).sum())
     )
 
 

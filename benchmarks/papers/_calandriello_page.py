@@ -116,11 +116,7 @@ def write(out: Path) -> None:
     sections = (
         ("starvation", _STARVATION, _starvation_claims),
         ("coverage", _COVERAGE, _coverage_claims),
-        (
-            "accuracy",
-            _ACCURACY,
-            _accuracy_claims,
-        ),
+        ("accuracy", _ACCURACY, _accuracy_claims),
         ("regret", _REGRET, _regret_claims),
         ("growth", _GROWTH, _growth_claims),
         (

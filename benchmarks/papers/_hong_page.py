@@ -100,12 +100,7 @@ def claims(totals: pd.DataFrame) -> list[Claim]:
     judge = _Judge(totals)
     where = {ONE: "1", TWO: "1", "correlated-d2": "correlated", "correlated-d3": "correlated", MOVING: "2"}
     asked = [
-        (
-            name,
-            f"ADA-OPKB calibrated beats {other}",
-            judge.less(name, CALIBRATED, other),
-            f"{COMMAND} {part}",
-        )
+        (name, f"ADA-OPKB calibrated beats {other}", judge.less(name, CALIBRATED, other), f"{COMMAND} {part}")
         for other in (TUNED, "SW-GP-UCB")
         for name, part in (where | {"slow-drift": "drift"}).items()
     ]

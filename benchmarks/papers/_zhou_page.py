@@ -281,11 +281,7 @@ def write(out: Path) -> None:
     parts = [head, "## What the paper says, and what was measured\n", _claims.table(claims)]
     for name, frame in frames.items():
         _draw(name, frame).savefig(out / f"{name}.png", dpi=100)
-        parts += [
-            f"## {SWEEPS[name].title}\n",
-            f"![{SWEEPS[name].title}]({name}.png)\n",
-            _table(name, frame),
-        ]
+        parts += [f"## {SWEEPS[name].title}\n", f"![{SWEEPS[name].title}]({name}.png)\n", _table(name, frame)]
     if bites is not None:
         means = bites.groupby("policy")[["memory", "regret", "bound", "random"]].mean().round(1)
         parts += ["## Where the bounds say something\n", _BITES, pages.markdown_of(means.reset_index())]

@@ -128,11 +128,7 @@ def sensitivity(job: Job) -> None:
                 {"panel": panel, "choice": words, "steps": job.steps(3000)}
                 | _means(_play(setting, job.steps(3000), f"{panel} {words}", names, **options))
             )
-    choices: tuple[dict[str, Any], ...] = (
-        {},
-        {"prior_mean": "grand"},
-        {"scaled": False},
-    )
+    choices: tuple[dict[str, Any], ...] = ({}, {"prior_mean": "grand"}, {"scaled": False})
     for panel in ("4a", "4b") if job.data else ():
         for options in (*choices, {"whole_days": True}) if panel == "4a" else choices:
             words = ", ".join(f"{key} = {value}" for key, value in options.items()) or "default"

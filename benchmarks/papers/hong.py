@@ -57,10 +57,7 @@ RACES: dict[str, dict[str, tuple[str, ...]]] = {
             *("OPNN, m = 64", "OPNN0, m = 64", "OPNN, m = 2048", "OPNN0, m = 2048"),
             *(f"{algorithm}{of.EQUAL}" for algorithm in ("OPNN", "OPNN0", "OPKB")),
         ),
-        "cosine": (
-            *(*of.RACED, "SW-GP-UCB, window 1000"),
-            *(f"ADA-OPKB{of.EQUAL}", f"ADA-OPNN{of.EQUAL}"),
-        ),
+        "cosine": (*(*of.RACED, "SW-GP-UCB, window 1000"), *(f"ADA-OPKB{of.EQUAL}", f"ADA-OPNN{of.EQUAL}")),
     },
     "correlated": {"correlated-d2": of.RACED, "correlated-d3": of.RACED},
     "drift": {"slow-drift": of.RACED},

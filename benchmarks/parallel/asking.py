@@ -29,13 +29,7 @@ def _built(name: str, num_arms: int) -> Policy:
     return getattr(recipes, name)(arms, kernel, 0.01, width=2.0)
 
 
-RACERS = {
-    "gp_ucb": 10_000,
-    "tv_gp_ucb": 10_000,
-    "bkb": 10_000,
-    "auto": 10_000,
-    "gp_ucb, covariance": 2_000,
-}
+RACERS = {"gp_ucb": 10_000, "tv_gp_ucb": 10_000, "bkb": 10_000, "auto": 10_000, "gp_ucb, covariance": 2_000}
 
 
 def measure(steps: int, rounds: int, tell: Callable[[str], None], shrink: int = 1) -> pd.DataFrame:

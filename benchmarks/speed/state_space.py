@@ -11,11 +11,7 @@ from gpytorch.kernels import Kernel
 
 from bandits_torch import recipes
 from bandits_torch.ask_tell import AskTell
-from bandits_torch.kernels import (
-    ExponentialForgettingKernel,
-    MaternTimeKernel,
-    QuasiPeriodicKernel,
-)
+from bandits_torch.kernels import ExponentialForgettingKernel, MaternTimeKernel, QuasiPeriodicKernel
 from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Benchmark, Settings

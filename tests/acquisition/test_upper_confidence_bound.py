@@ -69,8 +69,7 @@ def test_widths_of_replicates_and_priors_broadcast():
 
 
 @pytest.mark.parametrize(
-    "width",
-    [SrinivasBayesianWidth(N, 0.1), ConstantWidth(2.5), IGPWidth(1.0, 0.2, 0.1, RealisedGain())],
+    "width", [SrinivasBayesianWidth(N, 0.1), ConstantWidth(2.5), IGPWidth(1.0, 0.2, 0.1, RealisedGain())]
 )
 def test_a_width_is_evaluated_at_the_step_after_the_observations(width):
     model = arm_gp((2,))

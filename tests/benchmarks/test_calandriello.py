@@ -38,14 +38,7 @@ def test_the_other_parts_run(tmp_path) -> None:
 @pytest.mark.parametrize(("ours", "verdict"), [(104.0, HOLDS), (106.0, FAILS)])
 def test_regret_is_compared_with_the_exact_sampler(tmp_path, ours, verdict) -> None:
     rows = [
-        {
-            "width": "w",
-            "sampler": name,
-            "replicate": k,
-            "regret": regret + k,
-            "dictionary": 9,
-            "last_draw": 5,
-        }
+        {"width": "w", "sampler": name, "replicate": k, "regret": regret + k, "dictionary": 9, "last_draw": 5}
         for name, regret in (("exact", 100.0), ("BKB, qbar 5", ours))
         for k in range(2)
     ]

@@ -143,10 +143,7 @@ def test_fetch_downloads_converts_and_plays(tmp_path: Path, server: Server) -> N
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     folder = tmp_path / "data"
     (path,) = fetch(
-        "molene",
-        folder,
-        sha256={"RADOMEH.tar.gz": digest},
-        urls={"RADOMEH.tar.gz": server.url("molene")},
+        "molene", folder, sha256={"RADOMEH.tar.gz": digest}, urls={"RADOMEH.tar.gz": server.url("molene")}
     )
     assert path == folder / "molene_weather.npz"
     assert _names(folder) == ["RADOMEH.tar.gz", "RADOMEH.tar.gz.sha256", "molene_weather.npz"]

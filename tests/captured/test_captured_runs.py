@@ -114,9 +114,7 @@ def in_doubt(monkeypatch, far):
     problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), means, 0.1)
     noise = problem.noise
     monkeypatch.setattr(
-        problem,
-        "noise",
-        lambda step, *rest: noise(step, *rest) + torch.tensor(far.get(step, 0.0)).double(),
+        problem, "noise", lambda step, *rest: noise(step, *rest) + torch.tensor(far.get(step, 0.0)).double()
     )
     return recipes.auto(12, replicates=3), problem
 

@@ -117,10 +117,7 @@ def test_other_versions_are_told(record, tmp_path):
         ("{", "is not a race's run.json"),
         ("[1]", "is not a race's run.json"),
         ('{"format": "x"}', "is not a race's run.json"),
-        (
-            '{"format": "bandits_torch race", "format_version": 9}',
-            "has race format 9; this version reads 2",
-        ),
+        ('{"format": "bandits_torch race", "format_version": 9}', "has race format 9; this version reads 2"),
     ],
 )
 def test_what_is_no_record_is_refused(content, message, tmp_path):

@@ -177,12 +177,7 @@ BAD_Y = {
     "nothing": None,
     "text": "much",
 }
-BAD_WHERE = {
-    "numbers": torch.ones(S),
-    "too long": torch.ones(3) > 0,
-    "list": [True, False],
-    "text": "all",
-}
+BAD_WHERE = {"numbers": torch.ones(S), "too long": torch.ones(3) > 0, "list": [True, False], "text": "all"}
 BAD_COUNTS = {
     "zero": 0,
     "negative": -1,

@@ -384,10 +384,7 @@ BAD: list[tuple[Any, str] | tuple[Any, str, str]] = [
     (bad.tables, "table"),
     (bad.paths, "data path"),
     (bad.windows, "candidates"),
-    (
-        bad.thing,
-        "model base gain problem policy space_kernel time_kernel priors prior acquisition domain",
-    ),
+    (bad.thing, "model base gain problem policy space_kernel time_kernel priors prior acquisition domain"),
     (bad.thing, "function arm_kernel context_kernel outcomes members rho bound estimates"),
     (bad.things(), "settings"),
     (_THING_OR_NONE.filter(lambda x: x != {}), "search"),  # no arguments: the defaults

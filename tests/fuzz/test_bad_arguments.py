@@ -114,7 +114,6 @@ def test_a_type_error_within_a_constructor_stays_what_it_is():
 def test_bad_candidate_priors_are_refused_by_name(build):
     priors = [*valid("models.arm_gp_over_priors")["priors"], build()]
     call = partial(
-        EXPORTS["models.arm_gp_over_priors"],
-        **valid("models.arm_gp_over_priors") | {"priors": priors},
+        EXPORTS["models.arm_gp_over_priors"], **valid("models.arm_gp_over_priors") | {"priors": priors}
     )
     assert outcome(call, "priors", "noise_variance") == REFUSED

@@ -111,7 +111,7 @@ def test_every_other_sample_is_even_on_the_linear_scale():
         (lambda: Numbers(math.nan, 1.0), "low"),
         (lambda: Numbers(0.0, math.inf), "high"),
         (lambda: Numbers(0.0, 1.0, "log"), "above 0"),
-        (lambda: Numbers(0.0, 1.0, "ln"), "scale must be one of"),
+        (lambda: Numbers(0.0, 1.0, "ln"), "scale must be 'linear', 'log' or 'both'"),
         (lambda: Numbers(0.0, 1.0, step=-1.0), "step"),
         (lambda: Categories(()), "at least one value"),
         (lambda: Space({"a": Numbers(1.0, 1.0)}), "something to choose"),

@@ -15,11 +15,7 @@ def uniform(*shape, seed=0):
 
 @pytest.mark.parametrize(
     ("combine", "formula"),
-    [
-        ("product", lambda k, h: k * h),
-        ("sum", lambda k, h: k + h),
-        ("additive", lambda k, h: k + h + k * h),
-    ],
+    [("product", lambda k, h: k * h), ("sum", lambda k, h: k + h), ("additive", lambda k, h: k + h + k * h)],
 )
 @pytest.mark.parametrize("drifts", [False, True])
 def test_combinations_are_what_they_say(combine, formula, drifts) -> None:

@@ -71,12 +71,7 @@ def test_steps_run_on_a_device_without_reading_from_it(form, drift, masked):
 )
 @pytest.mark.parametrize("form", ["covariance", "factor"])
 def test_a_policy_s_steps_run_on_a_device_without_reading_from_it(form, rule, width):
-    policy = IndexPolicy(
-        model_of(form),
-        UpperConfidenceBound,
-        width=width,
-        forgetting=rule,
-    )
+    policy = IndexPolicy(model_of(form), UpperConfidenceBound, width=width, forgetting=rule)
     policy.model.to("meta")
     policy.restarts = policy.restarts.to("meta")  # made on the model's device, had it been there at first
     mask = torch.ones(S, N, dtype=torch.bool, device="meta")

@@ -167,10 +167,7 @@ BY_NAME = [
 def test_acquisitions_are_built_by_name(case, cls):
     names = [f"x{i}" for i in range(case.choices.shape[-1])]
     data = SupervisedDataset(
-        case.observed,
-        torch.zeros(len(case.observed), 1, **F64),
-        feature_names=names,
-        outcome_names=["y"],
+        case.observed, torch.zeros(len(case.observed), 1, **F64), feature_names=names, outcome_names=["y"]
     )
     values = []
     for model in both(case):

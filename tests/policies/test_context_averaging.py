@@ -263,10 +263,7 @@ def test_the_loop_plays_contexts(way) -> None:
             {"contexts": CONTEXTS, "history": torch.rand(20, N).double()},
             "history must be None under contexts",
         ),
-        (
-            {"contexts": 300, "arms": 4},
-            "contexts must be features, or at most 500 pairs of arm and context",
-        ),
+        ({"contexts": 300, "arms": 4}, "contexts must be features, or at most 500 pairs of arm and context"),
         (
             {"context_dim": 1, "arms": 4, "kernel": MaternKernel().double(), "context_kernel": kernel(0.4)},
             "kernel must be None for arms without features",

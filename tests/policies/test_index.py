@@ -14,17 +14,7 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
-from tests.reference.index_policies import (
-    ARMS,
-    KERNEL,
-    POLICIES,
-    N,
-    S,
-    arm_gp,
-    drifting,
-    play,
-    rewards,
-)
+from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, S, arm_gp, drifting, play, rewards
 
 # -- choosing ------------------------------------------------------------------------------------------
 

@@ -269,12 +269,7 @@ def test_settings_known_of_moving_peaks_fit_other_landscapes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("height_severity", -1.0),
-        ("width_severity", float("inf")),
-        ("layout", "sphere"),
-    ],
+    ("option", "value"), [("height_severity", -1.0), ("width_severity", float("inf")), ("layout", "sphere")]
 )
 def test_bad_options_of_moving_peaks_are_refused(option: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{option} must be"):

@@ -196,10 +196,7 @@ BAD = [  # other single arguments: tests/fuzz
     ({"prior_mean": float("nan")}, "prior_mean must be a finite number"),
     ({"table": _table()[0]}, "rewards must have shape"),
     ({"table": _table(20) / 0}, "rewards must be finite"),
-    (
-        {"table": _table(5)},
-        r"warm_up must be a share of the rows with two rewards of every arm .*got \['0'",
-    ),
+    ({"table": _table(5)}, r"warm_up must be a share of the rows with two rewards of every arm .*got \['0'"),
     ({"table": torch.ones(20, 4)}, r"warm_up must be a share of the rows with rewards that vary, got 0\.2"),
     ({"history": _table(1)}, "history must be a table with two rewards of every arm"),
     ({"table": _table(1)}, "table must be long enough for a warm_up"),
@@ -211,10 +208,7 @@ BAD = [  # other single arguments: tests/fuzz
     ({"history": torch.ones(5, 4)}, "history must be a table with rewards that vary"),
     ({"history": _table(5), "warm_up": 0.2}, "warm_up must be None when a history is given"),
     ({"history_times": torch.arange(5.0)}, "history_times must be None without history"),
-    (
-        {"history": _table(5), "history_times": torch.arange(5.0)},
-        "history_times must be given with times",
-    ),
+    ({"history": _table(5), "history_times": torch.arange(5.0)}, "history_times must be given with times"),
     ({"history": _table(5), "times": torch.arange(20.0)}, "history_times must be given with times"),
     (
         {"history": _table(5), "times": torch.arange(20.0), "history_times": torch.arange(5.0)},

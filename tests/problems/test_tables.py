@@ -99,10 +99,7 @@ FILES = {
     "tabs": (b"time\ta\tb\n1\t2\t3\n", [[2, 3]]),
     "byte order mark": (b"\xef\xbb\xbftime,a,b\n1,2,3\n", [[2, 3]]),
     "UTF-16": ("time,a,b\n1,2,3\n".encode("utf-16"), [[2, 3]]),
-    "Latin-1 bytes": (
-        b"time,\xe9,b\n1,2,3\n",
-        r"path must be a readable \.csv file.*encoding= names",
-    ),
+    "Latin-1 bytes": (b"time,\xe9,b\n1,2,3\n", r"path must be a readable \.csv file.*encoding= names"),
     "NUL bytes": (b"time,a,b\n1,\x00,3\n", "path must be a text file without NUL characters"),
     "blank lines": (b"time,a,b\n\n1,2,3\n\n", [[2, 3]]),
     "Windows line ends": (b"time,a,b\r\n1,2,3\r\n", [[2, 3]]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,12 +17,12 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.belief import FORMS, ArmBelief, covariance_pays
+from bandits_torch.models.arms.observed_points import ROOM
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.at_time import with_time
 from bandits_torch.models.online_model import MarginalPosterior, check_held, joint_posterior
 
-_ROOM = 32  # points for which the factor form first allocates memory
 _FIRST = 16  # pulls of each member that the first comparison of the two forms assumes
 _GROWING_VARIANCE_UP_TO = 1_500  # most arms for the covariance form, if the prior variance grows with time
 
@@ -84,7 +84,7 @@ class ArmGP(ArmModel):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        validation.require(form in ("auto", *FORMS), "form", form, "'auto', 'covariance' or 'factor'")
+        validation.one_of("form", form, "auto", *FORMS)
         noise, mean = self._take_settings(
             inputs.features_of(arms, dtype, device), kernel, noise_variance, prior_mean, batch_shape
         )
@@ -100,7 +100,7 @@ class ArmGP(ArmModel):
         over_time = self.prior.time_kernel
         steady = not in_states and (over_time is None or over_time.is_stationary)
         if form == "auto":
-            pays = covariance_pays(flat, self.drifts, _ROOM, min(b * _FIRST, self.num_arms))
+            pays = covariance_pays(flat, self.drifts, ROOM, min(b * _FIRST, self.num_arms))
             takes_covariance = pays if steady else self.num_arms <= _GROWING_VARIANCE_UP_TO
             form = "covariance" if takes_covariance else "factor"
         self._belief = (StateSpaceBelief if in_states else ArmBelief)(
@@ -116,11 +116,6 @@ class ArmGP(ArmModel):
     def belief(self) -> ArmBelief:
         """All that observations change, with the batch flattened to one dimension. Captured steps work on it."""
         return self._belief
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """All batch dimensions: replicates and candidate priors."""
-        return self._batch_shape
 
     @property
     def now(self) -> float | None:
@@ -345,11 +340,6 @@ class ArmGP(ArmModel):
         self._belief.prior_mean.copy_(prior_mean.reshape(-1, 1).expand_as(self._belief.prior_mean))
         self.rebuild()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ArmGP:
-        """Part of ``model.to(...)``: forget the cached candidates, which have the old dtype and device."""
-        self._candidates = None
-        return super()._apply(fn, recurse)
-
     def _check_own_noise(self, noise_variance: Tensor, where: Tensor | None) -> None:
         expected = "None for form='factor', for arms with a state, and for a model that forgets"
         validation.require(self.takes_noise, "noise_variance", noise_variance, expected)
@@ -383,11 +373,8 @@ class ArmGP(ArmModel):
 
         ``posterior`` recognises this very tensor and answers from the cached marginals.
         """
-        if not self.drifts and self._candidates is not None:
-            return self._candidates
         if not self.drifts:
-            self._candidates = self._arm_inputs()
-            return self._candidates
+            return super().candidates()
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
         moment = self.check_not_past(time)
         self._candidates = with_time(self._arm_inputs(), moment)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -70,6 +72,11 @@ class ArmModel(OnlineModel):
         return torch.float64 if self.drifts else self.arms.dtype
 
     @property
+    def batch_shape(self) -> torch.Size:
+        """All batch dimensions: replicates and candidate priors."""
+        return self._batch_shape
+
+    @property
     def num_arms(self) -> int:
         """N."""
         return self.arms.shape[-2]
@@ -79,10 +86,12 @@ class ArmModel(OnlineModel):
         cannot be told from its state."""
         raise ValueError(f"model must be one that can take up more arms, got {type(self).__name__}")
 
-    @abstractmethod
     def candidates(self, time: float | None = None) -> Tensor:
         """Inputs of all arms: ``N x 1 x d``, with a 1 for each batch dimension in between. ``posterior`` answers
         this very tensor from the marginals."""
+        if self._candidates is None:
+            self._candidates = self._arm_inputs()
+        return self._candidates
 
     @abstractmethod
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
@@ -137,6 +146,11 @@ class ArmModel(OnlineModel):
         """Indices of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
         index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
         return index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Part of ``model.to(...)``: forget the cached candidates, which have the old dtype and device."""
+        self._candidates = None
+        return super()._apply(fn, recurse)
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
         """Inputs are indices: nothing to transform."""

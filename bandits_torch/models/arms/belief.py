@@ -204,10 +204,6 @@ class ArmBelief(torch.nn.Module):
         self._learned, self._pauses, self._looks = 0, [_FIRST_PAUSE] * b, [_FIRST_PAUSE] * b
         self._next_look = _FIRST_PAUSE
 
-    def _widen_watch(self, source: list[int]) -> None:
-        self._pauses = [self._pauses[m] for m in source]
-        self._looks = [self._looks[m] for m in source]
-
     def _mend(self, time: float, look: list[bool]) -> None:
         """Rebuild members whose rounding errors have grown, and look again sooner; or later, if they have not.
 
@@ -381,20 +377,14 @@ class ArmBelief(torch.nn.Module):
         for moment in torch.unique(time[valid]).tolist():
             at_moment = valid & (time == moment)
             for k in torch.nonzero(at_moment.any(0)).flatten().tolist():
-                self._learn_again(arm[:, k], reward[:, k], moment, at_moment[:, k], noise, k)
+                own, at = [], at_moment[:, k]
+                if noise is not None:  # NaN: lambda
+                    self.observations.note_noise(noise[:, k], at)
+                    one = self._as_form(noise[:, k])
+                    own = [torch.where(one.isnan(), self.noise_variance, one)]
+                self.learn(arm[:, k], reward[:, k], moment, at, *own)
         if latest is not None:
             self._move_to(latest)
-
-    def _learn_again(
-        self, arm: Tensor, reward: Tensor, time: float, where: Tensor, noise: Tensor | None, k: int
-    ) -> None:
-        """Column k of what was held; ``noise``: of all of it, NaN (or None) for lambda."""
-        if noise is None:
-            self.learn(arm, reward, time, where)
-            return
-        own = self._as_form(noise[:, k])
-        self.observations.note_noise(noise[:, k], where)
-        self.learn(arm, reward, time, where, torch.where(own.isnan(), self.noise_variance, own))
 
     def _move_to(self, time: float) -> None:
         if self.now is None:
@@ -436,7 +426,7 @@ class ArmBelief(torch.nn.Module):
             setattr(self.observations, name, held[source])
         self.form.prior.fill(self.prior.model_batch_shape)
         self.form.widen(source)
-        self._widen_watch(source.tolist())
+        self._pauses, self._looks = ([old[m] for m in source.tolist()] for old in (self._pauses, self._looks))
 
     def log_likelihood(self) -> Tensor:
         """log N(r; 0, K_t + lambda I) of the residuals held, (b,). O(1), whatever was observed or forgotten."""

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arms.posterior_of_counts import (
-    LEAST_LEFT,
-    REMOVED,
-    TOLERANCE,
     column_error,
+    count_removed,
+    is_off,
     posterior_of_counts,
 )
 from bandits_torch.models.arms.prior import ArmPrior
@@ -40,8 +39,8 @@ class CovarianceForm(ResizableState):
 
     where D is diagonal, 1 for an observation and -1 for a removal, times the a^2 of the time since; a step reads one
     row of that, O(32 N). After 32 rows C_0 becomes C (``fold``): one product of matrices in place of 32 passes over C
-    at the speed of memory. Under a static prior over few arms it does after every row. Mean and variance of every arm,
-    (b, N), are kept as they are now.
+    at the speed of memory. Under a static prior over few arms this is done after every row. Mean and variance of every
+    arm, (b, N), are kept as they are now.
 
     Beside them ``gain`` = 1/2 log det(I + K_t / lambda) and ``surprise`` = r^T (K_t + lambda I)^{-1} r of the
     residuals r, which add up from one prediction to the next; together they are the marginal likelihood.
@@ -162,7 +161,7 @@ class CovarianceForm(ResizableState):
         """Undo ``add(arm, residual)`` in the members with ``where`` True. Static priors only."""
         least = torch.finfo(self.mean.dtype).eps * self.noise_variance
         innovation, left = self.condition(arm, residual, least, where)
-        self._count_removed(innovation.square(), left)
+        count_removed(self, innovation.square(), left)
         self.gain.add_(left.log().squeeze(-1), alpha=-0.5)
 
     def observe(
@@ -197,14 +196,7 @@ class CovarianceForm(ResizableState):
             self.surprise.add_(torch.stack(books["added"]).square().sum(0))
         if books["gone"]:
             gone = torch.stack(books["gone"]).square().sum(0)
-            self._count_removed(gone, torch.stack(books["left"]).amax(0))
-
-    def _count_removed(self, gone: Tensor, left: Tensor) -> None:
-        """Surprise that is gone, (b,), by removals of which the largest lambda / s is ``left`` (b, 1)."""
-        self.surprise.sub_(gone)
-        lost = self.removed.add_(gone) > REMOVED * (1 + self.surprise)
-        # error / s: what is left of an arm that one observation alone told of is mostly rounding
-        self.suspect.logical_or_((left > 1 / LEAST_LEFT).squeeze(-1) | lost)
+            count_removed(self, gone, torch.stack(books["left"]).amax(0))
 
     def reserve(self, steps: int, now: float, blind: bool) -> int:
         """How many steps may be played, of so many, before the next call: all. They begin here."""
@@ -337,11 +329,8 @@ class CovarianceForm(ResizableState):
         self.covariance[member, arm] = row
         self.covariance[member, :, arm] = row
 
-    def _turn_root(
-        self, root: Tensor, arm: Tensor, sign: int, where: Tensor | None, noise: Tensor | None = None
-    ) -> None:
+    def _turn_root(self, root: Tensor, arm: Tensor, sign: int, where: Tensor | None, noise: Tensor) -> None:
         """The root after an observation (sign 1) or a removal (-1) of ``arm``, in place."""
-        noise = self.noise_variance if noise is None else noise
         column = root[self._member, :, arm]  # f, (b, N)
         tiny = torch.finfo(column.dtype).eps * noise
         total = (noise + sign * column.square().sum(-1, keepdim=True)).clamp_min(tiny)
@@ -404,10 +393,7 @@ class CovarianceForm(ResizableState):
         K = K[self._member % K.shape[0]] if K.shape[0] > 1 else K
         error = column_error(own, K, C[self._member, arm], C, count / noise).abs().amax(-1)
         off = ((C @ (total / noise).unsqueeze(-1)).squeeze(-1) - self.mean).abs().amax(-1)
-        scale, tolerance = self.prior_variance.amax(-1).double(), TOLERANCE[self.mean.dtype]
-        return ~(
-            (error <= tolerance * scale) & (off <= tolerance * (scale.sqrt() + self.mean.abs().amax(-1)))
-        )
+        return is_off(error, off, self.prior_variance.amax(-1).double(), self.mean)
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
         """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""

@@ -108,7 +108,6 @@ class CyclicMembers(RecursiveMembers):
             self.register_buffer(name, value.to(self.prior_mean).clone(), persistent=False)
         self.profile: Tensor
         self._amplitude: Tensor
-        self._size_of: Tensor
         self._rates: Tensor
         self.periods, self.harmonics, self._waves = tuple(map(float, periods)), tuple(harmonics), waves
         self.turned: float | None = None  # where in the cycles the latest observation was

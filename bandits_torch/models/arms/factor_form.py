@@ -11,10 +11,9 @@ from torch import Tensor
 from bandits_torch.models.arms.covariance_form import Books
 from bandits_torch.models.arms.observed_points import ObservedPoints
 from bandits_torch.models.arms.posterior_of_counts import (
-    LEAST_LEFT,
-    REMOVED,
-    TOLERANCE,
     column_error,
+    count_removed,
+    is_off,
     posterior_of_counts,
 )
 from bandits_torch.models.arms.prior import ArmPrior
@@ -73,9 +72,9 @@ class FactorForm(ObservedPoints):
     suspect: Tensor  # (b,), whether a removal since then has cost too many figures, so that a rebuild is due
     noise_variance: Tensor
 
-    def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor, capacity: int = 32) -> None:
+    def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
         diagonal = prior.in_double().diagonal()
-        super().__init__(prior, diagonal, batch, capacity)
+        super().__init__(prior, diagonal, batch)
         self.register_buffer("noise_variance", noise_variance.double().clone(), persistent=False)
         q, n = diagonal.shape
         new = diagonal.new_zeros
@@ -220,8 +219,6 @@ class FactorForm(ObservedPoints):
         own = among_points.gather(-1, at)
         tiny = torch.finfo(own.dtype).eps * self.noise_variance
         rest = torch.where(mask, (self.noise_variance - own).clamp_min(tiny), 1.0)
-        # error / rest: what is left of a point that alone knew its arm's value is mostly rounding
-        self.suspect |= (rest < LEAST_LEFT * self.noise_variance).logical_and_(mask).squeeze(-1)
         scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
         smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance  # E_j
 
@@ -237,10 +234,7 @@ class FactorForm(ObservedPoints):
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
-        gone = innovation.squeeze(-1).square()
-        self.surprise.sub_(gone)
-        self.removed.add_(gone)
-        self.suspect |= self.removed > REMOVED * (1 + self.surprise)
+        count_removed(self, innovation.squeeze(-1).square(), left)
         self.variance.addcmul_(unit, unit)
         below_one = 1 - torch.finfo(own.dtype).eps
         ratio = torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one)
@@ -308,10 +302,7 @@ class FactorForm(ObservedPoints):
         current = held if self.prior.time_kernel is None else held & (self.point_time == now)
         off = torch.where(current, off, 0.0).abs().amax(-1)
         present = torch.as_tensor(self.prior.present(now)).squeeze(-1)
-        scale, tolerance = self.prior_variance.amax(-1) * present, TOLERANCE[torch.float64]
-        return ~(
-            (error <= tolerance * scale) & (off <= tolerance * (scale.sqrt() + self.mean.abs().amax(-1)))
-        )
+        return is_off(error, off, self.prior_variance.amax(-1) * present, self.mean)
 
     # -- what the posterior asks ----------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ from bandits_torch.models.online_model import broadcast
 # A covariance K + lambda I is known to eps k, of which its inverse makes eps k / lambda: of a posterior in float64
 # nothing is left at 1e-16, in float32 at 1e-7, and repeated pulls of an arm take their part of that too.
 SMALLEST_RATIO = {torch.float64: 1e-10, torch.float32: 1e-5}
-# Of a prior variance that grows with time or place: where it is less, nothing is left of an observation, since repeated
-# pulls at the noise differ in figures that K + lambda I does not have.
+# The same for a prior variance that grows with time or place. Below this ratio an observation leaves no trace: repeated
+# pulls differ only in digits that K + lambda I cannot hold.
 SMALLEST_SPREAD = {torch.float64: 1e-15, torch.float32: 5e-7}
 
 

@@ -30,11 +30,11 @@ class ObservationBuffer(ResizableState):
     end: Tensor
     noise: Tensor | None
 
-    def __init__(self, batch: int, dtype: torch.dtype, device: torch.device, capacity: int = 64) -> None:
+    def __init__(self, batch: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        self.register_buffer("arm", torch.zeros(batch, capacity, dtype=torch.long, device=device))
-        self.register_buffer("reward", torch.zeros(batch, capacity, dtype=dtype, device=device))
-        self.register_buffer("time", torch.zeros(batch, capacity, dtype=torch.float64, device=device))
+        self.register_buffer("arm", torch.zeros(batch, 64, dtype=torch.long, device=device))
+        self.register_buffer("reward", torch.zeros(batch, 64, dtype=dtype, device=device))
+        self.register_buffer("time", torch.zeros(batch, 64, dtype=torch.float64, device=device))
         self.register_buffer("start", torch.zeros(batch, dtype=torch.long, device=device))
         self.register_buffer("end", torch.zeros(batch, dtype=torch.long, device=device))
         self.register_buffer("noise", None)
@@ -55,8 +55,7 @@ class ObservationBuffer(ResizableState):
         self.reward.scatter_(-1, at, reward.unsqueeze(-1))
         self.time.scatter_(-1, at, time)
         self.end.add_(1 if where is None else where)
-        # Past the look at buffers and submodules that assigning to a module is: it takes longer than the sum.
-        self.__dict__["_end_bound"] += 1
+        self._end_bound += 1
 
     def reserve(self, more: int, length: int) -> None:
         """Have room for ``more`` observations of every member, whose largest count is ``length``, at once."""

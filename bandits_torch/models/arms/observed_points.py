@@ -17,6 +17,9 @@ _FEW = 64  # spare rows that always cost little
 _PRIORS: WeakValueDictionary[int, ArmPrior] = WeakValueDictionary()
 
 
+ROOM = 32  # points for which memory is first allocated
+
+
 @torch.library.custom_op("bandits_torch::prior_rows", mutates_args=())
 def prior_rows(arm: Tensor, like: Tensor, prior: int, batch: int) -> Tensor:
     """K between the arms (n,) and all N arms, (batch, n, N), of the prior of that number in ``_PRIORS``. One operation:
@@ -68,18 +71,18 @@ class ObservedPoints(ResizableState):
 
     _deep_held: Tensor | None  # in blind steps, whose prior variance stays what it is
 
-    def __init__(self, prior: ArmPrior, diagonal: Tensor, batch: int, capacity: int) -> None:
+    def __init__(self, prior: ArmPrior, diagonal: Tensor, batch: int) -> None:
         super().__init__()
         self.prior: ArmPrior
         held_elsewhere(self, prior=prior.in_double(), _given=prior)
         new = diagonal.new_zeros
-        self.rows = PriorRows(diagonal, capacity)
-        self.register_buffer("covariance", new(batch, capacity, capacity))
-        self.register_buffer("prior_covariance", new(batch, capacity, capacity))
-        self.register_buffer("point_arm", new(batch, capacity, dtype=torch.long))
-        self.register_buffer("point_time", new(batch, capacity))
-        self.register_buffer("point_count", new(batch, capacity))
-        self.register_buffer("point_total", new(batch, capacity))
+        self.rows = PriorRows(diagonal, ROOM)
+        self.register_buffer("covariance", new(batch, ROOM, ROOM))
+        self.register_buffer("prior_covariance", new(batch, ROOM, ROOM))
+        self.register_buffer("point_arm", new(batch, ROOM, dtype=torch.long))
+        self.register_buffer("point_time", new(batch, ROOM))
+        self.register_buffer("point_count", new(batch, ROOM))
+        self.register_buffer("point_total", new(batch, ROOM))
         self.register_buffer("_member", torch.arange(batch, device=diagonal.device), persistent=False)
         self._member: Tensor
         self._points_bound = 0  # an upper bound that needs no look at the device
@@ -134,9 +137,9 @@ class ObservedPoints(ResizableState):
         self.rows.bring(self.prior, arm, self._member, self.point_arm, self.point_count)
 
     def reserve(self, steps: int, now: float, blind: bool) -> int:
-        """How many steps may be played, of so many, before the next call: all, or, if they are ``blind``, as many as
-        there is room for, which is made here, where it is not much beside what is in use. Then what is in use is read,
-        which waits for the device."""
+        """How many steps may be played, of so many, before the next call: all of them; of ``blind`` steps, as many as
+        there is room for. Room is made here if little is needed beside what is in use. To find out what is in use waits
+        for the device."""
         if not blind:
             return steps
         rows, members = self.rows, len(self._member)

@@ -13,6 +13,7 @@ A point without observations has a null row in B, so that points need not be pac
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,9 +23,8 @@ _TINY = torch.finfo(torch.float64).tiny
 # A column of the posterior that is off by more, in units of the prior variance, calls for a rebuild; so does a mean, in
 # units of the prior deviation plus the largest mean.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
-LEAST_LEFT = (
-    1e-5  # of the noise variance: a removal that leaves less may multiply rounding errors by its inverse
-)
+# Of the noise variance: a removal that leaves less may multiply rounding errors by its inverse.
+LEAST_LEFT = 1e-5
 # A rebuild is due once the surprise removed exceeds this many times the surprise that is left, which keeps the rounding
 # errors of what was removed. One extreme reward reaches that at once, ordinary rewards after some windows.
 REMOVED = 100.0
@@ -104,3 +104,22 @@ def column_error(K_column: Tensor, K: Tensor, column: Tensor, C: Tensor, weight:
     """
     left = K_column - column - (K @ (weight * column).unsqueeze(-1)).squeeze(-1)
     return left - (C @ (weight * left).unsqueeze(-1)).squeeze(-1)
+
+
+def count_removed(form: Any, gone: Tensor, left: Tensor) -> None:
+    """Book surprise that is gone, (b,), by removals of which the largest lambda / s is ``left``, (b, 1).
+
+    Where that is large one observation alone told of an arm, and what is left of it is mostly rounding.
+    """
+    form.surprise.sub_(gone)
+    lost = form.removed.add_(gone) > REMOVED * (1 + form.surprise)
+    form.suspect.logical_or_((left > 1 / LEAST_LEFT).squeeze(-1) | lost)
+
+
+def is_off(error: Tensor, off: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
+    """Which members, (b,), exceed the tolerance: in a column of the covariance by ``error``, in the mean by ``off``.
+
+    ``scale``: the largest prior variance, (b,); ``mean``: (b, N), in the dtype of the form.
+    """
+    most = TOLERANCE[mean.dtype]
+    return ~((error <= most * scale) & (off <= most * (scale.sqrt() + mean.abs().amax(-1))))

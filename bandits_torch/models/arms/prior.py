@@ -107,8 +107,8 @@ class ArmPrior(torch.nn.Module):
 
     def diagonal(self) -> Tensor:
         """k(x, x) of every arm: (q, N)."""
-        # One batch dimension more than the result has: GPyTorch takes what is (n, n) for a matrix whose diagonal it is
-        # to take, and there may be as many priors as arms.
+        # One batch dimension more than the result has: if there are as many priors as arms, GPyTorch would take the
+        # (n, n) result for a matrix and return its diagonal.
         inputs = (
             self.inputs.expand(1, *self.space_kernel.batch_shape, *self.inputs.shape[-2:])
             if self.inputs.dim() == 2

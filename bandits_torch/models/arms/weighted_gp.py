@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from botorch.posteriors import GPyTorchPosterior
@@ -104,11 +104,6 @@ class WeightedGP(ArmModel):
         self.eval()
 
     # -- what it is ------------------------------------------------------------------------------------
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Replicates."""
-        return self._batch_shape
 
     @property
     def input_dim(self) -> int:
@@ -220,10 +215,8 @@ class WeightedGP(ArmModel):
 
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the prior."""
-        if where is None:
-            where = torch.ones(self._batch_shape, dtype=torch.bool, device=self.count.device)
-        else:
-            where = inputs.flat_mask(where, self._batch_shape).reshape(self._batch_shape)
+        mask = self._mask(where)
+        where = torch.ones_like(self.count, dtype=torch.bool) if mask is None else mask
         for name in ("weight", "square", "reward"):
             setattr(self, name, torch.where(where.unsqueeze(-1), 0.0, getattr(self, name)))
         self.count = torch.where(where, 0, self.count)
@@ -259,10 +252,6 @@ class WeightedGP(ArmModel):
         among.diagonal(dim1=-2, dim2=-1).add_(1.0)
         return torch.linalg.cholesky(among), rows, arm
 
-    def candidates(self, time: float | None = None) -> Tensor:
-        """Inputs of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
-        return self._arm_inputs()
-
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Mean and sandwich variance of every arm, ``batch_shape x N`` each; ``time`` is not looked at. O(n N)."""
         held = self._now()
@@ -291,9 +280,9 @@ class WeightedGP(ArmModel):
         prior = self.prior_covariance.flatten(-2).expand(*batch, -1).gather(-1, pair).unflatten(-1, (q, q))
         return joint_posterior(at, prior - held.taken(half, rows), noise)
 
-    def _apply(self, *args: Any, **kwargs: Any) -> WeightedGP:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         self._belief = self._gain = None
-        return super()._apply(*args, **kwargs)
+        return super()._apply(fn, recurse)
 
     def _load_from_state_dict(self, *args: Any) -> None:
         self._belief = self._gain = None  # of what was held before
@@ -310,7 +299,8 @@ class WeightedGP(ArmModel):
         """A copy of batch shape ``batch_shape``; ValueError unless that of the model broadcasts to it."""
         require_within(torch.Size(batch_shape), self._batch_shape, "the model's batch shape")
         model = copy.deepcopy(self)
-        model._batch_shape, model._belief, model._gain = torch.Size(batch_shape), None, None
+        model._batch_shape, model._candidates = torch.Size(batch_shape), None
+        model._belief = model._gain = None
         for name in ("weight", "square", "reward"):
             setattr(model, name, getattr(self, name).expand(*batch_shape, self.num_arms).clone())
         model.prior_mean = self.prior_mean.expand(*batch_shape, self.num_arms).clone()

@@ -74,7 +74,7 @@ def _padded(size: int) -> int:
 
 
 def pays(upper: Tensor, size: int) -> bool:
-    """Whether solves with so many rows of the buffer go by a ``PaddedFactor``: where no gradient is recorded."""
+    """Whether a ``PaddedFactor`` pays for solves with so many rows; never while a gradient is recorded."""
     return size >= FROM and not torch.is_grad_enabled() and not upper.is_inference()
 
 

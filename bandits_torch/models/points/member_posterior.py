@@ -233,8 +233,9 @@ class MemberMixture(Model):
         centre = w @ mean
         spread = w @ (self.scale.unsqueeze(-1) * variance + (mean - centre).square())
         if self._pending is not None:
-            explained = self._explained(points[..., :-1], points[..., -1].double(), mean - centre)
-            spread = (spread - explained.unsqueeze(-2)).clamp_min(0.0)
+            cross = self._between(points[..., :-1], points[..., -1].double(), mean - centre)
+            half = torch.linalg.solve_triangular(self._root, cross.mT, upper=False)
+            spread = (spread - half.square().sum(-2).unsqueeze(-2)).clamp_min(0.0)
         unit = self.unit.unsqueeze(-1)
         mean = (centre.squeeze(-2) + self.offset.unsqueeze(-1)) / unit  # S x b
         shaped = (
@@ -260,8 +261,3 @@ class MemberMixture(Model):
         return (
             self.weights[..., None, None] * (covariance + off.unsqueeze(-1) * off_there.unsqueeze(-2))
         ).sum(1)
-
-    def _explained(self, X: Tensor, time: Tensor, off: Tensor) -> Tensor:
-        """By how much the pending rewards would reduce the variance of points, (S, b)."""
-        cross = self._between(X, time, off)
-        return torch.linalg.solve_triangular(self._root, cross.mT, upper=False).square().sum(-2)

@@ -128,7 +128,7 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
     """
     S, P = members.batch_shape
     rows = (chosen + P * torch.arange(S, device=chosen.device).unsqueeze(-1)).reshape(-1)
-    low, high = _box(members.bounds.new_zeros(members.dim + 1))
+    low, high = members.bounds.new_tensor([*[_LENGTHSCALES] * members.dim, _NOISES]).T  # bounds of theta
     theta = _logarithms(members.lengthscale, members.noise_variance).clamp(low, high)
     own = theta.reshape(S * P, -1)[rows]
     others = theta[torch.arange(S, device=like.device), like].repeat_interleave(chosen.shape[1], 0)
@@ -171,10 +171,3 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
 def _logarithms(lengthscale: Tensor, noise_variance: Tensor) -> Tensor:
     """theta, ``... x (d + 1)``."""
     return torch.cat([lengthscale.log(), noise_variance.log().unsqueeze(-1)], -1)
-
-
-def _box(theta: Tensor) -> tuple[Tensor, Tensor]:
-    """Bounds of theta, (d + 1,) each."""
-    d = theta.shape[-1] - 1
-    low, high = theta.new_tensor([*[_LENGTHSCALES] * d, _NOISES]).T
-    return low, high

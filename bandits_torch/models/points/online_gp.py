@@ -155,15 +155,18 @@ class OnlineGP(OnlineModel):
         """
         return twin_of(self, self._likelihood)
 
+    def check_one_noise(self) -> None:
+        """Raise ValueError if observations have noise variances of their own."""
+        expected = "one whose noise is noise_variance alone"
+        validation.require(not self._own_noise, "model", "conditioned with noise=", expected)
+
     def refit(self, **options: Any) -> None:
         """Learn kernel, noise, prior mean and transforms from the observations held, as BoTorch does, and take them.
 
         ``options``: of ``fit_gpytorch_mll``. Cost: O(t^3) a round. Raises ValueError for a batch of models and without
         observations; on any error of the fit the model is as before.
         """
-        validation.require(
-            not self._own_noise, "model", "conditioned with noise=", "one whose noise is noise_variance"
-        )
+        self.check_one_noise()
         twin = twin_of(self, self._likelihood, anew=True)
         fit_gpytorch_mll(ExactMarginalLogLikelihood(twin.likelihood, twin), **options)
         arguments, _, _, likelihood = parts_of(twin, self._follows)
@@ -417,9 +420,7 @@ class OnlineGP(OnlineModel):
 
     def rebuild(self) -> None:
         """Factor anew after ``kernel``, ``prior_mean`` or ``noise_variance`` changed. O(t^3)."""
-        validation.require(
-            not self._own_noise, "model", "conditioned with noise=", "one whose noise is noise_variance alone"
-        )
+        self.check_one_noise()
         with torch.no_grad():
             self.data.widen(_padded(self.kernel.batch_shape, self.batch_shape))
             self.data.widen(_padded(self.noise_variance.shape, self.batch_shape))
@@ -547,9 +548,8 @@ def _points_and_targets(
     validation.shape_is("X", X, ok, f"batch x n x {d} with n >= 1, batch broadcasting to {name}")
     ok = Y.dim() >= 2 and Y.shape[-2:] == (X.shape[-2], 1) and within(batch_shape, Y.shape[:-2])
     validation.shape_is("Y", Y, ok, f"batch x {X.shape[-2]} x 1, batch broadcasting to {name}")
-    for label, value in (("X", X), ("Y", Y)):
-        if value.device.type == "cpu":
-            validation.finite_tensor(label, value)
+    if X.is_cpu:
+        validation.finite_tensor("X", X)
     if Y.is_cpu:
         validation.rewards("Y", Y, data.targets.dtype)
     return X.to(data.inputs), Y.to(data.targets).squeeze(-1)

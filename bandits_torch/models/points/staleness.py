@@ -13,7 +13,6 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.cholesky import solve_lower
 from bandits_torch.models.points.online_gp import OnlineGP
 
 _NODES = 8  # of Gauss-Laguerre quadrature: exact for a Matern kernel of smoothness up to 7/2 over time
@@ -73,8 +72,7 @@ def loss_of_oldest(model: OnlineGP, count: int, now: Tensor) -> tuple[Tensor, Te
         infinite = rows.targets.new_full(model.batch_shape, torch.inf)
         return infinite, infinite
     unit = torch.eye(model.data.size, count, dtype=rows.corner.dtype, device=rows.corner.device)
-    whitened = solve_lower(rows.corner.mT, unit.expand(*rows.corner.shape[:-1], count))
-    C = torch.linalg.solve_triangular(rows.corner, whitened, upper=True)
+    C = torch.cholesky_solve(unit.expand(*rows.corner.shape[:-1], count), rows.corner, upper=True)
     alpha = torch.linalg.solve_triangular(rows.corner, rows.whitened.unsqueeze(-1), upper=True)
     held = rows.held.unsqueeze(-1)
     r = kept_over(model, rows.inputs[..., -1], now.unsqueeze(-1)).unsqueeze(-1) * held

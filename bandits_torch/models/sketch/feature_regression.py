@@ -136,7 +136,7 @@ class FeatureRegression(ResizableState):
         schur = safe_cholesky(lifted, scale=corner.diagonal().amax() + self.noise_variance)
         weights = torch.cholesky_solve((moment - against.mT @ self.moment).unsqueeze(-1), schur).squeeze(-1)
         lifting = solve_lower(schur, torch.cat([-against.mT, torch.eye(len(schur)).to(schur)], 1))
-        self._widen(len(schur))
+        self.append_unseen(len(schur))
         size = self.size - len(schur)
         self._gram[:size, size:], self._gram[size:, :size], self._gram[size:, size:] = side, side.mT, corner
         self.moment[size:] = moment
@@ -147,11 +147,7 @@ class FeatureRegression(ResizableState):
         return against, schur, weights
 
     def append_unseen(self, count: int) -> None:
-        """Join features that are 0 in every observation so far."""
-        self._widen(count)
-
-    def _widen(self, count: int) -> None:
-        """``count`` features more, of which nothing is known."""
+        """Join ``count`` features that are 0 in every observation so far: nothing is known of them."""
         none = self.moment.new_zeros(self.size, count)
         one = torch.eye(count).to(none)
         self._gram = bordered(self.gram, none, none.mT, torch.zeros_like(one))

@@ -44,8 +44,8 @@ class Sketch(ResizableState):
     row costs O(mN) where a new dictionary costs O(m^2 N) (a third less time a step than with twice, at N = 4 096).
     An arm within 1e-12 of the span of the dictionary gets no row.
 
-    How the posterior follows from these ``Kept`` says, or ``OneStep`` for a dictionary redrawn at every pull (C = 1):
-    z, V and theta are then made only when asked for (``settle``).
+    ``Kept`` computes the posterior from these. ``OneStep`` does so for a dictionary redrawn at every pull (C = 1): z, V
+    and theta are then made only when asked for (``settle``).
 
     Cost: an observation O(m^2); ``mean`` and ``variance`` when next read O(mN), or O(m^2 N) after a new
     dictionary; a draw O(u), or O(m^2 u) where the marginals are not kept. Memory O((N + u) m), or O(N + um) with
@@ -186,10 +186,6 @@ class Sketch(ResizableState):
         """sigma~^2 / lambda of the arms pulled, (u,)."""
         return self.way.leverage() / self.noise_variance
 
-    def variance_of(self, arms: Tensor) -> Tensor:
-        """Posterior variance now of arms (n,) by index."""
-        return self.way.variance_of(arms)
-
     def settle(self) -> None:
         """Make z, V and theta, if they are not those of what was learned."""
         if not self.settled and len(self.dictionary):
@@ -262,10 +258,6 @@ class Sketch(ResizableState):
     def refresh(self) -> None:
         """Bring ``mean`` and ``variance`` of all arms up to date with what was learned."""
         self.way.refresh()
-
-    def features(self, arms: Tensor) -> Tensor:
-        """z of arms (n,) by index, (m, n); of a dictionary that lasts one step none, for no pull is learned with it."""
-        return self.embedding.of(arms)
 
     def at(self, cross: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean (..., n), z and C z (..., m, n) of points whose covariance with it is ``cross`` (..., m, n)."""
@@ -507,8 +499,8 @@ class WatchedArms(HasState):
 
     def _look(self) -> None:
         sketch = self._sketch
-        self._variance = sketch.variance_of(self.arms)
-        self._z = sketch.features(self.arms)
+        self._variance = sketch.way.variance_of(self.arms)
+        self._z = sketch.embedding.of(self.arms)
         self._era, self._pulls = self._now(), sketch.marginals.pulls
 
     def _now(self) -> tuple[int, int]:
@@ -539,7 +531,7 @@ class WatchedArms(HasState):
 
     def state_changed(self) -> None:
         """The state of the sketch has been restored before this one."""
-        self._z = self._sketch.features(self.arms)
+        self._z = self._sketch.embedding.of(self.arms)
 
     def _check_has(self, state: Any, where: str) -> None:
         """Also checks that there are indices of arms, and a variance for each."""

@@ -86,8 +86,10 @@ class SketchedGP(ArmModel):
             )
             sketches.append(Sketch(self.prior, one.clone(), self.sampling, streams, chunk_size))
         self._hold(sketches)
-        self.register_buffer("_kappa_squared", self.sketches[0].prior_variance.max(), persistent=False)
-        self._kappa_squared: Tensor
+        self.register_buffer(
+            "largest_prior_variance", self.sketches[0].prior_variance.max(), persistent=False
+        )
+        self.largest_prior_variance: Tensor  # kappa^2 = max k(x, x)
         self.eval()
 
     # -- what it is ------------------------------------------------------------------------------------
@@ -102,11 +104,6 @@ class SketchedGP(ArmModel):
         dictionary is of arms pulled, so what it says of new arms is exact. O(m^2) a new arm."""
         for own, other in zip(self.sketches, small.sketches, strict=True):
             own.grow_from(other)
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Replicates."""
-        return self._batch_shape
 
     @property
     def can_forget(self) -> bool:
@@ -147,11 +144,6 @@ class SketchedGP(ArmModel):
             sketch.settle()
         found = [s.regression.distance_to_ball(r) for s, r in zip(self.sketches, each, strict=True)]
         return self._each(found) / self.noise_variance.sqrt()
-
-    @property
-    def largest_prior_variance(self) -> Tensor:
-        """kappa^2 = max k(x, x) over the arms."""
-        return self._kappa_squared
 
     def trace(self) -> dict[str, Tensor | float]:
         """Dictionary size, size of the last draw (of which it is a superset), and dictionaries drawn."""
@@ -199,7 +191,7 @@ class SketchedGP(ArmModel):
     @property
     def lasting(self) -> tuple[Any, ...]:
         """What no observation changes."""
-        fixed = (self.arms, self.prior_mean, self.noise_variance, self._kappa_squared)
+        fixed = (self.arms, self.prior_mean, self.noise_variance, self.largest_prior_variance)
         return self.prior, *fixed, *(sketch.prior_variance for sketch in self.sketches)
 
     def expect(self, X: Tensor) -> None:
@@ -260,12 +252,6 @@ class SketchedGP(ArmModel):
 
     # -- predicting ------------------------------------------------------------------------------------
 
-    def candidates(self, time: float | None = None) -> Tensor:
-        """Inputs of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
-        if self._candidates is None:
-            self._candidates = self._arm_inputs()
-        return self._candidates
-
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm, ``batch_shape x N`` each; ``time`` is not looked at."""
         for sketch in self.sketches:
@@ -278,10 +264,7 @@ class SketchedGP(ArmModel):
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N``."""
-        arms = torch.arange(self.num_arms, device=self.arms.device)
-        mean, covariance = moments_at(
-            self.sketches, self.prior.inputs[arms].expand(*self._batch_shape, -1, -1)
-        )
+        mean, covariance = moments_at(self.sketches, self.prior.inputs.expand(*self._batch_shape, -1, -1))
         return mean + self.prior_mean, covariance
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
@@ -291,7 +274,13 @@ class SketchedGP(ArmModel):
             return MarginalPosterior(
                 mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
             )
-        return arms_posterior(self, X, noise)
+        index, _ = inputs.split(X, self.num_arms, False)
+        points = inputs.points_of(X, self._batch_shape)
+        index, prior_mean = index.expand(*points, X.shape[-2]), self.prior_mean
+        if prior_mean.dim():
+            prior_mean = prior_mean.expand(*points, self.num_arms).gather(-1, index)
+        mean, covariance = moments_at(self.sketches, self.prior.inputs[index])
+        return joint_posterior(mean + prior_mean, covariance, noise)
 
     def off_arms(self) -> OffArms:
         """This posterior as a BoTorch model over features, ``X = t_batch x q x d``, on and off the arm set; it follows
@@ -360,19 +349,6 @@ class OffArms(Model):
         mean, covariance = moments_at(model.sketches, X.expand(*points, *X.shape[-2:]))
         found = joint_posterior(mean + model.prior_mean, covariance, noise)
         return found if posterior_transform is None else posterior_transform(found)
-
-
-def arms_posterior(model: SketchedGP, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-    """Joint posterior at arms by index, X: ``t_batch x q x 1``."""
-    num_arms = model.arms.shape[-2]
-    index, _ = inputs.split(X, num_arms, False)
-    points = inputs.points_of(X, model.batch_shape)
-    index = index.expand(*points, X.shape[-2])
-    prior_mean = model.prior_mean
-    if prior_mean.dim():
-        prior_mean = prior_mean.expand(*points, num_arms).gather(-1, index)
-    mean, covariance = moments_at(model.sketches, model.sketches[0].prior.inputs[index])
-    return joint_posterior(mean + prior_mean, covariance, noise)
 
 
 def moments_at(sketches: Sequence[Sketch], inputs: Tensor) -> tuple[Tensor, Tensor]:

@@ -218,7 +218,10 @@ class ListedArms(ArmsWithModel):
 
     def inputs(self, time: float) -> Tensor:
         """Features of all arms, and time."""
-        return self._rows(time).reshape(self.num_arms, *[1] * len(self.model.batch_shape), 1, -1)
+        rows = self._rows(time)
+        if rows.dim() == 3:  # of each replicate
+            return rows.movedim(0, 1).unsqueeze(-2)
+        return rows.reshape(self.num_arms, *[1] * len(self.model.batch_shape), 1, -1)
 
     def _rows(self, time: float) -> Tensor:
         """N x D."""
@@ -244,12 +247,7 @@ class ListedArms(ArmsWithModel):
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
         """Normal numbers of every arm, and their features."""
-        return StepContext(
-            time,
-            width,
-            base_samples=self._normal(streams),
-            choices=lambda: self._rows(time),
-        )
+        return StepContext(time, width, base_samples=self._normal(streams), choices=lambda: self._rows(time))
 
 
 def best_available(scores: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -108,8 +108,8 @@ class ModelChoices(Choices, HasState):
 
     Attributes:
         model: of batch shape (), (S,), or (S, ...) with candidate priors beside the replicates.
-        conditions: whether the model expects pending choices; False where it stays as it is, and only what else hangs
-            on their number follows.
+        conditions: whether pending choices change the model. False: the model stays as it is, and only what counts
+            choices moves on.
     """
 
     _parts = ("model",)

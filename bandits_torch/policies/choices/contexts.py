@@ -82,13 +82,6 @@ class ContextualArms(ListedArms):
             return rows[arm]
         return rows.gather(1, arm.reshape(-1, 1, 1).expand(-1, 1, rows.shape[-1])).squeeze(1)
 
-    def inputs(self, time: float) -> Tensor:
-        """Features of all arms, context and time, ``N x S x 1 x D`` (``N x 1 x 1 x D`` where replicates share)."""
-        rows = self._rows(time)
-        if rows.dim() == 2:
-            return rows.reshape(self.num_arms, *[1] * len(self.model.batch_shape), 1, -1)
-        return rows.movedim(0, 1).unsqueeze(-2)
-
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
         """Features, context and time of what was chosen."""
         rows = self.features(arm) if self._of_choice is None else self._of_choice.to(self.arms.device)

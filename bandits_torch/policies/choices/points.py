@@ -68,7 +68,7 @@ class Points(Choices):
         return points
 
     def none_yet(self, like: Tensor) -> Tensor:
-        """A coordinate more than ``like`` has dimensions."""
+        """Zeros of the shape of ``like``, with a last dimension of size d added."""
         return like.new_zeros(*like.shape, self.dim)
 
     def _inside(self, arm: Tensor) -> bool:
@@ -115,22 +115,17 @@ class ModelPoints(Points, ModelChoices):
         self._of_each_member = (*batch[:1], *[1] * (len(batch) - 1), 1)
         self._begin()
 
-    _steps: int
+    steps: int  # choices so far, those that are pending among them
     _latest: Tensor  # points, (S, 0 or 1, d)
-    _lasting = ("_steps", "_latest")
+    _lasting = ("steps", "_latest")
 
     def _fresh(self) -> dict[str, Any]:
-        return {"_steps": 0, "_latest": self.domain.bounds.new_zeros(self.replicates, 0, self.dim)}
+        return {"steps": 0, "_latest": self.domain.bounds.new_zeros(self.replicates, 0, self.dim)}
 
     @property
     def given(self) -> Domain:
         """The domain."""
         return self.domain
-
-    @property
-    def steps(self) -> int:
-        """Choices so far, those that are pending among them."""
-        return self._steps
 
     def shown(self, count: int = 200) -> Tensor:
         """Points evenly spread; ValueError for a domain of more dimensions."""
@@ -153,12 +148,12 @@ class ModelPoints(Points, ModelChoices):
         """One reward of every replicate, of any time; the next search begins at the points, too."""
         self.model.observe(self.inputs_of(arm, time), reward.reshape(*self._of_each_member, 1))
         self._latest = arm.detach().clone().unsqueeze(1)
-        self._steps += 1
+        self.steps += 1
 
     def expect(self, arm: Tensor, time: float) -> None:
         """See ``ModelChoices``. Pending choices count as steps: of the opening, and for the seeds of draws."""
         super().expect(arm, time)
-        self._steps += 1
+        self.steps += 1
 
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of points (N, d) at ``time``, (S, N) each."""
@@ -174,7 +169,7 @@ class ModelPoints(Points, ModelChoices):
     ) -> tuple[Tensor, Tensor]:
         """By ``PointSearch``; its opening first, whatever the acquisition says of it."""
         domain = self.domain if available is None else available
-        first = self.search.opening(domain, self._steps, self.replicates, self._seed)
+        first = self.search.opening(domain, self.steps, self.replicates, self._seed)
         if first is not None:
             return first, acquisition(self.inputs_of(first, time)).reshape(-1)
         with torch.enable_grad():
@@ -183,19 +178,19 @@ class ModelPoints(Points, ModelChoices):
     def _searched(
         self, acquisition: AcquisitionFunction, time: float, domain: Domain
     ) -> tuple[Tensor, Tensor]:
-        return self.search.at_step(self._steps + 1).maximise(
+        return self.search.at_step(self.steps + 1).maximise(
             acquisition,
             domain,
             replicates=self.replicates,
             time=self._time(time),
             starts=self._latest if self._latest.shape[1] else None,
-            seed=(1_000_003 * self._seed + self._steps) % 2**31,
+            seed=(1_000_003 * self._seed + self.steps) % 2**31,
         )
 
     def best_under(self, over: OverPriors, time: float, available: Domain | None) -> tuple[Tensor, Tensor]:
         """By ``PointSearch``, and the prior that stands behind the value there."""
         domain = self.domain if available is None else available
-        points = self.search.opening(domain, self._steps, self.replicates, self._seed)
+        points = self.search.opening(domain, self.steps, self.replicates, self._seed)
         if points is None:
             with torch.enable_grad():
                 points, _ = self._searched(over, time, domain)
@@ -208,6 +203,6 @@ class ModelPoints(Points, ModelChoices):
 
     def _draw_seeds(self) -> list[int]:
         """A seed for each replicate's draw of this step, the same in a batch and alone."""
-        keys = [(_DRAWS, self._first + k, self._steps) for k in range(self.replicates)]
+        keys = [(_DRAWS, self._first + k, self.steps) for k in range(self.replicates)]
         sequences = [np.random.SeedSequence(self._seed, spawn_key=key) for key in keys]
         return [int(sequence.generate_state(1, np.uint32)[0]) for sequence in sequences]

@@ -97,11 +97,7 @@ class LogOddsUCB(MeansPolicy):
         }
 
     def scores(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """The index; arms never pulled are arms like others."""
-        return self.index(state, streams)
-
-    def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """The upper bound of the log-odds of every arm, (S, N)."""
+        """The upper bound of the log-odds of every arm, (S, N); arms never pulled are arms like others."""
         mean, variance = mixture_moments(state["log_weight"].exp(), state["log_odds"], state["variance"])
         return mean + self.width * variance.sqrt()
 

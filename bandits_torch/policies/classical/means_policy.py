@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 import torch
 from torch import Tensor
 
@@ -49,9 +47,9 @@ class MeansPolicy(ArmPolicy):
             "high": self.zeros() + high,
         }
 
-    @abstractmethod
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """The index of every arm, (S, N), where the rewards seen differ."""
+        """The index of every arm, (S, N), where the rewards seen differ; by default ``means``."""
+        return self.means(state)
 
     def scores(self, state: State, streams: ReplicateStreams) -> Tensor:
         """The index of every arm, (S, N): infinite for one never pulled; until rewards differ, who was pulled least."""

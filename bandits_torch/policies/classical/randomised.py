@@ -70,10 +70,6 @@ class EpsilonGreedy(MeansPolicy):
         everywhere = (Q * pulled).sum(-1, keepdim=True) / pulled.sum(-1, keepdim=True).clamp_min(1)
         return torch.where(pulled, Q, everywhere)
 
-    def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """See ``MeansPolicy``."""
-        return state["sum"]
-
 
 class DiscountedThompsonSampling(MeansPolicy):
     """A mean drawn for each arm from its posterior, in which what is t steps old counts gamma^t; the largest is played.
@@ -244,7 +240,3 @@ class EXP3S(MeansPolicy):
 
     def means(self, state: State) -> None:  # type: ignore[override]
         """None: every choice is an independent draw."""
-
-    def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """The weights."""
-        return state["weight"]
