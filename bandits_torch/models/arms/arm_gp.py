@@ -373,12 +373,12 @@ class ArmGP(ArmModel):
 
         ``posterior`` recognises this very tensor and answers from the cached marginals.
         """
-        if not self.drifts:
-            return super().candidates()
-        validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-        moment = self.check_not_past(time)
-        self._candidates = with_time(self._arm_inputs(), moment)
-        self._candidates_time = moment
+        if self.drifts:
+            validation.require(time is not None, "time", time, "a number: the kernel has a time part")
+            self._candidates_time = self.check_not_past(time)
+            self._candidates = with_time(self._arm_inputs(), self._candidates_time)
+        elif self._candidates is None:
+            self._candidates = self._arm_inputs()
         return self._candidates
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:

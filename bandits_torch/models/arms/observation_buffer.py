@@ -55,7 +55,7 @@ class ObservationBuffer(ResizableState):
         self.reward.scatter_(-1, at, reward.unsqueeze(-1))
         self.time.scatter_(-1, at, time)
         self.end.add_(1 if where is None else where)
-        self._end_bound += 1
+        self.__dict__["_end_bound"] += 1  # past ``__setattr__``, which takes longer than the sum
 
     def reserve(self, more: int, length: int) -> None:
         """Have room for ``more`` observations of every member, whose largest count is ``length``, at once."""
