@@ -1,6 +1,6 @@
 """One thread per test process, as pytest-xdist runs as many processes as there are cores; the same draws every run; no
 network beyond this machine. ``--full`` runs the long form of tests that have a short one, and the tests and cases that
-``long`` and ``every`` leave out; continuous integration runs those too."""
+``long`` and ``every`` leave out; continuous integration runs those too. What the command line names (``::``) is run."""
 
 import socket
 from collections import defaultdict
@@ -32,8 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("full"):
         return
+    named = tuple(arg.split("/")[-1] for arg in config.args if "::" in arg)
     left, sampled = [], defaultdict(list)
     for item in items:
+        if item.nodeid.split("/")[-1].startswith(named):
+            continue
         if item.get_closest_marker("long"):
             left.append(item)
         elif item.get_closest_marker("every"):

@@ -4,7 +4,7 @@ tests/MUTATION.md has the samples that were taken.
 """
 
 _OPKB = "policies/test_opkb_from_the_paper.py"
-_PROBLEMS = "problems/test_problem_steps.py"
+_PROBLEMS = "problems/test_problem_steps.py problems/test_problem_contract.py"
 
 
 def _laws(*names: str) -> str:

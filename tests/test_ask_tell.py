@@ -20,6 +20,7 @@ from bandits_torch.policy_files import load_policy, save_policy
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
 from bandits_torch.theory.widths import ConstantWidth
 from tests.reference import all_recipes, live_system
+from tests.reference.asking import live, refused, reward_of
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
 
 IN_TURN = {
@@ -30,21 +31,6 @@ IN_TURN = {
     "master_gp_ucb",
 }  # learn of the choice since the last reward
 T = 30
-
-
-def live(name="tv_gp_ucb"):
-    return AskTell(all_recipes.build(name, 1, T)[0])
-
-
-def reward_of(question):
-    return float(torch.sin(question.time + question.arm.double()))
-
-
-def unchanged(asked, act, message):
-    before = described(asked.state_dict())
-    with pytest.raises(ValueError, match=message):
-        act()
-    assert described(asked.state_dict()) == before
 
 
 # -- late, out of order ---------------------------------------------------------------------------------
@@ -61,7 +47,7 @@ def test_every_recipe_takes_or_refuses_late_rewards_as_documented(name):
         for question in late:
             tell = lambda q=question: asked.tell(q.id, reward_of(q))  # noqa: E731
             if name in IN_TURN:
-                unchanged(asked, tell, r"why\['turn'\] must be \d+, of a choice made since the last reward")
+                refused(asked, tell, r"why\['turn'\] must be \d+, of a choice made since the last reward")
                 assert question.id in asked.open
             else:
                 assert tell()
@@ -124,7 +110,7 @@ def test_what_must_predict_a_reward_first_cannot_do_so_for_a_past_that_drifted()
     asked = AskTell(IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), forgetting=rule))
     first, second = asked.ask(1.0), asked.ask(2.0)
     asked.tell(second.id, 0.5)
-    unchanged(
+    refused(
         asked, lambda: asked.tell(first.id, 0.5), r"time must be .* at or after the latest observation, 2.0"
     )
     assert asked.drop(before=2.0) == 1
@@ -155,8 +141,8 @@ def test_what_will_be_best_in_hours_is_told_by_a_cycle_and_not_by_forgetting():
     right = {"days": 0, "fading": 0}
     for hour in range(72, 120):
         truth = torch.tensor([daily(hour, arm) for arm in arms])
-        for name, live in {"days": days, "fading": fading}.items():
-            mean, deviation = live.predict(at=hour)
+        for name, asked in {"days": days, "fading": fading}.items():
+            mean, deviation = asked.predict(at=hour)
             assert mean.shape == deviation.shape == (1, 4)
             right[name] += bool(truth[mean.argmax()] > truth.max() - 0.1)
     assert right["days"] >= 46
@@ -166,7 +152,7 @@ def test_what_will_be_best_in_hours_is_told_by_a_cycle_and_not_by_forgetting():
 
 
 def test_a_prediction_is_the_policys_and_changes_nothing():
-    asked = live()
+    asked = live("tv_gp_ucb")
     questions = [asked.ask(float(step)) for step in range(4)]
     for question in questions[:3]:
         asked.tell(question.id, reward_of(question))
@@ -188,7 +174,7 @@ def test_points_are_predicted_where_points_are_played():
     mean, deviation = asked.predict(0.0, torch.cat([question.arm, 1 - question.arm]))
     assert mean.shape == deviation.shape == (1, 2)
     assert mean[0, 0] == pytest.approx(2.0 / 1.1)
-    unchanged(asked, lambda: asked.predict(0.0), r"points must be \(N, 2\) points, got None")
+    refused(asked, lambda: asked.predict(0.0), r"points must be \(N, 2\) points, got None")
 
 
 @pytest.mark.parametrize(
@@ -209,14 +195,14 @@ def test_what_cannot_be_predicted_is_refused(name, act, message):
     asked = live(name)
     question = asked.ask(2.0)
     asked.tell(question.id, 0.3)
-    unchanged(asked, lambda: act(asked), message)
+    refused(asked, lambda: act(asked), message)
 
 
 # -- twice, never, wrong --------------------------------------------------------------------------------
 
 
 def test_the_first_answer_counts_and_the_others_say_that_they_do_not():
-    asked = live()
+    asked = live("tv_gp_ucb")
     question = asked.ask(1.0)
     assert asked.tell(question.id, 0.5)
     before = described(asked.state_dict())

@@ -2,7 +2,6 @@
 
 import json
 import math
-import zipfile
 
 import numpy as np
 import pandas as pd
@@ -121,43 +120,14 @@ def test_a_failed_save_leaves_the_old_file_whole(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["run.npz"]
 
 
-def test_a_truncated_or_damaged_file_is_refused(tmp_path):
-    path = tmp_path / "run.npz"
-    make().save(path)
-    whole = path.read_bytes()
-    for length in (0, 1, 100, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match="is not a whole history file"):
-            History.load(path)
-    damaged = bytearray(whole)
-    damaged[200:260] = bytes(60)
-    path.write_bytes(damaged)
-    with pytest.raises(ValueError, match="is not a whole history file"):
-        History.load(path)
-
-
 def test_foreign_files_are_refused(tmp_path):
     path = tmp_path / "run.npz"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("hello.txt", "hello")
-    with pytest.raises(ValueError, match="is not a whole history file"):
-        History.load(path)
-    np.savez(path, a=np.zeros(3))
-    with pytest.raises(ValueError, match="is not a whole history file"):
-        History.load(path)
     np.savez(path, header=np.frombuffer(b'{"format": "something else"}', dtype=np.uint8))
     with pytest.raises(ValueError, match="is not a history file: its header says"):
         History.load(path)
     with open(path, "wb") as file:
         np.save(file, np.zeros(3))
     with pytest.raises(ValueError, match="of another kind"):
-        History.load(path)
-
-
-def test_pickled_objects_are_not_executed(tmp_path):
-    path = tmp_path / "run.npz"
-    np.savez(path, header=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(ValueError, match=r"is not a whole history file: .*pickle"):
         History.load(path)
 
 
@@ -186,11 +156,6 @@ def test_newer_or_incomplete_files_are_refused(tmp_path, changes, message):
     rewrite(path, **changes)
     with pytest.raises(ValueError, match=message):
         History.load(path)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.npz"):
-        History.load(tmp_path / "nowhere.npz")
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,10 @@ from bandits_torch import Domain, recipes
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
 from bandits_torch.policies.policy import Observation
-from tests.reference import all_recipes
+from tests.reference.asking import live, refused, reward_of
 from tests.reference.kernels import rbf
 
 T = 30
-
-
-def live(name="gp_ucb"):
-    return AskTell(all_recipes.build(name, 1, T)[0])
 
 
 def by_features(name="gp_ucb", **options):
@@ -25,10 +21,6 @@ def by_features(name="gp_ucb", **options):
 
 def arms_of(questions):
     return [int(question.arm) for question in questions]
-
-
-def reward_of(question):
-    return float(torch.sin(question.time + question.arm.double()))
 
 
 @pytest.mark.parametrize(
@@ -96,20 +88,13 @@ def test_a_question_that_is_dropped_gives_its_place_back(name):
 # -- refused --------------------------------------------------------------------------------------------
 
 
-def unchanged(asked, act, message):
-    before = described(asked.state_dict())
-    with pytest.raises(ValueError, match=message):
-        act()
-    assert described(asked.state_dict()) == before
-
-
 def test_what_cannot_be_dropped_is_refused():
     asked = live()
     asked.ask(0.0)
-    unchanged(asked, lambda: asked.drop(), "before and ids must be a time, or numbers of questions, not both")
-    unchanged(asked, lambda: asked.drop(1.0, ids=[0]), "before and ids must be")
-    unchanged(asked, lambda: asked.drop(ids=[0, 5]), "id must be of a question asked, 0 to 0, got 5")
-    unchanged(asked, lambda: asked.drop(before=float("nan")), "before must be a finite number")
+    refused(asked, lambda: asked.drop(), "before and ids must be a time, or numbers of questions, not both")
+    refused(asked, lambda: asked.drop(1.0, ids=[0]), "before and ids must be")
+    refused(asked, lambda: asked.drop(ids=[0, 5]), "id must be of a question asked, 0 to 0, got 5")
+    refused(asked, lambda: asked.drop(before=float("nan")), "before must be a finite number")
     assert asked.drop(ids=[0, 0]) == 1
     assert asked.drop(ids=[0]) == 0
 
@@ -119,6 +104,6 @@ def test_several_that_cannot_be_chosen_leave_none_asked():
     question = asked.ask(5.0)
     asked.tell(question.id, 1.0)
     asked.ask(5.0)
-    unchanged(asked, lambda: asked.ask(4.0, count=3), "time must be finite and at or after the latest")
+    refused(asked, lambda: asked.ask(4.0, count=3), "time must be finite and at or after the latest")
     none = torch.zeros(12, dtype=torch.bool)
-    unchanged(asked, lambda: asked.ask(6.0, none, count=3), "available must")
+    refused(asked, lambda: asked.ask(6.0, none, count=3), "available must")

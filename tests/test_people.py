@@ -11,6 +11,7 @@ import torch
 from bandits_torch import AskTell, load_policy, recipes, save_policy
 from bandits_torch.border import Settings, Times
 from bandits_torch.checkpoint import described
+from tests.reference.asking import refused
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SETTINGS = {
@@ -19,13 +20,6 @@ SETTINGS = {
     "workers": (1, 8, "integer"),
     "mode": ["a", "b", "c"],
 }
-
-
-def refused(live, act, message):
-    before = described(live.state_dict())
-    with pytest.raises(ValueError, match=message):
-        act()
-    assert described(live.state_dict()) == before
 
 
 # -- names ---------------------------------------------------------------------------------------------

@@ -149,11 +149,11 @@ def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str
     who = str(means.idxmin())
     regret = own.set_index("replicate")["regret"]
     difference = (regret - others[who]).dropna()
-    error = difference.std() / len(difference) ** 0.5
+    error = difference.sem()
     mean, random = float(regret.mean()), float(means["random"])
     return {
         "regret": mean,
-        "error": float(regret.std() / len(regret) ** 0.5),
+        "error": float(regret.sem()),
         "share": mean / random,
         "who": who,
         "best": float(means.min()),

@@ -75,7 +75,7 @@ def lead(table: pd.DataFrame) -> tuple[float, float]:
     best = table.pivot_table(index="kind", columns="policy", values="expected")[list(RIVALS)].max(axis=1)
     wide = table.pivot_table(index=["seed", "kind"], columns="policy", values="expected")
     ahead = ((wide[NAME] - wide["auto"]).unstack() / best).mean(axis=1)
-    return float(ahead.mean()), float(ahead.std() / np.sqrt(len(ahead)))
+    return float(ahead.mean()), float(ahead.sem())
 
 
 def write_page(folder: Path) -> Path:

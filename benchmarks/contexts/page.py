@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +9,7 @@ import pandas as pd
 from benchmarks.contexts.auto import TOLD
 from benchmarks.contexts.dense import DENSE, DRIFT, LISTED, PROBLEMS, STALE, TIMED, WIDTH, WINDOW
 from benchmarks.contexts.linear import AUTO, EXPLORATION, LINEAR, OURS
-from benchmarks.pages import markdown, opening, seeds_of, write
+from benchmarks.pages import markdown_of, opening, seeds_of, write
 
 ASKED_REGRET, ASKED_TIME = 1.1, 20
 
@@ -65,7 +64,7 @@ def _auto(table: pd.DataFrame) -> list[str]:
         f"list of contexts or their number of columns (as features). Asked: at most {ASKED_REGRET} times the told",
         "regret. The settings were chosen on other seeds (`PROTOCOL.md`).",
         "",
-        _markdown(rows),
+        markdown_of(pd.DataFrame(rows)),
         "",
     ]
 
@@ -85,7 +84,7 @@ def _auto_beside_linear(table: pd.DataFrame) -> list[str]:
         "context of each step and has no settings; those of the linear policies are the best on two other seeds.",
         f"`auto` is ahead of both on {ahead} of {len(means)}. Asked: 3 of 4.",
         "",
-        _markdown(rows),
+        markdown_of(pd.DataFrame(rows)),
         "",
     ]
 
@@ -159,7 +158,7 @@ def _dense(table: pd.DataFrame) -> list[str]:
         f"Under drift observations are dropped once no mean can change by more than {STALE} prior deviations",
         f"(`StaleObservations`), or but for the last {WINDOW}; what is fixed has no old observations to drop.",
         "",
-        _markdown(rows),
+        markdown_of(pd.DataFrame(rows)),
         "",
     ]
 
@@ -171,7 +170,7 @@ def _coba(table: pd.DataFrame) -> list[str]:
         row = {"environment": str(name)}
         for policy in part["policy"].unique():
             short = wide["best arms"] - wide[policy]
-            error = short.std(ddof=1) / math.sqrt(len(short)) if len(short) > 1 else math.nan
+            error = short.sem()
             setting = part[part["policy"] == policy]["setting"].iloc[0]
             told = "" if pd.isna(setting) or not setting else f" ({setting})"
             if policy != "best arms":
@@ -185,11 +184,6 @@ def _coba(table: pd.DataFrame) -> list[str]:
         f"over median distance, width) and {len(EXPLORATION)} for each of theirs. Their policies see the products of",
         "context and action (`1, a, xa`), which is the true model in `linear`.",
         "",
-        _markdown(rows),
+        markdown_of(pd.DataFrame(rows)),
         "",
     ]
-
-
-def _markdown(rows: list[dict[str, str]]) -> str:
-    table = pd.DataFrame(rows)
-    return markdown(list(table.columns), table.values.tolist())

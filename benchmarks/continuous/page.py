@@ -12,7 +12,7 @@ import pandas as pd
 from bandits_torch.recorder import versions
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, REFIT, SMOOTH, WIDTH, WIDTHS
 from benchmarks.continuous.step import AUTO_DIM
-from benchmarks.pages import opening, save, seeds_of, write
+from benchmarks.pages import markdown, opening, save, seeds_of, write
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -55,23 +55,15 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
     most = counts.max().max()
     names = [name for name in PROBLEMS if name in regret.columns]
     policies = list(dict.fromkeys(totals["policy"]))
-    head = "| policy | " + " | ".join(name.removeprefix("dynamic-") for name in names) + " |\n"
-    rule = "|---" * (len(names) + 1) + "|\n"
-    body = ""
-    for policy in policies:
-        cells = [
-            _figure(regret.loc[policy, name], error.loc[policy, name], counts.loc[policy, name], most)
-            for name in names
-        ]
-        body += f"| {policy} | " + " | ".join(cells) + " |\n"
     times = totals.pivot(index="policy", columns="problem", values="ms")
-    clock = ""
+    head, figures, clock = ["policy", *(name.removeprefix("dynamic-") for name in names)], [], []
     for policy in policies:
-        clock += (
-            f"| {policy} | "
-            + " | ".join(f"{times.loc[policy, name]:.0f}".replace("nan", "-") for name in names)
-            + " |\n"
-        )
+        figures.append([policy])
+        clock.append([policy])
+        for name in names:
+            at = policy, name
+            figures[-1].append(_figure(regret.loc[at], error.loc[at], counts.loc[at], most))
+            clock[-1].append(f"{times.loc[at]:.0f}".replace("nan", "-"))
     said = _verdicts(regret[names], times[names])
     replicates, horizon = frame["replicate"].nunique(), frame["step"].max()
     seeds = seeds_of(frame, "replicate", "problem")
@@ -110,13 +102,13 @@ what that is worth elsewhere.
 
 ## Mean cumulative regret ± standard error
 
-{head}{rule}{body}
+{markdown(head, figures)}
 {said}
 ## Milliseconds a step (choose and learn), after step {INITIAL}
 
 Means over the steps, fits included, of the replicate in which the policy was quickest: other work ran on the machine.
 
-{head}{rule}{clock}
+{markdown(head, clock)}
 {_step(step)}{_auto_step(step.with_name("step-auto.csv"))}"""
 
 
@@ -196,13 +188,13 @@ def _auto_step(table: Path) -> str:
         f"thread, d = {AUTO_DIM}, means of five steps in turn; of `auto` choose and learn, a refinement of members "
         "among them; of BoTorch a fit of `SingleTaskGP` and `optimize_acqf` of its UCB (4 restarts, 64 raw "
         "samples).\n\n"
-        "| rewards | auto holds | auto, ms | longest, ms | BoTorch, ms | ratio |\n|---|---|---|---|---|---|\n"
     )
+    rows = []
     for row in pd.read_csv(table).to_dict("records"):
         ms = [f"{1e3 * row[name]:.0f}" for name in ("auto_seconds", "auto_longest", "botorch_seconds")]
         ratio = row["auto_seconds"] / row["botorch_seconds"]
-        text += f"| {row['observations']:.0f} | {row['held']:.0f} | {' | '.join(ms)} | {ratio:.2f} |\n"
-    return text
+        rows.append([f"{row['observations']:.0f}", f"{row['held']:.0f}", *ms, f"{ratio:.2f}"])
+    return text + markdown(["rewards", "auto holds", "auto, ms", "longest, ms", "BoTorch, ms", "ratio"], rows)
 
 
 def _picture(frame: pd.DataFrame, path: Path) -> None:

@@ -7,6 +7,9 @@ environments of PROTOCOL.md) at once, and what is there is not played again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import pandas as pd
@@ -30,28 +33,26 @@ def main(
     torch.set_num_threads(1)
     results, wanted = pages.results_folder(__file__), set(filter(None, problems.split(",")))
     parts = [] if page else options.chosen(only, PARTS, "only")
-    if "bandits" in parts:
+
+    def keep(name: str, path: Path, play: Callable[[], pd.DataFrame]) -> None:
+        if (not wanted or name in wanted) and not path.exists():
+            pages.save(play(), path)
+
+    if "bandits" in parts or "fresh" in parts:
         from benchmarks.elsewhere import bandits
 
         for name in bandits.ENVIRONMENTS:
-            path = results / f"{name}.csv"
-            if (not wanted or name in wanted) and not path.exists():
-                pages.save(bandits.race(name, REPLICATES, pages.say), path)
-    if "fresh" in parts:
-        from benchmarks.elsewhere import bandits
-
-        for name in bandits.ENVIRONMENTS:
-            path = results / f"fresh-{name}.csv"
-            if (not wanted or name in wanted) and not path.exists():
-                pages.save(bandits.race_fresh(name, pages.say), path)
+            if "bandits" in parts:
+                keep(name, results / f"{name}.csv", partial(bandits.race, name, REPLICATES, pages.say))
+            if "fresh" in parts:
+                keep(name, results / f"fresh-{name}.csv", partial(bandits.race_fresh, name, pages.say))
     if "peaks" in parts:
         from benchmarks.elsewhere import moving_peaks
 
         for seed in map(int, seeds.split(",")):
             for name in moving_peaks.PROBLEMS:
-                path = results / f"{name}-{seed}.csv"
-                if (not wanted or name in wanted) and not path.exists():
-                    pages.save(moving_peaks.race(name, seed, pages.say), path)
+                play = partial(moving_peaks.race, name, seed, pages.say)
+                keep(name, results / f"{name}-{seed}.csv", play)
     if "ten" in parts:
         from benchmarks.elsewhere import moving_peaks
 

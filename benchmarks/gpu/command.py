@@ -21,6 +21,7 @@ from benchmarks.gpu import checks
 from benchmarks.gpu.criteria import Verdict, criteria
 from benchmarks.gpu.pages import PAGES
 from benchmarks.gpu.stepping import Settings
+from benchmarks.pages import markdown
 from benchmarks.speed.measuring import machine
 
 _TESTS, _CHOICES = 90.0, 60.0  # seconds
@@ -60,14 +61,15 @@ class Notebook:
         lines = ["# On a GPU", "", ", ".join(f"{key} {value}" for key, value in self.facts.items()), ""]
         if self.facts["rehearsal"]:
             lines += ["**A rehearsal in small: the figures mean nothing.**", ""]
-        lines += ["| asked | | figure |", "| --- | --- | --- |"]
-        lines += [f"| {v.asked} | {self.said(v)} | {v.figure or ''} |" for v in criteria(self.measured)]
+        asked = [[v.asked, self.said(v), v.figure or ""] for v in criteria(self.measured)]
+        lines += [markdown(["asked", "", "figure"], asked)]
         for page, note in self.notes.items():
             rows = self.measured.get(page, [])
             lines += ["", f"## {page}", "", ", ".join(f"{key}: {value}" for key, value in note.items()), ""]
             names = list(dict.fromkeys(name for row in rows for name in row))
-            lines += [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"] if rows else []
-            lines += [f"| {' | '.join(_cell(row.get(name)) for name in names)} |" for row in rows]
+            lines += (
+                [markdown(names, ([_cell(row.get(name)) for name in names] for row in rows))] if rows else []
+            )
         return "\n".join(lines) + "\n"
 
 

@@ -275,7 +275,7 @@ def write_page(folder: Path) -> Path:
     rows, shares = [], []
     for (setting, policy), own in every.groupby(["setting", "policy"], sort=False):
         shares.append(own["held"].mean())
-        bias, spread = own["error"].mean(), own["error"].std() / len(own) ** 0.5
+        bias, spread = own["error"].mean(), own["error"].sem()
         kinds = " and ".join(sorted(own["estimator"].unique()))
         figures = [f"{100 * shares[-1]:.0f} %", f"{bias:+.4f} ± {spread:.4f}", f"{own['reach'].mean():.3f}"]
         rows.append([setting, policy, kinds, len(own), *figures])

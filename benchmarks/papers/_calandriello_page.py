@@ -283,7 +283,7 @@ def _means(rows: pd.DataFrame) -> pd.DataFrame:
     shown = []
     for (width, sampler), group in rows.groupby(["width", "sampler"], sort=False):
         exact = rows[(rows["width"] == width) & (rows["sampler"] == "exact")]["regret"].mean()
-        mean, error = group["regret"].mean(), group["regret"].std() / len(group) ** 0.5
+        mean, error = group["regret"].mean(), group["regret"].sem()
         shown.append(
             {
                 "width": width,
@@ -300,4 +300,4 @@ def _means(rows: pd.DataFrame) -> pd.DataFrame:
 def _table(frame: pd.DataFrame) -> str:
     names = [str(name).replace("_", " ") for name in frame.columns]
     rows = [["" if pd.isna(cell) else str(cell) for cell in row] for row in frame.to_numpy(dtype=object)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [names, ["---"] * len(names), *rows]) + "\n"
+    return pages.markdown(names, rows)

@@ -102,10 +102,8 @@ def changes(before: Iterable[Claim], now: Iterable[Claim]) -> list[str]:
 def table(claims: Iterable[Claim]) -> str:
     """The claims of one paper as a Markdown table."""
     rows = [(c.where, c.claim, f"**{c.verdict}**", c.numbers) for c in claims]
-    lines = [("where", "what the paper says", "verdict", "numbers"), ("---",) * 4, *rows]
-    return "".join(
-        f"| {' | '.join(' '.join(text.split()).replace('|', '/') for text in line)} |\n" for line in lines
-    )
+    plain = [[" ".join(text.split()).replace("|", "/") for text in row] for row in rows]
+    return pages.markdown(["where", "what the paper says", "verdict", "numbers"], plain)
 
 
 def summary(claims: Iterable[Claim]) -> str:

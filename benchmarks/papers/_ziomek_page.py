@@ -296,7 +296,7 @@ def _draw_hills(rows: pd.DataFrame, path: Path) -> None:
 
 
 def _totals(totals: pd.DataFrame) -> str:
-    mean, error = totals.mean(), totals.std() / len(totals) ** 0.5
+    mean, error = totals.mean(), totals.sem()
     order = mean.sort_values().index
     rows = pd.DataFrame({"policy": order, "regret": [f"{mean[p]:.1f} ± {error[p]:.1f}" for p in order]})
     said = [

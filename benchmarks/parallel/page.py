@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from benchmarks.pages import opening, seeds_of, write
+from benchmarks.pages import markdown_of, opening, seeds_of, write
 from benchmarks.parallel.race import SIZES, Size, floor, random_pull
 
 ONE, ASKED = "one at a time", 1.2
@@ -116,13 +116,13 @@ def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
         f"Above the floors, ratios at most {ASKED}: {_of(found, '_above', lambda x: x <= ASKED)}.",
         f"At most {ASKED} times the floor itself: {_of(found, '_floor', lambda x: x <= ASKED)}.",
         "",
-        _markdown(found.drop(columns=hidden).fillna("")),
+        markdown_of(found.drop(columns=hidden).fillna("")),
         "",
         "## What asking costs",
         "",
         "Medians of one run on one core: eight steps (ask, tell) of one question each, and `ask(count=8)`.",
         "",
-        "Not measured yet." if times is None else _markdown(times.round(2)),
+        "Not measured yet." if times is None else markdown_of(times.round(2)),
         "",
     ]
     return write(results / "RESULTS.md", "\n".join(lines))
@@ -146,9 +146,3 @@ def _names(found: pd.DataFrame) -> str:
     beyond = found[[f"_beyond {mode}" for mode in COUNTED[:2]]].gt(0).any(axis=1)
     told = [f"{row.over} {row.problem} {row.policy}" for row in found[beyond].itertuples()]
     return "; ".join(told) or "none"
-
-
-def _markdown(table: pd.DataFrame) -> str:
-    head = "| " + " | ".join(map(str, table.columns)) + " |"
-    rule = "|" + "---|" * len(table.columns)
-    return "\n".join([head, rule, *("| " + " | ".join(map(str, row)) + " |" for row in table.to_numpy())])

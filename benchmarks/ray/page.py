@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pandas as pd
@@ -102,7 +101,7 @@ def _rows(name: str, table: pd.DataFrame) -> list[dict[str, str]]:
 def _interval(values: pd.Series) -> str:
     if len(values) < 2:
         return ""
-    return f"{values.mean():.3g} ± {2 * values.std() / math.sqrt(len(values)):.2g}"
+    return f"{values.mean():.3g} ± {2 * values.sem():.2g}"
 
 
 def _verdict(tables: dict[str, pd.DataFrame]) -> tuple[str, list[str]]:
@@ -114,7 +113,7 @@ def _verdict(tables: dict[str, pd.DataFrame]) -> tuple[str, list[str]]:
         if OURS not in wide or RAYS not in wide:
             continue
         apart = (wide[OURS] - wide[RAYS]).dropna()
-        two = 2 * apart.std() / math.sqrt(len(apart))
+        two = 2 * apart.sem()
         where = (
             "ahead"
             if apart.mean() > two

@@ -111,7 +111,7 @@ def write_page(out: Path, S: int = 50, T: int = 400) -> Path:
     """RESULTS.md from violations.csv, played with S draws of T steps."""
     table = pd.read_csv(out / "violations.csv", dtype=str)
     sections = [
-        f"## {one}\n\n{_shown_table(part.drop(columns='problem'))}"
+        f"## {one}\n\n{pages.markdown_of(part.drop(columns='problem'))}"
         for one, part in table.groupby("problem", sort=False)
     ]
     head = pages.opening("Safe policies under drift", _answer(table), "python -m benchmarks.safety")
@@ -123,7 +123,7 @@ def write_points(out: Path, S: int = 20, T: int = 60) -> Path:
     table, command = pd.read_csv(out / "points.csv", dtype=str), "python -m benchmarks.safety --points"
     head = pages.opening("Safe policies over points, under drift", _answer(table), command)
     head += _POINTS.format(S=S, T=T, seed=SEED, delta=DELTA)
-    return pages.write(out / "POINTS.md", head + _shown_table(table) + "\n")
+    return pages.write(out / "POINTS.md", head + pages.markdown_of(table) + "\n")
 
 
 def _answer(table: pd.DataFrame) -> str:
@@ -142,10 +142,6 @@ def _answer(table: pd.DataFrame) -> str:
         f"each step, and in {run_broken:.1%} of the runs with that for the whole run; either may be {DELTA:.0%}. "
         f"The policy without limits breaks it at {free:.1%} of all steps."
     )
-
-
-def _shown_table(table: pd.DataFrame) -> str:
-    return pages.markdown(table.columns, table.to_numpy().tolist())
 
 
 def points(out: Path, S: int, T: int) -> None:

@@ -69,7 +69,7 @@ def within(table: pd.DataFrame, policy: str = "band_gp_ucb") -> list[str]:
 
 
 def _cell(rows: pd.Series) -> str:
-    return f"{rows.mean():.1f} ± {rows.std() / len(rows) ** 0.5:.1f}" if len(rows) else "-"
+    return f"{rows.mean():.1f} ± {rows.sem():.1f}" if len(rows) else "-"
 
 
 def _race(table: pd.DataFrame, policies: list[str]) -> list[list[str]]:

@@ -70,7 +70,7 @@ def write_page(out: Path) -> Path:
         half = same[same["shot"] >= most // 2]
         each = same.groupby("seed")["error"].mean()
         means[name] = float(each.mean())
-        spread = each.std() / len(each) ** 0.5 if len(each) > 1 else float("nan")
+        spread = each.sem()
         last = same[same["shot"] >= most - 10]["seconds"].mean()
         shown[name] = f"{each.mean():.3f} ± {2 * spread:.3f}"
         rows.append(

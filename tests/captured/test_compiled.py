@@ -20,13 +20,13 @@ from tests.captured.test_captured_runs import (
     HORIZON,
     REPLICATES,
     averaging,
-    books,
     built,
     equal_at_first,
     in_doubt,
     knows_its_scale,
     plain_run,
     same,
+    same_run_and_books,
 )
 
 numba = pytest.importorskip("numba", reason="the extra `fast` is not installed")
@@ -47,20 +47,9 @@ def steps_of(history):
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_compiled_run_is_the_plain_run(name):
-    expected, plain = plain_run(name)
-    policy, problem = built(name)
-    history = run(policy, problem, HORIZON, seed=7, capture=True)
-    done, otherwise = steps_of(history)
-    one_by_one = {"sw_gp_ucb": 1, "tv_gp_ucb": 1, "ui_gp_ucb": 1}.get(
-        name.split(",")[0], 0
-    )  # the first of their kind
-    assert (done, otherwise) == (HORIZON - one_by_one, 0)
-    same(history, expected, 1e-9)
-    (held, moments), (held_plain, moments_plain) = books(policy), books(plain)
-    for ours, theirs in zip(held, held_plain, strict=True):
-        assert torch.equal(ours, theirs)
-    for ours, theirs in zip(moments, moments_plain, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9)
+    history, policy, plain = same_run_and_books(name, 1e-9, 1e-8)
+    one_by_one = name.split(",")[0] in ("sw_gp_ucb", "tv_gp_ucb", "ui_gp_ucb")  # the first of their kind
+    assert steps_of(history) == (HORIZON - one_by_one, 0)
     (_, covariance), (_, covariance_plain) = policy.model.joint(), plain.model.joint()
     torch.testing.assert_close(covariance, covariance_plain, rtol=1e-8, atol=1e-9)
 

@@ -52,12 +52,6 @@ def test_the_best_arm_of_an_even_step_is_one_that_is_available() -> None:
     torch.testing.assert_close(history.best[:, 1], inside)
 
 
-def test_a_replicate_alone_is_the_replicate_of_a_batch() -> None:
-    batch = Hills(replicates=3, seed=5)
-    alone = Hills(replicates=1, seed=5, first_replicate=2)
-    assert torch.equal(batch.expected_rewards(1)[2], alone.expected_rewards(1)[0])
-
-
 @pytest.mark.parametrize("value", [-0.1, 2.0])
 def test_a_share_of_functions_excluded_that_is_none_is_refused(value) -> None:
     with pytest.raises(ValueError, match="excluded must be"):

@@ -1,0 +1,24 @@
+"""What tests of live systems ask and tell."""
+
+import pytest
+import torch
+
+from bandits_torch.ask_tell import AskTell
+from bandits_torch.checkpoint import described
+from tests.reference import all_recipes
+
+
+def live(name="gp_ucb", horizon=30):
+    return AskTell(all_recipes.build(name, 1, horizon)[0])
+
+
+def reward_of(question):
+    return float(torch.sin(question.time + question.arm.double()))
+
+
+def refused(asked, act, message):
+    """``act`` is refused with this message, and changes nothing."""
+    before = described(asked.state_dict())
+    with pytest.raises(ValueError, match=message):
+        act()
+    assert described(asked.state_dict()) == before
