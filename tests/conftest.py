@@ -1,6 +1,10 @@
 """One thread per test process, as pytest-xdist runs as many processes as there are cores; the same draws every run; no
-network beyond this machine. ``--full`` runs the long form of tests that have a short one, and the tests and cases that
-``long`` and ``every`` leave out; continuous integration runs those too. What the command line names (``::``) is run."""
+network beyond this machine.
+
+A run leaves out tests and cases that are marked ``long`` or ``every``, unless the command line names them (``::``).
+``--rest`` runs these alone, as continuous integration does afterwards; ``--full`` runs all, and the long form of tests
+that have one.
+"""
 
 import socket
 from collections import defaultdict
@@ -15,15 +19,20 @@ torch.set_num_threads(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="the long form of tests that have a short one")
+    parser.addoption(
+        "--full", action="store_true", help="every test and case, in its long form if it has one"
+    )
+    parser.addoption(
+        "--rest", action="store_true", help="what a run without --full leaves out, in short forms"
+    )
     parser.addoption(
         "--device", default="cpu", help="where tensors are made that name no device: cpu or cuda"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: run with --full alone")
-    config.addinivalue_line("markers", "every(n): without --full one case in n is run, always the same ones")
+    config.addinivalue_line("markers", "long: left out without --full or --rest")
+    config.addinivalue_line("markers", "every(n): of its cases one in n is run, always the same ones")
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "worksteal"  # pytest-xdist: what a module's tests share is then made once
 
@@ -44,8 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for cases in sampled.values():
         cases.sort(key=lambda item: crc32(item.nodeid.encode()))
         left += cases[ceil(len(cases) / cases[0].get_closest_marker("every").args[0]) :]
-    gone = set(left)
-    config.hook.pytest_deselected(items=left)
+    gone = set(items) - set(left) if config.getoption("rest") else set(left)
+    config.hook.pytest_deselected(items=list(gone))
     items[:] = [item for item in items if item not in gone]
 
 

@@ -21,7 +21,6 @@ Without a part all are run. One thread.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +42,7 @@ from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import BKBWidth, RealisedInformationWidth
 from benchmarks.pages import save
 from benchmarks.papers import _calandriello_page, _calandriello_settings
-from benchmarks.papers._folders import results_folder
+from benchmarks.papers._folders import PaperParser, results_folder
 from benchmarks.speed.measuring import copy_seconds
 
 mpl.use("Agg")
@@ -58,21 +57,9 @@ def main(arguments: list[str]) -> None:
         for part in (starvation, coverage, regret, settings, growth, adaptive, accuracy, times, numpy, batch)
     }
     parts["report"] = lambda out, fast: None
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.papers calandriello",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("parts", nargs="*", help="default: all")
-    parser.add_argument("--fast", action="store_true", help="small sizes, to see that everything runs")
-    parser.add_argument(
-        "--out", type=Path, help="default: results/calandriello, or results/fast/calandriello"
-    )
-    asked = parser.parse_args(arguments)
+    parser = PaperParser("calandriello", __doc__, "default: all", "small sizes, to see that everything runs")
+    asked = parser.asked(arguments, [*FIGURES, *parts])
     wanted = [FIGURES.get(part, part) for part in asked.parts] or list(parts)
-    unknown = sorted(set(wanted) - set(parts))
-    if unknown:
-        parser.error(f"parts must be among {', '.join([*FIGURES, *parts])}, got {', '.join(unknown)}")
     out = results_folder("calandriello", asked.fast, asked.out)
     torch.set_num_threads(1)
     for part in wanted:

@@ -9,7 +9,6 @@ pictures; RESULTS.md and claims.csv are then written from the CSV files alone.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from bandits_torch.experiments.plots import plot_regret
 from benchmarks.pages import save
 from benchmarks.papers import _chowdhury_page as page
 from benchmarks.papers._chowdhury_problems import POLICIES, Setting, build, settings, variants
-from benchmarks.papers._folders import data_folder, results_folder
+from benchmarks.papers._folders import PaperParser, data_folder, results_folder
 
 _LATE = 0.1  # share of the steps that "late" regret is over
 
@@ -49,27 +48,18 @@ class Job:
 
 def main(arguments: list[str]) -> None:
     """Run the parts asked for, then write the page and the claims."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.papers chowdhury", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)} or report; default: all")
+    parts = f"{', '.join(PARTS)} or report; default: all"
+    parser = PaperParser("chowdhury", __doc__.split("\n")[0], parts, "3 trials of 60 steps")
     parser.add_argument(
         "--data",
         type=Path,
         help="folder of intel_temperature.npz and cmu_light.npz; default: $BANDITS_TORCH_DATA",
     )
-    parser.add_argument("--fast", action="store_true", help="3 trials of 60 steps")
     parser.add_argument(
         "--steps", type=int, help="at most so many steps a run; the page says how many there were"
     )
-    parser.add_argument("--out", type=Path, help="default: results/chowdhury, or results/fast/chowdhury")
     parser.add_argument("--no-report", action="store_true", help="while other parts are played beside")
-    asked = parser.parse_args(arguments)
-    unknown = sorted(set(asked.parts) - {*PARTS, *page.PANELS, "report"})
-    if unknown:
-        parser.error(
-            f"parts must be among {', '.join((*PARTS, *page.PANELS))}, report, got {', '.join(unknown)}"
-        )
+    asked = parser.asked(arguments, [*PARTS, *page.PANELS, "report"])
     data = data_folder(asked.data, "cmu_light.npz")
     if asked.steps is not None and asked.steps < 1:
         parser.error(f"--steps must be at least 1, got {asked.steps}")

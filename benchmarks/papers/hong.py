@@ -21,7 +21,6 @@ more stay.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -40,7 +39,7 @@ from bandits_torch.theory.optimal_design import features_of_covariance, fraction
 from benchmarks.pages import save
 from benchmarks.papers import _hong_environments as of
 from benchmarks.papers import _hong_page, _hong_tuning
-from benchmarks.papers._folders import results_folder
+from benchmarks.papers._folders import PaperParser, results_folder
 
 # Part: which algorithms play on which environments.
 RACES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -67,17 +66,11 @@ FIGURES = {"1": "switching", "2": "cosine"}
 
 def main(arguments: list[str]) -> None:
     """Run the parts asked for, then write the page."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.papers hong",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = PaperParser(
+        "hong", __doc__, "default: all but tuning and grids", "2 replicates, 60 steps: seconds"
     )
-    parser.add_argument("parts", nargs="*", help="default: all but tuning and grids")
-    parser.add_argument("--fast", action="store_true", help="2 replicates, 60 steps: seconds")
     parser.add_argument("--replicates", type=int, default=of.REPLICATES, help="of the races")
-    parser.add_argument("--out", type=Path, help="default: results/hong, or results/fast/hong with --fast")
     parser.add_argument("--no-report", action="store_true", help="while other parts are played beside")
-    asked = parser.parse_args(arguments)
     parts: dict[str, Callable[[Path, bool], None]] = {
         **{part: lambda out, fast, part=part: race(part, out, fast, asked.replicates) for part in RACES},
         "detection": detection,
@@ -86,12 +79,10 @@ def main(arguments: list[str]) -> None:
         "grids": lambda out, fast: tuning(_hong_tuning.EQUAL_GRIDS, out / "grids.csv", fast),
         "report": lambda out, fast: None,
     }
+    asked = parser.asked(arguments, [*FIGURES, *parts])
     wanted = [FIGURES.get(part, part) for part in asked.parts] or [
         part for part in parts if part not in ("tuning", "grids")
     ]
-    unknown = sorted(set(wanted) - set(parts))
-    if unknown:
-        parser.error(f"parts must be among {', '.join([*FIGURES, *parts])}, got {', '.join(unknown)}")
     out = results_folder("hong", asked.fast, asked.out)
     for part in wanted:
         parts[part](out, asked.fast)

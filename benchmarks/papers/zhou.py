@@ -9,7 +9,6 @@ Each part writes a CSV file; pictures, RESULTS.md and claims.csv are then made f
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from bandits_torch.policies import Policy
 from bandits_torch.policies.forgetting import PeriodicRestart, SlidingWindow
 from benchmarks.pages import save
 from benchmarks.papers import _zhou_page as page
-from benchmarks.papers._folders import results_folder
+from benchmarks.papers._folders import PaperParser, results_folder
 from benchmarks.papers._zhou_problem import NOISE_SCALE, Bounds, TurningFunctions
 
 BUDGET = 4 * math.sqrt(2)  # P_T of the sweep over T, with B = 1: about one full turn, or four jumps
@@ -60,18 +59,9 @@ class Job:
 
 def main(arguments: list[str]) -> None:
     """Run the parts asked for, then make pictures, page and claims."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.papers zhou", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)} or report; default: all")
-    parser.add_argument(
-        "--fast", action="store_true", help="3 replicates, two values a sweep, a tenth of the steps"
-    )
-    parser.add_argument("--out", type=Path, help="default: results/zhou, or results/fast/zhou")
-    asked = parser.parse_args(arguments)
-    unknown = sorted(set(asked.parts) - set(PARTS) - {"report"})
-    if unknown:
-        parser.error(f"parts must be among {', '.join(PARTS)}, report, got {', '.join(unknown)}")
+    fast = "3 replicates, two values a sweep, a tenth of the steps"
+    parts = f"{', '.join(PARTS)} or report; default: all"
+    asked = PaperParser("zhou", __doc__.split("\n")[0], parts, fast).asked(arguments, [*PARTS, "report"])
     job = Job(results_folder("zhou", asked.fast, asked.out), asked.fast)
     torch.set_num_threads(1)  # a step this short gains nothing from a second thread
     for part in asked.parts or PARTS:

@@ -8,7 +8,6 @@ files and pictures; RESULTS.md and claims.csv are then written from the CSV file
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
@@ -26,7 +25,7 @@ from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import Observation
 from benchmarks.pages import save
 from benchmarks.papers import _ziomek_page as page
-from benchmarks.papers._folders import data_folder, results_folder
+from benchmarks.papers._folders import PaperParser, data_folder, results_folder
 
 POLICIES = ("pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "known_prior_gp_ucb", "random")
 RIVALS = POLICIES[:4]
@@ -59,16 +58,12 @@ INTEL_SETTINGS: dict[str, Sequence[Any]] = {
 
 def main(arguments: list[str]) -> None:
     """Run the parts asked for, then write the page."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.papers ziomek", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("parts", nargs="*", help="toy, intel, sensitivity, speed or report; default: all")
+    fast = "3 replicates, 40 steps, two values a setting"
+    words = "toy, intel, sensitivity, speed or report; default: all"
+    parser = PaperParser("ziomek", __doc__.split("\n")[0], words, fast)
     parser.add_argument(
         "--data", type=Path, help="folder of intel_temperature.npz; default: $BANDITS_TORCH_DATA"
     )
-    parser.add_argument("--fast", action="store_true", help="3 replicates, 40 steps, two values a setting")
-    parser.add_argument("--out", type=Path, help="default: results/ziomek, or results/fast/ziomek")
-    asked = parser.parse_args(arguments)
     parts = {
         "toy": toy,
         "intel": intel,
@@ -76,9 +71,7 @@ def main(arguments: list[str]) -> None:
         "speed": speed,
         "report": lambda *_: None,
     }
-    unknown = sorted(set(asked.parts) - set(parts))
-    if unknown:
-        parser.error(f"parts must be among {', '.join(parts)}, got {', '.join(unknown)}")
+    asked = parser.asked(arguments, parts)
     data = data_folder(asked.data, "intel_temperature.npz")
     if data is None and "intel" in asked.parts:
         parser.error("intel needs --data or $BANDITS_TORCH_DATA")
