@@ -11,7 +11,12 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.arm_policy import ArmPolicy
-from bandits_torch.policies.classical.confidence_bounds import forced_turn, likelihood_ratio, with_one
+from bandits_torch.policies.classical.confidence_bounds import (
+    forced_turn,
+    likelihood_ratio,
+    tuned_test,
+    with_one,
+)
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.wrapping import WrappingPolicy
@@ -76,11 +81,9 @@ class DetectionAugmented(WrappingPolicy):
         scale = validation.numbers("noise_scale", noise_scale, torch.ones(S, dtype=torch.float64))
         right = scale.shape in ((), (S,)) and bool((scale.isfinite() & (scale > 0)).all())
         validation.require(right, "noise_scale", noise_scale, f"a finite number > 0, or ({S},) of them")
-        usual = min(0.1, math.sqrt(len(watched) * math.log(T) / T))
         self.horizon, self.watched = horizon, watched
         self.noise_scale = scale.expand(S).to(watched.device)
-        self.delta = min(0.5, 1 / math.sqrt(T)) if delta is None else validation.probability("delta", delta)
-        self.exploration = usual if exploration is None else validation.share("exploration", exploration)
+        self.delta, self.exploration = tuned_test(T, len(watched), delta, exploration)
         self._begin()
 
     @staticmethod
@@ -99,8 +102,8 @@ class DetectionAugmented(WrappingPolicy):
     def choose(self, time: float, available: Any = None) -> Choice:
         """The watched arm whose turn it is, or what the policy inside chooses."""
         choice, M = self.policy.choose(time, available), len(self.watched)
-        rate = (self.exploration * (1 + self._changes).sqrt()).clamp(max=1.0)
-        turn = forced_turn((self._length + self._pending - self._since).double(), rate, M)
+        clock = (self._length + self._pending - self._since).double()
+        turn = forced_turn(clock, self.exploration, self._changes, M)
         arm, forced = self.watched[turn.clamp(max=M - 1)], turn < M
         if available is not None:
             forced = forced & available.expand(self.replicates, -1).gather(-1, arm.unsqueeze(-1)).squeeze(-1)

@@ -39,9 +39,8 @@ from bandits_torch.policies.wrapping import CentredPolicy
 from bandits_torch.recipes.parts import (
     arm_settings,
     as_width,
-    largest_gain,
+    balanced_length,
     model_over,
-    one_budget,
     one_noise,
     one_prior_mean,
 )
@@ -376,12 +375,7 @@ def r_perp(
     checked(validation.non_negative, "rkhs_bound", rkhs_bound)
     model = cast(ArmGP, model_over(setup))
     if interval is None:
-        budget = 1.0
-        if variation_budget is not None:
-            budget = one_budget("variation_budget", variation_budget, model.noise_variance)
-        gamma = largest_gain(model, horizon)
-        steps = math.ceil(gamma ** (1 / 3) * (horizon / budget) ** (2 / 3)) if budget else horizon
-        interval = min(horizon, max(1, steps))
+        interval = balanced_length(model, horizon, (1 / 3, 2 / 3), "variation_budget", variation_budget)
     noise = model.noise_variance
     drift = 2 * torch.as_tensor(rkhs_bound, dtype=noise.dtype) * model.prior.diagonal().max().sqrt()
     if variation_budget is not None:

@@ -262,12 +262,29 @@ def memory_length(
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("horizon", horizon)
-    gamma, budget = largest_gain(model, horizon, domain), 1.0
-    if rkhs_variation_budget is not None:
-        budget = one_budget("rkhs_variation_budget", rkhs_variation_budget, model.noise_variance)
-    if budget == 0:
+    return balanced_length(
+        model, horizon, (0.25, 0.5), "rkhs_variation_budget", rkhs_variation_budget, domain
+    )
+
+
+def balanced_length(
+    model: ArmGP | OnlineGP,
+    horizon: int,
+    powers: tuple[float, float],
+    name: str,
+    budget: Number | None,
+    domain: Domain | None = None,
+) -> int:
+    """gamma_T^p (T / P_T)^q for the ``powers`` p and q, rounded up, from 1 to T; P_T is the ``budget``, averaged over
+    the replicates, 1 if it is None. ValueError if it is negative."""
+    total = 1.0
+    if budget is not None:
+        mean = float(validation.numbers(name, budget, model.noise_variance).mean())
+        total = validation.non_negative(name, mean)
+    if total == 0:
         return horizon
-    return min(horizon, max(1, math.ceil(gamma**0.25 * math.sqrt(horizon / budget))))
+    p, q = powers
+    return min(horizon, max(1, math.ceil(largest_gain(model, horizon, domain) ** p * (horizon / total) ** q)))
 
 
 def largest_gain(model: ArmGP | OnlineGP, horizon: int, domain: Domain | None = None) -> float:
@@ -282,11 +299,6 @@ def largest_gain(model: ArmGP | OnlineGP, horizon: int, domain: Domain | None = 
             covariance = model.kernel(_at_time_zero(model, points)).to_dense()
     gain = MaximumGain(covariance, model.noise_variance.mean(), horizon, upper_bound=False)
     return float(gain(horizon, model).mean())
-
-
-def one_budget(name: str, budget: Number, like: Tensor) -> float:
-    """P_T averaged over the replicates; ValueError if it is negative."""
-    return validation.non_negative(name, float(validation.numbers(name, budget, like).mean()))
 
 
 def _at_time_zero(model: OnlineGP, points: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -173,14 +174,8 @@ class GLRKLUCB(MeansPolicy):
     def __post_init__(self) -> None:
         T = validation.positive_integer("horizon", self.horizon)
         N = validation.positive_integer("num_arms", self.num_arms)
-        delta = (
-            min(0.5, 1 / math.sqrt(T)) if self.delta is None else validation.probability("delta", self.delta)
-        )
-        usual = min(0.1, math.sqrt(N * math.log(T) / T))
-        rate = usual if self.exploration is None else validation.share("exploration", self.exploration)
-        self.delta, self.exploration = delta, rate
-        known = self.restarts in ("local", "global")
-        validation.require(known, "restarts", self.restarts, "'local' or 'global'")
+        self.delta, self.exploration = tuned_test(T, N, self.delta, self.exploration)
+        validation.one_of("restarts", self.restarts, "local", "global")
         super().__post_init__()
 
     def init(self) -> State:
@@ -204,8 +199,7 @@ class GLRKLUCB(MeansPolicy):
 
     def _turn(self, state: State) -> Tensor:
         """Whose turn it is, (S,); N or above: nobody's."""
-        rate = (self.exploration * (1 + state["changes"]).sqrt()).clamp(max=1.0)
-        return forced_turn(state["clock"], rate, self.num_arms)
+        return forced_turn(state["clock"], cast(float, self.exploration), state["changes"], self.num_arms)
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
         """See ``MeansPolicy``."""
@@ -273,8 +267,18 @@ def with_one(values: Tensor, at: int, value: Tensor) -> Tensor:
     return values
 
 
-def forced_turn(clock: Tensor, rate: Tensor, num_arms: int) -> Tensor:
-    """Whose turn it is, (S,): arm by arm in the first N of every floor(N / rate) steps, then nobody's, N."""
+def tuned_test(T: int, N: int, delta: float | None, exploration: float | None) -> tuple[float, float]:
+    """delta of a test for changes, 1 / sqrt(T) but at most 1/2 if it is None, and the rate of forced exploration,
+    sqrt(N ln T / T) but at most 0.1 if it is None."""
+    delta = min(0.5, 1 / math.sqrt(T)) if delta is None else validation.probability("delta", delta)
+    usual = min(0.1, math.sqrt(N * math.log(T) / T))
+    return delta, usual if exploration is None else validation.share("exploration", exploration)
+
+
+def forced_turn(clock: Tensor, exploration: float, changes: Tensor, num_arms: int) -> Tensor:
+    """Whose turn it is, (S,): arm by arm in the first N of every floor(N / rate) steps, then nobody's, N. The rate is
+    the ``exploration`` times sqrt(1 + ``changes`` found), at most 1."""
+    rate = (exploration * (1 + changes).sqrt()).clamp(max=1.0)
     period = torch.where(rate > 0, (num_arms / rate).floor(), torch.inf)
     turn = torch.where(period.isinf(), float(num_arms), clock - period * (clock / period).floor())
     return turn.clamp(max=num_arms).long()
