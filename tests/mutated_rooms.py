@@ -61,16 +61,16 @@ ROOMS: dict[str, dict[str, str]] = {
         "policies/opkb/constants.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py",
         "policies/opkb/calibrated.py": f"policies/test_calibrated_opkb.py {_laws('ada_opkb_calibrated')}",
         "policies/opkb/features.py": f"{_OPKB} policies/test_opkb.py policies/test_neural.py",
-        "policies/averaging.py": "policies/test_averaging.py",
+        "policies/averaging.py": "policies/test_averaging.py policies/test_choose_many.py",
         "policies/sharing.py": "policies/test_averaging.py claims/test_fixed_share_bound.py",
         "policies/learned_units.py": "policies/test_averaging.py policies/test_point_averaging.py",
-        "policies/reward_range.py": "policies/test_reward_range.py",
+        "policies/reward_range.py": "policies/test_reward_range.py policies/test_averaging.py",
         "policies/over_priors.py": f"policies/test_unknown_prior.py {_laws('pe_gp_ucb')} "
         f"policies/test_regret_balancing.py {_laws('regret_balancing')} "
         f"policies/test_length_scales.py {_laws('a_gp_ucb')}",
-        "policies/forgetting.py": "policies/test_forgetting.py policies/test_likelihood_window.py "
+        "policies/forgetting.py": "policies/test_forgetting.py policies/test_likelihood_window.py test_watch_alarms.py "
         + _laws("sw_gp_ucb", "r_gp_ucb", "et_gp_ucb", "sw_gp_ucb-likelihood"),
-        "policies/index.py": f"policies/test_index.py {_laws('gp_ucb')} policies/test_improvement.py",
+        "policies/index.py": f"policies/test_index.py {_laws('gp_ucb')} policies/test_improvement.py test_ask_tell.py",
         "policies/wrapping.py": "policies/test_doubling.py policies/test_standardised.py",
         "policies/master.py": f"policies/test_master.py {_laws('master_gp_ucb')}",
         "policies/phased_elimination.py": f"policies/test_phased_elimination.py {_laws('r_perp')}",

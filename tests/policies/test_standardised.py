@@ -63,6 +63,17 @@ def test_a_recipe_is_played_alike_in_any_unit_or_refused_with_the_reason(name):
     assert len({str(arm) for arm in plain}) > 1
 
 
+def test_mean_rewards_are_in_the_unit_of_rewards():
+    """Of a policy that is played in units of rewards, and of one whose rewards were standardised."""
+    live, totals = AskTell(recipes.ucb1(3), standardise=True), torch.zeros(2, 3).double()
+    for step in range(30):
+        question = live.ask(float(step))
+        reward = 500.0 + 20 * int(question.arm) + 7 * math.sin(step)
+        live.tell(question.id, reward)
+        totals[:, int(question.arm)] += torch.tensor([1.0, reward])
+    torch.testing.assert_close(live.policy.mean_rewards()[0], totals[1] / totals[0])
+
+
 @pytest.mark.parametrize(
     "policy",
     [

@@ -169,6 +169,20 @@ def test_printed_xi_drops_no_later_than_the_two_sided_one() -> None:
     assert first_drop("printed") < first_drop("two-sided") < 200
 
 
+def test_a_prior_is_judged_by_xi_of_the_step_that_it_was_played_at() -> None:
+    """An error between the thresholds of steps 1 and 2 drops it at step 1."""
+    policy = elimination(replicates=1)
+    choice = policy.choose(1)
+    mean, deviation = (moment[0, choice.why["prior"], choice.arm] for moment in policy.model.marginals(1))
+    deviation = deviation.sqrt()
+    first, second = (
+        math.sqrt(elimination_xi(t, policy.num_priors, NOISE**0.5, policy.delta)) for t in (1, 2)
+    )
+    error = (first + second) / 2 + choice.why["width"] * deviation
+    policy.learn(Observation(1, choice.arm, mean + error, choice.why))
+    assert int(policy.trace()["dropped"][0]) == int(choice.why["prior"][0])
+
+
 def test_an_arm_not_available_is_never_played_even_if_every_other_index_is_nan() -> None:
     policy = elimination(replicates=1)
     policy.model._belief.form.mean[:] = torch.nan
