@@ -2,8 +2,7 @@
 network beyond this machine.
 
 A run leaves out tests and cases that are marked ``long`` or ``every``, unless the command line names them (``::``).
-``--rest`` runs these alone, as continuous integration does afterwards; ``--full`` runs all, and the long form of tests
-that have one.
+``--rest`` runs these alone; ``--full`` runs all, and the long form of tests that have one.
 """
 
 import socket
