@@ -71,8 +71,18 @@ def cgp_ucb(
     Raises ValueError for a ``context_kernel`` without contexts, or contexts without one, and a ``window`` below 1.
     """
     rule = KeepEverything() if window is None else SlidingWindow(window)
-    over = (context_dim, context_kernel, contexts, combine, num_contexts)
-    return _contextual(setup, None, rule, delta, width, *over)
+    return _contextual(
+        setup,
+        None,
+        rule,
+        delta,
+        width,
+        context_dim=context_dim,
+        context_kernel=context_kernel,
+        contexts=contexts,
+        combine=combine,
+        num_contexts=num_contexts,
+    )
 
 
 @recipe(takes=_TAKES, one_mean=True, contexts=True, race={})
@@ -118,8 +128,18 @@ def tv_cgp_ucb(
         rule = StaleObservations(stale)
     else:
         rule = KeepEverything() if window is None else SlidingWindow(window)
-    over = (context_dim, context_kernel, contexts, combine, num_contexts)
-    return _contextual(setup, time_kernel, rule, delta, width, *over)
+    return _contextual(
+        setup,
+        time_kernel,
+        rule,
+        delta,
+        width,
+        context_dim=context_dim,
+        context_kernel=context_kernel,
+        contexts=contexts,
+        combine=combine,
+        num_contexts=num_contexts,
+    )
 
 
 def _contextual(
@@ -128,6 +148,7 @@ def _contextual(
     forgetting: ForgettingRule,
     delta: float,
     width: float | Width | None,
+    *,
     context_dim: int,
     context_kernel: Kernel | None,
     contexts: Tensor | None,

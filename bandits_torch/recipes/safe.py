@@ -72,10 +72,20 @@ def safe_gp_ucb(
     wrong = ("safe_arms", safe_arms) if over_points else ("safe_points", safe_points)
     expected = f"None: use {'safe_points' if over_points else 'safe_arms'} instead"
     validation.require(wrong[1] is None, wrong[0], wrong[1], expected)
-    limited, widths = (constraints, least_reward), (width, safety_width)
-    fallback = {"trust": trust, "when_empty": when_empty}
-    initial = safe_points if over_points else safe_arms
-    return _safe(setup, "ucb", initial, limited, widths, forgetting_rate, delta, guarantee, **fallback)
+    return _safe(
+        setup,
+        explore="ucb",
+        constraints=constraints,
+        least_reward=least_reward,
+        initial=safe_points if over_points else safe_arms,
+        forgetting_rate=forgetting_rate,
+        delta=delta,
+        guarantee=guarantee,
+        width=width,
+        safety_width=safety_width,
+        trust=trust,
+        when_empty=when_empty,
+    )
 
 
 @recipe(takes=_TAKES, quick=_QUICK, race={})
@@ -104,23 +114,36 @@ def safe_opt(
     """
     expected = "arms: expanders are defined over arms"
     validation.require(setup.domain is None, "choices", setup.choices, expected)
-    limited, widths = (constraints, least_reward), (width, safety_width)
-    fallback = {"trust": trust, "when_empty": when_empty}
-    return _safe(setup, "safeopt", safe_arms, limited, widths, forgetting_rate, delta, guarantee, **fallback)
+    return _safe(
+        setup,
+        explore="safeopt",
+        constraints=constraints,
+        least_reward=least_reward,
+        initial=safe_arms,
+        forgetting_rate=forgetting_rate,
+        delta=delta,
+        guarantee=guarantee,
+        width=width,
+        safety_width=safety_width,
+        trust=trust,
+        when_empty=when_empty,
+    )
 
 
 def _safe(
     setup: Setup,
+    *,
     explore: str,
+    constraints: Sequence[OutcomeConstraint] | None,
+    least_reward: float | None,
     initial: Tensor | None,
-    limited: tuple[Sequence[OutcomeConstraint] | None, float | None],
-    widths: tuple[Any, Any],
     forgetting_rate: float,
     delta: float,
     guarantee: str,
-    **fallback: str,
+    width: Any,
+    safety_width: Any,
+    **safety: str,
 ) -> Policy:
-    (constraints, least_reward), (width, safety_width) = limited, widths
     listed = constraints is None or (isinstance(constraints, Sequence) and not isinstance(constraints, str))
     validation.require(listed, "constraints", constraints, "a sequence of OutcomeConstraint")
     given = tuple(constraints or ())
@@ -150,7 +173,7 @@ def _safe(
     common: dict[str, Any] = {
         "width": as_width(width) or bayesian_width(setup, model, delta),
         "safety_width": as_width(safety_width) or theorem,
-        **fallback,
+        **safety,
     }
     if setup.domain is None:
         arms = cast(dict[str, ArmGP], outcomes)

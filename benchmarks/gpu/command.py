@@ -62,14 +62,13 @@ class Notebook:
         if self.facts["rehearsal"]:
             lines += ["**A rehearsal in small: the figures mean nothing.**", ""]
         asked = [[v.asked, self.said(v), v.figure or ""] for v in criteria(self.measured)]
-        lines += [markdown(["asked", "", "figure"], asked)]
+        lines.append(markdown(["asked", "", "figure"], asked))
         for page, note in self.notes.items():
             rows = self.measured.get(page, [])
             lines += ["", f"## {page}", "", ", ".join(f"{key}: {value}" for key, value in note.items()), ""]
             names = list(dict.fromkeys(name for row in rows for name in row))
-            lines += (
-                [markdown(names, ([_cell(row.get(name)) for name in names] for row in rows))] if rows else []
-            )
+            if rows:
+                lines.append(markdown(names, ([_cell(row.get(name)) for name in names] for row in rows)))
         return "\n".join(lines) + "\n"
 
 

@@ -145,6 +145,12 @@ def test_an_arm_pulled_before_it_joined_the_dictionary_keeps_its_rewards():
     torch.testing.assert_close(variance, torch.tensor([2 / 3, 1 / 3, 1, 1], dtype=torch.float64))
 
 
+def test_candidates_follow_the_model_to_another_dtype():
+    model = SketchedGP(torch.linspace(0, 1, 5).double().unsqueeze(-1), rbf(0.3), 0.1)
+    assert model.candidates().dtype == torch.float64
+    assert model.to(torch.float32).candidates().dtype == torch.float32
+
+
 def test_an_arm_that_is_certain_is_no_reason_to_draw():
     model = SketchedGP(3, torch.diag(torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64)), 0.1)
     one = torch.ones((), dtype=torch.float64)

@@ -368,18 +368,14 @@ class ArmGP(ArmModel):
 
     # -- predicting ------------------------------------------------------------------------------------
 
-    def candidates(self, time: float | None = None) -> Tensor:
-        """Inputs of all arms at ``time``: ``N x 1 x d``, with a 1 for each batch dimension in between.
-
-        ``posterior`` recognises this very tensor and answers from the cached marginals.
-        """
-        if self.drifts:
-            validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-            self._candidates_time = self.check_not_past(time)
-            self._candidates = with_time(self._arm_inputs(), self._candidates_time)
-        elif self._candidates is None:
-            self._candidates = self._arm_inputs()
-        return self._candidates
+    def _candidates_at(self, time: float | None) -> Tensor:
+        """Indices of all arms, and ``time`` under drift."""
+        index = super()._candidates_at(time)
+        if not self.drifts:
+            return index
+        validation.require(time is not None, "time", time, "a number: the kernel has a time part")
+        self._candidates_time = self.check_not_past(time)
+        return with_time(index, self._candidates_time)
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""

@@ -87,10 +87,10 @@ class ArmModel(OnlineModel):
         raise ValueError(f"model must be one that can take up more arms, got {type(self).__name__}")
 
     def candidates(self, time: float | None = None) -> Tensor:
-        """Inputs of all arms: ``N x 1 x d``, with a 1 for each batch dimension in between. ``posterior`` answers
-        this very tensor from the marginals."""
-        if self._candidates is None:
-            self._candidates = self._arm_inputs()
+        """Inputs of all arms (at ``time``, under drift): ``N x 1 x d``, with a 1 for each batch dimension in between.
+        ``posterior`` answers this very tensor from the marginals."""
+        if self.drifts or self._candidates is None:
+            self._candidates = self._candidates_at(time)
         return self._candidates
 
     @abstractmethod
@@ -142,7 +142,7 @@ class ArmModel(OnlineModel):
         """``observe_arms`` in every member, of what a policy has checked; ``late``: of a past time too, if it can."""
         self.observe_arms(arm, reward, time)
 
-    def _arm_inputs(self) -> Tensor:
+    def _candidates_at(self, time: float | None) -> Tensor:
         """Indices of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
         index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
         return index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)

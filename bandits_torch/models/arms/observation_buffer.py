@@ -10,6 +10,8 @@ from torch import Tensor
 
 from bandits_torch.models.online_model import ResizableState
 
+_ROOM = 64  # observations of a member for which memory is first allocated
+
 
 class ObservationBuffer(ResizableState):
     """A first-in, first-out store of (arm, reward, time) for each of b batch members.
@@ -32,9 +34,9 @@ class ObservationBuffer(ResizableState):
 
     def __init__(self, batch: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
-        self.register_buffer("arm", torch.zeros(batch, 64, dtype=torch.long, device=device))
-        self.register_buffer("reward", torch.zeros(batch, 64, dtype=dtype, device=device))
-        self.register_buffer("time", torch.zeros(batch, 64, dtype=torch.float64, device=device))
+        self.register_buffer("arm", torch.zeros(batch, _ROOM, dtype=torch.long, device=device))
+        self.register_buffer("reward", torch.zeros(batch, _ROOM, dtype=dtype, device=device))
+        self.register_buffer("time", torch.zeros(batch, _ROOM, dtype=torch.float64, device=device))
         self.register_buffer("start", torch.zeros(batch, dtype=torch.long, device=device))
         self.register_buffer("end", torch.zeros(batch, dtype=torch.long, device=device))
         self.register_buffer("noise", None)

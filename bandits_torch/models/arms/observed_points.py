@@ -13,11 +13,9 @@ from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 _NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
 _DEEP = 1e4  # largest prior variance, in units of the noise, from which it is safe to subtract
+ROOM = 32  # points for which memory is first allocated
 _FEW = 64  # spare rows that always cost little
 _PRIORS: WeakValueDictionary[int, ArmPrior] = WeakValueDictionary()
-
-
-ROOM = 32  # points for which memory is first allocated
 
 
 @torch.library.custom_op("bandits_torch::prior_rows", mutates_args=())

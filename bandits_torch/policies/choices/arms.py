@@ -217,7 +217,7 @@ class ListedArms(ArmsWithModel):
         return self.arms
 
     def inputs(self, time: float) -> Tensor:
-        """Features of all arms, and time."""
+        """Features of all arms, and time: ``N x 1 x 1 x D``, ``N x S x 1 x D`` where each replicate has its own."""
         rows = self._rows(time)
         if rows.dim() == 3:  # of each replicate
             return rows.movedim(0, 1).unsqueeze(-2)
