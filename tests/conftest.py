@@ -1,8 +1,9 @@
 """One thread per test process, as pytest-xdist runs as many processes as there are cores; the same draws every run; no
 network beyond this machine.
 
-A run leaves out tests and cases that are marked ``long`` or ``every``, unless the command line names them (``::``).
-``--rest`` runs these alone; ``--full`` runs all, and the long form of tests that have one.
+A run leaves out tests and cases, unless the command line names them (``::``): those marked ``slow`` or ``sampled``,
+which ``--rest`` runs, as continuous integration does afterwards; and those marked ``long`` or ``every``. ``--full``
+runs all, and the long form of tests that have one.
 """
 
 import socket
@@ -22,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--full", action="store_true", help="every test and case, in its long form if it has one"
     )
     parser.addoption(
-        "--rest", action="store_true", help="what a run without --full leaves out, in short forms"
+        "--rest", action="store_true", help="the tests and cases marked slow or sampled that a run leaves out"
     )
     parser.addoption(
         "--device", default="cpu", help="where tensors are made that name no device: cpu or cuda"
@@ -30,8 +31,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "long: left out without --full or --rest")
-    config.addinivalue_line("markers", "every(n): of its cases one in n is run, always the same ones")
+    config.addinivalue_line("markers", "slow: left out, but for --rest and --full")
+    config.addinivalue_line(
+        "markers", "sampled(n): one case in n is run, always the same ones; the others as slow"
+    )
+    config.addinivalue_line("markers", "long: left out, but for --full")
+    config.addinivalue_line(
+        "markers", "every(n): one case in n is run, always the same ones; the others as long"
+    )
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "worksteal"  # pytest-xdist: what a module's tests share is then made once
 
@@ -41,20 +48,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("full"):
         return
     named = tuple(arg.split("/")[-1] for arg in config.args if "::" in arg)
-    left, sampled = [], defaultdict(list)
-    for item in items:
-        if item.nodeid.split("/")[-1].startswith(named):
-            continue
-        if item.get_closest_marker("long"):
-            left.append(item)
-        elif item.get_closest_marker("every"):
-            sampled[item.nodeid.split("[")[0]].append(item)
-    for cases in sampled.values():
-        cases.sort(key=lambda item: crc32(item.nodeid.encode()))
-        left += cases[ceil(len(cases) / cases[0].get_closest_marker("every").args[0]) :]
-    gone = set(items) - set(left) if config.getoption("rest") else set(left)
+    asked = [item for item in items if not (named and item.nodeid.split("/")[-1].startswith(named))]
+    long = _marked(asked, "long", "every")
+    slow = _marked([item for item in asked if item not in long], "slow", "sampled")
+    gone = set(items) - slow if config.getoption("rest") else long | slow
     config.hook.pytest_deselected(items=list(gone))
     items[:] = [item for item in items if item not in gone]
+
+
+def _marked(items: list[pytest.Item], whole: str, some: str) -> set[pytest.Item]:
+    """The items marked ``whole``, and of every test marked ``some`` (n) all cases but one in n."""
+    found, cases = set(), defaultdict(list)
+    for item in items:
+        if item.get_closest_marker(whole):
+            found.add(item)
+        elif item.get_closest_marker(some):
+            cases[item.nodeid.split("[")[0]].append(item)
+    for each in cases.values():
+        each.sort(key=lambda item: crc32(item.nodeid.encode()))
+        found.update(each[ceil(len(each) / each[0].get_closest_marker(some).args[0]) :])
+    return found
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -302,7 +302,7 @@ def test_auto_over_a_domain_takes_constant_rewards_and_a_rare_one(reward):
 # -- processes ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", all_recipes.of_every_kind())
 def test_open_questions_move_between_processes_with_the_policy(name, tmp_path):
     """Saved and loaded into fresh objects between all calls; of two questions at a time one is never answered."""

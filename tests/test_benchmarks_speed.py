@@ -118,7 +118,7 @@ def test_what_is_not_there_is_refused_before_anything_runs(arguments: list[str],
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_memory_of_a_process_of_its_own_is_not_that_of_the_one_that_started_it() -> None:
     large = torch.ones(100 * 2**20, dtype=torch.float64)  # 800 MiB
     own = peak_mib("cpu")

@@ -38,7 +38,7 @@ def blocks(text, *languages):
     ]
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("page", [page for page, text in PAGES.items() if blocks(text, "python")])
 def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some write files
@@ -87,7 +87,7 @@ COMMANDS = {
 PAGES_DRAWN = {"bandits-torch race", "bandits-torch race --data my.csv"} & COMMANDS
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -204,7 +204,7 @@ def test_every_public_name_gets_a_page_and_a_line_on_the_page_of_its_package(tmp
     assert not (tmp_path / "gone.rst").exists()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_reference_holds_the_integrations_whose_tools_are_not_installed(tmp_path):
     pytest.importorskip("sphinx", reason='not installed: pip install ".[docs]"')
     code = """import sys, api_pages, pathlib

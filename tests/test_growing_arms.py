@@ -93,7 +93,7 @@ def with_streams_of(own, other, key=""):
     return own
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", GROW)
 def test_a_new_arm_is_as_if_it_had_been_there_and_never_played(name):
     small, twin, told = pair(name)
@@ -606,7 +606,7 @@ def test_who_has_taken_up_arms_in_vain_takes_the_file_of_another_process(tmp_pat
     assert torch.equal(one.policy.model.arms, torch.cat([X[:7], X[8:]]))
 
 
-@pytest.mark.every(4)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("first", "told"),
     [(497, {}), (497, {"kernel": KERNEL}), (520, {}), (520, {"kernel": KERNEL, "noise_variance": 0.1})],

@@ -76,7 +76,7 @@ def test_the_committed_outputs_are_those_of_a_whole_run(path: Path) -> None:
     assert path.stat().st_size < MOST_BYTES
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @each
 def test_the_notebook_runs_and_prints_what_it_is_committed_with(path: Path, monkeypatch) -> None:
     matplotlib.use("agg")

@@ -95,7 +95,7 @@ def test_recipes_that_take_contexts_get_those_of_the_log():
     assert value(log, "ucb1", replays=2).learned > 0  # takes none
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("listed", [False, True])
 def test_intervals_under_contexts_hold_the_truth(listed):
     held = []
@@ -108,7 +108,7 @@ def test_intervals_under_contexts_hold_the_truth(listed):
     assert 0.85 <= np.mean(held) <= 0.95
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("skewed", [False, True])
 @pytest.mark.parametrize("drift", [False, True])
 def test_intervals_hold_the_truth(skewed, drift):

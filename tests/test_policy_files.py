@@ -377,7 +377,7 @@ def kernels_of(problem):
     return [part for part in (knowledge.kernel, *priors) if isinstance(part, torch.nn.Module)]
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_nothing_writes_into_the_caller_s_kernel(name, files):
     policy, sibling = built(name), built(name)
@@ -486,7 +486,7 @@ def test_a_file_is_an_archive_of_named_arrays(tmp_path):
     assert json.loads(named["header"].tobytes())["kind"] == "policy"
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_a_file_takes_a_policy_back_to_where_it_was_saved(name, tmp_path):
     """Before the first reward, and in the middle. What the file tells of its settings never changes: every part is

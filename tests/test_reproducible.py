@@ -31,7 +31,7 @@ def played(name, replicates, first=0):
     return run(policy, problem, T, seed=7, first_replicate=first)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*recipes.RECIPES, *all_recipes.WITH_SETTINGS])
 def test_a_replicate_of_25_is_the_replicate_alone(name):
     together = played(name, S)
@@ -46,7 +46,7 @@ def test_a_replicate_of_25_is_the_replicate_alone(name):
             torch.testing.assert_close(values.reshape(-1), kept, rtol=1e-14, atol=0, equal_nan=True, msg=note)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*all_recipes.OVER_POINTS, *all_recipes.OF_THEIR_OWN])
 def test_so_it_is_over_points_within_what_a_search_rounds(name, full, monkeypatch):
     monkeypatch.setattr(ContinuousProblem, "best", lambda self, step: torch.ones(1).double())  # takes long
@@ -67,7 +67,7 @@ def test_so_it_is_over_points_within_what_a_search_rounds(name, full, monkeypatc
             )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_one_thread_or_two_play_the_same_arms():
     """Two in a process of their own, whose threads wait passively, or they would burn the cores."""
     one = list(play_all.lines(1))

@@ -69,7 +69,7 @@ def unlike(one, other, those, place="state"):
     return []
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("where", [SOME, None], ids=["some", "all"])
 @pytest.mark.parametrize("name", [*recipes.RECIPES, *all_recipes.WITH_SETTINGS])
 def test_every_recipe_begins_anew_where_it_is_told_to(name, where):

@@ -41,7 +41,7 @@ def unlike(build, folder, monkeypatch, steps, stops):
     return found
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*recipes.RECIPES, *all_recipes.WITH_SETTINGS])
 def test_every_recipe_resumes_bit_for_bit_at_every_stop(name, full, tmp_path, monkeypatch):
     steps, stops = (60, (3, 11, 19, 20, 33, 52)) if full else (27, (3, 21))
@@ -56,7 +56,7 @@ def test_so_do_those_that_learn_their_hyperparameters(name, tmp_path, monkeypatc
     assert unlike(build, tmp_path, monkeypatch, 16, (3, 11)) == []
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [*all_recipes.OVER_POINTS, *all_recipes.OF_THEIR_OWN])
 def test_so_do_those_over_points(name, tmp_path, monkeypatch):
     monkeypatch.setattr(ContinuousProblem, "best", lambda self, step: torch.ones(2).double())  # takes long

@@ -140,7 +140,7 @@ def test_a_journal_of_another_policy_is_refused(tmp_path):
         Service(tmp_path)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_masks_over_http_are_kept_and_outlive_kills(tmp_path):
     """By name, and by true and false; a wrong one is refused; asked again it is the same question."""
     program = tmp_path / "service.py"
@@ -205,7 +205,7 @@ def dated(text):
     return text
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_names_and_zone_outlive_kills_over_http(full, tmp_path):
     kills = 20 if full else 1
     program = tmp_path / "service.py"

@@ -15,7 +15,7 @@ from bandits_torch.policies.random import RandomPolicy
 from tests.reference import all_recipes, share_a_policy
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", all_recipes.of_every_kind())
 def test_eight_threads_are_one_after_the_other(name):
     assert share_a_policy.attack("threads", 1, [name])[2] == {}
@@ -28,7 +28,7 @@ def test_threads_without_turns_would_be_seen(monkeypatch):
     assert share_a_policy.attack("threads", 4, ["bbkb", "gp_ts"])[2] != {}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_processes_that_share_a_file_lose_nothing():
     assert share_a_policy.attack("processes", 1, ["gp_ucb"])[2] == {}
 

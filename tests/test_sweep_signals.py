@@ -76,7 +76,7 @@ def started(out, engine, jobs):
     return process
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(not Path("/proc").exists(), reason="reads /proc")
 @pytest.mark.parametrize(
     ("engine", "jobs", "number", "to_group"),

@@ -228,7 +228,7 @@ def test_a_cell_of_a_sweep_takes_those_it_is_told():
     assert torch.get_num_threads() == ALL
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "known"), [("", True), ("import torch; torch.set_num_threads(7)", False)])
 def test_what_was_set_before_the_import_is_known_where_it_is_no_number_of_cores(before, known):
     code = f"{before}\nimport torch, bandits_torch as b\nprint(b.threads.DEFAULT == torch.get_num_threads())"

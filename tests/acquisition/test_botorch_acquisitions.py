@@ -28,12 +28,12 @@ F64 = {"dtype": torch.float64}
 
 
 ADVICE = "run python -m tests.reference.acquisition_table"
-# The short form tries each acquisition on one model over arms and on one over points.
-FIRST = ("SketchedGP", "OnlineGP")
+# A run tries each acquisition on one model over arms and on one over points.
+FIRST = {"SketchedGP": (), "OnlineGP": (), "ArmGP, covariance": pytest.mark.slow}
 
 
 @pytest.mark.parametrize(
-    "label", [pytest.param(label, marks=() if label in FIRST else pytest.mark.long) for label in twins.MODELS]
+    "label", [pytest.param(label, marks=FIRST.get(label, pytest.mark.long)) for label in twins.MODELS]
 )
 def test_the_table_of_the_documentation_is_what_is_found_today(label):
     names, written = list(table.found()), table.written()[label]

@@ -175,7 +175,7 @@ def test_the_other_incumbent_stands_beside_a_verdict_that_it_turns(tmp_path) -> 
     assert "over means" not in claims["IGP-UCB improves on GP-UCB significantly"].numbers
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_short_form_writes_figures_page_and_claims(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("BANDITS_TORCH_DATA", raising=False)
     chowdhury.main(["1a", "1b", "robustness", "--fast", "--out", str(tmp_path)])

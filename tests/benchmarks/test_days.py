@@ -40,7 +40,7 @@ def test_the_page_says_what_the_table_holds():
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_table_played_again_is_what_is_kept():
     kept = pd.read_csv(RESULTS / "days.csv").set_index(["seed", "cycle", "policy"])["regret"]
     again = days.play(201, True, (days.FOUND,)).iloc[0]

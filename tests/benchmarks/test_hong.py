@@ -13,7 +13,7 @@ from benchmarks.papers import _claims, _hong_page, _hong_tuning, hong
 from benchmarks.papers import _hong_environments as of
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_short_form_writes_tables_pictures_and_page_and_keeps_what_was_played(tmp_path: Path) -> None:
     asked = ["hong", "correlated", "theory", "--fast", "--out", str(tmp_path)]
     papers.main(asked)

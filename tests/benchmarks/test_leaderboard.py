@@ -286,7 +286,7 @@ def test_an_empty_folder_has_a_page_that_says_so(tmp_path):
     assert "* stationary: not played." in (tmp_path / "RESULTS.md").read_text()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_committed_page_is_what_the_program_writes_from_the_committed_tables(tmp_path):
     committed = command.HERE / "results"
     for name in ("totals.csv", "curves.csv"):

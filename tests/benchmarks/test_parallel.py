@@ -19,7 +19,7 @@ def values_of(kind, over):
     )
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("over", ["arms", "points"])
 def test_where_nothing_changes_the_floor_is_what_is_asked_before_the_first_answer(over) -> None:
     values = values_of("gp", over)[0]

@@ -46,7 +46,7 @@ SEEDS = r"\d+ (seed|replicate)s? \(\d"
 WITHOUT_SEEDS = ("control", "cycles", "safety", "diagnosis/results/RECORDS")
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_what_its_program_writes_and_says_how_many_seeds_and_which(name, tmp_path):
     page, (module, function) = published.HERE / name, PAGES[name].split(":")
@@ -90,7 +90,7 @@ def cells():
             yield pytest.param(command, policy, marks=pytest.mark.every(8), id=name)
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("command", "policy"),
     [pytest.param(published.RACE, None, marks=pytest.mark.long), (published.CSV, None), *cells()],

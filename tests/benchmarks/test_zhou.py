@@ -114,7 +114,7 @@ def test_what_was_not_run_is_not_testable() -> None:
     assert {c.verdict for c in _zhou_page.make_claims({}, None)} == {UNTESTED}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_short_form_writes_csv_pictures_page_and_claims(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(zhou, "HORIZONS", (300, 310, 320, 330))
     monkeypatch.setattr(zhou, "_MIDDLE", 300)

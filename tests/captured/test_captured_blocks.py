@@ -64,7 +64,7 @@ def same_rows(plain, compiled):
         torch.testing.assert_close(ours[row], theirs[row], rtol=1e-12, atol=1e-12, msg=row)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["sw_gp_ucb", "sw_gp_ucb, factor"])  # one of each form: compiling is slow
 def test_a_block_compiles_whole_and_gives_the_same(name):
     plain, compiled = Blocks(*built(name), k=2), Blocks(*built(name), k=2, compiled=True)
@@ -74,7 +74,7 @@ def test_a_block_compiles_whole_and_gives_the_same(name):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_block_of_auto_compiles_whole_and_gives_the_same():
     same_rows(Blocks(*averaging("tv-gp"), k=1), Blocks(*averaging("tv-gp"), k=1, compiled=True))
 
@@ -96,7 +96,7 @@ def test_so_few_kernels_a_step(recipe, most):
     assert most / 2 < kernels / 32 <= most  # it did count
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
 def test_no_host_read_and_no_allocation_that_grows(name):
     blocks = Blocks(*built(name), k=1)

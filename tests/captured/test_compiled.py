@@ -155,7 +155,7 @@ def moments_of(policy):
     return (*policy.model.marginals(), policy.model.covariance_with(torch.arange(policy.replicates)))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["switching", "tv-gp", "masked arms", "a kernel told"])
 def test_auto_is_compiled_and_chooses_what_plain_steps_choose(name):
     history, _ = same_as_plain(lambda: averaging(name))

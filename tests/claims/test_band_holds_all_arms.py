@@ -49,7 +49,7 @@ def misses(needed, factor=1.0):
     return of_run.mean().item(), (of_run.std() / RUNS**0.5).item()
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("adaptive", "rate", "delta"),
     [

@@ -80,7 +80,7 @@ def test_the_bound_holds_on_a_function_that_switches():
     check(policy, problem, 100)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @needs_data
 def test_the_bound_holds_on_real_rewards():
     problem = make("intel-temperature", data=REAL, horizon=120)

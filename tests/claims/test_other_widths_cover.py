@@ -44,7 +44,7 @@ def width_needed(policy: IndexPolicy, f: Tensor, generator: torch.Generator) -> 
     return needed
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_bkb_width_covers_with_the_dictionary_of_the_theory(generator: torch.Generator) -> None:
     """Calandriello et al. 2019, Theorems 1 and 2, delta shared between them. Its bias part alone is 2 B and more."""
     policy = recipes.bkb(

@@ -44,7 +44,7 @@ def of_known_norm() -> RKHSFunctions:
     return RKHSFunctions(num_arms=30, layout="grid", noise_scale=0.1, replicates=8)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["igp_ucb", "gp_ts"])
 def test_on_functions_of_known_norm_regret_grows_as_sqrt_t(name: str, of_known_norm: RKHSFunctions) -> None:
     """Chowdhury & Gopalan 2017, Theorems 3 and 4: sqrt(T) times powers of gamma_T and, for GP-TS, of ln T."""
@@ -61,7 +61,7 @@ ZHOU = 3 / 4
 TURNS = [TurningFunctions(T, 4 * math.sqrt(2), num_arms=30, replicates=5) for T in (250, 500, 1000)]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sw_gp_ucb", "r_gp_ucb"])
 def test_under_a_fixed_variation_budget_regret_grows_as_t_to_three_quarters(name: str) -> None:
     """Zhou & Shroff 2021, Theorems 1 and 2: T^{3/4} with the window or interval tuned to P_T."""

@@ -101,7 +101,7 @@ def test_policies_no_better_than_chance_are_said_to_be(tmp_path):
     assert "auto earned a reward of" in output
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_tie_is_auto_and_nobody_who_was_stuck(tmp_path):
     """Five products that are worth more or less from one day to the next, three times each in the record."""
     g = np.random.default_rng(6)

@@ -126,7 +126,7 @@ def test_a_name_that_is_close_is_suggested(given, meant):
     assert did_you_mean(given, catalogue().policies) == (f": did you mean {meant}?" if meant else "")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_race_runs_whatever_the_shell_says_of_windows_and_stripped_of_docstrings(full, tmp_path):
     """Stripped in the long form alone: Python compiles torch and all else anew for it."""
     race = ["race", "--horizon", "5", "--replicates", "1", "--option", "num_arms=10", "--out", str(tmp_path)]

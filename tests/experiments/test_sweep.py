@@ -292,7 +292,7 @@ except Exception as error:
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_processes_of_a_notebook_take_what_is_imported_and_refuse_what_it_defines_with_advice():
     """A process that ends while it sends leaves nobody waiting: nothing long is sent, or the pool would wait for the
     rest of it, and so would a sweep that is to end."""

@@ -25,7 +25,7 @@ def test_every_recipe_is_kept():
     assert sum(case.steps == STEPS for case in CASES.values()) > 3 * len(recipes.RECIPES)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", some(over_points=False))
 def test_the_first_arms_are_those_that_are_kept(name):
     first = told(play(CASES[name], FIRST))["first"]
@@ -33,7 +33,7 @@ def test_the_first_arms_are_those_that_are_kept(name):
     assert first == kept()[name]["first"]
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", some(over_points=True))
 def test_the_first_points_are_those_that_are_kept(name):
     """To 1e-4 of the box: the searches multiply what another processor rounds otherwise."""

@@ -268,7 +268,7 @@ print(sorted(set(sys.modules) - loaded))
 """
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_first_proposal_loads_nothing():
     """torch.broadcast_shapes loads sympy, which takes longer than many proposals."""
     done = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=True)

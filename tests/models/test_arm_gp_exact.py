@@ -61,7 +61,7 @@ LIVES = [
 ]
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("form", "drift", "gap", "held"), LIVES)
 def test_it_is_exact_after_many_steps_at_irregular_times(form, drift, gap, held, full):
     pair, time = twins(form, **drift), 0.0

@@ -210,7 +210,7 @@ def test_what_is_pending_moves_no_unit(fitted):
     assert torch.equal(model.posterior(A).variance, before.variance)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["standardised and normalised", "scaled Matern, linear mean", "over time"])
 def test_pathwise_draws_have_the_posterior_s_moments(name, fitted):
     model, A = OnlineGP.from_botorch(fitted[name]), points(6, 2, 1)

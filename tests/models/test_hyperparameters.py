@@ -155,7 +155,7 @@ def test_lengthscales_stay_together_until_rewards_tell_them_apart():
     assert lengthscales[1] > 4 * lengthscales[0]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_holding_lengthscales_together_helps_a_little_where_all_inputs_matter_and_costs_where_two_of_five_do():
     errors = {}
     for matter in (5, 2):

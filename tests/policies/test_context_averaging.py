@@ -331,7 +331,7 @@ def rising(steps, **told):
     return mean.argmax(-1) == worst
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_rises_unseen_under_a_listed_context_is_found_in_every_replicate():
     assert rising(700, contexts=3).all()
     assert rising(1100, contexts=torch.tensor([[0.0], [0.4], [1.0]])).all()

@@ -56,7 +56,7 @@ def believed(policy):
     return {name: torch.as_tensor(value).double() for name, value in policy.trace().items()}
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("power", [-1040, -997, -399, -100, 100, 460])
 def test_no_unit_of_rewards_changes_what_is_chosen(way, power):
@@ -89,7 +89,7 @@ FIRST = {
 }
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("first", FIRST)
 def test_tiny_rewards_before_ordinary_ones_leave_nothing_behind(way, first):
@@ -101,7 +101,7 @@ def test_tiny_rewards_before_ordinary_ones_leave_nothing_behind(way, first):
     assert (believed(policy)["scale"] > 0.1).all()
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("first", [[1e140], [1e140, -1e140], [1e-300, 1e140], [1e140, 1e140, 1e-300]])
 def test_huge_rewards_before_ordinary_ones_leave_no_nan(way, first):

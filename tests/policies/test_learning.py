@@ -76,7 +76,7 @@ def test_a_restart_brings_a_refit_to_all_that_was_seen_in_the_replicate_that_res
     assert grown[1] > 1.2  # one reward alone teaches nothing
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_learning_finds_the_lengthscale_that_it_was_not_told():
     policy = policy_over_the_line(first=5, every=10)
     teach(policy, 60, lambda X: torch.sin(25 * X[:, 0]))

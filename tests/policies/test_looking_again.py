@@ -125,7 +125,7 @@ def comes_and_goes(t):
     return (torch.arange(8) + t // 25) % 5 != 0
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("available", "at_once", "late"),
     [(None, 1, 0), (comes_and_goes, 1, 0), (None, 3, 0), (None, 1, 6), (comes_and_goes, 3, 6)],
@@ -246,7 +246,7 @@ def test_a_region_of_a_domain_that_rises_is_found_and_no_place_waits_for_longer_
     assert max(longest) > policy.looks.tau(1)  # so there was something to keep
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_without_looking_again_a_region_is_not():
     policy = small(look_again=0.0)
     assert policy.looks is None

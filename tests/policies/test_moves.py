@@ -34,7 +34,7 @@ def told(policy, problem, choice, step):
     policy.learn(Observation(float(step), choice.arm, reward, choice.why, outcomes))
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OVER_POINTS)
 def test_no_setting_moves_further_than_its_limit_saved_and_resumed(name, tmp_path):
     """In every replicate, through openings, draws and refits; by more than nothing; from where a file was saved."""
@@ -55,7 +55,7 @@ def test_no_setting_moves_further_than_its_limit_saved_and_resumed(name, tmp_pat
         assert bool(problem.domain.contains(torch.stack(played)[:, k], 0.0).all())
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OVER_POINTS)
 def test_parallel_questions_late_and_lost_ones_are_each_within_reach_of_the_one_asked_before(name):
     policy, problem = limited(name, 1)
@@ -132,7 +132,7 @@ def test_the_best_within_reach_is_found_in_every_replicates_box():
 # -- prices ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "over"),
     [(name, "arms") for name in ("auto", "tv_gp_ucb", "gp_ts")] + [(name, "points") for name in BELIEVES],

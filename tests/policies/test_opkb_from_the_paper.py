@@ -119,7 +119,7 @@ def network(x: torch.Tensor, width: int, depth: int, steps: int, regulariser: fl
     return fast, hong_2023.neural_features(start, x, regulariser, steps, step_size)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [OPKB, AdaOPKB])
 def test_opnn_and_ada_opnn_are_those_of_the_paper(kind: type) -> None:
     of = problem()

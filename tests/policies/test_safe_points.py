@@ -87,7 +87,7 @@ def test_what_is_within_limits_and_what_is_played_are_of_dense_processes(least_r
     assert certain > 5
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_limits_are_broken_with_at_most_probability_delta_where_the_constraint_drifts():
     S, T, delta = 6, 20, 0.2
     problem = SafePointDraws(T, S, seed=3, forgetting_rate=0.03)

@@ -119,7 +119,7 @@ def test_after_a_long_time_all_that_is_held_may_go_and_never_more():
     assert all(bound.item() == torch.inf for bound in loss_of_oldest(own, 9, much_later))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_many_observations_under_drift_give_the_means_of_the_model_that_drops_nothing(full):
     z, y = history(2000 if full else 1500, "even", seed=1)
     own = model(rate=0.03, noise=0.01, lengthscale=0.2)

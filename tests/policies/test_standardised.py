@@ -49,7 +49,7 @@ def played(policy, problem, steps, offset=0.0, scale=1.0):
     return arms
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_a_recipe_is_played_alike_in_any_unit_or_refused_with_the_reason(name):
     policy, problem = all_recipes.build(name, 2, 40)

@@ -7,7 +7,7 @@ from bandits_torch import make
 from bandits_torch.problems.simulated import covariance
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_functions_have_the_covariance_that_is_told() -> None:
     """Over 4 000 replicates: products of expected rewards of (arm, context, step) against k h (1 - eps)^(lag / 2)."""
     rate, draws = 0.2, 4000

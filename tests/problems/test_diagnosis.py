@@ -29,7 +29,7 @@ def test_kinds_of_values_in_a_record_too_short_for_more(rewards, values):
     assert "cannot tell" in str(found)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_interval_of_noise_covers_it_nine_times_in_ten():
     generator = np.random.default_rng(3)
     covered = 0
@@ -85,7 +85,7 @@ def test_a_table_brings_in_the_policies_that_fit_it():
     assert (together.shared, "discounted_ts" in policies_for(together)[0]) == (True, False)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_race_of_zeros_and_ones_races_what_fits_unless_an_option_is_for_a_policy(tmp_path):
     clicks = (np.random.default_rng(7).random((150, 3)) < 0.4).astype(int)
     np.savetxt(tmp_path / "c.csv", clicks, fmt="%d", delimiter=",", header="a,b,c", comments="")

@@ -26,7 +26,7 @@ def test_kernel_has_l_where_l_squared_is_usual() -> None:
     torch.testing.assert_close(K, 4 * torch.exp(-((x[:, None] - x) ** 2) / (2 * 0.5)))
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_functions_are_draws_of_the_true_prior() -> None:
     problem = Hills(
         replicates=4000, true_prior=7, amplitude=0.5, squared_lengthscale=0.01, num_arms=21, hill_width=0.05

@@ -50,7 +50,7 @@ def test_drawn_tables_have_the_covariance_they_are_drawn_with() -> None:
     torch.testing.assert_close(torch.cov(flat.T), expected, atol=0.03, rtol=0)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("steps", "rate", "noise", "missing"),
     [(300, 0.1, 0.15, 0.0), pytest.param(300, 0.1, 1.0, 0.0, marks=pytest.mark.long), (300, 0.3, 0.3, 0.2)],

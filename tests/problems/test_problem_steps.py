@@ -52,7 +52,7 @@ def same(values, others):
     )
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     [

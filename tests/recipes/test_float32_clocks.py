@@ -116,7 +116,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "over"), TABLE)
 def test_every_recipe_in_float32_plays_from_any_clock_what_it_plays_from_0(name, over, tmp_path):
     check_clocks(tmp_path, over, lambda dtype, start: build(name, over, dtype, start))
@@ -177,7 +177,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("label", OPTIONS)
 def test_so_do_their_options(label, tmp_path):
     name, over, told = OPTIONS[label]

@@ -158,7 +158,7 @@ def test_every_recipe_that_is_told_a_kernel_takes_a_prior_mean():
     assert told <= set(SHIFTABLE)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SHIFTABLE)
 def test_a_prior_mean_that_is_told_is_used(name):
     assert torch.equal(shifted_arms(name, 0.0), shifted_arms(name, MEAN))
@@ -205,7 +205,7 @@ def played(name, problem):
     return run(policy, problem, steps, seed=1).arms
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("over", ["arms", "points"])
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_build_passes_its_seed_to_all_that_draw(name, over, monkeypatch):
