@@ -316,7 +316,8 @@ class FactorForm(ObservedPoints):
 
     def full(self, now: float) -> Tensor:
         """C over all arms: (b, N, N). The one place where an N x N matrix is made, from one prior for all members."""
-        prior, present = self.prior.matrix(), torch.as_tensor(self.prior.present(now))
+        prior = self.prior.matrix()
+        present = torch.as_tensor(self.prior.present(now), device=prior.device)
         weight = self._weights(now) * (self.point_count > 0)
         cross = self.rows.of(self.point_arm, self._member.unsqueeze(-1)) * weight.unsqueeze(-1)
         told = self._solve(cross)

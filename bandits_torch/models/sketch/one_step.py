@@ -73,7 +73,7 @@ class OneStepPosterior:
         variance = (self.variance if arms is None else self.variance[arms]).clone()
         mean = torch.empty_like(variance)
         step, m = self.chunk_size or _ARMS_AT_ONCE, len(self._root)
-        panel = -(-m // _PANELS)
+        panel = max(1, -(-m // _PANELS))
         # The root is lower triangular.
         panels = [self._root[top : top + panel, : top + panel] for top in range(0, m, panel)]
         for start in range(0, len(mean), step):

@@ -45,7 +45,7 @@ class Sketch(ResizableState):
     An arm within 1e-12 of the span of the dictionary gets no row.
 
     ``Kept`` computes the posterior from these. ``OneStep`` does so for a dictionary redrawn at every pull (C = 1): z, V
-    and theta are then made only when asked for (``settle``).
+    and theta are then made when asked for, and are no part of the state.
 
     Cost: an observation O(m^2); ``mean`` and ``variance`` when next read O(mN), or O(m^2 N) after a new
     dictionary; a draw O(u), or O(m^2 u) where the marginals are not kept. Memory O((N + u) m), or O(N + um) with
@@ -87,11 +87,11 @@ class Sketch(ResizableState):
     def reset(self) -> None:
         """Back to the prior; the random numbers go on."""
         new = self.prior_variance.new_zeros
-        self.settled = True  # z, V and theta are those of what was learned
         self.way = self._way()
         self.arm, self.dictionary = self.arm[:0], self.dictionary[:0]
         self.count, self.total, self.unexplained, self.pulled = new(0), new(0), new(0), new(0, 0)
-        self.empty()
+        self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
+        self.regression = FeatureRegression(self.noise_variance)
         self._place_of: dict[int, int] = {}
         self._ahead: dict[int, list[Tensor]] = {}
         self.observations = self.draws = self.last_draw = 0
@@ -114,8 +114,7 @@ class Sketch(ResizableState):
         """Count a pull of ``arm`` whose ``reward`` comes later, as if it were the posterior mean: variances fall,
         dictionaries follow, the mean stays (but for what a new dictionary changes in it)."""
         place = self._prepare(arm)
-        self.settle()
-        guess = self.pulled[:, place] @ self.regression.weights
+        guess = self.way.mean_of(place)
         self._learn(place, guess)
         self._ahead.setdefault(arm, []).append(guess)
 
@@ -186,18 +185,6 @@ class Sketch(ResizableState):
         """sigma~^2 / lambda of the arms pulled, (u,)."""
         return self.way.leverage() / self.noise_variance
 
-    def settle(self) -> None:
-        """Make z, V and theta, if they are not those of what was learned."""
-        if not self.settled and len(self.dictionary):
-            self.rebuild(self.dictionary)
-        self.settled = True
-
-    def empty(self) -> None:
-        """z, V and theta of no dictionary."""
-        self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
-        self.regression = FeatureRegression(self.noise_variance)
-        self.pulled, self.unexplained = self.pulled[:0], self.unexplained[:0]
-
     def rebuild(self, places: Tensor) -> None:
         """A dictionary of these places alone."""
         self.dictionary = places
@@ -248,22 +235,24 @@ class Sketch(ResizableState):
     @property
     def mean(self) -> Tensor:
         """Posterior mean of all arms, (N,), less the prior's, as of the last ``refresh``."""
-        return self.marginals.mean
+        return self.way.marginals[0]
 
     @property
     def variance(self) -> Tensor:
         """Posterior variance of all arms, (N,), as of the last ``refresh``."""
-        return self.marginals.variance
+        return self.way.marginals[1]
 
     def refresh(self) -> None:
         """Bring ``mean`` and ``variance`` of all arms up to date with what was learned."""
         self.way.refresh()
 
-    def at(self, cross: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean (..., n), z and C z (..., m, n) of points whose covariance with it is ``cross`` (..., m, n)."""
-        self.settle()
-        z = self.embedding.at(cross)
-        return self.regression.weights @ z, z, self.regression.covariance @ z
+    def at(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (..., n), less the prior's, and covariance (..., n, n) at inputs x (..., n, d)."""
+        embedding, regression = self.way.features()
+        kernel = self.prior.space_kernel
+        z = embedding.at(kernel(self.prior.inputs[embedding.inducing], x).to_dense())
+        covariance = kernel(x).to_dense() - z.mT @ (z - regression.covariance @ z)
+        return regression.weights @ z, covariance
 
     @property
     def effective_dimension(self) -> Tensor:
@@ -273,17 +262,15 @@ class Sketch(ResizableState):
     @property
     def information_gain(self) -> Tensor:
         """1/2 log det(I + Z Z^T / lambda)."""
-        self.settle()
-        return self.regression.information_gain
+        return self.way.features()[1].information_gain
+
+    def distance_to_ball(self, radius: Tensor) -> Tensor:
+        """See ``FeatureRegression``."""
+        return self.way.features()[1].distance_to_ball(radius)
 
     def inducing_arms(self) -> Tensor:
         """The dictionary, (m,) by index, in the order of the rows of z."""
-        self.settle()
-        return self.embedding.inducing
-
-    def inducing_inputs(self) -> Tensor:
-        """Inputs of the dictionary, m x d."""
-        return self.prior.inputs[self.inducing_arms()]
+        return self.way.features()[0].inducing
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -293,9 +280,7 @@ class Sketch(ResizableState):
 
     def get_extra_state(self) -> dict[str, Any]:
         """What the buffers do not hold."""
-        plain = {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN} | {
-            "_settled": self.settled
-        }
+        plain = {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
         held = self.dictionary.tolist()
         return {"plain": plain, "in_dictionary": held, "streams": self._streams.state_dict()}
 
@@ -306,16 +291,17 @@ class Sketch(ResizableState):
         validation.require(matrix, "state", start, "a matrix, or None, for the covariance at the last draw")
         for name in self._PLAIN:
             setattr(self, name, copy.deepcopy(state["plain"][name]))
-        self.settled = state["plain"]["_settled"]
         self.dictionary = self.dictionary.new_tensor(state["in_dictionary"])
         self._streams.load_state_dict(state["streams"])
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
         self.way = self._way()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Sketch:
-        self.settle()
+        before = self.way
         super()._apply(fn, recurse)
         self.way = self._way()
+        if type(self.way) is not type(before):  # another dtype
+            self.rebuild(self.dictionary)
         return self
 
     def grow_from(self, small: Sketch) -> None:
@@ -326,7 +312,6 @@ class Sketch(ResizableState):
         self.regression.load_state_dict(small.regression.state_dict())
         self.set_extra_state(small.get_extra_state())
         self.marginals.settle(not self.observations)
-        self.settle()
 
     def _way(self) -> Kept:
         return OneStep(self) if OneStep.suits(self) else Kept(self)
@@ -343,6 +328,11 @@ class Kept:
         """How many arms of the dictionary have a row of z."""
         return self.sketch.embedding.size
 
+    @property
+    def marginals(self) -> tuple[Tensor, Tensor]:
+        """Mean, less the prior's, and variance of all arms, as of the last ``refresh``."""
+        return self.sketch.marginals.mean, self.sketch.marginals.variance
+
     def joined(self, index: Tensor) -> None:
         """An arm (1,) is pulled for the first time: it gets a column of z."""
         sketch = self.sketch
@@ -350,6 +340,14 @@ class Kept:
         sketch.pulled = torch.cat([sketch.pulled, column], 1)
         left = sketch.prior_variance[index] - column.square().sum(0)
         sketch.unexplained = torch.cat([sketch.unexplained, left.clamp_min(0.0)])
+
+    def features(self) -> tuple[ArmEmbedding, FeatureRegression]:
+        """z, and the regression on it."""
+        return self.sketch.embedding, self.sketch.regression
+
+    def mean_of(self, place: int) -> Tensor:
+        """Mean of an arm now, less the prior's. O(m)."""
+        return self.sketch.pulled[:, place] @ self.sketch.regression.weights
 
     def variance_at_draw(self, place: int) -> Tensor:
         """Variance of an arm when the dictionary was drawn."""
@@ -395,12 +393,15 @@ class Kept:
 
 class OneStep(Kept):
     """The same of a dictionary that lasts one step (C = 1), not worth an embedding: mean and variance come from an
-    ``OneStepPosterior``, and z, V and theta are made when they are asked for (``Sketch.settle``)."""
+    ``OneStepPosterior``. z, V and theta are made when they are asked for, without rows of all arms. All that is computed
+    follows from pulls and dictionary and is no state."""
 
     def __init__(self, sketch: Sketch) -> None:
         super().__init__(sketch)
         self._posterior = OneStepPosterior(sketch.prior, sketch.prior_variance, sketch.chunk_size)
         self._solved = False
+        self._marginals: tuple[Tensor, Tensor] | None = None
+        self._features: tuple[ArmEmbedding, FeatureRegression] | None = None
 
     @staticmethod
     def suits(sketch: Sketch) -> bool:
@@ -414,8 +415,30 @@ class OneStep(Kept):
         """How many arms were drawn."""
         return len(self.sketch.dictionary)
 
+    @property
+    def marginals(self) -> tuple[Tensor, Tensor]:
+        """Mean, less the prior's, and variance of all arms now. O(m^2 N), if anything has changed."""
+        if self._marginals is None:
+            self._marginals = self._posterior_now().marginals()
+        return self._marginals
+
     def joined(self, index: Tensor) -> None:
         """Nothing is kept of it."""
+
+    def features(self) -> tuple[ArmEmbedding, FeatureRegression]:
+        """z, and the regression on it. O(m^2 u), if anything has changed."""
+        sketch = self.sketch
+        if self._features is None:
+            embedding = ArmEmbedding(sketch.prior, sketch.prior_variance, chunk_size=len(sketch.prior_variance))
+            embedding.rebuild(sketch.arm[sketch.dictionary])
+            z, regression = embedding.of(sketch.arm), FeatureRegression(sketch.noise_variance)
+            regression.start((z * sketch.count) @ z.mT, z @ sketch.total)
+            self._features = embedding, regression
+        return self._features
+
+    def mean_of(self, place: int) -> Tensor:
+        """Mean of an arm now, less the prior's. O(m^2)."""
+        return self._posterior_now().marginals(self.sketch.arm[place : place + 1])[0][0]
 
     def variance_at_draw(self, place: int) -> Tensor:
         """Variance of an arm now, for every pull draws."""
@@ -436,27 +459,20 @@ class OneStep(Kept):
 
     def leverage(self) -> Tensor:
         """Variance now of the arms pulled, (u,), from that of all arms, which the next choice reads."""
-        self.refresh()
-        return self.sketch.marginals.variance[self.sketch.arm]
+        return self.marginals[1][self.sketch.arm]
 
     def variance_of(self, arms: Tensor) -> Tensor:
         """Variance now of arms (n,) by index. O(n m^2), or O(n) of what is known."""
-        if self.sketch.marginals.kept:
-            return self.sketch.marginals.variance[arms].clamp_min(0.0)
-        return self._posterior_now().marginals(arms)[1]
+        if self._marginals is None:
+            return self._posterior_now().marginals(arms)[1]
+        return self._marginals[1][arms]
 
     def refresh(self) -> None:
-        """Bring the marginals of all arms up to date. O(m^2 N), if anything has changed."""
-        marginals = self.sketch.marginals
-        if not marginals.kept:
-            marginals.mean, marginals.variance = self._posterior_now().marginals()
-            marginals.kept = True
+        """Nothing: ``marginals`` are always those of now."""
 
     def _changed(self) -> None:
         """What was computed is of another dictionary, or of other data."""
-        if self.sketch.settled and self.sketch.embedding.size:
-            self.sketch.empty()
-        self._solved = self.sketch.settled = self.sketch.marginals.kept = False
+        self._solved, self._marginals, self._features = False, None, None
 
     def _posterior_now(self) -> OneStepPosterior:
         sketch = self.sketch

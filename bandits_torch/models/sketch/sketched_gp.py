@@ -140,9 +140,7 @@ class SketchedGP(ArmModel):
         ||w~ - w||_V / sqrt(lambda) over |w| <= radius, ``batch_shape``, for V = Z^T Z + lambda I and the weights w~ of
         the mean (less the prior's). O(m^3)."""
         each = radius.expand(self._batch_shape).reshape(-1)
-        for sketch in self.sketches:
-            sketch.settle()
-        found = [s.regression.distance_to_ball(r) for s, r in zip(self.sketches, each, strict=True)]
+        found = [s.distance_to_ball(r) for s, r in zip(self.sketches, each, strict=True)]
         return self._each(found) / self.noise_variance.sqrt()
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -355,12 +353,7 @@ def moments_at(sketches: Sequence[Sketch], inputs: Tensor) -> tuple[Tensor, Tens
     """Mean (*points, q), prior mean left out, and covariance (*points, q, q) at inputs (*points, q, d), where the last
     of the points are those of the sketches, one each."""
     flat = inputs.reshape(-1, len(sketches), *inputs.shape[-2:])
-    means, covariances = [], []
-    for k, sketch in enumerate(sketches):
-        x, kernel = flat[:, k], sketch.prior.space_kernel
-        mean, z, Cz = sketch.at(kernel(sketch.inducing_inputs(), x).to_dense())
-        means.append(mean)
-        covariances.append(kernel(x).to_dense() - z.mT @ (z - Cz))
+    means, covariances = zip(*(sketch.at(flat[:, k]) for k, sketch in enumerate(sketches)), strict=True)
     shape = inputs.shape[:-1]
     covariance = torch.stack(covariances, 1).reshape(*shape, shape[-1])
     if shape[-1] == 1:  # rounding may leave less than 0 of a variance far below the prior's
