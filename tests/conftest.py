@@ -1,9 +1,9 @@
 """One thread per test process, as pytest-xdist runs as many processes as there are cores; the same draws every run; no
 network beyond this machine.
 
-A run leaves out tests and cases, unless the command line names them (``::``): those marked ``slow`` or ``sampled``,
-which ``--rest`` runs, as continuous integration does afterwards; and those marked ``long`` or ``every``. ``--full``
-runs all, and the long form of tests that have one.
+A run leaves out tests marked ``slow`` and cases of tests marked ``sampled``, unless the command line names them
+(``::``). ``--rest`` runs these, as continuous integration does afterwards. ``--full`` runs all, and the long form of
+tests that have one.
 """
 
 import socket
@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--full", action="store_true", help="every test and case, in its long form if it has one"
     )
     parser.addoption(
-        "--rest", action="store_true", help="the tests and cases marked slow or sampled that a run leaves out"
+        "--rest", action="store_true", help="the tests and cases that a run leaves out, and no others"
     )
     parser.addoption(
         "--device", default="cpu", help="where tensors are made that name no device: cpu or cuda"
@@ -35,10 +35,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "sampled(n): one case in n is run, always the same ones; the others as slow"
     )
-    config.addinivalue_line("markers", "long: left out, but for --full")
-    config.addinivalue_line(
-        "markers", "every(n): one case in n is run, always the same ones; the others as long"
-    )
     if getattr(config.option, "dist", None) == "load":
         config.option.dist = "worksteal"  # pytest-xdist: what a module's tests share is then made once
 
@@ -49,24 +45,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     named = tuple(arg.split("/")[-1] for arg in config.args if "::" in arg)
     asked = [item for item in items if not (named and item.nodeid.split("/")[-1].startswith(named))]
-    long = _marked(asked, "long", "every")
-    slow = _marked([item for item in asked if item not in long], "slow", "sampled")
-    gone = set(items) - slow if config.getoption("rest") else long | slow
+    slow = _slow(asked)
+    gone = set(items) - slow if config.getoption("rest") else slow
     config.hook.pytest_deselected(items=list(gone))
     items[:] = [item for item in items if item not in gone]
 
 
-def _marked(items: list[pytest.Item], whole: str, some: str) -> set[pytest.Item]:
-    """The items marked ``whole``, and of every test marked ``some`` (n) all cases but one in n."""
+def _slow(items: list[pytest.Item]) -> set[pytest.Item]:
+    """The items marked ``slow``, and of every test marked ``sampled`` (n) all cases but one in n."""
     found, cases = set(), defaultdict(list)
     for item in items:
-        if item.get_closest_marker(whole):
+        if item.get_closest_marker("slow"):
             found.add(item)
-        elif item.get_closest_marker(some):
+        elif item.get_closest_marker("sampled"):
             cases[item.nodeid.split("[")[0]].append(item)
     for each in cases.values():
         each.sort(key=lambda item: crc32(item.nodeid.encode()))
-        found.update(each[ceil(len(each) / each[0].get_closest_marker(some).args[0]) :])
+        found.update(each[ceil(len(each) / each[0].get_closest_marker("sampled").args[0]) :])
     return found
 
 

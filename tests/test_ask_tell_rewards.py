@@ -198,8 +198,8 @@ def test_a_latent_scale_of_numbers_is_refused():
     [
         ("gp_ucb", "binary"),
         ("tv_gp_ucb", "counts"),
-        pytest.param("gp_ucb", "counts", marks=pytest.mark.long),
-        pytest.param("tv_gp_ucb", "binary", marks=pytest.mark.long),
+        pytest.param("gp_ucb", "counts", marks=pytest.mark.slow),
+        pytest.param("tv_gp_ucb", "binary", marks=pytest.mark.slow),
     ],
 )
 def test_the_best_arm_is_found(name, kind):

@@ -16,7 +16,7 @@ def test_killed_runs_are_taken_up_exactly(tmp_path, monkeypatch):
     assert sum(in_write for in_write, _, _ in found) > 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_resume_that_is_not_exact_would_be_seen(tmp_path, monkeypatch):
     undisturbed = kill_runs.play("gp_ts")
     kill_runs.play("gp_ts", tmp_path / "run")

@@ -122,7 +122,7 @@ def test_intervals_hold_the_truth(skewed, drift):
 
 @pytest.mark.parametrize(
     ("skewed", "drift"),
-    [pytest.param(*case, marks=pytest.mark.long) for case in ((False, True), (True, False))] + [(True, True)],
+    [pytest.param(*case, marks=pytest.mark.slow) for case in ((False, True), (True, False))] + [(True, True)],
 )
 def test_values_of_a_policy_that_learns_have_no_bias(skewed, drift):
     """Over 40 logs, against the policy played on the simulator that learns from as many of its steps."""

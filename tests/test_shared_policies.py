@@ -21,7 +21,7 @@ def test_eight_threads_are_one_after_the_other(name):
     assert share_a_policy.attack("threads", 1, [name])[2] == {}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_threads_without_turns_would_be_seen(monkeypatch):
     monkeypatch.setattr(turn.Turn, "__enter__", lambda self: None)
     monkeypatch.setattr(turn.Turn, "__exit__", lambda self, *error: None)
@@ -33,7 +33,7 @@ def test_processes_that_share_a_file_lose_nothing():
     assert share_a_policy.attack("processes", 1, ["gp_ucb"])[2] == {}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_stale_saves_that_are_accepted_would_be_seen(monkeypatch):
     monkeypatch.setattr("bandits_torch.policy_files._own_save", lambda place, policy: 0)
     assert share_a_policy.attack("processes", 2, ["gp_ucb"])[2] != {}
@@ -96,7 +96,7 @@ def test_copies_of_what_threads_are_using_are_of_one_moment():
     assert torn_copies(20) == 0
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_torn_copies_would_be_seen(monkeypatch):
     monkeypatch.delattr(AskTell, "__deepcopy__")
     monkeypatch.delattr(AskTell, "__getstate__")

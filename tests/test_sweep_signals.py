@@ -84,8 +84,8 @@ def started(out, engine, jobs):
         ("processes", "2", signal.SIGINT, True),  # Ctrl-C in a terminal
         ("processes", "1", signal.SIGKILL, False),
         ("local", "1", signal.SIGTERM, False),
-        pytest.param("processes", "1", signal.SIGTERM, False, marks=pytest.mark.long),
-        pytest.param("local", "1", signal.SIGINT, True, marks=pytest.mark.long),
+        pytest.param("processes", "1", signal.SIGTERM, False, marks=pytest.mark.slow),
+        pytest.param("local", "1", signal.SIGINT, True, marks=pytest.mark.slow),
     ],
 )
 def test_a_sweep_ends_within_seconds_of_a_signal_and_leaves_no_process(

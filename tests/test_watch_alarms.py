@@ -47,7 +47,7 @@ def alarms_of(rewards, num_arms=1):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("steps", [600, pytest.param(6000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("steps", [600, pytest.param(6000, marks=pytest.mark.slow)])
 def test_at_most_one_false_alarm_in_10_000_rewards_whatever_their_noise(law, steps):
     runs = 200 if law not in ("rare", "even") else 50
     promised = runs * steps / 10_000

@@ -33,7 +33,7 @@ FIRST = {"SketchedGP": (), "OnlineGP": (), "ArmGP, covariance": pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "label", [pytest.param(label, marks=FIRST.get(label, pytest.mark.long)) for label in twins.MODELS]
+    "label", [pytest.param(label, marks=FIRST.get(label, pytest.mark.slow)) for label in twins.MODELS]
 )
 def test_the_table_of_the_documentation_is_what_is_found_today(label):
     names, written = list(table.found()), table.written()[label]
@@ -71,7 +71,7 @@ def widened(posterior):
     return wider
 
 
-@pytest.mark.parametrize("label", ["ArmGP, factor", pytest.param("OnlineGP", marks=pytest.mark.long)])
+@pytest.mark.parametrize("label", ["ArmGP, factor", pytest.param("OnlineGP", marks=pytest.mark.slow)])
 def test_the_table_sees_a_model_whose_variance_is_wrong_by_2_percent(label):
     fooled = set()
     for name, cls in table.found().items():

@@ -42,7 +42,7 @@ def law(sampler, model, time):
     return mean, (paths - mean).mT @ (paths - mean) / (DRAWS - 1)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [None, lambda: ExponentialForgettingKernel(0.2), lambda: WienerKernel(0.3)])
 def test_draws_have_the_posteriors_law(space, make):
     model = model_with_data(space if make is None else SpatioTemporalKernel(space, make()))

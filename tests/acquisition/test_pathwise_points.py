@@ -55,7 +55,7 @@ def taught_model(time_kernel, batch_shape=()):
     [
         ("static", 1),
         ("forgetting", 2),
-        *(pytest.param(name, 1, marks=pytest.mark.long) for name in ("wiener", "smooth")),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ("wiener", "smooth")),
     ],
 )
 def test_mean_and_covariance_of_many_draws_are_the_posterior_s(name, width):

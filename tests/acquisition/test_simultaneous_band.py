@@ -60,7 +60,7 @@ def test_width_is_the_order_statistic_that_covers(count, delta):
     assert simultaneous_width(draws, deviation, delta).item() == pytest.approx(expected)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("delta", "draws"), [(0.1, 199), (0.1, 9), (0.3, 39)])
 def test_mean_excess_is_its_integral(delta, draws):
     assert mean_excess(delta, draws) == pytest.approx(plain_band.mean_excess(delta, draws), rel=1e-3)

@@ -57,7 +57,7 @@ def test_a_firm_s_table_is_what_it_says():
     assert 0.08 < share < 0.3
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @needs_data
 @pytest.mark.parametrize("name", playing.UNSEEN)
 def test_an_unseen_record_can_be_played(name):

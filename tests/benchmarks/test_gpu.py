@@ -35,7 +35,7 @@ def rehearsed(tmp_path_factory):
     return out, json.loads((out / "results.json").read_text())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_rehearsal_runs_every_page_to_its_end_with_the_needed_packages_alone(rehearsed):
     out, told = rehearsed
     assert set(told["pages"]) == {*PAGES, "tests", "same_choices"}
@@ -45,7 +45,7 @@ def test_a_rehearsal_runs_every_page_to_its_end_with_the_needed_packages_alone(r
     assert all(path.stat().st_size < 2**24 for path in out.iterdir())
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_rehearsal_chooses_the_same_and_meets_nothing(rehearsed):
     _, told = rehearsed
     rows = told["pages"]["same_choices"]

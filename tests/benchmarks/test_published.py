@@ -87,13 +87,13 @@ def cells():
     for command in (published.RACE, *published.RACES[2:]):
         for policy in published.kept()[command]["policies"]:
             name = f"{command.split()[3] if command != published.RACE else 'README'}, {policy}"
-            yield pytest.param(command, policy, marks=pytest.mark.every(8), id=name)
+            yield pytest.param(command, policy, marks=pytest.mark.sampled(8), id=name)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("command", "policy"),
-    [pytest.param(published.RACE, None, marks=pytest.mark.long), (published.CSV, None), *cells()],
+    [pytest.param(published.RACE, None, marks=pytest.mark.slow), (published.CSV, None), *cells()],
 )
 def test_a_command_plays_what_is_kept(command, policy, tmp_path):
     """To a thousandth: another processor rounds otherwise, and a policy may then pull another arm of equals."""

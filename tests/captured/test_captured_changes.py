@@ -49,7 +49,7 @@ def interrupted(make_one, path, first, then, at, monkeypatch):
     return run(*make_one(), HORIZON, capture=then, **options)
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)])
 @pytest.mark.parametrize(
     "name", ["sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb, restarts", "gp_ts", "sw_gp_ucb, factor"]
@@ -93,7 +93,7 @@ def watched(policy, problem, monkeypatch, **options):
     return launched
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STATIC)
 def test_a_graph_would_find_its_tensors_where_they_were(name, monkeypatch):
     launched = watched(*built(name), monkeypatch)

@@ -169,7 +169,7 @@ FACTOR = [name for name in CASES if "factor" in name]
 REFUSED = "ui_gp_ucb, factor"  # where no value may be looked at
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
 def test_a_captured_run_is_the_plain_run(name, monkeypatch):
     never_looks(monkeypatch)
@@ -199,7 +199,7 @@ def test_so_it_is_where_rows_wait_to_be_folded(name, monkeypatch):
     same_run_and_books(name)
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FACTOR)
 def test_so_it_is_where_blocks_may_look(name):
     same_run_and_books(name)
@@ -221,7 +221,7 @@ def same_run_and_books(name, tolerance=TOLERANCE, books_tolerance=1e-9):
     return history, captured, plain
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
 def test_plain_steps_go_on_where_captured_ones_stopped_and_the_other_way_round(name, monkeypatch):
     never_looks(monkeypatch)
@@ -264,7 +264,7 @@ def continued(policy, problem, done, count, streams, capture):
     return arms[done:]
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("look", [False, True])
 @pytest.mark.parametrize("name", AVERAGING)
 def test_a_captured_run_of_auto_is_the_plain_run(name, look, monkeypatch):

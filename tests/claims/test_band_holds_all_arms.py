@@ -57,7 +57,7 @@ def misses(needed, factor=1.0):
         (True, 0.05, 0.1),
         (False, 0.05, 0.3),
         *(
-            pytest.param(*case, marks=pytest.mark.long)
+            pytest.param(*case, marks=pytest.mark.slow)
             for case in [(True, 0.0, 0.1), (True, 0.05, 0.3)]
             + [(False, rate, delta) for rate, delta in ((0.0, 0.1), (0.0, 0.3), (0.05, 0.1))]
         ),

@@ -21,7 +21,7 @@ def play(of: Problem, run_length: float) -> History:
     return run(policy, of, HORIZON)
 
 
-@pytest.mark.parametrize("run_length", [200.0, pytest.param(2000.0, marks=pytest.mark.long)])
+@pytest.mark.parametrize("run_length", [200.0, pytest.param(2000.0, marks=pytest.mark.slow)])
 def test_false_alarms_come_no_faster_than_promised_whatever_arms_are_chosen(run_length: float) -> None:
     of = GPDraws(num_arms=25, dim=2, lengthscale=0.4, noise_scale=0.1, replicates=REPLICATES)
     alarms = play(of, run_length).trace["restarts"][:, -1].sum()
@@ -32,7 +32,7 @@ def test_false_alarms_come_no_faster_than_promised_whatever_arms_are_chosen(run_
 
 
 @pytest.mark.parametrize(
-    ("change", "delay"), [pytest.param("flip", 5, marks=pytest.mark.long), ("fresh", 40)]
+    ("change", "delay"), [pytest.param("flip", 5, marks=pytest.mark.slow), ("fresh", 40)]
 )
 def test_a_change_is_found_in_few_steps(change: str, delay: int) -> None:
     of = SwitchingFunctions(

@@ -60,7 +60,7 @@ def played(name, means):
     return regret_of(policy, means(T)), policy.trace().get("restarts")
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["ucb1", "discounted_ts", "glr_kl_ucb"])
 def test_what_does_not_change_is_learnt(name):
     regret = played(name, still)[0].mean(0)
@@ -68,7 +68,7 @@ def test_what_does_not_change_is_learnt(name):
     assert regret[-1] - regret[-301] < 0.35 * 300 * at_random
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name", ["discounted_ucb", "sliding_window_ucb", "discounted_ts", "epsilon_greedy", "glr_kl_ucb"]
 )

@@ -46,7 +46,7 @@ def belief(model):
     return posterior.mean.flatten(), posterior.variance.flatten()
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @every_model
 @few
 @given(history=histories, noise=noises)

@@ -71,7 +71,7 @@ def test_under_a_fixed_variation_budget_regret_grows_as_t_to_three_quarters(name
 
 @pytest.mark.parametrize(
     "options",
-    [pytest.param({"window": 20}, marks=pytest.mark.long), {"window": 1000}],
+    [pytest.param({"window": 20}, marks=pytest.mark.slow), {"window": 1000}],
     ids=["too short", "all there is"],
 )
 def test_with_another_window_it_grows_faster(options: dict[str, int]) -> None:

@@ -57,7 +57,7 @@ def counts_of_plays(form, drifts, width):
     return np.bincount(arms.flatten().numpy(), minlength=N)
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("width", [1.0, 3.0])
 @pytest.mark.parametrize("drifts", [False, True])
 @pytest.mark.parametrize("form", ["covariance", "factor"])

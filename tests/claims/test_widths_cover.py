@@ -46,7 +46,7 @@ RKHS_WIDTHS = {
 }
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("noise_variance", [R**2, 0.1, 1.0])
 @pytest.mark.parametrize("make", RKHS_WIDTHS.values(), ids=RKHS_WIDTHS.keys())
 def test_width_covers_a_function_of_known_norm(make, noise_variance, generator):
@@ -145,7 +145,7 @@ BASE_WIDTHS = [
 ]
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("base", BASE_WIDTHS)
 def test_drift_aware_width_covers_a_drifting_function(base, generator):
     """Without the drift term the same width misses the function in most runs."""

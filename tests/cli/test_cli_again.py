@@ -47,7 +47,7 @@ def record(whole, tmp_path):
 # -- from the record -----------------------------------------------------------------------------------
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "arguments",
     [

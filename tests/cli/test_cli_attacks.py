@@ -20,7 +20,7 @@ def test_no_change_slips_into_a_race_that_is_resumed(monkeypatch):
     assert tried == refused > 8
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_killed_races_end_as_undisturbed_ones_and_leave_nothing():
     command = [sys.executable, "-m", "tests.fuzz.race_folders", "--only", "kills", "--kills", "3"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -196,7 +196,7 @@ def test_a_race_killed_before_its_first_word_is_begun(out):
 # -- another race's report -----------------------------------------------------------------------------
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("other", "words"), OTHERS[:4], ids=lambda value: str(value))
 def test_the_report_of_another_race_is_replaced_only_when_that_is_said(out, over, other, words):
     for more in ([], ["--resume"], ["--checkpoint", 5]):

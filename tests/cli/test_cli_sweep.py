@@ -67,7 +67,7 @@ def test_data_go_to_the_problems_that_read_them(tmp_path):
     assert "gp: 50 steps, 2 replicates" in result.output
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(tmp_path):
     asked = ["--problems", "gp,switching", "--policies", "random,gp_ucb,sw_gp_ucb", "--horizon", "200"]
     asked += ["--replicates", "4", "--block", "1", "--option", "num_arms=20"]

@@ -58,7 +58,7 @@ def policy_over(name, arms, noise_variance):
 @pytest.mark.parametrize(
     ("name", "case"),
     [
-        pytest.param(name, case, marks=pytest.mark.long if (i + j) % 2 else ())
+        pytest.param(name, case, marks=pytest.mark.slow if (i + j) % 2 else ())
         for i, name in enumerate(recipes.RECIPES)
         for j, case in enumerate(HARD)
     ],
@@ -127,7 +127,7 @@ def truth(arms, kernel, noise, pulled, rewards):
     return weights @ rewards, K.diagonal() - (weights * K[:, pulled]).sum(-1)
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", HARD)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_posterior_is_the_dense_one(name, case):

@@ -14,7 +14,7 @@ def some(over_points):
     for case in CASES.values():
         if ("dynamic" in case.problem) == over_points:
             own = case.recipe + case.variant
-            listed.append(pytest.param(case.name, marks=pytest.mark.long if own in seen else ()))
+            listed.append(pytest.param(case.name, marks=pytest.mark.slow if own in seen else ()))
             seen.add(own)
     return listed
 

@@ -36,7 +36,7 @@ def on_device(*values):
     return torch.tensor(values, device="meta")
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(
     ("form", "drift"),

@@ -70,7 +70,7 @@ def test_a_clock_is_where_it_begins(name, t0):
     torch.testing.assert_close(answers[3], answers[1], rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("window", [None, 15])
 @pytest.mark.parametrize("noises", [(0.01,), (1e-5,), (0.01, 1e-5)])
 @pytest.mark.parametrize("name", KERNELS)
@@ -121,7 +121,7 @@ def differences_first(kernel):
     return lambda s, t: np.exp(-2 * np.sin(np.pi * precise.precise(1.0) * (s - t) / period) ** 2 / length)
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["squared exponential", "periodic"])
 @pytest.mark.parametrize(("t0", "step"), CLOCKS)
 def test_kernels_of_gpytorch_over_time_are_right_at_any_clock(t0, step, name):

@@ -111,7 +111,7 @@ STEPS = {
 }
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_does_not_grow_with_time(name, full):
     make, most = STEPS[name]

@@ -46,7 +46,7 @@ def agree(ours, theirs, tolerance=1e-9):
 
 
 # At a noise of 1e-4 the factor form itself is 3e-9 off a dense posterior; what it changes over to keeps that error.
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("noise", "window", "tolerance"),
     [(0.01, None, 1e-9), (1e-4, None, 1e-8), (0.01, 150, 1e-9), (1.0, 150, 1e-9)],
@@ -72,7 +72,7 @@ def over_time(kernel, rate):
     return SpatioTemporalKernel(kernel, ExponentialForgettingKernel(rate)) if rate else kernel
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-3)])
 @pytest.mark.parametrize("rate", [0.0, 0.03])
 def test_a_replicate_alone_agrees_with_the_replicate_in_the_batch_though_they_change_at_other_times(

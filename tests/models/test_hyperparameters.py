@@ -281,7 +281,7 @@ def test_a_member_is_fitted_as_it_would_be_alone():
         torch.testing.assert_close(together.noise_variance[k], alone.noise_variance, rtol=1e-6, atol=0)
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rate", [None, 0.1])
 @pytest.mark.parametrize("form", ["covariance", "factor"])
 def test_arms_learn_what_points_learn(form, rate):

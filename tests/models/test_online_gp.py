@@ -64,7 +64,7 @@ def assert_exact(model, kernel, X, Y, noise, prior_mean=0.0):
     assert model.num_observations.item() == len(X)
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("name", KERNELS)
 def test_posterior_is_exact_while_observing_one_at_a_time(name, noise):
@@ -84,7 +84,7 @@ def test_posterior_is_exact_while_observing_one_at_a_time(name, noise):
         ("rbf", 1e-4),
         ("tv", 1e-4),
         *(
-            pytest.param(*case, marks=pytest.mark.long)
+            pytest.param(*case, marks=pytest.mark.slow)
             for case in (("matern", 1e-2), ("wiener", 1e-4), ("wiener", 1.0))
         ),
     ],

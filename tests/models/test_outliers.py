@@ -29,7 +29,7 @@ MODELS = {
 }
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("size", [1e6, 1e9, 1e12])
 @pytest.mark.parametrize("falling", [False, True], ids=["twice", "falling by a factor of 5"])
 @pytest.mark.parametrize("name", MODELS)

@@ -114,7 +114,7 @@ def test_a_spoiled_model_mends_itself_as_it_learns(case):
     assert max(errors(model, relearned(model))) < 1e-9
 
 
-@pytest.mark.every(4)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("life", ["grows", "window", "reset"])
 @pytest.mark.parametrize("case", CASES)
 def test_a_sound_model_is_never_touched(case, life, monkeypatch):
@@ -151,7 +151,7 @@ def test_looks_become_rarer_while_all_is_well_and_more_frequent_when_it_is_not()
     assert pauses == [[256, 256], [64, 512], [16, 1000], [16, 1000]]
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("window", [None, 20])
 @pytest.mark.parametrize("form", ["covariance", "factor"])
 def test_float32_keeps_its_figures_for_a_thousand_steps(form, window):
@@ -162,7 +162,7 @@ def test_float32_keeps_its_figures_for_a_thousand_steps(form, window):
     assert gain < 1e-3
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("noise_variance", [1e-10, 1e-6, 1e6])
 @pytest.mark.parametrize("form", ["covariance", "factor"])
 def test_windows_stay_exact_whatever_the_noise(form, noise_variance):

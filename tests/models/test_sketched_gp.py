@@ -43,7 +43,7 @@ def play(model, arm, reward):
         yield
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("chunk_size", [None, 17])
 @pytest.mark.parametrize("growth", [1.0, 2.0, 20.0])
 @pytest.mark.parametrize("noise_variance", [1e-6, 0.01, 10.0])

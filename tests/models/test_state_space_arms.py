@@ -119,7 +119,7 @@ def assert_agree(model, twins, time, tolerance=1e-8):
         assert float(likelihood) == pytest.approx(answers.log_likelihood, rel=tolerance, abs=10 * tolerance)
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("start", [0.0, 1.7e9])
 @each
 def test_learning_equals_a_dense_solve_now_and_later(kind, start):
@@ -130,7 +130,7 @@ def test_learning_equals_a_dense_solve_now_and_later(kind, start):
         assert_agree(model, [twin], model.now + later, 1e-9)
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["matern-3/2", "periodic", "quasi-periodic", "sum of separable"])
 def test_windows_restarts_masks_and_late_rewards_are_exact_to_the_end(kind, full):
     """Two members told apart: each loses and regains observations on its own."""

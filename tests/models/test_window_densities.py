@@ -73,7 +73,7 @@ def told(model, X, y, memory=MEMORY):
     return found
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_densities_are_those_of_a_solve_for_each_window(name):
     model = MODELS[name]()

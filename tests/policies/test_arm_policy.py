@@ -146,7 +146,7 @@ def test_captured_steps_read_nothing_and_allocate_no_more_with_time(name):
     assert len({blocks.counted().allocated for _ in range(10)}) == 1
 
 
-@pytest.mark.parametrize("name", [OWN, pytest.param("sliding_window_ucb", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", [OWN, pytest.param("sliding_window_ucb", marks=pytest.mark.slow)])
 def test_captured_steps_are_one_graph(name):
     plain, compiled = Blocks(*built(name), k=2), Blocks(*built(name), k=2, compiled=True)
     for _ in range(2):

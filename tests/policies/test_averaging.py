@@ -80,7 +80,7 @@ def members(strengths, offsets):
     return policy, [PlainAveraging(plain, **RULES) for _ in range(S)]
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("strengths", "offsets", "doubtful", "tiny"),
     [
@@ -189,7 +189,7 @@ def test_told_nothing_the_unit_and_the_origin_of_rewards_do_not_matter(features)
 # -- arms never pulled ---------------------------------------------------------------------------------
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("order", range(6))
 def test_the_best_arm_is_found_however_the_arms_are_ordered(order):
     """Each arm is better than the one before it, and noise is small: the last is what no scale learned expects."""

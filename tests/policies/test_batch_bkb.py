@@ -38,7 +38,7 @@ def full_scores(policy):
     return policy._mean + policy._width.unsqueeze(-1) * variance.sqrt()
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("width", [None, ConstantWidth(2.0)])
 def test_lazy_scoring_chooses_what_full_scoring_would(problem, width, masked):

@@ -253,7 +253,7 @@ def test_memories_are_tuned_as_in_the_paper():
 # -- all of them ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.every(4)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("scale", "shift"), [(1024.0, 0.0), (0.25, 0.0), (1000.0, 5000.0)])
 def test_choices_do_not_depend_on_the_unit_or_the_zero_of_rewards(name, scale, shift):

@@ -66,7 +66,7 @@ def indices(policy, twins, time, step, features, contexts, mask):
     return torch.stack(found)
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("options", "plain"),
     [

@@ -93,7 +93,7 @@ def test_a_reset_forgets_the_observations_and_keeps_what_was_learned():
     assert torch.equal(policy.model.noise_variance, noise)
 
 
-@pytest.mark.parametrize("name", ["tv_gp_ucb", pytest.param("gp_ucb", marks=pytest.mark.long), "sw_gp_ucb"])
+@pytest.mark.parametrize("name", ["tv_gp_ucb", pytest.param("gp_ucb", marks=pytest.mark.slow), "sw_gp_ucb"])
 def test_recipes_learn_on_arms_too(name):
     """Told a length-scale thirty times too long, learning loses less."""
     problem = make("gp", num_arms=50, replicates=2, lengthscale=0.05, seed=1)

@@ -57,7 +57,7 @@ POLICIES = {
     "arms, drift": lambda *given: over_arms(*given, kernel=drifting()),
     "points": over_points,
 }
-EVERY = ["arms", pytest.param("arms, factor", marks=pytest.mark.long), "arms, drift", "points"]
+EVERY = ["arms", pytest.param("arms, factor", marks=pytest.mark.slow), "arms, drift", "points"]
 
 
 def observations(policy, steps, first=1, seed=3):
@@ -100,7 +100,7 @@ def dense_choice(policy, told, k):
     return length
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["arms", "arms, drift", "points"])
 def test_the_choice_is_that_of_the_scores_by_direct_solves(kind):
     policy, told, chosen = POLICIES[kind](), [], []
@@ -115,7 +115,7 @@ def test_the_choice_is_that_of_the_scores_by_direct_solves(kind):
     assert any(len(set(own)) > 1 for own in chosen)  # each replicate has its own
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", EVERY)
 def test_what_is_held_is_the_last_window_when_it_shrinks_and_when_it_grows_back(kind):
     policy, told, lengths = POLICIES[kind](), [], []
@@ -188,7 +188,7 @@ def play(problem, rule):
     return run(policy, problem, T, seed=0)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("problem", "options"),
     [

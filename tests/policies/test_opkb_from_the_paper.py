@@ -78,7 +78,7 @@ def differ(sets, column: int) -> bool:
     return any((a[0] != a[column]).any() for a in sets)
 
 
-@pytest.mark.parametrize("c0", [*(pytest.param(c0, marks=pytest.mark.long) for c0 in (0.5, 1.0)), 2.0])
+@pytest.mark.parametrize("c0", [*(pytest.param(c0, marks=pytest.mark.slow) for c0 in (0.5, 1.0)), 2.0])
 def test_ada_opkb_is_that_of_the_paper(c0: float) -> None:
     of = problem()
     phi, c = cholesky_features(of), (c0, *C[1:])

@@ -235,7 +235,7 @@ def undisturbed():
 
 
 @pytest.mark.parametrize(
-    ("factor", "shift"), [(1000.0, 5000.0), pytest.param(1e-6, -3.0, marks=pytest.mark.long)]
+    ("factor", "shift"), [(1000.0, 5000.0), pytest.param(1e-6, -3.0, marks=pytest.mark.slow)]
 )
 def test_the_unit_and_the_origin_of_rewards_do_not_matter(factor, shift):
     reward = noisy()

@@ -52,7 +52,7 @@ def built(name: str, **options):
     )
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "options"), BLOCKS)
 def test_learnt_units_make_the_run_that_of_any_other_unit(name: str, options: dict) -> None:
     plain = played(built(name, reward_scale="warm-up", **options), rewards())
@@ -93,7 +93,7 @@ def test_warm_up_is_block_0_and_learns_from_all_rewards_since_the_start() -> Non
     assert float(made._units.count[0]) == 0
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "options"),
     [("w_gp_ucb", {"discount": 0.98})]

@@ -64,7 +64,7 @@ def play(policy, steps, first=0):
 # -- the safe set ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("explore", ["ucb", "safeopt"])
 @pytest.mark.parametrize("least_reward", [None, -1.2])
 def test_safe_set_and_choices_are_those_of_dense_gaussian_processes(explore, least_reward):

@@ -69,7 +69,7 @@ def both(own, z, y, kernel, noise, later=0.0):
     return dense.posterior(z, y, noise, kernel, at), (held.mean.reshape(-1), held.variance.reshape(-1))
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("kind", ["even", "clustered", "gaps", "clock", "surprise"])
 def test_what_is_lost_stays_within_the_two_accounts_now_and_later(kind, tolerance):

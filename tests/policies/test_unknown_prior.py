@@ -71,7 +71,7 @@ def masks(step: int) -> torch.Tensor | None:
     return mask
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["means", "families", "forgetting"])
 @pytest.mark.parametrize("rule", POLICIES)
 @pytest.mark.parametrize("form", ["covariance", "factor"])

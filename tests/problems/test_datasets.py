@@ -107,7 +107,7 @@ def _same_knowledge(one: Replay, other: Replay) -> None:
 # --- made-up files ---
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FILES)
 def test_steps_are_units_of_time_and_folders_are_searched(tmp_path: Path, name: str) -> None:
     problem = _made_up(tmp_path, name)
@@ -301,7 +301,7 @@ def test_real_history_has_nothing_of_the_played_day(tmp_path: Path) -> None:
     _same_knowledge(real, make("intel-temperature", data=_save(tmp_path, "intel_temperature.npz", arrays)))
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @needs_data
 @pytest.mark.parametrize("name", FILES)
 def test_real_files_are_read_in_sensible_units(name: str) -> None:

@@ -65,7 +65,7 @@ def test_best_value_is_not_below_what_a_dense_search_finds(name):
         assert problem.best(step) <= found + 3.0  # of a function of standard deviation 1, with narrow peaks
 
 
-@pytest.mark.every(5)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_contract(name):
     problem = make(name, horizon=40, replicates=2, noise_scale=0.3)

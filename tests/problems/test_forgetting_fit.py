@@ -31,7 +31,7 @@ def test_filter_equals_the_dense_likelihood(missing: bool, irregular: bool) -> N
     torch.testing.assert_close(fast, torch.tensor(slow, dtype=torch.float64), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rate", [0.003, 0.03, 0.3])
 def test_the_rate_that_made_the_data_is_found(rate: float) -> None:
     fits = []

@@ -53,7 +53,7 @@ def test_drawn_tables_have_the_covariance_they_are_drawn_with() -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("steps", "rate", "noise", "missing"),
-    [(300, 0.1, 0.15, 0.0), pytest.param(300, 0.1, 1.0, 0.0, marks=pytest.mark.long), (300, 0.3, 0.3, 0.2)],
+    [(300, 0.1, 0.15, 0.0), pytest.param(300, 0.1, 1.0, 0.0, marks=pytest.mark.slow), (300, 0.3, 0.3, 0.2)],
 )
 def test_rate_and_noise_are_found_and_their_intervals_cover_them(
     steps: int, rate: float, noise: float, missing: float

@@ -67,7 +67,7 @@ def test_stationary_problems_give_the_same_tensor_at_every_step(name: str) -> No
     assert problem.knowledge.forgetting_rate == 0.0
 
 
-@pytest.mark.every(3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SIMULATED)
 def test_rewards_are_the_expected_ones_plus_noise_of_the_known_variance(name: str) -> None:
     problem = make(name, replicates=2, horizon=4000, seed=1)

@@ -56,7 +56,7 @@ def same(values, others):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.long if name in ("intel-humidity", "intel-light") else ())
+        pytest.param(name, marks=pytest.mark.slow if name in ("intel-humidity", "intel-light") else ())
         for name in PROBLEMS  # those two are read as intel-temperature is
     ],
 )

@@ -142,7 +142,7 @@ TIME_KERNELS = {
 NOT_OVER_ARMS = ("GPyTorch's squared exponential", "Wiener and Matern")
 
 
-@pytest.mark.every(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("recipe", "over"), [("tv_gp_ucb", "arms"), ("tv_gp_ucb", "points"), ("tv_cgp_ucb", "contexts")]
 )

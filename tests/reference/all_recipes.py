@@ -22,7 +22,7 @@ KINDS = ("gp_ts", "tv_gp_ucb", "bbkb", "pe_gp_ucb", "master_gp_ucb", "ada_opkb",
 
 def of_every_kind():
     """The recipes as parameters of a test of what they have in common: in its short form, one of each kind of state."""
-    return [pytest.param(name, marks=() if name in KINDS else pytest.mark.long) for name in recipes.RECIPES]
+    return [pytest.param(name, marks=() if name in KINDS else pytest.mark.slow) for name in recipes.RECIPES]
 
 
 def build(name, replicates, horizon, *, first=0, num_arms=12, seed=3):

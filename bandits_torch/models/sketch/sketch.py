@@ -393,8 +393,8 @@ class Kept:
 
 class OneStep(Kept):
     """The same of a dictionary that lasts one step (C = 1), not worth an embedding: mean and variance come from an
-    ``OneStepPosterior``. z, V and theta are made when they are asked for, without rows of all arms. All that is computed
-    follows from pulls and dictionary and is no state."""
+    ``OneStepPosterior``. z, V and theta are made when they are asked for, without rows of all arms. All of it follows
+    from the pulls and the dictionary, and is no state."""
 
     def __init__(self, sketch: Sketch) -> None:
         super().__init__(sketch)
@@ -429,7 +429,9 @@ class OneStep(Kept):
         """z, and the regression on it. O(m^2 u), if anything has changed."""
         sketch = self.sketch
         if self._features is None:
-            embedding = ArmEmbedding(sketch.prior, sketch.prior_variance, chunk_size=len(sketch.prior_variance))
+            embedding = ArmEmbedding(
+                sketch.prior, sketch.prior_variance, chunk_size=len(sketch.prior_variance)
+            )
             embedding.rebuild(sketch.arm[sketch.dictionary])
             z, regression = embedding.of(sketch.arm), FeatureRegression(sketch.noise_variance)
             regression.start((z * sketch.count) @ z.mT, z @ sketch.total)
