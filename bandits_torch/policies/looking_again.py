@@ -14,7 +14,7 @@ from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.state import HasState
 
-ALIKE = 0.5  # squared correlation from which on a play examines an arm
+ALIKE = 0.5  # square of a correlation from which on a play examines an arm
 # An arm counts as settled while the members, by weight, believe that this share of its value when examined remains.
 SETTLED = 0.5
 _PROBES = 64  # places of a domain that have clocks
@@ -29,8 +29,8 @@ class LookingAgain(Described, HasState):
     A model that learns one rate of change for all arms learns it from the arms that are played. If these did not
     change, another arm may have changed all the same. So every arm has a clock: the observations since it was last
     examined. An arm is examined when it is played, or an arm like it: squared prior correlation at least 1/2, averaged
-    over the members by weight, once the mean over all arms is taken off. After t observations arm i is due when its
-    clock reaches
+    over the members by weight, once the mean over all arms is taken off. A negative correlation counts as 0. After t
+    observations arm i is due when its clock reaches
 
         tau_i(t) = c sqrt(t + 300) min(max(sqrt(g_i / g), 1/2), 2),
 

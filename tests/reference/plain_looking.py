@@ -4,7 +4,7 @@ import math
 
 
 def squared_correlation(covariance, i, j):
-    """Of f_i and f_j, each less the mean of f over all arms, f with this covariance (lists); of two arms 0."""
+    """Of f_i and f_j, each less the mean of f over all arms, f with this covariance (lists); 0 if it is negative."""
     arms = range(len(covariance))
 
     def cov(a, b):
@@ -15,9 +15,7 @@ def squared_correlation(covariance, i, j):
         whole = sum(covariance[k][m] for k in arms for m in arms) / len(arms) ** 2
         return covariance[a][b] - rows[0] - rows[1] + whole
 
-    if len(arms) == 2 and i != j:  # -1 whatever relates them
-        return 0.0
-    return cov(i, j) ** 2 / (cov(i, i) * cov(j, j))
+    return max(cov(i, j), 0.0) ** 2 / (cov(i, i) * cov(j, j))
 
 
 def clocks(played, weights, covariances):

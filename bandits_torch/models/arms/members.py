@@ -68,8 +68,8 @@ class MembersOverArms(Described, torch.nn.Module, ABC):
     @abstractmethod
     def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
         """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), after the mean over all arms is
-        subtracted from their rewards, averaged over the members by ``weights`` (S, P): (S, N). A level that all arms
-        share says nothing about one of them."""
+        subtracted from their rewards, 0 where it is negative, averaged over the members by ``weights`` (S, P): (S, N).
+        A level that all arms share says nothing about one of them, and neither does an arm that is unlike it."""
 
     @abstractmethod
     def observe_arms(
@@ -295,7 +295,7 @@ class RecursiveMembers(MembersOverArms):
         return (of_kernels @ self._likeness_to(arm).transpose(0, 1)).squeeze(-2)
 
     def _likeness_to(self, arm: Tensor) -> Tensor:
-        """Squared correlations with each replicate's arm under each K, (G, S, N)."""
+        """The same of each K, (G, S, N)."""
         return self.alike[:, arm]
 
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
@@ -487,14 +487,10 @@ class RecursiveMembers(MembersOverArms):
         return n, covariances.diagonal(dim1=-2, dim2=-1)
 
     def _centred(self, covariances: Tensor) -> Tensor:
-        """What ``likeness`` reads: squared correlations of f minus its mean over arms, (G, N, N).
-
-        Of two arms that correlation is -1 whatever relates them, so it says nothing and counts as 0.
-        """
+        """What ``likeness`` reads: squared correlations of f less its mean over arms, 0 if negative, (G, N, N)."""
         rows = covariances.mean(-1, keepdim=True)
-        centred = covariances - rows - rows.mT + rows.mean(-2, keepdim=True)
-        centred = centred if covariances.shape[-1] > 2 else centred.clamp_min(0.0)
-        variance = centred.diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
+        centred = (covariances - rows - rows.mT + rows.mean(-2, keepdim=True)).clamp_min(0.0)
+        variance = centred.diagonal(dim1=-2, dim2=-1)
         sizes = variance.unsqueeze(-1) * variance.unsqueeze(-2)
         return torch.where(sizes > 0, centred.square() / sizes, 0.0)
 
@@ -658,7 +654,7 @@ class LowRankMembers(ArmMembers):
         return torch.nn.functional.normalize(covariances - covariances.mean(-2, keepdim=True), dim=-1)
 
     def _likeness_to(self, arm: Tensor) -> Tensor:
-        return (self.alike[:, arm] @ self.alike.mT).square()
+        return (self.alike[:, arm] @ self.alike.mT).clamp_min(0.0).square()
 
     def _prior_row(self, arm: Tensor) -> Tensor:
         return self.covariances[:, arm][self.kernel].transpose(0, 1)
