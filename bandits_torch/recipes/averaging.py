@@ -49,7 +49,8 @@ from bandits_torch.recipes.setup import Number, Setup
 
 PLAUSIBLE = 4.0  # nats
 _LEARNED_UP_TO, _HARMONICS = 200, 2  # arms with cycles that are learned; harmonics of these
-_LOOK_AGAIN, _LOOK_AGAIN_RELATED = 7.0, 12.0  # c of ``LookingAgain``
+# c of ``LookingAgain``: of arms that nothing relates, of arms with features, and told a kernel that relates them.
+_LOOK_AGAIN, _LOOK_AGAIN_FEATURES, _LOOK_AGAIN_RELATED = 7.0, 8.5, 12.0
 _MANY_PAIRS = 64  # of arm and context, above which nothing is looked at again where contexts are related
 _AT_ONCE = 6  # looks within c sqrt(t + 300), with a kernel that relates arms
 _WIDE = 2.0  # of ``ModelAveraging``, with a kernel
@@ -117,9 +118,9 @@ def auto(
         width: multiplies the mixture's standard deviation; by default 1.25, with a kernel or history 2 at every
             tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
-        look_again: c of ``ModelAveraging``, by default 7, and 12 with a kernel that relates arms (a squared
-            correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there; over a ``Domain`` of
-            ``PointAveraging``, by default 7. 0: never.
+        look_again: c of ``ModelAveraging``, by default 7, with features and no kernel 8.5, and 12 with a kernel that
+            relates arms (a squared correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there;
+            over a ``Domain`` of ``PointAveraging``, by default 7. 0: never.
         max_move, move_price, start_at: of ``CostlyMoves``, around the policy where any is given: how far a setting of
             a ``Domain`` may move in a step, a share of its range; what a move, or a switch of arms, costs.
         plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
@@ -253,15 +254,17 @@ def _over_arms(
         validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
         groups = with_level(groups)
     width, look_again = settings["width"], settings["look_again"]
+    alone = spread(features, first) is None
     if look_again is None:
-        look_again = _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
+        guessed = _LOOK_AGAIN if alone or kernel is not None else _LOOK_AGAIN_FEATURES
+        look_again = _LOOK_AGAIN_RELATED if related else guessed
     own = {
         "width": 1.25 if width is None else width,
         "wide": _WIDE if width is None and kernel is not None else 0.0,
         "plausible": settings["plausible"],
         "look_again": look_again,
         "at_once": _AT_ONCE if related else 0,
-        "try_all": kernel is None and (len(features) <= _FEW or spread(features, first) is None),
+        "try_all": kernel is None and (len(features) <= _FEW or alone),
     }
     return _policy(features, groups, prior_mean, setup.replicates, known, control, own, sharing)
 

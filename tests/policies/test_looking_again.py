@@ -213,6 +213,7 @@ def test_where_a_kernel_is_told_that_relates_arms_it_looks_less_often(shared, ev
     assert (looks.every, looks.at_once) == (every, 6 if every > 7 else 0)
     assert recipes.auto(5, kernel=kernel, noise_variance=0.1, look_again=3.0).looks.every == 3.0
     assert recipes.auto(5).looks.every == 7.0
+    assert recipes.auto(torch.rand(5, 2)).looks.every == 8.5
 
 
 def hill(x, at, width=0.15):
