@@ -70,7 +70,7 @@ def test_a_level_that_all_arms_share_examines_none_of_them():
 
 @pytest.mark.parametrize("build", [ArmMembers, LowRankMembers])
 def test_a_play_at_one_end_of_a_slope_does_not_examine_the_other_end(build):
-    x = torch.linspace(-1, 1, 8).double().reshape(1, 8, 1)  # f = slope times x: the ends have a correlation of -1
+    x = torch.linspace(-1, 1, 8).double().reshape(1, 8, 1)  # f = slope times x
     looks = LookingAgain(3.0, members(x if build is LowRankMembers else x @ x.mT, build))
     looks.examine(torch.tensor([0, 7]), torch.ones(2, 1).double())
     assert (looks.unseen > 0).tolist() == [[False] * 4 + [True] * 4, [True] * 4 + [False] * 4]
