@@ -26,12 +26,13 @@ from bandits_torch import validation
 from bandits_torch.files import atomic_write, interrupts_held_back
 
 FORMAT = "bandits_torch state"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 _OLDER = {  # what the versions that are no longer read lacked
     1: "which did not say how what it holds was built",
     2: "in which models held their kernels and noise several times",
     3: "in which every policy named what it knows in a way of its own",
     4: "in which tensors had no names",
+    5: "in which models named their numbers in ways of their own",
 }
 _PLAIN = (bool, int, float, str, type(None))
 

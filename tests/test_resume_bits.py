@@ -85,5 +85,5 @@ def test_a_matrix_that_lies_by_columns_does_so_when_it_comes_back(tmp_path, monk
             self.register_buffer("matrix", torch.zeros(5, 4).double())
 
     holder = Holder()
-    holder.load_state_dict({"matrix": back["columns"]})
+    holder.load_state_dict({"matrix": back["columns"], "_extra_state": {}})
     assert holder.matrix.stride() == state["columns"].stride()

@@ -248,7 +248,23 @@ def held_elsewhere(module: torch.nn.Module, **parts: Any) -> None:
     vars(module).update(parts)
 
 
-class ResizableState(torch.nn.Module):
+class PlainState(torch.nn.Module):
+    """A module whose state has, beside its buffers, the attributes that ``_PLAIN`` names: numbers, words, and lists and
+    dictionaries of them or of tensors. In the state they stand without a leading underscore."""
+
+    _PLAIN: tuple[str, ...] = ()
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the buffers alone do not tell."""
+        return {name.lstrip("_"): copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``."""
+        for name in self._PLAIN:
+            setattr(self, name, copy.deepcopy(state[name.lstrip("_")]))
+
+
+class ResizableState(PlainState):
     """A module whose buffers grow with the data: ``load_state_dict`` takes buffers of any length.
 
     Of any layout in memory, too, which it keeps: sums over a matrix that lies otherwise end in other last bits.

@@ -17,7 +17,7 @@ from bandits_torch.models.arms.factor_form import FactorForm
 from bandits_torch.models.arms.inputs import SMALLEST_SPREAD
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior
-from bandits_torch.models.online_model import held_elsewhere
+from bandits_torch.models.online_model import PlainState, held_elsewhere
 
 _FIRST_PAUSE = 64  # observations before the first look
 _LARGEST = 2 * 2**30  # bytes of covariance matrices that ``form="auto"`` takes
@@ -54,7 +54,7 @@ def covariance_pays(prior_mean: Tensor, drifts: bool, room: int, rows: int) -> b
     return not prior_mean.is_cpu or size <= 8 * max(k * LAUNCHES, held)
 
 
-class ArmBelief(torch.nn.Module):
+class ArmBelief(PlainState):
     """Posterior of f over N arms for b flattened batch members, with the observations it rests on.
 
     ``ArmGP`` checks arguments and has the shapes; here everything is flat and valid. The clock ``now`` is the time of
@@ -73,7 +73,7 @@ class ArmBelief(torch.nn.Module):
     now: float | None
     drifts: bool
     changes_form = False  # whether the factor form gives way to the covariance form once that is cheaper
-    _WATCHED = ("_learned", "_pauses", "_looks", "_next_look")
+    _PLAIN = ("now", "forgets", "_learned", "_pauses", "_looks", "_next_look")
     takes_noise = True  # whether each reward may have its noise variance
     forms: Mapping[str, Any] = FORMS
     forgetting_form = "factor"  # in which what is left is learned again, where the form cannot forget
@@ -505,14 +505,8 @@ class ArmBelief(torch.nn.Module):
         return kept, (gained * since).unflatten(-1, (n, n))
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What the tensors alone do not tell."""
-        names = ("now", "form_name", "forgets", *self._WATCHED)
-        return {name: copy.copy(getattr(self, name)) for name in names}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``."""
-        for name in ("now", "forgets", *self._WATCHED):
-            setattr(self, name, copy.copy(state[name]))
+        """Also the form, in which the tensors are."""
+        return super().get_extra_state() | {"form_name": self.form_name}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         form = state_dict[prefix + "_extra_state"]["form_name"]

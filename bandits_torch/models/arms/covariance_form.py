@@ -73,6 +73,7 @@ class CovarianceForm(ResizableState):
     gain: Tensor
     surprise: Tensor
     removed: Tensor  # (b,), surprise removed since the last rebuild
+    _PLAIN = ("filled",)
     suspect: Tensor  # (b,), whether a removal since then has cost too many figures, so that a rebuild is due
     root: Tensor | None
 
@@ -475,14 +476,6 @@ class CovarianceForm(ResizableState):
         """(b, ...) as (b/q, q, ...), so that it broadcasts against K (q, N, N); (1, ...) as (1, 1, ...)."""
         q = self.prior_covariance.shape[0] if value.shape[0] > 1 else 1
         return value.unflatten(0, (-1, q))
-
-    def get_extra_state(self) -> int:
-        """How many rows wait."""
-        return self.filled
-
-    def set_extra_state(self, state: int) -> None:
-        """Counterpart of ``get_extra_state``."""
-        self.filled = state
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         incoming = state_dict.get(prefix + "root")

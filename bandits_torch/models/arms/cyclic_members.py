@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -50,6 +50,7 @@ class CyclicMembers(RecursiveMembers):
     """
 
     has_cycles = True
+    _PLAIN = (*RecursiveMembers._PLAIN, "turned")
 
     def __init__(
         self,
@@ -177,11 +178,3 @@ class CyclicMembers(RecursiveMembers):
         super().reset(where)
         if where is None:
             self.turned = None
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """Clock, where in the cycles it is, and which row of ``pending`` is next."""
-        return super().get_extra_state() | {"turned": self.turned}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        super().set_extra_state(state)
-        self.turned = state["turned"]

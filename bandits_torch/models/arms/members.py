@@ -15,6 +15,7 @@ from bandits_torch import validation
 from bandits_torch.description import Described
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models.arms import inputs
+from bandits_torch.models.online_model import PlainState
 
 PENDING = 24  # observations between two folds of a member
 _TIE = 1e-10  # of the largest variance: what differs by less differs by rounding, which depends on how many arms follow
@@ -23,7 +24,7 @@ _FADED = 1e-8  # share of a variance: what has faded to less is folded
 Time = float | tuple[float, float]  # a time; or one that things fade by, and one that cycles turn by
 
 
-class MembersOverArms(Described, torch.nn.Module, ABC):
+class MembersOverArms(Described, PlainState, ABC):
     """P Gaussian processes over N arms, S replicates of each, that learn the same arms' rewards: the interface.
 
     Times must not decrease; an earlier time counts as now. A time may be a pair: the first number is that by which
@@ -157,6 +158,7 @@ class RecursiveMembers(MembersOverArms):
     _run: Tensor
     _member: Tensor
     _whole: Tensor
+    _PLAIN: tuple[str, ...] = ("now", "turn")
 
     def __init__(
         self,
@@ -521,13 +523,9 @@ class RecursiveMembers(MembersOverArms):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """Clock, and which row of ``pending`` is next."""
-        return {"now": self.now, "turn": self.turn}
-
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``."""
-        self.now, self.turn, self._ahead = state["now"], state["turn"], None
+        super().set_extra_state(state)
+        self._ahead = None
 
 
 class ArmMembers(RecursiveMembers):

@@ -31,6 +31,7 @@ class ObservationBuffer(ResizableState):
     start: Tensor
     end: Tensor
     noise: Tensor | None
+    _PLAIN = ("_end_bound",)
 
     def __init__(self, batch: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
@@ -165,11 +166,3 @@ class ObservationBuffer(ResizableState):
         incoming = state_dict.get(prefix + "noise")
         self.noise = None if incoming is None else torch.empty_like(self.reward)
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def get_extra_state(self) -> int:
-        """What the tensors alone do not tell."""
-        return self._end_bound
-
-    def set_extra_state(self, state: int) -> None:
-        """Counterpart of ``get_extra_state``."""
-        self._end_bound = state

@@ -68,6 +68,7 @@ class ObservedPoints(ResizableState):
     _depth: Tensor  # (b, 1), the largest prior variance over the arms, in units of the noise
 
     _deep_held: Tensor | None  # in blind steps, whose prior variance stays what it is
+    _PLAIN = ("_points_bound", "keeps_faint_points", "_dropped_any")
 
     def __init__(self, prior: ArmPrior, diagonal: Tensor, batch: int) -> None:
         super().__init__()
@@ -294,13 +295,3 @@ class ObservedPoints(ResizableState):
             for name, held in buffers.items():
                 setattr(holder, name, held.to(getattr(holder, name).device))
         return self
-
-    def get_extra_state(self) -> dict[str, int]:
-        """What the tensors do not hold."""
-        names = ("_points_bound", "keeps_faint_points", "_dropped_any")
-        return {name: getattr(self, name) for name in names}
-
-    def set_extra_state(self, state: dict[str, int]) -> None:
-        """Counterpart of ``get_extra_state``."""
-        for name, value in state.items():
-            setattr(self, name, value)

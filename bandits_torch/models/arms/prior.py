@@ -350,6 +350,7 @@ class PriorRows(ResizableState):
     rows: Tensor
     row_of_arm: Tensor
     used: Tensor
+    _PLAIN = ("bound",)
 
     def __init__(self, like: Tensor, capacity: int) -> None:
         super().__init__()
@@ -448,11 +449,3 @@ class PriorRows(ResizableState):
         old_q = self.rows.shape[0]
         if new_q != old_q:
             self.rows = self.rows[source[:new_q] % old_q]
-
-    def get_extra_state(self) -> int:
-        """What the tensors do not hold."""
-        return self.bound
-
-    def set_extra_state(self, state: int) -> None:
-        """Counterpart of ``get_extra_state``."""
-        self.bound = state

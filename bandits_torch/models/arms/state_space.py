@@ -56,6 +56,7 @@ class StateSpaceForm(ResizableState):
     matrix_0: Tensor  # K_0, (q, N, N), and so on
     prior_variance: Tensor  # (q, N)
     _HELD = ("mean", "reduction", "rows", "pending", "gain", "surprise")
+    _PLAIN = ("origin", "filled")
 
     def __init__(self, prior: StateSpacePrior, batch: int, noise_variance: Tensor) -> None:
         super().__init__()
@@ -261,14 +262,6 @@ class StateSpaceForm(ResizableState):
         return (prior - taken.unflatten(0, (-1, len(prior)))).flatten(0, 1)
 
     # -- state -----------------------------------------------------------------------------------------
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """What the tensors alone do not tell."""
-        return {"origin": self.origin, "filled": self.filled}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``."""
-        self.origin, self.filled = state["origin"], state["filled"]
 
 
 class StateSpaceBelief(ArmBelief):

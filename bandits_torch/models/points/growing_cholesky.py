@@ -115,6 +115,7 @@ class GrowingCholesky(ResizableState):
     held: Tensor
     targets: Tensor
     whitened: Tensor
+    _PLAIN = ("size", "ragged", "_drops")
 
     def __init__(
         self,
@@ -360,11 +361,3 @@ class GrowingCholesky(ResizableState):
             own == theirs, "(*batch_shape, input_dim) of state_dict", theirs, f"{own}, the model's"
         )
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """What the tensors alone do not tell."""
-        return {"size": self.size, "ragged": self.ragged, "drops": self._drops}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``."""
-        self.size, self.ragged, self._drops = state["size"], state["ragged"], state["drops"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -39,6 +38,7 @@ class FeatureRegression(ResizableState):
     covariance: Tensor
     weights: Tensor
     _LOOSE = ("_uncounted",)
+    _PLAIN = ("_uncounted", "_since_anew")
 
     def __init__(self, noise_variance: Tensor) -> None:
         super().__init__()
@@ -170,14 +170,10 @@ class FeatureRegression(ResizableState):
         lifted.diagonal().add_(self.noise_variance)
         return safe_cholesky(lifted)
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """What the buffers alone do not tell."""
-        return {"uncounted": copy.deepcopy(self._uncounted), "since_anew": self._since_anew}
-
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``; ValueError for features or rewards that are no tensors."""
         tensors = all(isinstance(part, Tensor) for pair in state["uncounted"] for part in pair)
         validation.require(
             tensors, "state", state["uncounted"], "pairs of tensors for what is not counted yet"
         )
-        self._uncounted, self._since_anew = copy.deepcopy(state["uncounted"]), state["since_anew"]
+        super().set_extra_state(state)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -103,12 +100,3 @@ class SketchMarginals(ResizableState):
     # -- state -----------------------------------------------------------------------------------------
 
     _PLAIN = ("kept", "settled", *_LOOSE)
-
-    def get_extra_state(self) -> dict[str, Any]:
-        """What the buffers do not hold."""
-        return {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
-
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``."""
-        for name, value in copy.deepcopy(state).items():
-            setattr(self, name, value)

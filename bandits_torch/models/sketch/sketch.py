@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -81,7 +80,7 @@ class Sketch(ResizableState):
         for name in ("count", "total", "unexplained", "pulled"):
             self.register_buffer(name, diagonal.new_zeros(0))
         self.register_buffer("arm", torch.zeros(0, dtype=torch.long, device=diagonal.device))
-        self.register_buffer("dictionary", self.arm.clone(), persistent=False)
+        self.register_buffer("dictionary", self.arm.clone())
         self.reset()
 
     def reset(self) -> None:
@@ -279,19 +278,15 @@ class Sketch(ResizableState):
     _PLAIN = ("observations", "draws", "last_draw", "spent", "_at_draw", "_ahead")
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What the buffers do not hold."""
-        plain = {name: copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
-        held = self.dictionary.tolist()
-        return {"plain": plain, "in_dictionary": held, "streams": self._streams.state_dict()}
+        """Also the streams of coins."""
+        return super().get_extra_state() | {"streams": self._streams.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Counterpart of ``get_extra_state``; ValueError for a covariance that is none."""
-        start = state["plain"]["_at_draw"]
+        start = state["at_draw"]
         matrix = start is None or (isinstance(start, Tensor) and start.dim() == 2)
         validation.require(matrix, "state", start, "a matrix, or None, for the covariance at the last draw")
-        for name in self._PLAIN:
-            setattr(self, name, copy.deepcopy(state["plain"][name]))
-        self.dictionary = self.dictionary.new_tensor(state["in_dictionary"])
+        super().set_extra_state(state)
         self._streams.load_state_dict(state["streams"])
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
         self.way = self._way()
@@ -306,7 +301,7 @@ class Sketch(ResizableState):
 
     def grow_from(self, small: Sketch) -> None:
         """Know what ``small`` knows, over the first of these arms."""
-        for name in ("arm", "count", "total", "unexplained", "pulled"):
+        for name in ("arm", "count", "total", "unexplained", "pulled", "dictionary"):
             setattr(self, name, getattr(small, name).clone())
         self.embedding.grow_from(small.embedding)
         self.regression.load_state_dict(small.regression.state_dict())
