@@ -49,8 +49,9 @@ from bandits_torch.recipes.setup import Number, Setup
 
 PLAUSIBLE = 4.0  # nats
 _LEARNED_UP_TO, _HARMONICS = 200, 2  # arms with cycles that are learned; harmonics of these
-# c of ``LookingAgain``: of arms that nothing relates, of arms with features, and told a kernel that relates them.
-_LOOK_AGAIN, _LOOK_AGAIN_FEATURES, _LOOK_AGAIN_RELATED = 7.0, 8.5, 12.0
+# c of ``LookingAgain``: of arms that nothing relates, of arms with features, told a kernel that relates them, and of
+# arms with contexts that are related.
+_LOOK_AGAIN, _LOOK_AGAIN_FEATURES, _LOOK_AGAIN_RELATED, _LOOK_AGAIN_CONTEXTS = 7.0, 8.5, 14.0, 12.0
 _MANY_PAIRS = 64  # of arm and context, above which nothing is looked at again where contexts are related
 _AT_ONCE = 6  # looks within c sqrt(t + 300), with a kernel that relates arms
 _WIDE = 2.0  # of ``ModelAveraging``, with a kernel
@@ -118,7 +119,7 @@ def auto(
         width: multiplies the mixture's standard deviation; by default 1.25, with a kernel or history 2 at every
             tenth choice, over a ``Domain`` 1.
         share, behind: of ``FixedShare``.
-        look_again: c of ``ModelAveraging``, by default 7, with features and no kernel 8.5, and 12 with a kernel that
+        look_again: c of ``ModelAveraging``, by default 7, with features and no kernel 8.5, and 14 with a kernel that
             relates arms (a squared correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there;
             over a ``Domain`` of ``PointAveraging``, by default 7. 0: never.
         max_move, move_price, start_at: of ``CostlyMoves``, around the policy where any is given: how far a setting of
@@ -329,7 +330,7 @@ def _under_contexts(
     related = kernel is not None or spread(contexts if matters is None else contexts[:, matters]) is not None
     many = related and (setup.grown_from or len(arms)) * len(contexts) > _MANY_PAIRS
     if look_again is None:
-        look_again = 0.0 if many else _LOOK_AGAIN_RELATED if related else _LOOK_AGAIN
+        look_again = 0.0 if many else _LOOK_AGAIN_CONTEXTS if related else _LOOK_AGAIN
     settings = {
         "width": 1.25 if width is None else width,
         "plausible": plausible,

@@ -206,7 +206,7 @@ def test_what_it_cannot_do_is_refused_by_name():
         ModelAveraging(model, look_again=11.0)
 
 
-@pytest.mark.parametrize(("shared", "every"), [(0.0, 7.0), (0.6, 7.0), (0.8, 12.0)])
+@pytest.mark.parametrize(("shared", "every"), [(0.0, 7.0), (0.6, 7.0), (0.8, 14.0)])
 def test_where_a_kernel_is_told_that_relates_arms_it_looks_less_often(shared, every):
     kernel = (1 - shared) * torch.eye(5).double() + shared
     looks = recipes.auto(5, kernel=kernel, noise_variance=0.1).looks
