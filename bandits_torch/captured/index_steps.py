@@ -128,7 +128,7 @@ class IndexSteps(CapturedSteps):
             if belief.form_name == "factor":  # which tells points by it
                 given["time"] = torch.tensor(times, dtype=torch.float64, device=device)
             if self.by_mask:
-                given["prior"] = torch.stack([torch.as_tensor(prior.present(time)) for time in times])
+                given["prior"] = torch.stack([prior.present(time) for time in times])
         if self.samples:
             draws = [self.policy.streams.normal(self.model.num_arms) for _ in range(k)]
             given["normal"] = torch.stack(draws)

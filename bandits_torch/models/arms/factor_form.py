@@ -111,7 +111,7 @@ class FactorForm(ObservedPoints):
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
         present = self.prior.present(now)
         if isinstance(weight, Tensor):
-            weight = weight.scatter(-1, at_point, torch.as_tensor(present).expand(at.shape))
+            weight = weight.scatter(-1, at_point, present.expand(at.shape))
         among_points = self.covariance[self._member, point]  # P_j
         own = among_points.gather(-1, at_point)  # P_jj: read, not derived, or rounding would feed back
         z = among_points * (self.point_count / self.noise_variance)
@@ -284,7 +284,7 @@ class FactorForm(ObservedPoints):
             self.covariance[m, held.unsqueeze(-1), held] = exact.among()[1]
             weight = torch.as_tensor(self._weights(now)).expand(self.point_count.shape)[m, held].unsqueeze(-1)
             self.mean[m], v = exact.at(weight * self.rows.of(self.point_arm[m, held], self._member[m]))
-            present = torch.as_tensor(self.prior.present(now)).expand(len(self.mean), 1)[m]
+            present = self.prior.present(now).expand(len(self.mean), 1)[m]
             self.variance[m] = self.prior_variance[m] * present - v.square().sum(-2)
             self.gain[m], self.surprise[m] = exact.gain, exact.surprise(n, y, squares[m], noise)
         return drifted
@@ -301,23 +301,21 @@ class FactorForm(ObservedPoints):
         off = self.mean.gather(-1, self.point_arm) - smoothed  # of points of the past this says nothing
         current = held if self.prior.time_kernel is None else held & (self.point_time == now)
         off = torch.where(current, off, 0.0).abs().amax(-1)
-        present = torch.as_tensor(self.prior.present(now)).squeeze(-1)
+        present = self.prior.present(now).squeeze(-1)
         return is_off(error, off, self.prior_variance.amax(-1) * present, self.mean)
 
     # -- what the posterior asks ----------------------------------------------------------------------
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
-        present = self.prior.present(now)
-        prior = self.prior.among(arm) * (present.unsqueeze(-1) if isinstance(present, Tensor) else present)
+        prior = self.prior.among(arm) * self.prior.present(now).unsqueeze(-1)
         cross = self.rows.between(self.point_arm, arm, self._member)  # (T, b, points, n)
         cross = cross * (self._weights(now) * (self.point_count > 0)).unsqueeze(-1)
         return prior - cross.mT @ self._solve(cross)
 
     def full(self, now: float) -> Tensor:
         """C over all arms: (b, N, N). The one place where an N x N matrix is made, from one prior for all members."""
-        prior = self.prior.matrix()
-        present = torch.as_tensor(self.prior.present(now), device=prior.device)
+        prior, present = self.prior.matrix(), self.prior.present(now)
         weight = self._weights(now) * (self.point_count > 0)
         cross = self.rows.of(self.point_arm, self._member.unsqueeze(-1)) * weight.unsqueeze(-1)
         told = self._solve(cross)

@@ -48,7 +48,7 @@ class ArmPrior(torch.nn.Module):
         self.batch_shape = torch.broadcast_shapes(self._kernel_batch(), self.inputs.shape[:-2])
         self.model_batch_shape = self.batch_shape
         self._last_drift: tuple[tuple[float, float], tuple[Tensor, Tensor]] | None = None
-        self._present: tuple[float, Tensor | float] | None = None
+        self._present: tuple[float, Tensor] | None = None
 
     def _split(self, kernel: Kernel) -> tuple[Kernel, Kernel | None]:
         """The kernel over arms, and that over time."""
@@ -149,11 +149,12 @@ class ArmPrior(torch.nn.Module):
             self._last_drift = (asked, self.transition(*asked))
         return self._last_drift[1]
 
-    def present(self, now: float) -> Tensor | float:
-        """``over_time(now, now)``, (b, 1) or (1, 1), or 1 when static. The last answer is kept."""
+    def present(self, now: float) -> Tensor:
+        """``over_time(now, now)``, (b, 1) or (1, 1); ones when static. The last answer is kept."""
         asked = 0.0 if self.time_kernel is None or self.time_kernel.is_stationary else now
         if self._present is None or self._present[0] != asked:
-            self._present = asked, self.over_time(asked, asked)
+            value = self.over_time(asked, asked)
+            self._present = asked, value if isinstance(value, Tensor) else self.inputs.new_ones(1, 1)
         return self._present[1]
 
     def forget_hyperparameters(self) -> None:
