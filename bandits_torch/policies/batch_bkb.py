@@ -138,17 +138,15 @@ class BatchBKB(Policy):
             .reshape(-1)
         )
         for k in begin:
-            sketch = self.model.sketches[k]
-            sketch.refresh()
             self._width[k] = width[k]
-            self._mean[k] = sketch.mean + self.model.prior_mean_of(k)
+            self._mean[k] = self.model.sketches[k].moments()[0] + self.model.prior_mean_of(k)
             self._score_all(k)
 
     def _score_all(self, k: int) -> None:
         """Indices of all arms of replicate k, with mean and width as frozen."""
         sketch, bound = self.model.sketches[k], self._bound[k]
-        sketch.refresh()
-        torch.addcmul(self._mean[k], self._width[k], sketch.variance.clamp_min(0.0).sqrt(), out=bound)
+        variance = sketch.moments()[1]
+        torch.addcmul(self._mean[k], self._width[k], variance.clamp_min(0.0).sqrt(), out=bound)
         self._draws[k] = sketch.draws
         self._watched[k] = WatchedArms(sketch, bound.new_zeros(0, dtype=torch.long))
         self._watch_more(k, bound, _WATCHED_FIRST)

@@ -96,9 +96,10 @@ class FeatureRegression(ResizableState):
             nu = nu + (length / radius - 1) * length**2 / (w.square() / (values + nu)).sum()
         return (values.sqrt() * theta * (nu / (values + nu))).norm()
 
-    def start(self, gram: Tensor, moment: Tensor) -> None:
-        """Other features altogether: their A and b. O(m^3)."""
-        self._gram, self._moment, self._uncounted = gram, moment, []
+    def start(self, z: Tensor, count: Tensor, total: Tensor) -> None:
+        """Other features altogether: those of the arms pulled, z (m, u), with counts and sums of rewards, (u,) each.
+        O(m^2 u + m^3)."""
+        self._gram, self._moment, self._uncounted = (z * count) @ z.mT, z @ total, []
         self._compute_anew()
 
     def observe(self, z: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:

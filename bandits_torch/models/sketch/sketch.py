@@ -46,7 +46,7 @@ class Sketch(ResizableState):
     ``Kept`` computes the posterior from these. ``OneStep`` does so for a dictionary redrawn at every pull (C = 1): z, V
     and theta are then made when asked for, and are no part of the state.
 
-    Cost: an observation O(m^2); ``mean`` and ``variance`` when next read O(mN), or O(m^2 N) after a new
+    Cost: an observation O(m^2); ``moments`` when next read O(mN), or O(m^2 N) after a new
     dictionary; a draw O(u), or O(m^2 u) where the marginals are not kept. Memory O((N + u) m), or O(N + um) with
     ``chunk_size``: then nothing of size m x N is kept and reading the marginals costs O(m^2 N). The size of a
     dictionary depends on the data: every step waits for the device.
@@ -190,7 +190,7 @@ class Sketch(ResizableState):
         self.embedding.rebuild(self.arm[places])
         self.pulled = self.embedding.of(self.arm)
         self._note_unexplained()
-        self.regression.start((self.pulled * self.count) @ self.pulled.mT, self.pulled @ self.total)
+        self.regression.start(self.pulled, self.count, self.total)
         self.marginals.settle(False)
 
     def append(self, places: Tensor) -> None:
@@ -207,7 +207,7 @@ class Sketch(ResizableState):
             new, z = new[kept], z[:, kept]
         keeps_marginals = self.marginals.kept and self.chunk_size is None
         if keeps_marginals:
-            self.refresh()
+            self.moments()
         at_pulled = solve_lower(corner, at_pulled - z.mT @ self.pulled)  # j x u
         spanned = [self._place_of[arm] for arm in self.embedding.inducing.tolist()]
         at_pulled[:, spanned] = 0.0  # as it would be but for rounding, which a small lambda multiplies
@@ -231,19 +231,9 @@ class Sketch(ResizableState):
 
     # -- predicting ------------------------------------------------------------------------------------
 
-    @property
-    def mean(self) -> Tensor:
-        """Posterior mean of all arms, (N,), less the prior's, as of the last ``refresh``."""
-        return self.way.marginals[0]
-
-    @property
-    def variance(self) -> Tensor:
-        """Posterior variance of all arms, (N,), as of the last ``refresh``."""
-        return self.way.marginals[1]
-
-    def refresh(self) -> None:
-        """Bring ``mean`` and ``variance`` of all arms up to date with what was learned."""
-        self.way.refresh()
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Posterior mean, less the prior's, and variance of all arms now, (N,) each."""
+        return self.way.moments()
 
     def at(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (..., n), less the prior's, and covariance (..., n, n) at inputs x (..., n, d)."""
@@ -323,11 +313,6 @@ class Kept:
         """How many arms of the dictionary have a row of z."""
         return self.sketch.embedding.size
 
-    @property
-    def marginals(self) -> tuple[Tensor, Tensor]:
-        """Mean, less the prior's, and variance of all arms, as of the last ``refresh``."""
-        return self.sketch.marginals.mean, self.sketch.marginals.variance
-
     def joined(self, index: Tensor) -> None:
         """An arm (1,) is pulled for the first time: it gets a column of z."""
         sketch = self.sketch
@@ -381,9 +366,11 @@ class Kept:
         z = sketch.embedding.of(arms)
         return sketch.marginals.variance_at(arms, z, sketch.regression).clamp_min(0.0)
 
-    def refresh(self) -> None:
-        """Bring the marginals of all arms up to date. O(m N) for each pull since the last time."""
-        self.sketch.marginals.refresh(self.sketch.embedding, self.sketch.regression)
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean, less the prior's, and variance of all arms now. O(m N) for each pull since the last time."""
+        marginals = self.sketch.marginals
+        marginals.refresh(self.sketch.embedding, self.sketch.regression)
+        return marginals.mean, marginals.variance
 
 
 class OneStep(Kept):
@@ -395,7 +382,7 @@ class OneStep(Kept):
         super().__init__(sketch)
         self._posterior = OneStepPosterior(sketch.prior, sketch.prior_variance, sketch.chunk_size)
         self._solved = False
-        self._marginals: tuple[Tensor, Tensor] | None = None
+        self._moments: tuple[Tensor, Tensor] | None = None
         self._features: tuple[ArmEmbedding, FeatureRegression] | None = None
 
     @staticmethod
@@ -410,13 +397,6 @@ class OneStep(Kept):
         """How many arms were drawn."""
         return len(self.sketch.dictionary)
 
-    @property
-    def marginals(self) -> tuple[Tensor, Tensor]:
-        """Mean, less the prior's, and variance of all arms now. O(m^2 N), if anything has changed."""
-        if self._marginals is None:
-            self._marginals = self._posterior_now().marginals()
-        return self._marginals
-
     def joined(self, index: Tensor) -> None:
         """Nothing is kept of it."""
 
@@ -428,8 +408,8 @@ class OneStep(Kept):
                 sketch.prior, sketch.prior_variance, chunk_size=len(sketch.prior_variance)
             )
             embedding.rebuild(sketch.arm[sketch.dictionary])
-            z, regression = embedding.of(sketch.arm), FeatureRegression(sketch.noise_variance)
-            regression.start((z * sketch.count) @ z.mT, z @ sketch.total)
+            regression = FeatureRegression(sketch.noise_variance)
+            regression.start(embedding.of(sketch.arm), sketch.count, sketch.total)
             self._features = embedding, regression
         return self._features
 
@@ -456,20 +436,23 @@ class OneStep(Kept):
 
     def leverage(self) -> Tensor:
         """Variance now of the arms pulled, (u,), from that of all arms, which the next choice reads."""
-        return self.marginals[1][self.sketch.arm]
+        return self.moments()[1][self.sketch.arm]
 
     def variance_of(self, arms: Tensor) -> Tensor:
         """Variance now of arms (n,) by index. O(n m^2), or O(n) of what is known."""
-        if self._marginals is None:
+        if self._moments is None:
             return self._posterior_now().marginals(arms)[1]
-        return self._marginals[1][arms]
+        return self._moments[1][arms]
 
-    def refresh(self) -> None:
-        """Nothing: ``marginals`` are always those of now."""
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean, less the prior's, and variance of all arms now. O(m^2 N), if anything has changed."""
+        if self._moments is None:
+            self._moments = self._posterior_now().marginals()
+        return self._moments
 
     def _changed(self) -> None:
         """What was computed is of another dictionary, or of other data."""
-        self._solved, self._marginals, self._features = False, None, None
+        self._solved, self._moments, self._features = False, None, None
 
     def _posterior_now(self) -> OneStepPosterior:
         sketch = self.sketch

@@ -252,12 +252,8 @@ class SketchedGP(ArmModel):
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm, ``batch_shape x N`` each; ``time`` is not looked at."""
-        for sketch in self.sketches:
-            sketch.refresh()
         shape = (*self._batch_shape, self.num_arms)
-        mean, variance = (
-            torch.stack([getattr(s, name) for s in self.sketches]) for name in ("mean", "variance")
-        )
+        mean, variance = map(torch.stack, zip(*(s.moments() for s in self.sketches), strict=True))
         return mean.reshape(shape) + self.prior_mean, variance.reshape(shape).clamp_min(0.0)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
