@@ -257,8 +257,8 @@ def _over_arms(
     width, look_again = settings["width"], settings["look_again"]
     alone = spread(features, first) is None
     if look_again is None:
-        guessed = _LOOK_AGAIN if alone or kernel is not None else _LOOK_AGAIN_FEATURES
-        look_again = _LOOK_AGAIN_RELATED if related else guessed
+        look_again = _LOOK_AGAIN_FEATURES if kernel is None and not alone else _LOOK_AGAIN
+        look_again = _LOOK_AGAIN_RELATED if related else look_again
     own = {
         "width": 1.25 if width is None else width,
         "wide": _WIDE if width is None and kernel is not None else 0.0,
