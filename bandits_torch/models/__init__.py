@@ -1,4 +1,4 @@
-"""BoTorch models that learn one observation at a time, and unlearn it. BoTorch's pathwise sampling knows them."""
+"""BoTorch models that learn and forget one observation at a time. They work with BoTorch's pathwise sampling."""
 
 from bandits_torch.models import botorch_paths  # noqa: F401  # registers
 from bandits_torch.models.arms.arm_gp import ArmGP

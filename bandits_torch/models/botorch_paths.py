@@ -1,4 +1,4 @@
-"""What BoTorch's pathwise sampling needs to know of our models, registered with its dispatchers.
+"""Support for BoTorch's pathwise sampling on our models, registered with its dispatchers.
 
 Importing ``bandits_torch.models`` makes ``draw_matheron_paths``, ``get_matheron_path_model`` and BoTorch's own
 ``PathwiseThompsonSampling`` work on ``OnlineGP``, on models over arms and on ``AtTime``.
@@ -122,7 +122,7 @@ class _AppendTime(TensorTransform):
 def _paths_over_arms(
     model: ArmModel, *, sample_shape: Size, time: float | None = None, **_unused: Any
 ) -> SamplePath:
-    """Exact draws of the joint posterior of all arms; nothing is approximated, so the strategies play no part."""
+    """Exact draws of the joint posterior of all arms; nothing is approximated, so the strategies have no effect."""
     shape = tuple(model.batch_shape)
     validation.require(shape == (), "model.batch_shape", shape, "(): paths are drawn of one model")
     validation.require(

@@ -239,7 +239,7 @@ def online_gp_of_prior(
 def _online_gp(
     domain: Domain, kernel: Kernel, noise: Tensor, means: Tensor, batch: tuple[int, ...], over_time: bool
 ) -> OnlineGP:
-    """Of this batch shape, to which noise variances and means broadcast."""
+    """An ``OnlineGP`` of this batch shape, to which noise variances and means broadcast."""
     shape, like = torch.Size(batch), domain.bounds
     mean = ConstantMean(batch_shape=shape).to(like)
     mean.constant.data.copy_(means)

@@ -19,8 +19,8 @@ def safe_cholesky(matrices: Tensor, jitter: float = 0.0, scale: Tensor | None = 
     theirs. ``scale`` is by default the largest entry of the diagonal. Synchronises with the device. Raises RuntimeError
     if a matrix still fails after twelve attempts.
 
-    linear_operator's ``psd_safe_cholesky`` does not serve: it adds one number to the whole batch, whatever the scale. A
-    covariance with variances of 1e-12 gets 1e-8, ten thousand times as much. It also warns each time.
+    linear_operator's ``psd_safe_cholesky`` is not suitable: it adds one number to the whole batch, whatever the scale.
+    A covariance with variances of 1e-12 gets 1e-8, ten thousand times as much. It also warns each time.
     """
     if matrices.shape[-1] == 0:
         return matrices

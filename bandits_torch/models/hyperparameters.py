@@ -198,8 +198,8 @@ def fit_hyperparameters(
 
     Kernel, noise variance and a constant prior mean are learned by BoTorch's ``fit_gpytorch_mll``, begun at their
     present values, member by member, so that a replicate's do not depend on the others. Noise has BoTorch's
-    log-normal prior, around exp(-4) times the outputscale that ``learnable`` was given. In place of a
-    ``fit_gpytorch_mll`` of one's own::
+    log-normal prior, around exp(-4) times the outputscale that ``learnable`` was given. Use it in place of
+    ``fit_gpytorch_mll``::
 
         model = OnlineGP(learnable(MaternKernel(), dim=2), noise_variance=0.1, input_dim=2)
         model.observe(X, Y)
@@ -208,10 +208,10 @@ def fit_hyperparameters(
     Args:
         model: of batch shape () or (S,), with a ``learnable`` kernel, or (S, P) with a ``StackedKernel`` of P.
         members: which members of the batch, flattened.
-        most: the latest so many observations are used.
-        data: kernel's inputs (n, D) and rewards (n,) to fit in place of what the model holds, by member.
-        seconds: of all fits together, each with an equal share; a fit whose share is over stops after the round it is
-            in and keeps what it has found. None: no limit, so that the result does not depend on the clock.
+        most: the number of latest observations that are used.
+        data: by member, the kernel's inputs (n, D) and rewards (n,) to fit in place of the observations held.
+        seconds: time limit for all fits together, each with an equal share; a fit whose share is used up stops after
+            the present round and keeps its result. None: no limit, so that the result does not depend on the clock.
 
     Returns the members fitted; one whose fit fails, or that has fewer than 2 rewards, stays as it is.
     Cost: O(n^3) a round, n <= most, up to 75 rounds a member; and a rebuild.

@@ -51,7 +51,8 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 
     @property
     def likelihood(self) -> Any:
-        """There is none: ValueError, which names what learns hyperparameters here (``fit_hyperparameters``)."""
+        """Raises ValueError: there is no likelihood. The message names ``fit_hyperparameters``, which learns
+        hyperparameters."""
         raise ValueError(
             f"{type(self).__name__} has no likelihood (its noise is noise_variance): fit_gpytorch_mll cannot fit it. "
             "To learn kernel, noise and mean from what an OnlineGP or ArmGP has observed, build it with a kernel from "
@@ -97,7 +98,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
-        """Within the block the model may ``expect`` what is pending; at its end it is as before, to the last bit.
+        """Within the block the model may ``expect`` pending observations; at its end it is as before, to the last bit.
 
         Cost: a copy of what observations change.
         """
@@ -106,22 +107,22 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 
     @property
     def lasting(self) -> tuple[Any, ...]:
-        """What no observation changes, beside numbers: it need not be copied."""
+        """Objects other than numbers that no observation changes: they need not be copied."""
         return ()
 
     def expect(self, X: Tensor) -> None:
         """Condition on an observation at X, ``batch_shape x 1 x d``, whose target is still to come: X is pending.
 
-        As if the posterior mean had been observed: variances fall, the mean stays (Desautels, Krause & Burdick 2014,
-        section 3.2). Call it within ``provisional`` alone. ``num_observations``, ``information_gain`` and the
-        likelihood are those of what has been learned, in all models but ``SketchedGP``. Cost: of an observation.
+        The effect is that of observing the posterior mean: variances fall, the mean stays (Desautels, Krause & Burdick
+        2014, section 3.2). Call it only within ``provisional``. ``num_observations``, ``information_gain`` and the
+        likelihood do not count it, except in ``SketchedGP``. Cost: that of an observation.
         """
         self.observe(X, self._gaussian(X).mean)
 
     @contextmanager
     def unmoved(self) -> Iterator[None]:
-        """Within the block ``to`` and the like change nothing. BoTorch's analytic acquisitions move the model that they
-        hold to the dtype of their inputs; those with a time are in float64 for a model of float32, too."""
+        """Within the block ``to`` and similar calls change nothing. BoTorch's analytic acquisitions move their model to
+        the dtype of their inputs, and inputs with a time are in float64 even for a float32 model."""
         before, self._stays = self._stays, True
         try:
             yield
@@ -142,7 +143,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         raise ValueError(f"model must be an ArmGP to take up more arms, got {type(self).__name__}")
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Numbers worth keeping of a step, each (S,), for models whose batch is replicates alone."""
+        """Numbers to record at a step, each (S,), for models whose only batch dimension is the replicates."""
         return {}
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> OnlineModel:
@@ -202,7 +203,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
                 is.
             posterior_transform: as in BoTorch.
 
-        Raises ValueError for inputs that are none of the model's, and a time before the latest observation.
+        Raises ValueError for inputs that do not fit the model, and for a time before the latest observation.
         """
         plain = observation_noise is False and output_indices is None
         noise = 0.0 if plain else noise_added(output_indices, observation_noise, self.noise_variance)
@@ -211,7 +212,8 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 
     @abstractmethod
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-        """``posterior`` of the one output, with these variances, that broadcast to ``batch x q``, added to its own."""
+        """``posterior`` of the only output, with these variances, which broadcast to ``batch x q``, added to its
+        own."""
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """The joint posterior at X, ``t_batch x q x d``, as a distribution."""
@@ -228,7 +230,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 def put_back(*things: Any, shared: Iterable[Any] = ()) -> Iterator[None]:
     """Within the block deep copies replace the attributes of ``things``; the originals are put back at its end.
 
-    ``shared``: what is not copied, since nothing in the block changes it.
+    ``shared``: objects that are not copied, because nothing in the block changes them.
     """
     kept = [dict(vars(thing)) for thing in things]
     memo: dict[int, Any] = {id(one): one for one in (*things, *shared)}
@@ -244,18 +246,18 @@ def put_back(*things: Any, shared: Iterable[Any] = ()) -> Iterator[None]:
 
 
 def held_elsewhere(module: torch.nn.Module, **parts: Any) -> None:
-    """Give ``module`` parts whose parameters and buffers are another's: they are in its state once, and moved once."""
+    """Give ``module`` parts that belong to another module, so that they are saved once and moved once."""
     vars(module).update(parts)
 
 
 class PlainState(torch.nn.Module):
-    """A module whose state has, beside its buffers, the attributes that ``_PLAIN`` names: numbers, words, and lists and
-    dictionaries of them or of tensors. In the state they stand without a leading underscore."""
+    """A module whose state has, in addition to its buffers, the attributes that ``_PLAIN`` names: numbers, words, and
+    lists and dictionaries of them or of tensors. Their names in the state have no leading underscore."""
 
     _PLAIN: tuple[str, ...] = ()
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What the buffers alone do not tell."""
+        """The state that is not in the buffers."""
         return {name.lstrip("_"): copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -267,7 +269,7 @@ class PlainState(torch.nn.Module):
 class ResizableState(PlainState):
     """A module whose buffers grow with the data: ``load_state_dict`` takes buffers of any length.
 
-    Of any layout in memory, too, which it keeps: sums over a matrix that lies otherwise end in other last bits.
+    It also keeps their memory layout, because sums over a matrix in another layout may differ in the last bits.
 
     Tensors in lists, tuples and dictionaries of the attributes that ``_LOOSE`` names move with the buffers.
     """
@@ -290,8 +292,8 @@ class ResizableState(PlainState):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """A buffer, and what can be no part of a module, go past the look at parameters and submodules: it takes longer
-        than a small sum."""
+        """Buffers, and values that cannot be part of a module, skip PyTorch's search of parameters and submodules,
+        which takes longer than a small sum."""
         buffers = vars(self).get("_buffers", {})
         if type(value) is Tensor and name in buffers:
             buffers[name] = value
@@ -323,8 +325,8 @@ def joint_posterior(mean: Tensor, covariance: Tensor, noise: float | Tensor) -> 
 class MarginalPosterior(GPyTorchPosterior):
     """``GPyTorchPosterior`` over q = 1 point whose distribution is built only if somebody samples from it.
 
-    Reading ``mean`` and ``variance`` costs nothing: no linear operator, and none of the checks on
-    values with which ``MultivariateNormal`` would make a GPU wait.
+    Reading ``mean`` and ``variance`` costs nothing: it needs no linear operator, and none of the checks of
+    values for which ``MultivariateNormal`` would wait for a GPU.
 
     Args:
         mean, variance: ``batch_shape x 1`` tensors.
@@ -368,7 +370,7 @@ def require_within(batch_shape: torch.Size, shape: torch.Size, name: str) -> Non
 
 
 def broadcast(name: str, *shapes: Sequence[int]) -> torch.Size:
-    """What the shapes broadcast to; ValueError if they do not."""
+    """The shape that the shapes broadcast to. Raises ValueError if they do not."""
     try:
         return torch.broadcast_shapes(*map(torch.Size, shapes))
     except RuntimeError as error:
@@ -379,7 +381,7 @@ def broadcast(name: str, *shapes: Sequence[int]) -> torch.Size:
 def noise_added(
     output_indices: list[int] | None, observation_noise: bool | Tensor, noise_variance: Tensor
 ) -> float | Tensor:
-    """Variances that a posterior of one output gets, as BoTorch's arguments ask: broadcasting to ``batch x q``."""
+    """Variances to add to a posterior of one output, as BoTorch's arguments request, broadcasting to ``batch x q``."""
     one = output_indices in (None, [0])
     validation.require(one, "output_indices", output_indices, "None or [0]: one output")
     if isinstance(observation_noise, Tensor):

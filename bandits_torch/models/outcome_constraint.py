@@ -26,7 +26,7 @@ class OutcomeConstraint:
 
     Source: the safety constraints of Berkenkamp, Krause & Schoellig 2016, here with a limit on either side.
 
-    Raises ValueError for limits that leave nothing or limit nothing, a name that is taken, and a negative noise.
+    Raises ValueError for limits that allow nothing or limit nothing, a name that is taken, and negative noise.
     """
 
     name: str

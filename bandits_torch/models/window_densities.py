@@ -28,18 +28,18 @@ class WindowDensities(HasState):
 
     Args:
         model: an ``ArmGP`` or an ``OnlineGP``, whose prior and noise variance are read at every call.
-        windows: lengths w >= 1; the largest, M, is how many observations a density rests on at most.
-        memory: so many densities are kept, and M + ``memory`` observations.
+        windows: lengths w >= 1; the largest is M.
+        memory: number of densities kept; M + ``memory`` observations are kept.
 
     Attributes:
         inputs, rewards, held: observations, oldest first, ``batch x n x D``, ``batch x n`` and ``batch x n``: a
             member that was cleared does not hold those before.
-        densities: the latest, oldest first, ``batch x memory x W``; 0 where there is none, or where so little noise
-            was assumed that K + lambda I has no factor in float64.
+        densities: the latest, oldest first, ``batch x memory x W``; 0 where there is none, or where the noise is so
+            small that K + lambda I has no factor in float64.
 
-    Cost of an observation: O(M^3) a member, one factor for all windows, whatever went before. L is computed from
-    the data each time. To update it for a new first row costs O(M^2), which saved a third of the time at M = 256, but
-    the update subtracts, and loses most digits where the noise is small. Computes in float64.
+    Cost of an observation: O(M^3) a member, with one factor for all windows. L is computed from
+    the data each time. Updating it for a new first row costs O(M^2), which saved a third of the time at M = 256, but
+    the update subtracts, and loses most digits if the noise is small. Computes in float64.
     """
 
     def __init__(self, model: OnlineModel, windows: Sequence[int], memory: int) -> None:

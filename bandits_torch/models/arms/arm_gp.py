@@ -114,7 +114,7 @@ class ArmGP(ArmModel):
 
     @property
     def belief(self) -> ArmBelief:
-        """All that observations change, with the batch flattened to one dimension. Captured steps work on it."""
+        """The state that observations change, with the batch flattened to one dimension. Captured steps work on it."""
         return self._belief
 
     @property
@@ -300,7 +300,7 @@ class ArmGP(ArmModel):
     def take(
         self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False, where: Tensor | None = None
     ) -> None:
-        """``observe_arms`` of values that the caller has checked."""
+        """``observe_arms`` for values that the caller has checked."""
         b, moment = self._batch_shape, self._moment(time, late)
         reward = reward.to(self.arms.dtype).expand(b).reshape(-1)
         self._belief.take(arm.expand(b).reshape(-1), reward, moment, where)
@@ -311,7 +311,7 @@ class ArmGP(ArmModel):
         return self.form != "factor" and self._belief.takes_noise and not self._belief.forgets
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
-        """``take`` of rewards with noise variances of their own; they may be late."""
+        """``take`` for rewards with noise variances of their own; they may be late."""
         arm, reward, noise = (
             value.expand(self._batch_shape).reshape(-1)
             for value in (arm, reward.to(self.arms.dtype), noise_variance.to(self.arms.dtype))
@@ -319,7 +319,7 @@ class ArmGP(ArmModel):
         self._belief.take(arm, reward, self._moment(time, late=True), noise=noise)
 
     def slide(self, window: int) -> None:
-        """Unlearn the oldest observation of the members that hold more than ``window``."""
+        """Forget the oldest observation in the members that hold more than ``window``."""
         self._belief.forget(1, self._belief.observations.count > window)
 
     def rebuild(self) -> None:

@@ -34,7 +34,7 @@ class ArmModel(OnlineModel):
 
     @property
     def tells_past(self) -> bool:  # type: ignore[override]
-        """Not under drift: posteriors are of the latest observation's time and later."""
+        """False under drift: posteriors are for the latest observation's time and later."""
         return not self.drifts
 
     def _take_settings(
@@ -45,9 +45,9 @@ class ArmModel(OnlineModel):
         prior_mean: float | Tensor,
         batch_shape: tuple[int, ...] | torch.Size,
     ) -> tuple[Tensor, Tensor]:
-        """Check what every model over arms is given, and hold the arms, their prior and the batch of it all.
+        """Check the arguments common to all models over arms, and store arms, prior and batch shape.
 
-        Returns noise variance and prior mean, in the arms' dtype and of the shapes that they came in.
+        Returns noise variance and prior mean in the arms' dtype, with their shapes unchanged.
         """
         self.register_buffer("arms", arms)
         self.prior = prior_over(arms, inputs.kernel_over(arms, kernel))
@@ -82,8 +82,8 @@ class ArmModel(OnlineModel):
         return self.arms.shape[-2]
 
     def grow_from(self, small: ArmModel) -> None:
-        """Know what ``small`` knows, a model built as this one over the first of these arms. ValueError where that
-        cannot be told from its state."""
+        """Take over what ``small`` learned, a model built like this one over the first of these arms. Raises ValueError
+        if its state does not determine that."""
         raise ValueError(f"model must be one that can take up more arms, got {type(self).__name__}")
 
     def candidates(self, time: float | None = None) -> Tensor:
@@ -139,7 +139,8 @@ class ArmModel(OnlineModel):
         self.expect(with_time(X, time) if self.drifts else X)
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """``observe_arms`` in every member, of what a policy has checked; ``late``: of a past time too, if it can."""
+        """``observe_arms`` in every member, for values that a policy has checked; ``late``: also at a past time, if it
+        can."""
         self.observe_arms(arm, reward, time)
 
     def _candidates_at(self, time: float | None) -> Tensor:

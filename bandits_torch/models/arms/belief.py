@@ -1,4 +1,5 @@
-"""What a batch of models believes of their arms: observations in, means and covariances out, over time."""
+"""The posterior of a batch of models over their arms: it takes observations and returns means and covariances over
+time."""
 
 from __future__ import annotations
 
@@ -37,13 +38,15 @@ def covariance_pays(prior_mean: Tensor, drifts: bool, room: int, rows: int) -> b
 
         b N^2 <= k F   or   b N^2 <= 10 k b n^2 + 7 min(b, 4) u N,   F = 10^6 and k = 1, under drift k = 5.
 
-    The unit is a number of C in float64, two in float32: some 0.07 ns a step, as C is passed over once in 32 steps. F
-    is what the factor form launches more, k F under drift. It passes over n x n matrices several times at every step,
-    hence 10 k, and over u rows of N once; a product of matrices shares that pass among members only when they are many.
+    The unit is the cost of one number of C in float64, or two in float32: about 0.07 ns a step, because C is read once
+    in 32 steps. F
+    is the cost of the factor form's additional launches, k F under drift. The factor form passes over n x n matrices
+    several times at every step, hence 10 k, and over u rows of N once. A product of matrices shares that pass among
+    members only if there are many.
 
     Fitted to steps of UCB at b = 1, 5, 25, N = 100 to 8 000 and n = 10 to 1 000, in both dtypes. At 60 other sizes the
     form taken is at most 1.21 times slower than the other (``benchmarks.speed form_choice``). On a GPU (not measured)
-    launches outlast a 32nd of a pass over 2 GiB, and the covariance form is taken wherever it fits.
+    launches take longer than 1/32 of a pass over 2 GiB, so the covariance form is taken wherever it fits.
     """
     members, arms = prior_mean.shape
     size = members * arms**2 * prior_mean.itemsize
@@ -57,13 +60,13 @@ def covariance_pays(prior_mean: Tensor, drifts: bool, room: int, rows: int) -> b
 class ArmBelief(PlainState):
     """Posterior of f over N arms for b flattened batch members, with the observations it rests on.
 
-    ``ArmGP`` checks arguments and has the shapes; here everything is flat and valid. The clock ``now`` is the time of
-    the latest observation. f at a later time t is a f(now) + g with g an independent GP of covariance c K,
-    a and c read off the Markov time kernel, so nothing moves until the next observation comes.
+    ``ArmGP`` checks arguments and converts shapes; here everything is flat and valid. The clock ``now`` is the time of
+    the latest observation. f at a later time t is a f(now) + g with g an independent GP of covariance c K, where a and
+    c follow from the Markov time kernel. So nothing changes until the next observation comes.
 
     Attributes:
         form: ``CovarianceForm`` or ``FactorForm``, the mean and covariance at ``now``.
-        observations: what was learned and not forgotten, oldest first.
+        observations: observations learned and not forgotten, oldest first.
         now: time of the latest observation; None before the first; 0 for a static prior.
     """
 
@@ -97,7 +100,7 @@ class ArmBelief(PlainState):
         return "factor" if isinstance(self.form, FactorForm) else "covariance"
 
     def start(self, form: str, noise_variance: Tensor | None = None) -> None:
-        """Nothing observed, in the given form, with the prior as it is now."""
+        """Begin without observations, in the given form, with the present prior."""
         self.prior.forget_hyperparameters()
         b = self.prior_mean.shape[0]
         noise = self._own(self.noise_variance) if noise_variance is None else noise_variance
@@ -111,8 +114,9 @@ class ArmBelief(PlainState):
     # -- learning --------------------------------------------------------------------------------------
 
     def check_spread(self, time: float | None, form: str | None = None) -> None:
-        """ValueError where nothing would be left of a posterior in ``form`` (this one): where the prior variance at
-        ``time`` has grown too large beside the noise. Not checked on a GPU, to avoid waiting for it.
+        """Raises ValueError if the prior variance at ``time`` has grown too large compared with the noise, so that
+        rounding would destroy a posterior in ``form`` (default: the present one). Not checked on a GPU, to avoid
+        waiting for it.
         """
         kernel, form = self.prior.time_kernel, form or self.form_name
         if time is None or kernel is None or kernel.is_stationary or form == "covariance":
@@ -146,8 +150,8 @@ class ArmBelief(PlainState):
         return reward - (mean.squeeze(-1) if one else mean)
 
     def keep(self, arm: Tensor, reward: Tensor, times: Sequence[float], held: int) -> None:
-        """Hold observations (b, k) of these times, oldest first, that the form has learned step by step, still to be
-        ``count``-ed; ``held``: the most that a member held before."""
+        """Hold observations (b, k) at these times, oldest first, that the form has learned already; call ``count`` for
+        them afterwards. ``held``: the largest number that a member held before."""
         moments = times if self.drifts else [0.0] * len(times)
         at = torch.tensor(moments, dtype=torch.float64, device=reward.device)
         self.observations.extend(arm, reward, at, held)
@@ -161,9 +165,9 @@ class ArmBelief(PlainState):
         where: Tensor | None = None,
         noise: Tensor | None = None,
     ) -> None:
-        """``learn``, of a time before ``now`` too: all that is held is then learnt again, in the order of time.
+        """``learn``, also at a time before ``now``: then all held observations are learned again in order of time.
 
-        ``noise``: variances (b,) of these rewards, which the covariance form alone takes: a form that may change does
+        ``noise``: variances (b,) of these rewards. Only the covariance form takes them, so a form that may change does
         so here.
         """
         if noise is not None:
@@ -180,7 +184,7 @@ class ArmBelief(PlainState):
             self.learn(arm, reward, time, where, *([] if noise is None else [self._as_form(noise)]))
 
     def check_one_noise(self) -> None:
-        """Raise ValueError where some of the rewards held have noise variances of their observation."""
+        """Raise ValueError if some of the rewards held have noise variances of their own."""
         held, expected = self.observations.noise, "the model's for every reward held"
         validation.require(held is None, "noise_variance of single rewards", held, expected)
 
@@ -188,7 +192,7 @@ class ArmBelief(PlainState):
         return noise.to(self.noise_variance).unsqueeze(-1)
 
     def count(self, learned: int) -> None:
-        """So many observations more are learned. Check rounding errors and the choice of the form, if that is due."""
+        """Count newly learned observations. Check rounding errors and the choice of the form if that is due."""
         self._learned += learned
         if self._learned >= self._next_look:
             self._mend(self.now or 0.0, [look <= self._learned for look in self._looks])
@@ -200,16 +204,16 @@ class ArmBelief(PlainState):
     # They are checked for each member separately, so that a replicate does not depend on the others.
 
     def _watch(self, b: int) -> None:
-        """Nothing learned yet, by b members."""
+        """Initial values of the checks, for b members that have learned nothing."""
         self._learned, self._pauses, self._looks = 0, [_FIRST_PAUSE] * b, [_FIRST_PAUSE] * b
         self._next_look = _FIRST_PAUSE
 
     def _mend(self, time: float, look: list[bool]) -> None:
-        """Rebuild members whose rounding errors have grown, and look again sooner; or later, if they have not.
+        """Rebuild members whose rounding errors have grown, and check again sooner; otherwise later.
 
-        ``look``: at which members. At most so often that the looks and rebuilds cost no more than the steps. Waits
-        for a GPU. The covariance form under drift is left alone: it keeps no points to rebuild from, and its errors
-        fade.
+        ``look``: the members to check. Checks and rebuilds are at most so frequent that they cost no more than the
+        steps. Waits for a GPU. The covariance form under drift is not checked: it keeps no points to rebuild from, and
+        its errors fade.
         """
         size = self.form.size
         shortest, longest = max(16, size // 4, self._learned // 500), max(1000, 10 * size)
@@ -242,8 +246,8 @@ class ArmBelief(PlainState):
         return count, zeros.scatter_add(-1, arm, residual * times), (residual.square() * times).sum(-1)
 
     def _point_totals(self, form: FactorForm, total: Tensor) -> Tensor:
-        """Sums of the residuals at each point, (b, n), from what is held; ``total``: by arm. Those that the form counts
-        along keep rounding errors of what was forgotten."""
+        """Sums of the residuals at each point, (b, n), from the observations held; ``total``: by arm. The form's own
+        running sums keep rounding errors of forgotten observations."""
         held = form.point_count > 0
         if not self.drifts:
             return total.gather(-1, form.point_arm) * held
@@ -254,10 +258,10 @@ class ArmBelief(PlainState):
         return (same * residual.unsqueeze(-2)).sum(-1) * held
 
     def settle(self, emptied: Tensor) -> None:
-        """After removals learn suspect members again; those that are ``emptied`` (b,) are as before the first
+        """After removals, learn suspect members again; members that are ``emptied`` (b,) become as before the first
         observation, to the last bit.
 
-        A GPU is not waited for: the next look will see to what is suspect, and to the covariance of what is empty.
+        It does not wait for a GPU: there the next check repairs suspect members, and the covariance of empty ones.
         """
         suspect = self.form.suspect
         if not suspect.is_cpu:
@@ -269,16 +273,17 @@ class ArmBelief(PlainState):
                 self._mend(self.now or 0.0, (suspect & ~emptied).tolist())
 
     def _present(self) -> Tensor | float:
-        """Prior variance now, in units of that over the arms."""
+        """The present prior variance, relative to the prior variance over the arms."""
         return 1.0 if self.now is None else self.form.prior.present(self.now)
 
     # -- the form --------------------------------------------------------------------------------------
 
     def _weigh_forms(self, form: FactorForm, before: int) -> None:
-        """Take the covariance form if, with so many points, its step is cheaper. Looked at if it is time to, since
-        ``before`` observations were learned: every 16, from 256 on after a sixteenth to an eighth of those learned.
+        """Change to the covariance form if its step is cheaper with so many points. This is checked when due since
+        ``before`` observations were learned: after every 16, from 256 on after a sixteenth to an eighth of those
+        learned.
 
-        The forms agree up to rounding, so it does not matter to a replicate that its neighbours have a say in when.
+        The forms agree up to rounding, so a replicate is not affected by the influence of others on the moment.
         """
         pause = self._pause
         if before // pause == self._learned // pause:
@@ -288,17 +293,17 @@ class ArmBelief(PlainState):
 
     @property
     def _pause(self) -> int:
-        """Observations from one look at the choice of the form to the next."""
+        """Number of observations from one check of the form to the next."""
         return 1 << max(4, self._learned.bit_length() - 4)
 
     def before_look(self, steps: int) -> int:
-        """How many of so many steps can be counted together, so that the form changes after the step it would change
-        after if each were counted by itself."""
+        """How many of the next steps can be counted together, so that the form changes after the same step as if each
+        were counted alone."""
         may_change = self.changes_form and isinstance(self.form, FactorForm)
         return min(steps, self._pause - self._learned % self._pause) if may_change else steps
 
     def want_root(self) -> None:
-        """A draw needs a root of the covariance, which only a static covariance form keeps."""
+        """Prepare for draws: they need a root of the covariance, which only a static covariance form keeps."""
         if isinstance(self.form, FactorForm) and not self.drifts:
             arms = self.prior_mean.shape[-1]
             self._change_over_if_cheaper(self.form, arms, arms)
@@ -325,9 +330,10 @@ class ArmBelief(PlainState):
         self.form = new
 
     def hold(self, arm: Tensor, reward: Tensor, times: list[float], held: Tensor) -> None:
-        """Learn the rows (b, n) with ``held`` True, oldest first, in place of all that members with such rows held.
+        """Learn the rows (b, n) with ``held`` True, oldest first; they replace all observations of members with such
+        rows.
 
-        Row k is of one time in all members. Under drift all members are learned again.
+        Row k has the same time in all members. Under drift all members are learned again.
         """
         if not self.drifts:
             self.reset(held.any(-1))
@@ -342,8 +348,8 @@ class ArmBelief(PlainState):
     def forget(self, count: int, where: Tensor) -> None:
         """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any.
 
-        Under drift the first call may have to relearn the others, for which the form has dropped what it would
-        need, or is the wrong one. From then on nothing held is dropped.
+        Under drift the first call may have to relearn the others, because the form has dropped observations or cannot
+        forget. From then on no observation held is dropped.
         """
         if not self.forgets:  # from then on no reward has a noise of its own: ``ArmGP.takes_noise``
             self.check_one_noise()
@@ -362,14 +368,14 @@ class ArmBelief(PlainState):
         self.settle(where & (self.observations.count == 0))
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Unlearn everything."""
+        """Forget everything."""
         self.form.reset(self._present(), where)
         self.observations.clear(where)
         if where is None and self.drifts:
             self.now = None
 
     def relearn(self, form: str) -> None:
-        """Start over in the given form, with the prior as it is now, and learn the observations held again."""
+        """Start over in the given form, with the present prior, and learn the observations held again."""
         arm, reward, time, valid = self.observations.held()
         noise = self.observations.noises(torch.nan)
         latest = self.now
@@ -397,7 +403,7 @@ class ArmBelief(PlainState):
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
-        """Within the block a copy of the form takes its place."""
+        """Within the block, a copy replaces the form."""
         kept = self.form, self.now
         try:
             self.form = copy.deepcopy(self.form, {id(one): one for one in self.form.lasting})
@@ -420,7 +426,7 @@ class ArmBelief(PlainState):
         return self.form.mean
 
     def widen(self, source: Tensor) -> None:
-        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        """Become a batch of len(source) members; member m is a copy of member source[m]."""
         self.prior_mean = self.prior_mean[source]
         for name, held in list(self.observations.named_buffers()):
             setattr(self.observations, name, held[source])
@@ -505,7 +511,7 @@ class ArmBelief(PlainState):
         return kept, (gained * since).unflatten(-1, (n, n))
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Also the form, in which the tensors are."""
+        """The extra state, with the name of the form that holds the tensors."""
         return super().get_extra_state() | {"form_name": self.form_name}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:

@@ -39,21 +39,21 @@ class CovarianceForm(ResizableState):
 
     where D is diagonal, 1 for an observation and -1 for a removal, times the a^2 of the time since; a step reads one
     row of that, O(32 N). After 32 rows C_0 becomes C (``fold``): one product of matrices in place of 32 passes over C
-    at the speed of memory. Under a static prior over few arms this is done after every row. Mean and variance of every
-    arm, (b, N), are kept as they are now.
+    at the speed of memory. Under a static prior over few arms this is done after every row. The present mean and
+    variance of every arm, (b, N), are stored.
 
-    Beside them ``gain`` = 1/2 log det(I + K_t / lambda) and ``surprise`` = r^T (K_t + lambda I)^{-1} r of the
-    residuals r, which add up from one prediction to the next; together they are the marginal likelihood.
+    The state also holds ``gain`` = 1/2 log det(I + K_t / lambda) and ``surprise`` = r^T (K_t + lambda I)^{-1} r for the
+    residuals r. Each observation adds a term to both, and together they give the marginal likelihood.
 
     Memory O(b N^2) for C_0 and O(q N^2) for K.
 
-    For joint draws a matrix F with F^T F = C is kept from the first time it is asked for (static priors; O(b N^2)
-    more). With f the column of F that belongs to arm i, so that C_ii = f^T f, the update above is
+    For joint draws a matrix F with F^T F = C is kept from its first use on (static priors; O(b N^2) more memory). With
+    f the column of F that belongs to arm i, so that C_ii = f^T f, the update above is
 
         C - C_i C_i^T / s = F^T (I - f f^T / s) F,   and  I - f f^T / s = (I - f f^T / (s + sqrt(lambda s)))^2,
 
-    so F -= f (f^T F) / (s + sqrt(lambda s)), and plus for a removal (Potter's square root filter): O(N^2) where a
-    Cholesky factor of C would cost O(N^3), and F^T F is positive semi-definite whatever the rounding.
+    so F -= f (f^T F) / (s + sqrt(lambda s)), with a plus for a removal (Potter's square root filter). This costs
+    O(N^2), a Cholesky factor of C O(N^3), and F^T F is positive semi-definite whatever the rounding.
 
     Row i after an update is written as C_i lambda / s, a product: the difference C_ii - C_ii^2 / s would
     lose k / lambda of machine precision, and the removal of a lone observation as much again. Under a static prior,
@@ -118,17 +118,18 @@ class CovarianceForm(ResizableState):
 
     @property
     def lasting(self) -> tuple[Any, ...]:
-        """What no observation changes."""
+        """Tensors that no observation changes."""
         return self.prior, self.prior_covariance
 
     @property
     def waiting(self) -> int:
-        """Rows until the fold, 1 where none waits: a form made wider, or loaded, goes on as it began."""
+        """Number of rows until the fold; 1 if rows are folded at once. Widening and loading do not change it."""
         return max(1, self.rows.shape[1])
 
     @property
     def can_forget(self) -> bool:
-        """An observation that has drifted since is no rank-one change of C, so only static priors can forget."""
+        """Whether observations can be removed: only under static priors, because under drift a removal has no rank
+        one."""
         return self.prior.time_kernel is None
 
     @property
@@ -174,10 +175,10 @@ class CovarianceForm(ResizableState):
         books: Books | None,
         blind: bool,
     ) -> None:
-        """``add``, then ``remove`` of what is ``leaving``, its arm, residual and time (b,), in every member.
+        """``add``, then ``remove`` the observation ``leaving`` (arm, residual and time, (b,) each), in every member.
 
-        What no choice reads is left in ``books``, and counted once for many steps by ``close``; None: nothing leaves,
-        and all is counted now. No value is looked at, ``blind`` or not.
+        Values that no choice reads are left in ``books``, and ``close`` counts them once for many steps. None: nothing
+        leaves, and all is counted now. No value is read on the host, ``blind`` or not.
         """
         if books is None:
             self.add(arm, residual, 0.0)
@@ -192,7 +193,7 @@ class CovarianceForm(ResizableState):
         self.gain.add_(left.log().squeeze(-1), alpha=-0.5)
 
     def close(self, books: Books) -> None:
-        """Count what ``observe`` left."""
+        """Count what ``observe`` left in ``books``."""
         if books["added"]:
             self.surprise.add_(torch.stack(books["added"]).square().sum(0))
         if books["gone"]:
@@ -200,18 +201,18 @@ class CovarianceForm(ResizableState):
             count_removed(self, gone, torch.stack(books["left"]).amax(0))
 
     def reserve(self, steps: int, now: float, blind: bool) -> int:
-        """How many steps may be played, of so many, before the next call: all. They begin here."""
+        """How many of the next steps may be played before another call: all of them. They begin here."""
         self._begun = self.filled
         torch.mul(self.noise_variance, torch.finfo(self.mean.dtype).eps, out=self._least)
         return steps
 
     def played(self, added: int, removed: int) -> None:
-        """So many observations came and went since ``reserve``, perhaps in a replay that Python took no part in."""
+        """Note the observations that came and went since ``reserve``, perhaps in a replay that Python did not see."""
         self.filled = (self._begun + added + removed) % self.waiting
 
     @property
     def place(self) -> tuple[int, ...]:
-        """Differs where steps would work on other memory: how many rows wait, and where the root lies."""
+        """A key that differs if steps would use other memory: the number of waiting rows, and the place of the root."""
         return self.filled, 0 if self.root is None else self.root.data_ptr()
 
     def condition(
@@ -222,8 +223,8 @@ class CovarianceForm(ResizableState):
         where: Tensor | None = None,
         noise: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The posterior after an observation, or, with ``least`` (b, 1), after a removal, whose s is taken to be no
-        less; in place, in the members with ``where`` True.
+        """Update the posterior in place after an observation, in the members with ``where`` True; with ``least`` (b,
+        1), after a removal, whose s is at least that.
 
         Returns the innovation (y - m_i) / sqrt(s), (b,), and lambda / s, (b, 1); 0 and 1 elsewhere.
         """
@@ -271,7 +272,8 @@ class CovarianceForm(ResizableState):
         sign: int,
         written: tuple[Tensor, Tensor] | None,
     ) -> Tensor:
-        """Mean and covariance after an observation (sign 1) or a removal (-1), in place; the innovation, (b,).
+        """Update mean and covariance in place after an observation (sign 1) or a removal (-1); returns the innovation,
+        (b,).
 
         ``column`` (b, N) is C_i, ``scale`` 1 / sqrt(s) and ``left`` lambda / s, (b, 1) each.
         """
@@ -297,7 +299,7 @@ class CovarianceForm(ResizableState):
     def _write_beside(
         self, arm: Tensor, unit: Tensor, row: Tensor, sign: int, same: Tensor, slot: Tensor
     ) -> None:
-        """Bring the rows that are written up to date, and ``row``, C_i as it is now, among them."""
+        """Bring the rows that are written up to date, and add ``row``, the present C_i."""
         held = slice(self.filled)
         weight = unit.gather(-1, self.written_arm.clamp_min(0)).unsqueeze(-1)[:, held]
         self.written[:, held].baddbmm_(weight, unit.unsqueeze(-2), alpha=-sign)
@@ -325,13 +327,13 @@ class CovarianceForm(ResizableState):
         self.filled = 0
 
     def write(self, arm: Tensor, row: Tensor) -> None:
-        """Rows (b, k, N) of C_0, and its columns, of these arms (b, k)."""
+        """Write rows (b, k, N) of C_0, and the same columns, for these arms (b, k)."""
         member = self._member.unsqueeze(-1)
         self.covariance[member, arm] = row
         self.covariance[member, :, arm] = row
 
     def _turn_root(self, root: Tensor, arm: Tensor, sign: int, where: Tensor | None, noise: Tensor) -> None:
-        """The root after an observation (sign 1) or a removal (-1) of ``arm``, in place."""
+        """Update the root in place after an observation (sign 1) or a removal (-1) of ``arm``."""
         column = root[self._member, :, arm]  # f, (b, N)
         tiny = torch.finfo(column.dtype).eps * noise
         total = (noise + sign * column.square().sum(-1, keepdim=True)).clamp_min(tiny)
@@ -360,9 +362,9 @@ class CovarianceForm(ResizableState):
         return self.prior.time_kernel is None
 
     def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
-        """Rebuild those of the members to ``look`` at, (b,), that have drifted from what was observed; which?
+        """Rebuild the members among ``look`` (b,) whose rounding errors are too large; returns which they are.
 
-        Looks at the mean and at the column of the arm pulled most: O(N^2), and O(N^3) for a member that is rebuilt.
+        Checks the mean and the column of the arm pulled most: O(N^2), and O(N^3) for a member that is rebuilt.
         Computes in float64. Waits for the device.
 
         Args:
@@ -430,7 +432,7 @@ class CovarianceForm(ResizableState):
         return self.prior_covariance[kernel, self.written_arm.clamp_min(0)]
 
     def widen(self, source: Tensor) -> None:
-        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        """Become a batch of len(source) members; member m is a copy of member source[m]."""
         old_q, new_q = self.prior_covariance.shape[0], self.prior.flat_batch
         for name, held in list(self.named_buffers(recurse=False)):
             if name != "prior_covariance":
@@ -456,7 +458,7 @@ class CovarianceForm(ResizableState):
         return torch.where(arm.unsqueeze(-1) == arm.unsqueeze(-2), variance, known)
 
     def _as_written(self, known: Tensor, arm: Tensor) -> Tensor:
-        """``known`` (T, b, n, n) with what stands in the rows that are written."""
+        """``known`` (T, b, n, n) with the entries of the rows that are written."""
         same = self.written_arm.unsqueeze(-2) == arm.unsqueeze(-1)  # (T, b, n, k)
         slot = same.to(torch.uint8).argmax(-1)
         row = self.written[self._member[:, None, None], slot.unsqueeze(-1), arm.unsqueeze(-2)]

@@ -1,4 +1,4 @@
-"""Members whose arms have cycles: of the prior mean, of what is learned, or of both."""
+"""Members whose arms have cycles: in the prior mean, in the learned part, or in both."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class CyclicMembers(RecursiveMembers):
         Cov(g(x, t), g(x', t')) = K(x, x') [(1 - v) (1 - eps)^{|t - t'| / 2}
                                             + v (1 - delta)^{|t - t'| / 2} sum_j q_j cos(w_j (u - u'))].
 
-    The cycle a, b of the prior mean is given (``profile``); a cycle of share v of the variance is learned. Things fade
-    as t passes, and u says where in a cycle an observation is: u = t, or the second number of a time that is a pair.
+    The cycle a, b of the prior mean is given (``profile``); a cycle with share v of the variance is learned. Forgetting
+    depends on t, and the phase of a cycle on u: u = t, or the second number of a time that is a pair.
 
-    It is the recursion of ``RecursiveMembers`` with s = 1 + 2 J numbers for J harmonics, whose frames are diagonal: the
-    numbers fade, and an observation sees them through
+    This is the recursion of ``RecursiveMembers`` with s = 1 + 2 J numbers for J harmonics and diagonal frames: each
+    number fades by itself, and the measurement vector of an observation is
 
         h(u) = (sqrt(1 - v), sqrt(v q_1) cos(w_1 u), sqrt(v q_1) sin(w_1 u), ...)
 
-    in place of (1, 0, ...). With v = 0 for all members s = 1, and a step costs what it costs ``ArmMembers``.
+    in place of (1, 0, ...). With v = 0 for all members, s = 1, and a step costs as much as with ``ArmMembers``.
 
     Args:
         arms, covariances, kernel, noise_variance, prior_mean, replicates: of ``ArmMembers``.
@@ -170,7 +170,7 @@ class CyclicMembers(RecursiveMembers):
         return rows * d.unsqueeze(-1) * d.unsqueeze(-2)
 
     def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
-        """Know what ``small`` knows, built as these members over the first of these arms."""
+        """Take over what ``small`` learned, a model built like these members over the first of these arms."""
         super().grow_from(small)
         self.turned = cast(CyclicMembers, small).turned
 

@@ -29,9 +29,9 @@ class FactorForm(ObservedPoints):
     """State of ``ArmGP`` over n distinct observed points, for b flattened batch members.
 
     A point is an arm at a time (at any time, when the prior is static), observed ``count`` times with
-    residuals (reward - prior mean) summing to ``total``. The state is the posterior covariance P among
-    the points: the covariance form, restricted to where there are data. With D = lambda / count, w_s the
-    time kernel between the point's time and now, p that of now with itself, G_s = K(x_s, arms):
+    residuals (reward - prior mean) summing to ``total``. The state is the posterior covariance P among the points: the
+    covariance form, restricted to where there are data. Let D = lambda / count, w_s the time kernel between the point's
+    time and now, p = its value between now and now, and G_s = K(x_s, arms). Then
 
         C_i = p K_i - G^T (w z),   z = (K_points + D)^{-1} k_i  =  P_j / D when i is point j already.
 
@@ -51,17 +51,18 @@ class FactorForm(ObservedPoints):
     new points), and z for a new point takes one step of iterative refinement, because (k - P D^{-1} k) / D
     alone would lose k / lambda of machine precision.
 
-    Against keeping the rows W = L^{-1} K(X_t, arms): G is stored once per distinct arm and shared by all
-    replicates, repeated pulls add no row, and an observation leaves without Givens rotations through W.
+    Advantages over keeping the rows W = L^{-1} K(X_t, arms): G is stored once per distinct arm and shared by all
+    replicates, repeated pulls add no row, and an observation is removed without Givens rotations through W.
 
     Rounding, measured after 20 000 steps in float64: 2e-11 at lambda = 1e-4 of the prior variance, 7e-6 at 1e-6 (the
-    covariance form: 1e-11), until ``mend`` sees it and rebuilds. In float32 P loses all its figures after some thousand
-    pulls of few arms, so everything here is float64, the prior's rows too, whatever the model's dtype.
+    covariance form: 1e-11), until ``mend`` sees it and rebuilds. In float32 P would lose all its digits after some
+    thousand pulls of few arms, so everything here is float64, including the prior's rows, whatever the model's dtype.
 
     Cost of a step: reads u N numbers of G (once for all replicates), reads n^2 three times and writes it
     once for each member. Memory O(q u N + b n^2). Under a fading time kernel points whose correlation with
-    the present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate points; not so
-    with ``keeps_faint_points``, for models that forget: what is removed must be there, for the gain's sake.
+    the present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate points. With
+    ``keeps_faint_points``, for models that forget, no point is dropped: an observation must be held to be removed from
+    the gain.
     """
 
     mean: Tensor
@@ -154,8 +155,8 @@ class FactorForm(ObservedPoints):
         books: Books | None,
         blind: bool,
     ) -> None:
-        """``add``, then ``remove`` of what is ``leaving``, its arm, residual and time (b,), in every member; complete
-        after every step."""
+        """``add``, then ``remove`` the observation ``leaving`` (arm, residual and time, (b,) each), in every member;
+        the state is complete after every step."""
         each = blind and isinstance(now, Tensor)  # a time for each member, which is not looked at
         moment = cast(float, now.expand(len(arm), 1) if each else float(now))  # type: ignore[union-attr]
         self.blind = blind
@@ -183,9 +184,9 @@ class FactorForm(ObservedPoints):
     ) -> tuple[Tensor, Tensor]:
         """Give ``arm`` a point, with its row of P, in the members where it is not ``known``.
 
-        Returns each member's point, and whether its P_jj is written: not that of an arm without an earlier point, which
-        is for the caller to write. The count of a new point stays 0. A member that will not observe after all is given
-        one too: a point without observations is free.
+        Returns each member's point, and whether its P_jj is written. For an arm without an earlier point the caller
+        must write it. The count of a new point stays 0. Members that will not observe also get a point: a point without
+        observations is free.
         """
         if not self.blind:
             self._points_bound += 1
@@ -260,14 +261,14 @@ class FactorForm(ObservedPoints):
 
     @property
     def can_mend(self) -> bool:
-        """Not once faint points were dropped: what they said of other points of the past is not to be had again. Of
-        the present they say nothing, and under drift errors fade as they do."""
+        """False once faint points were dropped, because their information about other past points is lost. They say
+        nothing about the present, and under drift errors fade as they do."""
         return not self._dropped_any
 
     def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
-        """Rebuild those of the members to ``look`` at (b,) whose state has drifted from what their points say; which?
+        """Rebuild the members among ``look`` (b,) whose rounding errors are too large; returns which they are.
 
-        Looks at the means of the points of now and at P's column of the point observed most: O(n^2), and O(n^3 + n^2 N)
+        Checks the means of the present points and P's column of the point observed most: O(n^2), and O(n^3 + n^2 N)
         for a member that is rebuilt. Waits for the device. ``squares``: (b,), sums of squared residuals.
         """
         drifted = ((self._drifted(now) | self.suspect) & look).nonzero().flatten().tolist()
@@ -330,7 +331,7 @@ class FactorForm(ObservedPoints):
         return None
 
     def widen(self, source: Tensor) -> None:
-        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        """Become a batch of len(source) members; member m is a copy of member source[m]."""
         for name, held in list(self.named_buffers(recurse=False)):
             setattr(self, name, held[source])
         self.rows.widen(source, self.prior.flat_batch)

@@ -63,7 +63,7 @@ def arms_and_rewards(
 
 
 def moments(times: Tensor | None, n: int, in_order: bool = True) -> list[float]:
-    """The n times of a block of observations, the same in every batch member, none before another (if it matters);
+    """The n times of a block of observations: the same in every batch member, and in order (if that matters);
     0 without drift."""
     if times is None:
         return [0.0] * n
@@ -94,7 +94,7 @@ def flat_mask(where: Tensor, batch_shape: torch.Size) -> Tensor:
 
 
 def points_of(X: Tensor, batch_shape: torch.Size) -> torch.Size:
-    """What X's batch and the model's broadcast to, ``(..., *batch_shape)``."""
+    """The shape that X's batch and the model's broadcast to, ``(..., *batch_shape)``."""
     members = len(batch_shape)
     try:
         out = torch.broadcast_shapes(X.shape[:-2], batch_shape)
@@ -109,9 +109,10 @@ def points_of(X: Tensor, batch_shape: torch.Size) -> torch.Size:
 
 
 def kernel_over(arms: Tensor, kernel: Kernel | Tensor) -> Kernel:
-    """A copy of the kernel in the arms' dtype and on their device; for a covariance matrix a kernel over indices.
+    """A copy of the kernel in the arms' dtype and on their device; for a covariance matrix, a kernel over indices.
 
-    A copy, since a model writes into its kernel where it loads a state or learns, and others may hold the one given.
+    It is a copy because a model writes into its kernel when it loads a state or learns, and others may hold the
+    original.
     """
     if isinstance(kernel, Tensor):
         return ArmCovarianceKernel(kernel.to(arms))
@@ -121,7 +122,7 @@ def kernel_over(arms: Tensor, kernel: Kernel | Tensor) -> Kernel:
 
 @contextmanager
 def takes_columns(kernel: Kernel, count: int) -> Iterator[None]:
-    """Within the block a kernel is evaluated at a few inputs of so many columns: ValueError where it cannot be."""
+    """Within the block a kernel is evaluated at inputs with this many columns. Raises ValueError if that fails."""
     try:
         with torch.no_grad():
             yield
@@ -139,7 +140,8 @@ def noise_over(arms: Tensor, noise_variance: float | Tensor) -> Tensor:
 
 
 def check_ratio(noise_variance: Tensor, prior_variance: Tensor) -> None:
-    """ValueError where the noise variance, (*batch), is too small a part of the prior variance (q, N) for its dtype."""
+    """Raises ValueError if the noise variance, (*batch), is too small relative to the prior variance (q, N) for its
+    dtype."""
     least = SMALLEST_RATIO.get(noise_variance.dtype, 1e-5)
     ratio = float(noise_variance.min()) / max(
         float(prior_variance.max()), torch.finfo(prior_variance.dtype).tiny
@@ -159,7 +161,7 @@ def prior_mean_over(arms: Tensor, prior_mean: float | Tensor) -> Tensor:
 
 
 def common_batch(batch_shape: tuple[int, ...], **shapes: tuple[int, ...]) -> torch.Size:
-    """What ``batch_shape`` and the batches named as arguments broadcast to."""
+    """The shape that ``batch_shape`` and the batches named as arguments broadcast to."""
     sizes = all(isinstance(size, int) and size >= 1 for size in batch_shape)
     validation.require(sizes, "batch_shape (replicates)", tuple(batch_shape), "integers >= 1")
     shapes = {"batch_shape": tuple(batch_shape), **shapes}

@@ -1,4 +1,4 @@
-"""Members whose arms share a level, which moves all of them alike and faster than they differ."""
+"""Members whose arms share a level, which moves all arms alike and faster than their differences change."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from bandits_torch.models.arms.members import _FADED, RecursiveMembers, SmoothMe
 
 
 class LevelMembers(RecursiveMembers):
-    """P Gaussian processes over N arms, S replicates of each, that are sums of a part of each arm and a common level:
+    """P Gaussian processes over N arms, S replicates of each: the sum of a part for each arm and a common level:
 
         y = f(arm, t) + l(t) + noise,    Cov(f(i, t), f(j, t')) = K_ij (1 - eps)^{|t - t'| / 2},
         Cov(l(t), l(t')) = v (1 + r) e^{-r},    r = sqrt(3) |t - t'| / timescale,
 
-    so that the kernel is K (x) k_time + 1 1^T (x) k_level. Where all rewards rise by day and fall by night, that is l.
-    Arms are compared by f alone.
+    so the kernel is K (x) k_time + 1 1^T (x) k_level. For example, l is the rise of all rewards by day and their fall
+    by night. Arms are compared by f alone.
 
-    It is the recursion of ``RecursiveMembers`` with s = 3 numbers for each arm, (f, l, l' timescale / sqrt(3)), whose
-    covariances before any observation are K, v 1 1^T and v 1 1^T, and of which an observation sees the first two:
-    h = (1, 1, 0). F is block diagonal, (1 - eps)^{gap / 2} and that of ``SmoothMembers``.
+    This is the recursion of ``RecursiveMembers`` with s = 3 numbers for each arm, (f, l, l' timescale / sqrt(3)). Their
+    prior covariances are K, v 1 1^T and v 1 1^T, and an observation sees the first two: h = (1, 1, 0). F is block
+    diagonal, with (1 - eps)^{gap / 2} and the F of ``SmoothMembers``.
 
-    ``at`` and ``rewards`` are of f + l, what is paid. ``marginals`` and ``covariance_with`` are what arms are compared
-    by: the mean of the lift f - f_control, and the covariance of f where the level of then is known. Of f alone much is
-    never known: the level may be higher and all arms lower. That part is common to all arms and says nothing of which
-    is best, and knowing l takes it away.
+    ``at`` and ``rewards`` refer to f + l, the reward. ``marginals`` and ``covariance_with`` compare arms: they return
+    the mean of the lift f - f_control, and the covariance of f given the level at that time. Without the level f stays
+    uncertain, because the level may be higher and all arms lower. This uncertainty is common to all arms and does not
+    tell which arm is best; conditioning on l removes it.
 
     Args:
         arms, covariances, kernel, noise_variance, prior_mean, replicates: of ``ArmMembers``.
@@ -42,7 +42,7 @@ class LevelMembers(RecursiveMembers):
     numbers out of range.
 
     Source: Kalman's filter over fixed places with a sum of kernels (Sarkka, Solin & Hartikainen 2013, section 4); the
-    dense solution of the same equations agrees with it (tests). What arms are compared by is ours.
+    dense solution of the same equations agrees with it (tests). The comparison of arms is ours.
     """
 
     states = 3
@@ -117,7 +117,8 @@ class LevelMembers(RecursiveMembers):
     # -- predicting ------------------------------------------------------------------------------------
 
     def rewards(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every arm's expected reward, level and all, at ``time`` (default: now): (S, P, N)."""
+        """Mean and variance of every arm's expected reward, including the level, at ``time`` (default: now): (S, P,
+        N)."""
         return super().marginals(time)
 
     def level(self, time: Time | None = None) -> Tensor:
@@ -125,7 +126,7 @@ class LevelMembers(RecursiveMembers):
         return (self._frame_at(time)[:, 1, 1:] * self.mean[:, :, 1:, 0]).sum(-1)
 
     def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """Mean of every arm's lift over the control, and variance of its part where the level of then is known."""
+        """Mean of every arm's lift over the control, and variance of its part given the level at ``time``."""
         g = self._frame_at(time)[:, :1, 0]
         mean = self.prior_mean + g * self.mean[:, :, 0]
         shared, unsure = self._with_level(time)
@@ -134,8 +135,8 @@ class LevelMembers(RecursiveMembers):
         return lift, torch.maximum(variance, torch.finfo(variance.dtype).eps * self._variance_of_f)
 
     def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
-        """Posterior covariance of every arm's part with that of one per replicate, ``arm`` (S,), where the level at
-        ``time`` is known: (S, P, N)."""
+        """Posterior covariance of every arm's part with that of one arm per replicate, ``arm`` (S,), given the level at
+        ``time``: (S, P, N)."""
         g = pad(self._frame_at(time)[:, :1, 0], (0, 2))
         row = self._prior_row(arm)
         shared, unsure = self._with_level(time)
@@ -153,8 +154,8 @@ class LevelMembers(RecursiveMembers):
     # -- learning --------------------------------------------------------------------------------------
 
     def forget_level(self, where: Tensor) -> None:
-        """Know no more of the level than before the first observation, and of the arms' parts as much as now, in the
-        members with ``where`` (S, P) True: the level has jumped."""
+        """Return the level to its prior in the members with ``where`` (S, P) True, because it has jumped; the posterior
+        of the arms' parts stays."""
         run, member = where.nonzero(as_tuple=True)
         n = self.rows.shape[-1] // 3
         self.mean[run, member, 1:] = 0.0

@@ -1,4 +1,5 @@
-"""Many Gaussian processes over the same arms at once: one recursion for all, in which time moves a few numbers."""
+"""Many Gaussian processes over the same arms: one recursion for all, in which passing time changes only a few
+numbers."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ Time = float | tuple[float, float]  # a time; or one that things fade by, and on
 class MembersOverArms(Described, PlainState, ABC):
     """P Gaussian processes over N arms, S replicates of each, that learn the same arms' rewards: the interface.
 
-    Times must not decrease; an earlier time counts as now. A time may be a pair: the first number is that by which
-    things fade, the second that by which cycles turn, which may decrease.
+    Times must not decrease; an earlier time counts as now. A time may be a pair: forgetting depends on the first
+    number, and the phase of cycles on the second, which may decrease.
     """
 
     can_condition_mean = True  # which ``ArmModel`` cannot
@@ -76,8 +77,8 @@ class MembersOverArms(Described, PlainState, ABC):
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
-        """Learn one reward per member, ``reward`` that broadcasts to (S, P), of one arm per replicate, (S, 1); with
-        ``where``, that broadcasts to (S, P), in the members that have True there."""
+        """Learn one reward per member for one arm per replicate, (S, 1). ``reward`` broadcasts to (S, P), and so does
+        ``where``, which is True in the members that learn."""
 
     @abstractmethod
     def learn_now(
@@ -92,12 +93,12 @@ class MembersOverArms(Described, PlainState, ABC):
 
     @abstractmethod
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
-        """Set the mean to that of a posterior with ``weights`` (S, P, K) on the prior covariances with observations of
-        ``arms`` (S, K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
+        """Set the mean to the sum, by ``weights`` (S, P, K), of the prior covariances with observations of ``arms`` (S,
+        K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
 
     def grow_from(self, small: MembersOverArms) -> None:
-        """Know what ``small`` knows, built as these members over the first of these arms. ValueError where that cannot
-        be told from its state."""
+        """Take over what ``small`` learned, a model built like these members over the first of these arms. Raises
+        ValueError if its state does not determine that."""
         raise ValueError(f"members must be those that can take up more arms, got {type(self).__name__}")
 
     @abstractmethod
@@ -119,13 +120,13 @@ class RecursiveMembers(MembersOverArms):
 
         m += G^{-1} c (y - mean_i) / v,    W gets the row G^{-1} c / sqrt(v),
 
-    and what it adds to the variances, the diagonals of R + W^T W, is kept beside. A fold sets R to G (R + W^T W) G^T
-    and G to I. 1 / 24 of the members fold at every step, so that every step costs the same.
+    and the diagonals of R + W^T W, which reduce the variances, are stored separately. A fold sets R to G (R + W^T W)
+    G^T and G to I. 1 / 24 of the members fold at every step, so that every step costs the same.
 
     Args:
         arms: ``(N, d)`` features, carried along; or N.
         covariances: (G, N, N), symmetric positive semi-definite: the different K.
-        kernel: (P,) integers in 0, ..., G - 1, which of them each member has.
+        kernel: (P,) integers in 0, ..., G - 1, the number of each member's K.
         noise_variance: (P,) or (S, P) lambda > 0.
         forgetting_rate: (P,) in [0, 1), per unit of time.
         prior_mean: number, (N,) or (P, N).
@@ -217,7 +218,7 @@ class RecursiveMembers(MembersOverArms):
 
     @property
     def parts(self) -> tuple[RecursiveMembers, ...]:
-        """The members of each recursion: here all."""
+        """The parts that have a recursion of their own: here only this one."""
         return (self,)
 
     # -- time ------------------------------------------------------------------------------------------
@@ -229,7 +230,7 @@ class RecursiveMembers(MembersOverArms):
 
     @staticmethod
     def far(frame: Tensor) -> Tensor:
-        """Which frames are so far from I that these members must fold, (P,)."""
+        """The members that must fold because their frames are too far from I, (P,) booleans."""
         size = _determinant(frame)
         return (size.square() if frame.shape[-1] == 1 else size.abs()) < _FADED
 
@@ -282,7 +283,7 @@ class RecursiveMembers(MembersOverArms):
         return self.prior_mean
 
     def _seen_at(self, time: Time | None) -> Tensor:
-        """What an observation at ``time`` sees of an arm's numbers as they were at the last fold, G^T h: (P, s)."""
+        """The measurement vector of an observation at ``time`` for an arm's numbers at the last fold, G^T h: (P, s)."""
         return self._frame_at(time)[:, 0]
 
     def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
@@ -304,7 +305,7 @@ class RecursiveMembers(MembersOverArms):
         return self._between(arms) * self._passing_between(times, times)[..., 0, 0]
 
     def _carried(self, time: Time, times: Sequence[Time]) -> Tensor:
-        """What the numbers of an arm at ``time`` have in common with observations at ``times``: (P, K, s)."""
+        """Prior covariance, without K, of an arm's numbers at ``time`` with observations at ``times``: (P, K, s)."""
         return self._passing_between(time, times)[..., 0]
 
     def _passing_between(self, time: Time | Sequence[Time], times: Sequence[Time]) -> Tensor:
@@ -346,7 +347,8 @@ class RecursiveMembers(MembersOverArms):
         self._fold(self.whose_turn(turn + 1))
 
     def _learned_of(self, arm: Tensor, row: Tensor, g: Tensor) -> Tensor:
-        """(R + W^T W) (g (x) e_i) for each replicate's arm i, (S, P, s, n): what was learned of its covariances.
+        """(R + W^T W) (g (x) e_i) for each replicate's arm i, (S, P, s, n): how far observations reduced its
+        covariances.
 
         ``row``: its row of K.
         """
@@ -362,12 +364,12 @@ class RecursiveMembers(MembersOverArms):
         return learned.unflatten(-1, (self.states, -1)).transpose(0, 1)
 
     def _prior_column(self, row: Tensor, start: Tensor) -> Tensor:
-        """What every number of every arm has in common, before any observation, with the numbers of one arm weighted by
-        ``start`` (P, s); ``row``: that arm's row of K. (S, P, s, n)."""
+        """Prior covariance of every number of every arm with the numbers of one arm, weighted by ``start`` (P, s):
+        (S, P, s, n). ``row``: that arm's row of K."""
         return row.unsqueeze(-2) * start.unsqueeze(-1)
 
     def _origin_of(self) -> Tensor:
-        """What an observation now would be at the last fold, G^{-1} h: (P, s)."""
+        """The present measurement vector in the coordinates of the last fold, G^{-1} h: (P, s)."""
         return _first_of_inverse(self.frame)
 
     def whose_turn(self, turn: int) -> slice:
@@ -402,7 +404,7 @@ class RecursiveMembers(MembersOverArms):
 
     @staticmethod
     def _congruence(G: Tensor) -> Tensor:
-        """What D to G D G^T does to the kept entries of a symmetric D: (..., m, m)."""
+        """The linear map from the stored entries of a symmetric D to those of G D G^T: (..., m, m)."""
         i, j = torch.triu_indices(G.shape[-1], G.shape[-1], device=G.device)
         one, two = G[..., i, :], G[..., j, :]  # (..., m, s)
         twice = one[..., i] * two[..., j]
@@ -440,11 +442,11 @@ class RecursiveMembers(MembersOverArms):
         self.pending[member, run] = 0.0
 
     def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
-        """Know what ``small`` knows, built as these members over the first n of these arms.
+        """Take over what ``small`` learned, a model built like these members over the first n of these arms.
 
-        Whatever a member has learned is a combination of rows of K: m = K a, R + W^T W = K A K over the first arms. So
-        with E = K_all,first K_first^-1 over all arms it is E m and E (R + W^T W) E^T: exact for any rewards so far.
-        Cost: O(G N^3 + S P N^2 m) for m new arms.
+        All that a member has learned is a combination of rows of K: m = K a, R + W^T W = K A K over the first arms. So
+        with E = K_all,first K_first^-1 it becomes E m and E (R + W^T W) E^T over all arms: exact for any rewards so
+        far. Cost: O(G N^3 + S P N^2 m) for m new arms.
         """
         n, s = small.num_arms, self.states
         each = self._extension(small)
@@ -477,7 +479,7 @@ class RecursiveMembers(MembersOverArms):
     # -- covariances of full rank ----------------------------------------------------------------------
 
     def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
-        """How many numbers a row of R has for each state, and the prior variances (G, N)."""
+        """The number of columns of R per state, and the prior variances (G, N)."""
         validation.finite_tensor("covariances", covariances)
         fits = covariances.dim() == 3 and covariances.shape[1:] == (n, n)
         validation.shape_is("covariances", covariances, fits, f"(G, {n}, {n})")
@@ -489,7 +491,7 @@ class RecursiveMembers(MembersOverArms):
         return n, covariances.diagonal(dim1=-2, dim2=-1)
 
     def _centred(self, covariances: Tensor) -> Tensor:
-        """What ``likeness`` reads: squared correlations of f less its mean over arms, 0 if negative, (G, N, N)."""
+        """Squared correlations of f minus its mean over arms, 0 if negative, (G, N, N), for ``likeness``."""
         rows = covariances.mean(-1, keepdim=True)
         centred = (covariances - rows - rows.mT + rows.mean(-2, keepdim=True)).clamp_min(0.0)
         variance = centred.diagonal(dim1=-2, dim2=-1)
@@ -509,7 +511,7 @@ class RecursiveMembers(MembersOverArms):
         return self.pending[self._member, self._run, :, :, arm]
 
     def _over_arms(self, column: Tensor) -> Tensor:
-        """What a column (..., n) is over all arms, (..., N)."""
+        """A column (..., n) as values over all arms, (..., N)."""
         return column
 
     def _between(self, arms: Tensor) -> Tensor:
@@ -540,7 +542,7 @@ class ArmMembers(RecursiveMembers):
     Args:
         arms: ``(N, d)`` features, carried along; or N.
         covariances: (G, N, N), symmetric positive semi-definite: the different K.
-        kernel: (P,) integers in 0, ..., G - 1, which of them each member has.
+        kernel: (P,) integers in 0, ..., G - 1, the number of each member's K.
         noise_variance: (P,) or (S, P) lambda > 0.
         forgetting_rate: (P,) eps in [0, 1), per unit of time.
         prior_mean: number, (N,) or (P, N).
@@ -562,15 +564,15 @@ class ArmMembers(RecursiveMembers):
 
 
 class SmoothMembers(RecursiveMembers):
-    """P Gaussian processes over N arms, S replicates of each, whose rewards drift smoothly: what rises goes on rising
-    for a while.
+    """P Gaussian processes over N arms, S replicates of each, whose rewards drift smoothly: a trend continues for a
+    while.
 
     They are ``ArmMembers`` with the Matern kernel of smoothness 3/2 over time,
 
         Cov(f(x, t), f(x', t')) = K(x, x') (1 + r) e^{-r},    r = c |t - t'|,  c = sqrt(3) / timescale.
 
-    With g = f' / c each arm's (f, g) is a Markov process that is K at every time in both parts: the recursion of
-    ``RecursiveMembers`` with s = 2 and
+    With g = f' / c, each arm's (f, g) is a Markov process, and both parts have covariance K at every time. This is the
+    recursion of ``RecursiveMembers`` with s = 2 and
 
         F = e^{-r} [[1 + r, r], [-r, 1 - r]].
 
@@ -578,7 +580,7 @@ class SmoothMembers(RecursiveMembers):
         timescale: (P,) > 0.05, length-scale of the kernel over time.
         arms, covariances, kernel, noise_variance, prior_mean, replicates: of ``ArmMembers``.
 
-    ``forgetting_rate`` is 1 - e^{-c}, that of the exponential forgetting whose kernel has the same integral.
+    ``forgetting_rate`` is 1 - e^{-c}, the rate of the exponential kernel with the same integral.
 
     Cost: four times the memory and the folds of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does.
 
@@ -620,7 +622,7 @@ class SmoothMembers(RecursiveMembers):
 
 
 def _solved(K: Tensor, right: Tensor) -> Tensor:
-    """K^-1 right for a covariance that may be singular, as where two arms are the same: by its eigenvectors."""
+    """K^-1 right by eigenvectors, for a covariance that may be singular (if two arms are the same, for example)."""
     values, vectors = torch.linalg.eigh(K)
     kept = values > torch.finfo(K.dtype).eps * len(K) * values[-1]
     return (vectors * torch.where(kept, values, torch.inf).reciprocal()) @ (vectors.mT @ right)
@@ -658,9 +660,10 @@ class LowRankMembers(ArmMembers):
         return self.covariances[:, arm][self.kernel].transpose(0, 1)
 
     def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
-        """Know what ``small`` knows, whose roots are the first rows and columns of these. Cost: O(G N r^2 + S P N r).
+        """Take over what ``small`` learned; its roots are the first rows and columns of these. Cost: O(G N r^2 + S P N
+        r).
 
-        R and W are over z, of which the new arms have columns of their own; m = B mu, and mu = B^+ m.
+        R and W are over z, where the new arms have columns of their own; m = B mu, and mu = B^+ m.
         """
         n, r = small.covariances.shape[1:]
         first = self.covariances[:, :n]
@@ -713,7 +716,7 @@ class LowRankMembers(ArmMembers):
 
 
 def fading(time: Time | None) -> float | None:
-    """The time that things fade by."""
+    """The number of a time on which forgetting depends."""
     return time[0] if isinstance(time, tuple) else time
 
 
@@ -731,10 +734,10 @@ def pivoted_root(
     Args:
         column: i to K[:, i], (N,).
         variance: (N,), the diagonal of K.
-        rank: at most so many columns.
-        first: pivots are among so many rows (None: all). Later ones follow in order: each adds a column, 0 for all
-            rows before it, if B leaves out more than 1 % of its variance, up to ``rank`` columns more. So rows stay
-            what they are, whatever rows are added behind.
+        rank: the largest number of columns.
+        first: pivots are among this many first rows (None: all). Later rows follow in order: each adds a column that is
+            0 for all rows before it, if B leaves out more than 1 % of its variance, up to ``rank`` more columns. So
+            rows do not change when others are added after them.
 
     Cost: O(N rank^2). Source: Harbrecht, Peters & Schneider 2012.
     """
@@ -777,7 +780,7 @@ def _blocks(s: int) -> list[tuple[int, int]]:
 
 
 def _squares(g: Tensor) -> list[Tensor]:
-    """What g^T D g takes of each kept entry of a symmetric D, for g (P, s): (P,) each."""
+    """The coefficient in g^T D g of each stored entry of a symmetric D, for g (P, s): (P,) each."""
     of = g.unbind(-1)
     return [of[i] * of[j] if i == j else 2 * of[i] * of[j] for i, j in _blocks(len(of))]
 

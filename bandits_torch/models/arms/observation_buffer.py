@@ -61,7 +61,7 @@ class ObservationBuffer(ResizableState):
         self.__dict__["_end_bound"] += 1  # past ``__setattr__``, which takes longer than the sum
 
     def reserve(self, more: int, length: int) -> None:
-        """Have room for ``more`` observations of every member, whose largest count is ``length``, at once."""
+        """Make room for ``more`` observations of every member; ``length``: the largest present count."""
         if self._end_bound + more > self.arm.shape[-1]:
             self._pack(length, max(self.arm.shape[-1], length + more))
 
@@ -80,7 +80,7 @@ class ObservationBuffer(ResizableState):
         self._end_bound += k
 
     def note_noise(self, noise: Tensor, where: Tensor | None = None) -> None:
-        """The observation that is added next, to the members with ``where`` True, has this noise variance, (b,)."""
+        """Set the noise variance (b,) of the observation added next, in the members with ``where`` True."""
         if self._end_bound == self.arm.shape[-1]:
             self._make_room()
         if self.noise is None:
@@ -90,8 +90,8 @@ class ObservationBuffer(ResizableState):
         self.noise.scatter_(-1, self.end.unsqueeze(-1), noise.unsqueeze(-1))
 
     def noises(self, otherwise: Tensor | float, length: int | None = None) -> Tensor | None:
-        """The noise variances of what is ``held``, (b, n), ``otherwise`` (b, 1) where none was given; None if none ever
-        was."""
+        """The noise variances of the observations ``held``, (b, n); ``otherwise`` (b, 1) where none was given. None if
+        none was ever given."""
         if self.noise is None:
             return None
         length = int(self.count.max()) if length is None else length
@@ -104,7 +104,8 @@ class ObservationBuffer(ResizableState):
     def pop(self, where: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Remove the oldest observation of the members with ``where`` True that hold any.
 
-        Gives the oldest (arm, reward, time) of each member, (b,) each, meaningless where it is empty, and who lost it.
+        Returns the oldest (arm, reward, time) of each member, (b,) each, meaningless if it is empty, and the mask of
+        members that lost one.
         """
         held, at = where & (self.end > self.start), self.start.clamp(max=self.arm.shape[-1] - 1).unsqueeze(-1)
         arm, reward, time = self.arm.gather(-1, at), self.reward.gather(-1, at), self.time.gather(-1, at)
@@ -112,11 +113,12 @@ class ObservationBuffer(ResizableState):
         return arm.squeeze(-1), reward.squeeze(-1), time.squeeze(-1), held
 
     def drop_oldest(self, where: Tensor | int) -> None:
-        """Remove the oldest observation of the members with ``where`` True; or so many of every member."""
+        """Remove the oldest observation of the members with ``where`` True; a number ``where`` removes so many of every
+        member."""
         self.start.add_(where)
 
     def clear(self, where: Tensor | None, but: Tensor | int = 0) -> None:
-        """Remove everything (of the members with ``where`` True, but the latest so many)."""
+        """Remove all observations (of the members with ``where`` True, except the latest ``but``)."""
         if where is None:
             self.start.zero_()
             self.end.zero_()

@@ -1,4 +1,4 @@
-"""The distinct points that a batch of models has observed, and what moves in them as time passes."""
+"""The distinct points that a batch of models has observed, and how they change as time passes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PRIORS: WeakValueDictionary[int, ArmPrior] = WeakValueDictionary()
 
 @torch.library.custom_op("bandits_torch::prior_rows", mutates_args=())
 def prior_rows(arm: Tensor, like: Tensor, prior: int, batch: int) -> Tensor:
-    """K between the arms (n,) and all N arms, (batch, n, N), of the prior of that number in ``_PRIORS``. One operation:
-    what a kernel does is not looked into where steps become a graph."""
+    """K between the arms (n,) and all N arms, (batch, n, N), for the prior of that number in ``_PRIORS``. It is one
+    operation, so that a graph of steps does not trace the kernel."""
     return _PRIORS[prior].rows(arm).contiguous()
 
 
@@ -44,16 +44,16 @@ class ObservedPoints(ResizableState):
     and the covariance of f(i, now) with any point of row r and z = r / D is a r_l + k_g(its time) - k_g^T z. The prior
     variance at s, which under a Wiener process grows with the time since its start, appears in none of them.
 
-    While the prior variance is moderate beside the noise, subtracting from it loses few digits. Rows and columns are
-    then computed from the prior, as in ``FactorForm``, which saves O(u n) a step under a Wiener kernel.
+    While the prior variance is moderate compared with the noise, subtracting from it loses few digits. Rows and columns
+    are then computed from the prior, as in ``FactorForm``, which saves O(u n) a step under a Wiener kernel.
 
     Attributes:
         point_arm, point_time, point_count, point_total: (b, capacity).
         covariance, prior_covariance: posterior P and prior K among the points, (b, capacity, capacity).
         rows: prior covariances between the points' arms and all arms.
-        keeps_faint_points: whether points are kept however little they still say of the present.
-        blind: whether no value may be looked at, since a step is to become part of a graph. Every step then works as if
-            its arm were new, in the room that ``reserve`` made before.
+        keeps_faint_points: whether points are kept however little they still say about the present.
+        blind: whether no value may be read on the host, because a step becomes part of a graph. Every step then works
+            as if its arm were new, in the room that ``reserve`` made before.
     """
 
     point_arm: Tensor
@@ -96,7 +96,7 @@ class ObservedPoints(ResizableState):
 
     @property
     def lasting(self) -> tuple[ArmPrior, ...]:
-        """What no observation changes."""
+        """Tensors that no observation changes."""
         return self.prior, self._given
 
     @property
@@ -136,9 +136,9 @@ class ObservedPoints(ResizableState):
         self.rows.bring(self.prior, arm, self._member, self.point_arm, self.point_count)
 
     def reserve(self, steps: int, now: float, blind: bool) -> int:
-        """How many steps may be played, of so many, before the next call: all of them; of ``blind`` steps, as many as
-        there is room for. Room is made here if little is needed beside what is in use. To find out what is in use waits
-        for the device."""
+        """How many of the next steps may be played before another call: all of them; with ``blind``, as many as there
+        is room for. Room is made here if little is needed in addition to what is in use. Finding out what is in use
+        waits for the device."""
         if not blind:
             return steps
         rows, members = self.rows, len(self._member)
@@ -153,21 +153,22 @@ class ObservedPoints(ResizableState):
         return steps
 
     def played(self, added: int, removed: int) -> None:
-        """At most so many points, and rows for each member, are new since ``reserve``, perhaps by a replay that Python
-        took no part in."""
+        """Note the largest number of points, and of rows for each member, that are new since ``reserve``, perhaps by a
+        replay that Python did not see."""
         self._points_bound += added
         self.rows.bound += added * len(self._member)
 
     @property
     def place(self) -> tuple[int, ...]:
-        """Differs where blind steps would work on other memory."""
+        """A key that differs if blind steps would use other memory."""
         return self._packed, self.rows.packed
 
     def _pack(self, now: float, spare: int = 32) -> None:
         """Drop the points that no longer matter, move the others to the front and leave room for a quarter more, and
         for at least ``spare``.
 
-        Every step works on the whole room squared, while moving is paid once in many steps: so little to spare.
+        Every step costs the square of the whole room, while moving happens once in many steps: so little room is
+        spared.
         """
         held = live = self.point_count > 0
         if self.prior.time_kernel is not None and not self.keeps_faint_points:
@@ -195,8 +196,8 @@ class ObservedPoints(ResizableState):
         self._deep_held = None
 
     def _deep(self, now: float) -> Tensor | None:
-        """In which members points are written from the latest of their arms, (b, 1); None: in none of them, as far as
-        can be told without waiting for a GPU."""
+        """The members whose new points are computed from the latest point of their arm, (b, 1). None: none of them, as
+        far as is known without waiting for a GPU."""
         if self.prior.time_kernel is None:
             return None
         if self.blind:
@@ -219,8 +220,8 @@ class ObservedPoints(ResizableState):
         now: float,
         deep: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Row of P of ``arm`` now, with P_jj ``at_point``, by what happened since its latest point; and where it has
-        one, in the members that are ``deep``. Elsewhere the row is D (K_points + D)^{-1} ``cross``."""
+        """The present row of P for ``arm``, with P_jj ``at_point``, computed from the arm's latest point; and whether
+        it has one, in the members that are ``deep``. Elsewhere the row is D (K_points + D)^{-1} ``cross``."""
         held = self.point_count > 0
         same = held & (self.point_arm == arm.unsqueeze(-1))
         seen = same.any(-1, keepdim=True) & deep
@@ -245,8 +246,8 @@ class ObservedPoints(ResizableState):
     def _column_since(
         self, column: Tensor, row: Tensor, z: Tensor, own_row: Tensor, time: Tensor, now: float, deep: Tensor
     ) -> Tensor:
-        """``column``, covariances (b, N) of all arms now with a point at ``time`` (b, 1), with those of the arms that
-        have points, in members that are ``deep``, written as in ``_row_since``: a P_l + c K - k_g^T z for the arm's
+        """``column``, the present covariances (b, N) of all arms with a point at ``time`` (b, 1). In members that are
+        ``deep``, those of arms with points are computed as in ``_row_since``: a P_l + c K - k_g^T z for the arm's
         latest point l. ``row`` and ``z``: of that point. O(u n)."""
         held = (self.point_count > 0) & deep
         times = torch.where(held, self.point_time, -torch.inf)
@@ -287,7 +288,7 @@ class ObservedPoints(ResizableState):
     # -- device, dtype, state --------------------------------------------------------------------------
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ObservedPoints:
-        """``model.to(float32)`` leaves what is in here in float64, to the last figure."""
+        """``model.to(float32)`` leaves these tensors in float64, to the last digit."""
         exact = [dict(holder.named_buffers(recurse=False)) for holder in (self, self.rows)]
         super()._apply(fn, recurse)
         vars(self)["prior"] = self._given.in_double()

@@ -1,7 +1,7 @@
-"""The static posterior over n points from how often each was observed and what the rewards add up to.
+"""The static posterior over n points from how often each was observed, and the sums of its rewards.
 
-The slow way, O(n^3), that recursive forms of the posterior are checked against and rebuilt from as they run. With K the
-prior covariance among the points, c their counts, W = diag(c / lambda), y the sums of their residuals:
+This is the slow way, O(n^3). Recursive forms of the posterior are checked against it and rebuilt from it. With K the
+prior covariance among the points, c their counts, W = diag(c / lambda) and y the sums of their residuals:
 
     P = K - K W^{1/2} B^{-1} W^{1/2} K,    mean = K W^{1/2} B^{-1} (lambda c)^{-1/2} y,    B = I + W^{1/2} K W^{1/2}
 
@@ -37,7 +37,7 @@ class CountsPosterior:
     Attributes:
         root, factor: W^{1/2}, (n,), and the lower Cholesky factor L of B, n x n.
         whitened: L^{-1} (lambda c)^{-1/2} y, (n,).
-        prior: K, (n, n), without its negative eigenvalues where those would have counted.
+        prior: K, (n, n), without its negative eigenvalues if those would have mattered.
     """
 
     root: Tensor
@@ -47,7 +47,7 @@ class CountsPosterior:
 
     def at(self, cross: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (m,) of points whose prior covariances with those observed are ``cross`` (n, m), and V = L^{-1} W^{1/2}
-        cross, whose products V^T V are what the observations take from the prior covariances."""
+        cross, whose products V^T V the observations subtract from the prior covariances."""
         v = torch.linalg.solve_triangular(self.factor, self.root.unsqueeze(-1) * cross, upper=False)
         return self.whitened @ v, v
 
@@ -97,9 +97,9 @@ def _lifted(root: Tensor, K: Tensor) -> Tensor:
 
 
 def column_error(K_column: Tensor, K: Tensor, column: Tensor, C: Tensor, weight: Tensor) -> Tensor:
-    """By how much ``column``, a column of the posterior covariance C, is off, (b, n), in O(n^2).
+    """The error of ``column``, a column of the posterior covariance C, (b, n), in O(n^2).
 
-    The exact one solves (I + K W) c = k. What is left of k is multiplied by (I + K W)^{-1} = I - C W. K (b, n, n) or
+    The exact column solves (I + K W) c = k. The residual is multiplied by (I + K W)^{-1} = I - C W. K (b, n, n) or
     (1, n, n), the columns and ``weight`` = c / lambda (b, n).
     """
     left = K_column - column - (K @ (weight * column).unsqueeze(-1)).squeeze(-1)
@@ -107,9 +107,9 @@ def column_error(K_column: Tensor, K: Tensor, column: Tensor, C: Tensor, weight:
 
 
 def count_removed(form: Any, gone: Tensor, left: Tensor) -> None:
-    """Book surprise that is gone, (b,), by removals of which the largest lambda / s is ``left``, (b, 1).
+    """Count the surprise, (b,), taken away by removals whose largest lambda / s is ``left``, (b, 1).
 
-    Where that is large one observation alone told of an arm, and what is left of it is mostly rounding.
+    If that is large, a single observation carried the information about an arm, and its remainder is mostly rounding.
     """
     form.surprise.sub_(gone)
     lost = form.removed.add_(gone) > REMOVED * (1 + form.surprise)

@@ -1,4 +1,4 @@
-"""What is believed of the arms before any observation: covariance over arms and, maybe, over time."""
+"""The prior over arms: covariance over arms and, if rewards drift, over time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ArmPrior(torch.nn.Module):
     Args:
         arms: ``(*arms_batch, N, d)`` features.
         kernel: a kernel over features (or over indices, for ``ArmCovarianceKernel``), or a
-            ``SpatioTemporalKernel`` whose time kernel is Markov (``prior_over`` knows what others take).
+            ``SpatioTemporalKernel`` whose time kernel is Markov (``prior_over`` handles others).
     """
 
     def __init__(self, arms: Tensor, kernel: Kernel) -> None:
@@ -140,8 +140,8 @@ class ArmPrior(torch.nn.Module):
     def drift(self, now: float, then: float) -> tuple[Tensor, Tensor]:
         """(a, c), (b, 1) or (1, 1) each: f(., then) = a f(., now) + an independent GP of covariance c K.
 
-        The last answer is kept: choosing and learning at one time, and steps of one length under a stationary
-        kernel, ask the same.
+        The last result is cached, because choosing and learning at one time need the same values, and so do steps of
+        one length under a stationary kernel.
         """
         stationary = self.time_kernel is None or self.time_kernel.is_stationary
         asked = (0.0, then - now) if stationary else (now, then)
@@ -150,7 +150,7 @@ class ArmPrior(torch.nn.Module):
         return self._last_drift[1]
 
     def present(self, now: float) -> Tensor:
-        """``over_time(now, now)``, (b, 1) or (1, 1); ones when static. The last answer is kept."""
+        """``over_time(now, now)``, (b, 1) or (1, 1); ones when static. The last result is cached."""
         asked = 0.0 if self.time_kernel is None or self.time_kernel.is_stationary else now
         if self._present is None or self._present[0] != asked:
             value = self.over_time(asked, asked)
@@ -181,7 +181,7 @@ class ArmPrior(torch.nn.Module):
         return value if member_dims else value.unsqueeze(-2)
 
     def _as_time(self, t: Tensor | float) -> Tensor | float:
-        """Numbers stay numbers, whose differences the kernel takes in float64."""
+        """A time for the kernel: numbers stay numbers, so that differences are taken in float64."""
         return t.reshape(*t.shape[:-2], *self.model_batch_shape, t.shape[-1]) if isinstance(t, Tensor) else t
 
     def _evaluate(self, x1: Tensor, x2: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ class ArmPrior(torch.nn.Module):
 
 
 def prior_over(arms: Tensor, kernel: Kernel) -> ArmPrior:
-    """The prior of a kernel: with a state of several numbers per arm where one does not tell all of the past."""
+    """The prior of a kernel, with a state of several numbers per arm if one does not summarise the past."""
     markov = isinstance(kernel, SpatioTemporalKernel) and isinstance(kernel.time_kernel, MarkovTimeKernel)
     in_time = any(isinstance(part, SpatioTemporalKernel) for part in kernel.modules())
     return StateSpacePrior(arms, kernel) if in_time and not markov else ArmPrior(arms, kernel)
@@ -261,7 +261,7 @@ class StateSpacePrior(ArmPrior):
         return self._components  # type: ignore[return-value]
 
     def step(self, elapsed: float) -> list[Tensor]:
-        """A of each component over that time, without its waves, (b, p, p) or (1, p, p). The last is kept."""
+        """A of each component over that time, without its waves, (b, p, p) or (1, p, p). The last result is cached."""
         last: tuple[float, list[Tensor]] | None = vars(self)["_last_step"]
         if last is None or last[0] != elapsed:
             time = torch.full((1, 1), elapsed, dtype=torch.float64, device=self.inputs.device)
@@ -341,10 +341,10 @@ def _over_pairs(space: StateSpace, apart: Tensor) -> Tensor:
 class PriorRows(ResizableState):
     """G: row K(x_i, arms) of every arm i pulled so far, one copy for each of the q kernels of a batch.
 
-    Memory O(q u N), u the number of distinct arms held. No call but ``pack`` waits for a GPU.
+    Memory O(q u N), u the number of distinct arms held. Only ``pack`` waits for a GPU.
 
     Attributes:
-        bound: an upper bound of the rows in use that needs no look at the device.
+        bound: an upper bound of the rows in use, known without reading from the device.
         packed: how often rows moved.
     """
 
@@ -385,7 +385,7 @@ class PriorRows(ResizableState):
     def bring(
         self, prior: ArmPrior, arm: Tensor, member: Tensor, point_arm: Tensor, point_count: Tensor
     ) -> None:
-        """Have a row for every arm (b,). Where room is short, arms of points that count nothing lose theirs."""
+        """Ensure a row for every arm (b,). If room is short, arms whose points have no observations lose theirs."""
         known = self.row_of_arm[arm] >= 0
         if known.is_cpu and bool(known.all()):
             return
@@ -404,7 +404,7 @@ class PriorRows(ResizableState):
         self.bound += arm.shape[0]
 
     def take_in(self, arm: Tensor, member: Tensor, rows: Tensor) -> None:
-        """Have these ``rows`` (q, b, N) of the arms (b,), for which there is room, without a look at what is new."""
+        """Store ``rows`` (q, b, N) of the arms (b,), for which there is room, without checking which are new."""
         known = self.row_of_arm[arm] >= 0
         row, brings = self._places(arm, member, known)
         row = torch.where(known, self.row_of_arm[arm], row)
@@ -413,14 +413,14 @@ class PriorRows(ResizableState):
         self.used += brings.sum()
 
     def _places(self, arm: Tensor, member: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-        """Where each new arm's row belongs, (b,), and who brings it: the first member that pulls the arm, O(N)."""
+        """The place of each new arm's row, (b,), and the member that brings it: the first that pulls the arm. O(N)."""
         none = torch.full_like(self.row_of_arm, arm.shape[0])
         first = none.scatter_reduce(0, arm, member, "amin")[arm]
         brings = ~known & (first == member)
         return (self.used + brings.cumsum(0) - 1)[first], brings
 
     def pack(self, new: int, live: Tensor) -> None:
-        """Drop the rows of arms not ``live``; leave room for ``new`` rows, and for as many again."""
+        """Drop the rows of arms that are not ``live``; leave room for ``new`` rows, and for as many again."""
         held = torch.zeros_like(self.row_of_arm, dtype=torch.bool)
         held[live] = True
         arms = held.nonzero().squeeze(-1)
@@ -436,7 +436,7 @@ class PriorRows(ResizableState):
         self.packed += 1
 
     def has_room(self, new: int) -> bool:
-        """Whether there is, for so many rows more."""
+        """Whether there is room for this many more rows."""
         return self.bound + new <= self.rows.shape[1]
 
     def reserve(self, new: int, live: Tensor) -> None:
@@ -446,7 +446,7 @@ class PriorRows(ResizableState):
             self.pack(new, live)
 
     def widen(self, source: Tensor, new_q: int) -> None:
-        """Rows of ``new_q`` kernels, member m of the wider batch being what member source[m] was."""
+        """Hold the rows of ``new_q`` kernels; member m of the wider batch is a copy of member source[m]."""
         old_q = self.rows.shape[0]
         if new_q != old_q:
             self.rows = self.rows[source[:new_q] % old_q]

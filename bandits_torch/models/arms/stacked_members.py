@@ -13,13 +13,13 @@ from bandits_torch.models.arms.members import MembersOverArms, RecursiveMembers,
 
 
 class StackedMembers(MembersOverArms):
-    """The members of one model after those of another: ``ArmMembers`` beside ``SmoothMembers``, say.
+    """The members of several models, one model after the other: for example ``ArmMembers``, then ``SmoothMembers``.
 
     Args:
         parts: models over the same arms, of the same replicates.
 
-    Cost: theirs together. Source: that of its parts; the joining is ours.
-    Raises ValueError for parts that do not fit each other, and for none.
+    Cost: the sum of the parts' costs. Source: that of its parts; the combination is ours.
+    Raises ValueError for parts that do not fit each other, and without a part.
     """
 
     def __init__(self, parts: Sequence[RecursiveMembers]) -> None:
@@ -44,7 +44,7 @@ class StackedMembers(MembersOverArms):
 
     @property
     def parts(self) -> tuple[RecursiveMembers, ...]:
-        """What is held by each recursion, in the order of their members."""
+        """The parts that have a recursion of their own, in the order of their members."""
         return tuple(self.stacked)  # type: ignore[arg-type]
 
     @property
@@ -58,7 +58,7 @@ class StackedMembers(MembersOverArms):
         return self.parts[0].now
 
     def _each(self, *values: Tensor) -> list[tuple[RecursiveMembers, list[Tensor]]]:
-        """Each part, with its share of what is (S, P, ...)."""
+        """Each part, with its slices of tensors (S, P, ...)."""
         shares = [value.split(self._sizes, 1) for value in values]
         return [(part, [share[k] for share in shares]) for k, part in enumerate(self.parts)]
 
@@ -101,7 +101,7 @@ class StackedMembers(MembersOverArms):
             part.condition_mean(here, arms, times, own)
 
     def grow_from(self, small: StackedMembers) -> None:  # type: ignore[override]
-        """Know what ``small`` knows, of the same kinds of members over the first of these arms."""
+        """Take over what ``small`` learned, a model of the same kinds of members over the first of these arms."""
         for part, other in zip(self.parts, small.parts, strict=True):
             part.grow_from(other)
 

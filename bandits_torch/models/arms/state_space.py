@@ -22,24 +22,24 @@ class StateSpaceForm(ResizableState):
         f(i, t) = sum_c h_c(t)^T z_c(i, t),   Cov z_c(t) = K_c (x) P_c (x) W_c,
         z_c(t + dt) = (A_c(dt) (x) I) z_c(t) + q
 
-    with h_c(t) = h_c (x) waves(t - origin): what turns is kept in coordinates that turn with it, so that a cycle alone
-    does not move at all, and no rounding builds up over its rounds. Before any observation Cov z is the same at every
+    with h_c(t) = h_c (x) waves(t - origin). Cycles are stored in rotating coordinates, in which a cycle alone does not
+    move, and no rounding errors accumulate over its periods. Before any observation Cov z is the same at every
     time. With G the product of the A since the last fold,
 
         C = sum_c K_c (x) P_c (x) W_c - G R G^T - V^T V,
 
-    so the passing of time moves G, m and the rows V alone. A pull of arm i, with g = h(t) at arm i, c = C g and
+    so passing time changes only G, m and the rows V. A pull of arm i, with g = h(t) at arm i, c = C g and
     v = g^T c + lambda, is Kalman's update:
 
         m += c (y - g^T m) / v,   V gets the row c / sqrt(v).
 
-    What both take off within each arm is kept beside, and moves as well. Every 24 observations a fold sets R to
-    G R G^T + V^T V and G to I. An arm's variance keeps a relative accuracy of k / lambda of machine precision. ``gain``
-    and ``surprise`` as in ``CovarianceForm``.
+    The reduction by both terms within each arm is stored separately, and changes with time as well. After every 24
+    observations a fold sets R to G R G^T + V^T V and G to I. An arm's variance keeps a relative accuracy of k / lambda
+    of machine precision. ``gain`` and ``surprise`` as in ``CovarianceForm``.
 
-    At a later time f(t) = g^T z(now) + what is new, g = A^T h(t): nothing moves until the next observation.
+    At a later time f(t) = g^T z(now) + independent noise, g = A^T h(t): nothing changes until the next observation.
 
-    Memory O(b (s N)^2). Time O(24 s N + s^2 N) an observation and as much where time moves, O(24 (s N)^2) a fold.
+    Memory O(b (s N)^2). Time O(24 s N + s^2 N) an observation and as much when time passes, O(24 (s N)^2) a fold.
     Prediction of all arms O(s^2 N), jointly O((s N)^2).
 
     Source: Sarkka, Solin & Hartikainen 2013, section 4 (equations of the Kalman filter over fixed places). G and V are
@@ -96,7 +96,7 @@ class StateSpaceForm(ResizableState):
 
     @property
     def lasting(self) -> tuple[Any, ...]:
-        """What no observation changes."""
+        """Tensors that no observation changes."""
         return self.prior, *(getattr(self, f"matrix_{k}") for k in range(len(self.prior.terms)))
 
     can_mend = can_forget = False  # nothing is ever removed, so errors do not grow
@@ -115,14 +115,14 @@ class StateSpaceForm(ResizableState):
             self._move(value, kept)
 
     def _parts(self) -> Iterator[tuple[int, Component, slice]]:
-        """Of each component its term, itself, and which of the s numbers it has."""
+        """For each component: the number of its term, the component, and its slice of the s numbers."""
         at = 0
         for term, part in self.prior.components():
             yield term, part, slice(at, at + part.dimension)
             at += part.dimension
 
     def _move(self, value: Tensor, kept: list[Tensor]) -> None:
-        """``value`` (b, s, ...) becomes A times it, each component by itself."""
+        """Multiply ``value`` (b, s, ...) by A, each component by itself."""
         for (_, part, numbers), a in zip(self._parts(), kept, strict=True):
             own, p = value[:, numbers], len(part.measurement)
             if part.still:
@@ -153,11 +153,11 @@ class StateSpaceForm(ResizableState):
             self.fold()
 
     def _at(self, value: Tensor, arm: Tensor, g: Tensor) -> Tensor:
-        """What is seen of ``value`` (b, s, N) at each member's arm, (b, 1)."""
+        """The measurement of ``value`` (b, s, N) at each member's arm, (b, 1)."""
         return (value[self._member, :, arm] * g).sum(-1, keepdim=True)
 
     def _prior_column(self, arm: Tensor, g: Tensor) -> Tensor:
-        """Covariance of all numbers with what g (b, s) sees of each member's arm, before any observation: (b, s, N)."""
+        """Prior covariance of all numbers with the measurement g (b, s) of each member's arm: (b, s, N)."""
         parts = []
         for term, part, numbers in self._parts():
             own = g[:, numbers].unflatten(-1, (len(part.measurement), part.width))
@@ -167,7 +167,7 @@ class StateSpaceForm(ResizableState):
         return torch.cat(parts, 1)
 
     def _taken(self, arm: Tensor, g: Tensor) -> Tensor:
-        """What observations took off ``_prior_column``."""
+        """The reduction of ``_prior_column`` by observations."""
         before = (g.unsqueeze(1) @ self.frame).squeeze(1)
         of_arm = self.rows.unflatten(1, self.mean.shape[1:])[self._member, :, arm]  # (b, s, s N)
         taken = self.frame @ (before.unsqueeze(1) @ of_arm).reshape(self.mean.shape)
@@ -176,7 +176,7 @@ class StateSpaceForm(ResizableState):
         return taken + (seen[:, None, None] @ waiting).squeeze(-2)
 
     def fold(self) -> None:
-        """R and V become one matrix, that of now."""
+        """Merge R and V into one matrix for the present time."""
         self.rows, self.filled = self.whole(), 0
         self.pending.zero_()
         self.frame.copy_(torch.eye(self.frame.shape[-1]))
@@ -208,7 +208,7 @@ class StateSpaceForm(ResizableState):
             self.filled, self.origin = 0, None
 
     def widen(self, source: Tensor) -> None:
-        """Become a batch of len(source) members, member m a copy of what member source[m] was."""
+        """Become a batch of len(source) members; member m is a copy of member source[m]."""
         for name, held in list(self.named_buffers(recurse=False)):
             if not name.startswith(("matrix_", "prior_")):
                 setattr(self, name, held[source])
@@ -218,7 +218,8 @@ class StateSpaceForm(ResizableState):
     # -- predicting ------------------------------------------------------------------------------------
 
     def measured(self, now: float | None, time: float | Tensor) -> Tensor:
-        """g with f(time) = g^T z(now) + news: (b, s) or (1, s) of a number, (..., n, s) of times ``... x b x n``."""
+        """g with f(time) = g^T z(now) + independent noise: (b, s) or (1, s) for a number, (..., n, s) for times
+        ``... x b x n``."""
         number = not isinstance(time, Tensor)
         times = torch.full((1, 1), time, dtype=torch.float64) if number else time.double()  # type: ignore[union-attr, arg-type]
         times = times.to(self.mean.device)
@@ -258,17 +259,17 @@ class StateSpaceForm(ResizableState):
         return mean, self.prior.in_time(arm, times) - taken
 
     def _from_prior(self, prior: Tensor, taken: Tensor) -> Tensor:
-        """Prior (q, ...) less what is taken (b, ...)."""
+        """Prior (q, ...) minus the reduction (b, ...)."""
         return (prior - taken.unflatten(0, (-1, len(prior)))).flatten(0, 1)
 
     # -- state -----------------------------------------------------------------------------------------
 
 
 class StateSpaceBelief(ArmBelief):
-    """``ArmBelief`` over a ``StateSpacePrior``: f at a later time is read off the state, several numbers per arm.
+    """``ArmBelief`` over a ``StateSpacePrior``: f at a later time follows from the state, several numbers per arm.
 
-    Learning, late rewards, restarts and ``hold`` are those of ``ArmBelief``. Forgetting learns what is left again, at
-    the cost of its steps: an observation that has drifted since is no rank-one change of the state.
+    Learning, late rewards, restarts and ``hold`` are those of ``ArmBelief``. Forgetting learns the remaining
+    observations again, because under drift removing one is not a rank-one change of the state.
     """
 
     prior: StateSpacePrior
@@ -283,7 +284,7 @@ class StateSpaceBelief(ArmBelief):
         return "state-space"
 
     def check_spread(self, time: float | None, form: str | None = None) -> None:
-        """Nothing to refuse: the prior variance stays what it is."""
+        """Nothing to refuse: the prior variance is constant."""
 
     def forget(self, count: int, where: Tensor) -> None:
         """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any."""

@@ -22,8 +22,9 @@ MOST = 0.75  # of the arms: where more were pulled, all are looked at, which cop
 
 
 class _Belief(NamedTuple):
-    """What follows from the observations: the mean (*batch, N) less that of the prior; of n arms, with all that were
-    pulled, L^{-1} R K and R C = L^{-T} L^{-1} R K, (*batch, n, N) each, and 1 - w~ / w, (*batch, n, 1)."""
+    """Quantities that follow from the observations: the mean (*batch, N) minus the prior mean; and for n arms, which
+    include all pulled ones, L^{-1} R K and R C = L^{-T} L^{-1} R K, (*batch, n, N) each, and 1 - w~ / w, (*batch, n,
+    1)."""
 
     mean: Tensor
     half: Tensor
@@ -31,7 +32,7 @@ class _Belief(NamedTuple):
     lost: Tensor
 
     def taken(self, half: Tensor, rows: Tensor) -> Tensor:
-        """What the observations take off prior covariances, of arms whose columns these are."""
+        """The reduction of prior covariances by the observations, for the arms of these columns."""
         return half.mT @ half + (rows * self.lost).mT @ rows
 
 
@@ -59,8 +60,8 @@ class WeightedGP(ArmModel):
             mean.
         discount: weight per step, in (0, 1].
 
-    Cost: O(N^2) memory; an observation O(N), the next prediction O(n^2 N) where n arms were pulled, whatever t (N^3
-    where most were, and on a GPU, which would wait to count them). It cannot ``forget``.
+    Cost: O(N^2) memory; an observation O(N), the next prediction O(n^2 N) if n arms were pulled, whatever t (O(N^3)
+    if most were pulled, and on a GPU, where counting them would wait). It cannot ``forget``.
     With C the weighted posterior covariance, variance = C - C diag(w - w~) C / lambda, where w sums the weights of each
     arm and w~ their squares. With R = (diag(w) / lambda)^{1/2} and L L^T = I + R K R, R C = L^{-T} L^{-1} R K.
     """
@@ -117,7 +118,7 @@ class WeightedGP(ArmModel):
 
     @property
     def tells_past(self) -> bool:  # type: ignore[override]
-        """Not where old observations count less."""
+        """False if old observations count less."""
         return self.discount == 1
 
     @property
@@ -152,7 +153,7 @@ class WeightedGP(ArmModel):
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
     ) -> None:
-        """``observe`` for one pull per member; ``time`` is not looked at."""
+        """``observe`` for one pull per member; ``time`` is ignored."""
         self.observe(arm[..., None, None], reward[..., None, None], where)
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
@@ -161,7 +162,8 @@ class WeightedGP(ArmModel):
         self._learn(arm.expand(b).unsqueeze(-1), reward.to(self.weight).expand(b).unsqueeze(-1), None)
 
     def _index(self, X: Tensor) -> Tensor:
-        """Arms of inputs ``... x q x 1``; their values are looked at on a CPU only, where a look costs no wait."""
+        """Arms of inputs ``... x q x 1``; their values are checked on a CPU only, where this does not wait for the
+        device."""
         validation.tensor("X", X)
         if X.is_cpu:
             return inputs.split(X, self.num_arms, False)[0]
@@ -201,7 +203,7 @@ class WeightedGP(ArmModel):
                 setattr(self, name, value)
 
     def expect(self, X: Tensor) -> None:
-        """See ``OnlineModel``: an observation of weight 1, beside which no other loses any."""
+        """See ``OnlineModel``: an observation of weight 1, which leaves the other weights unchanged."""
         gain, mean = self.information_gain, self._now().mean
         arm = inputs.flat("X", self._index(X), self._batch_shape, 1).reshape(*self._batch_shape, 1)
         one = self.weight.new_ones(*self._batch_shape, 1)
@@ -241,7 +243,7 @@ class WeightedGP(ArmModel):
         """Cholesky factor of I + R K R, R = (W / lambda)^{1/2}, among n arms with all that were pulled; R K of these
         ``batch_shape x n x N``; and which they are, ``batch_shape x n``, or None for all of them in order.
 
-        They are as many in every replicate: where fewer were pulled, others have weight 0.
+        Every replicate has the same number of arms: if fewer were pulled, others are added with weight 0.
         """
         N = self.num_arms
         n = max(1, int((weight > 0).sum(-1).max())) if weight.is_cpu else N
@@ -253,7 +255,7 @@ class WeightedGP(ArmModel):
         return torch.linalg.cholesky(among), rows, arm
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and sandwich variance of every arm, ``batch_shape x N`` each; ``time`` is not looked at. O(n N)."""
+        """Mean and sandwich variance of every arm, ``batch_shape x N`` each; ``time`` is ignored. O(n N)."""
         held = self._now()
         taken = held.half.square().sum(-2) + (held.rows.square() * held.lost).sum(-2)
         variance = self.prior_covariance.diagonal(dim1=-2, dim2=-1) - taken  # rounding may leave less than 0
@@ -289,7 +291,7 @@ class WeightedGP(ArmModel):
         super()._load_from_state_dict(*args)
 
     def grow_from(self, small: WeightedGP) -> None:  # type: ignore[override]
-        """Hold what ``small`` holds, a model over the first of these arms."""
+        """Take over the observations of ``small``, a model over the first of these arms."""
         for name in ("weight", "square", "reward"):
             getattr(self, name)[..., : small.num_arms] = getattr(small, name)
         self.count = small.count.clone()
@@ -309,17 +311,17 @@ class WeightedGP(ArmModel):
 
 
 def _at(values: Tensor, arm: Tensor | None) -> Tensor:
-    """Of ``* x N``, those of the arms ``batch_shape x n``; None is all of them."""
+    """The entries of ``* x N`` for the arms ``batch_shape x n``; None: all arms."""
     return values if arm is None else values.gather(-1, arm)
 
 
 def _columns(matrix: Tensor, arm: Tensor | None) -> Tensor:
-    """Of ``batch_shape x n x N``, the columns of the arms."""
+    """The columns of ``batch_shape x n x N`` for the arms."""
     return matrix if arm is None else matrix.gather(-1, arm.unsqueeze(-2).expand(*matrix.shape[:-1], -1))
 
 
 def _rows(matrix: Tensor, arm: Tensor | None) -> Tensor:
-    """Of N x N matrices, the rows of the arms."""
+    """The rows of N x N matrices for the arms."""
     if arm is None:
         return matrix
     N = matrix.shape[-1]

@@ -29,7 +29,7 @@ class _InUnits:
     outcome_transform: Standardize | None
 
     def inputs(self, x: Tensor) -> Tensor:
-        """What the fitted module sees of inputs in the user's units."""
+        """Inputs of the fitted module for inputs in the user's units."""
         return x if self.input_transform is None else self.input_transform.transform(x)
 
     def train(self, mode: bool = True) -> Self:
@@ -151,7 +151,8 @@ def parts_of(fitted: SingleTaskGP, running: bool) -> tuple[dict[str, Any], Tenso
 
 
 def twin_of(model: Any, likelihood: Likelihood | None, anew: bool = False) -> SingleTaskGP:
-    """A ``SingleTaskGP`` of what an ``OnlineGP`` holds; ``anew``: its outcome transform learns from it first."""
+    """A ``SingleTaskGP`` with the contents of an ``OnlineGP``; ``anew``: its outcome transform first learns from the
+    data."""
     shape = tuple(model.batch_shape)
     validation.require(shape == (), "model.batch_shape", shape, "(): one model")
     held = int(model.num_observations)

@@ -57,7 +57,7 @@ def fold(X: Tensor, factor_shape: tuple[int, ...]) -> tuple[Tensor, Callable[[Te
 
 @dataclass(frozen=True)
 class GaussianPrior:
-    """What is believed before the first observation: k, m, lambda (which broadcasts to the batch).
+    """The prior: k, m and lambda (which broadcasts to the batch).
 
     k and m are evaluated in the dtype of the inputs, and given in that of lambda.
     """
@@ -71,7 +71,7 @@ class GaussianPrior:
         return self.prior_mean(x).to(self.noise_variance)
 
     def covariance(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """k(x1, x2) as a tensor, evaluated at once, so that GPyTorch's settings play no part."""
+        """k(x1, x2) as a tensor, evaluated at once, so that GPyTorch's settings have no effect."""
         batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
         x1, x2 = (x.expand(*batch, *x.shape[-2:]) for x in (x1, x2))
         with lazily_evaluate_kernels(False):

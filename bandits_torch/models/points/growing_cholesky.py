@@ -74,7 +74,7 @@ def _padded(size: int) -> int:
 
 
 def pays(upper: Tensor, size: int) -> bool:
-    """Whether a ``PaddedFactor`` pays for solves with so many rows; never while a gradient is recorded."""
+    """Whether a ``PaddedFactor`` is faster for solves with this many rows; never while a gradient is recorded."""
     return size >= FROM and not torch.is_grad_enabled() and not upper.is_inference()
 
 
@@ -161,7 +161,7 @@ class GrowingCholesky(ResizableState):
     def solid(self) -> Tensor:
         """L^T of the rows there are, in one piece of memory: kept until the buffer changes. O(t^2) when it has.
 
-        LAPACK takes no view of a larger matrix, so that every solve with one copies it first, and its gradient twice.
+        LAPACK takes no view of a larger matrix, so every solve would copy it first, and its gradient twice.
         """
         upper, t = self.upper, self.size
         if t == self.capacity or upper.requires_grad or upper.is_inference():
@@ -184,7 +184,7 @@ class GrowingCholesky(ResizableState):
     _padded: PaddedFactor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is kept to save time."""
+        """The state without caches."""
         return {name: value for name, value in vars(self).items() if name not in ("_solid", "_padded")}
 
     def widen(self, shape: torch.Size) -> None:
@@ -196,7 +196,7 @@ class GrowingCholesky(ResizableState):
                 setattr(self, name, buffer.expand(*shape, *buffer.shape[-trailing:]).contiguous())
 
     def make_room(self, n: int) -> None:
-        """See to it that n rows fit: compact if that may help, double the buffers if it does not."""
+        """Make n rows fit: compact if that may help, otherwise double the buffers."""
         if self.size + n <= self.capacity:
             return
         if self.ragged:
@@ -219,7 +219,7 @@ class GrowingCholesky(ResizableState):
             padded.append(self.upper, e)
 
     def join(self, new: Rows) -> None:
-        """As ``append``, into new tensors, which keeps the graph of autograd; widens as needed. O(t^2)."""
+        """Like ``append``, but into new tensors, which keeps the graph of autograd; widens as needed. O(t^2)."""
         old, t, n = self.rows(), self.size, new.targets.shape[-1]
         batch, d = self.batch_shape, self.inputs.shape[-1]
         factor = torch.broadcast_shapes(self.factor_shape, new.columns.shape[:-2], new.corner.shape[:-2])
@@ -243,7 +243,7 @@ class GrowingCholesky(ResizableState):
             self._drop(self.rows().held.to(torch.uint8).argmax(-1), where)  # the first of the rows held
 
     def drop_row(self, row: Tensor, where: Tensor | None = None) -> None:
-        """Unlearn a row of each member, by its number among those there are, where it is held. O(t^2)."""
+        """Remove a row of each member, by its number among the present rows, where it is held. O(t^2)."""
         self.widen(row.shape if where is None else torch.broadcast_shapes(row.shape, where.shape))
         self._drop(row.expand(self.factor_shape), where)
 
@@ -297,7 +297,8 @@ class GrowingCholesky(ResizableState):
         self.ragged = True
 
     def compact(self) -> None:
-        """Move the rows each member holds to the front, cut off what none holds. Waits for the device.
+        """Move the rows that each member holds to the front, and cut off rows that no member holds. Waits for the
+        device.
 
         Exact: null rows are independent of all others, so the factor without them is a part of the factor.
         """

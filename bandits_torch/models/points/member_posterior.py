@@ -1,4 +1,4 @@
-"""What many Gaussian processes over points and time predict, each for itself and together as a mixture."""
+"""Predictions of many Gaussian processes over points and time, of each by itself and of their mixture."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class MemberMoments(torch.autograd.Function):
         dx_j = sum_pn h_n k_T(tau_n) (-5/3) (1 + r_n) e^{-r_n} (x_j - z_nj) / l_j^2,
         dt   = sum_pn h_n (1 + m(r_n)) k_T'(tau_n).
 
-    What autograd would do in some sixty operations on small tensors takes a dozen.
+    This takes a dozen operations on small tensors; autograd would take some sixty.
 
     Cost: O(S P b n^2). There are no second derivatives, and gradients for points and times alone.
     """
@@ -152,7 +152,7 @@ class MemberMoments(torch.autograd.Function):
 
 @validation.names_arguments
 class MemberMixture(Model):
-    """What the members predict together: at [x, t] a mixture by their weights.
+    """The members' joint prediction: at [x, t] a mixture by their weights.
 
     Its posterior has the mixture's moments,
 
@@ -166,10 +166,10 @@ class MemberMixture(Model):
         scale: (S, P) s, the squared unit of each member.
         offset: (S,) o, of rewards.
         unit: (S,) u.
-        pending: [z, t] of k pulls whose rewards are not known, (S, k, d + 1); None: there are none.
+        pending: [z, t] of k pulls whose rewards are not known yet, (S, k, d + 1); None: there are none.
 
-    With ``pending`` points Z, variances are what a linear estimate would leave once their rewards are known, and the
-    mean waits for these: v - K(x, Z) (K(Z, Z) + L I)^{-1} K(Z, x), L the mixture's noise and
+    With ``pending`` points Z, the variance is that of a linear estimate given their rewards, and the mean does not
+    change: the variance is v - K(x, Z) (K(Z, Z) + L I)^{-1} K(Z, x), with L the mixture's noise and
 
         K(x, z) = sum w_p (s_p C_p(x, z) + (mu_p(x) - m(x)) (mu_p(z) - m(z))).
 
@@ -245,7 +245,7 @@ class MemberMixture(Model):
 
     @torch.no_grad()
     def _expect(self, Z: Tensor, then: Tensor) -> None:
-        """Points (S, k, d) at times (S, k) are pending."""
+        """Note that points (S, k, d) at times (S, k) are pending."""
         mean, _ = self.members.moments(Z, then)
         off = mean - self.weights.unsqueeze(-2) @ mean
         self._pending = Z, then, off
@@ -254,7 +254,8 @@ class MemberMixture(Model):
         self._root = torch.linalg.cholesky(A + torch.diag_embed(noise.unsqueeze(-1).expand(A.shape[:-1])))
 
     def _between(self, X: Tensor, time: Tensor, off: Tensor) -> Tensor:
-        """K of points (S, b, d), of which members are ``off`` (S, P, b) the mean, with those pending: (S, b, k)."""
+        """K between points (S, b, d) and the pending ones, (S, b, k). ``off`` (S, P, b): members' means minus the
+        mixture's."""
         assert self._pending is not None
         Z, then, off_there = self._pending
         covariance = self.scale[..., None, None] * self.members.between(X, time, Z, then)

@@ -1,4 +1,4 @@
-"""Hyperparameters of members made likelier: many short searches of the marginal likelihood, all in one batch."""
+"""Refines hyperparameters of members by many short searches of the marginal likelihood, all in one batch."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _NOISE_PRIOR = -4.0, 1.0  # of the logarithm, as BoTorch has it
 
 @dataclass(frozen=True)
 class HeldRows:
-    """What some members hold, one after the other, b of them: points (b, n, d) of the unit cube, targets (b, n), those
-    held, and k_T between all, (b, n, n)."""
+    """The observations of b members: points (b, n, d) of the unit cube, targets (b, n), a mask of those held, and k_T
+    between all, (b, n, n)."""
 
     inputs: Tensor
     targets: Tensor
@@ -34,14 +34,14 @@ class HeldRows:
 
     @classmethod
     def of(cls, members: PointMembers, row: Tensor) -> HeldRows:
-        """Of the members s P + p that ``row`` (b,) names."""
+        """The rows of the members with numbers ``row`` (b,), s P + p each."""
         P = members.batch_shape[1]
         s, p = row // P, row % P
         gap = members.times[s].unsqueeze(-1) - members.times[s].unsqueeze(-2)
         return cls(members.inputs[s], members.targets[s, p], members.held[s, p], members.over_time.of(p)(gap))
 
     def at(self, place: Tensor) -> HeldRows:
-        """Those at these places, (c,)."""
+        """The rows at these places, (c,)."""
         return HeldRows(*(getattr(self, field.name)[place] for field in fields(self)))
 
 
@@ -54,12 +54,12 @@ def log_posterior(theta: Tensor, rows: HeldRows) -> Tensor:
 
     The priors are BoTorch's log-normal ones, densities of length-scale and noise and not of their logarithms, so the
     likeliest length-scale before any data is exp(sqrt(2) - 3) sqrt(d): ln l normal about sqrt(2) + 1/2 ln d with
-    deviation sqrt(3) (Hvarfner et al. 2024), ln lambda about -4 with deviation 1. Beside those ln l is normal about the
-    mean of all with deviation 0.3.
+    deviation sqrt(3) (Hvarfner et al. 2024), ln lambda about -4 with deviation 1. In addition, each ln l is normal
+    about the mean of all with deviation 0.3.
 
     Args:
         theta: (b, d + 1), logarithms of length-scales and noise variance.
-        rows: what the member that each is for holds.
+        rows: the observations of the member of each theta.
     """
     d = theta.shape[-1] - 1
     logarithms, noise = theta[:, :d], theta[:, d]
@@ -116,9 +116,10 @@ class LogLikelihood(torch.autograd.Function):
 def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> Tensor:
     """Likelier hyperparameters for some members of each replicate, theta (S, K, d + 1) as in ``log_posterior``.
 
-    For each a search (L-BFGS-B, ``rounds`` rounds) begins at its own hyperparameters and another at those of ``like``,
-    that of ``like`` itself where it began. It gets the best of both ends and its own. Each search is one of its own,
-    whatever the others are. Where the likelihood has no gradient (all rewards are equal, say), no member changes.
+    For each member one search (L-BFGS-B, ``rounds`` rounds) begins at its own hyperparameters and another at those of
+    ``like``; for ``like`` itself both begin at its own. The member gets the best of both results and its present
+    hyperparameters. The searches do not depend on each other. Where the likelihood has no gradient (all rewards are
+    equal, say), no member changes.
 
     Args:
         chosen: (S, K) members.

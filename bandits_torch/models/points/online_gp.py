@@ -182,7 +182,8 @@ class OnlineGP(OnlineModel):
         return isinstance(self.kernel, TransformedKernel) and self.kernel.running
 
     def _follow(self) -> None:
-        """Mean and deviation of the outcomes held now: L grows with the deviation, and whitens anew. O(t^2)."""
+        """Set mean and deviation to those of the outcomes held: L is scaled with the deviation, and targets are
+        whitened again. O(t^2)."""
         if not self._follows or int(self.num_observations) == 0:
             return
         before = self.kernel.scale.clone()
@@ -224,7 +225,7 @@ class OnlineGP(OnlineModel):
         """Log marginal likelihood of the data held, ``batch_shape``, from the predictive densities kept. O(t).
 
         The diagonal of L holds the predictive deviation of each target given those before it, and L^{-1}(y - m)
-        its error in units of that; -1/2 |L^{-1}(y - m)|^2 - sum log L_ii - n/2 log 2 pi, nothing solved anew.
+        its error in these units. The result is -1/2 |L^{-1}(y - m)|^2 - sum log L_ii - n/2 log 2 pi, without a solve.
         """
         rows = self._learned()
         log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
@@ -308,9 +309,9 @@ class OnlineGP(OnlineModel):
     def _new_rows(
         self, X: Tensor, Y: Tensor, where: Tensor | None, ratio: float, noise: Tensor | None = None
     ) -> Iterator[Rows]:
-        """The rows that observations add, all at once; or one after the other where together they are no positive
-        definite matrix to the figures that a small ``ratio`` of noise to prior variance leaves. Each is to be held
-        before the next is asked for."""
+        """The rows that observations add, all at once; or one after the other if rounding makes their joint matrix
+        indefinite, as a small ``ratio`` of noise to prior variance can. The caller must hold each row before it asks
+        for the next."""
         try:
             yield new_rows(self.prior, self.data, X, Y, where, noise)
             return
@@ -322,8 +323,8 @@ class OnlineGP(OnlineModel):
             yield new_rows(self.prior, self.data, X[..., one, :], Y[..., one], where, own)
 
     def _check_spread(self, X: Tensor, noise_variance: Tensor | None = None) -> float:
-        """The least ratio of noise to prior variance at X; 1 where it is not looked at, as a stationary kernel's, which
-        was seen at first. ValueError where nothing would be left of an observation."""
+        """The smallest ratio of noise to prior variance at X; 1 if it is not checked here, as for a stationary kernel,
+        which was checked at construction. Raises ValueError if rounding would destroy an observation."""
         if self.kernel.is_stationary or not X.is_cpu or X.shape[-2] == 0:
             return 1.0
         with torch.no_grad():
@@ -377,8 +378,8 @@ class OnlineGP(OnlineModel):
             self._follow()
 
     def _whiten_anew(self) -> None:
-        """L^{-1} (y - m) from the targets held. Those removed may have been a million times as large, and so may be the
-        rounding errors that they left. O(t^2)."""
+        """Recompute L^{-1} (y - m) from the targets held. Removed targets may have been a million times as large and
+        left rounding errors of their size. O(t^2)."""
         rows = self.data.rows()
         residual = torch.where(rows.held, rows.targets - self.prior.mean(rows.inputs), 0.0)
         rows.whitened.copy_(self.data.solve(residual.unsqueeze(-1)).squeeze(-1))
@@ -391,7 +392,7 @@ class OnlineGP(OnlineModel):
 
     @property
     def prior(self) -> GaussianPrior:
-        """Mean and covariance before any observation, by the kernel's hyperparameters of now."""
+        """Prior mean and covariance with the kernel's present hyperparameters."""
         return GaussianPrior(self.kernel, self.prior_mean, self.noise_variance)
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
@@ -442,10 +443,11 @@ class OnlineGP(OnlineModel):
             rows.whitened.copy_(whitened)
 
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
-        """Take these, ``batch_shape`` each (or one for all, where the model has one), and ``rebuild``. O(t^3).
+        """Set the noise variance and the prior mean, ``batch_shape`` each (or one for all, if the model has one), and
+        ``rebuild``. O(t^3).
 
-        ValueError where the model's prior mean is no ``ConstantMean``, for another shape, and for what the constructor
-        refuses, with nothing changed.
+        Raises ValueError if the model's prior mean is not a ``ConstantMean``, for another shape, and for values that
+        the constructor refuses, with nothing changed.
         """
         constant = isinstance(self.prior_mean, ConstantMean)
         validation.require(constant, "model.prior_mean", self.prior_mean, "a ConstantMean, to be learned")
@@ -496,7 +498,7 @@ class OnlineGP(OnlineModel):
         return copy.deepcopy(self, {id(self.data): expanded})  # a copy whose data are these
 
     def _variance_at_origin(self) -> Tensor:
-        """Of a stationary kernel the prior variance anywhere."""
+        """The prior variance at the origin; of a stationary kernel, the prior variance everywhere."""
         origin = self.data.inputs.new_zeros(1, self.input_dim)
         with torch.no_grad():
             return self.prior.variance(origin)

@@ -17,7 +17,7 @@ _UNSEEN = 1e150  # the side of a box of which one value was observed
 
 
 def without(values: Tensor, dropped: list[int] | None, dim: int) -> Tensor:
-    """Values (S, ...) without the entry along ``dim`` that is dropped of each replicate."""
+    """Values (S, ...) without each replicate's dropped entry along ``dim``."""
     if dropped is None:
         return values
     rest = values.shape[dim] - 1
@@ -27,7 +27,7 @@ def without(values: Tensor, dropped: list[int] | None, dim: int) -> Tensor:
 
 
 def moved(matrix: Tensor, dropped: list[int] | None, column: Tensor) -> Tensor:
-    """Symmetric matrices (S, P, n, n) without the row and column dropped of each replicate, with this last column.
+    """Symmetric matrices (S, P, n, n) without each replicate's dropped row and column, with this last column.
 
     Blocks are copied once: for 14 members of 200 rows 0.5 ms, where gathering rows and columns took 5.
     """
@@ -54,21 +54,22 @@ class PointMembers(MemberPosterior, HasState, Described):
     with k the Matern kernel of smoothness 5/2 with a length-scale for each coordinate, the 1 an unknown mean, and k_T
     exponential forgetting, (1 - eps)^{tau / 2}, or, where ``timescale`` is finite, the Matern kernel of smoothness 3/2.
 
-    At most ``capacity`` observations are held. Where there are more, one of the older half is dropped: the one with the
-    least information about the function as it is now, on average over the members by their weights,
+    At most ``capacity`` observations are held. If there are more, one of the older half is dropped: the one with the
+    least information about the present function, on average over the members by their weights,
 
         1/2 ln(1 + rho^2 c / lambda),   rho = k_T(its age),   c = its variance given the others.
 
-    What that costs a member whose hyperparameters stay, for variances s^2 of the function now:
+    The effect on a member whose hyperparameters stay, for variances s^2 of the present function:
 
         (1 - rho^2) s^2_held <= s^2_all <= s^2_held,                     rho = (1 - eps)^{tau / 2},
         lambda / (lambda + c) s^2_without <= s^2_with <= s^2_without     for each one dropped,
 
-    with tau the age of the youngest that was dropped, at least the time of capacity / 2 observations. The first is for
-    exponential forgetting and bounds what all that were dropped could tell together; the second is for every k_T, and
-    at eps = 0 the only one. Where the member is right the means differ by normal numbers, variance s^2_held - s^2_all.
-    (Derived: posterior covariances P2 >= (1 - b) P1 stay so while both observe the same, and time makes b less by
-    (1 - eps)^{tau}; b = 1 where the dropped could tell all. The second is Cauchy and Schwarz's inequality.)
+    with tau the age of the youngest dropped observation, at least the time of capacity / 2 observations. The first
+    holds for exponential forgetting and bounds the joint information of all dropped observations. The second holds for
+    every k_T, and at eps = 0 alone. If the member is right, the difference of the means is normal with variance
+    s^2_held - s^2_all. (Derived: P2 >= (1 - b) P1 for posterior covariances is preserved while both observe the same,
+    and time multiplies b by (1 - eps)^{tau}; b = 1 if the dropped observations determine everything. The second is the
+    Cauchy-Schwarz inequality.)
 
     Args:
         bounds: (2, d), the box.
@@ -83,11 +84,12 @@ class PointMembers(MemberPosterior, HasState, Described):
         inputs: (S, n, d) of the unit cube, oldest first by arrival; times: (S, n).
         targets: (S, P, n) what each member learned; held: booleans, whether it still holds it.
         lengthscale: (S, P, d); noise_variance: (S, P).
-        beginning: (P, d) and (P,), what both were at first.
+        beginning: (P, d) and (P,), the initial values of both.
         in_space, prior: (S, P, n, n) 1 + k and (1 + k) k_T between all points observed.
         inverse, weights: A^{-1}, (S, P, n, n), and A^{-1} y, (S, P, n), of A = K + lambda I over what is held.
 
-    Source: Gaussian process regression (Rasmussen & Williams 2006, equations 2.25 and 2.26); what is dropped is ours.
+    Source: Gaussian process regression (Rasmussen & Williams 2006, equations 2.25 and 2.26); the rule for dropping is
+    ours.
 
     Cost: O(S P n^3) to observe, n <= capacity (a Cholesky factor and the inverse from it; of the kernels one row is
     computed); O(S P n^2) a point to predict. Memory O(S P n^2). Always float64.
@@ -163,7 +165,7 @@ class PointMembers(MemberPosterior, HasState, Described):
 
     @property
     def effective_rate(self) -> Tensor:
-        """eps, (P,); of a smooth kernel over time that of the exponential one with the same integral."""
+        """eps, (P,); for a smooth kernel over time, the rate of the exponential kernel with the same integral."""
         return self.over_time.effective_rate
 
     # -- learning --------------------------------------------------------------------------------------
@@ -172,9 +174,9 @@ class PointMembers(MemberPosterior, HasState, Described):
     def observe(
         self, x: Tensor, target: Tensor, time: float, weights: Tensor, where: Tensor | None = None
     ) -> None:
-        """Learn one target per member, (S, P), of one point per replicate, (S, d); ``weights``: (S, P), of members.
+        """Learn one target per member, (S, P), at one point per replicate, (S, d); ``weights``: (S, P), of members.
 
-        With ``where``, that broadcasts to (S, P), the others do not hold it.
+        With ``where``, which broadcasts to (S, P), only the members with True hold the observation.
         """
         full = self.inputs.shape[1] == self.capacity
         dropped = self._least_telling(time, weights) if full else None
@@ -199,15 +201,15 @@ class PointMembers(MemberPosterior, HasState, Described):
         return 0.5 * torch.log1p(rho.square() * c / noise) * self.held
 
     def _least_telling(self, time: float, weights: Tensor) -> list[int]:
-        """The observation of the older half with the least information, of each replicate."""
+        """Each replicate's observation with the least information, among the older half."""
         n = self.inputs.shape[1]
         information = (weights.unsqueeze(-1) * self.information(time)).sum(1)[:, : n - n // 2]
         return information.argmin(-1).tolist()
 
     @torch.no_grad()
     def rebuild(self, where: Tensor | None = None) -> None:
-        """Factor anew, after observations or hyperparameters changed; with ``where`` (S, P), in those members alone,
-        which hold as many observations as they did."""
+        """Factor anew after observations or hyperparameters changed; with ``where`` (S, P), only in those members,
+        which then hold as many observations as before."""
         gap = self.times.unsqueeze(-1) - self.times.unsqueeze(-2)
         if where is None:
             points = self.inputs.unsqueeze(1)
@@ -223,7 +225,7 @@ class PointMembers(MemberPosterior, HasState, Described):
         self.inverse[run, member], self.weights[run, member] = self._factored((run, member))
 
     def _factored(self, which: Any) -> tuple[Tensor, Tensor]:
-        """A^{-1} and A^{-1} y of the members that this index (run, member) chooses; of all: ``...``."""
+        """A^{-1} and A^{-1} y of the members selected by this index (replicate, member); ``...`` selects all."""
         held = self.held[which]
         A = noisy(self.prior[which], held, self.noise_variance[which])
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
@@ -241,15 +243,16 @@ class PointMembers(MemberPosterior, HasState, Described):
         return (self.targets * self.held * self.weights).sum(-1)
 
     def adopt(self, where: Tensor, lengthscale: Tensor, noise_variance: Tensor) -> None:
-        """Take these hyperparameters, (S, P, d) and (S, P), in the members with ``where`` (S, P) True."""
+        """Set the hyperparameters, (S, P, d) and (S, P), in the members with ``where`` (S, P) True."""
         self.lengthscale = torch.where(where.unsqueeze(-1), lengthscale, self.lengthscale)
         self.noise_variance = torch.where(where, noise_variance, self.noise_variance)
         self.rebuild(where)
 
     def follow(self, where: Tensor, leader: Tensor) -> Tensor:
-        """Members with ``where`` (S, P) True become what ``leader`` (S,) is but for their kernel over time.
+        """Members with ``where`` (S, P) True become copies of ``leader`` (S,), except for their kernel over time.
 
-        Those that remember longer than it, by ``effective_rate``, hold nothing any more: (S, P) booleans, returned.
+        Members that remember longer than the leader, by ``effective_rate``, are emptied; returns which, (S, P)
+        booleans.
         """
         run = torch.arange(self.replicates, device=leader.device)
         for name in ("lengthscale", "noise_variance", "targets", "held"):
@@ -288,20 +291,20 @@ class PointMembers(MemberPosterior, HasState, Described):
 
 
 class WideningMembers(PointMembers):
-    """``PointMembers`` whose box is not known beforehand: that of the points observed, of each replicate its own.
+    """``PointMembers`` without a known box: each replicate has the box of the points it observed.
 
-    When it widens, the points held stay where they are and length-scales count in the new box: they are shares of the
-    range that inputs have. An input of which one value was observed does not count. The box outlasts restarts of some
+    When the box widens, the points held stay where they are, and length-scales refer to the new box: they are shares of
+    the inputs' ranges. An input with a single observed value does not count. The box survives restarts of some
     replicates.
 
     Args:
-        known: (d,) booleans, the inputs whose ``bounds`` are known; those of others are not looked at.
+        known: (d,) booleans, the inputs whose ``bounds`` are known; the bounds of others are ignored.
         bounds and others: of ``PointMembers``.
 
     Attributes:
         low, high: (S, 1, d), the box so far; infinite before the first observation of an input.
 
-    Cost: where the box widens O(S P n^3) once more. Source: as ``PointMembers``. Raises ValueError as it does.
+    Cost: another O(S P n^3) when the box widens. Source: as ``PointMembers``. Raises ValueError as it does.
     """
 
     low: Tensor

@@ -1,4 +1,4 @@
-"""How much observations still matter: what predictions lose without the oldest, and the distances of W-DBO."""
+"""How much observations still matter: the loss of predictions without the oldest, and the distances of W-DBO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NODES = 8  # of Gauss-Laguerre quadrature: exact for a Matern kernel of smoothn
 
 
 def space_and_time(kernel: Kernel) -> SpatioTemporalKernel | None:
-    """The product of space and time in a kernel that is one, or a multiple of one; None for another."""
+    """The ``SpatioTemporalKernel`` that a kernel is, or is a multiple of; None for another kernel."""
     inner = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
     return inner if isinstance(inner, SpatioTemporalKernel) else None
 
@@ -49,11 +49,11 @@ def kept_over(model: OnlineGP, before: Tensor, after: Tensor) -> Tensor:
 def loss_of_oldest(model: OnlineGP, count: int, now: Tensor) -> tuple[Tensor, Tensor]:
     """Bounds (l, b), ``batch_shape`` each, on what the ``count`` oldest observations still change at ``now``.
 
-    With P and P' the posterior covariances of f(., now) with and without them, e the difference of the means,
+    With P and P' the posterior covariances of f(., now) with and without them, and e the difference of the means,
 
         |e(x)| <= l sqrt(P'(x, x)),    (1 - b) P' <= P <= P'    (as operators: for every linear functional).
 
-    Let A = K + lambda I over all that are held, O those to go, C = A^{-1}_{., O}, alpha = A^{-1} (y - m) and
+    Let A = K + lambda I over all observations held, O those to drop, C = A^{-1}_{., O}, alpha = A^{-1} (y - m) and
     r_i = rho(now - t_i). Without O the weights change by d = C (A^{-1}_{OO})^{-1} alpha_O, and P' - P is
     F (A^{-1}_{OO})^{-1} F^T with the functions F = k_S(., X) diag(r) C (block inversion), so e = F (A^{-1}_{OO})^{-1}
     alpha_O. Given f(., now), the observations that stay are its values times r and noise of covariance N = lambda I +
@@ -106,10 +106,10 @@ def check_has_distances(model: OnlineGP) -> None:
 
 @torch.no_grad()
 def relevance(model: OnlineGP, now: Tensor) -> Tensor:
-    """R_i of every observation held, (S, n): the distance that it makes, over that of all from the prior.
+    """R_i of every observation held, (S, n): its effect on the posterior, relative to the effect of all observations.
 
-    With D what is held, and W the 2-Wasserstein distance between the normal marginals of two posteriors, integrated
-    over all of space and all times from ``now`` on,
+    With D the observations held, and W the 2-Wasserstein distance between the normal marginals of two posteriors,
+    integrated over all of space and all times from ``now`` on,
 
         R_i = W(D, D without i) / W(D, nothing),
 
@@ -121,7 +121,7 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
         W(D, nothing)^2 = alpha^T C alpha + tr(A^{-1} C).
 
     C is a product of convolutions: over space a kernel of the same family, over time an integral from ``now`` on.
-    Infinite where no observation is held. ``now``: (S,).
+    Infinite if no observation is held. ``now``: (S,).
 
     Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), its criterion and its two bounds; the short form of the
     sums is ours. Cost: O(n^3).
@@ -147,7 +147,7 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
 
 
 def time_lengthscale(model: OnlineGP) -> Tensor:
-    """Length-scale over time, ``batch``; of exponential forgetting 2 / -ln(1 - eps), as of the Matern kernel it is."""
+    """Length-scale over time, ``batch``; 2 / -ln(1 - eps) for exponential forgetting, which is a Matern kernel."""
     time = time_kernel_of(model)
     if isinstance(time, ExponentialForgettingKernel):
         return -2 / torch.log1p(-time.forgetting_rate).squeeze(-1)

@@ -1,1 +1,1 @@
-"""BKB's posterior over many arms: through a small dictionary of them, drawn anew by ridge leverage scores."""
+"""BKB's posterior over many arms, from a small dictionary of arms that is resampled by ridge leverage scores."""

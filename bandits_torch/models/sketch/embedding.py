@@ -17,7 +17,7 @@ _ARMS_AT_ONCE = 8192  # columns solved together where memory is no concern: they
 
 
 class GrowingRows:
-    """Rows (m, N) in blocks of memory with room for more, a quarter of what there is.
+    """Rows (m, N) in blocks of memory, with room for a quarter more.
 
     Up to 64 MiB a full block is copied into a larger one, so that products read one matrix. Above that a new block is
     added, so that memory never holds the rows twice.
@@ -47,7 +47,7 @@ class GrowingRows:
             self._last += len(rest)
 
     def start(self, size: int) -> None:
-        """Make ``size`` rows, to be assigned. Earlier rows are lost; their memory is used again if it is enough."""
+        """Make ``size`` rows, to be assigned. Earlier rows are lost; their memory is reused if it is large enough."""
         if len(self._blocks) > 1 or size > len(self._blocks[0]):
             self._blocks, self._last = [self._blocks[0][:0].clone()], 0  # free the old before the new is made
             self._add_room(size)
@@ -96,7 +96,7 @@ class GrowingRows:
         self._blocks = [change(block) for block in self._blocks]
 
     def state_dict(self) -> dict[str, Any]:
-        """The rows, block by block, and the room of the blocks."""
+        """The rows, block by block, and the capacity of the blocks."""
         return {
             "rows": [block.clone() for block in self._used()],
             "room": [len(block) for block in self._blocks],
@@ -115,8 +115,8 @@ class GrowingRows:
 class ArmEmbedding(ResizableState):
     """z(x) = L^{-1} k_S(x) with L the Cholesky factor of K_S, S the dictionary in the order its arms entered.
 
-    z(x)^T z(y) is the prior covariance of the projections onto the dictionary. Calandriello et al. (2019) have
-    K_S^{-1/2} in place of L^{-1}, a rotation of z. Appending arms to S leaves the rows of z there are as they are.
+    z(x)^T z(y) is the prior covariance of the projections onto the dictionary. Calandriello et al. (2019) use
+    K_S^{-1/2} in place of L^{-1}, which rotates z. Appending arms to S does not change the existing rows of z.
 
     Args:
         prior: of the arms.
@@ -147,7 +147,7 @@ class ArmEmbedding(ResizableState):
 
     @property
     def least(self) -> float:
-        """Variance left of an arm below which it counts as within the span of the dictionary."""
+        """Remaining variance below which an arm counts as within the span of the dictionary."""
         return (1e-12 if self.lower.dtype == torch.float64 else 1e-5) * self.scale
 
     def of(self, arms: Tensor) -> Tensor:
@@ -166,13 +166,13 @@ class ArmEmbedding(ResizableState):
             yield arms, self.rows.columns(arms) if self.rows is not None else self._computed(arms)
 
     def rebuild(self, inducing: Tensor) -> None:
-        """The dictionary of these arms alone, less those within the span of others."""
+        """Replace the dictionary by these arms, without those within the span of others."""
         kept, self.lower = independent(self.kernel(inducing, inducing), self.least)
         self.inducing = inducing[kept]
         self._make_rows(0)
 
     def grow_from(self, small: ArmEmbedding) -> None:
-        """Take the dictionary of ``small``, over the first of these arms, and its rows."""
+        """Take over the dictionary of ``small``, over the first of these arms, and its rows."""
         self.inducing, self.lower = small.inducing.clone(), small.lower.clone()
         self._make_rows(small.num_arms)
         if self.rows is not None and small.rows is not None:
@@ -202,8 +202,8 @@ class ArmEmbedding(ResizableState):
     ) -> tuple[Tensor, Tensor]:
         """Join arms outside the span of the dictionary; arguments from ``beyond``.
 
-        Returns the new rows (j, N), and ``left @ rows`` of the rows before, for vectors ``left`` (q, m), from the same
-        pass over them; both empty where no rows are kept."""
+        Returns the new rows (j, N), and ``left @ rows`` for the earlier rows and vectors ``left`` (q, m), from the same
+        pass over the rows; both are empty if no rows are kept."""
         if self.rows is not None:
             passed = self.rows.product(torch.cat([z.mT, left]))
             added = solve_lower(corner, covariance - passed[: len(new)])

@@ -24,9 +24,9 @@ class FeatureRegression(ResizableState):
     | theta = V^{-1} b | ``weights`` | mean of w |
 
     Cost: an observation O(m^2); a new feature O(m^2); every ``max(64, m)`` observations C is computed anew, O(m^3), so
-    that rounding errors do not pile up. It is the recursion of ``CovarianceForm`` over features, static and with every
-    row folded at once: rows that wait would cost more below some 400 features (22 us a step against 40 at 50 features,
-    36 against 42 at 200, 220 against 191 at 500, one thread), and dictionaries are smaller.
+    that rounding errors do not accumulate. This is the recursion of ``CovarianceForm`` over features, static and with
+    every row folded at once. Waiting rows would cost more below some 400 features (22 us a step against 40 at 50
+    features, 36 against 42 at 200, 220 against 191 at 500, one thread), and dictionaries are smaller.
 
     Args:
         noise_variance: lambda, 0-dimensional.
@@ -50,13 +50,13 @@ class FeatureRegression(ResizableState):
 
     @property
     def gram(self) -> Tensor:
-        """A = Z^T Z (m, m), summed when asked for."""
+        """A = Z^T Z (m, m), computed on request."""
         self._count()
         return self._gram
 
     @property
     def moment(self) -> Tensor:
-        """b = Z^T r (m,), summed when asked for."""
+        """b = Z^T r (m,), computed on request."""
         self._count()
         return self._moment
 
@@ -81,8 +81,8 @@ class FeatureRegression(ResizableState):
     def distance_to_ball(self, radius: Tensor) -> Tensor:
         """min sqrt((w - theta)^T V (w - theta)) over all w with |w| <= ``radius``, both 0-dimensional. O(m^3).
 
-        The nearest w is (V + nu I)^{-1} V theta with the nu >= 0 that makes it as long as the radius (0 within), the
-        root of 1/|w| - 1/radius, which Newton's steps from 0 approach from below."""
+        The nearest w is (V + nu I)^{-1} V theta, with nu = 0 if theta is within the ball. Otherwise nu > 0 gives w the
+        length of the radius: it is the root of 1/|w| - 1/radius, which Newton's steps from 0 approach from below."""
         lifted = self.gram.clone()
         lifted.diagonal().add_(self.noise_variance)
         values, vectors = torch.linalg.eigh(lifted)
@@ -97,8 +97,8 @@ class FeatureRegression(ResizableState):
         return (values.sqrt() * theta * (nu / (values + nu))).norm()
 
     def start(self, z: Tensor, count: Tensor, total: Tensor) -> None:
-        """Other features altogether: those of the arms pulled, z (m, u), with counts and sums of rewards, (u,) each.
-        O(m^2 u + m^3)."""
+        """Start again with other features: those of the arms pulled, z (m, u), with counts and sums of rewards, (u,)
+        each. O(m^2 u + m^3)."""
         self._gram, self._moment, self._uncounted = (z * count) @ z.mT, z @ total, []
         self._compute_anew()
 
@@ -148,7 +148,7 @@ class FeatureRegression(ResizableState):
         return against, schur, weights
 
     def append_unseen(self, count: int) -> None:
-        """Join ``count`` features that are 0 in every observation so far: nothing is known of them."""
+        """Join ``count`` features that are 0 in every observation so far, so nothing is known about them."""
         none = self.moment.new_zeros(self.size, count)
         one = torch.eye(count).to(none)
         self._gram = bordered(self.gram, none, none.mT, torch.zeros_like(one))
@@ -172,7 +172,7 @@ class FeatureRegression(ResizableState):
         return safe_cholesky(lifted)
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``; ValueError for features or rewards that are no tensors."""
+        """Counterpart of ``get_extra_state``. Raises ValueError for features or rewards that are not tensors."""
         tensors = all(isinstance(part, Tensor) for pair in state["uncounted"] for part in pair)
         validation.require(
             tensors, "state", state["uncounted"], "pairs of tensors for what is not counted yet"

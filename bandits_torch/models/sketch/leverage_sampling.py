@@ -1,4 +1,4 @@
-"""How many points a sketch keeps: ridge-leverage-score sampling, its constants and what they promise."""
+"""How many points a sketch keeps: ridge-leverage-score sampling, its constants and their guarantees."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LeverageSampling:
         dictionary: ``"redrawn"``: a draw replaces the dictionary, as in Figure 1; ``"kept"``: it is joined to the
             dictionary held while the union is at most four times as large as the draw (``Sketch``). Kept dictionaries
             are at least as accurate and cheaper to update, but often hold every arm pulled.
-        rise, horizon: how fast qbar grows, and after how many observations it begins to; 0: it stays as it is.
+        rise, horizon: how fast qbar grows, and after how many observations; ``rise`` 0: it is constant.
 
     Raises ValueError unless ``oversampling`` > 0, ``growth`` >= 1, 0 < ``epsilon`` < 1, ``dictionary`` is one of
     the two, ``rise`` >= 0 and ``horizon`` is a positive integer.
@@ -74,13 +74,13 @@ class LeverageSampling:
         the hundreds (763 at T = 1 000, delta = 0.1, eps = 0.5): until an arm was pulled about qbar times the
         dictionary holds every arm pulled, so it saves little before t is in the thousands.
 
-        The theorem ends at T. There the paper (section 3.2) raises qbar to suit another horizon and draws again from
-        what was pulled; here that horizon is the step itself, at every step after T. Accuracy then holds at all steps,
-        without end, with the same delta, from T = 1 on too: by their appendix C.3 the draw of step t fails, given an
-        accurate one before, with probability at most 4 t (delta / (4 t))^(9/4), and these sum to .82 delta^(9/4). (3
+        The theorem ends at T. Beyond it the paper (section 3.2) raises qbar for another horizon and draws again from
+        the arms pulled. Here that horizon is the step itself, at every step after T. Accuracy then holds at all steps
+        without end, with the same delta, even for T = 1: by their appendix C.3 the draw of step t fails, given an
+        accurate previous draw, with probability at most 4 t (delta / (4 t))^(9/4), and these sum to .82 delta^(9/4). (3
         ln(4 t / delta) / (1 + eps / 3) is the exponent of their matrix Bernstein bound, and eps < 1.) The bound on the
-        size is theirs up to T; later it adds at most (delta / (4 t))^(12 kappa^2 / lambda) a step by their appendix
-        C.4, which sums where kappa^2 >= lambda / 6 and all prior variances are alike.
+        size is theirs up to T. Later each step adds at most (delta / (4 t))^(12 kappa^2 / lambda) by their appendix
+        C.4, which is summable if kappa^2 >= lambda / 6 and all prior variances are equal.
         """
         validation.positive_integer("horizon", horizon)
         validation.probability("delta", delta)

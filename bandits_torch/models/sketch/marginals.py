@@ -1,4 +1,4 @@
-"""Mean and variance of all arms under a dictionary, changed by what was learned since they were last read."""
+"""Mean and variance of all arms under a dictionary, updated with what was learned since they were last read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bandits_torch.models.sketch.feature_regression import FeatureRegression
 
 
 class SketchMarginals(ResizableState):
-    """mean = z^T theta and variance = k - z^T z + z^T C z of N arms, kept and changed by what was learned since.
+    """mean = z^T theta and variance = k - z^T z + z^T C z of N arms, stored and updated with what was learned since.
 
-    Cost of ``refresh``: O(q m N) for q pulls since the last, O(m^2 N) after another dictionary, and always where the
+    Cost of ``refresh``: O(q m N) for q pulls since the last, O(m^2 N) after another dictionary, and always if the
     embedding keeps no rows.
     """
 
@@ -31,7 +31,7 @@ class SketchMarginals(ResizableState):
         self.settle(True)
 
     def settle(self, kept: bool) -> None:
-        """The marginals are up to date, or (not ``kept``) must be computed anew."""
+        """Note that the marginals are up to date, or (not ``kept``) that they must be computed anew."""
         self.kept = kept
         self.settled += 1
         self._falls: list[Tensor] = []  # by pull since: the variance falls by the square of this times z,
@@ -39,12 +39,12 @@ class SketchMarginals(ResizableState):
         self._shift: Tensor | None = None  # of the weights, in addition
 
     def note_pull(self, fall: Tensor, step: Tensor) -> None:
-        """What ``regression.observe`` returned of a pull."""
+        """Note what ``regression.observe`` returned for a pull."""
         self._falls.append(fall)
         self._steps.append(step)
 
     def note_shift(self, shift: Tensor) -> None:
-        """What ``regression.correct`` returned."""
+        """Note what ``regression.correct`` returned."""
         self._shift = shift if self._shift is None else self._shift + shift
 
     def append(
@@ -78,7 +78,8 @@ class SketchMarginals(ResizableState):
         self.settle(True)
 
     def variance_at(self, arms: Tensor, z: Tensor, regression: FeatureRegression) -> Tensor:
-        """Variance now of arms (n,) that stand at z (m, n), without refreshing all: O(n m q), or O(n m^2)."""
+        """The present variance of arms (n,) with features z (m, n), without refreshing all arms: O(n m q), or O(n
+        m^2)."""
         if not self.kept:
             return self._variance(arms, z, regression)
         if not self._falls:
@@ -87,11 +88,12 @@ class SketchMarginals(ResizableState):
 
     @property
     def pulls(self) -> int:
-        """How many have been noted since the marginals were settled."""
+        """The number of pulls noted since the marginals were settled."""
         return len(self._falls)
 
     def falls_since(self, pull: int) -> list[Tensor]:
-        """Of each pull after the first ``pull`` of them: at features z the variance falls by (fall^T z)^2."""
+        """The vector ``fall`` of each pull after the first ``pull``: at features z the variance falls by (fall^T
+        z)^2."""
         return self._falls[pull:]
 
     def _variance(self, arms: Tensor | slice, z: Tensor, regression: FeatureRegression) -> Tensor:

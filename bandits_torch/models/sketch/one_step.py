@@ -1,4 +1,4 @@
-"""BKB's posterior for a dictionary that lasts one step: made from counts and totals alone, nothing of it is kept."""
+"""BKB's posterior for a dictionary that lasts one step: computed from counts and totals alone, and not stored."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _JITTER = 1e-13  # of the largest prior variance: for arms within the span of ot
 
 
 class OneStepPosterior:
-    """Mean and variance of arms under a dictionary S, from what was pulled.
+    """Mean and variance of arms under a dictionary S, from the arms pulled.
 
-    The posterior that BKB computes (DTC) is the exact one of other data, on S alone: a pull of an arm outside S is
-    shared out among its arms by the weights T = K_S^{-1} k_S(x) of its projection. With counts D and totals r of the
-    arms in S, and D', r' and T of those pulled outside,
+    The posterior that BKB computes (DTC) is the exact posterior of other data, on S alone: a pull of an arm outside S
+    is divided among the arms of S by the weights T = K_S^{-1} k_S(x) of its projection. With counts D and totals r of
+    the arms in S, and D', r' and T of those pulled outside,
 
         B = D + T D' T^T,    V = K_S + lambda B^{-1},
         mean(x) = k_S(x)^T V^{-1} B^{-1} (r + T r'),    variance(x) = k(x, x) - k_S(x)^T V^{-1} k_S(x).
 
-    For A = Phi_S B Phi_S^T is the sum of the projected features' outer products, over all pulls. Unlike K_S the matrix
-    V is well conditioned, so that one product with the inverse of its Cholesky factor does for all arms.
+    The reason is that A = Phi_S B Phi_S^T is the sum of the projected features' outer products over all pulls. Unlike
+    K_S, the matrix V is well conditioned, so one product with the inverse of its Cholesky factor suffices for all arms.
 
     Args:
         prior: of the arms.
@@ -44,8 +44,8 @@ class OneStepPosterior:
     def solve(
         self, arm: Tensor, count: Tensor, total: Tensor, dictionary: Tensor, noise_variance: Tensor
     ) -> None:
-        """Take up the arms pulled (u,), in the order of their first pulls, each with a count of at least 1 and the sum
-        of its residuals, and the places of the dictionary's among them, (m,)."""
+        """Compute the posterior from the arms pulled (u,), in the order of their first pulls, each with a count of at
+        least 1 and the sum of its residuals, and from the places of the dictionary's arms among them, (m,)."""
         self._know(arm)
         self._dictionary, self._places = arm[dictionary], dictionary
         outside = torch.ones_like(arm, dtype=torch.bool)
@@ -69,7 +69,7 @@ class OneStepPosterior:
         self._weights = self._root.mT @ (self._root @ rewards)
 
     def marginals(self, arms: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean, less the prior's, and variance of arms by index, by default all."""
+        """Mean minus the prior mean, and variance, of arms by index; by default of all."""
         variance = (self.variance if arms is None else self.variance[arms]).clone()
         mean = torch.empty_like(variance)
         step, m = self.chunk_size or _ARMS_AT_ONCE, len(self._root)
@@ -92,8 +92,8 @@ class OneStepPosterior:
         return self._rows[:, columns].index_select(0, self._places)
 
     def _know(self, arm: Tensor) -> None:
-        """Keep the prior covariances of arms pulled for the first time, one by one: together, a kernel may round
-        otherwise, and a run that is taken up again has to give the same numbers."""
+        """Keep the prior covariances of arms pulled for the first time, computed one by one: computed together, a
+        kernel may round differently, and a resumed run must give the same numbers."""
         u, N = len(arm), len(self.variance)
         if self.chunk_size is not None or 8 * u * N > _KEPT:
             self._rows, self._known = self._rows[:0].clone(), 0

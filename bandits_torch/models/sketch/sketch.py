@@ -28,7 +28,7 @@ class Sketch(ResizableState):
     | symbol | here | meaning |
     |---|---|---|
     | u, n_i, sum of r | ``arm``, ``count``, ``total`` | arms pulled, how often, their residuals |
-    | S, m | ``embedding.inducing``, ``size`` | the inducing arms, and how many they are |
+    | S, m | ``embedding.inducing``, ``size`` | the inducing arms, and their number |
     | z(x) | ``embedding``, ``pulled`` (m, u) | features of all arms, and of those pulled |
     | V, theta | ``regression`` | of the residuals on z |
 
@@ -39,12 +39,12 @@ class Sketch(ResizableState):
     independent. (Coins kept from step to step would change few members at a time, but they depend on the past;
     whether the theorem survives that is open, see the end of their section 3.) With ``dictionary="redrawn"`` S' is
     the dictionary, as in Figure 1. With ``"kept"`` S' is joined to the dictionary held as long as the union is at
-    most four times as large as S': a superset projects onto more, so whatever accuracy S' has it has too, and a new
-    row costs O(mN) where a new dictionary costs O(m^2 N) (a third less time a step than with twice, at N = 4 096).
+    most four times as large as S'. A superset is at least as accurate as S', because it projects onto more. A new row
+    costs O(mN), a new dictionary O(m^2 N) (a step takes a third less time than with a limit of twice, at N = 4 096).
     An arm within 1e-12 of the span of the dictionary gets no row.
 
     ``Kept`` computes the posterior from these. ``OneStep`` does so for a dictionary redrawn at every pull (C = 1): z, V
-    and theta are then made when asked for, and are no part of the state.
+    and theta are then computed on request, and do not belong to the state.
 
     Cost: an observation O(m^2); ``moments`` when next read O(mN), or O(m^2 N) after a new
     dictionary; a draw O(u), or O(m^2 u) where the marginals are not kept. Memory O((N + u) m), or O(N + um) with
@@ -111,14 +111,14 @@ class Sketch(ResizableState):
 
     def observe_ahead(self, arm: int) -> None:
         """Count a pull of ``arm`` whose ``reward`` comes later, as if it were the posterior mean: variances fall,
-        dictionaries follow, the mean stays (but for what a new dictionary changes in it)."""
+        dictionaries are drawn when due, and the mean changes only if the dictionary does."""
         place = self._prepare(arm)
         guess = self.way.mean_of(place)
         self._learn(place, guess)
         self._ahead.setdefault(arm, []).append(guess)
 
     def reward(self, arm: int, residual: Tensor) -> None:
-        """The reward of an earlier ``observe_ahead``, whose guess it replaces."""
+        """Learn the reward of an earlier ``observe_ahead``, in place of the posterior mean."""
         place, change = self._place_of[arm], residual - self._ahead[arm].pop(0)
         self.total[place] += change
         self.way.corrected(place, change)
@@ -129,11 +129,12 @@ class Sketch(ResizableState):
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to draw: 1 + sum sigma~^2 / lambda > C since the last draw, or the first observation."""
+        """Whether a draw is due: 1 + sum sigma~^2 / lambda > C since the last draw, or there was no observation
+        before."""
         return self.spent > 0 and (1 + self.spent > self.sampling.growth or not len(self.dictionary))
 
     def _prepare(self, arm: int) -> int:
-        """The place of ``arm`` among the arms pulled, after drawing the dictionary that its pull makes due."""
+        """The place of ``arm`` among the arms pulled, after drawing a dictionary if its pull makes one due."""
         place = self._place(arm)
         self.spent += float(self.way.variance_at_draw(place) / self.noise_variance)
         if self.is_due:
@@ -147,7 +148,7 @@ class Sketch(ResizableState):
 
     @property
     def covariance_at_draw(self) -> Tensor:
-        """C when the dictionary was drawn, or joined by the pull that made that due: at the start of the batch."""
+        """C when the dictionary was drawn or extended: at the start of the batch."""
         return self.regression.covariance if self._at_draw is None else self._at_draw
 
     def _learn(self, place: int, residual: Tensor) -> None:
@@ -170,8 +171,8 @@ class Sketch(ResizableState):
     # -- the dictionary --------------------------------------------------------------------------------
 
     def _draw(self, newest: int) -> Tensor:
-        """Places of a fresh dictionary, with the variances of before the newest pull (their Figure 1): every
-        observation flips its own coin; never empty."""
+        """Places of a fresh dictionary, with the variances before the newest pull (their Figure 1). Every observation
+        flips its own coin. The dictionary is never empty."""
         count, u = self.count.clone(), len(self.arm)
         count[newest].add_(1)
         room = 1 << max(5, (u - 1).bit_length())  # blocks of random numbers are drawn per size
@@ -185,7 +186,7 @@ class Sketch(ResizableState):
         return self.way.leverage() / self.noise_variance
 
     def rebuild(self, places: Tensor) -> None:
-        """A dictionary of these places alone."""
+        """Replace the dictionary by the arms at these places."""
         self.dictionary = places
         self.embedding.rebuild(self.arm[places])
         self.pulled = self.embedding.of(self.arm)
@@ -226,13 +227,13 @@ class Sketch(ResizableState):
         self.marginals.settle(keeps_marginals)
 
     def _note_unexplained(self) -> None:
-        """What of the arms pulled lies outside the span of the dictionary."""
+        """Note the part of the pulled arms that lies outside the span of the dictionary."""
         self.unexplained = (self.prior_variance[self.arm] - self.pulled.square().sum(0)).clamp_min(0.0)
 
     # -- predicting ------------------------------------------------------------------------------------
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Posterior mean, less the prior's, and variance of all arms now, (N,) each."""
+        """Present posterior mean minus the prior mean, and variance, of all arms, (N,) each."""
         return self.way.moments()
 
     def at(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -268,11 +269,11 @@ class Sketch(ResizableState):
     _PLAIN = ("observations", "draws", "last_draw", "spent", "_at_draw", "_ahead")
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Also the streams of coins."""
+        """The extra state, with the streams of coins."""
         return super().get_extra_state() | {"streams": self._streams.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``; ValueError for a covariance that is none."""
+        """Counterpart of ``get_extra_state``. Raises ValueError for a matrix that is not a covariance."""
         start = state["at_draw"]
         matrix = start is None or (isinstance(start, Tensor) and start.dim() == 2)
         validation.require(matrix, "state", start, "a matrix, or None, for the covariance at the last draw")
@@ -290,7 +291,7 @@ class Sketch(ResizableState):
         return self
 
     def grow_from(self, small: Sketch) -> None:
-        """Know what ``small`` knows, over the first of these arms."""
+        """Take over what ``small``, over the first of these arms, learned."""
         for name in ("arm", "count", "total", "unexplained", "pulled", "dictionary"):
             setattr(self, name, getattr(small, name).clone())
         self.embedding.grow_from(small.embedding)
@@ -303,14 +304,14 @@ class Sketch(ResizableState):
 
 
 class Kept:
-    """z, V and theta are kept, and changed by every pull and dictionary. Places are among the arms pulled."""
+    """Stores z, V and theta, and updates them with every pull and dictionary. Places are among the arms pulled."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
 
     @property
     def size(self) -> int:
-        """How many arms of the dictionary have a row of z."""
+        """The number of arms of the dictionary that have a row of z."""
         return self.sketch.embedding.size
 
     def joined(self, index: Tensor) -> None:
@@ -336,7 +337,8 @@ class Kept:
         return sketch.unexplained[place] + z @ (sketch.covariance_at_draw @ z)
 
     def take_up(self, drawn: Tensor) -> None:
-        """The dictionary holds this draw: joined to it, or alone where that costs less or it would grow too large."""
+        """Take this draw into the dictionary: join it, or replace the dictionary if that costs less or it would be too
+        large."""
         sketch = self.sketch
         new = drawn[~torch.isin(drawn, sketch.dictionary)]
         too_large = len(sketch.dictionary) + len(new) > sketch.sampling.slack * len(drawn)
@@ -356,7 +358,7 @@ class Kept:
         sketch.marginals.note_shift(sketch.regression.correct(sketch.pulled[:, place], change))
 
     def leverage(self) -> Tensor:
-        """Variance now of the arms pulled, (u,). O(u m q) for q pulls since the last refresh."""
+        """Present variance of the arms pulled, (u,). O(u m q) for q pulls since the last refresh."""
         sketch = self.sketch
         return sketch.marginals.variance_at(sketch.arm, sketch.pulled, sketch.regression).clamp_min(0.0)
 
@@ -374,9 +376,9 @@ class Kept:
 
 
 class OneStep(Kept):
-    """The same of a dictionary that lasts one step (C = 1), not worth an embedding: mean and variance come from an
-    ``OneStepPosterior``. z, V and theta are made when they are asked for, without rows of all arms. All of it follows
-    from the pulls and the dictionary, and is no state."""
+    """The same for a dictionary that lasts one step (C = 1), too short for an embedding: mean and variance come from an
+    ``OneStepPosterior``. z, V and theta are computed on request, without rows for all arms. All of this follows from
+    the pulls and the dictionary, so it is not part of the state."""
 
     def __init__(self, sketch: Sketch) -> None:
         super().__init__(sketch)
@@ -387,18 +389,18 @@ class OneStep(Kept):
 
     @staticmethod
     def suits(sketch: Sketch) -> bool:
-        """Whether every pull draws a dictionary, and noise and dtype leave an ``OneStepPosterior`` its figures."""
+        """Whether every pull draws a dictionary, and noise and dtype let an ``OneStepPosterior`` be accurate."""
         noisy = bool(sketch.noise_variance >= _LEAST_NOISE * sketch.prior_variance.max())
         exact = noisy and sketch.prior_variance.dtype == torch.float64
         return exact and sketch.sampling.growth == sketch.sampling.slack == 1
 
     @property
     def size(self) -> int:
-        """How many arms were drawn."""
+        """The number of arms drawn."""
         return len(self.sketch.dictionary)
 
     def joined(self, index: Tensor) -> None:
-        """Nothing is kept of it."""
+        """Nothing to do: no column of z is stored."""
 
     def features(self) -> tuple[ArmEmbedding, FeatureRegression]:
         """z, and the regression on it. O(m^2 u), if anything has changed."""
@@ -418,7 +420,7 @@ class OneStep(Kept):
         return self._posterior_now().marginals(self.sketch.arm[place : place + 1])[0][0]
 
     def variance_at_draw(self, place: int) -> Tensor:
-        """Variance of an arm now, for every pull draws."""
+        """Present variance of an arm, because every pull draws a dictionary."""
         return self.leverage()[place]
 
     def take_up(self, drawn: Tensor) -> None:
@@ -435,7 +437,7 @@ class OneStep(Kept):
         self._changed()
 
     def leverage(self) -> Tensor:
-        """Variance now of the arms pulled, (u,), from that of all arms, which the next choice reads."""
+        """Present variance of the arms pulled, (u,), from the variance of all arms, which the next choice reads."""
         return self.moments()[1][self.sketch.arm]
 
     def variance_of(self, arms: Tensor) -> Tensor:
@@ -451,7 +453,7 @@ class OneStep(Kept):
         return self._moments
 
     def _changed(self) -> None:
-        """What was computed is of another dictionary, or of other data."""
+        """Note that dictionary or data have changed since the last computation."""
         self._solved, self._moments, self._features = False, None, None
 
     def _posterior_now(self) -> OneStepPosterior:
@@ -464,7 +466,7 @@ class OneStep(Kept):
 
 
 class WatchedArms(HasState):
-    """The posterior variance of n arms now, at O(n m) a pull in place of the O(N m) that all arms take.
+    """The present posterior variance of n arms, at O(n m) a pull in place of O(N m) for all arms.
 
     Args:
         sketch: of the arms. Observations that it learns later, and new dictionaries, are taken into account.
@@ -490,7 +492,7 @@ class WatchedArms(HasState):
         self.arms = torch.cat([self.arms, arms])
 
     def variance(self) -> Tensor:
-        """Of the arms as they stand in ``arms``, (n,)."""
+        """Variance of the arms, (n,), in the order of ``arms``."""
         return self._up_to_date().clamp_min(0.0)
 
     def _look(self) -> None:
@@ -500,7 +502,8 @@ class WatchedArms(HasState):
         self._era, self._pulls = self._now(), sketch.marginals.pulls
 
     def _now(self) -> tuple[int, int]:
-        """The dictionary and the last pass over all arms. After either changes, pulls are counted anew."""
+        """An identifier of the dictionary and of the last pass over all arms. If either changes, pulls are counted
+        anew."""
         return self._sketch.draws, self._sketch.marginals.settled
 
     def _up_to_date(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""A Gaussian process over arms seen through a dictionary of them, resampled by ridge leverage scores (BKB)."""
+"""An approximate Gaussian process over arms, from a dictionary of arms resampled by ridge leverage scores (BKB)."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ class SketchedGP(ArmModel):
     # -- what it is ------------------------------------------------------------------------------------
 
     def _hold(self, sketches: list[Sketch]) -> None:
-        """Take these for the posteriors of the members of the batch, row-major."""
+        """Set the posteriors of the members of the batch, row-major."""
         self.sketches = sketches  # walked through at every step, which takes a ModuleList longer
         self._members = torch.nn.ModuleList(sketches)  # their state and device
 
     def grow_from(self, small: SketchedGP) -> None:  # type: ignore[override]
-        """Take over dictionaries and what was learned with them of ``small``, over the first of these arms. A
-        dictionary is of arms pulled, so what it says of new arms is exact. O(m^2) a new arm."""
+        """Take over the dictionaries of ``small``, over the first of these arms, and what was learned with them. A
+        dictionary consists of pulled arms, so its predictions for new arms are exact. O(m^2) a new arm."""
         for own, other in zip(self.sketches, small.sketches, strict=True):
             own.grow_from(other)
 
@@ -136,9 +136,9 @@ class SketchedGP(ArmModel):
         return self._each([sketch.effective_dimension for sketch in self.sketches])
 
     def distance_to_ball(self, radius: Tensor) -> Tensor:
-        """By how many widths the mean misses every function of norm at most ``radius``: the least
+        """The smallest width at which a function of norm at most ``radius`` agrees with the mean: the minimum of
         ||w~ - w||_V / sqrt(lambda) over |w| <= radius, ``batch_shape``, for V = Z^T Z + lambda I and the weights w~ of
-        the mean (less the prior's). O(m^3)."""
+        the mean (minus the prior mean). O(m^3)."""
         each = radius.expand(self._batch_shape).reshape(-1)
         found = [s.distance_to_ball(r) for s, r in zip(self.sketches, each, strict=True)]
         return self._each(found) / self.noise_variance.sqrt()
@@ -171,7 +171,7 @@ class SketchedGP(ArmModel):
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
     ) -> None:
-        """``observe`` for one pull per member; ``time`` is not looked at."""
+        """``observe`` for one pull per member; ``time`` is ignored."""
         arm, mask = self._checked_arm(arm), self._mask(where)
         validation.rewards("reward", reward, self.arms.dtype)
         self._learn(arm, inputs.flat("reward", reward, self._batch_shape), mask)
@@ -182,19 +182,20 @@ class SketchedGP(ArmModel):
         self._learn(arm.expand(b).reshape(-1), reward.expand(b).reshape(-1), None)
 
     def place(self, arm: Tensor) -> None:
-        """Count a pull of one arm per member before its reward: variances fall, dictionaries follow, means wait."""
+        """Count a pull of one arm per member before its reward: variances fall, dictionaries are drawn, means do not
+        change."""
         for sketch, index in zip(self.sketches, self._checked_arm(arm).tolist(), strict=True):
             sketch.observe_ahead(index)
 
     @property
     def lasting(self) -> tuple[Any, ...]:
-        """What no observation changes."""
+        """Objects that no observation changes."""
         fixed = (self.arms, self.prior_mean, self.noise_variance, self.largest_prior_variance)
         return self.prior, *fixed, *(sketch.prior_variance for sketch in self.sketches)
 
     def expect(self, X: Tensor) -> None:
-        """See ``OnlineModel``: the pull is placed, as those of a batch; a dictionary that it makes due is drawn, which
-        moves the mean, and the information gain counts it."""
+        """See ``OnlineModel``: the pull is placed like the pulls of a batch. If it makes a dictionary due, that is
+        drawn and changes the mean, and the information gain counts the pull."""
         self.place(inputs.split(X, self.num_arms, False)[0].squeeze(-1))
 
     def reward(self, arm: Tensor, reward: Tensor) -> None:
@@ -212,7 +213,7 @@ class SketchedGP(ArmModel):
                 sketch.reward(index, value)
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
-        """Raises ValueError: a dictionary cannot unlearn one observation. ``reset`` unlearns all."""
+        """Raises ValueError: a dictionary cannot forget one observation. ``reset`` forgets all."""
         validation.require(False, "forget", count, "left alone: a SketchedGP cannot forget (ArmGP can)")
 
     def reset(self, where: Tensor | None = None) -> None:
@@ -251,7 +252,7 @@ class SketchedGP(ArmModel):
     # -- predicting ------------------------------------------------------------------------------------
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of every arm, ``batch_shape x N`` each; ``time`` is not looked at."""
+        """Posterior mean and variance of every arm, ``batch_shape x N`` each; ``time`` is ignored."""
         shape = (*self._batch_shape, self.num_arms)
         mean, variance = map(torch.stack, zip(*(s.moments() for s in self.sketches), strict=True))
         return mean.reshape(shape) + self.prior_mean, variance.reshape(shape).clamp_min(0.0)
@@ -290,7 +291,7 @@ class SketchedGP(ArmModel):
     def expand(self, batch_shape: torch.Size) -> SketchedGP:
         """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had.
 
-        Raises ValueError for a shape to which that of the model does not broadcast.
+        Raises ValueError for a shape to which the model's does not broadcast.
         """
         require_within(torch.Size(batch_shape), self._batch_shape, "the model's batch shape")
         order = torch.arange(self._batch_shape.numel()).reshape(self._batch_shape).expand(batch_shape)
