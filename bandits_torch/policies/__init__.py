@@ -1,4 +1,4 @@
-"""What chooses and learns: index policies and what they forget, policies for an unknown prior, the random floor."""
+"""Policies, which choose and learn: index policies, forgetting rules, policies for an unknown prior, random play."""
 
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging

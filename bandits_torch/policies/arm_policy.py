@@ -1,4 +1,4 @@
-"""A policy over arms as settings and one state: what its author writes, and what follows from it."""
+"""The base class of policies over arms that consist of settings and one state."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ State = dict[
 @dataclass_transform(kw_only_default=True, eq_default=False)
 @dataclass(kw_only=True, eq=False, repr=False)
 class ArmPolicy(Policy):
-    """A policy over N arms that is its settings and one state.
+    """A policy over N arms that consists of its settings and one state.
 
-    Four methods are all that its author writes::
+    Its author writes only four methods::
 
         init() -> state                                   before the first observation
         choice(state, time, available, streams) -> Choice of every replicate; changes nothing
         learned(state, observation) -> state              after it; may change the one given
-        trace() -> dict                                   if there is something to tell of self.state
+        trace() -> dict                                   if there is something to record of self.state
 
     The state is a dictionary of tensors with the replicates as first dimension. The settings are the annotated fields
     of the class; as in a dataclass, they are arguments of its constructor. ``__post_init__`` checks them, and then
     calls that of this class.
 
-    What users call follows: ``choose`` and ``learn``, which check their arguments and keep the state, ``choose_many``,
-    ``state_dict``, ``load_state_dict`` and ``reset``. So do checkpoints, files and captured steps.
+    The class derives from them what users call: ``choose`` and ``learn``, which check their arguments and keep the
+    state, ``choose_many``, ``state_dict``, ``load_state_dict`` and ``reset``. Checkpoints, files and captured steps
+    work, too.
 
     Args:
         num_arms, replicates: N and S.
-        seed, first_replicate: of the numbers drawn, and the number of the first replicate.
-        device: of the arms handed out and of the state. Rewards are learned in float64.
+        seed, first_replicate: of the random numbers, and the number of the first replicate.
+        device: of the returned arms and of the state. Rewards are learned in float64.
 
     Attributes:
         state: what observations change.
@@ -90,19 +91,20 @@ class ArmPolicy(Policy):
 
     @abstractmethod
     def learned(self, state: State, observation: Observation) -> State:
-        """The state after an observation, which has been checked. The one given is used up: it may be changed."""
+        """The state after an observation, which has been checked. The given state may be changed in place."""
 
     def means(self, state: State) -> Tensor | None:
-        """The reward that is expected of every arm, (S, N): a pending pull counts as one that paid it. None: pending
-        pulls count for nothing, which is right if every choice is an independent draw."""
+        """The expected reward of every arm, (S, N): a pending pull counts as one that paid it. None: pending pulls are
+        ignored, which is right if every choice is an independent draw."""
         return None
 
     def mean_rewards(self) -> Tensor | None:
-        """``means`` of the state now."""
+        """``means`` of the present state."""
         return self.means(self.state)
 
     def check(self, observation: Observation) -> None:
-        """Raise ValueError unless this policy can learn the observation, which is one of an arm and a finite reward."""
+        """Raise ValueError unless this policy can learn the observation, whose arm and finite reward have been
+        checked."""
 
     # -- what helps in it ------------------------------------------------------------------------------
 
@@ -140,7 +142,7 @@ class ArmPolicy(Policy):
         self.state = self.learned(self.state, observation)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """See ``Policy``: the state becomes that after a reward that is the mean, if there are ``means``."""
+        """See ``Policy``: the state becomes that after a reward equal to the mean, if there are ``means``."""
         means = self.means(self.state)
         if means is not None:
             reward = means.gather(-1, pending.arm.unsqueeze(-1)).squeeze(-1)

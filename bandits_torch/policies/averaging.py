@@ -1,4 +1,4 @@
-"""Model averaging: UCB of a mixture of models whose weights follow how well each predicts."""
+"""Model averaging: UCB of a mixture of models, weighted by how well each predicts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ModelAveraging(Policy):
 
     Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
     of all weight goes back to the prior, so that a member that was wrong can lead later. Members far behind start again
-    from their prior. Members differ in what is unknown: kernel, noise, rate of change.
+    from their prior. Members differ in the unknown quantities: kernel, noise, rate of change.
 
     Checks: a wrong but confident member can keep the policy at an arm where all members predict equally well, so that
     nothing refutes it. Therefore the policy sometimes (after 8 observations, then at intervals of half the number so
@@ -53,7 +53,7 @@ class ModelAveraging(Policy):
 
     Outliers: a reward far outside the range of all others is in doubt, and nothing is learned from it: members, weights
     and scales stay as they were, and the arm does not count as tried. If it is high, the arm is played again at once;
-    if the next reward confirms it, that one is learned in full (``RewardRange`` defines far).
+    if the next reward confirms it, that next reward is learned in full (``RewardRange`` defines far).
 
     Args:
         model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``), or ``ArmMembers``, ``SmoothMembers`` or both,
@@ -154,7 +154,7 @@ class ModelAveraging(Policy):
 
     @torch.no_grad()
     def _expected_range(self) -> float:
-        """The range of rewards that members of known unit expect: of prior means, and a deviation."""
+        """The range of rewards that members with a known unit expect: the range of prior means, and a deviation."""
         known = self.scale.strength > 0
         if not bool(known.any()):
             return 0.0
@@ -177,13 +177,13 @@ class ModelAveraging(Policy):
         return mean, variance
 
     def marginals(self, time: float, points: None = None) -> tuple[Tensor, Tensor]:
-        """``predict``, by the name that index policies have for it; ``points`` are for domains."""
+        """``predict`` under the name that index policies use; ``points`` are for domains."""
         return self.predict(time)
 
     @torch.no_grad()
     def components(self, time: float, points: None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """The mixture's parts: weights (S, P); mean and variance of every arm under each member, (S, P, N) each, all
-        in one unit and from one origin, which may not be those of rewards."""
+        """The mixture's parts: weights (S, P); mean and variance of every arm under each member, (S, P, N) each, with
+        one common unit and origin, which may differ from those of rewards."""
         if not isinstance(self.model, LevelMembers):
             return self.sharing.weights, *self.members(time)
         mean, variance = self.model.rewards(self._at(time))  # whose marginals are lifts, without the level
@@ -191,8 +191,8 @@ class ModelAveraging(Policy):
 
     @torch.no_grad()
     def joint(self, time: float, arms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The mixture's parts of arms (S, K) together, to be compared with each other: weights, means and covariances,
-        (S, P), (S, P, K) and (S, P, K, K). O(S P N K)."""
+        """The mixture's joint parts at arms (S, K), for comparing arms: weights (S, P), means (S, P, K) and covariances
+        (S, P, K, K). O(S P N K)."""
         weights, (mean, _) = self.sharing.weights, self.members(time)
         at, now = arms.unsqueeze(-2).expand(-1, self.num_members, -1), self._at(time)
         columns = [self.model.covariance_with(arm, now).gather(-1, at) for arm in arms.unbind(-1)]
@@ -207,8 +207,8 @@ class ModelAveraging(Policy):
         return Choice(self.pick(self.members(time), asked, available))
 
     def asked(self, count: int) -> dict[str, float | bool]:
-        """What the choice after ``count`` observations depends on: its width; whether it is a check; up to how many
-        tried arms a new one is tried; how long an arm may go unexamined."""
+        """Numbers on which the choice after ``count`` observations depends: its width; whether it is a check; the
+        number of tried arms up to which a new one is tried; how long an arm may go unexamined."""
         wide = count > 0 and count % _WIDE_EVERY == 0
         return {
             "width": max(self.width, self.wide) if wide else self.width,
@@ -246,12 +246,12 @@ class ModelAveraging(Policy):
     _expects = ("_pending_columns", "_pulled", "looks", "range")
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls, as if made at ``time``, take off the mixture's variance what a linear estimate would learn.
+        """Pending pulls, as if made at ``time``, reduce the mixture's variance as a linear estimate would.
 
         With the mixture's covariance K(x, y) = sum_p w_p (C_p(x, y) + (mu_p(x) - m(x)) (mu_p(y) - m(y))) and its noise
-        L, a pull of arm i leaves K(x, y) - K(x, i) K(i, y) / (K(i, i) + L): what members disagree on at i is to be
-        learned from i, too. Mean and weights wait. The next check counts pending pulls, and arms are
-        examined by them. O(S P N) each.
+        L, a pull of arm i leaves K(x, y) - K(x, i) K(i, y) / (K(i, i) + L): the reward of i will also reduce the
+        members' disagreement. Mean and weights do not change. The next check counts pending pulls, and they examine
+        arms. O(S P N) each.
         """
         before = self._pending_columns or []
         self._pending_columns = [*before, self._learned_from(pending.arm, time, before)]
@@ -260,7 +260,7 @@ class ModelAveraging(Policy):
         self.range.latest = torch.zeros_like(self.range.latest)
 
     def _asked_again(self, index: Tensor, available: Tensor | None) -> Tensor:
-        """``index`` (S, N), but where an arm is to be played again 1 for that arm and 0 for others."""
+        """``index`` (S, N); in replicates that must play an arm again, 1 for that arm and 0 for the others."""
         at, high = self.range.arm.unsqueeze(-1), (self.range.latest == 1).unsqueeze(-1)
         again = torch.zeros_like(self._pulled).scatter(-1, at, high)
         again = again if available is None else again & available
@@ -269,15 +269,15 @@ class ModelAveraging(Policy):
     def _best(self, index: Tensor, available: Tensor | None) -> Tensor:
         """The available arm of the largest index (S, N), the first of those that tie, (S,).
 
-        Unrelated arms that were not played tie, and rounding, which depends on the unit of rewards, must not say which
-        is played.
+        Unrelated arms that were not played tie, and the choice among them must not depend on rounding, which depends on
+        the unit of rewards.
         """
         largest = best_available(index.mT, available)[0].unsqueeze(-1)
         near = TIE * (largest - index.mean(-1, keepdim=True)).abs()
         return best_available((index >= largest - near).to(index).mT, available)[1]
 
     def _examine(self, arm: Tensor) -> None:
-        """These arms (S,) are played, or will be."""
+        """Note that these arms (S,) are played, or will be."""
         if self.looks is not None:
             self.looks.examine(arm, self.sharing.weights)
 
@@ -297,8 +297,8 @@ class ModelAveraging(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Weigh the members by what they predicted, reset those far behind, and let all observe the reward; nothing,
-        where it is in doubt."""
+        """Weigh the members by their predictions, reset those far behind, and let all observe the reward. A reward in
+        doubt changes nothing."""
         self.choices.check(observation)
         self.range.teach(observation, self._learn, self._start_anew)
 
@@ -339,8 +339,8 @@ class ModelAveraging(Policy):
         """Judge the members, whose moments of ``arm`` (S,) are ``at``, (S, P) each, by its reward, (S,), in the
         replicates with ``believed`` (S,) True (None: all). ``settled``: origin and unit are known to hold.
 
-        Returns, (S, P) each: which are due for a reset, none of those that are ``exempt``; the reward as each counts
-        it; and what of its surprise each is to learn.
+        Returns, (S, P) each: the members due for a reset, never those that are ``exempt``; the reward in each member's
+        unit; and the part of its surprise that each must learn.
         """
         mean, variance = at
         with only_where(believed, *self.judged):
@@ -373,7 +373,7 @@ class ModelAveraging(Policy):
         self.count += 1
 
     def tried(self, arm: Tensor, where: Tensor | None) -> None:
-        """These arms (S,) are pulled; with ``where`` (S, 1), in the replicates that have True there."""
+        """Note that these arms (S,) are pulled; with ``where`` (S, 1), in the replicates with True."""
         at = arm.unsqueeze(-1)
         if where is None:
             self._pulled.scatter_(-1, at, True)
@@ -400,11 +400,11 @@ class ModelAveraging(Policy):
         return self._timed(self.clock.at(time), time)
 
     def _timed(self, passed: float, time: float) -> Any:
-        """A time as the model takes it: on the clock; for members with cycles also in the given unit."""
+        """A time in the model's form: on the clock; for members with cycles, also in the given unit."""
         return (passed, time) if self._cycles else passed
 
     def _factors(self) -> Tensor:
-        """What variances of the members are multiplied by, (S, P), in the units of ``members``."""
+        """Factors of the members' variances, (S, P), in the units of ``members``."""
         return self.scale.scale * self._units().square() if self._mixed else self.scale.scale
 
     def _units(self) -> Tensor:
@@ -414,7 +414,7 @@ class ModelAveraging(Policy):
     # -- trace -----------------------------------------------------------------------------------------
 
     def trace(self) -> dict[str, Tensor | float]:
-        """What is believed of the change, the noise and the scale, (S,) each."""
+        """Estimates of change, noise and scale, (S,) each."""
         weights, scale = self.sharing.weights, self._factors()
         unit = self.frame.factor.squeeze(-1) if self._all_framed else 1.0  # a square of it may overflow
         noise = (weights * scale * self.model.noise_variance).sum(-1)

@@ -31,8 +31,8 @@ class BatchBKB(Policy):
 
     Source: Calandriello et al. 2020, Near-linear time Gaussian process optimization with adaptive batching and
     resparsification (ICML, PMLR 119), for frozen means and the sum of variances that ends a batch; their constants are
-    not taken from the print. Verified here: every choice is that of full scoring, means stay frozen inside a batch, and
-    growth 1 is BKB step by step. Their width allows for the frozen mean: pass ``BKBWidth(..., stretch=growth)``.
+    not copied. Tests verify that every choice equals that of full scoring, that means stay frozen inside a batch, and
+    that growth 1 is BKB step by step. Their width allows for the frozen mean: pass ``BKBWidth(..., stretch=growth)``.
 
     Args:
         model: a ``SketchedGP`` of batch shape () or (S,).
@@ -41,7 +41,7 @@ class BatchBKB(Policy):
     Cost: O(N + a m + m^2) per step inside a batch, with a tracked arms; the model's O(m N) to O(m^2 N) per new batch.
     Ties go to the smallest arm. Rewards may arrive in any order.
 
-    Raises ValueError for a model with a batch beside replicates.
+    Raises ValueError for a model with batch dimensions other than replicates.
     """
 
     def __init__(self, model: SketchedGP, width: Width) -> None:
@@ -67,7 +67,7 @@ class BatchBKB(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Take up one reward per replicate; the mean in use changes with the next batch."""
+        """Learn one reward per replicate; the mean in use changes with the next batch."""
         arm, reward = observation.arm, observation.reward
         self._choices.check(observation)
         shape = self.model.batch_shape
@@ -100,14 +100,14 @@ class BatchBKB(Policy):
 
     @contextmanager
     def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
-        """See ``HasState``, whatever the ``names``: of dictionaries as they are in a batch. O(N m) to copy."""
+        """See ``HasState``; everything is copied, whatever the ``names``, once due batches have begun. O(N m)."""
         with torch.no_grad():
             self._begin_batches()
         with put_back(self, self.model, shared=self.model.lasting):
             yield
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls are placed as those of ``choose_batch``."""
+        """Pending pulls are placed like those of ``choose_batch``."""
         self._place(pending.arm)
 
     @torch.no_grad()
@@ -162,7 +162,7 @@ class BatchBKB(Policy):
         return torch.stack([self._best(k, mask) for k in range(self.replicates)])
 
     def _best(self, k: int, mask: Tensor | None) -> Tensor:
-        """The arm of largest index now: watches more arms until it is above what all others had when last scored."""
+        """The arm with the largest present index: watches more arms until it exceeds the last indices of all others."""
         watched = self._watched[k]
         while True:
             index = torch.addcmul(self._mean[k, watched.arms], self._width[k], watched.variance().sqrt())
@@ -185,7 +185,7 @@ class BatchBKB(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     def grow_from(self, small: BatchBKB) -> None:
-        """See ``HasState``; with new arms a batch begins, whose mean and width are those of now."""
+        """See ``HasState``; with new arms a batch begins, with the present mean and width."""
         self.model.grow_from(small.model)
 
     _parts = ("model", "_watched")
@@ -199,7 +199,7 @@ class BatchBKB(Policy):
         return {"_mean": new(S, N), "_bound": new(S, N), "_width": new(S), "_draws": [None] * S}
 
     def state_changed(self) -> None:
-        """The largest index that an arm not watched had when last scored follows."""
+        """Recompute the largest last index among arms that are not watched."""
         self._left = {k: float(self._bound[k].max()) for k in self._watched}
 
     def _restarted(self, where: Tensor | None) -> None:

@@ -1,4 +1,4 @@
-"""Averages over members for arms under a context: contexts that are listed, or any."""
+"""Averaging over members for arms under a context, for listed contexts or any."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from bandits_torch.policies.wrapping import WrappingPolicy
 
 
 class UnderContexts(WrappingPolicy):
-    """N arms whose steps come with a context: what a policy that averages over members chooses of them.
+    """A policy over N arms under a context, around a policy that averages over members.
 
     ``choose`` takes an ``ArmContext``. A choice carries the inputs of its arm, features and context, ``why["inputs"]``
-    (S, d + c), and a reward is learned with those of its own question, however late it comes.
+    (S, d + c), and a reward is learned with the inputs of its own question, however late it comes.
     """
 
     takes_contexts = True
@@ -47,7 +47,7 @@ class UnderContexts(WrappingPolicy):
 
     @abstractmethod
     def _known_as(self, arm: Tensor, inputs: Tensor) -> Tensor:
-        """What the policy inside calls arms (S,) with these inputs (S, d + c)."""
+        """The inner policy's choice for arms (S,) with these inputs (S, d + c)."""
 
     def learn(self, observation: Observation) -> None:
         """Learn the reward of a choice with the inputs that it was made with."""
@@ -56,13 +56,13 @@ class UnderContexts(WrappingPolicy):
         self.policy.learn(replace(observation, arm=self._known_as(observation.arm, inputs), why={}))
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls count with the inputs of their own question, as in the policy inside."""
+        """Pending pulls count with the inputs of their own question, as in the inner policy."""
         arm = self._known_as(pending.arm, pending.why[INPUTS])
         self.policy.expect(replace(pending, arm=arm), time)
 
     @property
     def innermost(self) -> Policy:
-        """This one: the policy inside knows nothing of arms under a context."""
+        """This policy: the inner one does not know arms under a context."""
         return self
 
     @abstractmethod
@@ -74,11 +74,11 @@ class UnderContexts(WrappingPolicy):
 
     @abstractmethod
     def components(self, time: float, points: Any = None) -> tuple[Tensor, Tensor, Tensor]:
-        """The mixture's parts under a context: see the ``components`` of the policy inside."""
+        """The mixture's parts under a context: see the ``components`` of the inner policy."""
 
 
 class PairAveraging(UnderContexts):
-    """``ModelAveraging`` over the N M pairs of N arms and M contexts, of which each step sees those of its context.
+    """``ModelAveraging`` over the N M pairs of N arms and M contexts; a step chooses among the pairs of its context.
 
     Args:
         policy: over the pairs, those of the first arm first.
@@ -86,8 +86,8 @@ class PairAveraging(UnderContexts):
         contexts: (M, c), all contexts there can be.
 
     Cost: a step of ``policy``. Source: the choice among the arms of a step's context is that of CGP-UCB (Krause & Ong
-    2011, Algorithm 1). Raises ValueError for a policy over another number of arms, and contexts of which two are the
-    same; ``choose`` for a context that is none of these.
+    2011, Algorithm 1). Raises ValueError for a policy over another number of arms, and for contexts that are not
+    different; ``choose`` raises it for an unlisted context.
     """
 
     policy: ModelAveraging
@@ -104,7 +104,7 @@ class PairAveraging(UnderContexts):
         )
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """The best arm (S,) of those available, of the pairs with the step's context."""
+        """The best available arm (S,), among the pairs with the step's context."""
         number, mask = number_under(available, self.choices, self.contexts)
         S, N, M = self.replicates, self.num_arms, len(self.contexts)
         open_to = torch.nn.functional.one_hot(number, M).bool().unsqueeze(-2).expand(S, N, M)
@@ -128,7 +128,7 @@ class PairAveraging(UnderContexts):
         return weights, self._under(points, mean), self._under(points, variance)
 
     def _under(self, context: Any, values: Tensor) -> Tensor:
-        """Of values (S, ..., N M) those under a context, (S, ..., N)."""
+        """The entries of values (S, ..., N M) under a context, (S, ..., N)."""
         number, _ = number_under(context, self.choices, self.contexts)
         each = values.unflatten(-1, (self.num_arms, -1))
         at = number.reshape(-1, *[1] * (each.dim() - 1)).expand(*each.shape[:-1], 1)
@@ -136,14 +136,14 @@ class PairAveraging(UnderContexts):
 
 
 class ContextAveraging(UnderContexts):
-    """``PointAveraging`` over features and context, of which each step sees N points: its arms under its context.
+    """``PointAveraging`` over features and context; a step chooses among N points: the arms under its context.
 
     Args:
-        policy: over d + c inputs, or those of them that matter. Its width is used; its search and its looks are not.
-        arms: features, (N, d), unless a step brings others.
+        policy: over d + c inputs, or those that matter. Its width is used, but not its search and its looks.
+        arms: features, (N, d), unless a step has others.
         context_dim: c.
-        matters: columns of the context that the policy is over; None: all.
-        counted: arms are 0, ..., N - 1, (N, 1), and the policy is over the context and, behind it, an input for each
+        matters: columns of the context that the policy uses; None: all.
+        counted: arms are 0, ..., N - 1, (N, 1), and the policy's inputs are the context and then one input for each
             arm, which is 1 for that arm.
 
     Cost: a step of ``policy`` and O(S P N n^2) for n observations held, without a search. Source: as ``PairAveraging``.
@@ -172,7 +172,7 @@ class ContextAveraging(UnderContexts):
         )
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """The available arm (S,) of the largest m + width sqrt(v) under the step's context."""
+        """The available arm (S,) with the largest m + width sqrt(v) under the step's context."""
         rows, mask = self._rows(available)
         _, arm = best_available(self.policy.values(time, self._seen(rows)).mT, mask)
         return Choice(arm, {INPUTS: rows[torch.arange(len(rows), device=arm.device), arm]})
@@ -186,7 +186,7 @@ class ContextAveraging(UnderContexts):
         return self._seen(inputs)
 
     def _seen(self, inputs: Tensor) -> Tensor:
-        """Of inputs (..., d + c) those that the policy inside is over."""
+        """The columns of inputs (..., d + c) that the inner policy uses."""
         seen = inputs[..., self._columns]
         if not self.counted:
             return seen

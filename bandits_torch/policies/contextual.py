@@ -23,7 +23,7 @@ from bandits_torch.theory.widths import Width
 
 
 class ContextualPolicy(IndexPolicy):
-    """argmax over the arms of acquisition(model) at [features, context] of a step: CGP-UCB and its like.
+    """Plays argmax over the arms of acquisition(model) at [features, context] of a step: CGP-UCB and similar policies.
 
     A context that all arms share, features that change from step to step, and a mask come with ``choose``::
 
@@ -33,8 +33,8 @@ class ContextualPolicy(IndexPolicy):
     inputs of the arm chosen, ``inputs`` (S, d + c), and ``learn`` takes them from there: a reward that comes late is
     learned with the context of its own question.
 
-    Where there are finitely many contexts and all are known (``contexts``), a model over all pairs of arm and context
-    takes its place, and a step costs the same however many observations there are.
+    If there are finitely many contexts and all are known (``contexts``), a model over all pairs of arm and context
+    replaces it, and a step costs the same however many observations there are.
 
     Args:
         model: an ``OnlineModel`` over d + c inputs [features, context], or d + c + 1 with the time the last
@@ -42,8 +42,8 @@ class ContextualPolicy(IndexPolicy):
             [features, context], those of the first arm first.
         acquisition, width, seed, first_replicate: see ``IndexPolicy``.
         choices: features of the arms, (N, d).
-        context_dim: c, numbers of the context; 0 where only features change, or nothing.
-        contexts: (M, c), all contexts there can be; None: any. Features then stay as they are.
+        context_dim: c, numbers of the context; 0 if only features change, or nothing.
+        contexts: (M, c), all possible contexts, with features that do not change; None: any context.
         forgetting: bounds the cost of a step, which is O(n (n + N)) with n observations held; default: keep all.
 
     Raises ValueError for a model over another number of inputs, or other pairs, and as ``IndexPolicy``. ``choose``
@@ -89,7 +89,7 @@ class ContextualPolicy(IndexPolicy):
         return listed
 
     def add_arms(self, arms: Tensor, **options: Any) -> None:
-        """Not under contexts: ValueError. Features of a step may change instead."""
+        """Raises ValueError: not possible under contexts. Features may change from step to step instead."""
         validation.require(False, "arms", arms, "those that the policy was built with, under contexts")
 
     @torch.no_grad()

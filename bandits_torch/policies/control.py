@@ -21,7 +21,7 @@ _TIGHTEST = 500.0  # comparisons after which the interval is as narrow as one ca
 
 
 class ControlledPolicy(WrappingPolicy):
-    """The policy inside proposes an arm; with probability ``control_share`` the control is played in its place.
+    """Plays the arm that an inner policy proposes, or with probability ``control_share`` the control in its place.
 
     If arm a is proposed at time t, a coin alone decides between a and the control c. So the rewards of both come from
     the same times, and a level that changes with time affects both alike. With p the share and m the policy's
@@ -36,11 +36,11 @@ class ControlledPolicy(WrappingPolicy):
         mean psi +- sigma sqrt(2 (n rho^2 + 1) / (n^2 rho^2) log(sqrt(n rho^2 + 1) / alpha))
 
     contains it for all n at once with probability 1 - alpha, asymptotically. So you may look after each reward and stop
-    at any time. sigma^2 is the larger of the variance of psi and v_a / (1 - p) + v_c / p, v the mean squared errors
-    of the predictions; rho makes the interval narrowest at n = 500.
+    at any time. sigma^2 is the larger of the variance of psi and v_a / (1 - p) + v_c / p, with v the mean squared
+    errors of the predictions; rho makes the interval narrowest at n = 500.
 
-    Left out are the first 50 rewards, and times at which the control was not available or was itself proposed. A reward
-    counts from when it is learned, but its prediction is from the time of the choice, so late rewards do no harm.
+    The first 50 rewards do not count, nor do times at which the control was not available or was itself proposed. A
+    reward counts once it is learned, but its prediction is from the time of the choice, so late rewards do no harm.
 
     Args:
         policy: over arms, with ``marginals``; it learns every reward.
@@ -51,8 +51,8 @@ class ControlledPolicy(WrappingPolicy):
     Cost: ``marginals`` once a choice.
 
     Source: augmented inverse propensity weights (Robins, Rotnitzky & Zhao 1994) with known propensities; the interval
-    is the asymptotic confidence sequence of Waudby-Smith et al. 2024 (theorem 2.2, for means that vary 2.5). Which
-    times are compared, and the variance, are ours.
+    is the asymptotic confidence sequence of Waudby-Smith et al. 2024 (theorem 2.2, for means that vary 2.5). The
+    choice of times that are compared, and the variance, are ours.
 
     Raises ValueError for an arm or a share out of range, and a policy without ``marginals``.
     """
@@ -95,7 +95,7 @@ class ControlledPolicy(WrappingPolicy):
         return {"count": 0} | {name: zeros.clone() for name in names}
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """What the policy proposes, or the control."""
+        """The policy's proposal, or the control."""
         choice = self.policy.choose(time, available)
         proposed = choice.arm
         control = torch.full_like(proposed, self.control)
@@ -112,7 +112,7 @@ class ControlledPolicy(WrappingPolicy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """The policy learns the reward. If it was a comparison, the lift of the proposed arm learns it too."""
+        """Pass the reward to the policy. If it was a comparison, add it to the lift of the proposed arm."""
         self._arms.check(observation)
         why = dict(observation.why)
         proposed, predicted = why.pop("proposed", None), why.pop("predicted", None)

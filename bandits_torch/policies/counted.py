@@ -107,10 +107,10 @@ def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[T
 
 
 def in_rewards(kind: str, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of the expected reward, with N(mean, variance) what is believed of f; in float64.
+    """Mean and variance of the expected reward for f ~ N(mean, variance), in float64.
 
     Counts: those of a log-normal variable, exp(m + v/2) and (exp v - 1) exp(2m + v). Binary: of 1 / (1 + exp(-f)), by
-    the trapezoidal rule, whose step is short beside deviations and beside the width of the curve.
+    the trapezoidal rule, whose step is small relative to deviations and to the width of the curve.
     """
     mean, variance = mean.double(), variance.double().clamp_min(0.0)
     if kind == "counts":
@@ -141,7 +141,7 @@ def _slopes(kind: str, y: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _mode(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Where N(f; mean, variance) p(y | f) is largest: Newton's steps, halving a bracket where they leave it."""
+    """The mode of N(f; mean, variance) p(y | f), by Newton's steps, or by bisection when they leave the bracket."""
     pull = variance * _slopes(kind, y, mean)[0]
     low, high = torch.minimum(mean, mean + pull), torch.maximum(mean, mean + pull)
     if kind == "counts":  # where exp f = y the likelihood has its own maximum, which the mode does not pass

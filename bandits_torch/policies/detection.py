@@ -1,4 +1,4 @@
-"""A policy for rewards that do not change, in a world where they do: forced exploration, a change test, a restart."""
+"""Makes a policy for constant rewards usable for changing ones: forced exploration, a change test, a restart."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from bandits_torch.policies.wrapping import WrappingPolicy
 
 
 class DetectionAugmented(WrappingPolicy):
-    """The policy inside plays, is made to try some arms in turn, and is reset when a test finds that rewards changed.
+    """An inner policy plays, some arms are also played in turn, and the policy is reset when a test detects a change.
 
-    Of every floor(M / a_k) steps since the last restart the first M play the M watched arms in turn, a_k =
-    ``exploration`` sqrt(k) at most 1, k - 1 the restarts so far; one that is not available loses its turn. All other
-    steps are the policy's. It learns every reward. Then the n rewards of the arm just pulled, since the last restart,
-    are tested by the generalised likelihood ratio of Gaussian noise of scale R:
+    Of every floor(M / a_k) steps since the last restart the first M play the M watched arms in turn, with a_k =
+    ``exploration`` sqrt(k), at most 1, after k - 1 restarts. An arm that is not available loses its turn. The policy
+    chooses at all other steps. It learns every reward. Then the n rewards of the arm just pulled, since the last
+    restart, are tested by the generalised likelihood ratio of Gaussian noise of scale R:
 
         max_s s (mean_{1:s} - mean_{1:n})^2 / (2 R^2) + (n - s) (mean_{s+1:n} - mean_{1:n})^2 / (2 R^2)
             > ln(n^{3/2} / delta),
 
-    and where it exceeds the threshold the policy is reset and all rewards are forgotten.
+    and if it exceeds the threshold, the policy is reset and all rewards are forgotten.
 
     Args:
         policy: over arms, for rewards that do not change; an ``IndexPolicy`` or an ``ArmPolicy`` that can learn the
             reward of an arm that it did not choose (it ``needs`` nothing of its choice).
         horizon: T.
         noise_scale: R > 0, the sub-Gaussian scale of the noise, a number or (S,).
-        watched: int64 (M,), different arms; None for all. They should be such that a change of the rewards shows in
-            those of some watched arm.
+        watched: int64 (M,), different arms; None for all. A change of the rewards should be visible in the rewards of
+            some watched arm.
         delta: of the test; None for 1 / sqrt(T).
         exploration: a, in [0, 1]; None for sqrt(M ln T / T), but at most 0.1.
 
-    Replicates restart each by itself. ``trace`` adds the number of ``restarts``. Pending pulls take turns.
+    Each replicate restarts by itself. ``trace`` adds the number of ``restarts``. Pending pulls use up turns.
 
     Cost: that of the policy and O(S t) a step, since all rewards are kept for the test.
 
@@ -53,7 +53,7 @@ class DetectionAugmented(WrappingPolicy):
     unrelated arms (Huang, Gerogiannis, Bose & Veeravalli 2025, arXiv 2501.01291). Their abstracts and introductions
     alone were read: any stationary algorithm, a change detector, forced exploration, a restart, no knowledge of the
     changes. Schedule, threshold and their constants are those of GLR-klUCB here (``GLRKLUCB``, Besson et al. 2022),
-    with Gaussian in place of Bernoulli likelihoods; that the policy also learns what it was made to play is ours. No
+    with Gaussian in place of Bernoulli likelihoods. Letting the policy learn from forced pulls is ours. No
     theorem is claimed. Raises ValueError for a policy of another kind, and numbers out of range.
     """
 
@@ -88,19 +88,19 @@ class DetectionAugmented(WrappingPolicy):
 
     @staticmethod
     def takes(policy: Any) -> bool:
-        """Whether it can be the policy inside."""
+        """Whether a policy can be the inner one."""
         return isinstance(policy, IndexPolicy | ArmPolicy) and not policy.needed and not policy.dim
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
-        """As the policy inside, before any restart."""
+        """As for the inner policy, before any restart."""
         return self.policy.knows_past and not bool(self._since.any())
 
     # -- choosing --------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def choose(self, time: float, available: Any = None) -> Choice:
-        """The watched arm whose turn it is, or what the policy inside chooses."""
+        """The watched arm whose turn it is, or the inner policy's choice."""
         choice, M = self.policy.choose(time, available), len(self.watched)
         clock = (self._length + self._pending - self._since).double()
         turn = forced_turn(clock, self.exploration, self._changes, M)
@@ -114,7 +114,7 @@ class DetectionAugmented(WrappingPolicy):
     _expects = ("policy", "_pending")
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As the policy inside; each pending pull takes a turn."""
+        """As for the inner policy; each pending pull takes a turn."""
         super().expect(pending, time)
         self._pending += 1
 
@@ -122,7 +122,7 @@ class DetectionAugmented(WrappingPolicy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """The policy inside learns; then the test, and a restart where it finds a change."""
+        """Let the inner policy learn, then test, and restart the replicates with a change."""
         noise = observation.noise_variance
         validation.require(
             noise is None, "noise_variance", noise, "None: the test has one noise scale for all rewards"
@@ -150,7 +150,7 @@ class DetectionAugmented(WrappingPolicy):
         return self._changes
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The trace of the policy inside, and the number of ``restarts``."""
+        """The trace of the inner policy, and the number of ``restarts``."""
         return self.policy.trace() | {"restarts": self._changes}
 
     # -- state -----------------------------------------------------------------------------------------
@@ -173,6 +173,6 @@ class DetectionAugmented(WrappingPolicy):
         }
 
     def _restarted(self, where: Tensor | None) -> None:
-        """Rewards are kept until all replicates are reset; those of one that was count no more."""
+        """Rewards are kept until all replicates are reset; those of a replicate that was reset no longer count."""
         if where is not None:
             self._since = torch.where(where, self._length, self._since)

@@ -1,4 +1,4 @@
-"""Index policies: score what can be chosen with an acquisition function over an online model, play the best."""
+"""Index policies: they score the choices with an acquisition function over an online model, and play the best."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class IndexPolicy(Policy):
 
     Args:
         model: an ``OnlineModel`` of batch shape () or (S,): S replicates advance together.
-        acquisition: called once a step as ``acquisition(model)``, with ``width=`` where the policy has one; an
+        acquisition: called once a step as ``acquisition(model)``, with ``width=`` if the policy has one; an
             acquisition class or any function that returns a BoTorch acquisition function for q = 1. One that has a
             method ``at_step`` (``AtStep``, such as ``ThompsonSampling``) gets the step's ``StepContext`` instead.
         choices: None for a model that has arms of its own (``ArmGP``, ``SketchedGP``); for any other ``(N, d)``
@@ -42,26 +42,27 @@ class IndexPolicy(Policy):
         seed: of the policy's random numbers (Thompson sampling, search over a domain).
         first_replicate: number of the first replicate, so that replicate k can be run alone.
 
-    Ties between arms go to the one of the smallest index. An arm whose index is NaN is chosen only where no available
-    arm's index is a finite number; an arm that is not available never is. On a domain ``choose`` takes a ``Domain`` in
-    place of a mask of arms: other bounds, constraints, or a context, for this step.
+    Ties between arms go to the smallest arm number. An arm whose index is NaN is chosen only if no available arm's
+    index is a finite number; an arm that is not available never is. On a domain ``choose`` takes a ``Domain`` in place
+    of a mask of arms: other bounds, constraints, or a context, for this step.
 
-    Late rewards: under drift a model that is an ``ArmGP`` learns a reward of the past exactly, at the cost of learning
-    all it holds again, and a window then goes by time; for an ``OnlineGP`` it costs nothing extra. Windows and restarts
-    otherwise go by arrival.
+    Late rewards: under drift an ``ArmGP`` learns a past reward exactly, at the cost of learning all observations held
+    again, and a window then counts by time. For an ``OnlineGP`` a late reward costs nothing extra. Otherwise windows
+    and restarts count by arrival.
 
     Rewards with a noise variance of their own (``Observation.noise_variance``) are learned exactly by an ``ArmGP``
-    whose form is not ``"factor"``, with no forgetting rule; elsewhere they are refused. Widths, and the information
-    gain that some of them read, then count each with its own.
+    whose form is not ``"factor"``, with no forgetting rule; other policies refuse them. Widths, and the information
+    gain that some of them read, then use each reward's own variance.
 
     Attributes:
-        clock: observations since the last restart: a number, or (S,) integers once replicates differ in it.
+        clock: observations since the last restart: a number, or (S,) integers once replicates differ.
         restarts: how often each replicate has restarted since the policy was reset, (S,) integers.
         streams: the policy's random numbers.
-        used_width: of the latest choice; None before the first, and without a width.
+        used_width: the width of the latest choice; None before the first, and without a width.
 
-    Raises ValueError for a model with a batch beside replicates, for ``choices`` that do not fit the model, for an
-    acquisition class that needs a width and has none, and for a model that cannot forget what the rule forgets.
+    Raises ValueError for a model with batch dimensions other than replicates, for ``choices`` that do not fit the
+    model, for an acquisition class that needs a width and has none, and for a model that cannot forget what the rule
+    forgets.
     """
 
     needed: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``: nothing
@@ -115,7 +116,7 @@ class IndexPolicy(Policy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | Domain | None = None) -> Choice:
-        """The best that is available, (S,) arms or (S, d) points; its index is ``why["index"]``, (S,)."""
+        """The best available choice, (S,) arms or (S, d) points; its index is ``why["index"]``, (S,)."""
         if available is not None:
             self.choices.check_available(available)
         with self.model.unmoved():
@@ -141,18 +142,19 @@ class IndexPolicy(Policy):
     def expect(self, pending: Pending, time: float) -> None:
         """The model conditions on pending pulls; the width counts only what has been learned.
 
-        Acquisitions that draw (``is_draw``: Thompson sampling) take the model as it is, and another draw for each.
+        Acquisitions that draw (``is_draw``: Thompson sampling) ignore pending pulls, and use another draw for each
+        choice.
         """
         self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Restart where the observation refutes the model, observe, then forget what the rule says."""
+        """Restart if the observation refutes the model, observe, then forget as the rule says."""
         self.choices.check(observation)
         self.learn_checked(observation)
 
     def learn_checked(self, observation: Observation) -> None:
-        """``learn`` of what ``choices.check`` has seen, without looking at it again."""
+        """``learn`` for an observation that ``choices.check`` has accepted, without another check."""
         arm, reward, time = observation.arm, observation.reward, observation.time
         if observation.noise_variance is not None:  # by a model that takes it and forgets nothing
             self.choices.observe_noisy(arm, reward, time, observation.noise_variance)
@@ -170,7 +172,7 @@ class IndexPolicy(Policy):
             self.restart(over)
 
     def learn_where(self, observation: Observation, where: Tensor) -> None:
-        """``learn_checked`` in the replicates with ``where`` (S,) True alone.
+        """``learn_checked`` only in the replicates with ``where`` (S,) True.
 
         Raises ValueError for a model other than an ``ArmGP``, and for a policy that forgets.
         """
@@ -188,7 +190,7 @@ class IndexPolicy(Policy):
         return self.choices.predict(arm, time)
 
     def predicted(self, observation: Observation) -> tuple[Tensor, Tensor]:
-        """``predict`` of what an observation is of, whose reward counts for nothing."""
+        """``predict`` at an observation's choice and time; its reward is ignored."""
         return self.predict(observation.arm, observation.time)
 
     @torch.no_grad()
@@ -198,8 +200,8 @@ class IndexPolicy(Policy):
 
     @torch.no_grad()
     def joint(self, time: float, at: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Posterior of arms (S, K) or points (S, K, d) at ``time`` together, as a mixture of one: weights (S, 1), means
-        (S, 1, K) and covariances (S, 1, K, K)."""
+        """Joint posterior of arms (S, K) or points (S, K, d) at ``time``, as a mixture of one part: weights (S, 1),
+        means (S, 1, K) and covariances (S, 1, K, K)."""
         mean, covariance = self.choices.joint(time, at)
         return mean.new_ones(len(mean), 1), mean.unsqueeze(1), covariance.unsqueeze(1)
 
@@ -210,7 +212,7 @@ class IndexPolicy(Policy):
         return self.model.tells_past and bool(held.all())
 
     def changes_found(self) -> Tensor | None:
-        """Restarts, by a forgetting rule that tests for changes."""
+        """Number of restarts by a forgetting rule that tests for changes."""
         return self.restarts if self.forgetting.tests_changes else None
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -227,8 +229,8 @@ class IndexPolicy(Policy):
         self.forgetting.refitted(self.model, where)
 
     def restart(self, where: Tensor | bool) -> None:
-        """Forget everything, in the replicates with ``where`` (S,) True, or in all, as the forgetting rule has it done;
-        ``reset`` does not count it, and begins the count anew."""
+        """Forget everything in the replicates with ``where`` (S,) True, or in all, as a forgetting rule does. This
+        counts as a restart; ``reset`` sets the count to 0."""
         restarts = self.restarts
         self.reset(where if isinstance(where, Tensor) else None)
         self.restarts = restarts + where
@@ -236,11 +238,11 @@ class IndexPolicy(Policy):
     def add_arms(
         self, arms: Tensor, *, prior_mean: float | Tensor | None = None, width: Width | None = None
     ) -> None:
-        """Have these arms too, (n, d), with the indices from N on, as if they had been there from the start.
+        """Add arms (n, d), with the indices from N on, as if they had been there from the start.
 
         Args:
-            arms, prior_mean: see ``ArmGP.with_arms``, whose cost it has.
-            width: takes the place of the policy's; needed if that one counts the arms.
+            arms, prior_mean: see ``ArmGP.with_arms``, which has the same cost.
+            width: replaces the policy's width; needed if that depends on the number of arms.
 
         A saved state is loaded into a policy that has all the arms. Raises ValueError, with nothing changed.
         """
@@ -297,13 +299,13 @@ class Improvement:
         return self.acquisition(model, best_f=best_f + self.margin)
 
     def of(self, mean: Tensor, variance: Tensor, best_f: Tensor) -> Tensor:
-        """Of arms with these moments (S, N), over best_f (S, 1): (S, N)."""
+        """The improvement of arms with these moments (S, N) over best_f (S, 1): (S, N)."""
         X = mean.new_zeros(*mean.mT.shape, 1, 1)
         return self(_Moments(mean, variance), best_f)(X).mT
 
 
 class _Moments(torch.nn.Module):
-    """What an analytic acquisition asks of a model over arms, known moments (S, N)."""
+    """A stand-in for a model over arms that gives an analytic acquisition known moments (S, N)."""
 
     num_outputs = 1
 
@@ -317,11 +319,12 @@ class _Moments(torch.nn.Module):
 
 
 class RewardImprovementPolicy(IndexPolicy):
-    """argmax of ``acquisition(model, best_f=)``, best_f the largest reward learned so far of an arm that is available.
+    """Plays argmax of ``acquisition(model, best_f=)``, with best_f the largest reward learned so far of an available
+    arm.
 
-    The largest of noisy rewards lies above the largest value of the function, and rises as long as the policy plays:
-    the policy keeps exploring where one whose incumbent is the largest posterior mean settles. Before the first reward
-    of an available arm best_f is the largest posterior mean of those. Over a domain every reward counts.
+    The largest of noisy rewards lies above the largest value of the function, and rises as long as the policy plays. So
+    the policy keeps exploring where a policy with the largest posterior mean as incumbent would settle. Before the
+    first reward of an available arm, best_f is their largest posterior mean. Over a domain every reward counts.
 
     Args:
         model, acquisition, options: as for ``IndexPolicy``; best_f has shape (S, 1), BoTorch's of one output.
@@ -358,7 +361,7 @@ def with_reward(largest: Tensor, arm: Tensor, reward: Tensor) -> Tensor:
 
 
 def incumbent(largest: Tensor, mean: Tensor, available: Tensor | None) -> Tensor:
-    """The largest reward of an available arm, (S, 1), of the ``largest`` of each, (S, N); where there is none, ``mean``
+    """The largest reward of an available arm, (S, 1), from the ``largest`` of each, (S, N); if there is none, ``mean``
     (S, 1)."""
     open_to = largest if available is None else largest.masked_fill(~available, -torch.inf)
     best = open_to.amax(-1, keepdim=True)
@@ -366,8 +369,8 @@ def incumbent(largest: Tensor, mean: Tensor, available: Tensor | None) -> Tensor
 
 
 def largest_mean(model: ArmGP | OnlineGP, available: Tensor | None = None) -> Tensor:
-    """Largest posterior mean of any arm, among those ``available``, or observed point; ``batch_shape x 1``, BoTorch's
-    shape of one output.
+    """Largest posterior mean of the ``available`` arms, or of the observed points; ``batch_shape x 1``, BoTorch's shape
+    for one output.
 
     The prior mean without observations.
     """

@@ -68,7 +68,7 @@ class RewardFrame(Described, HasState):
     _factor: Tensor | None = None
 
     def state_changed(self) -> None:
-        """What was read off origin and unit is read again when it is needed."""
+        """Clear values computed from origin and unit; they are computed again when needed."""
         self._offset = self._factor = None
 
     def holds(self, reward: Tensor) -> bool:
@@ -78,7 +78,7 @@ class RewardFrame(Described, HasState):
     def meet(self, reward: Tensor) -> Tensor:
         """Take the first reward, (S,), as origin, and the first difference, or one a million times the unit, as unit.
 
-        Returns what the numbers within are multiplied by where the unit grew, 1 elsewhere, (S,).
+        Returns the factors by which numbers in the frame change if the unit grew, else 1, (S,).
         """
         self.state_changed()
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
@@ -90,9 +90,9 @@ class RewardFrame(Described, HasState):
     def settle(self, rewards: Tensor, where: Tensor) -> Tensor:
         """Take the median (the lower of two) of rewards (S, K) as origin in the replicates with ``where`` (S,) True.
 
-        Returns the rewards in the new frame, those further from the median than 8 times the median deviation brought to
-        that distance, and those nearer than a millionth of the farthest to it, (S, K). No bound where more than half
-        of the rewards are that near. NaN: no reward.
+        Returns the rewards in the new frame, (S, K). Rewards further from the median than 8 times the median deviation
+        are moved to that distance, and rewards nearer than a millionth of the largest distance to the median. There is
+        no bound if more than half of the rewards are that near. NaN: no reward.
         """
         origin = rewards.nanmedian(-1, keepdim=True).values
         deviation = (rewards - origin).abs()
@@ -124,10 +124,10 @@ def _power_of_two(size: Tensor) -> Tensor:
 
 
 class TypicalClock(HasState):
-    """The time since the first observation, each stretch in units of the median of the 64 gaps before it.
+    """The time since the first observation, with each interval in units of the median of the 64 gaps before it.
 
-    So rates are per observation, whether time is in seconds or in days. A time in the past counts as now. ``typical``
-    False: the time as it is given.
+    So rates are per observation, whether time is in seconds or in days. A time in the past counts as now. With
+    ``typical`` False, the time is used as given.
     """
 
     _gaps: list[float]
@@ -142,7 +142,7 @@ class TypicalClock(HasState):
         return {"_gaps": [], "_latest": None, "_now": 0.0}
 
     def at(self, time: float) -> float:
-        """``time`` on this clock; ValueError unless it is a finite number."""
+        """``time`` on this clock. Raises ValueError unless it is a finite number."""
         validation.finite_number("time", time)
         if self._latest is not None and time <= self._latest:
             return self._now
@@ -154,13 +154,13 @@ class TypicalClock(HasState):
         return self._now + gap / (statistics.median(self._gaps) if self._gaps else gap)
 
     def check_not_past(self, time: float) -> None:
-        """ValueError for a time before the latest observation, of which nothing is known."""
+        """Raises ValueError for a time before the latest observation, about which nothing is known."""
         latest = self._latest
         expected = f"at or after the latest observation, {latest}"
         validation.require(latest is None or time >= latest, "time", time, expected)
 
     def tick(self, time: float) -> float:
-        """An observation is made at ``time``; that on this clock."""
+        """Note an observation at ``time``; returns the time on this clock."""
         self._now = self.at(time)
         if self._latest is not None and time > self._latest:
             self._gaps = [*self._gaps[1 - _GAPS :], time - self._latest]
@@ -178,10 +178,10 @@ class MemberScale(Described, HasState):
 
         s = (nu_0 + sum g^{t-i} z_i^2) / (nu_0 + sum g^{t-i}),   z_i^2 = e_i^2 / v_i at the time of observation i,
 
-    g < 1 forgets, so that noise whose size changes is followed. The density of the next reward is Student's t with
-    nu_0 + sum g^{t-i} degrees of freedom, at most ``tail``, so that one outlier costs little. What a member learns of
-    the function from a residual is clipped at ``clip`` deviations (more while few rewards are known), as by Huber's
-    score function; residuals within are learned exactly.
+    g < 1 forgets, so the estimate follows noise whose size changes. The density of the next reward is Student's t with
+    nu_0 + sum g^{t-i} degrees of freedom, at most ``tail``, so that one outlier costs little. Residuals are clipped at
+    ``clip`` deviations (more while few rewards are known), as by Huber's score function, before members learn them;
+    smaller residuals are learned exactly.
 
     So if nu_0 = 0 for all members, multiplying and shifting rewards leaves the weights as they are and changes only the
     unit of the scores.
@@ -239,7 +239,7 @@ class MemberScale(Described, HasState):
 
     @property
     def scale(self) -> Tensor:
-        """s, (S, P); 1 where nothing is known of it yet. Computed once for what is known."""
+        """s, (S, P); 1 where nothing is known about it yet. The result is cached."""
         if self._scale is None:
             weight = self.strength + self.count
             found = (self.strength + self.squares) / weight.clamp_min(1.0)
@@ -260,14 +260,14 @@ class MemberScale(Described, HasState):
         self._scale = None
 
     def look(self) -> None:
-        """Look, if that is not known yet, whether something is known of every scale. May wait for a GPU."""
+        """Check, unless this is known already, whether every scale has been estimated. May wait for a GPU."""
         self._met = self._met or bool((self.strength + self.count > 0).all())
 
     # -- learning --------------------------------------------------------------------------------------
 
     def meet(self, reward: Tensor) -> None:
-        """Take the first reward, (S,), as origin. One that is a million deviations from it shows that differences
-        before it were those of rounding: nothing is known of the scale then."""
+        """Take the first reward, (S,), as origin. A reward a million deviations from it shows that earlier differences
+        were rounding errors: then nothing is known about the scale."""
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
         least = LEAST * (reward - self.origin).square().unsqueeze(-1)
         self.forget((self.strength == 0) & (least * self.count > self.squares))
@@ -275,10 +275,10 @@ class MemberScale(Described, HasState):
     def update(
         self, residual: Tensor, variance: Tensor, unit: Tensor | None = None, borne_out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """ln density of the residuals y - o - mu, (S, P), given the members' variances v (S, P); and what of them is to
-        be learned, clipped. The scale then learns them. ``unit`` (S, P): what each member counts residuals in, if not
-        all in the same; densities are then per unit of rewards. Where ``borne_out`` (S,) is True the rewards are known
-        to be no outliers: residuals are to be learned as they are, though the scale learns them clipped."""
+        """ln density of the residuals y - o - mu, (S, P), given the members' variances v (S, P); and the clipped
+        residuals to learn. The scale then learns them. ``unit`` (S, P): each member's unit of residuals, if members
+        differ; densities are then per unit of rewards. Where ``borne_out`` (S,) is True the rewards are known not to be
+        outliers: residuals are returned without clipping, though the scale learns them clipped."""
         weight = self.strength + self.count
         unknown = None if self._met else weight == 0
         spread = self.scale * variance
@@ -300,12 +300,13 @@ class MemberScale(Described, HasState):
         return constant - (dof + 1) * _log_hypot(residual / (dof * spread).sqrt())
 
     def _vague(self, residual: Tensor, variance: Tensor) -> Tensor:
-        """The density of a member without a scale, among members with one: a Cauchy density of ten times their unit."""
+        """The density of a member without a scale, among members with one: a Cauchy density with ten times their
+        unit."""
         width = 10.0 * variance.sqrt()
         return -(math.pi * width).log() - 2 * _log_hypot(residual / width)
 
     def _learn(self, residual: Tensor, squared: Tensor, unknown: Tensor | None) -> None:
-        """``unknown``: nothing is known yet of these scales, (S, P); None: something of all."""
+        """``unknown``: scales that have not been estimated yet, (S, P); None: all have been."""
         count, squares = self.memory * self.count + 1, self.memory * self.squares + squared
         if unknown is not None:  # while all rewards are equal nothing is known of their unit
             none = unknown & (residual == 0)
@@ -314,19 +315,19 @@ class MemberScale(Described, HasState):
         self.read_anew()
 
     def forget(self, where: Tensor) -> None:
-        """Nothing is known of the scale of members with ``where`` (S, P) True."""
+        """Forget the scale of members with ``where`` (S, P) True."""
         for name in ("count", "squares", "largest"):
             setattr(self, name, getattr(self, name).masked_fill(where, 0.0))
         self.state_changed()
 
     def take(self, other: MemberScale, where: Tensor) -> None:
-        """What ``other`` learned, for the members with ``where`` (S, P) True."""
+        """Take over what ``other`` learned, for the members with ``where`` (S, P) True."""
         for name in ("count", "squares", "largest"):
             setattr(self, name, torch.where(where, getattr(other, name), getattr(self, name)))
         self.state_changed()
 
     def anew(self) -> MemberScale:
-        """One of the same rules that has learned nothing."""
+        """A new scale with the same settings that has learned nothing."""
         made = copy.copy(self)
         made.reset()
         return made
@@ -347,11 +348,11 @@ def _log_hypot(x: Tensor) -> Tensor:
 
 
 class FirstRewards(HasState):
-    """The first five rewards; with the last of them ``RewardFrame.settle`` sets origin and unit anew: the median, from
-    which those far away are brought nearer. What members in the frame hold becomes, exactly, what they would hold had
-    they learned the five from there.
+    """The first five rewards. With the fifth, ``RewardFrame.settle`` sets origin and unit anew: the origin is the
+    median, and rewards far from it are moved nearer. Members in the frame then hold exactly what they would hold if
+    they had learned the five from this origin.
 
-    Nothing is settled where no member is in the frame, and where the model cannot set its mean anew.
+    Nothing is settled if no member is in the frame, or if the model cannot set its mean anew.
 
     Args:
         model: of batch shape (S, P).
@@ -375,7 +376,7 @@ class FirstRewards(HasState):
         return {"settled": torch.full((self.frame.replicates,), not settles, device=device), "_held": []}
 
     def _restarted(self, where: Tensor | None) -> None:
-        """Replicates that start anew among others leave the frame as it is."""
+        """If only some replicates start anew, the frame does not change."""
         if where is not None:
             self.settled = self.settled | where
 
@@ -401,16 +402,16 @@ class FirstRewards(HasState):
 def _learned_again(
     model: MembersOverArms, scale: MemberScale, arms: Tensor, rewards: Tensor, times: list[Time]
 ) -> tuple[MemberScale, Tensor]:
-    """What members learn of K rewards, had they met them first: the scale then, and the weights (S, P, K) of the
-    posterior means on the prior covariances with those observations (``condition_mean``).
+    """The result of learning K rewards first: the scale, and the weights (S, P, K) of the posterior means on the prior
+    covariances with those observations (``condition_mean``).
 
-    With L L^T = K_AA + lambda I over the observations, mu_j = sum_{k < j} L_jk z_k is what is predicted of the j-th,
-    L_jj^2 its variance, z_j = (what is learned) / L_jj, and the weights are L^-T z.
+    With L L^T = K_AA + lambda I over the observations, mu_j = sum_{k < j} L_jk z_k is the prediction of the j-th
+    reward, L_jj^2 its variance, z_j = (clipped residual) / L_jj, and the weights are L^-T z.
 
     Args:
-        model: the members; their state is not looked at.
-        scale: its rules.
-        arms, rewards, times: (S, K), (S, K) in the frame, NaN where nothing is learned, K numbers.
+        model: the members; their state is not read.
+        scale: gives the settings of the scale.
+        arms, rewards, times: (S, K); (S, K) in the frame, NaN where nothing is learned; K numbers.
     """
     believed = rewards.isfinite()
     means = [model.prior_at(arm, time)[0] for arm, time in zip(arms.unbind(-1), times, strict=True)]

@@ -28,7 +28,7 @@ class LearnedHyperparameters(WrappingPolicy):
     observations that the policy has seen; otherwise one bad fit could make an event-triggered policy restart without
     end. A theorem for a known prior does not cover a learned one.
 
-    Whatever else the policy offers (``marginals``, ``add_arms``, ``restarts``, ...) is offered here too.
+    All other public attributes of the policy (``marginals``, ``add_arms``, ``restarts``, ...) are available here, too.
 
     Args:
         policy: an index policy whose model has a ``learnable`` kernel; or prior elimination on a domain, which fits
@@ -38,8 +38,9 @@ class LearnedHyperparameters(WrappingPolicy):
         tolerance: of the mean shortfall, in nats; infinity: refit only on the schedule.
         memory: number of rewards in the mean shortfall.
         most: largest number of (latest) observations in a fit.
-        budget: seconds that the fits of one step may take together (``fit_hyperparameters``); what they did take in
-            all is ``trace()["fit_seconds"]`` then. None: no limit; with one, runs differ with the machine.
+        budget: seconds that the fits of one step may take together (``fit_hyperparameters``); then
+            ``trace()["fit_seconds"]`` is the total time of all fits. None: no limit. With a limit, runs depend on the
+            machine.
 
     Raises ValueError for a policy of another kind, counts that are not integers >= 1, and a ``tolerance`` or a
     ``budget`` that is not positive.
@@ -86,7 +87,7 @@ class LearnedHyperparameters(WrappingPolicy):
         return cast(ArmGP | OnlineGP, self.policy.model)
 
     def learn(self, observation: Observation) -> None:
-        """The policy learns; then the replicates whose time has come are refitted. Waits for the device."""
+        """Let the policy learn, then refit the replicates that are due. Waits for the device."""
         self.policy.choices.check(observation, *self.policy.needed)
         with torch.no_grad():
             mean, deviation = self.policy.predict(observation.arm, observation.time)
@@ -123,7 +124,7 @@ class LearnedHyperparameters(WrappingPolicy):
             self._y = torch.cat([self._y, observation.reward.to(self._y).unsqueeze(-1)], 1)[:, -self.most :]
 
     def _remembered(self, replicates: list[int]) -> dict[int, tuple[Tensor, Tensor]]:
-        """The latest observations of those whose model holds too few."""
+        """The latest observations of the replicates whose model holds too few."""
         if not self._remembers:
             return {}
         held, seen = self.model.num_observations.reshape(-1).tolist(), self._seen.tolist()
@@ -134,11 +135,11 @@ class LearnedHyperparameters(WrappingPolicy):
         }
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """What the policy predicts."""
+        """The policy's prediction."""
         return self.policy.predict(arm, time)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """What the policy reports; the number of refits so far and the noise variance."""
+        """The policy's trace, the number of refits so far and the noise variance."""
         timed: dict[str, Tensor | float] = {} if self.budget is None else {"fit_seconds": self._fit_seconds}
         return self.policy.trace() | {"refits": self._refits, "noise_variance": self._noise()} | timed
 

@@ -1,4 +1,4 @@
-"""The common part of policies within limits: which arms or points are certainly within them, and how models learn.
+"""The base of policies with limits: which arms or points are certainly within them, and how models learn.
 
 A bound is a posterior mean plus or minus ``width`` posterior standard deviations, and there is no Lipschitz constant:
 Berkenkamp, Krause & Schoellig 2016/2021 (GP-SafeOpt), after Sui et al. 2015.
@@ -37,7 +37,7 @@ class Bounded:
 
     @property
     def certain(self) -> Tensor:
-        """Where both confidence bounds lie within the limits, (S, N) booleans."""
+        """Whether both confidence bounds lie within the limits, (S, N) booleans."""
         low, high = self.limits
         half = self.width * self.deviation
         return (self.mean - half >= low) & (self.mean + half <= high)
@@ -65,9 +65,9 @@ class NoSafeArmError(RuntimeError):
 
 
 class LimitedPolicy(Policy):
-    """A reward and measured outcomes with a model each, and limits on some of them.
+    """A reward and measured outcomes, each with a model, and limits on some of them.
 
-    ``_set_up`` takes them, and ``learn`` gives every model its own measurements. A subclass defines ``choose``.
+    ``_set_up`` takes them, and ``learn`` passes every model its own measurements. A subclass defines ``choose``.
     """
 
     choices: ModelChoices
@@ -85,7 +85,7 @@ class LimitedPolicy(Policy):
         over: Callable[[OnlineModel], ModelChoices],
         forgetting: Mapping[str, ForgettingRule] | None = None,
     ) -> None:
-        """``over``: the choices that a model is of; ``forgetting``: rules of the models by name."""
+        """``over``: a function from a model to its choices; ``forgetting``: rules of the models by name."""
         validation.require("reward" not in outcomes, "outcomes", "reward", "named otherwise")
         self.limits = _checked_limits(limits, outcomes)
         for name, value in zip(("width", "safety_width"), widths, strict=True):
@@ -110,11 +110,11 @@ class LimitedPolicy(Policy):
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """Not empty where the reward has limits, which are in units of reward."""
+        """The reason why the policy needs the unit of rewards: the reward has limits. Empty if it has none."""
         return "it holds limits of the reward, in units of reward" if "reward" in self.limits else ""
 
     def _set_fallback(self, trust: str, when_empty: str, name: str, initial: Tensor | None) -> None:
-        """How long the initial safe set (the argument ``name``) counts, and what is played where nothing is safe."""
+        """Set how long the initial safe set (the argument ``name``) counts, and what is played if nothing is safe."""
         validation.one_of("trust", trust, "start", "always")
         validation.one_of("when_empty", when_empty, "likeliest", name, "raise")
         missing = when_empty == name and initial is None
@@ -125,7 +125,7 @@ class LimitedPolicy(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Every model learns its measurement. ValueError, with nothing changed, unless there is one for each."""
+        """Every model learns its measurement. Raises ValueError, with nothing changed, unless there is one for each."""
         measured = observation.outcomes
         self.choices.check(replace(observation, outcomes=None))
         shape = (self.replicates, len(self.outcome_names))
@@ -170,7 +170,7 @@ class LimitedPolicy(Policy):
         return value.expand(self.replicates).unsqueeze(-1)
 
     def _bounded(self, name: str, mean: Tensor, variance: Tensor) -> Bounded:
-        """Of moments (S, n) of a function that has limits."""
+        """The bounds for moments (S, n) of a function that has limits."""
         return Bounded(mean, variance.sqrt(), self._safety_of(name), self.limits[name])
 
     def _first(self) -> Tensor:
@@ -178,7 +178,7 @@ class LimitedPolicy(Policy):
         return self._column(torch.as_tensor(self._clock == 0, device=self.model.noise_variance.device))
 
     def _check_not_lost(self, lost: Tensor, what: str) -> None:
-        """NoSafeArmError for replicates that are ``lost``, (S,) booleans, if they are not to play on."""
+        """Raises NoSafeArmError if a replicate is ``lost``, (S,) booleans, and ``when_empty`` is ``"raise"``."""
         if self.when_empty == "raise" and bool(lost.any()):
             where = lost.nonzero().flatten().tolist()[:8]
             raise NoSafeArmError(f"no {what} is certainly within the limits, in replicates {where}")

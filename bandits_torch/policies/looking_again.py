@@ -1,4 +1,4 @@
-"""Looking again: how long each arm, or place of a domain, has gone unexamined, and when that is too long."""
+"""Looking again: how long each arm, or point of a domain, has gone unexamined, and when that is too long."""
 
 from __future__ import annotations
 
@@ -26,37 +26,38 @@ _BEFORE = 300.0  # observations without a change that are imagined before the fi
 class LookingAgain(Described, HasState):
     """When to play an arm again because it may have changed unseen.
 
-    A model that learns one rate of change for all arms learns it from the arms that are played. If these did not
-    change, another arm may have changed all the same. So every arm has a clock: the observations since it was last
-    examined. An arm is examined when it is played, or an arm like it: squared prior correlation at least 1/2, averaged
-    over the members by weight, once the mean over all arms is taken off. A negative correlation counts as 0. After t
+    A model that learns one rate of change for all arms learns it from the arms that are played. Even if these did not
+    change, another arm may have changed. So every arm has a clock: the observations since it was last examined. An arm
+    is examined when it, or a similar arm, is played. Arms are similar if their squared prior correlation, averaged over
+    the members by weight and with the mean over all arms subtracted, is at least 1/2. A negative correlation counts as
+    0. After t
     observations arm i is due when its clock reaches
 
         tau_i(t) = c sqrt(t + 300) min(max(sqrt(g_i / g), 1/2), 2),
 
-    if it is taken to be settled: sum_p w_p (1 - eps_p)^{clock} >= 1/2, w_p and eps_p the members' weights and rates.
-    Of an arm that is not settled the members are uncertain, and its upper bound decides when it is played.
-    g_i = max_j m_j - m_i is the gap in posterior mean and g its mean over arms. If any available arm is due, that of
-    the largest clock over tau is played. So no available arm that is taken to be settled goes unexamined for longer
-    than 2 c sqrt(t + 300) observations, plus those spent on other arms that are due at the same time.
+    if it counts as settled: sum_p w_p (1 - eps_p)^{clock} >= 1/2, with w_p and eps_p the members' weights and rates.
+    About an arm that is not settled the members are uncertain, and its upper bound decides when it is played.
+    g_i = max_j m_j - m_i is the gap in posterior mean and g its mean over arms. If any available arm is due, the one
+    with the largest ratio of clock to tau is played. So no available settled arm goes unexamined for longer than
+    2 c sqrt(t + 300) observations, plus those spent on other arms that are due at the same time.
 
-    Why: if no change was seen in t observations, the hazard of one is about 1 / (2 t) (Krichevsky & Trofimov 1981).
-    With 300 imagined observations without a change before the first, it is about 1 / (2 (t + 300)). With a look every
-    tau observations, each at the cost g_i, and a loss of L an observation from an arm that became best until it is
-    found, a step costs g_i / tau + L tau / (4 (t + 300)) on average. The least is at tau = 2 sqrt((t + 300) g_i / L):
-    it grows with the root of time, and with that of the gap.
+    Derivation: if no change was seen in t observations, its hazard is about 1 / (2 t) (Krichevsky & Trofimov 1981).
+    With 300 imagined observations without a change before the first, it is about 1 / (2 (t + 300)). Suppose that the
+    policy looks every tau observations at the cost g_i, and that an arm that became best costs L an observation until
+    it is found. Then a step costs g_i / tau + L tau / (4 (t + 300)) on average. The minimum is at
+    tau = 2 sqrt((t + 300) g_i / L), which grows with the square root of time and of the gap.
 
     Args:
         every: c > 0.
-        model: the members, of batch shape (S, P); their prior correlations are looked at, not their state.
-        at_once: k; 0: as many as are due.
+        model: the members, of batch shape (S, P); only their prior correlations are read, not their state.
+        at_once: k, the largest number of looks within one deadline; 0: no limit.
 
     Attributes:
         unseen: (S, N), the clocks.
 
     Cost: O(S (Q + G) N) an observation, for Q different rates and G different covariances. Source: the rule and its
-    constants are ours; ``benchmarks/auto/PROTOCOL.md`` says how they were chosen. Forced exploration on a schedule that
-    thins out: Besson et al. 2022 (GLR-klUCB).
+    constants are ours; ``benchmarks/auto/PROTOCOL.md`` says how they were chosen. Besson et al. 2022
+    (GLR-klUCB) have forced exploration that becomes rarer with time.
 
     Raises ValueError unless c > 0 and k is an integer >= 0, and for another kind of model.
     """
@@ -74,7 +75,7 @@ class LookingAgain(Described, HasState):
         self._begin()
 
     def tau(self, count: int) -> float:
-        """c sqrt(t + 300) after t = ``count`` observations; infinite where there is no look in this step."""
+        """c sqrt(t + 300) after t = ``count`` observations; infinite if this step is not one for a look."""
         before, now = (math.sqrt(max(count - k, 0) + _BEFORE) for k in (1, 0))
         turns = 2 * self.at_once / self.every
         none = self.at_once and math.floor(turns * before) == math.floor(turns * now)
@@ -83,12 +84,13 @@ class LookingAgain(Described, HasState):
     def overdue(
         self, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None = None
     ) -> Tensor:
-        """Clocks over deadlines, (S, N), with posterior means (S, N), weights (S, P) and this ``tau``: due from 1 on; 0
-        where an arm is not taken to be settled. Gaps are to the best of the ``available`` arms, and g is their mean."""
+        """Ratios of clocks to deadlines, (S, N), for posterior means (S, N), weights (S, P) and this ``tau``: an arm is
+        due from 1 on; 0 if it does not count as settled. Gaps are to the best of the ``available`` arms, and g is their
+        mean."""
         return self.settled(weights) * self._late(mean, tau, available)
 
     def _late(self, mean: Tensor, tau: float | Tensor, available: Tensor | None) -> Tensor:
-        """``overdue``, were all arms settled."""
+        """``overdue`` as if all arms were settled."""
         if available is None:
             gap = mean.amax(-1, keepdim=True) - mean
             usual = gap.mean(-1, keepdim=True)
@@ -100,14 +102,15 @@ class LookingAgain(Described, HasState):
         return self.unseen / (tau * share)
 
     def settled(self, weights: Tensor) -> Tensor:
-        """Whether members with weights (S, P) take an arm for still what it was when it was examined, (S, N)."""
+        """Whether an arm counts as settled by members with weights (S, P): as unchanged since it was examined, (S,
+        N)."""
         kept = (self.unseen.unsqueeze(-2) * self._fade).exp()  # (S, Q, N)
         return ((weights @ self._has_rate).unsqueeze(-2) @ kept).squeeze(-2) >= SETTLED
 
     def first(
         self, index: Tensor, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None
     ) -> Tensor:
-        """``index`` (S, N) where no available arm is due, elsewhere how much each is overdue."""
+        """``index`` (S, N) if no available arm is due, otherwise how much each is overdue."""
         late = self._late(mean, tau, available)
         if available is not None:
             late = late.masked_fill(~available, 0.0)
@@ -117,7 +120,7 @@ class LookingAgain(Described, HasState):
         return torch.where((overdue >= 1.0).any(-1, keepdim=True), overdue.to(index), index)
 
     def examine(self, arm: Tensor, weights: Tensor) -> None:
-        """One observation more, of arms (S,), with these weights (S, P) of the members."""
+        """Count an observation of arms (S,), with these weights (S, P) of the members."""
         alike = self.model.likeness(arm, weights) >= ALIKE
         seen = alike.scatter_(-1, arm.unsqueeze(-1), True)
         self.unseen = (self.unseen + 1.0).masked_fill_(seen, 0.0)
@@ -133,21 +136,21 @@ class LookingAgain(Described, HasState):
 
 
 class LookingAtPoints(Described, HasState):
-    """``LookingAgain`` over the points of a domain, of which 64 have clocks: the first of its Sobol sequence.
+    """``LookingAgain`` over a domain: 64 points have clocks, the first points of its Sobol sequence.
 
-    A clock counts the observations since a play whose squared prior correlation with the point, the unknown mean taken
-    off, was at least 1/2, averaged over the members by weight at their length-scales of then. After t observations a
-    point is due when its clock reaches
+    A clock counts the observations since the last play whose squared prior correlation with the point was at least 1/2,
+    with the unknown mean subtracted, averaged over the members by weight at their length-scales at that time. After t
+    observations a point is due when its clock reaches
 
         tau(t) = c sqrt(t + 300).
 
-    If any is due that can be played, the one with the largest clock is played. At most eight are looked at within tau:
-    one in tau / 8 observations. So no point goes unexamined for longer than tau (1 + 64 / 8); where eight balls of such
-    points cover the domain, 2 tau. How finely 64 points cover a domain falls with its dimension: from four inputs on a
-    ball between them can be missed.
+    If points are due that can be played, the one with the largest clock is played. At most eight points are looked at
+    within tau: one in tau / 8 observations. So no point goes unexamined for longer than tau (1 + 64 / 8), or 2 tau if
+    eight balls of such points cover the domain. In higher dimensions 64 points cover a domain less finely: from four
+    inputs on, a ball between them can be missed.
 
-    A domain of one step (a context, other bounds) holds a point back unless it contains one that examines it: nothing
-    could be learned of it then.
+    If a step has its own domain (a context, other bounds), a point waits unless that domain contains a point that
+    examines it, because nothing could be learned about it otherwise.
 
     Args:
         every: c > 0.
@@ -159,7 +162,7 @@ class LookingAtPoints(Described, HasState):
 
     Cost: O(64 S P d) an observation. Source: as of ``LookingAgain``.
 
-    Raises ValueError unless c > 0, for what is no ``Domain`` and for another kind of members.
+    Raises ValueError unless c > 0, for a ``domain`` that is not a ``Domain``, and for another kind of members.
     """
 
     unseen: Tensor
@@ -177,7 +180,7 @@ class LookingAtPoints(Described, HasState):
         return self.every * math.sqrt(count + _BEFORE)
 
     def due(self, domain: Domain, weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """In which replicates a point is due, (S,) booleans, and the one with the largest clock, (S, d)."""
+        """The replicates in which a point is due, (S,) booleans, and the point with the largest clock, (S, d)."""
         probes = self.probes.unsqueeze(1).expand(-1, len(self.unseen), -1)
         places = domain.fix(probes).transpose(0, 1)  # (S, 64, d)
         late = (self.unseen >= self.tau(count)) & (self.since >= self.tau(count) / _AT_ONCE).unsqueeze(-1)
@@ -191,14 +194,14 @@ class LookingAtPoints(Described, HasState):
         return late.any(-1), places[torch.arange(len(places), device=at.device), at]
 
     def examine(self, x: Tensor, weights: Tensor, count: int) -> None:
-        """One observation more, of points (S, d), after ``count`` others and with these weights (S, P) of members."""
+        """Count an observation of points (S, d), after ``count`` others and with these weights (S, P) of members."""
         seen = self._alike(x.unsqueeze(1), weights).squeeze(1)
         looked = (seen & (self.unseen >= self.tau(count))).any(-1)
         self.since = torch.where(looked, 0.0, self.since + 1.0)
         self.unseen = torch.where(seen, 0.0, self.unseen + 1.0)
 
     def _alike(self, X: Tensor, weights: Tensor) -> Tensor:
-        """Which probes plays of points (S, b, d) would examine: (S, b, 64)."""
+        """The probes that plays of points (S, b, d) would examine: (S, b, 64)."""
         return (weights[..., None, None] * self.members.likeness(X, self.probes)).sum(1) >= ALIKE
 
     @property

@@ -43,7 +43,7 @@ class MasterThresholds:
 
     @staticmethod
     def theory(horizon: int, delta: float = 0.1) -> MasterThresholds:
-        """Wei & Luo (2021), Algorithms 2 and 3. At practical horizons no test of theirs can fire."""
+        """Wei & Luo (2021), Algorithms 2 and 3. At practical horizons none of their tests can fire."""
         return MasterThresholds(6 * (math.log2(horizon) + 1) * math.log(horizon / delta))
 
     @staticmethod
@@ -168,13 +168,14 @@ class Master(Policy):
     _expects = ("_bases",)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """The copies that play expect what is pending. (Of choices made together it learns only the first reward.)"""
+        """The copies that play expect the pending pulls. (Of choices made together, the policy learns only the first
+        reward.)"""
         for policy, _ in self._playing():
             policy.expect(pending, time)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """The copy that played learns; then both tests, in each replicate."""
+        """Let the copy that played learn, then run both tests, in each replicate."""
         self._choices.check(observation, "index")
         check_turn(observation, self._turn)
         self._turn += 1
@@ -200,7 +201,7 @@ class Master(Policy):
         return self._restarts
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Restarts so far, 1 where a test fired, the block's order and that of the copy that plays next."""
+        """Restarts so far, 1 if a test fired, the block's order, and the order of the copy that plays next."""
         orders = [(block.order, block.copies[-1].order) for block in self._blocks]
         block, player = torch.tensor(orders, dtype=torch.float64).unbind(-1)
         return {"restarts": self._restarts, "detected": self._detected, "block": block, "copy": player}
@@ -233,7 +234,7 @@ class Master(Policy):
 class _Block(HasState):
     """The block of one replicate: its copies, U_t and the sums of the tests.
 
-    ``streams``: for the schedule; they are a part of the ``Master``.
+    ``streams``: for the schedule; they belong to the state of the ``Master``.
     """
 
     order: int
@@ -261,13 +262,13 @@ class _Block(HasState):
         self.copies = [one if isinstance(one, _Copy) else _Copy(**one) for one in self.copies]
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Block 0 again, if ``where`` (S,) says so of this replicate."""
+        """Go to block 0 if ``where`` (S,) is True for this replicate."""
         if where is None or bool(where[self.replicate]):
             self._begin()
 
     def move_on(self, restart: bool) -> list[int]:
-        """To block 0 after a ``restart``, to the next block after the last step of one; start the copies that begin
-        now, largest order first. Returns their heights in the stack."""
+        """Go to block 0 after a ``restart``, or to the next block after the last step of one, and start the copies that
+        begin now, largest order first. Returns their heights in the stack."""
         if restart or self.clock == 2**self.order:
             order = 0 if restart else self.order + 1
             self._begin()
@@ -281,13 +282,13 @@ class _Block(HasState):
         return list(range(len(self.copies) - len(begun), len(self.copies)))
 
     def _drawn(self, order: int) -> bool:
-        """Whether chance, rho(2^n)/rho(2^m), starts a copy of order m < n; a number is drawn in any case."""
+        """Whether a copy of order m < n starts, with probability rho(2^n)/rho(2^m); a number is drawn in any case."""
         rho, u = self.rho, float(self.streams.uniform())
         learnt = rho(2**order) <= self.thresholds.learnt * rho(1)
         return learnt and u < rho(2**self.order) / rho(2**order)
 
     def learn(self, reward: float, optimism: float) -> bool:
-        """Count a step; whether a test fires."""
+        """Count a step; returns whether a test fires."""
         thresholds, rho = self.thresholds, self.rho
         self.clock += 1
         self.excess += optimism - reward

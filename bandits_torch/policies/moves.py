@@ -17,14 +17,14 @@ from bandits_torch.policies.wrapping import WrappingPolicy
 
 
 class CostlyMoves(WrappingPolicy):
-    """A policy around another one, whose setting moves little from step to step, or moves only where that pays.
+    """A policy around another one, whose setting moves little from step to step, or moves only if that pays.
 
-    * Limits (``max_move``, over a domain): no setting moves further than this in a step. The policy inside chooses the
+    * Limits (``max_move``, over a domain): no setting moves further than this in a step. The inner policy chooses the
       best point within reach (``Domain.within``), so constraints, limits of measurements and fixed coordinates still
       hold. Coordinates that are fixed at a step have no limit.
     * A price (``move_price``): over arms it is paid for every switch; over a domain for a move across the whole range
-      of a setting, and in proportion for a shorter move. With v = mean + width deviation of the policy inside, x the
-      present setting, and z the one that the policy inside chooses, the policy stays at x unless
+      of a setting, and in proportion for a shorter move. With v = mean + width * deviation of the inner policy, x the
+      present setting, and z the inner policy's choice, the policy stays at x unless
 
           stay |v(z) - v(x)| >= price of the move from x to z,
 
@@ -32,7 +32,7 @@ class CostlyMoves(WrappingPolicy):
       setting stays. If the policy chooses z although v(z) < v(x), to look again or by a draw, the look counts as worth
       v(x) - v(z).
 
-    A policy that learns the unit of rewards counts in units of 1 until two rewards differ.
+    Until two rewards differ, a policy that learns the unit of rewards uses 1 as the unit.
 
     The present setting is that of the latest choice, whether learned, pending (``AskTell``: open) or dropped. If
     choices are learned without their ``why``, it is the latest learned. Without ``start_at`` the first move is free.
@@ -44,16 +44,16 @@ class CostlyMoves(WrappingPolicy):
         max_move: a share of each range, above 0, a number or (d,); infinity: no limit.
         move_price: in units of reward, a number >= 0; over a domain also (d,), one for each coordinate.
         start_at: where the setting is before the first step: an arm, or a point (d,).
-        search: of the policy, where not every point may be played (``MixedSearch``).
+        search: of the policy, if not every point may be played (``MixedSearch``).
 
-    Cost: a prediction, with a price. ``trace``: that of the policy inside, and ``moves``, how many there were.
+    Cost: a prediction, with a price. ``trace``: the inner policy's, and ``moves``, their number so far.
 
-    Source: Asawa & Teneketzis 1996 have the rule that a switch must pay within the stay, for known chains; estimating
-    the stay is ours. No theorem bounds its regret; with fixed prices and adversarial rewards the regret of every policy
-    is at least of order T^{2/3} (Dekel et al. 2014).
+    Source: Asawa & Teneketzis 1996, who require that a switch pays off within the stay, for known Markov chains;
+    estimating the stay is ours. No theorem bounds its regret; with fixed prices and adversarial rewards the regret of
+    every policy is at least of order T^{2/3} (Dekel et al. 2014).
 
-    Raises ValueError for a policy that cannot take what is asked, by name, limits over arms, numbers out of range, and
-    a ``start_at`` outside of the domain. ``choose`` raises it where a step's domain leaves nothing within reach.
+    Raises ValueError for a policy that cannot have limits or prices, limits over arms, numbers out of range, and a
+    ``start_at`` outside the domain. ``choose`` raises it if a step's domain leaves nothing within reach.
     """
 
     def __init__(
@@ -107,13 +107,13 @@ class CostlyMoves(WrappingPolicy):
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """Not empty with a price, which is in units of reward."""
+        """The reason why the policy needs the unit of rewards: it has a price. Empty without one."""
         return "it holds a price in units of reward" if self._priced else super().needs_unit
 
     # -- one step --------------------------------------------------------------------------------------
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """The choice of the policy inside within reach, or the present setting where a move is not worth its price."""
+        """The inner policy's choice within reach, or the present setting if a move is not worth its price."""
         domain = self.domain if available is None else available
         within = available
         if self.domain is not None and isinstance(domain, Domain) and self.max_move is not None:
@@ -128,12 +128,12 @@ class CostlyMoves(WrappingPolicy):
 
     @property
     def _is_somewhere(self) -> bool:
-        """Whether it is known where the setting is."""
+        """Whether the present setting is known."""
         return bool((self._last >= 0).all()) if self.domain is None else bool(self._last.isfinite().all())
 
     @torch.no_grad()
     def _worth_it(self, arm: Tensor, time: float, available: Any) -> Tensor:
-        """``arm``, or the present setting where the move is not worth its price."""
+        """``arm``, or the present setting if the move is not worth its price."""
         x, S = self._last.to(arm), self.replicates
         if self.domain is None:
             mean, variance = self.marginals(time)
@@ -153,7 +153,7 @@ class CostlyMoves(WrappingPolicy):
         return torch.where(stays if self.domain is None else stays.unsqueeze(-1), x, arm)
 
     def _width(self) -> Tensor | float:
-        """What the policy inside multiplies deviations by: (S, 1), or a number; 1 where it does not say."""
+        """The inner policy's width: (S, 1), or a number; 1 if it has none."""
         inside: Any = self.innermost
         used, width = getattr(inside, "used_width", None), getattr(inside, "width", None)
         if isinstance(used, Tensor):
@@ -163,23 +163,23 @@ class CostlyMoves(WrappingPolicy):
     # -- where the setting is --------------------------------------------------------------------------
 
     def learn(self, observation: Observation) -> None:
-        """The policy inside learns; the setting is where the latest choice brought it."""
+        """Let the inner policy learn; the present setting is that of the latest choice."""
         self.policy.learn(observation)
         self._stand(observation.arm, observation.why.get("move", self._number))
         self._steps = self._steps + 1
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As the policy inside; the setting is where the latest choice will bring it."""
+        """As for the inner policy; the present setting is that of the latest choice."""
         super().expect(pending, time)
         self._stand(pending.arm, pending.why.get("move", self._number))
 
     def dropped(self, pending: Pending) -> None:
-        """The setting was moved all the same."""
+        """The reward will never come, but the setting was moved."""
         super().dropped(pending)
         self._stand(pending.arm, pending.why.get("move", self._number))
 
     def _stand(self, arm: Tensor, number: int) -> None:
-        """The choice of this number was ``arm``."""
+        """Note that the choice with this number was ``arm``."""
         if number < self._number:
             return
         if self._is_somewhere:
@@ -187,7 +187,7 @@ class CostlyMoves(WrappingPolicy):
         self._last, self._number = arm.detach().to(self._last).clone(), number
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The trace of the policy inside, and ``moves``."""
+        """The trace of the inner policy, and ``moves``."""
         return self.policy.trace() | {"moves": self._moves}
 
     # -- state -----------------------------------------------------------------------------------------
@@ -212,12 +212,12 @@ class CostlyMoves(WrappingPolicy):
 
 
 def _around(recipe: Any, told: dict[str, Any], setup: Any, **options: Any) -> CostlyMoves:
-    """The policy of a recipe, with costly moves."""
+    """A recipe's policy with costly moves."""
     return CostlyMoves(recipe(setup, **options), **told)
 
 
 def _of_each(name: str, value: Any, like: Tensor) -> Tensor:
-    """A number, or one of each coordinate, (d,)."""
+    """A number, or one for each coordinate, (d,)."""
     given = validation.numbers(name, value, like)
     shapes = dict.fromkeys(((), tuple(like.shape)))
     validation.shape_is(name, given, given.shape in shapes, " or ".join(map(str, shapes)))

@@ -1,4 +1,4 @@
-"""Policies for an unknown prior: UCB or draws over candidate priors or length-scales, and rules that drop some."""
+"""Policies for an unknown prior: UCB or draws over candidate priors or length-scales, and rules that eliminate some."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class UnknownPriorPolicy(Policy):
         search: of the search over a domain, see ``IndexPolicy``.
         seed, first_replicate: of the search and of draws, see ``IndexPolicy``.
         draws: True to score arms, in place of UCB, by a draw f^p ~ GP(mu^p, k^p) under every prior p (Thompson
-            sampling). Over arms alone.
+            sampling). Only over arms.
 
     A step costs one batched step of the model, and with ``draws`` a root of every prior's covariance
     (``ThompsonSampling``). ``trace`` records the prior played. Ties between arms go to the smallest index, ties between
     priors to the first. An index that is NaN is never chosen. Rewards of a static model may arrive in any order; under
-    drift of an ``ArmGP`` a late reward is a ValueError. Draws with others pending are further draws of the model as it
-    is.
+    drift of an ``ArmGP`` a late reward is a ValueError. With pending choices, further draws of the same posterior are
+    made.
 
     Raises ValueError for a model of another kind or batch shape, and ``draws`` over a domain.
     """
@@ -93,11 +93,11 @@ class UnknownPriorPolicy(Policy):
 
     @abstractmethod
     def _over(self, base: AcquisitionFunction) -> OverPriors:
-        """How the scores under the priors become one."""
+        """The acquisition function that reduces the scores under the priors to one."""
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | Domain | None = None) -> Choice:
-        """The best that is available to each replicate, (S,) arms or (S, d) points, and the prior it was chosen by."""
+        """The best available choice of each replicate, (S,) arms or (S, d) points, and the prior that chose it."""
         if available is not None:
             self.choices.check_available(available)
         width = self.width.at(self._step(1), self.model).expand(self._batch_shape)
@@ -115,7 +115,7 @@ class UnknownPriorPolicy(Policy):
     _expects: ClassVar[tuple[str, ...]] = ("choices",)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Under every prior the model conditions on pending pulls; widths and the priors' records stay."""
+        """Under every prior the model conditions on pending pulls; widths and the priors' records do not change."""
         self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()
@@ -125,7 +125,7 @@ class UnknownPriorPolicy(Policy):
         self.learn_checked(observation)
 
     def learn_checked(self, observation: Observation) -> None:
-        """``learn`` of what ``choices.check`` has seen, without looking at it again."""
+        """``learn`` for an observation that ``choices.check`` has accepted, without another check."""
         self.choices.observe(observation.arm, observation.reward, observation.time, late=self.learns_late)
         self._clock = self._clock + 1
         self._prior = observation.why["prior"]
@@ -140,7 +140,7 @@ class UnknownPriorPolicy(Policy):
         return mean.gather(-1, at).squeeze(-1), deviation.gather(-1, at).squeeze(-1)
 
     def _step(self, ahead: int = 0) -> int | Tensor:
-        """The step, or the one so many ahead, as widths take it: broadcasting to (S, P)."""
+        """The step, or one this many steps ahead, in the form that widths take: broadcasting to (S, P)."""
         clock = self._clock + ahead
         return clock.unsqueeze(-1) if isinstance(clock, Tensor) else clock
 
@@ -152,7 +152,7 @@ class UnknownPriorPolicy(Policy):
 
     @property
     def _parts(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Random numbers are a part where they are drawn."""
+        """The parts; random numbers belong to them if the policy draws."""
         return ("choices",) if self._streams is None else ("choices", "_streams")
 
     _clock: int | Tensor  # steps since the start, (S,) once replicates differ in it
@@ -196,8 +196,8 @@ class SampledPriorPolicy(UnknownPriorPolicy):
         model: of batch shape (S, P), an ``ArmGP``.
         seed, first_replicate: of the draws.
 
-    The prior is the largest of log P(D | p) + G_p, G_p independent standard Gumbel numbers: that has the law of a draw
-    from the posterior.
+    The prior maximises log P(D | p) + G_p with independent standard Gumbel numbers G_p, which has the distribution of a
+    draw from the posterior.
 
     Source: Sandberg & Haghir Chehreghani 2025 (arXiv 2502.01226), HP-GP-TS, written from the abstract and introduction;
     their regret bound was not read, and none is claimed. Costs and errors: see ``UnknownPriorPolicy``.
@@ -213,7 +213,8 @@ class SampledPriorPolicy(UnknownPriorPolicy):
 
 
 class _TestedPriors(UnknownPriorPolicy):
-    """Drops priors by a test that fails with probability ``delta``, with xi_t of Ziomek et al. 2024, Theorem 4.1."""
+    """Eliminates priors by a test that fails with probability ``delta``, with xi_t of Ziomek et al. 2024, Theorem
+    4.1."""
 
     surviving: Tensor  # (S, P), as the next two
     _bounds: Tensor
@@ -248,7 +249,7 @@ class _TestedPriors(UnknownPriorPolicy):
         )
 
     def _records(self, *sums: str) -> dict[str, Tensor]:
-        """All priors survive, and sums over the steps at which each was played are 0."""
+        """Initial records: all priors survive, and sums over the steps at which each was played are 0."""
         zeros = self.model.noise_variance.new_zeros(self.model.batch_shape)
         return {"surviving": zeros == 0, **{name: zeros.clone() for name in ("_bounds", "_plays", *sums)}}
 
@@ -268,8 +269,8 @@ class PriorElimination(_TestedPriors):
 
     With ``draws`` it is PE-GP-TS of Sandberg & Haghir Chehreghani 2025 (arXiv 2502.01226): (x_t, p_t) = argmax of
     f^p(x) over arms and surviving priors, f^p ~ GP(mu^p, k^p), and the test as above, with the width. This was written
-    from their abstract and introduction, which say that priors of poor predictive performance are disqualified. That
-    it maximises over priors too, and keeps the test of PE-GP-UCB, is our reading. No theorem is claimed for it.
+    from their abstract and introduction, which say that priors of poor predictive performance are disqualified. The
+    maximum over priors and the test of PE-GP-UCB are our reading. No theorem is claimed for it.
 
     Args:
         model, width, choices, search, seed, first_replicate, draws: see ``UnknownPriorPolicy``; the theorem's widths
@@ -302,7 +303,7 @@ class PriorElimination(_TestedPriors):
         return over
 
     def learn_checked(self, observation: Observation) -> None:
-        """Every prior observes the reward; then the prior played is judged by what it had predicted."""
+        """Let every prior observe the reward; then test the prior played by its prediction."""
         why = observation.why
         mean, deviation = self._under(why["prior"], observation.arm, observation.time)
         super().learn_checked(observation)
@@ -320,7 +321,8 @@ class PriorElimination(_TestedPriors):
         self._refuted = self._refuted | (failed & last)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The prior played, how many survive, the one dropped now, whether the last one was refuted too."""
+        """The prior played, the number of survivors, the prior dropped now, and whether even the last one was
+        refuted."""
         return {
             "prior": self._prior,
             "surviving": self.surviving.sum(-1),
@@ -342,10 +344,10 @@ class PriorElimination(_TestedPriors):
 
 
 class RegretBalancing(_TestedPriors):
-    """Regret balancing: follow the prior that was followed least, and drop those outdone in reward.
+    """Regret balancing: follow the prior that was followed least, and drop priors with too little reward.
 
-    With S_p the steps at which p was followed, the surviving prior of the smallest |S_p| + 1 chooses (suspected regret
-    R^p(t) = t). Once all survivors were followed, with
+    With S_p the steps at which p was followed, the surviving prior with the smallest |S_p| + 1 chooses (suspected
+    regret R^p(t) = t). Once all survivors were followed, with
 
         L(p) = sum_{i in S_p} y_i / |S_p| - sqrt(xi_t / |S_p|),
 
@@ -353,7 +355,7 @@ class RegretBalancing(_TestedPriors):
 
     Source: Ziomek et al. 2024, Algorithm 2, as printed, with xi_t of their Theorem 4.1 (``elimination_xi``). The
     test compares rewards of different steps, so it holds for functions and arm sets that do not change. The
-    prior of the largest L always stays.
+    prior with the largest L always stays.
 
     Args:
         model, width, choices, search, seed, first_replicate: see ``UnknownPriorPolicy``.
@@ -362,7 +364,7 @@ class RegretBalancing(_TestedPriors):
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
 
     ``trace`` records the prior followed and the number of survivors. Rewards may arrive in any order: the deviation of
-    a choice is that of the rewards learned when it was made.
+    a choice is computed from the rewards learned before it was made.
 
     Raises ValueError unless 0 < ``delta`` < 1, ``noise_scale`` > 0 and ``xi`` is one of the two.
     """
@@ -411,7 +413,7 @@ class RegretBalancing(_TestedPriors):
         return self._plays + 1
 
     def followed(self) -> Tensor:
-        """The prior in play of the least suspected regret, (S,); ties go to the first."""
+        """The prior in play with the least suspected regret, (S,); ties go to the first."""
         return self.suspected().masked_fill(~self.in_play(), torch.inf).argmin(-1)
 
     def _over(self, base: AcquisitionFunction) -> OverPriors:
@@ -433,7 +435,7 @@ class RegretBalancing(_TestedPriors):
         self._plays.scatter_add_(-1, pending.why["prior"].unsqueeze(-1), torch.ones_like(self._plays[:, :1]))
 
     def learn_checked(self, observation: Observation) -> None:
-        """Every prior observes the reward; then the records of those in play are compared."""
+        """Let every prior observe the reward; then compare the records of the priors in play."""
         at, playing = observation.why["prior"].unsqueeze(-1), self.in_play()
         super().learn_checked(observation)
         self._rewards.scatter_add_(-1, at, observation.reward.to(self._rewards).unsqueeze(-1))
@@ -443,7 +445,8 @@ class RegretBalancing(_TestedPriors):
         self.surviving &= ~outdone(self._rewards, self._plays, self._reach(xi), xi, playing)
 
     def _reach(self, xi: Tensor) -> Tensor:
-        """How far below the largest mean reward - sqrt(xi / n) that of a prior in play may be, (S, P)."""
+        """How far a prior's mean reward may lie below the largest mean reward - sqrt(xi / n) of a prior in play, (S,
+        P)."""
         return self._bounds / self._plays - torch.sqrt(xi / self._plays)
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -452,10 +455,10 @@ class RegretBalancing(_TestedPriors):
 
 
 class ShrinkingLengthScale(UnknownPriorPolicy):
-    """A-GP-UCB: UCB under the length-scale theta_0 / g(t), which shrinks as time goes on; the width knows its norm.
+    """A-GP-UCB: UCB under the length-scale theta_0 / g(t), which shrinks with time; the width uses its norm bound.
 
     Source: Berkenkamp, Schoellig & Krause 2019, Algorithm 1, with b(t) = 1 and g(t) = max(1, t^shrink) rounded up to
-    the next of ``factors``: any g that grows without bound is theirs, so the rounded one is. Valid once
+    the next of ``factors``: they allow any g that grows without bound, so also the rounded one. Valid once
     g(t) >= theta_0 / theta, theta the true length-scale.
 
     Args:
@@ -485,8 +488,8 @@ class ShrinkingLengthScale(UnknownPriorPolicy):
 class LengthScaleBalancing(RegretBalancing):
     """LB-GP-UCB: follow the length-scale with the least regret bound, and drop those with too little reward.
 
-    A member comes in when g(t) reaches its factor, and stays until it is refuted. With n_p the steps at which member p
-    was followed, the member in play with the least R_p(n_p + 1) chooses,
+    A member enters when g(t) reaches its factor, and stays until it is refuted. With n_p the number of steps at which
+    member p was followed, the member in play with the least R_p(n_p + 1) chooses,
 
         R_p(n) = sqrt(n gamma) (sqrt(gamma) + B),    gamma = (factor_p / theta_0)^d ln(n + 1)^{d+1};
 
@@ -538,7 +541,7 @@ class LengthScaleBalancing(RegretBalancing):
         self._density = (self._scales.factors.to(noise) / lengthscale) ** dim
 
     def in_play(self) -> Tensor:
-        """Which members have come in and are not dropped, (S, P)."""
+        """Which members have entered and are not dropped, (S, P)."""
         return self.surviving & self._scales.entered(self._step(1))
 
     def suspected(self) -> Tensor:
@@ -552,7 +555,7 @@ class LengthScaleBalancing(RegretBalancing):
 
 
 class _Factors:
-    """Length-scales theta_0 / factor, of which member p comes in at the first step t with t^shrink >= factors[p]."""
+    """Length-scales theta_0 / factor; member p enters at the first step t with t^shrink >= factors[p]."""
 
     def __init__(self, factors: Sequence[float], shrink: float, model: ArmGP) -> None:
         given, P = list(factors), model.batch_shape[-1]
@@ -562,7 +565,7 @@ class _Factors:
         self.factors = torch.tensor(given, dtype=torch.float64, device=model.noise_variance.device)
 
     def entered(self, step: int | Tensor) -> Tensor:
-        """Whether each member has come in at a step, a number or (S, 1): (P,) or (S, P)."""
+        """Whether each member has entered at a step, a number or (S, 1): (P,) or (S, P)."""
         return self.factors <= self._growth(step) + _ROUNDING
 
     def passed(self, step: int | Tensor) -> Tensor:
@@ -574,7 +577,7 @@ class _Factors:
 
 
 def _under_one(base: AcquisitionFunction, prior: Tensor) -> OverPriors:
-    """The scores under one prior, (S,), alone."""
+    """Uses only the scores under one prior, (S,)."""
     over = OptimisticOverPriors(base)
     over.surviving = torch.nn.functional.one_hot(prior, over.num_priors).bool()
     return over
@@ -582,7 +585,7 @@ def _under_one(base: AcquisitionFunction, prior: Tensor) -> OverPriors:
 
 def outdone(rewards: Tensor, plays: Tensor, reach: Tensor, xi: float | Tensor, playing: Tensor) -> Tensor:
     """Which members in play, ``playing`` (S, P), are outdone: their mean reward + ``reach`` is below the largest mean
-    reward - sqrt(xi / n) of one in play. None is, before all in play were followed.
+    reward - sqrt(xi / n) of a member in play. None is outdone before all members in play were followed.
 
     Args:
         rewards, plays: (S, P), sums of rewards and n, how often each member was followed.
@@ -595,7 +598,7 @@ def outdone(rewards: Tensor, plays: Tensor, reach: Tensor, xi: float | Tensor, p
 
 
 def checked_noise_scale(noise_scale: float | Tensor | None, usual: Tensor) -> Tensor:
-    """R, of the dtype of ``usual``, which is taken for None; ValueError unless all are finite and > 0."""
+    """R in the dtype of ``usual``, the default for None. Raises ValueError unless all are finite and > 0."""
     scale = validation.numbers("noise_scale", usual if noise_scale is None else noise_scale, usual)
     right = bool((scale.isfinite() & (scale > 0)).all())
     validation.require(right, "noise_scale", scale, "finite and > 0")

@@ -31,10 +31,10 @@ def batch_sizes(interval: int) -> list[int]:
 class PhasedElimination(Policy):
     """R-PERP: plan a batch by uncertainty sampling, pull it in random order, drop arms that are worse; restart.
 
-    In batch i of an interval of H steps the n_i arms (``batch_sizes``) are, one after the other, those of the largest
-    posterior variance among the arms that are left, and a uniformly random permutation is the order of play. After it,
-    with the posterior of the batch alone, an arm stays if mu + width sigma >= max_x (mu - width sigma) over the arms
-    that are left. After H steps all arms are back.
+    In batch i of an interval of H steps, n_i arms (``batch_sizes``) are chosen one after the other, each with the
+    largest posterior variance among the remaining arms. They are played in a uniformly random order. After the batch,
+    with the posterior of the batch alone, an arm stays if mu + width sigma >= max_x (mu - width sigma) over the
+    remaining arms. After H steps all arms return.
 
     Source: Iwazaki & Takeno 2024 (arXiv 2410.16052): restarts, phased elimination and the random permutation; written
     from its abstract, with the batches of Li & Scarlett 2022 and the width that ``PermutationWidth`` proves.
@@ -46,10 +46,10 @@ class PhasedElimination(Policy):
         seed, first_replicate: of the permutations, and the number of the first replicate.
 
     Arms that are not available wait, and the next in the order is played. If none of the batch is available, the
-    available arm of the largest variance is played, one of those left if possible. A reward outside the plan also
+    available arm with the largest variance is played, a remaining one if possible. A reward outside the plan also
     counts as a step of the batch. Rewards of a batch may arrive in any order. When arms are added or removed
-    (``AskTell``), a new interval begins with the arms there are and the width for that many; the bound counts each such
-    change as one more restart.
+    (``AskTell``), a new interval begins with the present arms and the width for their number; the bound counts each
+    such change as one more restart.
 
     Cost of a batch: n_i steps of the model to plan, and to learn.
 
@@ -93,18 +93,18 @@ class PhasedElimination(Policy):
     _expects = ("_queue",)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """What is pending counts as played."""
+        """Pending pulls count as played."""
         self._queue = self._played(pending.arm)
 
     def _played(self, arm: Tensor) -> Tensor:
-        """The queue without the first entry of this arm, (S,), where it has one."""
+        """The queue without the first entry of this arm, (S,), if it has one."""
         same = self._queue == arm.unsqueeze(-1)
         first = same & (same.cumsum(-1) == 1)
         return self._queue.masked_fill(first, -1)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Observe; at the end of a batch drop arms, at the end of an interval take all back, and plan the next."""
+        """Observe; at the end of a batch drop arms, at the end of an interval restore all, and plan the next batch."""
         self.choices.check(observation)
         self.choices.observe(observation.arm, observation.reward, observation.time)
         self._queue, self._clock = self._played(observation.arm), self._clock + 1
@@ -122,7 +122,7 @@ class PhasedElimination(Policy):
         self._plan(ended)
 
     def _plan(self, where: Tensor) -> None:
-        """A batch for these replicates, whose data are forgotten; numbers are drawn for all."""
+        """Plan a batch for these replicates, whose data are forgotten; random numbers are drawn for all replicates."""
         self.model.reset(where)
         batch = (self._clock.unsqueeze(-1) >= self._ends).sum(-1)
         size = self._ends.diff(prepend=self._ends.new_zeros(1))[batch]
@@ -142,7 +142,7 @@ class PhasedElimination(Policy):
         self._queue = torch.where(where.unsqueeze(-1), planned, self._queue)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """How many arms are left, and the restarts so far."""
+        """The number of remaining arms, and the restarts so far."""
         return {"surviving": self._left.sum(-1), "restarts": self.restarts}
 
     # -- state -----------------------------------------------------------------------------------------

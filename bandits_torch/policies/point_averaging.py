@@ -37,40 +37,41 @@ class PointAveraging(Policy):
     """argmax over the points of a domain of m + width sqrt(v), m and v of the mixture of P Gaussian processes over
     points and time by their weights (``FixedShare``); the lightest members, 1 % of the weight together, are left out.
 
-    * While little is known the ends of ranges are expected to be worse than their middle: with n observations held,
-      u ``ends`` / (1 + (n / 20)^2) times the mean of (2 z_j - 1)^2 is taken off the bound, z the point in the unit cube
-      and u the mixture's prior deviation (``LoweredEnds``). So an optimum in a corner is found later.
+    * While little is known, the ends of ranges are expected to be worse than their middle: with n observations held, u
+      ``ends`` / (1 + (n / 20)^2) times the mean of (2 z_j - 1)^2 is subtracted from the bound, with z the point in the
+      unit cube and u the mixture's prior deviation (``LoweredEnds``). So an optimum in a corner is found later.
     * Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
-      of all weight is spread again.
-    * Unit and origin of rewards are learned (``MemberScale``): choices stay the same, but for rounding, when rewards
-      are multiplied or shifted. Densities are Student's t and what is learned of an outlier is clipped. While all
-      rewards are below 2^-400 in size they count times 2^600 inside, so that their squares are not 0.
+      of all weight is redistributed.
+    * Unit and origin of rewards are learned (``MemberScale``): multiplying or shifting rewards changes choices only by
+      rounding. Densities are Student's t, and outliers are clipped before they are learned. While all rewards are below
+      2^-400 in size, they are multiplied by 2^600 internally, so that their squares are not 0.
     * A reward far outside the range of all others is in doubt, and nothing is learned from it: no member holds it. If
-      it is high, its point is played again at once; borne out by a second as far, rewards are learned as they are
-      (``RewardRange``, which says what is far).
-    * Members keep their kernel over time. Their length-scales and noises are made likelier as they go (``refine``):
-      every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
-      ``rounds`` rounds of search that start at the values of the member and of the heaviest one. Where 50 k are held,
-      k = 2, 3, ..., one more changes little and costs more: every k ``refine_every``. A member with its refinements is
-      one predictor, so the bound of ``FixedShare`` holds.
+      it is high, its point is played again at once; if a second reward that far confirms it, rewards are learned as
+      they are (``RewardRange`` defines far).
+    * Members keep their kernel over time. Their length-scales and noises are refined during the run (``refine``): every
+      ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by ``rounds``
+      rounds of search that start at the values of the member and of the heaviest one. With 50 k observations held,
+      k = 2, 3, ..., one more changes little and costs more, so the interval is k ``refine_every``. A member with its
+      refinements is one predictor, so the bound of ``FixedShare`` holds.
     * A member far behind (``behind`` nats, of which one reward counts half at most) is replaced by the heaviest member,
       except for its kernel over time. If it remembers longer than the heaviest, old observations misled it, and it
       starts anew from its prior.
-    * This concerns points that are played. With ``look_again`` one of 64 points spread over the domain that was not
-      examined for too long is played whatever the members believe of it (``LookingAtPoints``).
+    * All this concerns points that are played. With ``look_again``, one of 64 points spread over the domain is played
+      if it was not examined for too long, whatever the members believe about it (``LookingAtPoints``).
 
     Args:
         domain: where points may be played unless ``choose`` gets another domain.
         members: over the domain's box; S replicates.
         width: multiplies the mixture's standard deviation.
-        ends: what a corner is expected to lose against the middle, in prior deviations; 0: nothing.
+        ends: expected loss of a corner relative to the middle, in prior deviations; 0: none.
         share, behind: of ``FixedShare``.
         search: how the acquisition is maximised; default: 2 (d + 1) points of a Sobol sequence first, and local
             searches end where a round gains less than 2e-6 of the bound.
         refine_every, refined, rounds: see above; ``refined`` 0: never.
-        typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the unit it has, from
-            the first.
-        look_again: c of ``LookingAtPoints``. 0: never, and then what rises where nothing is played may never be found.
+        typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in its own unit, from
+            the first observation.
+        look_again: c of ``LookingAtPoints``. 0: never; an optimum that rises where nothing is played may then never be
+            found.
         seed: of the raw samples of a search.
 
     ``choose`` takes a ``Domain`` in place of a mask of arms: other bounds, constraints, or a context, for this step.
@@ -83,8 +84,8 @@ class PointAveraging(Policy):
     Cost: n <= ``members.capacity`` observations are held, so a step takes O(S P n^3) + O(S P n^2) a point of the
     search, however long it runs.
 
-    No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds, of the rewards believed, and
-    that of ``PointMembers`` on what is lost with observations dropped.
+    No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds for the rewards believed, and the
+    bound of ``PointMembers`` on the loss by dropped observations.
 
     Raises ValueError for members over another box and numbers out of range.
     """
@@ -138,26 +139,27 @@ class PointAveraging(Policy):
     # -- choosing --------------------------------------------------------------------------------------
 
     def mixture(self) -> MemberMixture:
-        """What the members predict together, in units of reward, as a BoTorch model over [x, time on the clock]."""
+        """The members' mixture in units of reward, as a BoTorch model over [x, time on the clock]."""
         return self._mixture(self._factor)
 
     def _mixture(self, unit: Tensor) -> MemberMixture:
-        """That in units of which rewards are counted in, (S,)."""
+        """The mixture in the internal unit of rewards, (S,)."""
         weights, scale, offset = self.sharing.weights, self.scale.scale, self.scale.offset[:, 0]
         return MemberMixture(self.members, weights, scale, offset, unit, self._pending)
 
     _pending: Tensor | None = None  # [x, time on the clock], (S, k, d + 1)
 
     def numbers_per_step(self, observations: int) -> int:
-        """0: its matrices are small and many, and threads never paid."""
+        """0: there are many small matrices, for which threads never paid."""
         return 0
 
     _expects = ("_pending", "_steps", "looks", "range")
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean, weights wait.
+        """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean and weights
+        stay.
 
-        They count as steps of the opening and for the seeds of searches, and places are examined by them.
+        They count as steps of the opening and for the seeds of searches, and they examine points.
         """
         point = self._inputs(pending.arm, time).unsqueeze(1)
         self._pending = point if self._pending is None else torch.cat([self._pending, point], 1)
@@ -167,7 +169,7 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def _examine(self, points: Tensor) -> None:
-        """These points (S, d) are played, or will be."""
+        """Note that these points (S, d) are played, or will be."""
         if self.looks is not None:
             self.looks.examine(points, self.sharing.weights, self._steps)
 
@@ -196,16 +198,16 @@ class PointAveraging(Policy):
         return Choice(self._asked_again(points, domain))
 
     def _asked_again(self, points: Tensor, domain: Domain) -> Tensor:
-        """``points`` (S, d), but where a point of the domain is to be played again that one."""
+        """``points`` (S, d), replaced in replicates that must play a point of the domain again."""
         point = domain.fix(self.range.arm)
         again = (self.range.latest == 1) & domain.contains(point)
         return torch.where(again.unsqueeze(-1), point, points)
 
     def acquisition(self) -> AcquisitionFunction:
-        """What ``choose`` maximises over [x, time on the clock]: the upper bound of the heaviest members' mixture, less
-        what the ends of ranges are expected to lose.
+        """The function of [x, time on the clock] that ``choose`` maximises: the upper bound of the heaviest members'
+        mixture minus the expected loss at the ends of ranges.
 
-        It is in units of the mixture and from its origin, so that a search ends alike whatever the rewards' unit.
+        It has the unit and origin of the mixture, so that a search does not depend on the rewards' unit.
         """
         member, weights = heaviest(self.sharing.weights, _LIGHT)
         scale = self.scale.scale.gather(-1, member)
@@ -217,13 +219,13 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def values(self, time: float, points: Tensor) -> Tensor:
-        """What ``choose`` maximises, at points (S, N, d): (S, N)."""
+        """The values that ``choose`` maximises, at points (S, N, d): (S, N)."""
         X = with_time(points, self._time(time)).transpose(0, 1).unsqueeze(-2)  # N x S x 1 x (d + 1)
         return self.acquisition()(X).mT
 
     @torch.no_grad()
     def _starts(self, now: float) -> Tensor | None:
-        """Where searches begin, (S, 2, d): the latest point, and that of the largest mean now among those held."""
+        """Starts of the searches, (S, 2, d): the latest point, and the point held with the largest present mean."""
         if not self._latest.shape[1]:
             return None
         best = (self.sharing.weights.unsqueeze(-1) * self.members.means_held(now)).sum(1).argmax(-1)
@@ -252,7 +254,7 @@ class PointAveraging(Policy):
     @torch.no_grad()
     def components(self, time: float, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The mixture's parts: weights (S, P), and mean and variance of points (N, d), or (S, N, d), under each member,
-        (S, P, N) each, in one unit and from one origin, which is not that of rewards."""
+        (S, P, N) each, with one common unit and origin, which differ from those of rewards."""
         X = points.expand(self.replicates, *points.shape[-2:])
         mean, variance = self.members.moments(X, X.new_full(X.shape[:-1], self._time(time)))
         return self.sharing.weights, mean, self.scale.scale.unsqueeze(-1) * variance
@@ -278,8 +280,8 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Weigh the members by what they predicted, replace those far behind, let all observe, refine some; learn
-        nothing of a reward in doubt."""
+        """Weigh the members by their predictions, replace those far behind, let all observe the reward, and refine
+        some. A reward in doubt is not learned."""
         self._check(observation)
         self.range.teach(observation, self._learn, self._start_anew)
 
@@ -313,8 +315,8 @@ class PointAveraging(Policy):
             self._refine(self._steps // every)
 
     def _counted(self, reward: Tensor, believed: Tensor | None) -> Tensor:
-        """Rewards (S,) in what they are counted in. Tiny ones after none but zeros are raised, until one is not tiny;
-        then what members learned is lowered again."""
+        """Rewards (S,) in the internal unit. Tiny rewards are scaled up while all others were tiny or 0; with the first
+        that is not tiny, what members learned is scaled back."""
         scale, size = self.scale, reward.abs()
         zeros = (scale.count == 0).all(-1) & (scale.origin.nan_to_num() == 0)
         tiny = (size > 0) & (size < _TINY)
@@ -343,7 +345,7 @@ class PointAveraging(Policy):
         validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
 
     def _replace(self, due: Tensor, target: Tensor, residual: Tensor) -> Tensor:
-        """Members that are due follow the heaviest one, its unit too; the targets (S, P) to learn then."""
+        """Let members that are due follow the heaviest one, with its unit; returns the targets (S, P) to learn."""
         leader = self.sharing.log_weight.argmax(-1)
         run = torch.arange(self.replicates, device=leader.device)
         for name in ("count", "squares"):
@@ -353,7 +355,7 @@ class PointAveraging(Policy):
         return torch.where(self.members.follow(due, leader), residual, target)
 
     def _refine(self, turn: int) -> None:
-        """Likelier hyperparameters for the heaviest member and some others, those whose turn it is."""
+        """Refine the hyperparameters of the heaviest member and of the members whose turn it is."""
         members, best = self.members, self.sharing.log_weight.argmax(-1)
         among = torch.arange(self.refined - 1, device=best.device)
         others = (among + turn * (self.refined - 1)) % self.num_members
@@ -368,13 +370,13 @@ class PointAveraging(Policy):
         self.scale.squares = torch.where(where, self.scale.count * self._unit(), self.scale.squares)
 
     def _unit(self) -> Tensor:
-        """The squared unit that the observations held have under each member's hyperparameters, (S, P)."""
+        """The squared unit of the observations held, under each member's hyperparameters, (S, P)."""
         return self.members.squares / (self.members.num_held - 1).clamp_min(1)
 
     # -- trace -----------------------------------------------------------------------------------------
 
     def trace(self) -> dict[str, Tensor | float]:
-        """What is believed of the change, the noise, the scale and the length-scales, (S,) each."""
+        """Estimates of change, noise, scale and length-scales, (S,) each."""
         weights, scale, members = self.sharing.weights, self.scale.scale, self.members
         unit = self._factor
         trace: dict[str, Tensor | float] = {

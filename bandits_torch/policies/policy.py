@@ -105,11 +105,13 @@ class Policy(Described, HasState, ABC):
         num_arms: N; 0 on a continuous domain.
         dim: d, the dimension of a point; 0 with arms.
         outcome_names: what it learns in addition to the reward; others refuse an observation with outcomes.
-        needs_unit: why it cannot learn its rewards again in another unit (``StandardisedPolicy``); empty where it can.
-        restarts_with_arms: why it starts again where arms come or go (``AskTell.add_arms``); empty where it goes on.
-        origin: how a recipe made it; None for one put together otherwise.
+        needs_unit: why it cannot learn its rewards again in another unit (``StandardisedPolicy``); empty if it can.
+        restarts_with_arms: why it starts again when arms are added or retired (``AskTell.add_arms``); empty if it
+            continues.
+        origin: how a recipe made it; None for a policy built otherwise.
         takes_contexts: whether ``choose`` takes an ``ArmContext`` with a context, and ``marginals`` one.
-        knows_past: whether its beliefs about times before the latest reward learned are right: it holds all rewards.
+        knows_past: whether its posterior is also right at times before the latest reward learned, because it holds all
+            rewards.
     """
 
     replicates: int
@@ -124,7 +126,7 @@ class Policy(Described, HasState, ABC):
     _expects: ClassVar[tuple[str, ...] | None] = ()  # as long as ``expect`` changes nothing
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse a class with an ``expecting`` of its own, of which policies around it would know nothing."""
+        """Refuse a class that overrides ``expecting``, because policies around it would not use that method."""
         super().__init_subclass__(**kwargs)
         if "expecting" in vars(cls):
             raise TypeError(
@@ -133,7 +135,7 @@ class Policy(Described, HasState, ABC):
 
     @property
     def innermost(self) -> Policy:
-        """The policy that is asked what it believes: this one, or the one inside of it."""
+        """The policy whose beliefs are read: this one, or the one inside it."""
         return self
 
     @abstractmethod
@@ -150,18 +152,20 @@ class Policy(Described, HasState, ABC):
     ) -> list[Choice]:
         """``count`` choices at ``time``, one after the other, each of which counts those before it and ``pending``.
 
-        Like BoTorch's sequential batches with ``X_pending``. A pending pull lowers the variance at once; the mean waits
-        for its reward. The belief is that of a model that observed its own posterior mean (GP-BUCB, Desautels, Krause &
-        Burdick 2014, section 3.2). Policies that draw make independent draws. Policies without a model do what is
-        nearest (``expecting``). Like ``choose``, it advances the random streams and changes nothing else.
+        This is like BoTorch's sequential batches with ``X_pending``. A pending pull lowers the variance at once; the
+        mean waits for its reward. The posterior is that of a model that observed its own posterior mean (GP-BUCB,
+        Desautels, Krause & Burdick 2014, section 3.2). Policies that draw make independent draws. Policies without a
+        model do something similar (``expecting``). Like ``choose``, it advances the random streams and changes nothing
+        else.
 
         Args:
             time, available: see ``choose``, for all.
             count: q >= 1.
-            pending: choices made and not learned yet. One of a later time than ``time`` counts as made then.
+            pending: choices made and not learned yet. A choice at a later time than ``time`` counts as made at
+                ``time``.
 
         Cost: a copy of the belief, and a step for each of ``pending`` and of the choices. Raises ValueError as
-        ``choose``, for a ``count`` that is no integer >= 1, and ``pending`` that are none.
+        ``choose``, for a ``count`` that is not an integer >= 1, and for ``pending`` of another kind.
         """
         validation.positive_integer("count", count)
         for one in pending:
@@ -184,23 +188,22 @@ class Policy(Described, HasState, ABC):
         """Within the block, choices at ``time`` count the pulls passed to the function it yields as pending. Afterwards
         the policy is as before, to the last bit, except for its random streams.
 
-        Without an ``expect`` of its own they count for nothing, which is right for a policy that draws every choice
-        independently.
+        Without an ``expect`` of its own the policy ignores them, which is right if it draws every choice independently.
         """
         with self.put_aside():
             yield torch.no_grad()(lambda pending: self.expect(pending, time))
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Count a pull as pending, for choices at ``time``. It may change what ``_expects`` names, and is called where
-        that is ``put_aside``."""
+        """Count a pull as pending, for choices at ``time``. It may change what ``_expects`` names, and is called only
+        while that is ``put_aside``."""
 
     def dropped(self, pending: Pending) -> None:
         """The reward of this choice will never come. Most policies learn nothing from that."""
 
     def numbers_per_step(self, observations: int) -> int:
-        """About how many numbers a step passes over: covariances of all arms, or over a domain of so many observations.
+        """About how many numbers a step reads: the covariance of all arms, or of the observations over a domain.
 
-        ``run`` and ``AskTell`` judge by it whether CPU threads pay.
+        ``run`` and ``AskTell`` use it to decide whether CPU threads pay.
         """
         return (self.num_arms or observations) ** 2 * self.replicates
 
@@ -210,7 +213,7 @@ class Policy(Described, HasState, ABC):
         return None
 
     def mean_rewards(self) -> Tensor | None:
-        """The mean rewards (S, N) that a policy without a posterior goes by; None for any other."""
+        """The mean rewards (S, N) that a policy without a posterior uses; None for any other policy."""
         return None
 
     @abstractmethod
@@ -218,7 +221,7 @@ class Policy(Described, HasState, ABC):
         """Learn the outcome of a choice. A ValueError leaves the policy unchanged."""
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Numbers worth keeping of the last step, each a scalar or (S,); the loop records them."""
+        """Numbers to record of the last step, each a scalar or (S,); the loop records them."""
         return {}
 
 

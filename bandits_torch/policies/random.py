@@ -1,4 +1,4 @@
-"""The floor of every race: an arm or a point drawn uniformly at random."""
+"""The baseline of every race: an arm or a point drawn uniformly at random."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class RandomPolicy(Policy):
         self._streams = ReplicateStreams(seed, replicates, purpose="policy", first=first_replicate, like=like)
 
     def choose(self, time: float, available: Tensor | Domain | ArmContext | None = None) -> Choice:
-        """Uniform over what is available, whatever the context; ValueError, the random streams where they were, where
-        that is nothing."""
+        """Draw uniformly from what is available, whatever the context. Raises ValueError if nothing is; the random
+        streams then do not advance."""
         return Choice(self.choices.draw(self._streams, mask_of(available)))
 
     def learn(self, observation: Observation) -> None:

@@ -46,7 +46,7 @@ class RewardRange(Described, HasState):
     Args:
         like: dtype and device.
         arm: (S,) arms or (S, d) points; only shape and dtype matter.
-        expected: u, the range of rewards that is expected beforehand.
+        expected: u, the range of rewards expected in advance.
 
     Attributes:
         low, high: (S,) the range of the rewards believed.
@@ -108,7 +108,7 @@ class RewardRange(Described, HasState):
         return list(zip(first, believed.unbind(-1), strict=True))
 
     def _take_near(self, reward: Tensor) -> bool:
-        """``believe`` where no reward is far outside, which is nearly always: whether that is so."""
+        """``believe`` if no reward is far outside, which is nearly always the case; returns whether it is."""
         outside = torch.maximum(reward - self.high, self.low - reward)
         if bool(self._far(outside, self.high - self.low, self._widths()).any()):
             return False

@@ -20,27 +20,27 @@ from bandits_torch.theory.widths import Width
 class SafePolicy(LimitedPolicy):
     """Plays arms whose reward and outcomes lie within their limits by the confidence bounds of their models.
 
-    At every step the safe set is computed anew from the posteriors at that time,
+    At every step the safe set is computed from the posteriors at that time,
 
         S_t = {x: low_i <= mu_i(x, t) - w_t sigma_i(x, t) and mu_i(x, t) + w_t sigma_i(x, t) <= high_i for all i},
 
-    so models that drift let arms leave it as their last measurement ages (TVSafeOpt, Li et al. 2024), with no Lipschitz
-    constant over arms or time (GP-SafeOpt). In it the policy plays, by ``explore``:
+    so under drift arms leave it as their last measurement ages (TVSafeOpt, Li et al. 2024). There is no Lipschitz
+    constant over arms or time (GP-SafeOpt). Among the safe arms the policy plays, according to ``explore``:
 
     * ``"ucb"``: the largest upper bound of the reward: goal-oriented, the better choice for regret;
-    * ``"safeopt"``: of the maximisers (which may be the best) and expanders (which may enlarge the safe set), the arm
-      of the widest bounds in units of its prior. No theorem bounds the regret of either under drift.
+    * ``"safeopt"``: among maximisers (which may be the best) and expanders (which may enlarge the safe set), the arm
+      with the widest bounds relative to its prior. No theorem bounds the regret of either under drift.
 
     Args:
         model: of the reward, an ``ArmModel`` of batch shape () or (S,).
         outcomes: models of the other measurements, by name, of the same arms and batch shape.
         limits: (low, high) of each outcome, by name, and of ``"reward"`` if it has limits.
         width: of the reward's bounds in choosing.
-        safety_width: w_t; ``PosteriorSafetyWidth`` has the theorem.
+        safety_width: w_t; ``PosteriorSafetyWidth`` states the theorem.
         safe_arms: (N,) or (S, N) booleans, an initial safe set S_0. It is part of S_t before the first reward
             (``trust="start"``), or always (``trust="always"``: it is known to be safe).
         when_empty: what is played when S_t is empty: ``"likeliest"``, the arm with the most posterior deviations to its
-            nearest limit; ``"safe_arms"``, the best of those by upper bound, whatever the models say of them; or
+            nearest limit; ``"safe_arms"``, the best of those by upper bound, whatever the models say about them; or
             ``"raise"``, ``NoSafeArmError``. No guarantee holds at such a step; ``trace`` counts it as ``fallback``.
 
     Late rewards are learned exactly under drift, at the cost of learning all again (``ArmGP``). Cost: that of the
@@ -89,9 +89,9 @@ class SafePolicy(LimitedPolicy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """The best of the safe set that is available; ``why["certain"]`` (S,) says whether it was in S_t.
+        """The best available arm of the safe set; ``why["certain"]`` (S,) says whether it was in S_t.
 
-        Raises NoSafeArmError where there is none and ``when_empty`` is ``"raise"``.
+        Raises NoSafeArmError if there is none and ``when_empty`` is ``"raise"``.
         """
         if available is not None:
             self.choices.check_available(available)
@@ -123,7 +123,7 @@ class SafePolicy(LimitedPolicy):
             return safe_set(list(self._functions(time).values()))
 
     def _functions(self, time: float) -> dict[str, Bounded]:
-        """Posteriors and bounds of what has limits."""
+        """Posteriors and bounds of the functions that have limits."""
         functions = {}
         for name in self.limits:
             mean, variance = self._others.get(name, self.choices).marginals(time)
@@ -131,13 +131,13 @@ class SafePolicy(LimitedPolicy):
         return functions
 
     def _vouched(self) -> Tensor:
-        """Arms of the initial safe set, where it counts now, (S, N)."""
+        """Arms of the initial safe set, if it counts now, (S, N)."""
         if self.trust == "always":
             return self.safe_arms
         return self.safe_arms & self._first()
 
     def _fallback(self, functions: dict[str, Bounded], available: Tensor | None, lost: Tensor) -> Tensor:
-        """Arms (S, N) to play where no arm is safe."""
+        """Arms (S, N) to play if no arm is safe."""
         self._check_not_lost(lost, "arm")
         margin = least_margin(list(functions.values()))
         if available is not None:
@@ -167,8 +167,8 @@ class SafePolicy(LimitedPolicy):
     _expects = ("choices", "_others", "_learned")
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls lower the variances that score arms; the safe set is of what has been learned alone, since a
-        measurement that is only expected makes nothing safer."""
+        """Pending pulls lower the variances that score arms. The safe set depends only on learned measurements, because
+        a measurement that is only expected makes nothing safer."""
         if self._learned is None:
             self._learned = self._functions(time)
         for one in (self.choices, *self._others.values()):
@@ -193,7 +193,7 @@ def expanders(
 ) -> Tensor:
     """Safe arms whose most favourable outcome would make an arm safe that is not, (S, N) booleans.
 
-    Of arm x the outcome favourable to a lower limit is u(x), to an upper limit l(x); after it, each function's bounds
+    For arm x the outcome favourable to a lower limit is u(x), to an upper limit l(x). After it, each function's bounds
     at x' are those of the posterior with that observation (Berkenkamp et al., equation of G_n). O(S N^2) a limit.
 
     Args:

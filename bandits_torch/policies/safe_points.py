@@ -27,10 +27,11 @@ class SafePointPolicy(LimitedPolicy):
     """Plays points whose reward and outcomes lie within their limits by the confidence bounds of their models.
 
     ``SafePolicy`` over a ``Domain``: among points x with low_i <= mu_i(x, t) - w_t sigma_i(x, t) and mu_i(x, t) + w_t
-    sigma_i(x, t) <= high_i for all i, the one of the largest upper bound of the reward that a search finds. Tried are
-    Sobol points of the domain, the latest points played, ``safe_points``, and normal steps around the best of them,
-    ever shorter; a point counts only if it is within all limits, so the search needs no gradient and never leaves the
-    safe set. ``PosteriorSafetyWidth`` holds for the point played, however it was found: it is a function of the data.
+    sigma_i(x, t) <= high_i for all i, it plays the one with the largest upper bound of the reward that a search finds.
+    The search tries Sobol points of the domain, the latest points played, ``safe_points``, and ever shorter normal
+    steps around the best of them. A point counts only if it is within all limits, so the search needs no gradient and
+    never leaves the safe set. ``PosteriorSafetyWidth`` holds for the point played, however it was found, because it is
+    a function of the data.
 
     Args:
         model: of the reward, an ``OnlineGP`` of batch shape () or (S,) over d inputs, or d + 1 with time the last.
@@ -41,13 +42,13 @@ class SafePointPolicy(LimitedPolicy):
         safety_width: w_t.
         safe_points: (k, d) or (S, k, d), an initial safe set. It is part of the safe set before the first reward
             (``trust="start"``), or always (``trust="always"``).
-        when_empty: what is played where no point found is safe: ``"likeliest"``, the one with the most posterior
+        when_empty: what is played if no point found is safe: ``"likeliest"``, the one with the most posterior
             deviations to its nearest limit; ``"safe_points"``, the best of those by upper bound; or ``"raise"``,
             ``NoSafeArmError``. No guarantee holds at such a step; ``trace`` counts it as ``fallback``.
         forgetting: rules of the models, such as ``StaleObservations``, by the outcome's name, or ``"reward"``; default:
             keep all.
         raw_samples: Sobol points tried at each step.
-        seed: of what is tried; replicates share it.
+        seed: of the points tried; replicates share it.
 
     Cost: that of the models' predictions at ``raw_samples`` + 270 points, O(n^2) each. ``trace``: safe, the share of
     Sobol points within the limits, fallback, safety_width.
@@ -99,7 +100,7 @@ class SafePointPolicy(LimitedPolicy):
     def choose(self, time: float, available: Domain | None = None) -> Choice:
         """The best safe point found, (S, d); ``why["certain"]`` (S,) says whether it was within the safe set.
 
-        Raises NoSafeArmError where none was found and ``when_empty`` is ``"raise"``.
+        Raises NoSafeArmError if none was found and ``when_empty`` is ``"raise"``.
         """
         if available is not None:
             self.choices.check_available(available)
@@ -147,7 +148,8 @@ class SafePointPolicy(LimitedPolicy):
         return best, some.squeeze(-1), share
 
     def _scored(self, X: Tensor, time: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Of points (n, S, d) upper bounds of the reward, which are within all limits, and least margins, (S, n)."""
+        """For points (n, S, d): upper bounds of the reward, whether they are within all limits, and least margins, (S,
+        n)."""
         mean, variance = self.choices.moments(X, time)
         index = mean + self._column(self.width.at(self._clock + 1, self.model)) * variance.sqrt()
         functions = []
@@ -168,15 +170,15 @@ class SafePointPolicy(LimitedPolicy):
     _expects = ("choices", "_settled")
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls lower the variance of the reward that scores points; the safe set is of what has been learned
-        alone, since a measurement that is only expected makes nothing safer."""
+        """Pending pulls lower the variance of the reward that scores points. The safe set depends only on learned
+        measurements, because a measurement that is only expected makes nothing safer."""
         if "reward" in self.limits and self._settled is None:
             self._settled = ModelPoints(copy.deepcopy(self.model), self.choices.domain)
         self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """See ``LimitedPolicy``; the point is among those tried from now on."""
+        """See ``LimitedPolicy``; searches try the point from now on."""
         super().learn(observation)
         latest = observation.arm.to(self._played).unsqueeze(1)
         self._played = torch.cat([self._played, latest], 1)[:, -_KEPT:]

@@ -29,8 +29,8 @@ class FixedShare(Described, HasState):
     predictions, not regret.
 
     Members that fall behind are reset. With scores c_p <- memory c_p + ln f_p, a member is due for a reset when its
-    score is ``behind`` nats below the best score, which it then takes over. In one step a score can fall at most
-    ``at_once`` nats further behind than that of the member that predicted best.
+    score is ``behind`` nats below the best score. It then takes over the best score. In one step a score can fall at
+    most ``at_once`` nats further behind the score of the member that predicted best.
 
     Args:
         prior: (P,) weights pi > 0; normalised here.
@@ -92,8 +92,8 @@ class FixedShare(Described, HasState):
     ) -> Tensor:
         """Learn ln f_p of an observation, (S, P). Returns which members are due for a reset, (S, P) booleans.
 
-        Members that are ``exempt`` (S, P) never are. ``log_unit`` (S,): ln of the unit of rewards, for the log loss
-        alone.
+        Members that are ``exempt`` (S, P) never are. ``log_unit`` (S,): ln of the unit of rewards, which only the log
+        loss uses.
         """
         joint = self.log_weight + log_density
         total = joint.logsumexp(-1, keepdim=True)
@@ -123,7 +123,7 @@ class FixedShare(Described, HasState):
 
 
 def shared(log_weight: Tensor, log_prior: Tensor, share: float) -> Tensor:
-    """ln((1 - share) w + share pi), of ln w (S, P) and ln pi (P,)."""
+    """ln((1 - share) w + share pi), from ln w (S, P) and ln pi (P,)."""
     if not share:
         return log_weight
     return torch.logaddexp(log_weight + math.log1p(-share), log_prior + math.log(share))
@@ -144,7 +144,7 @@ def mixture_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Te
 def heaviest(weights: Tensor, light: float) -> tuple[Tensor, Tensor]:
     """The fewest members that hold all but ``light`` of the weight (S, P): their indices and weights, (S, K) each.
 
-    K is the most that a replicate needs; the others have more, whose share is 0.
+    K is the largest number that a replicate needs; other replicates also get K members, some with weight 0.
     """
     in_order, member = weights.sort(-1, descending=True)
     before = in_order.cumsum(-1) - in_order

@@ -1,4 +1,4 @@
-"""Rules that drop the observations of least influence on later predictions, within a bound or a budget on the loss."""
+"""Rules that drop the observations with least influence on later predictions, within a bound or budget on the loss."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Dropping(ForgettingRule):
         return {"now": self._zeros.double(), "dropped": torch.zeros_like(self._zeros, dtype=torch.long)}
 
     def _advance(self, point: Callable[[], Tensor], model: OnlineModel) -> Tensor:
-        """The latest time before this observation, ``now`` with it: the same where it is the first."""
+        """The latest time before this observation, and ``now`` with it: the same for the first observation."""
         time = point()[..., 0, -1].expand(self.now.shape).to(self.now)
         first = model.num_observations == 1
         before, self.now = self.now, torch.where(first, time, torch.maximum(self.now, time))
@@ -55,32 +55,32 @@ class _Dropping(ForgettingRule):
 class StaleObservations(_Dropping):
     """Drops the oldest observations of an ``OnlineGP`` under exponential forgetting once they carry no information.
 
-    Every ``every`` observations the oldest ``every`` are tried, and dropped where both accounts below stay within
+    Every ``every`` observations the oldest ``every`` are tried, and dropped if both accounts below stay within
     ``tolerance``. The rule keeps two numbers, L and B, for which at all points x and all times t from the latest
     observation on, whatever the rewards were and whether or not the model is right,
 
         |mu_all(x, t) - mu_held(x, t)| <= L sigma_held(x, t) <= L sqrt(k(x, x)),
         (1 - B) sigma_held^2(x, t) <= sigma_all^2(x, t) <= sigma_held^2(x, t),
 
-    "all" the model that has dropped nothing. Both are 0 at first, and
+    where "all" is the model that has dropped nothing. Both are 0 at first, and
 
         dropping          L <- L + l,                    B <- B + b            (l, b of ``loss_of_oldest``),
         time going on     L <- rho L,                    B <- rho^2 B,         rho = (1 - eps)^{tau / 2},
         an observation    L <- L + B (|z| + L) sigma / sqrt(lambda),           z its standardised error,
 
     sigma its standard deviation before. Idea of the proof: L bounds the difference of the means in the norm of P^{-1},
-    P the covariance held of f(., now), and 0 <= P - P_all <= B P. Dropping makes P larger, so neither grows for what
-    was dropped before. Time makes P' = rho^2 P + (1 - rho^2) K >= P of it and rho e of the difference e, as K >= P. An
-    observation takes e to (I - G h) e, G the gain, which shrinks in the norm of P^{-1}; the gains themselves differ by
-    (P - P_all) h / lambda after it, at most B times the new deviation over lambda.
+    with P the covariance of f(., now) held, and 0 <= P - P_all <= B P. Dropping makes P larger, so the accounts of
+    earlier drops do not grow. Time turns P into P' = rho^2 P + (1 - rho^2) K >= P, as K >= P, and the difference e into
+    rho e. An observation turns e into (I - G h) e, with G the gain, which is shorter in the norm of P^{-1}. The gains
+    themselves differ by (P - P_all) h / lambda after it, at most B times the new deviation over lambda.
 
     So the number held does not grow with the horizon: under eps = .03 and one observation a step 900 to 1 000 stay.
 
     Args:
         tolerance: of L and of B.
-        every: observations that are tried together.
-        capacity: at most so many are held, whatever their influence; the accounts then exceed ``tolerance``, and
-            ``trace`` says so. None: no such limit.
+        every: number of observations tried together.
+        capacity: the largest number held, whatever their influence; the accounts may then exceed ``tolerance``, and
+            ``trace`` shows it. None: no such limit.
 
     Cost: O(n^2) an observation on average, n observations held. ``trace``: dropped, stale_mean (L), stale_variance
     (B).
@@ -113,7 +113,7 @@ class StaleObservations(_Dropping):
 
     @torch.no_grad()
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
-        """Carry the accounts to the time of the observation, and over it."""
+        """Update the accounts for the passing of time and for the observation."""
         model = cast(OnlineGP, model)
         before = self._advance(point, model)
         rows = model.data.rows()
@@ -128,7 +128,7 @@ class StaleObservations(_Dropping):
 
     @torch.no_grad()
     def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
-        """Drop what has become stale, where it is time to look."""
+        """Drop stale observations, in steps where they are tried."""
         if not bool((self.since >= self.every).any()):
             return False
         model = cast(OnlineGP, model)
@@ -165,7 +165,7 @@ class StaleObservations(_Dropping):
 
 
 class WassersteinForgetting(_Dropping):
-    """Drops the observations of an ``OnlineGP`` of least influence on all later predictions (W-DBO).
+    """Drops the observations of an ``OnlineGP`` with least influence on all later predictions (W-DBO).
 
     The budget b is 1 at first. With R_i the ``relevance`` of observation i, a ratio of integrated 2-Wasserstein
     distances, after each observation
@@ -179,7 +179,7 @@ class WassersteinForgetting(_Dropping):
 
     Args:
         alpha: the loss allowed in a length-scale over time.
-        capacity: at most so many are held, whatever the budget; None: no such limit.
+        capacity: the largest number held, whatever the budget; None: no such limit.
 
     Cost: O(n^3) an observation and one more for each that is dropped. ``trace``: dropped, budget.
 

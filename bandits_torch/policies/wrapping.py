@@ -15,7 +15,7 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 
 
 class WrappingPolicy(Policy):
-    """A policy around ``policy``, which chooses. A subclass defines what is learned, and whatever else differs."""
+    """A policy around ``policy``, which chooses. A subclass defines what is learned, and all other differences."""
 
     _parts: ClassVar[tuple[str, ...]] = ("policy",)
     _expects: ClassVar[tuple[str, ...] | None] = ("policy",)
@@ -28,63 +28,63 @@ class WrappingPolicy(Policy):
         self.outcome_names = policy.outcome_names
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """As the policy inside chooses."""
+        """Let the inner policy choose."""
         return self.policy.choose(time, available)
 
     @property
     def innermost(self) -> Policy:
-        """That of the policy inside."""
+        """That of the inner policy."""
         return self.policy.innermost
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """As the policy inside."""
+        """As for the inner policy."""
         return self.policy.needs_unit
 
     @property
     def restarts_with_arms(self) -> str:  # type: ignore[override]
-        """As the policy inside."""
+        """As for the inner policy."""
         return self.policy.restarts_with_arms
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
-        """As the policy inside."""
+        """As for the inner policy."""
         return self.policy.knows_past
 
     def numbers_per_step(self, observations: int) -> int:
-        """As the policy inside."""
+        """As for the inner policy."""
         return self.policy.numbers_per_step(observations)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As the policy inside."""
+        """As for the inner policy."""
         self.policy.expect(pending, time)
 
     def dropped(self, pending: Pending) -> None:
-        """As the policy inside."""
+        """As for the inner policy."""
         self.policy.dropped(pending)
 
     def changes_found(self) -> Tensor | None:
-        """Those of the policy inside."""
+        """Those of the inner policy."""
         return self.policy.changes_found()
 
     def mean_rewards(self) -> Tensor | None:
-        """Those of the policy inside."""
+        """Those of the inner policy."""
         return self.policy.mean_rewards()
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of the policy inside, if it has ``marginals``: (S, N) each."""
+        """Posterior mean and variance of the inner policy, if it has ``marginals``: (S, N) each."""
         return self.policy.marginals(time, points)  # type: ignore[attr-defined]
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The trace of the policy inside."""
+        """The trace of the inner policy."""
         return self.policy.trace()
 
 
 class SomeArms(WrappingPolicy):
-    """N arms, of which the policy inside plays only some and numbers them from 0. No other arm is chosen.
+    """N arms, of which the inner policy plays only some, numbered from 0. No other arm is chosen.
 
     Args:
-        policy: over so many arms as ``here`` has True.
+        policy: over as many arms as ``here`` has True.
         here: (N,) booleans.
 
     Source: no paper's. Raises ValueError for another policy or mask; ``learn`` for an arm that is not here.
@@ -99,7 +99,7 @@ class SomeArms(WrappingPolicy):
         self._numbers, self._places = here.nonzero().flatten(), here.cumsum(0) - 1
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """As the policy inside chooses."""
+        """Let the inner policy choose."""
         if available is not None:
             Arms(self.num_arms, self.replicates).check_available(available)
             available = available[..., self._numbers.to(available.device)]
@@ -107,18 +107,18 @@ class SomeArms(WrappingPolicy):
         return replace(choice, arm=self._numbers.to(choice.arm.device)[choice.arm])
 
     def learn(self, observation: Observation) -> None:
-        """The policy inside learns."""
+        """Let the inner policy learn."""
         Arms(self.num_arms, self.replicates).check(observation)
         known = bool(self.here.to(observation.arm.device)[observation.arm].all())
         validation.require(known, "arm", observation.arm, f"among {self._numbers.tolist()}")
         self.policy.learn(self._inside(observation))
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As the policy inside."""
+        """As for the inner policy."""
         self.policy.expect(self._inside(pending), time)
 
     def dropped(self, pending: Pending) -> None:
-        """As the policy inside."""
+        """As for the inner policy."""
         self.policy.dropped(self._inside(pending))
 
     def _inside(self, one: Any) -> Any:
@@ -126,7 +126,7 @@ class SomeArms(WrappingPolicy):
 
 
 class CentredPolicy(WrappingPolicy):
-    """The policy inside learns reward - ``prior_mean``: exact for a policy over rewards of prior mean zero.
+    """Passes reward - ``prior_mean`` to the inner policy: exact for a policy over rewards with prior mean zero.
 
     It is one number for all arms: a policy that sees only differences cannot know which arm's mean was subtracted.
 
@@ -134,7 +134,7 @@ class CentredPolicy(WrappingPolicy):
         policy: over arms; it chooses, and learns the differences.
         prior_mean: in units of reward.
 
-    Source: no paper's, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is no finite number.
+    Source: no paper's, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is not a finite number.
     """
 
     def __init__(self, policy: Policy, prior_mean: float) -> None:
@@ -147,35 +147,36 @@ class CentredPolicy(WrappingPolicy):
         self.policy.learn(replace(observation, reward=observation.reward - self.prior_mean))
 
     def mean_rewards(self) -> Tensor | None:
-        """Those of the policy inside, in units of reward."""
+        """Those of the inner policy, in units of reward."""
         mean = self.policy.mean_rewards()
         return None if mean is None else mean + self.prior_mean
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """``marginals`` of the policy inside, shifted by the prior mean."""
+        """``marginals`` of the inner policy, shifted by the prior mean."""
         mean, variance = super().marginals(time, points)
         return mean + self.prior_mean, variance
 
 
 class StandardisedPolicy(WrappingPolicy):
-    """The policy inside learns (reward - ``offset``) / ``scale``, the mean and standard deviation of the first rewards.
+    """Passes (reward - ``offset``) / ``scale`` on, with the mean and standard deviation of the first rewards.
 
-    After rewards number 1, 2, 4, ..., ``warm_up`` the two are computed anew from all rewards so far, and the policy is
-    reset and learns those again in the new unit; after that both stay. With m, k and lambda the prior mean, covariance
-    and noise variance of the policy, its belief is always exactly that of a policy with prior mean offset + scale m,
-    covariance scale^2 k and noise variance scale^2 lambda that learns the rewards as they are. So choices do not depend
-    on the unit and the origin of rewards. While all rewards are equal, ``scale`` is 1. Replicates differ in both.
+    After rewards number 1, 2, 4, ..., ``warm_up`` both are computed anew from all rewards so far. The inner policy is
+    then reset and learns these rewards again in the new unit. After the warm-up both stay. With m, k and lambda the
+    prior mean, covariance and noise variance of the policy, its posterior is always exactly that of a policy with prior
+    mean offset + scale m, covariance scale^2 k and noise variance scale^2 lambda that learns the rewards unchanged. So
+    choices do not depend on the unit and the origin of rewards. While all rewards are equal, ``scale`` is 1. Replicates
+    differ in both.
 
-    A level or spread that changes later is not followed: ``recipes.auto`` follows both.
+    It does not follow a level or spread that changes later; ``recipes.auto`` follows both.
 
     Args:
-        policy: any that learns an observation anew after ``reset`` in another unit. Those that cannot say why
-            (``needs_unit``): they hold limits or ranges in units of reward, learn rewards in turn, or learn the unit by
+        policy: any that can learn an observation again after ``reset`` in another unit. Policies that cannot say why
+            (``needs_unit``): they hold limits or ranges in units of reward, learn rewards in turn, or learn the unit
             themselves.
-        warm_up: rewards that unit and origin are learned from.
+        warm_up: number of rewards from which unit and origin are learned.
 
-    Cost: up to ``warm_up`` steps at a reward that changes the unit; nothing after the warm-up, when the rewards kept
-    for it are dropped. Widths for functions of bounded norm, or noise of known scale, then mean units of ``scale``.
+    Cost: up to ``warm_up`` steps at a reward that changes the unit; nothing after the warm-up, when the stored rewards
+    are dropped. Norm bounds and noise scales given to widths are in units of ``scale``.
 
     Source: no paper's; an affine change of a Gaussian process. Raises ValueError for another policy, and a ``warm_up``
     below 2.
@@ -215,7 +216,7 @@ class StandardisedPolicy(WrappingPolicy):
             self._told, self._count = [], self.warm_up
 
     def learn(self, observation: Observation) -> None:
-        """Learn the reward in the unit of now; or, if it is time, all of them in a new unit."""
+        """Learn the reward in the present unit; or, when due, all rewards in a new unit."""
         reward = validation.tensor("reward", observation.reward)
         fits = reward.shape == (self.replicates,)
         validation.shape_is("reward", reward, fits, f"({self.replicates},)")
@@ -231,7 +232,7 @@ class StandardisedPolicy(WrappingPolicy):
         self._count, self._told = count, first if count < self.warm_up else []
 
     def _learn_anew(self, observations: list[Observation]) -> None:
-        """Learn all of these in the unit that follows from them; nothing is changed where one is refused."""
+        """Learn all of these in the unit that follows from them; if one is refused, nothing is changed."""
         rewards = torch.stack([one.reward.double() for one in observations])  # (n, S)
         offset, spread = rewards.mean(0), rewards.std(0, correction=0)
         scale = torch.where(spread > 1e-12 * rewards.abs().amax(0), spread, 1.0)  # else it is of rounding
@@ -246,18 +247,18 @@ class StandardisedPolicy(WrappingPolicy):
         self.offset, self.scale = offset, scale
 
     def mean_rewards(self) -> Tensor | None:
-        """Those of the policy inside, in units of reward."""
+        """Those of the inner policy, in units of reward."""
         mean = self.policy.mean_rewards()
         return None if mean is None else self.offset.unsqueeze(-1) + self.scale.unsqueeze(-1) * mean
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance in units of reward, (S, N) each, if the policy inside has ``marginals``."""
+        """Posterior mean and variance in units of reward, (S, N) each, if the inner policy has ``marginals``."""
         mean, variance = super().marginals(time, points)
         offset, scale = self.offset.to(mean).unsqueeze(-1), self.scale.to(mean).unsqueeze(-1)
         return offset + scale * mean, scale.square() * variance
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The trace of the policy inside, ``offset`` and ``scale``."""
+        """The trace of the inner policy, ``offset`` and ``scale``."""
         return self.policy.trace() | {"offset": self.offset, "scale": self.scale}
 
 
@@ -286,14 +287,14 @@ class DoublingTrick(WrappingPolicy):
     Args:
         base: makes a policy for a horizon, its only argument, such as
             ``lambda T: recipes.sw_gp_ucb(arms, kernel, 0.01, horizon=T)``. It is called once a phase. Horizons differ,
-            so that they may seed a policy that draws (``seed=T``).
+            so they may serve as seeds of a policy that draws (``seed=T``).
         first: T_0.
 
     Cost: that of the policies, made anew log2(T / ``first``) times.
 
     Source: Auer, Cesa-Bianchi, Freund & Schapire 2002; Besson & Kaufmann 2018 (arXiv 1803.06971), the geometric trick.
-    Raises ValueError for a ``base`` that is no function, makes no policy, or makes one with other numbers of arms or
-    replicates than before, and for a ``first`` below 1.
+    Raises ValueError for a ``base`` that is not a function, or whose result is not a policy or has other numbers of
+    arms or replicates than before, and for a ``first`` below 1.
     """
 
     def __init__(self, base: Callable[[int], Policy], *, first: int = 64) -> None:
@@ -325,7 +326,7 @@ class DoublingTrick(WrappingPolicy):
         return replace(choice, why={**choice.why, "phase": self.phase})
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As the phase's policy; what is pending of earlier phases is not counted."""
+        """As the phase's policy; pending pulls of earlier phases are not counted."""
         if pending.why.get("phase", self.phase) == self.phase:
             super().expect(pending, time)
 
@@ -349,7 +350,7 @@ class DoublingTrick(WrappingPolicy):
         return {"phase": 0, "_count": 0}
 
     def _restarted(self, where: Tensor | None) -> None:
-        """Phase 0 again; some replicates alone begin the phase of now anew."""
+        """Return to phase 0; if only some replicates restart, they begin the present phase anew."""
         if where is None or bool(where.all()):
             self._begin_phase(0)
 

@@ -1,4 +1,4 @@
-"""What can be chosen at a step: arms by index, arms by their features, or the points of a domain."""
+"""The choices of a step: arms by index, arms by their features, or the points of a domain."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Arms(Choices):
             self._dtype, self._most = dtype, validation.largest_reward(dtype) ** 2
 
     def check(self, observation: Observation, *needed: str) -> None:
-        """See ``Choices``. What is plainly right is seen at one glance, all else is looked at closely."""
+        """See ``Choices``. A quick check accepts what is plainly right; everything else is checked closely."""
         arm, reward, S, time = observation.arm, observation.reward, self._shape, observation.time
         right = type(arm) is type(reward) is Tensor and type(time) is float and type(observation.why) is dict
         right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
@@ -57,7 +57,8 @@ class Arms(Choices):
             self._check_closely(observation, *needed)
 
     def check_available(self, available: Tensor) -> None:
-        """Raise ValueError unless this is a mask that leaves every replicate an arm (seen on a CPU only)."""
+        """Raise ValueError unless this is a mask that leaves every replicate an arm (values are checked on a CPU
+        only)."""
         self._check_mask(available)
         if available.is_cpu:
             left = bool(available.any(-1).all())
@@ -103,7 +104,7 @@ class Arms(Choices):
 
 
 class ArmsWithModel(Arms, ModelChoices):
-    """Arms and a model of them, whose batch is S replicates and further dimensions, such as candidate priors.
+    """Arms and a model of them, whose batch dimensions are S replicates and possibly others, such as candidate priors.
 
     Args:
         model: an ``OnlineModel``.
@@ -126,7 +127,7 @@ class ArmsWithModel(Arms, ModelChoices):
         """Inputs of all arms, ``N x 1 x D``, with a 1 for each dimension of the batch in between."""
 
     def _normal(self, streams: ReplicateStreams) -> Callable[..., Tensor]:
-        """Gives ``batch_shape x sizes x N`` numbers of every arm."""
+        """A function that draws normal numbers for every arm, ``batch_shape x sizes x N``."""
         batch, N = self.model.batch_shape, self.num_arms
         return lambda *sizes: streams.normal(*batch[1:], *sizes, N).reshape(*batch, *sizes, N)
 
@@ -159,7 +160,7 @@ class ModelArms(ArmsWithModel):
 
     @property
     def given(self) -> Tensor | None:
-        """None: the model brings them."""
+        """None: the model has its own arms."""
         return None
 
     def inputs(self, time: float) -> Tensor:
@@ -179,7 +180,7 @@ class ModelArms(ArmsWithModel):
         self.model.expect_arms(arm.reshape(self._first), time)
 
     def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
-        """By an ``ArmGP``."""
+        """See ``ModelChoices``; an ``ArmGP`` can do it."""
         arm, reward, noise_variance = (x.reshape(self._first) for x in (arm, reward, noise_variance))
         cast(ArmGP, self.model).take_noisy(arm, reward, time, noise_variance)
 
@@ -253,8 +254,8 @@ class ListedArms(ArmsWithModel):
 def best_available(scores: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
     """Largest score and its arm, (S,) each, of scores (N, S) among the available arms; ties go to the smaller index.
 
-    An index that is NaN, or minus infinity, counts as the least number there is: still above an arm that is not
-    available, which is never chosen.
+    An index that is NaN or minus infinity counts as the smallest number. It still exceeds the index of an unavailable
+    arm, which is never chosen.
     """
     lowest = torch.finfo(scores.dtype).min
     scores = scores.nan_to_num(nan=lowest, posinf=torch.inf, neginf=lowest)

@@ -1,4 +1,4 @@
-"""What can be chosen at a step, arms or points: the one place that knows the difference."""
+"""The choices of a step, arms or points: the only place that distinguishes them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class Choices(ABC):
-    """What S replicates choose from, and what may be said of it: ``Arms`` or ``Points``.
+    """What S replicates choose from, with its checks and draws: ``Arms`` or ``Points``.
 
     Attributes:
         replicates: S.
@@ -45,7 +45,7 @@ class Choices(ABC):
 
     @abstractmethod
     def none_yet(self, like: Tensor) -> Tensor:
-        """Room for the choices beside numbers ``... x S``: zeros ``... x S`` or ``... x S x d``."""
+        """Empty choices for numbers ``... x S``: zeros ``... x S`` or ``... x S x d``."""
 
     @abstractmethod
     def check(self, observation: Observation, *needed: str) -> None:
@@ -89,7 +89,7 @@ class Choices(ABC):
 
     @abstractmethod
     def _inside(self, arm: Tensor) -> bool:
-        """Whether choices of the right shape and dtype are any of these. Looks at values."""
+        """Whether choices of the right shape and dtype are possible ones. Reads values."""
 
     takes_noise: bool = False  # whether the policy learns rewards that have a noise variance of their own
     _shape: tuple[int, ...]  # of a choice
@@ -102,14 +102,14 @@ class Choices(ABC):
 
 
 class ModelChoices(Choices, HasState):
-    """Choices with a model of them: they ask it, teach it, and look for the best of them.
+    """Choices with a model of them: they query it, teach it, and search for the best choice.
 
-    ``arm`` is a choice of every replicate, (S,) or (S, d), here and in what these are: checked by whoever calls.
+    ``arm`` is a choice of every replicate, (S,) or (S, d), here and in subclasses. The caller checks it.
 
     Attributes:
-        model: of batch shape (), (S,), or (S, ...) with candidate priors beside the replicates.
-        conditions: whether pending choices change the model. False: the model stays as it is, and only what counts
-            choices moves on.
+        model: of batch shape (), (S,), or (S, ...) with candidate priors after the replicates.
+        conditions: whether pending choices change the model. False: the model does not change, and only counters
+            advance.
     """
 
     _parts = ("model",)
@@ -119,11 +119,11 @@ class ModelChoices(Choices, HasState):
     @property
     @abstractmethod
     def given(self) -> Tensor | Domain | None:
-        """What ``choices_over`` makes the like of these from, with another model."""
+        """The argument from which ``choices_over`` makes similar choices with another model."""
 
     @abstractmethod
     def shown(self, count: int = 200) -> Tensor:
-        """Features (N, d) of the arms; or so many points evenly spread over a domain of one dimension."""
+        """Features (N, d) of the arms; for a domain of one dimension, this many points evenly spread over it."""
 
     @abstractmethod
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
@@ -133,11 +133,11 @@ class ModelChoices(Choices, HasState):
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """The model learns the rewards (S,) of a choice, in every member of its batch.
 
-        ``late``: of a time before the latest, too, where the model can.
+        ``late``: also at a time before the latest, if the model can.
         """
 
     def expect(self, arm: Tensor, time: float) -> None:
-        """A choice is pending: see ``OnlineModel.expect``. Call it where the choices are put aside alone."""
+        """Note that a choice is pending: see ``OnlineModel.expect``. Call it only on choices that are put aside."""
         if self.conditions:
             self._expect(arm, time)
 
@@ -150,11 +150,11 @@ class ModelChoices(Choices, HasState):
         self.model.expect(self.inputs_of(arm, time))
 
     def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
-        """``observe``, late too, of rewards with noise variances (S,) of their own, where ``takes_noise``."""
+        """``observe``, also late, for rewards with noise variances (S,) of their own, if ``takes_noise``."""
         raise ValueError("noise_variance must be None: this model has one for all rewards")
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """Posterior mean and standard deviation of a choice, ``batch_shape`` each; (S,) where that is ()."""
+        """Posterior mean and standard deviation of a choice, ``batch_shape`` each; (S,) if that is ()."""
         posterior = cast(GPyTorchPosterior, self.model.posterior(self.inputs_of(arm, time)))
         shape = self.model.batch_shape or (1,)
         return posterior.mean.reshape(shape), posterior.variance.reshape(shape).sqrt()
@@ -183,18 +183,18 @@ class ModelChoices(Choices, HasState):
 
     @abstractmethod
     def best(self, acquisition: AcquisitionFunction, time: float, available: Any) -> tuple[Tensor, Tensor]:
-        """The choice of the largest value that is available, and the value (S,)."""
+        """The available choice with the largest value, and the value (S,)."""
 
     @abstractmethod
     def best_under(self, over: OverPriors, time: float, available: Any) -> tuple[Tensor, Tensor]:
-        """The choice of the largest value over priors, and the prior it was made by (S,)."""
+        """The choice with the largest value over priors, and the prior that gives the value, (S,)."""
 
     @abstractmethod
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
-        """What an acquisition may know of a step; ``streams`` are the policy's random numbers."""
+        """The ``StepContext`` of a step; ``streams`` are the policy's random numbers."""
 
     def _checked_time(self, time: float) -> float:
-        """The time, a model's last input. ValueError where inputs are held in float32, which has too few figures."""
+        """The time, a model's last input. Raises ValueError if inputs are held in float32, which has too few digits."""
         exact = self.model.input_dtype == torch.float64 or abs(time) <= 2**24
         expected = (
             "at most 2^24 for a model of float32 without a SpatioTemporalKernel, whose times are in float64"
@@ -203,6 +203,6 @@ class ModelChoices(Choices, HasState):
         return time
 
     def _maybe_timed(self, rows: Tensor, time: float) -> Tensor:
-        """Inputs ``... x d``, with the time behind if the model has one input more."""
+        """Inputs ``... x d``, followed by the time if the model has one more input."""
         has_time = cast(int, self.model.input_dim) > rows.shape[-1]
         return with_time(rows, self._checked_time(time)) if has_time else rows

@@ -53,10 +53,10 @@ class ContextualArms(ListedArms):
     # -- what a step brings ----------------------------------------------------------------------------
 
     def read(self, available: Any) -> tuple[Tensor, Tensor | None]:
-        """The inputs of all arms, (N, d + c) or (S, N, d + c), and the mask, of what ``choose`` was given.
+        """The inputs of all arms, (N, d + c) or (S, N, d + c), and the mask, from the argument of ``choose``.
 
-        ValueError for a context that is missing, not taken, or of another shape, and for other numbers of arms,
-        features or replicates.
+        Raises ValueError for a context that is missing, not accepted, or of another shape, and for other numbers of
+        arms, features or replicates.
         """
         return inputs_under(available, self, self.arms, self.context_dim)
 
@@ -65,11 +65,11 @@ class ContextualArms(ListedArms):
         return _with_value(self, "_of_step", rows)
 
     def as_chosen(self, inputs: Tensor) -> AbstractContextManager[None]:
-        """Within the block these are the inputs of what was chosen, (S, d + c), whatever the arm."""
+        """Within the block these are the inputs of the choice, (S, d + c), whatever the arm."""
         return _with_value(self, "_of_choice", inputs)
 
     def check(self, observation: Observation, *needed: str) -> None:
-        """See ``Choices``; the inputs of the choice, too."""
+        """See ``Choices``; the inputs of the choice are checked as well."""
         super().check(observation, *needed)
         check_inputs(observation, (self.replicates, self._told))
 
@@ -110,7 +110,8 @@ def _with_value(arms: Arms, name: str, value: Tensor) -> Iterator[None]:
 
 
 def step_over(available: Any, arms: Arms) -> ArmContext:
-    """What ``choose`` was given, whether a mask or more; ValueError for a mask that leaves no arm."""
+    """The ``ArmContext`` of ``choose``'s argument, which may be only a mask. Raises ValueError for a mask without an
+    arm."""
     bare = isinstance(available, Tensor) and available.is_floating_point()
     validation.require(not bare, "available", available, "a mask of booleans; a context in an ArmContext")
     step = available if isinstance(available, ArmContext) else ArmContext(available=available)
@@ -122,9 +123,9 @@ def step_over(available: Any, arms: Arms) -> ArmContext:
 def inputs_under(
     available: Any, choices: Arms, arms: Tensor, context_dim: int
 ) -> tuple[Tensor, Tensor | None]:
-    """Features and context of all arms, (N, d + c) or (S, N, d + c), and the mask, of what ``choose`` was given.
+    """Features and context of all arms, (N, d + c) or (S, N, d + c), and the mask, from the argument of ``choose``.
 
-    ``arms``: their features (N, d), where a step brings no others. Errors: see ``ContextualArms.read``.
+    ``arms``: their features (N, d), unless the step has others. Errors: see ``ContextualArms.read``.
     """
     step = step_over(available, choices)
     N, d, c, S = choices.num_arms, arms.shape[-1], context_dim, choices.replicates
@@ -142,7 +143,7 @@ def inputs_under(
 
 
 def checked_context(context: Tensor | None, c: int, S: int) -> Tensor:
-    """The context of a step, (c,) or (S, c); ValueError for none, or another shape."""
+    """The context of a step, (c,) or (S, c). Raises ValueError if it is missing or has another shape."""
     expected = f"a tensor ({c},) or ({S}, {c}), in an ArmContext"
     validation.require(context is not None, "context", context, expected)
     assert context is not None
@@ -151,7 +152,7 @@ def checked_context(context: Tensor | None, c: int, S: int) -> Tensor:
 
 
 def check_inputs(observation: Observation, shape: tuple[int, int]) -> Tensor:
-    """The inputs that came with an observation; ValueError unless there are so many, finite."""
+    """The inputs of an observation. Raises ValueError unless they have the right number and are finite."""
     name, inputs = f"why[{INPUTS!r}]", observation.why.get(INPUTS)
     fits = isinstance(inputs, Tensor) and inputs.shape == shape and inputs.is_floating_point()
     validation.require(fits, name, inputs, f"a tensor {shape}, the inputs that the choice was made with")
@@ -168,7 +169,7 @@ def pairs_of(arms: Tensor, contexts: Tensor) -> Tensor:
 
 
 def number_under(available: Any, choices: Arms, contexts: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The number of the context, (S,), and the mask, of what ``choose`` was given: see ``ListedContexts.read``."""
+    """The number of the context, (S,), and the mask, from the argument of ``choose``: see ``ListedContexts.read``."""
     step = step_over(available, choices)
     expected = "None: the model is over the features that the policy was built with"
     validation.require(step.features is None, "features", step.features, expected)
@@ -177,7 +178,7 @@ def number_under(available: Any, choices: Arms, contexts: Tensor) -> tuple[Tenso
 
 
 def number_of(name: str, context: Tensor, contexts: Tensor) -> Tensor:
-    """Which of the M contexts (M, c) these are, (..., c); ValueError for others."""
+    """The numbers of these contexts (..., c) among the M contexts (M, c). Raises ValueError for others."""
     found = (context.to(contexts).unsqueeze(-2) == contexts).all(-1)
     listed = bool(found.any(-1).all())
     validation.require(listed, name, context, f"one of the {len(contexts)} contexts given")
@@ -187,7 +188,7 @@ def number_of(name: str, context: Tensor, contexts: Tensor) -> Tensor:
 class ListedContexts(ModelArms):
     """N arms whose steps come with one of M contexts, for an ``ArmModel`` over the N M pairs of both.
 
-    Every pair has its marginals in the model, so a step costs what one of N M arms costs, however many observations
+    The model holds the marginals of every pair, so a step costs as much as one over N M arms, however many observations
     there are. Otherwise it is like ``ContextualArms``, with the same ``at_step``, ``as_chosen`` and ``read``.
 
     Args:
@@ -215,9 +216,9 @@ class ListedContexts(ModelArms):
     # -- what a step brings ----------------------------------------------------------------------------
 
     def read(self, available: Any) -> tuple[Tensor, Tensor | None]:
-        """The number of the context, (S,), and the mask, of what ``choose`` was given.
+        """The number of the context, (S,), and the mask, from the argument of ``choose``.
 
-        ValueError for a context that is missing, of another shape, or none of the M, and for features of a step.
+        Raises ValueError for a context that is missing, of another shape, or none of the M, and for features of a step.
         """
         return number_under(available, self, self.contexts)
 
@@ -226,7 +227,7 @@ class ListedContexts(ModelArms):
         return _with_value(self, "_of_step", rows)
 
     def as_chosen(self, inputs: Tensor) -> AbstractContextManager[None]:
-        """Within the block the context is that of what was chosen, whose inputs these are, (S, d + c)."""
+        """Within the block the context is that of the choice, whose inputs these are, (S, d + c)."""
         return _with_value(self, "_of_choice", self._number_in(inputs))
 
     def _number_in(self, inputs: Tensor) -> Tensor:
@@ -234,7 +235,7 @@ class ListedContexts(ModelArms):
         return number.expand(self.replicates)
 
     def check(self, observation: Observation, *needed: str) -> None:
-        """See ``Choices``; the context of the choice, too."""
+        """See ``Choices``; the context of the choice is checked as well."""
         super().check(observation, *needed)
         self._number_in(check_inputs(observation, (self.replicates, self._pairs.shape[-1])))
 
@@ -252,7 +253,7 @@ class ListedContexts(ModelArms):
         return arm * len(self.contexts) + number
 
     def _of_all(self, values: Tensor) -> Tensor:
-        """Of values (S, N M) those of the step's context, (S, N)."""
+        """The entries of values (S, N M) for the step's context, (S, N)."""
         every = torch.arange(self.num_arms, device=values.device).unsqueeze(-1)
         return values.gather(-1, self._pair(every).mT)
 

@@ -76,13 +76,14 @@ class Points(Choices):
 
 
 class ModelPoints(Points, ModelChoices):
-    """The points of a domain that an ``OnlineGP`` is over, with time its last input if it has one input more.
+    """The points of a domain with an ``OnlineGP`` over it; time is its last input if it has one more input than the
+    domain.
 
     Args:
         model: over d inputs, or d + 1; its batch is S replicates, and candidate priors if there is a second dimension.
         domain: of dimension d.
         search: how an acquisition is maximised.
-        seed: of the raw samples of a search, other ones at every step, the same in every replicate.
+        seed: of the raw samples of a search, which differ between steps and are the same in every replicate.
         first_replicate: number of the first replicate, for ``StepContext.seeds``.
 
     It stores the number of steps and the last points, which are warm starts of the next search.
@@ -128,7 +129,7 @@ class ModelPoints(Points, ModelChoices):
         return self.domain
 
     def shown(self, count: int = 200) -> Tensor:
-        """Points evenly spread; ValueError for a domain of more dimensions."""
+        """Points evenly spread over the domain. Raises ValueError for a domain of several dimensions."""
         one = self.dim == 1
         validation.require(one, "policy", self.domain, "one over arms, or over a domain of one dimension")
         low, high = self.domain.bounds
@@ -145,13 +146,13 @@ class ModelPoints(Points, ModelChoices):
         return self._maybe_timed(at, time)
 
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """One reward of every replicate, of any time; the next search begins at the points, too."""
+        """Learn one reward of every replicate, at any time; the next search also starts at the points."""
         self.model.observe(self.inputs_of(arm, time), reward.reshape(*self._of_each_member, 1))
         self._latest = arm.detach().clone().unsqueeze(1)
         self.steps += 1
 
     def expect(self, arm: Tensor, time: float) -> None:
-        """See ``ModelChoices``. Pending choices count as steps: of the opening, and for the seeds of draws."""
+        """See ``ModelChoices``. Pending choices count as steps, both of the opening and for the seeds of draws."""
         super().expect(arm, time)
         self.steps += 1
 
@@ -160,14 +161,15 @@ class ModelPoints(Points, ModelChoices):
         return self.moments(cast(Tensor, points).unsqueeze(1), time)
 
     def moments(self, points: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """``marginals`` of points that each replicate has of its own, (N, S, d), or (N, 1, d) for all: (S, N) each."""
+        """``marginals`` of different points for each replicate, (N, S, d), or the same for all, (N, 1, d): (S, N)
+        each."""
         points = self._maybe_timed(points, time)
         return self._moments((points if self.model.batch_shape else points.squeeze(1)).unsqueeze(-2))
 
     def best(
         self, acquisition: AcquisitionFunction, time: float, available: Domain | None
     ) -> tuple[Tensor, Tensor]:
-        """By ``PointSearch``; its opening first, whatever the acquisition says of it."""
+        """By ``PointSearch``; the points of its opening come first, whatever their values."""
         domain = self.domain if available is None else available
         first = self.search.opening(domain, self.steps, self.replicates, self._seed)
         if first is not None:
@@ -188,7 +190,7 @@ class ModelPoints(Points, ModelChoices):
         )
 
     def best_under(self, over: OverPriors, time: float, available: Domain | None) -> tuple[Tensor, Tensor]:
-        """By ``PointSearch``, and the prior that stands behind the value there."""
+        """By ``PointSearch``, with the prior that gives the value there."""
         domain = self.domain if available is None else available
         points = self.search.opening(domain, self.steps, self.replicates, self._seed)
         if points is None:

@@ -1,4 +1,4 @@
-"""The classical bandits: each arm by itself, without a kernel, features or a prior.
+"""The classical bandits: they treat each arm by itself, without a kernel, features or a prior.
 
 They do not use the smoothness of rewards over the arms, on which the other policies rely. If arms are unrelated, they
 are hard to beat and cost very little.

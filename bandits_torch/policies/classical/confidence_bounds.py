@@ -1,4 +1,4 @@
-"""Upper confidence bounds: UCB1, and those that forget: discounted, sliding-window and GLR-klUCB."""
+"""Upper confidence bounds: UCB1, and policies that forget: discounted UCB, sliding-window UCB and GLR-klUCB."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DiscountedUCB(MeansPolicy):
 
     Args:
         num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``; B = high - low.
-        discount: gamma, in (0, 1]; ``tuned_discount`` has the paper's.
+        discount: gamma, in (0, 1]; ``tuned_discount`` computes the paper's.
         exploration: xi > 0.
 
     Source: Garivier & Moulines 2011, section 3 and Theorem 1. Raises ValueError as ``MeansPolicy``, and for numbers out
@@ -79,7 +79,7 @@ class SlidingWindowUCB(MeansPolicy):
 
     Args:
         num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``; B = high - low.
-        window: tau >= 1; ``tuned_window`` has the paper's.
+        window: tau >= 1; ``tuned_window`` computes the paper's.
         exploration: xi > 0.
 
     Cost: O(S (N + tau)) a step.
@@ -102,7 +102,7 @@ class SlidingWindowUCB(MeansPolicy):
         return super().init() | held | {"arms": self.zeros(self.window).long()}
 
     def learned(self, state: State, observation: Observation) -> State:
-        """See ``MeansPolicy``; the sums are those of the window, added up anew."""
+        """See ``MeansPolicy``; the sums over the window are computed anew."""
         at = (state["clock"].long() % self.window).unsqueeze(-1)  # of the oldest, which leaves
         state = super().learned(state, observation)
         state["arms"].scatter_(-1, at, observation.arm.unsqueeze(-1))
@@ -142,21 +142,21 @@ def checked_discount(discount: float) -> float:
 class GLRKLUCB(MeansPolicy):
     """kl-UCB that forgets an arm (or all) when the generalised likelihood ratio finds that its rewards have changed.
 
-    index = max {q : n_i kl(mean_i, q) <= ln t_i}, t_i steps since arm i was forgotten, kl that of Bernoulli laws,
-    rewards in [0, 1]. A pull of arm i tests its n rewards since:
+    index = max {q : n_i kl(mean_i, q) <= ln t_i} with t_i steps since arm i was forgotten, the kl divergence of
+    Bernoulli distributions, and rewards in [0, 1]. A pull of arm i tests its n rewards since then:
 
         max_s s kl(mean_{1:s}, mean_{1:n}) + (n - s) kl(mean_{s+1:n}, mean_{1:n}) > ln(n^{3/2} / delta).
 
-    Of every floor(N / a_k) steps the first N play the arms in turn, a_k = ``exploration`` sqrt(k) at most 1, k - 1 the
-    changes found so far; an arm that is not available loses its turn.
+    Of every floor(N / a_k) steps the first N play the arms in turn, with a_k = ``exploration`` sqrt(k), at most 1,
+    after k - 1 detected changes. An arm that is not available loses its turn.
 
     Args:
         num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``.
         horizon: T.
         delta: of the test; None for 1 / sqrt(T).
-        exploration: a; None for sqrt(N ln T / T), the paper's, but at most 0.1: where N ln T is near T or above, the
-            paper's would play in turn for ever.
-        restarts: ``"local"``: the arm alone is forgotten; ``"global"``: all are.
+        exploration: a; None for the paper's sqrt(N ln T / T), but at most 0.1: if N ln T is near T or above, the
+            paper's value would play the arms in turn for ever.
+        restarts: ``"local"``: only the arm is forgotten; ``"global"``: all arms are.
 
     Cost: O(S (N + t)) a step, since all rewards are kept for the test.
 
@@ -198,7 +198,7 @@ class GLRKLUCB(MeansPolicy):
         return Choice(arm, chosen.why)
 
     def _turn(self, state: State) -> Tensor:
-        """Whose turn it is, (S,); N or above: nobody's."""
+        """The arm whose turn it is, (S,); N or above: none."""
         return forced_turn(state["clock"], cast(float, self.exploration), state["changes"], self.num_arms)
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
@@ -252,7 +252,7 @@ class GLRKLUCB(MeansPolicy):
         return {"restarts": self.state["changes"].clone()}
 
     def _restarted(self, where: Tensor | None) -> None:
-        """All rewards are kept until all replicates are reset; those of one that was count no more."""
+        """Rewards are kept until all replicates are reset; those of a replicate that was reset no longer count."""
         if where is not None:
             length = float(self.state["length"])
             self.state["since"] = torch.where(where.unsqueeze(-1), length, self.state["since"])
@@ -276,8 +276,8 @@ def tuned_test(T: int, N: int, delta: float | None, exploration: float | None) -
 
 
 def forced_turn(clock: Tensor, exploration: float, changes: Tensor, num_arms: int) -> Tensor:
-    """Whose turn it is, (S,): arm by arm in the first N of every floor(N / rate) steps, then nobody's, N. The rate is
-    the ``exploration`` times sqrt(1 + ``changes`` found), at most 1."""
+    """The arm whose turn it is, (S,): arm by arm in the first N of every floor(N / rate) steps, then N for none. The
+    rate is ``exploration`` times sqrt(1 + ``changes`` found), at most 1."""
     rate = (exploration * (1 + changes).sqrt()).clamp(max=1.0)
     period = torch.where(rate > 0, (num_arms / rate).floor(), torch.inf)
     turn = torch.where(period.isinf(), float(num_arms), clock - period * (clock / period).floor())
@@ -289,8 +289,9 @@ def likelihood_ratio(
 ) -> tuple[Tensor, Tensor]:
     """The likelihood ratio of one change among the rewards with ``own`` True, and their number n, (S,) each.
 
-    It is max_s s d(mean_{1:s}, mean_{1:n}) + (n - s) d(mean_{s+1:n}, mean_{1:n}), d the ``divergence`` of two laws by
-    their means; 0 for n < 2. ``own``, ``rewards``: (S, t), at least one True in each row. Cost: O(S t).
+    It is max_s s d(mean_{1:s}, mean_{1:n}) + (n - s) d(mean_{s+1:n}, mean_{1:n}), d the ``divergence`` of two
+    distributions by their means; 0 for n < 2. ``own``, ``rewards``: (S, t), at least one True in each row. Cost: O(S
+    t).
     """
     n1, s1 = own.double().cumsum(-1), (rewards * own).cumsum(-1)
     n, s = n1[:, -1:], s1[:, -1:]

@@ -1,4 +1,4 @@
-"""Upper bounds of log-odds that drift, for rewards of 0 and 1."""
+"""Upper confidence bounds on drifting log-odds, for rewards of 0 and 1."""
 
 from __future__ import annotations
 
@@ -26,26 +26,28 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 
 
 class LogOddsUCB(MeansPolicy):
-    """Plays the arm of the largest m + width sqrt(v), m and v of its log-odds under a mixture of P models.
+    """Plays the arm with the largest m + width sqrt(v), the mean and variance of its log-odds under a mixture of P
+    models.
 
-    A reward y of arm i is 1 with chance 1 / (1 + exp(-f_i)). In model p each f_i is a process of its own that forgets:
-    at every reward learned, whatever its arm,
+    A reward y of arm i is 1 with probability 1 / (1 + exp(-f_i)). In model p each f_i is an independent process that
+    forgets at every reward learned, whatever its arm:
 
         f_i <- mu_pi + sqrt(1 - r_p) (f_i - mu_pi) + noise of variance r_p s_p,
 
-    so that f_i has mean mu_pi and variance s_p before any reward. The belief is normal. A reward sets its mean and
-    variance to those of N(f; m, v) p(y | f), by Gauss-Hermite quadrature (assumed density filtering), and multiplies
-    the weight of the model by the chance that it gave y; a share of all weight is spread again (``FixedShare``).
+    so f_i has mean mu_pi and variance s_p before any reward. The posterior is approximated by a normal one. A reward
+    sets its mean and variance to those of N(f; m, v) p(y | f), by Gauss-Hermite quadrature (assumed density filtering),
+    and multiplies the weight of the model by the probability that it gave y; a share of all weight is redistributed
+    (``FixedShare``).
 
-    Models: each rate r of 0 to 0.1 with each variance s of 0.1 to 1 and each prior mean mu. Where ``prior_mean`` is
-    told, mu is its log-odds, or one number for all arms, their average; else one of five levels for all arms, from a
-    chance of 0.02 to one of 0.82.
+    Models: every combination of a rate r from 0 to 0.1, a variance s from 0.1 to 1 and a prior mean mu. If
+    ``prior_mean`` is given, mu is its log-odds, or their average for all arms; otherwise one of five levels for all
+    arms, from a probability of 0.02 to 0.82.
 
     Args:
         num_arms, replicates, seed, first_replicate, device: as for ``ArmPolicy``.
         reward_range: (low, high) of the rewards, which count as (reward - low) / (high - low); those beyond it as 0
-            and 1. A reward between counts as so much of a 1.
-        prior_mean: what the arms are expected to pay, a number or (N,), in units of reward; 0: not known.
+            and 1. A reward in between counts as that fraction of a 1.
+        prior_mean: expected rewards of the arms, a number or (N,), in units of reward; 0: not known.
         width: multiplies the mixture's standard deviation.
         share: in [0, 1), of the weight.
 
@@ -97,7 +99,7 @@ class LogOddsUCB(MeansPolicy):
         }
 
     def scores(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """The upper bound of the log-odds of every arm, (S, N); arms never pulled are arms like others."""
+        """The upper bound of the log-odds of every arm, (S, N); arms never pulled are not treated specially."""
         mean, variance = mixture_moments(state["log_weight"].exp(), state["log_odds"], state["variance"])
         return mean + self.width * variance.sqrt()
 
@@ -125,7 +127,8 @@ class LogOddsUCB(MeansPolicy):
         return state
 
     def means(self, state: State) -> Tensor:
-        """The reward expected of each arm, (S, N), with MacKay's approximation of the chance under a normal belief."""
+        """The expected reward of each arm, (S, N), with MacKay's approximation of a probability under normal
+        log-odds."""
         chance = (state["log_odds"] / (1 + math.pi / 8 * state["variance"]).sqrt()).sigmoid()
         low, high = self.reward_range
         return low + (high - low) * (state["log_weight"].exp().unsqueeze(-1) * chance).sum(-2)

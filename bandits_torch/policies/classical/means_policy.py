@@ -1,4 +1,4 @@
-"""What the classical policies share: counts and sums of each arm's rewards, and the range of rewards."""
+"""The base of the classical policies: counts and sums of each arm's rewards, and the range of rewards."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Range = tuple[float, float]
 
 
 class MeansPolicy(ArmPolicy):
-    """Plays the available arm of the largest index; ties go to the smallest index, arms never pulled come first.
+    """Plays the available arm with the largest index; ties go to the smallest number, arms never pulled come first.
 
     Args:
         num_arms, replicates, seed, first_replicate, device: as for ``ArmPolicy``.
         reward_range: (low, high) of the rewards; None: of those seen so far.
 
     Cost: O(S N) a step, unless a subclass says otherwise. Raises ValueError as ``ArmPolicy``, and for a
-    ``reward_range`` that is no pair of finite numbers, the first less than the second.
+    ``reward_range`` that is not a pair of finite numbers, the first less than the second.
     """
 
     reward_range: Range | None = None
@@ -33,7 +33,7 @@ class MeansPolicy(ArmPolicy):
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """Not empty where a range is given, which is in units of reward."""
+        """The reason why the policy needs the unit of rewards: a range is given. Empty if none is."""
         return "" if self.reward_range is None else "its reward_range is in units of reward"
 
     def init(self) -> State:
@@ -48,11 +48,12 @@ class MeansPolicy(ArmPolicy):
         }
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """The index of every arm, (S, N), where the rewards seen differ; by default ``means``."""
+        """The index of every arm, (S, N), once rewards differ; by default ``means``."""
         return self.means(state)
 
     def scores(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """The index of every arm, (S, N): infinite for one never pulled; until rewards differ, who was pulled least."""
+        """The index of every arm, (S, N): infinite if never pulled; until rewards differ, the arm pulled least
+        leads."""
         count, level = state["count"], ~(spread(state) > 0).unsqueeze(-1)
         return torch.where(level, -count, self.index(state, streams)).masked_fill(count == 0, torch.inf)
 
@@ -75,7 +76,7 @@ class MeansPolicy(ArmPolicy):
         return state
 
     def means(self, state: State) -> Tensor:
-        """The mean reward of each arm, (S, N); of one never pulled, that of all."""
+        """The mean reward of each arm, (S, N); for an arm never pulled, the mean over all arms' rewards."""
         count, total = state["count"], state["sum"]
         everywhere = total.sum(-1, keepdim=True) / count.sum(-1, keepdim=True).clamp_min(1e-300)
         return torch.where(count > 0, total / count, everywhere)

@@ -21,10 +21,10 @@ _LIKELIHOODS = ("auto", "bernoulli", "gaussian")
 
 
 class EpsilonGreedy(MeansPolicy):
-    """With probability epsilon an available arm at random, else the one of the largest mean Q_i.
+    """Plays an available arm at random with probability epsilon, otherwise the one with the largest mean Q_i.
 
-    Q_i <- Q_i + a (reward - Q_i) at a pull of arm i, the exponentially weighted mean of its rewards, which begins with
-    the first of them. It needs no scale of rewards.
+    Q_i <- Q_i + a (reward - Q_i) at a pull of arm i is the exponentially weighted mean of its rewards, which begins
+    with the first of them. It needs no scale of rewards.
 
     Args:
         num_arms, replicates, seed, first_replicate, device: as for ``ArmPolicy``.
@@ -56,7 +56,7 @@ class EpsilonGreedy(MeansPolicy):
         return Choice(torch.where(explores < self.epsilon, drawn, greedy))
 
     def learned(self, state: State, observation: Observation) -> State:
-        """See ``MeansPolicy``; Q stands in place of a sum."""
+        """See ``MeansPolicy``; Q takes the place of a sum."""
         Q, at = state["sum"], observation.arm.unsqueeze(-1)
         mean, first = Q.gather(-1, at), state["count"].gather(-1, at) == 0
         mean = mean + torch.where(first, 1.0, self.step_size) * (observation.reward.unsqueeze(-1) - mean)
@@ -72,12 +72,12 @@ class EpsilonGreedy(MeansPolicy):
 
 
 class DiscountedThompsonSampling(MeansPolicy):
-    """A mean drawn for each arm from its posterior, in which what is t steps old counts gamma^t; the largest is played.
+    """Plays the arm with the largest mean drawn from its posterior, where rewards t steps old have weight gamma^t.
 
     With discounted counts N_i and sums S_i of rewards: for rewards of 0 and 1 the draw is from
     Beta(1 + S_i, 1 + N_i - S_i); for others from the normal posterior of a mean with prior N(m, v) and noise of
     variance s^2, precision 1/v + N_i/s^2 and mean (m/v + S_i/s^2) / precision. m and v are mean and variance of all
-    rewards so far, and s^2 too is v where ``noise_variance`` is not given: an upper bound on it.
+    rewards so far. Without ``noise_variance``, s^2 is v, an upper bound on it.
 
     Args:
         num_arms, replicates, seed, first_replicate, device: as for ``ArmPolicy``.
@@ -107,7 +107,8 @@ class DiscountedThompsonSampling(MeansPolicy):
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """Rewards of 0 and 1 have one."""
+        """The reason why the policy needs the unit of rewards: it expects rewards in [0, 1]. Else see
+        ``MeansPolicy``."""
         return "its rewards lie in [0, 1]" if self.likelihood == "bernoulli" else super().needs_unit
 
     def _checked_noise(self, noise_variance: float | Tensor) -> Tensor:
@@ -144,7 +145,7 @@ class DiscountedThompsonSampling(MeansPolicy):
         return state
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Draws are independent: a pending pull counts for nothing but that its arm is not the first any more."""
+        """Draws are independent, so a pending pull only means that its arm no longer counts as never pulled."""
         count, at = self.state["count"], pending.arm.unsqueeze(-1)
         first = count.gather(-1, at) == 0
         mean = self.means(self.state).gather(-1, at)
@@ -170,10 +171,10 @@ class DiscountedThompsonSampling(MeansPolicy):
 class EXP3S(MeansPolicy):
     """Draws from p_i = (1 - g) w_i / sum w + g / K, and learns w_i <- w_i exp(g x_i / (p_i K)) + (e a / K) sum w.
 
-    x_i is the reward in [0, 1] of the arm pulled, 0 for the others; K arms. What is not available is left out of the
-    sums and of K. With g = min(1, sqrt(K (Y ln(K T) + e) / ((e - 1) T))) and a = 1/T the regret against every sequence
-    of arms with at most Y - 1 changes is at most 2 sqrt(e - 1) sqrt(K T (Y ln(K T) + e)). At K = 100 and T = 500 that
-    g is 1, and the policy plays at random.
+    There are K arms. x_i is the reward in [0, 1] of the arm pulled, and 0 for the others. Unavailable arms do not count
+    in the sums and in K. With g = min(1, sqrt(K (Y ln(K T) + e) / ((e - 1) T))) and a = 1/T the regret against every
+    sequence of arms with at most Y - 1 changes is at most 2 sqrt(e - 1) sqrt(K T (Y ln(K T) + e)). At K = 100 and T =
+    500 that g is 1, and the policy plays at random.
 
     Args:
         num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``.

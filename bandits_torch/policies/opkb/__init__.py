@@ -1,4 +1,4 @@
-"""OPKB and its relatives (Hong, Li & Tewari 2023): randomised blocks, their tests for change, features they rest on."""
+"""OPKB and its relatives (Hong, Li & Tewari 2023): randomised blocks, tests for change, and features of the arms."""
 
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.constants import Constants, subgaussian_scale

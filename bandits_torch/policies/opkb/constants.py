@@ -1,4 +1,4 @@
-"""The constants of OPKB and ADA-OPKB, all visible, and the schedule they make."""
+"""The constants of OPKB and ADA-OPKB, and the schedule that follows from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WARM_UP = "warm-up"  # rewards' centre and scale are learnt
 def subgaussian_scale(rkhs_bound: float, noise_scale: float, horizon: int, delta: float = 0.1) -> float:
     """B + sigma sqrt(2 ln(T/delta)): the size that, with probability 1 - delta, none of T rewards exceeds.
 
-    In place of S + B of section 2 where the noise is sigma-sub-Gaussian, sigma = ``noise_scale``; the guarantees then
+    It replaces S + B of section 2 if the noise is sigma-sub-Gaussian, sigma = ``noise_scale``; the guarantees then
     hold with probability 1 - 2 delta. ``rkhs_bound``: B; ``horizon``: T.
 
     Source: Hong, Li & Tewari 2023, appendix D.7, Lemma D.6. The lemma truncates each side at this size.
@@ -53,8 +53,8 @@ class Constants:
         reward_scale: rewards are divided by it; the theory needs |y| <= 1 afterwards, so it is S + B in section 2.
             ``"warm-up"``: centre and scale are learnt from the rewards (``RewardUnits``).
 
-    D.7: sigma-sub-Gaussian noise may take the place of noise bounded by S. Lemma D.6 then bounds each of T rewards with
-    probability 1 - delta by B + sigma sqrt(2 ln(T/delta)), which is the scale to give: ``subgaussian_scale``.
+    D.7: sigma-sub-Gaussian noise may replace noise bounded by S. Lemma D.6 then bounds each of T rewards with
+    probability 1 - delta by B + sigma sqrt(2 ln(T/delta)). Use it as the scale: ``subgaussian_scale``.
 
     Raises ValueError unless 0 <= ``design_share`` <= 1, 0 < ``delta`` < 1, ``first_replay`` is an integer >= 0 and
     every other constant is positive.
@@ -87,7 +87,7 @@ class Constants:
 
     @staticmethod
     def theory(delta: float = 0.1) -> Constants:
-        """Appendix D.1. Nobody would wait for them: see ``Schedule.describe``."""
+        """Appendix D.1. Its blocks are too long for practice: see ``Schedule.describe``."""
         return Constants(delta=delta)
 
     @staticmethod
@@ -131,7 +131,7 @@ class Schedule:
     """Block lengths, mixtures, exploitation and thresholds of one run.
 
     Attributes:
-        constants, horizon, gain: what they were made from.
+        constants, horizon, gain: the values that the schedule follows from.
         base: E.
         alpha, c0, c2: as in ``Constants``, evaluated.
     """

@@ -15,7 +15,7 @@ from bandits_torch.theory.optimal_design import features_of_covariance
 
 
 class FeatureSource(Described, ABC):
-    """Features of the arms, which may be learnt anew for each block."""
+    """Features of the arms, which may be learned anew for each block."""
 
     replicates: int
     num_arms: int
@@ -28,7 +28,7 @@ class FeatureSource(Described, ABC):
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
         """phi of a later block, (N, p), from the epoch's pulls and summed rewards of each arm, (N,) each.
 
-        Features that did not change are returned as the same tensor as by ``initial``: the designs are then kept.
+        If the features did not change, returns the same tensor as ``initial``, so that the designs are kept.
         """
 
 

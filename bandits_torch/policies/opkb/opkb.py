@@ -49,7 +49,7 @@ class Epoch(HasState):
         pending, active: intervals to come and under way; the active one of smallest index is played.
         cumulative: reward sums by strategy (J, N) and length of C(k), for each block k that is over.
         matrices: M(P^(m)) of the strategies m = 0, ..., j, (j + 1, N, N), in the features of block j.
-        phi: the features of block j, read while it begins; no part of the state, as the next block has its own.
+        phi: the features of block j, read while it begins. They are not part of the state: the next block has its own.
     """
 
     clock: int
@@ -78,7 +78,7 @@ class Epoch(HasState):
             setattr(self, name, [one if isinstance(one, Interval) else Interval(**one) for one in each])
 
     def _check_has(self, state: Any, where: str) -> None:
-        """And that it is what an epoch gives between two steps."""
+        """Check also that the state is one between two steps of an epoch."""
         super()._check_has(state, where)
         validation.tensor("matrices", state["matrices"])
         for interval in [*state["pending"], *state["active"]]:
@@ -133,12 +133,12 @@ class RewardUnits(HasState):
         return (reward - self.centre) / self.scale
 
     def raw(self, s: int) -> None:
-        """Replicate s begins an epoch: its rewards are kept as they come."""
+        """Begin an epoch of replicate s: its rewards are kept unscaled."""
         if self.learns:
             self.centre[s], self.scale[s] = 0.0, 1.0
 
     def learn(self, s: int, sums: Tensor, counts: Tensor) -> Tensor:
-        """Block 0 of replicate s is over: its reward sums (N,) in the units learnt, from ``counts`` (N,)."""
+        """Learn the units after block 0 of replicate s; returns its reward sums (N,) in them, with ``counts`` (N,)."""
         if not self.learns:
             return sums
         centre = self.total[s] / self.count[s]
@@ -158,9 +158,9 @@ class BlockPolicy(Policy):
 
     A reward is assigned to the strategy being played, so a reward of a choice before the last reward is a ValueError.
 
-    Where arms come or go (``AskTell``) it starts again: a new epoch, whose designs and schedule are of the arms there
-    are. From there on its guarantees are those of a run that begins then, with the same T, which is at least what is
-    left; each change adds the regret of a block 0.
+    When arms are added or retired (``AskTell``), it starts again: a new epoch begins, with designs and schedule for the
+    present arms. Its guarantees are then those of a run that begins at that time with the same T, which is at least the
+    number of remaining steps. Each such change adds the regret of a block 0.
 
     Args:
         features: the feature source; sizes S and N come from it.
@@ -210,7 +210,7 @@ class BlockPolicy(Policy):
     # -- what subclasses say ---------------------------------------------------------------------------
 
     def _gaps(self, s: int) -> Tensor:
-        """Gaps (N,) that the next block's Q rests on: of the IPS estimates over the epoch."""
+        """Gaps (N,) for the next block's Q: those of the IPS estimates over the epoch."""
         return estimated_gaps(self._estimates(s, self._sums[s], self._epochs[s].clock))
 
     def _replays(self, s: int, start: int, block: int) -> list[Interval]:
@@ -218,7 +218,7 @@ class BlockPolicy(Policy):
         return []
 
     def _over(self, s: int, interval: Interval) -> bool:
-        """Whether the interval just over shows a change."""
+        """Whether the interval that has just ended shows a change."""
         return False
 
     # -- one step --------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ class BlockPolicy(Policy):
         return self._restarts
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Restarts so far, 1 where this step detected a change, the block's and the strategy's index."""
+        """Restarts so far, 1 if this step detected a change, the block's and the strategy's index."""
         return {
             "restarts": self._restarts,
             "detected": self._detected,
@@ -270,7 +270,7 @@ class BlockPolicy(Policy):
     # -- events ----------------------------------------------------------------------------------------
 
     def _advance(self, s: int) -> bool:
-        """Intervals of replicate s that end now are tested; whether a block begins, after a restart or not."""
+        """Test intervals of replicate s that end now; returns whether a block begins, after a restart or not."""
         epoch = self._epochs[s]
         ended = [i for i in epoch.active if i.end == epoch.clock]
         epoch.active = [i for i in epoch.active if i.end > epoch.clock]
@@ -295,7 +295,7 @@ class BlockPolicy(Policy):
         self._counts[s] = 0
 
     def _begin_blocks(self, replicates: Sequence[int]) -> None:
-        """The next block of each of these replicates; those whose features are alike are solved together."""
+        """Begin the next block of each of these replicates; replicates with the same features are solved together."""
         alike: dict[Any, list[int]] = {}
         for s in replicates:
             epoch, first = self._epochs[s], self._initial[s]
@@ -322,9 +322,10 @@ class BlockPolicy(Policy):
             self._start_pending(s)
 
     def _next_strategies(self, replicates: Sequence[int], gaps: Tensor) -> Tensor:
-        """P^(j) = (1 - mu_j) Q^(j) + mu_j pi of each: Q^(j), where Algorithms 3 and 7 misprint Q^(m_t).
+        """P^(j) = (1 - mu_j) Q^(j) + mu_j pi of each, with Q^(j) where Algorithms 3 and 7 misprint Q^(m_t).
 
-        ``gaps`` (n, N) of n replicates whose blocks have features of one shape, all of them the initial ones or none.
+        ``gaps`` (n, N) of n replicates whose blocks have features of one shape; either all or none are the initial
+        ones.
         """
         plans = [(self.schedules[s], self._epochs[s].block) for s in replicates]
         numbers = [(one.gain, one.beta(j), one.alpha, one.mixture(j)) for one, j in plans]
@@ -353,7 +354,7 @@ class BlockPolicy(Policy):
     # -- estimates -------------------------------------------------------------------------------------
 
     def _matrices(self, s: int, count: int) -> Tensor:
-        """M(P^(m)), m = 0, ..., count - 1, in the features of the block; those known are kept."""
+        """M(P^(m)), m = 0, ..., count - 1, in the features of the block; known ones are kept."""
         epoch = self._epochs[s]
         assert epoch.phi is not None
         known = epoch.matrices
