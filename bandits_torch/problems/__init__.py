@@ -1,4 +1,4 @@
-"""What is optimised: simulated reward functions and tables of real rewards."""
+"""Problems, which policies play: simulated reward functions and tables of real rewards."""
 
 from bandits_torch.problems.continuous import ContinuousProblem, DynamicFunction
 from bandits_torch.problems.datasets import (

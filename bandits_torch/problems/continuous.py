@@ -1,4 +1,4 @@
-"""Problems over a continuous domain, points in place of arms; and standard test functions that move."""
+"""Problems over a continuous domain, with points in place of arms; and standard test functions that move."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ContinuousProblem(Problem):
         self._best: dict[int, Tensor] = {}
 
     def available(self, step: int) -> Domain | None:  # type: ignore[override]
-        """The domain of this step, where it is not the usual one: other bounds, constraints, a context."""
+        """The domain of this step if it is not the usual one: other bounds, constraints, a context."""
         return None
 
     @abstractmethod
@@ -247,7 +247,7 @@ class DynamicFunction(ContinuousProblem):
         return -self._function.evaluate_true(flat).reshape(X.shape[:-1])
 
     def _known(self, values: Tensor, points: Tensor, horizon: int) -> Knowledge:
-        """What an honest user would know, from values (moments x points)."""
+        """The knowledge that a user could have, from values (moments x points)."""
         kernel = MaternKernel(nu=2.5).double()
         kernel.lengthscale = 0.3 * math.sqrt(self.dim)
         noise_variance = max(float(self.noise_scale[0]) ** 2, SMALLEST_RIDGE)
@@ -273,7 +273,7 @@ class DynamicFunction(ContinuousProblem):
 
 
 def _optimizers(function: SyntheticTestFunction) -> Tensor | None:
-    """Where its optima are, as far as BoTorch knows: of Hartmann's function of four inputs, say, it does not."""
+    """Its optima, if BoTorch knows them; for Hartmann's function of four inputs, for example, it does not."""
     try:
         known = function.optimizers
     except NotImplementedError:
@@ -282,7 +282,8 @@ def _optimizers(function: SyntheticTestFunction) -> Tensor | None:
 
 
 def _candidates(kernel: Kernel, rate: float, horizon: int) -> list[CandidatePrior]:
-    """No change, memory that fades, and smooth change over a tenth and over a third of the horizon."""
+    """Candidate priors: no change, exponential forgetting, and smooth change over a tenth and a third of the
+    horizon."""
     smooth = []
     for share in (0.1, 1 / 3):
         time = MaternKernel(nu=2.5).double()

@@ -1,4 +1,4 @@
-"""What a table of rewards holds, in figures and sentences: values, noise, drift, jumps, cycles, possible gain."""
+"""Describes a table of rewards in figures and sentences: values, noise, drift, jumps, cycles, possible gain."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What ``diagnose`` found; ``str`` of it is sentences. None: cannot tell.
+    """The result of ``diagnose``; ``str`` of it gives sentences. None: cannot be determined.
 
     Attributes:
         rows, arms: T and N.
         values: ``"0/1"``, ``"counts"``, ``"numbers"`` or ``"none"``.
         missing: share of the rewards, in [0, 1].
-        unit: of the times: ``"rows"``, ``"seconds"``, or ``"times"`` where they are numbers in an unknown unit.
+        unit: of the times: ``"rows"``, ``"seconds"``, or ``"times"`` if they are numbers in an unknown unit.
         gap: median time from a row to the next.
         irregular: share of gaps that differ from it by more than a tenth.
-        noise: standard deviation of what neighbouring rows do not share, over all arms.
+        noise: standard deviation of the noise: the part of rewards that neighbouring rows do not share, over all arms.
         noise_interval: its approximate 90 % interval.
         outliers: share of rewards that lie far from their neighbours: .001 with normal noise, .01 and more with heavy
-            tails. They count in the noise, and are no jumps.
+            tails. They count as noise, not as jumps.
         correlation: mean correlation of two arms' rewards.
-        shared: whether arms share more than chance explains.
+        shared: whether arms are more correlated than chance explains.
         periods: of cycles that arms share, in units of the times.
         own_periods: of cycles that are clear in one arm alone, by its name.
-        drift: by how much (standard deviation) the level of a typical arm changes in 100 gaps, beside cycles and
-            jumps; 0: no drift is clear.
-        jumps: of arms' levels, by rows counted from 0, arms by index.
-        jump_times: of each jump, the times of the rows either side, as they are printed.
-        random: mean reward of an arm drawn at random, of those with a reward, in the table's unit.
-        best_arm: the name of the single arm that earns most in hindsight, drawn at random where it has no reward, and
-            what that is a row.
-        best_fixed: the same of the last 10 000 rows.
-        best_moving: what the arms earn a row that are best by the other rows, smoothed (``smoothing.best_smoothed``).
-        moving_interval: the 90 % interval of ``best_moving`` less ``best_fixed``.
-        bandwidth: of that, in units of the times; None: all rows are weighted alike.
+        drift: standard deviation of the change of a typical arm's level in 100 gaps, without cycles and jumps; 0: no
+            drift is clear.
+        jumps: jumps of arms' levels: rows counted from 0, arms by index.
+        jump_times: for each jump, the times of the rows on both sides, as they are printed.
+        random: mean reward of an arm drawn at random from those with a reward, in the table's unit.
+        best_arm: the name of the single arm that earns most in hindsight, and its mean reward per row, with random
+            draws where it has no reward.
+        best_fixed: the same for the last 10 000 rows.
+        best_moving: mean reward per row of the arms that are best by the other rows (``smoothing.best_smoothed``).
+        moving_interval: the 90 % interval of ``best_moving`` minus ``best_fixed``.
+        bandwidth: of the smoothing, in units of the times; None: all rows have the same weight.
     """
 
     rows: int
@@ -87,11 +87,11 @@ class Diagnosis:
     bandwidth: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON holds them."""
+        """Plain values for JSON."""
         return asdict(self)
 
     def span(self, length: float | Period) -> str:
-        """A length of time in words; that of a cycle a whole number where the record can hardly tell."""
+        """A length of time in words; for a cycle, a whole number if the record can hardly distinguish it."""
         exact = length.length if isinstance(length, Period) else length
         name, size = ("row" if self.unit == "rows" else "unit"), 1
         if self.unit == "seconds":
@@ -162,7 +162,7 @@ class Diagnosis:
         return f"Cycles: {'cannot tell, the record is short' if short else 'none is clear beside drift'}."
 
     def _part_of_another(self, one: Period) -> str:
-        """``", 1/n of"`` a longer common cycle, or nothing."""
+        """``", 1/n of"`` a longer common cycle, or an empty string."""
         for other in self.periods:
             ratio = other.length / one.length
             if 1.5 < ratio < _FINEST and abs(ratio / round(ratio) - 1) < _ALIKE:
@@ -205,7 +205,7 @@ class Diagnosis:
 
 
 def kind_of_values(rewards: Tensor) -> str:
-    """``"0/1"``, ``"counts"`` (integers >= 0), ``"numbers"``, or ``"none"`` where all are missing (NaN)."""
+    """``"0/1"``, ``"counts"`` (integers >= 0), ``"numbers"``, or ``"none"`` if all are missing (NaN)."""
     values = rewards.numpy(force=True).ravel(order="K")  # as they lie in memory
     low, high = np.inf, -np.inf
     for start in range(0, values.size, _BLOCK):
@@ -219,19 +219,20 @@ def kind_of_values(rewards: Tensor) -> str:
 
 
 def diagnose(table: RewardTable | Tensor) -> Diagnosis:
-    """Say what a table of rewards holds.
+    """Describe a table of rewards.
 
-    Cycles come first (``find_periods``: of all arms, then of each alone), and are taken off by a regression on
-    three harmonics of each. What is left is told apart into jumps, drift and noise (``find_jumps``). The noise is
-    the root of the mean square of y_{t-1} - 2 y_t + y_{t+1}, over 6, of each arm's neighbouring rows, less a third of
-    the drift's variance; it does not see straight lines. Its interval is Student's t over 20 blocks of rows, carried
-    over to the root's logarithm. Whether arms share something: their mean correlation against 99 tables whose arms are
-    shifted in time against each other.
+    Cycles come first (``find_periods``: of all arms, then of each alone), and are removed by a regression on three
+    harmonics of each. The rest is divided into jumps, drift and noise (``find_jumps``). The variance of the noise is
+    the mean square of y_{t-1} - 2 y_t + y_{t+1} over each arm's neighbouring rows, divided by 6, minus a third of the
+    drift's variance; straight lines do not affect it. Its interval is Student's t over 20 blocks of rows, for the
+    logarithm of the standard deviation. To decide whether arms are correlated, their mean correlation is compared with
+    99 tables whose arms are shifted in time against each other.
 
     Args:
         table: a ``RewardTable``, or (T, N) rewards, NaN where missing.
 
-    Cost: O(T N), and at most some 10^7 operations for the cycles of each arm. Raises ValueError for what is no table.
+    Cost: O(T N), and at most some 10^7 operations for the cycles of each arm. Raises ValueError if ``table`` is not a
+    table.
     """
     if not isinstance(table, RewardTable):
         table = RewardTable(validation.tensor("table", table).double())
@@ -305,7 +306,7 @@ def _when(times: np.ndarray, row: int, unit: str) -> str:
 def _without_cycles(
     rewards: np.ndarray, times: np.ndarray, periods: tuple[Period, ...], own: dict[int, Period]
 ) -> tuple[np.ndarray, float]:
-    """Rewards less the harmonics of cycles, and how many numbers were fitted to an arm on average."""
+    """Rewards minus the harmonics of cycles, and the average number of coefficients fitted to an arm."""
     if not periods and not own:
         return rewards, 0.0
     gap = float(np.median(np.diff(times)))
@@ -331,7 +332,7 @@ def _without_cycles(
 
 
 def _sampled(rows: int) -> np.ndarray:
-    """All rows, or 10 000 of a longer record in 20 blocks that are spread over it."""
+    """All rows, or 10 000 rows of a longer record in 20 blocks spread over it."""
     if rows <= _ROWS:
         return np.arange(rows)
     length = _ROWS // _BLOCKS
@@ -364,7 +365,8 @@ def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None
 
 
 def _at_random_and_alone(rewards: np.ndarray) -> tuple[float, np.ndarray]:
-    """What drawing arms at random earns a row, and what each arm alone does, with the row's mean where it has none."""
+    """Mean reward per row of drawing arms at random, and of each arm alone, with the row's mean where it has no
+    reward."""
     at_random, alone, rows = 0.0, np.zeros(rewards.shape[1]), 0
     size = max(1, _BLOCK // rewards.shape[1])
     for start in range(0, len(rewards), size):
@@ -383,7 +385,7 @@ def _at_random_and_alone(rewards: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
-    """Mean correlation of two arms in rows where both have a reward, and whether it is beyond that of arms shifted in
+    """Mean correlation of two arms in rows where both have a reward, and whether it exceeds that of arms shifted in
     time."""
     rewards = rewards[_sampled(len(rewards))]
     count = (~np.isnan(rewards)).sum(0)
@@ -412,7 +414,8 @@ def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
 def _gain(
     rewards: np.ndarray, times: np.ndarray
 ) -> tuple[float | None, float | None, tuple[float, float] | None, float | None]:
-    """What the best single arm and the best moving one earn a row, the interval of the difference, the bandwidth."""
+    """Mean reward per row of the best single arm and of the best moving one, the interval of the difference, the
+    bandwidth."""
     seen = ~np.isnan(rewards).all(1)
     rewards, times = rewards[seen], times[seen]
     if len(rewards) < _FEWEST:

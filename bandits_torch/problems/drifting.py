@@ -339,7 +339,7 @@ class MovingPeaks(SimulatedProblem):
         self.knowledge = self._know(make_kernel(kernel, lengthscale, nu))
 
     def expected_rewards(self, step: int) -> Tensor:
-        """The landscape (replicates, N) at this step: computed when it changes, else the same tensor."""
+        """The landscape (replicates, N) at this step: computed when it changes, otherwise the same tensor."""
         self.check_step(step)
         piece = (step - 1) // self.period
         if piece != self._piece:

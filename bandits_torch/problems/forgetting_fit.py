@@ -1,4 +1,4 @@
-"""How fast a table of rewards forgets, and how noisy it is: rates and noises of greatest likelihood."""
+"""Maximum likelihood estimates of the forgetting rate and the noise variance of a table of rewards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG_TWO_PI = math.log(2 * math.pi)
 
 
 def _check_record(table: Tensor, times: Tensor, covariance: Tensor) -> None:
-    """ValueError unless these are rewards (T, N), their times (T,) and the covariance (N, N) of their arms."""
+    """Raises ValueError unless these are rewards (T, N), their times (T,) and the covariance (N, N) of their arms."""
     validation.tensor("table", table)
     validation.shape_is("table", table, table.dim() == 2 and len(table) >= 2, "(T, N) with T >= 2")
     T, N = table.shape
@@ -40,7 +40,7 @@ def fit_forgetting_rate(
     max_rows: int = 1000,
     max_arms: int = 50,
 ) -> float:
-    """The rate eps of greatest likelihood when f ~ GP(0, C (1 - eps)^{|t - t'|/2}) is seen in noise.
+    """The maximum likelihood estimate of the rate eps if f ~ GP(0, C (1 - eps)^{|t - t'|/2}) is observed with noise.
 
     Args:
         table: (T, N) rewards, NaN where missing. Each arm is centred by its own mean.
@@ -137,8 +137,8 @@ class ForgettingFit:
         factor: variance of the process over the variance of its rows about their own mean.
         rate_interval, noise_interval: approximate 95 % confidence intervals of eps and lambda; for an estimate at an
             end of its range, the whole range (of the noise: from 0).
-        at_end: which of "forgetting_rate" and "noise_variance" lie at an end of the range searched: the data suggest
-            a value outside the range, or do not determine it.
+        at_end: those of "forgetting_rate" and "noise_variance" that lie at an end of the range searched: the data
+            suggest a value outside the range, or do not determine it.
     """
 
     forgetting_rate: float
@@ -234,7 +234,7 @@ def fit_forgetting(
 
 
 def _ends(place: Tensor, low: Tensor, high: Tensor) -> dict[str, str]:
-    """Which figures lie at an end of their range, and at which."""
+    """The estimates that lie at an end of their range, and at which end."""
     found = {}
     for name, at, least, most in zip(_NAMES, place, low, high, strict=True):
         if at <= least + _CLOSE or at >= most - _CLOSE:
@@ -243,7 +243,8 @@ def _ends(place: Tensor, low: Tensor, high: Tensor) -> dict[str, str]:
 
 
 def without_noise(covariance: Tensor, noise_variance: float) -> Tensor:
-    """Covariance of the rewards' means: less the noise's on the diagonal, negative eigenvalues set to 0."""
+    """Covariance of the rewards' means: the noise is subtracted from the diagonal, and negative eigenvalues become
+    0."""
     values, vectors = torch.linalg.eigh(covariance)
     means = (vectors * (values - noise_variance).clamp_min(0.0)) @ vectors.mT
     return (means + means.mT) / 2
@@ -280,7 +281,7 @@ class _Arms:
         return self.score(*self.evidence(places), k) - k.square() / (2 * _FACTOR_SPREAD**2)
 
     def concentrated(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Penalised likelihood (G,) at places (G, 2) and their best factors, and the logarithms of those."""
+        """Penalised likelihood (G,) at places (G, 2) with their best factors, and the logarithms of the factors."""
         form, log_det = self.evidence(places)
         k = (form / self.count).log()
         for _ in range(_STEPS):  # Newton on the concave function of the log factor
@@ -290,7 +291,8 @@ class _Arms:
         return self.score(form, log_det, k) - k.square() / (2 * _FACTOR_SPREAD**2), k
 
     def climb(self) -> Tensor:
-        """The best place (2,): of a grid, then by Newton steps kept in the range, each of the best of eight lengths."""
+        """The best place (2,): first of a grid, then by Newton steps within the range, each with the best of eight
+        lengths."""
         axes = [
             torch.linspace(float(a), float(b), n) for a, b, n in zip(self.low, self.high, _GRID, strict=True)
         ]
@@ -400,6 +402,6 @@ def draw_tables(
 
 
 def fades(times: Tensor, rates: Tensor) -> Tensor:
-    """a of every row since the one before it, (T, G, 1); 1 for the first, before which f is stationary."""
+    """a between each row and the one before it, (T, G, 1); 1 for the first, before which f is stationary."""
     gaps = torch.cat([times.new_zeros(1), times.diff()])
     return ((1 - rates) ** (gaps.unsqueeze(-1) / 2)).unsqueeze(-1)

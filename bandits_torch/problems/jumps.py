@@ -1,4 +1,4 @@
-"""Jumps in records of rewards, apart from drift and noise: when, of which arms, and how sure that is."""
+"""Jumps in records of rewards, separated from drift and noise: their time, arms and significance."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Jump:
     """A jump of the level of some arms, between two rows.
 
     Attributes:
-        before, after: the rows, counted from 0, between which it is most likely; of a record of more than 1500 rows
-            they lie as far apart as rows were averaged.
-        first, last: rows between which it lies with about 90 %.
-        arms: those that surely jumped, by index; empty where only all together tell it.
-        p_value: how often a record of the same length that only drifts shows one as clear anywhere.
+        before, after: the rows, counted from 0, between which it is most likely; in a record of more than 1500 rows
+            they are as far apart as the number of rows averaged.
+        first, last: rows between which it lies with a probability of about 90 %.
+        arms: arms that surely jumped, by index; empty if only all arms together show it.
+        p_value: probability that a record of the same length that only drifts shows a jump as clear anywhere.
     """
 
     before: int
@@ -45,14 +45,14 @@ class Jump:
 
 @dataclass(frozen=True)
 class Levels:
-    """What ``find_jumps`` found of the levels of arms.
+    """What ``find_jumps`` found about the levels of arms.
 
     Attributes:
         jumps: in order of time.
         drift: (N,) variance by which an arm's level changes in a median gap, in squared units of reward.
         noise: (N,) variance of the noise of a row.
         p_drift: p-value of the hypothesis that no level drifts between jumps.
-        outliers: share of the last 1500 rows' rewards that were drawn in: .001 for normal noise, .01 and more for noise
+        outliers: share of outliers among the last 1500 rows' rewards: .001 for normal noise, .01 and more for noise
             with heavy tails.
     """
 
@@ -68,26 +68,28 @@ def find_jumps(
 ) -> Levels | None:
     """Jumps of arms' levels, one after the other, the clearest first; None for fewer than 40 rows.
 
-    An arm's rewards are a level that drifts, in noise (the local level model): y_t = f_t + e_t, f_t = f_s + d_t with
+    An arm's rewards are a drifting level plus noise (the local level model): y_t = f_t + e_t, f_t = f_s + d_t with
     Var d_t = q (t - s). Let r_t be the innovations of the Kalman filter, added up backwards, and N_t their variance.
     Then r_t^2 / N_t is the fall of the sum of squares by a step of the level before row t (Harvey & Koopman 1992; de
-    Jong & Penzer 1998), and gives the generalised likelihood ratio. Both hypotheses have their own q (of a grid) and
-    noise variance, so a record that drifts shows a jump only where it is beyond its drift. Over the arms the ratios are
-    added, and compared with a chi-square law whose degrees of freedom allow for arms that move together (Satterthwaite
-    1946). The largest of a single arm counts too. p-values are times the number of rows, and times four for two tests
-    that each choose q anew. What was found is given a level of its own, and the search goes on.
+    Jong & Penzer 1998), and gives the generalised likelihood ratio. Both hypotheses have their own q (from a grid) and
+    noise variance, so a record that drifts shows a jump only where it exceeds its drift. The ratios are added over the
+    arms, and compared with a chi-square distribution whose degrees of freedom allow for arms that move together
+    (Satterthwaite 1946). The largest ratio of a single arm is tested, too. p-values are multiplied by the number of
+    rows, and by four for two tests that each choose q anew. After a jump is found, the level behind it is free, and the
+    search continues.
 
-    Noise with heavy tails is no jump: rewards far from the medians of five rows on either side are drawn in to three
-    robust deviations of them first (Hampel 1974's filter, with a median for each side, which keeps jumps).
+    To keep heavy-tailed noise from counting as jumps, rewards far from the medians of five rows on either side are
+    first clipped at three robust deviations from them (Hampel 1974's filter, with a median for each side, which keeps
+    jumps).
 
     Args:
         rewards: (T, N), NaN where missing, without cycles.
         times: (T,) increasing.
         level: the largest p-value returned.
-        most: how many are returned at most.
-        bounded: of rewards that cannot lie far out, as 0/1; none is drawn in.
+        most: the largest number returned.
+        bounded: whether rewards cannot be outliers, like 0/1; then none is clipped.
 
-    Of more than 1500 rows neighbours are averaged. Cost: O(T N) for each jump, with T as limited.
+    With more than 1500 rows, neighbouring rows are averaged. Cost: O(T N) for each jump, with T as limited.
     """
     T, N = rewards.shape
     if T < _FEWEST:
@@ -140,7 +142,7 @@ def find_jumps(
 
 
 def _drawn_in(y: np.ndarray) -> np.ndarray:
-    """Rewards (T, N), outliers drawn in: to three robust deviations beyond the medians of five rows either side.
+    """Rewards (T, N) with outliers clipped at three robust deviations from the medians of five rows on either side.
 
     The deviation is the larger of two: the distances from the mean of the two medians that 80 and 95 % of an arm's
     rewards keep, over 1.28 and 1.96. After a jump rewards are near the later median.
@@ -167,7 +169,7 @@ class _Fit:
 
 
 def _likelihood_ratios(y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray) -> tuple[_Fit, np.ndarray]:
-    """The fit without a further jump, and twice the log-likelihood ratio of one after each row, (T - 1, N)."""
+    """The fit without another jump, and twice the log-likelihood ratio of a jump after each row, (T - 1, N)."""
     T, N = y.shape
     G = len(RATIOS)
     held = ~np.isnan(y)
@@ -213,7 +215,7 @@ def _likelihood_ratios(y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray) -> tu
 
 
 def _inflation(residuals: np.ndarray) -> float:
-    """Sum of squared correlations of arms, a share of their number: 1 for arms that have nothing in common."""
+    """Sum of squared correlations of arms, divided by their number: 1 for uncorrelated arms."""
     varies = residuals.std(0) > 1e-9
     if varies.sum() < 2:
         return 1.0
@@ -223,7 +225,8 @@ def _inflation(residuals: np.ndarray) -> float:
 
 
 def _two_sided(held: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """Where a jump after row t can be seen, (T - 1, N): with some rewards either side, up to the next one found."""
+    """Whether a jump after row t can be seen, (T - 1, N): there are some rewards on both sides, up to the next jump
+    found."""
     enough = np.zeros(fresh.shape, dtype=bool)
     for n in range(held.shape[1]):
         seen = np.flatnonzero(held[:, n])
@@ -238,9 +241,9 @@ def _two_sided(held: np.ndarray, fresh: np.ndarray) -> np.ndarray:
 def _clearest(
     y: np.ndarray, ratios: np.ndarray, residuals: np.ndarray, level: float
 ) -> tuple[int, list[int], int, int, float, bool] | None:
-    """Row before the clearest jump, its arms, its interval, its p-value, and whether all arms together tell it.
+    """Row before the clearest jump, its arms, its interval, its p-value, and whether all arms together show it.
 
-    None where none is clear.
+    None if no jump is clear.
     """
     T, N = ratios.shape
     factor = _inflation(residuals)

@@ -1,4 +1,4 @@
-"""Logs of past choices: when which arm was pulled, under which context, what it paid, how likely it was drawn."""
+"""Logs of past choices: for each pull its time, arm, context, reward and propensity."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _AVAILABLE = ("available", "available_arms", "arms_available", "eligible")
 @validation.names_arguments
 @dataclass(frozen=True)
 class Log:
-    """What a bandit, or whoever chose, has logged: a row for each pull.
+    """A log of past choices: a row for each pull.
 
     Attributes:
-        times: (n,) float64, never falling.
+        times: (n,) float64, never decreasing.
         arms: (n,) integers 0, ..., N - 1: the arm pulled.
-        rewards: (n,) float64: what it paid.
+        rewards: (n,) float64: its reward.
         arm_names: N different names; default "0", "1", ... up to the last arm pulled.
-        propensity: (n,) in (0, 1]: the probability with which the arm pulled was drawn then; None: not known.
+        propensity: (n,) in (0, 1]: the probability with which the pulled arm was drawn; None: not known.
         available: (n, N) booleans: which arms could be pulled; None: all, always.
         notes: a reader's remarks on the file, one line each.
         contexts: (n, c) float64, the context of each pull; None: there were none.
-        context_names: M different names where contexts are listed: ``contexts`` is then (n, 1), numbers 0, ..., M - 1.
+        context_names: M different names if contexts are listed: ``contexts`` is then (n, 1), numbers 0, ..., M - 1.
 
     Raises ValueError for anything else, and for a pull of an arm that was not available.
     """
@@ -111,9 +111,9 @@ class Log:
         return len(self.arm_names)
 
     def over(self, names: Sequence[str]) -> Log:
-        """The same pulls, of arms of these names in this order; those that the log does not know were not available.
+        """The same pulls, over arms with these names in this order; arms that are not in the log count as unavailable.
 
-        ValueError where an arm of the log is not among them.
+        Raises ValueError if an arm of the log is not among them.
         """
         validation.known_names("log", self.arm_names, names)
         number = torch.tensor([list(names).index(name) for name in self.arm_names])
@@ -131,7 +131,7 @@ class Log:
     def under(self, names: Sequence[str]) -> Log:
         """The same pulls, under listed contexts of these names in this order.
 
-        ValueError where contexts have no names, or one of them is not among these.
+        Raises ValueError if contexts have no names, or if one of them is not among these.
         """
         validation.require(bool(self.context_names), "log", "contexts without names", "one of named contexts")
         validation.known_names("contexts of the log", self.context_names, names)
@@ -140,7 +140,7 @@ class Log:
         return replace(self, contexts=contexts, context_names=tuple(names))
 
     def __str__(self) -> str:
-        """What it holds, in sentences."""
+        """The contents in sentences."""
         known = "not known" if self.propensity is None else f"{float(self.propensity.min()):.3g} at least"
         lines = [
             f"A log: {len(self.arms)} pulls of {self.num_arms} arms, a reward each. What other arms would have paid is "
@@ -180,19 +180,19 @@ def read_log(
     Args:
         path: the file.
         time: name of the column of times, numbers or dates as for ``read_table``; ``"auto"``: recognised likewise.
-        arm, reward: names of the columns of the arm pulled and what it paid. None: a column called arm, action,
+        arm, reward: names of the columns with the arm pulled and its reward. None: a column called arm, action,
             variant, choice or item; and reward, value or y.
-        propensity: name of the column of the probability with which the arm was drawn. None: one called propensity,
-            probability, prob or p, where there is one.
+        propensity: name of the column with the probability with which the arm was drawn. None: one called propensity,
+            probability, prob or p, if there is one.
         available: name of the column that lists the arms that could be pulled, names separated by |, ; or commas.
-            None: one called available, available_arms, arms_available or eligible, where there is one.
-        contexts: names of the columns that were known before each choice: of numbers, or one of words, which are then
-            listed contexts, numbered in alphabetical order.
+            None: one called available, available_arms, arms_available or eligible, if there is one.
+        contexts: names of the columns that were known before each choice: columns of numbers, or one of words, which
+            are then listed contexts, numbered in alphabetical order.
         arm_names: all arms, in their order; None: those pulled or listed, in alphabetical order.
         separator, decimal, encoding: as for ``read_table``.
 
-    Raises ValueError for a file that cannot be read, a column that is not there or not recognised, an empty cell and
-    what ``Log`` refuses.
+    Raises ValueError for a file that cannot be read, a column that is missing or not recognised, an empty cell, and
+    whatever ``Log`` refuses.
     """
     validation.instance("path", path, (str, Path), "the path of a file")
     kinds = (*TEXT, ".parquet")
@@ -204,14 +204,14 @@ def read_log(
 
 
 def read_data(path: str | Path) -> RewardTable | Log:
-    """A file read as what it is: a table of rewards, or a log of pulls.
+    """Read a file as a table of rewards or as a log of pulls, whichever it is.
 
-    A file is a log if one of its columns is called as an arm and one as a reward is (``read_log``), and a tidy table if
-    it holds all arms at every time. Everything else is a table with a column for every arm (``read_table``).
+    A file is a log if it has columns with the usual names of an arm and a reward (``read_log``). It is a tidy table if
+    such a file holds all arms at every time. Everything else is a table with a column for every arm (``read_table``).
 
     ``path``: of a CSV, Parquet or NPZ file.
 
-    Raises ValueError for what is neither.
+    Raises ValueError for a file that is neither.
     """
     frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE})
     called = {name.strip().lower() for name in frame.columns}

@@ -94,9 +94,10 @@ class GridDraws(SimulatedProblem):
         return self._streams.normal(*[self._root.shape[1]] * self._dim)
 
     def _draw(self, weights: Tensor) -> Tensor:
-        """(A x ... x A) z for z (replicates, r, ..., r): one axis after the other, each replicate on a copy of its own.
+        """(A x ... x A) z for z (replicates, r, ..., r): one axis after the other, on a separate copy for each
+        replicate.
 
-        Otherwise the last bits of a draw would depend on the number of replicates and on the alignment in memory.
+        Without the copy, the last bits of a draw would depend on the number of replicates and the alignment in memory.
         """
         root, draws = self._root.to(weights), []
         for z in weights:

@@ -1,4 +1,4 @@
-"""Cycles in records of rewards: periods, and how sure they are beside drift."""
+"""Cycles in records of rewards: their periods, and their significance in the presence of drift."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Period:
 
     Attributes:
         length: of the cycle, in units of the times.
-        p_value: how often a record without a cycle, which only drifts, would show one as clear at any period.
+        p_value: probability that a record that only drifts would show a cycle as clear at any period.
     """
 
     length: float
     p_value: float
 
     def rounded(self, span: float, size: float = 1.0) -> float:
-        """The length in units of ``size``: a whole number where a record of length ``span`` can hardly tell it from the
-        one found, whose frequency is known to about a fifth of 1 / ``span``."""
+        """The length in units of ``size``: a whole number if a record of length ``span`` can hardly distinguish it from
+        the length found, whose frequency is known to about a fifth of 1 / ``span``."""
         number = self.length / size
         whole = max(round(number), 1)
         return whole if abs(1 / whole - 1 / number) <= 0.2 * size / span else number
@@ -53,14 +53,14 @@ def find_periods(
     in log frequency, fitted to log power without its peaks (as Vaughan 2005 fits a line). Power over background, taken
     at the upper end of its 95 % interval, is then at most Exp(1), and p = 1 - (1 - exp(-ratio))^M over the M
     frequencies, times the number of components. Harmonics of a clearer cycle, and neighbours of its peak, are left out.
-    Where the second or third harmonic is clearer than its cycle, the cycle is returned in its place. A cycle that
-    the record holds fewer than eight times is often missed, as drift looks the same.
+    If the second or third harmonic is clearer than its cycle, the cycle is returned in its place. A cycle that occurs
+    fewer than eight times in the record is often missed, because drift looks the same.
 
     Args:
-        rewards: (T, N), NaN where missing. The last 2048 rows are looked at.
+        rewards: (T, N), NaN where missing. Only the last 2048 rows are examined.
         times: (T,) increasing; None: 0, 1, ...
         level: the largest p-value returned.
-        most: how many are returned at most.
+        most: the largest number returned.
 
     Cost: O(T^2), at most some 10^7 operations.
     """
@@ -69,7 +69,7 @@ def find_periods(
 
 
 class Record:
-    """The last rows of a record, each arm less its line and in units of its spread, and their periodograms."""
+    """The last rows of a record, each arm detrended and in units of its spread, and their periodograms."""
 
     def __init__(self, centred: np.ndarray, times: np.ndarray, k: np.ndarray) -> None:
         self.centred, self.times, self.span = centred, times - times[0], float(times[-1] - times[0])
@@ -79,7 +79,7 @@ class Record:
 
     @staticmethod
     def of(rewards: np.ndarray, times: np.ndarray | None) -> Record | None:
-        """None where the record is too short."""
+        """The record of these rewards; None if it is too short."""
         rewards = np.asarray(rewards, dtype=np.float64)
         times = np.arange(len(rewards)) if times is None else np.asarray(times, dtype=np.float64)
         rewards, times = rewards[-2 * ROWS :], times[-2 * ROWS :]
@@ -126,14 +126,15 @@ class Record:
         return told
 
     def _repeats(self, one: Period, other: Period, orders: Iterable[int]) -> bool:
-        """Whether one is the other cycle's harmonic of one of these orders, as well as the record can tell."""
+        """Whether one cycle is a harmonic of the other with one of these orders, within the record's resolution."""
         return any(abs(1 / one.length - m / other.length) < 3 / self.span for m in orders)
 
     def own_periods(self, common: Sequence[Period] = (), *, level: float = 0.01) -> dict[int, Period]:
-        """The clearest cycle of each arm by itself, by the arm's index, which is none of the ``common`` ones.
+        """The clearest cycle of each arm by itself, by the arm's index, if it is not one of the ``common`` cycles.
 
-        Each arm is looked at as a principal component is by ``find_periods``, and p-values are times the number of
-        arms. A cycle within 3 % of a common one, of its harmonics, or of what it is a harmonic of, is left out.
+        Each arm is examined like a principal component in ``find_periods``, and p-values are multiplied by the number
+        of arms. A cycle within 3 % of a common one, of its harmonics, or of a cycle that it is a harmonic of, is left
+        out.
 
         Cost: O(T^2 N).
         """
@@ -149,7 +150,7 @@ class Record:
         return found
 
     def _peaks(self, series: np.ndarray, level: float, most: int) -> Iterator[Iterator[Period]]:
-        """Of each series (T, n) the clearest cycles with a p-value up to ``level``."""
+        """The clearest cycles of each series (T, n) with a p-value up to ``level``."""
         tapered = (series - series.mean(0)) * self.taper
         for n, power in enumerate(self.waves.powers(tapered)):
             yield self._peaks_of(tapered[:, n : n + 1], power, level, most)
@@ -233,11 +234,11 @@ FIND = "find"
 def fit_cycles(
     rewards: np.ndarray, times: np.ndarray | None = None, periods: str | float | Sequence[float] | None = FIND
 ) -> Cycles | None:
-    """The cycle that each arm has in a record, by least squares; None where there is none.
+    """The cycle that each arm has in a record, by least squares; None if there is none.
 
-    The number of harmonics, 1 to 6 of each period, is that of the least BIC over all arms; none is shorter than two
-    typical gaps. A period that was found is moved to the length of least squares, within what the record can tell, or
-    to a whole number of typical gaps if that does nearly as well.
+    The number of harmonics, 1 to 6 of each period, minimises the BIC over all arms; none is shorter than two typical
+    gaps. A period that was found is refined to the length with the least squares, within the record's resolution, or
+    to a whole number of typical gaps if that fits nearly as well.
 
     Args:
         rewards: (T, N), NaN where missing.
@@ -291,7 +292,7 @@ def fit_cycles(
 
 
 def checked_periods(periods: object) -> list[float]:
-    """The given periods, as numbers; none for None and for ``"find"``. ValueError for anything else."""
+    """The given periods as numbers; none for None and for ``"find"``. Raises ValueError for anything else."""
     if periods is None or (isinstance(periods, str) and periods == FIND):
         return []
     several = isinstance(periods, (list, tuple)) and len(periods) > 0

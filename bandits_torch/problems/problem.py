@@ -1,4 +1,4 @@
-"""The contract of a problem: arms, rewards, expected rewards for the scorer only; and how a problem gets its name."""
+"""The contract of a problem: arms, rewards, and expected rewards for the scorer only; and the registration by name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Knowledge:
         variation_budget: the sum over the steps of the largest change of any arm's expected reward, None if
             unknown.
         rkhs_variation_budget: P_T of Zhou & Shroff (2021), the sum over the steps of the RKHS norm of the change,
-            None if unknown. No smaller than ``variation_budget`` where k(x, x) <= 1.
+            None if unknown. No smaller than ``variation_budget`` if k(x, x) <= 1.
         priors: candidate priors of the reward function, if the prior is unknown; they take precedence over the fields
             above. None: no candidates.
         constraints: outcomes that are measured with the reward and must stay within limits.
@@ -126,8 +126,8 @@ class Problem(ABC):
     _scores: ArmScores | None = None
 
     def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
-        """Expected rewards (S,) of what was chosen, minus infinity where it was not available, and of the best there
-        was, (S,) or (1,). For the scorer only. O(S); O(S N) where expected rewards or mask have changed."""
+        """Expected rewards (S,) of the choices, minus infinity for unavailable ones, and of the best available choice,
+        (S,) or (1,). For the scorer only. O(S); O(S N) if expected rewards or mask have changed."""
         if self._scores is None:
             self._scores = ArmScores((self.replicates, self.num_arms))
         return self._scores(self.expected_rewards(step), arm, available)
@@ -146,13 +146,13 @@ class Problem(ABC):
         return None
 
     def trace(self, step: int, arm: Tensor) -> dict[str, Tensor | float]:
-        """What the record of a run keeps of the arms (S,) pulled, in addition to the trace of the policy."""
+        """Values that the record of a run keeps about the arms (S,) pulled, in addition to the policy's trace."""
         return {}
 
     def available(self, step: int) -> Tensor | ArmContext | None:
         """Mask (N,) or (S, N) of the arms that can be pulled at this step; None: all of them.
 
-        An ``ArmContext`` where a context, or features of the arms, come with the step."""
+        An ``ArmContext`` if the step has a context or its own features of the arms."""
         return None
 
     def time(self, step: int) -> float:
@@ -160,7 +160,7 @@ class Problem(ABC):
         return float(step)
 
     def summary(self) -> list[str]:
-        """What was read and estimated, a line each; nothing for a simulated problem."""
+        """What was read and estimated, a line each; empty for a simulated problem."""
         return []
 
     def check_step(self, step: int) -> None:
@@ -183,7 +183,7 @@ class Problem(ABC):
 
 
 def per_replicate(value: Tensor) -> float | Tensor:
-    """A figure (replicates,) as ``Knowledge`` holds it: a plain number when the replicates agree."""
+    """A value (replicates,) in the form of ``Knowledge``: a plain number if the replicates agree."""
     return float(value[0]) if bool((value == value[0]).all()) else value
 
 
@@ -205,8 +205,8 @@ def available_rewards(expected: Tensor, available: Tensor | ArmContext | None) -
 
 
 class ArmScores:
-    """Scores the arms of a problem: O(S), or O(S N) when expected rewards or mask are not the same memory, unchanged,
-    as at the step before.
+    """Scores the arms of a problem: O(S), or O(S N) if expected rewards or mask are not the same unchanged memory as at
+    the step before.
 
     Args:
         shape: (replicates, N) of the expected rewards.
@@ -235,9 +235,9 @@ def _seen(tensor: Tensor | None) -> tuple[Tensor | None, int]:
 
 
 def _unchanged(tensor: Tensor | None, seen: tuple[Tensor | None, int]) -> bool:
-    """Whether a tensor shows the numbers seen before, going by memory and write count, not by its values.
+    """Whether a tensor holds the same numbers as before, judged by its memory and write count, not by its values.
 
-    The tensor seen is held on to, so its memory cannot have been given to another.
+    The earlier tensor is kept, so its memory cannot have been given to another.
     """
     old, version = seen
     if tensor is None or old is None:

@@ -53,7 +53,7 @@ def make(
 
 
 def registered(name: str) -> NamedProblem:
-    """What is known of a problem: who makes it, its options, its kind.
+    """The registration of a problem: its factory, its options, its kind.
 
     ``name``: of a problem, of an entry point of the group ``bandits_torch.problems``, or ``module:class``. Raises
     ValueError for an unknown name.

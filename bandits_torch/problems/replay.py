@@ -1,4 +1,4 @@
-"""Real rewards, replayed from a table; what its past rows say of the arms is known before the first step."""
+"""Real rewards, replayed from a table; prior knowledge is estimated from its past rows."""
 
 from __future__ import annotations
 
@@ -41,20 +41,19 @@ class Replay(Problem):
     * kernel: covariance between arms, by index: ``estimate_covariance`` minus the noise;
     * prior mean: each arm's own mean. The covariance is about the arms' own means, so the two belong
       together; ``"grand"`` gives all arms one mean, for a history too short to tell arms apart;
-    * noise variance and forgetting rate, per unit of time: of greatest joint likelihood (``fit_forgetting``); ``fit``
-      holds them with their intervals. Of rewards of 0 and 1 the noise is the same share of every arm's variance, and
-      the noise variance is the mean over the arms;
+    * noise variance and forgetting rate, per unit of time: the joint maximum likelihood estimates
+      (``fit_forgetting``); ``fit`` holds them with their intervals. For rewards of 0 and 1 the noise is the same share
+      of every arm's variance, and the noise variance is the mean over the arms;
     * RKHS bound: the largest norm of a past row's fit to within the noise variance (``regularised_norm``),
       over at most 100 rows evenly spread. It bounds the past rows, not future ones.
 
     Times: one unit is the most common gap between rows (the median), the first played row is at time 1, and
     gaps keep their length. Rows without a single reward are not played. An arm whose reward is missing cannot be
-    pulled then: ``available`` masks it, and its expected reward is NaN. So a log of pulls is no table to replay
+    pulled then: ``available`` masks it, and its expected reward is NaN. So a log of pulls cannot be replayed
     (``read_table`` refuses it).
 
     Args:
-        table: (T, N) rewards in time order, NaN where missing, or a ``RewardTable``, which has times and
-            names too.
+        table: (T, N) rewards in order of time, NaN where missing, or a ``RewardTable``, which also has times and names.
         times: (T,) increasing; None: one row per unit of time.
         arms: (N, d) features of the arms, None for none. ``problem.arms`` is (N, 1 + d): the arm's index,
             which the kernel reads, then the features.
@@ -182,11 +181,11 @@ class Replay(Problem):
         return lines + ([] if self.fit is None else self.fit.describe())
 
     def record(self) -> RewardTable:
-        """All rows that were given, in their order: those learned from, played, and left out; times are as given."""
+        """All given rows in their order: those learned from, those played and those left out; times are as given."""
         return self._record
 
     def time(self, step: int) -> float:
-        """When the step happens: 1 for the first, in units of the table's median gap."""
+        """The time of the step, in units of the table's median gap; 1 for the first."""
         self.check_step(step)
         return self._times[step - 1]
 
@@ -276,7 +275,7 @@ def _split(
 
 
 def _in_words(gap: float, in_seconds: bool) -> str:
-    """A gap between times in words: of seconds in the largest unit that it holds one of."""
+    """A gap between times in words; seconds are given in the largest unit that does not exceed the gap."""
     if not in_seconds:
         return f"{gap:.6g} of the time's units"
     name, size = next(((n, s) for n, s in _UNITS if gap >= s), _UNITS[-1])
@@ -304,9 +303,9 @@ def knowledge_from(
     noise_fraction: float | None,
     forgetting_rate: float | None,
 ) -> tuple[Knowledge, ForgettingFit | None]:
-    """What ``Replay`` knows beforehand (its docstring says what), and the fit it came from unless the noise was given.
+    """The prior knowledge of ``Replay`` (see its docstring), and the fit behind it unless the noise was given.
 
-    ``warm_up``: the share of the table that the past rows are, which errors then name; None: they are its ``history``.
+    ``warm_up``: the past rows as a share of the table, which error messages name; None: they are its ``history``.
 
     Raises ValueError for an arm with fewer than two rewards, rewards that never vary, and numbers out of range.
     """
@@ -348,10 +347,10 @@ def knowledge_from(
 
 
 def _fit(history: Tensor, times: Tensor, covariance: Tensor) -> ForgettingFit:
-    """``fit_forgetting``; of 0 and 1 in units of each arm's own deviation.
+    """``fit_forgetting``; rewards of 0 and 1 are in units of each arm's own deviation.
 
-    The noise of 0 and 1 with chance p is p (1 - p), a share of the arm's variance that depends little on p. With one
-    noise for all, what an arm near 1/2 has more than others would count as change.
+    The noise variance of 0 and 1 with probability p is p (1 - p), a share of the arm's variance that depends little on
+    p. With one noise for all arms, the larger noise of an arm near 1/2 would count as change.
     """
     if kind_of_values(history) != "0/1":
         return fit_forgetting(history, times, covariance)

@@ -1,4 +1,4 @@
-"""What simulated problems share: arms, kernels, draws from a Gaussian process, noise."""
+"""Common parts of simulated problems: arms, kernels, draws from a Gaussian process, noise."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def gp_draws(root: Tensor, weights: Tensor) -> Tensor:
 def norm_on_arms(root: Tensor, f: Tensor) -> Tensor:
     """sqrt(f^T K^+ f), (...), for f (..., N): the least RKHS norm of a function with these values at the arms.
 
-    ``root``: from ``covariance_root``. What of f lies outside the span of its columns (rounding, for a draw) is left
-    out. Cost: O(N r) each.
+    ``root``: from ``covariance_root``. The part of f outside the span of its columns (rounding errors, for a draw) is
+    ignored. Cost: O(N r) each.
     """
     return (f @ root / root.square().sum(0)).norm(dim=-1)
 

@@ -1,4 +1,4 @@
-"""A table of rewards without its noise: each row from the others, weighted by how near in time they are."""
+"""Denoises a table of rewards: each row is estimated from the others, weighted by their distance in time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _NEGLIGIBLE = 1e-12
 
 
 def mean_of_held(values: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Means along a dimension over what is not missing (NaN); NaN where all is."""
+    """Means along a dimension over values that are not missing (NaN); NaN if all are."""
     means = values.mean(axis)
     if not np.isnan(means).any():
         return np.asarray(means)
@@ -18,9 +18,9 @@ def mean_of_held(values: np.ndarray, axis: int = 0) -> np.ndarray:
 
 
 def others_smoothed(rewards: np.ndarray, times: np.ndarray, bandwidth: float) -> np.ndarray:
-    """What the other rows say of each reward: their mean, weighted by exp(-|t - s| / bandwidth).
+    """An estimate of each reward from the other rows: their mean, weighted by exp(-|t - s| / bandwidth).
 
-    A row's own rewards play no part in its values, so the noise in them does not, if it differs from row to row.
+    A row's own rewards do not enter its values, so neither does its noise, if noise is independent between rows.
 
     Args:
         rewards: (T, N), NaN where missing.
@@ -66,23 +66,23 @@ def _past(values: np.ndarray, fade: np.ndarray) -> np.ndarray:
 
 
 def best_smoothed(rewards: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """What the best arm of each row is worth, as the other rows tell it; which arm that is; and the bandwidth.
+    """The value of the best arm of each row, estimated from the other rows; which arm that is; and the bandwidth.
 
-    What is common to a row is taken off first: the mean over its arms of their rewards less the arms' own means. It
-    does not matter for which arm is the best, and would otherwise decide the bandwidth. Bandwidths tried: half a median
-    gap, and so on by factors of 2 to half of the record, and infinity. The error is the mean square of what a row holds
-    less what the others say of it (leave-one-out cross-validation, Stone 1974).
+    The part common to a row is subtracted first: the mean over its arms of their rewards minus the arms' own means. It
+    does not affect which arm is the best, and would otherwise determine the bandwidth. The bandwidths tried are half a
+    median gap, then larger ones by factors of 2 up to half of the record, and infinity. The error is the mean square of
+    a row's rewards minus their estimates from the others (leave-one-out cross-validation, Stone 1974).
 
-    The largest of several smoothed values is too large by chance. So values are drawn towards their mean, by the slope
-    of the regression of what rows hold on what the others say of it: 1 where these are right, 0 where all is noise.
+    The largest of several smoothed values is too large by chance. So values are shrunk towards their mean, by the slope
+    of the regression of rewards on their estimates: 1 if the estimates are right, 0 if everything is noise.
 
     Args:
         rewards: (T, N), NaN where missing; a reward in every row.
         times: (T,) increasing.
 
     Returns:
-        (T,) worth, with what is common to the row; (T,) arms, of those with a reward; the bandwidth in units of the
-        times. A row whose arms have no reward in another is worth its mean.
+        (T,) values, including the part common to the row; (T,) arms, among those with a reward; the bandwidth in units
+        of the times. A row whose arms have no reward in another row has its own mean as value.
 
     Cost: O(T N (log T)^2).
     """

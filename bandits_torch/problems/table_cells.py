@@ -1,4 +1,4 @@
-"""Columns of a table as numbers or times: decimal marks, words for missing cells, dates, and which column is the time.
+"""Reads columns of a table as numbers or times: decimal marks, words for missing cells, dates, and the time column.
 
 A column is a ``pandas.Series`` of numbers, or of objects (text, as a rule).
 """
@@ -36,7 +36,7 @@ def is_numeric(cells: pd.Series) -> bool:
 
 
 def is_missing(cell: Any) -> bool:
-    """Whether a cell is empty or says that it holds nothing."""
+    """Whether a cell is empty or holds a word for a missing value."""
     if isinstance(cell, str):
         return cell.strip().lower() in MISSING
     return np.ndim(cell) == 0 and bool(pd.isna(cell))
@@ -73,7 +73,8 @@ def number(cell: Any, mark: str) -> float | None:
 
 
 def numbers(name: str, cells: pd.Series, mark: str = ".") -> np.ndarray:
-    """A column as float64, NaN where a cell is missing; ValueError names the first cell that is no number."""
+    """A column as float64, NaN where a cell is missing. Raises ValueError that names the first cell without a
+    number."""
     if is_numeric(cells):
         return cells.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     found = [np.nan if is_missing(cell) else number(cell, mark) for cell in cells]
@@ -94,7 +95,7 @@ def numbers(name: str, cells: pd.Series, mark: str = ".") -> np.ndarray:
 
 
 def is_word(cell: Any) -> bool:
-    """Whether a cell is text that is not meant for a number or a date."""
+    """Whether a cell is text that is not meant as a number or a date."""
     return isinstance(cell, str) and not _MEANT.fullmatch(cell.strip())
 
 
@@ -117,8 +118,8 @@ def decimal_mark(cells: Iterable[Any], points_may_group: bool = False) -> str | 
     """The decimal mark of text cells: "." or ",", or None where they may mean either.
 
     A cell that reads as a number with one mark only settles it. One that reads as two different numbers, as 1,234 does,
-    leaves it open unless another cell settles it. ``points_may_group``: whether that holds for 1.234 too, as in tables
-    whose cells no comma separates, because it is their decimal mark; else the point is taken for the decimal mark.
+    leaves it open unless another cell settles it. ``points_may_group``: whether that also holds for 1.234, as in tables
+    where the comma does not separate cells and may be the decimal mark; otherwise the point is the decimal mark.
     """
     sure, doubtful = _marks(cells)
     if sure:
@@ -148,7 +149,7 @@ def _marks(cells: Iterable[Any]) -> tuple[set[str], set[str]]:
 
 
 def called_like_time(names: Iterable[str]) -> list[str]:
-    """The name that says time, if there is one; ValueError if several do."""
+    """The column whose name says time, if there is one. Raises ValueError if there are several."""
     return _at_most_one([name for name in names if name.lstrip("#_ ").rstrip().lower() in _TIME_NAMES])
 
 
@@ -159,7 +160,7 @@ def _at_most_one(found: list[str]) -> list[str]:
 
 
 def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
-    """The name of the time column, "" for an index without a name; ValueError where two could be it."""
+    """The name of the time column, "" for an index without a name. Raises ValueError if two columns could be it."""
     names = list(frame.columns)
     if asked != "auto":
         close = close_name(asked, names) if isinstance(asked, str) else None

@@ -64,7 +64,7 @@ def read_frame(
     decimal: str | None = None,
     encoding: str | None = None,
 ) -> tuple[pd.DataFrame, str | None, str]:
-    """The columns of a file, the name of the one with the times where an NPZ tells it, and the decimal mark.
+    """The columns of a file, the name of the time column if an NPZ gives it, and the decimal mark.
 
     Args: as for ``read_table``; ``as_text``: names of columns, in lower case, that stay text.
 
@@ -108,7 +108,7 @@ def read_frame(
 
 
 def _without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
-    """The table without these columns; ValueError for a name that no column has."""
+    """The table without these columns. Raises ValueError for a name that no column has."""
     for name in ignored:
         if name not in frame.columns:
             raise ValueError(unknown_name("ignore", name, list(frame.columns)))
@@ -116,7 +116,7 @@ def _without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
 
 
 def _text_cells(frame: pd.DataFrame) -> Iterator[Any]:
-    """The cells of the columns that are neither numbers nor timestamps, in which a mark means nothing."""
+    """The cells of columns that are neither numbers nor timestamps, where a decimal mark would mean nothing."""
     columns = (frame[name] for name in frame.columns)
     return itertools.chain.from_iterable(one for one in columns if not is_numeric(one) and not are_times(one))
 
@@ -270,9 +270,9 @@ def _has_header(first: list[str]) -> bool:
 def _checked(
     file: Path, encoding: str, separator: str, width: int, named: bool, behind_first: bool
 ) -> Path | str:
-    """What pandas reads: the file, or its text if lines end in a carriage return alone.
+    """The input for pandas: the file, or its text if lines end in a carriage return alone.
 
-    ValueError unless every row has ``width`` cells: pandas would fill short rows without a warning.
+    Raises ValueError unless every row has ``width`` cells, because pandas would fill short rows without a warning.
     """
     if encoding == "utf-8-sig" and not behind_first and _is_even(file, separator, width):
         return file
@@ -333,7 +333,7 @@ def _widths(file: Path, opened: TextIO, separator: str) -> Iterator[int]:
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:
-    """The table of a Parquet file; an index that says something comes first, without a name if it has none."""
+    """The table of a Parquet file; an index with information comes first, without a name if it has none."""
     try:
         frame = pd.read_parquet(file)
     except ImportError as error:
@@ -390,6 +390,6 @@ def _opened(argument: str, path: Path) -> Iterator[Any]:
 
 
 def read_arrays(argument: str, path: Path, wanted: Collection[str]) -> Arrays:
-    """Those of the arrays of an NPZ file that are wanted and exist; ``argument`` is what an error calls the path."""
+    """The wanted arrays of an NPZ file that exist; ``argument`` is the name of the path in error messages."""
     with _opened(argument, path) as archive:
         return {name: archive[name] for name in archive.files if name in wanted}

@@ -1,4 +1,4 @@
-"""What a table may hold instead of rewards: fields of a date, counters of rows, pulls, marks of missing cells."""
+"""Detects columns that are not rewards: fields of a date, row counters, logs of pulls, marks of missing cells."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _FEWEST = 3  # different rewards; fewer have no range
 
 
 def refuse_calendar(names: list[str], values: np.ndarray, dates: np.ndarray | None) -> None:
-    """Refuse columns that follow from the times, or are called like a field of a date and hold whole numbers in range.
+    """Refuse columns that follow from the times, or that are named like a field of a date and hold integers in its
+    range.
 
     ``dates``: the times in seconds since 1970 if they are dates, else None.
     """
@@ -75,8 +76,8 @@ def _fields(dates: np.ndarray) -> list[np.ndarray]:
 def refuse_counters(names: list[str], values: np.ndarray, time: str | None, asked_for: bool = False) -> None:
     """Refuse an arm that counts the rows, or that could be the times: such an arm wins every pull.
 
-    It grows by 1, or in ten rows and more grows or falls every time; without a column of times also if it grows evenly,
-    or holds whole numbers that never fall.
+    A counter grows by 1 each row, or, in ten rows or more, always grows or always falls. Without a time column, a
+    column that grows evenly, or holds integers that never fall, is also refused.
 
     ``time``: the column of times, None for none; ``asked_for``: whether the user named it.
     """
@@ -106,8 +107,8 @@ def refuse_log(rewards: np.ndarray) -> None:
     """Refuse a table (T, N) that looks like a log of pulls, whose missing rewards are those of arms nobody pulled.
 
     In such a table, at more than half of the times that have a reward, fewer than half of the arms have one, or only
-    one does; tables of fewer than ten times are not judged. Whoever plays such a table finds that most arms cannot be
-    pulled, and regret is measured against the few that were: it is 0 where that is one.
+    one does. Tables with fewer than ten times are not checked. If such a table were played, most arms could not be
+    pulled, and regret would be measured against the few that were: it would be 0 if that is one.
     """
     seen, arms = (~np.isnan(rewards)).sum(1), rewards.shape[1]
     seen = seen[seen > 0]
@@ -124,10 +125,11 @@ def refuse_log(rewards: np.ndarray) -> None:
 
 
 def suspects(names: Sequence[str], rewards: np.ndarray) -> list[str]:
-    """A line for each number that may stand for missing rewards, as -9999 does: repeated, and far outside the rest.
+    """A line for each number that may stand for missing rewards, such as -9999: repeated, and far outside the rest.
 
-    It is a column's least or greatest, held twice or more there, or one of those that are usual for it (999, -1e30),
-    and lies further from the others than ten times (if usual, one time) their range.
+    Such a number is a column's smallest or largest value. Either it occurs at least twice in the column and lies
+    further from the others than ten times their range, or it is a usual mark (999, -1e30) and lies further than their
+    range.
     """
     found: dict[float, list[int]] = defaultdict(list)
     low, high = np.fmin.reduce(rewards), np.fmax.reduce(rewards)

@@ -1,4 +1,4 @@
-"""Tables of real rewards, a row per time and a column per arm, and how they are made from files."""
+"""Tables of real rewards, with a row per time and a column per arm, and their readers."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _check_times(times: Tensor, rows: int) -> None:
 class Missing:
     """The argument ``missing`` of ``read_table``: the treatment, and the cells (besides empty ones) that are missing.
 
-    ``words`` are such cells as they are written; ``numbers`` are those of them that are numbers.
+    ``words`` are such cells as written; ``numbers`` are those that are numbers.
     """
 
     treatment: str
@@ -126,7 +126,7 @@ class Missing:
 
     @staticmethod
     def of(asked: Any) -> Missing:
-        """From the argument; ValueError for anything that it does not take."""
+        """Parse the argument. Raises ValueError for anything that it does not allow."""
         several = asked.split(",") if isinstance(asked, str) else asked
         several = several if isinstance(several, (list, tuple)) else [several]
         given = [one.strip() if isinstance(one, str) else one for one in several]
@@ -137,7 +137,7 @@ class Missing:
         return Missing(treatments[0], frozenset(words), tuple(float(one) for one in words if _is_number(one)))
 
     def in_text(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The table without the cells of text that are missing; ValueError for a word that no cell holds.
+        """The table without text cells that mark missing rewards. Raises ValueError for a word that no cell holds.
 
         A cell may also name the treatment.
         """
@@ -154,7 +154,7 @@ class Missing:
         return frame
 
     def in_numbers(self, rewards: np.ndarray) -> np.ndarray:
-        """The rewards, NaN where they are one of the numbers."""
+        """The rewards, with NaN in place of the numbers that mark missing ones."""
         return np.where(np.isin(rewards, self.numbers), np.nan, rewards) if self.numbers else rewards
 
 
@@ -318,7 +318,8 @@ def _wide_table(
 
 
 def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
-    """These columns as numbers, (T, N); ValueError for a cell that is none, or one error for all columns of text."""
+    """These columns as numbers, (T, N). Raises ValueError for a cell that is not a number; one error names all columns
+    of text."""
     plain = all(isinstance(frame[name].dtype, np.dtype) and is_numeric(frame[name]) for name in names)
     if plain and len(set(names)) == len(names):
         return (frame if list(frame.columns) == names else frame[names]).to_numpy(np.float64, copy=True)
@@ -403,7 +404,7 @@ def _may_name_arms(name: str, frame: pd.DataFrame) -> bool:
 
 
 def _long_asked(arm: str, names: list[str]) -> str:
-    """What ``long`` must be for this column to be that of the arms."""
+    """The value of ``long`` that makes this column the one of the arms."""
     try:
         return "True" if _long_names(names, True)[0] == arm else f"{arm},REWARD"
     except ValueError:

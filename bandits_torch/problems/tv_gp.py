@@ -93,8 +93,8 @@ class TVGPDraws(SimulatedProblem):
 
 
 def likely_norm(rank: int, horizon: int | None) -> float:
-    """A bound on the norms of draws of so many normal numbers at all of ``horizon`` (or 10 000) steps, with probability
-    0.9: the chi-square tail of Laurent & Massart 2000, Lemma 1, at every step."""
+    """A bound on the norms of draws from this many normal numbers, at all of ``horizon`` (or 10 000) steps with
+    probability 0.9: the chi-square tail of Laurent & Massart 2000, Lemma 1, at every step."""
     x = math.log((horizon or 10_000) / _FAILURE_PROBABILITY)
     return math.sqrt(rank + 2 * math.sqrt(rank * x) + 2 * x)
 
@@ -171,12 +171,12 @@ class SafeTVGPDraws(TVGPDraws):
     ``climb`` 0 any arm may become unsafe; with 4, say, arms near the middle hardly ever do, by a prior mean that is
     known.
 
-    Regret is against the best arm within the limit, or, at a step where there is none, the arm of the least outcome.
-    A policy that breaks the limit may therefore have negative regret. The record of a run has ``violation``, 1 where
-    the arm's expected outcome is above the limit, and ``feasible``, the share of arms below it.
+    Regret is measured against the best arm within the limit, or, if there is none at a step, the arm with the smallest
+    outcome. A policy that breaks the limit may therefore have negative regret. The record of a run has ``violation``, 1
+    if the arm's expected outcome is above the limit, and ``feasible``, the share of arms below it.
 
-    Known beforehand: all that is known of ``TVGPDraws``, the prior and limit of the outcome, and as ``safe_arms`` the
-    arm of the least outcome at step 1.
+    Known beforehand: everything known for ``TVGPDraws``, the prior and limit of the outcome, and as ``safe_arms`` the
+    arm with the smallest outcome at step 1.
 
     Args:
         limit: of the outcome, whose standard deviation is 1.
