@@ -1,4 +1,5 @@
-"""The command line: ``bandits-torch list``, ``race``, ``rerun`` and ``sweep``. Nothing of it is for import."""
+"""The command line: ``bandits-torch list``, ``race``, ``rerun`` and ``sweep``. Its functions are not a public
+interface."""
 
 from bandits_torch.cli.commands import app as app
 from bandits_torch.cli.commands import main as main

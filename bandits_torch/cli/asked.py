@@ -1,4 +1,4 @@
-"""What was asked on the command line: checked, and read as values, before anything slow is imported."""
+"""The arguments of the command line: checked, and read as values, before anything slow is imported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS |= {"options": dict, "results": dict, "versions": dict, "threads": int}
 
 @dataclass(frozen=True)
 class Race:
-    """What was asked of ``race``, as it is written to ``run.json``."""
+    """The arguments of ``race``, as they are written to ``run.json``."""
 
     problem: str
     policies: list[str]
@@ -68,7 +68,7 @@ def asked_race(
     data: Path | None,
     option: Sequence[str],
 ) -> Race:
-    """The race of these arguments; ValueError (OSError for the data) for what can be refused at once."""
+    """The race with these arguments. Raises ValueError (OSError for the data) for what can be refused at once."""
     name = problem if problem is not None else "switching" if data is None else "replay"
     known_name("problem", name, catalogue().problems)
     names = different_names("policy", policies, catalogue().policies)
@@ -85,7 +85,7 @@ def asked_race(
 def asked_sweep(
     problems: str, policies: str, engine: str, option: Sequence[str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The options of the problems and policies of a sweep, by name; ValueError for what can be refused at once."""
+    """The options of a sweep's problems and policies, by name. Raises ValueError for what can be refused at once."""
     names = different_names("problem", problems, catalogue().problems)
     raced = different_names("policy", policies, catalogue().policies)
     known_name("engine", engine, catalogue().engines)
@@ -96,7 +96,7 @@ def asked_sweep(
 
 
 def checksum(data: str | None) -> str | None:
-    """SHA-256 of a file; None for no data or a folder of them."""
+    """SHA-256 of a file; None without data, or for a folder."""
     if data is None or Path(data).is_dir():
         return None
     import hashlib  # with OpenSSL it takes milliseconds, which help and errors need not wait for
@@ -135,21 +135,21 @@ def parse_value(text: str) -> Any:
 
 
 def whole_number(name: str, value: int | None, least: int, most: int | None = None) -> None:
-    """ValueError unless the number is None or an integer >= ``least``, and <= ``most`` if that is given."""
+    """Raises ValueError unless the number is None or an integer >= ``least``, and <= ``most`` if that is given."""
     if value is not None and (value < least or (most is not None and value > most)):
         span = f">= {least}" if most is None else f"in {least}, ..., {most}"
         raise ValueError(f"{name} must be an integer {span}, got {value}")
 
 
 def known_name(kind: str, name: str, known: Collection[str]) -> str:
-    """The name; ValueError unless it is known, with the closest known one if there is any."""
+    """The name. Raises ValueError unless it is known; the message suggests the closest known name."""
     if name not in known:
         raise ValueError(unknown_name(kind, name, known, "`bandits-torch list` shows all"))
     return name
 
 
 def different_names(kind: str, text: str, known: Collection[str]) -> list[str]:
-    """Names separated by commas; ValueError unless there are some, all known and all different."""
+    """The names in a comma-separated list. Raises ValueError unless there are some, all known and all different."""
     names = [name.strip() for name in text.split(",")]
     if "" in names or len(set(names)) < len(names):
         several = {"policy": "policies"}.get(kind, f"{kind}s")
@@ -160,16 +160,18 @@ def different_names(kind: str, text: str, known: Collection[str]) -> list[str]:
 def send_options(
     options: Sequence[str], accepted: Mapping[str, Collection[str]], problem: str = "problem"
 ) -> dict[str, dict[str, Any]]:
-    """Sort ``key=value`` settings by who takes them.
+    """Sort ``key=value`` settings by the problem and policies that take them.
 
     Args:
         options: ``taker.key=value``; or ``key=value`` for the problem if it accepts the key, else for every
             policy that does, unless ``taker.key=value`` is given for it.
         accepted: the keys each taker accepts, by the taker's name: ``problem`` and the raced policies.
-        problem: the taker's name of the problem; a name that no taker has sends a bare key to all that accept it.
+        problem: the problem's name among the takers; with a name that no taker has, a bare key goes to all that accept
+            it.
 
-    Returns the settings of each taker. Raises ValueError for a setting that is no ``key=value``, given twice,
-    of an unknown taker, or accepted by neither or both of the problem and a policy; it lists what is accepted.
+    Returns the settings of each taker. Raises ValueError for a setting that is not ``key=value``, is given
+    twice, is for an unknown taker, or is accepted by neither or both of the problem and a policy; it lists what is
+    accepted.
     """
     general: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
     named: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
@@ -199,7 +201,7 @@ def send_options(
 
 
 def _takers(key: str, accepted: Mapping[str, Collection[str]], problem: str) -> list[str]:
-    """Who accepts a bare key; ValueError if none does, or both the problem and a policy."""
+    """The takers that accept a bare key. Raises ValueError if none does, or if both the problem and a policy do."""
     takers = [taker for taker, keys in accepted.items() if key in keys]
     if not takers:
         shown = [f"{one}'s options ({some(accepted[one]) or 'none'})" for one in [*accepted][:_TAKERS_SHOWN]]

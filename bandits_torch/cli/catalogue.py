@@ -1,8 +1,8 @@
-"""What the command line knows of problems and policies before it imports them, which takes seconds.
+"""What the command line knows about problems and policies without importing them, which takes seconds.
 
-``catalogue.json`` holds what the registrations say. ``python -m bandits_torch.cli.catalogue`` writes it, and a test
-compares it with them. It is kept with the sources, and not made when the package is built, since the registrations can
-be read only where torch can be imported: not where ``pip`` builds.
+``catalogue.json`` holds a copy of the registrations. ``python -m bandits_torch.cli.catalogue`` writes it, and a test
+compares the two. It is kept with the sources instead of being made when the package is built, because reading the
+registrations needs torch, which is missing where ``pip`` builds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by fla
 
 @dataclass(frozen=True)
 class Entry:
-    """A problem or a policy: its docstring, and what ``--option`` sets of it with defaults as Python writes them.
+    """A problem or a policy: its docstring, and its options with their defaults as Python writes them.
 
     ``needs_data``: whether it is a problem that replays a file. A default of None: the option must be given.
     """
@@ -36,7 +36,7 @@ class Entry:
 class Names(Mapping[str, Entry]):
     """Entries by name: the package's, and those of plug-ins, each imported when it is looked up.
 
-    A name ``module:name`` is looked up too, and not listed.
+    A name ``module:name`` is also looked up, but is not listed.
     """
 
     def __init__(self, own: dict[str, Entry], kind: str) -> None:
@@ -71,7 +71,7 @@ class Catalogue:
 
 @cache
 def catalogue() -> Catalogue:
-    """What ``catalogue.json`` holds, and plug-ins."""
+    """The contents of ``catalogue.json``, and plug-ins."""
     held = json.loads(FILE.read_text(encoding="utf-8"))
     problems, policies = (
         {name: Entry(**values) for name, values in held[kind].items()} for kind in ("problems", "policies")
@@ -80,7 +80,7 @@ def catalogue() -> Catalogue:
 
 
 def _entry(kind: str, name: str) -> Entry:
-    """What the registration of a problem or recipe says."""
+    """The entry for a registered problem or recipe."""
     from bandits_torch import problems, recipes
 
     def options(defaults: Mapping[str, Any]) -> dict[str, str | None]:
@@ -102,7 +102,7 @@ def _entry(kind: str, name: str) -> Entry:
 
 
 def registered() -> str:
-    """What ``catalogue.json`` must hold: what the registrations say, all of them imported."""
+    """What ``catalogue.json`` must hold: all registrations, imported."""
     from bandits_torch import problems, recipes
     from bandits_torch.experiments.engines import ENGINES
 

@@ -35,7 +35,7 @@ REPORT = "Folder for regret.csv, regret.png, report.html and run.json."
 
 
 class Commands(click.Group):
-    """The commands, whose errors are one line."""
+    """The commands; an error is printed as one line."""
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command that was asked for."""
@@ -355,7 +355,8 @@ def list_names(name: str | None) -> None:
 
 
 def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
-    """Two columns, as wide as the terminal; plain, as rich's tables take longer to import than all the rest."""
+    """Print two columns as wide as the terminal. They are plain text because importing rich takes longer than all the
+    rest."""
     first = max(len(key) for key, _ in (head, *rows)) + 2
     room = max(20, shutil.get_terminal_size().columns - first)
     for key, text in (head, *rows):

@@ -1,6 +1,7 @@
-"""The folder that a race or a sweep writes to: what it may replace there, take up again, and delete.
+"""The folder that a race or a sweep writes to: what it may replace, resume and delete there.
 
-What no race or sweep wrote stays as it is, whatever the flags. What another one left goes only with ``overwrite``.
+Files that no race or sweep wrote stay, whatever the flags. Files of another race or sweep are deleted only with
+``overwrite``.
 """
 
 from __future__ import annotations
@@ -34,17 +35,18 @@ def enter(
     resume: bool,
     overwrite: bool,
 ) -> str:
-    """``"begin"``, ``"resume"``, or ``"over"`` where the work to be resumed is done; ValueError to refuse the folder.
+    """``"begin"``, ``"resume"``, or ``"over"`` if the work to resume is complete. Raises ValueError to refuse the
+    folder.
 
     Args:
         out: the folder.
         work: ``race`` or ``sweep``.
-        foreign: names that are to be written, under which something stands that neither wrote.
-        unfinished: the work in progress, in words, and how to begin afresh; None where there is none.
-        other: work that is not the one asked for, in words; None where there is none.
-        over: whether the work asked for is done.
-        resume: whether to take up what is unfinished.
-        overwrite: whether to give up what another race or sweep left.
+        foreign: names of files to be written that exist already and that no race or sweep wrote.
+        unfinished: a description of the work in progress, and how to begin afresh; None if there is none.
+        other: a description of work other than the one asked for; None if there is none.
+        over: whether the work asked for is complete.
+        resume: whether to continue unfinished work.
+        overwrite: whether to discard the files of another race or sweep.
     """
     if over and resume:
         click.echo(f"nothing to resume: the {work} in {out} is over", err=True)
@@ -68,10 +70,10 @@ def enter(
 
 
 class RaceFolder:
-    """``out``, with the report of a race that is over, or the checkpoints of one that was cut off, or neither.
+    """The folder ``out``: it holds the report of a complete race, the checkpoints of an interrupted one, or neither.
 
-    A race in progress keeps ``checkpoints/race.json``, which says what was asked, and a state file for each policy
-    begun. Nothing else is ever deleted.
+    A race in progress keeps ``checkpoints/race.json`` with its settings, and a state file for each policy begun.
+    Nothing else is ever deleted.
 
     Args:
         out: the folder; made by ``enter``.
@@ -84,7 +86,7 @@ class RaceFolder:
         self._record = self.kept / "race.json"
 
     def checkpoint(self, policy: str) -> Path:
-        """Where the state of this policy's run is kept."""
+        """The file for the state of this policy's run."""
         return self.kept / policy
 
     def enter(self, *, keep: bool, resume: bool = False, overwrite: bool = False) -> str:
@@ -92,10 +94,10 @@ class RaceFolder:
 
         Args:
             keep: whether the race writes checkpoints.
-            resume: whether to take up the race that was cut off here, which must be the one asked for.
-            overwrite: whether to give up what another race left here.
+            resume: whether to continue the race that was interrupted here, which must be the one asked for.
+            overwrite: whether to discard the files of another race.
 
-        Returns ``"begin"``, ``"resume"``, or ``"over"`` where the race to be resumed has its report already. Raises
+        Returns ``"begin"``, ``"resume"``, or ``"over"`` if the race to resume has its report already. Raises
         ValueError, and OSError for a folder that cannot be written to.
         """
         self.out.mkdir(parents=True, exist_ok=True)
@@ -114,17 +116,17 @@ class RaceFolder:
         return standing
 
     def begin_report(self) -> None:
-        """Note that files of the report may be there from now on, although ``run.json`` is not."""
+        """Note that the folder may hold files of the report from now on, although ``run.json`` does not exist yet."""
         if self.begun() is not None:
             self._write_record(reporting=True)
 
     def leave(self) -> None:
-        """Delete the checkpoints of the race, which is over."""
+        """Delete the checkpoints of the complete race."""
         if self.begun() is not None:
             self._remove(self._settings)
 
     def begun(self) -> dict[str, Any] | None:
-        """The record of the race in progress; None where there is none, or no race wrote it."""
+        """The record of the race in progress; None if there is none, or if no race wrote it."""
         try:
             held = json.loads(self._record.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
@@ -133,7 +135,7 @@ class RaceFolder:
         return held if isinstance(asked, dict) and isinstance(asked.get("policies"), list) else None
 
     def _held(self, begun: Mapping[str, Any] | None, keep: bool) -> dict[str, Any]:
-        """What the folder holds, as ``enter`` takes it."""
+        """The contents of the folder, as arguments of ``enter``."""
         there = [name for name in REPORT if (self.out / name).exists()]
         foreign = [name for name in there if not (self.out / name).is_file()]
         try:
@@ -160,14 +162,14 @@ class RaceFolder:
         }
 
     def _is_empty(self) -> bool:
-        """Whether the folder of checkpoints holds nothing but what a killed race left before its first word."""
+        """Whether the folder of checkpoints is empty, apart from what a race that was killed at once may leave."""
         if not self.kept.is_dir():
             return False
         remove_parts(self._record)
         return not any(self.kept.iterdir())
 
     def _differences(self, written: Mapping[str, Any]) -> str:
-        """In what a race differs from the one asked for; empty for the same."""
+        """How a race differs from the one asked for; empty if it does not."""
         was, now = _flat(written), _flat(self._settings)
         keys = {**now, **{key: None for key in was if key.startswith(_OPTION)}}
         if self._settings["data_sha256"] is not None:  # the same file, wherever it lies
@@ -180,7 +182,8 @@ class RaceFolder:
             file.write((json.dumps(record, indent=2) + "\n").encode())
 
     def _remove(self, race: Mapping[str, Any]) -> None:
-        """Delete the state files of this race, its record last; ValueError, with none deleted, for a foreign one."""
+        """Delete the state files of this race, its record last. Raises ValueError, with none deleted, for a foreign
+        file."""
         names = [str(name) for name in race["policies"] if re.fullmatch(r"[A-Za-z_][\w-]*", str(name))]
         for path in map(self.checkpoint, names):
             if path.exists():
@@ -195,7 +198,7 @@ class RaceFolder:
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by name, those of ``--option`` as it spells them."""
+    """Settings by name, those of ``--option`` as it writes them."""
     options = settings.get("options")
     takers = options if isinstance(options, Mapping) else {}
     plain = {key: value for key, value in settings.items() if key != "options"}

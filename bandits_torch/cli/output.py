@@ -1,4 +1,4 @@
-"""What the command line does round its work: errors and warnings in one line, interrupts in words."""
+"""Messages of the command line: one line for an error or a warning, and advice after an interrupt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn any error into one line on standard error and exit code 2, and Ctrl-C into 130, as shells have it."""
+    """Turn any error into one line on standard error and exit code 2, and Ctrl-C into exit code 130, as shells do."""
     try:
         with _one_line_warnings():
             yield
@@ -33,7 +33,7 @@ def one_line_errors() -> Iterator[None]:
 
 @contextmanager
 def says_how_to_go_on(words: Callable[[KeyboardInterrupt], str]) -> Iterator[None]:
-    """On Ctrl-C or SIGTERM say what is kept and how to continue; exit codes 130 and 143, as shells have them."""
+    """On Ctrl-C or SIGTERM, say what is kept and how to continue; exit with code 130 or 143, as shells do."""
     received = [signal.SIGINT]
 
     def terminate(number: int, frame: Any) -> None:
@@ -54,7 +54,7 @@ def says_how_to_go_on(words: Callable[[KeyboardInterrupt], str]) -> Iterator[Non
 
 @contextmanager
 def _one_line_warnings() -> Iterator[None]:
-    """Show a warning of the package once, as a line without its place in the code; others as Python does."""
+    """Show each warning of the package once, as one line without its place in the code; show others as Python does."""
     with warnings.catch_warnings():
         usual, said = warnings.showwarning, set()
 

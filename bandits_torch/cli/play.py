@@ -1,4 +1,4 @@
-"""A race once its arguments are read: problem and policies are built and played, and the report is written."""
+"""Plays a race whose arguments were read: builds and plays problem and policies, and writes the report."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def play(
     overwrite: bool = False,
     fitting: bool = False,
 ) -> dict[str, History] | None:
-    """Play the race and write its report into ``out``; None if it was to be resumed and is over.
+    """Play the race and write its report into ``out``; None if a race to resume is complete already.
 
-    ``fitting``: whether a table brings in the policies that fit it, unless options are for policies.
+    ``fitting``: whether a table adds the policies that fit its rewards, unless options are for policies.
     """
     problem = _problem(asked)
     found = diagnose(problem.record()) if isinstance(problem, Replay) else None
@@ -120,7 +120,7 @@ def play(
 
 
 def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> list[str]:
-    """Play a race again from its ``run.json``; the policies whose regret came out different."""
+    """Play a race again from its ``run.json``, and return the policies whose regret differs."""
     settings = read_settings(record)
     if "threads" in settings and isinstance(settings["threads"], int):
         whole_number("threads of run.json", settings["threads"], 1, MOST_THREADS)
@@ -147,7 +147,7 @@ def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> l
 
 
 def _problem(asked: Race) -> Problem:
-    """The problem; what decides how a table is read is an option here."""
+    """Build the problem. Errors name command-line options where they concern how a table is read."""
     device = _device(asked.device)
     try:
         problem = problems.make(
@@ -169,7 +169,7 @@ def _problem(asked: Race) -> Problem:
 
 
 def _policy(name: str, asked: Race, problem: Problem, horizon: int) -> Policy:
-    """The policy; its errors say whose they are, and with which options."""
+    """Build the policy. Errors name the policy and its options."""
     common = {"replicates": asked.replicates, "horizon": horizon, "seed": asked.seed}
     options = asked.options[name]
     try:
@@ -180,7 +180,7 @@ def _policy(name: str, asked: Race, problem: Problem, horizon: int) -> Policy:
 
 
 def _how_long(asked: Race, problem: Problem) -> str:
-    """About how long a race takes, by a trial of a few steps."""
+    """An estimate of how long a race takes, from a trial of a few steps."""
     seconds = 0.0
     for name in asked.policies:
         tried = run(_policy(name, asked, problem, asked.horizon), problem, _TRIAL, seed=asked.seed)
@@ -200,7 +200,7 @@ def _policies(count: int) -> str:
 def _how_to_go_on(
     interrupt: KeyboardInterrupt, policies: Sequence[str], played: int, folder: RaceFolder, every: int | None
 ) -> str:
-    """How far an interrupted race came, what is kept of it, and what continues it."""
+    """How far an interrupted race came, what is kept, and how to continue it."""
     said, kept = " before the report was written", [f"{_policies(played)} played"] if played else []
     if played < len(policies):
         name = policies[played]
@@ -265,7 +265,7 @@ def _report(
 
 
 def _known(knowledge: Knowledge) -> dict[str, Any]:
-    """What was known beforehand, by path, as JSON holds it: matrices and structure in words."""
+    """The prior knowledge by path, as JSON values; matrices and structure are described in words."""
     known = description(knowledge, "knowledge")
     return {
         path.removeprefix("knowledge."): _plain(leaf)

@@ -1,4 +1,4 @@
-"""A sweep once its arguments are read: its cells are run, its tables printed and written."""
+"""Runs a sweep whose arguments were read: plays its cells, and prints and writes its tables."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run_sweep(
     overwrite: bool,
     **engine: Any,
 ) -> list[str]:
-    """Sweep over problems and policies, each with its options, and print and write what came of it.
+    """Sweep over problems and policies, each with its options, and print and write the results.
 
     ``engine``: as for ``sweep``. Returns a line for each cell that failed.
     """

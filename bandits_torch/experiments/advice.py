@@ -1,4 +1,4 @@
-"""Which policy to take, by how much it is ahead, and how sure that is."""
+"""Which policy to take, how far it is ahead, and how certain that is."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _OF_RANDOM, _OF_RIVAL = 0.6, 2.0  # shares of their regret beyond which a policy
 
 @dataclass(frozen=True)
 class Advice:
-    """The policy that is ahead, and what is to be thought of its lead.
+    """The leading policy, and how certain its lead is.
 
     Attributes:
         verdict: ``"sure"`` (confidence 95 % or more), ``"likely"`` (80 %), ``"tie"``, ``"random"`` (none is surely
-            better than drawing arms at random), ``"short"`` (too few units to tell), and where one play of the whole
-            record says otherwise ``"split"`` or ``"late"`` (``with_whole_run``).
-        policy: that of the least mean regret.
-        next: the best of the others; None where it raced alone.
+            better than drawing arms at random), ``"short"`` (too few units to tell), or, where one play of the whole
+            record disagrees, ``"split"`` or ``"late"`` (``with_whole_run``).
+        policy: the policy with the least mean regret.
+        next: the best of the others; None if it raced alone.
         confidence: that no other has less regret than ``policy``, in [0, 1].
-        less: regret a step of ``next`` less that of ``policy``, as a share of ``next``'s, and the ends of its 90 %
-            interval; NaN where there is no other, or no interval.
-        of_random: regret of ``policy`` as a share of that of drawing arms at random.
-        tied: policies that are not surely worse than ``policy``, itself first, by their regret.
-        rivals: how many policies were compared.
+        less: mean regret per step of ``next`` minus that of ``policy``, as a share of ``next``'s, and the ends of its
+            90 % interval; NaN if there is no other policy, or no interval.
+        of_random: regret of ``policy`` as a share of the regret of drawing arms at random.
+        tied: ``policy``, then the policies that are not surely worse, by their regret.
+        rivals: number of policies compared.
         units: K.
-        taken: the policy to work with; None where none is advised.
+        taken: the policy advised; None if none is.
     """
 
     verdict: str
@@ -56,7 +56,8 @@ class Advice:
 
 @dataclass(frozen=True)
 class Stuck:
-    """Where a policy was stuck (``stuck``): steps ``first`` to ``last``, at one arm, while the rival lost less."""
+    """When a policy was stuck (``stuck``): it pulled one arm in steps ``first`` to ``last`` while the rival lost
+    less."""
 
     arm: int
     first: int
@@ -67,20 +68,20 @@ class Stuck:
 def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     """Compare policies by their regret on the same units: stretches of a record, or replicates of a simulation.
 
-    The policy A of the least mean regret is the best with confidence 1 - max_c p_c, over all others c and drawing arms
-    at random. To be called the best wrongly, A must look better than the true best. So p_c asks how often, were c as
-    good as every other, any other would look as far ahead of c as A does. With D_kj the regret of c less that of j on
-    unit k, t_j = mean(D_j) / (standard deviation(D_j) / sqrt(K)), and signs s of the units,
+    The policy A with the least mean regret is the best with confidence 1 - max_c p_c, over all others c and drawing
+    arms at random. If A is wrongly called the best, it looks better than the true best. So p_c is the probability that
+    some policy would look as far ahead of c as A does if c were as good as every other. With D_kj the regret of c minus
+    that of j on unit k, t_j = mean(D_j) / (standard deviation(D_j) / sqrt(K)), and signs s of the units,
 
         p_c = share of s in {-1, 1}^K with max_j t_j(s_1 D_1j, ..., s_K D_Kj) >= t_A,
 
-    over all patterns for K <= 12, 4096 drawn ones beyond. That is exact where units are independent and differences
-    symmetric about 0 when there is none; it holds for the maximum over the policies, so having raced many of them costs
-    what it must. Units that depend on each other make it too sure: take them long.
+    over all patterns for K <= 12, and over 4096 drawn ones beyond. This is exact if units are independent, and
+    differences symmetric about 0 for equally good policies. The maximum over the policies accounts for their number.
+    If units depend on each other, the confidence is too high: use long units.
 
     Args:
-        regret: by policy, (K,) each: mean regret of a step on unit k. One called ``random`` is left out, as ``random``
-            stands for it without its noise.
+        regret: by policy, (K,) each: mean regret of a step on unit k. A policy called ``random`` is left out, because
+            the argument ``random`` is its regret without noise.
         random: (K,) expected regret of drawing arms at random.
 
     Cost: O(min(2^K, 4096) K M^2) for M policies.
@@ -89,7 +90,7 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     with the best (Hsu 1981). The interval inverts such a test for a ratio (Fieller 1954; the ratios over subsets of
     units are typical values as in Hartigan 1969).
 
-    Raises ValueError for no policy, and regrets of different lengths or that are not finite.
+    Raises ValueError without a policy, and for regrets that have different lengths or are not finite.
     """
     raced = {name: value for name, value in regret.items() if name != "random"} or dict(regret)
     validation.require(len(raced) > 0, "regret", dict(regret), "of one policy or more")
@@ -122,17 +123,16 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
 
 
 def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[str, Stuck]:
-    """The policies that were stuck at an arm when they played a record once, with the longest time that each was.
+    """The policies that were stuck at an arm when they played a record once, with the longest stretch of each.
 
-    A policy is stuck where it pulls one arm alone for so many steps or more, without a single other, and loses over
-    ``steps`` of them more than 60 % of what drawing arms at random loses and more than twice what another policy lost.
-    Of several replicates half must be. One that stays at an arm that stays good is not stuck, nor where all others
-    lost as much.
+    A policy is stuck if it pulls a single arm for ``steps`` steps or more, and over ``steps`` of them loses more than
+    60 % of what drawing arms at random loses and more than twice what another policy lost. Of several replicates, half
+    must be stuck. A policy that stays at a good arm is not stuck, and neither is one if all others lost as much.
 
     Args:
         histories: of runs over arms, by policy, all of the same T steps. ``random`` is left out.
         random: (R, T) expected regret of drawing arms at random (``random_regret``).
-        steps: how long is long: a stretch of ``Starts``.
+        steps: length of a stretch of ``Starts``.
     """
     regret = {name: history.regret for name, history in histories.items() if name != "random"}
     mean = {name: _over(values.mean(0), steps) for name, values in regret.items()}
@@ -162,7 +162,7 @@ def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[
 
 
 def _over(values: Tensor, steps: int) -> Tensor:
-    """Sums over so many steps on end, (..., T - steps + 1) of (..., T)."""
+    """Sums over ``steps`` consecutive steps, (..., T - steps + 1), from (..., T)."""
     total = torch.nn.functional.pad(values.double().cumsum(-1), (1, 0))
     return total[..., steps:] - total[..., :-steps]
 
@@ -175,20 +175,21 @@ def with_whole_run(
     *,
     preferred: str | None = "auto",
 ) -> Advice:
-    """The same advice after one play of the whole record, which short plays do not outvote.
+    """The advice, revised by one play of the whole record, which short plays do not override.
 
-    Whoever was stuck there, or surely worse than another, is not taken. If the leader is none of these, and likely the
-    best, it is taken. Among those that cannot be told apart, where the leader fell (``"split"``), and where only the
-    whole shows a policy to be better than chance (``"late"``: it lost less than nine tenths of what chance did, or
-    earned surely more), it is the ``preferred`` one, ``auto``, which needs the least prior knowledge, else who lost
-    least in the whole.
+    A policy that was stuck there, or surely worse than another, is not advised. If the leader is neither, and likely
+    the best, it is advised. Otherwise the ``preferred`` policy is advised (``auto``, which needs the least prior
+    knowledge), or else the one that lost least on the whole record. This happens if the best policies cannot be told
+    apart, if the leader was excluded (``"split"``), and if only the whole record shows that a policy is better than
+    chance (``"late"``: it lost less than nine tenths of what chance did, or earned surely more).
 
     Args:
-        advice: of several starts.
-        whole: of the same stretches, as one play went through them.
-        stuck: policies that were (``stuck``).
-        ahead: policies that earned surely more than chance in the whole (``Earned.ahead``).
-        preferred: among equals; None for rewards of 0 and 1 and counts, whose own policies need to know as little.
+        advice: from plays of several starts.
+        whole: the comparison on the same stretches of one play of the whole record.
+        stuck: policies that were stuck in it (``stuck``).
+        ahead: policies that earned surely more than chance on the whole record (``Earned.ahead``).
+        preferred: the policy to advise among equals; None for rewards of 0 and 1 and counts, where other policies need
+            no more prior knowledge.
     """
     late = advice.verdict == "random" and (
         (whole.verdict != "random" and whole.of_random < _CLEARLY) or whole.policy in ahead
@@ -215,7 +216,7 @@ def _verdict(units: int, confidence: float, doubt_of_random: float) -> str:
 
 
 def _doubt(table: Tensor, c: int, signs: Tensor) -> Tensor:
-    """p_c of a column; the first leads."""
+    """p_c for a column; the first column is the leader."""
     others = [j for j in range(table.shape[1]) if j != c]
     largest = _t(table[:, c : c + 1] - table[:, others], signs)
     leader = largest[0, 0]
@@ -223,7 +224,7 @@ def _doubt(table: Tensor, c: int, signs: Tensor) -> Tensor:
 
 
 def _t(difference: Tensor, signs: Tensor) -> Tensor:
-    """t of each pattern of signs and column, (patterns, M), of differences (K, M)."""
+    """t for each pattern of signs and each column, (patterns, M), from differences (K, M)."""
     K, size = len(difference), difference.abs().amax(0)
     mean = signs @ difference / K
     spread = (difference.square().sum(0) / K - mean.square()).clamp_min(0).mul(K / (K - 1)).sqrt()
@@ -233,7 +234,7 @@ def _t(difference: Tensor, signs: Tensor) -> Tensor:
 
 @cache
 def _patterns(units: int) -> Tensor:
-    """Signs, (patterns, K), the first all +1. Nobody writes into them: all who ask get the same."""
+    """Signs, (patterns, K), the first all +1. The tensor is shared, so no caller may change it."""
     if units <= _ALL_PATTERNS:
         bits = torch.arange(2**units).unsqueeze(-1) >> torch.arange(units)
         return 1.0 - 2.0 * (bits & 1).double()
@@ -245,11 +246,11 @@ def _patterns(units: int) -> Tensor:
 def _less(leader: Tensor, other: Tensor) -> tuple[float, float, float]:
     """How much less regret than the other, as a share of the other's, with a 90 % interval.
 
-    The interval is 1 - rho for the ratios rho of mean regrets that a sign-flip test keeps, one of mean(leader_k -
-    rho other_k) = 0. Under signs that are -1 on a set of units, that mean is as far from 0 as without them between
-    two values of rho: the ratio of the sums over the set, and that over the other units. So the ends are quantiles
-    of these ratios over all patterns. They lie between the least and the largest ratio of a unit, hence nobody is
-    said to lose more than 100 % less.
+    The interval is 1 - rho for the ratios rho of mean regrets that a sign-flip test of mean(leader_k - rho other_k) = 0
+    does not reject. Flipping the signs of a set of units leaves the distance of that mean from 0 unchanged at two
+    values of rho: the ratio of the sums over the set, and the ratio of the sums over the other units. So the ends are
+    quantiles of these ratios over all patterns. They lie between the smallest and the largest ratio of a unit, so no
+    policy is said to lose more than 100 % less.
     """
     total = float(other.sum())
     if total <= 0 or float(other.min()) < 0:

@@ -1,4 +1,5 @@
-"""A cell of a sweep: one policy on one problem, for one block of replicates. It runs anywhere and gives the same."""
+"""A cell of a sweep: one policy on one problem, for one block of replicates. The result is the same wherever it
+runs."""
 
 from __future__ import annotations
 
@@ -131,7 +132,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """Problem, policy and replicates, for people."""
+        """Problem, policy and replicates in words."""
         first, count = self.block.first_replicate, self.block.replicates
         return f"{self.problem}, {self.policy}, replicates {first} to {first + count - 1}"
 
@@ -204,7 +205,8 @@ def join_blocks(histories: Sequence[History]) -> History:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON cannot write, as plain values: a tensor, a mapping, a dataclass with its class, a function's place."""
+    """Plain values in place of what JSON cannot write: a tensor, a mapping, a dataclass with its class, a function's
+    place."""
     if isinstance(value, torch.Tensor):
         return value.tolist()
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""How the policies of a race compare: in figures, and in words for whoever has to choose one."""
+"""How the policies of a race compare: in figures, and in sentences for whoever must choose one."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _ALONE = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,sw_gp_ucb,tv_g
 
 
 def policies_for(found: Diagnosis) -> tuple[list[str], str]:
-    """The policies that fit a table, and why these.
+    """The policies that fit a table, and the reasons.
 
-    Rewards of 0 and 1, and counts, bring in policies that take them as such: Thompson sampling with a Beta law and
-    bounds by Kullback-Leibler divergence, and for 0 and 1 bounds of log-odds. Arms that share nothing bring in policies
-    that treat each by itself.
+    Rewards of 0 and 1, and counts, add policies that model them as such: Thompson sampling with a Beta distribution and
+    bounds by Kullback-Leibler divergence, and for 0 and 1 bounds on the log-odds. Unrelated arms add policies that
+    treat each arm by itself.
     """
     if found.values in ("0/1", "counts"):
         names = _BINARY if found.values == "0/1" else _COUNTED
@@ -45,7 +45,7 @@ def policies_for(found: Diagnosis) -> tuple[list[str], str]:
 
 
 def unseen_cycles(problem: Problem, found: Diagnosis | None) -> list[str]:
-    """A line where the clearest common cycle of a table is not seen in the rows that policies learn from."""
+    """A line if the clearest common cycle of a table cannot be seen in the rows that policies learn from."""
     if found is None or not found.periods or problem.knowledge.cycles is not None:
         return []
     steps = f"{found.periods[0].length / found.gap:.3g}"
@@ -57,12 +57,12 @@ def unseen_cycles(problem: Problem, found: Diagnosis | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the comparison of a race's policies came to.
+    """The result of comparing a race's policies.
 
     Attributes:
-        sentences: the advice, the first of them the one that matters.
-        advice: the figures behind it; None where the record is too short to have any.
-        starts: what was played for it; None for replicates of a simulation, which are compared as they are.
+        sentences: the advice, the most important sentence first.
+        advice: the figures behind it; None if the record is too short.
+        starts: the plays from several starts; None for replicates of a simulation, which are compared as they are.
         stuck: the policies that were stuck when they played the whole record.
     """
 
@@ -73,11 +73,11 @@ class Comparison:
 
     @property
     def taken(self) -> str | None:
-        """The policy to work with; None where none is advised."""
+        """The policy advised; None if none is."""
         return None if self.advice is None else self.advice.taken
 
     def record(self) -> dict[str, Any]:
-        """Plain values, as JSON holds them; None for a number that there is not."""
+        """Plain values for JSON; None for a missing number."""
         figures = {} if self.advice is None else dataclasses.asdict(self.advice)
         where = {name: dataclasses.asdict(one) for name, one in self.stuck.items()}
         plain = {key: _plain(value) for key, value in figures.items()}
@@ -97,12 +97,12 @@ def compare(
     seed: int,
     earned: Earned | None = None,
 ) -> Comparison | None:
-    """Compare the policies of a race; None where fewer than two raced, or one replicate of a simulation.
+    """Compare the policies of a race; None if fewer than two raced, or for a single replicate of a simulation.
 
     A record is played again, from several starts; replicates of a simulation are compared as they are.
 
     Args:
-        problem: that was played.
+        problem: the problem that was played.
         histories: by policy; ``random`` is not compared.
         random: (R, T) expected regret of drawing arms at random.
         build: makes the policy of a name for a problem and its number of steps.
@@ -146,7 +146,7 @@ def compare(
 
 
 def _of_earned(advice: Advice, earned: Earned | None, policy: str | None = None) -> list[str]:
-    """What this policy earned, or the one that the advice is about; nothing where nothing could be lost."""
+    """What this policy, or the one advised, earned; empty if nothing could be lost."""
     if earned is None or math.isnan(advice.of_random):
         return []
     return [earned.sentence(policy or advice.taken or advice.policy)]
@@ -163,11 +163,11 @@ def advice_of_record(
     """Sentences for a record that was played once from its beginning, and from several starts.
 
     Args:
-        advice: from one unit a start, and after the whole run (``with_whole_run``).
-        whole: from the same stretches of the one play.
-        stuck: who was stuck in it.
-        steps: from a start to the next.
-        horizon: rows of the record played in all.
+        advice: with one unit per start, after the whole run (``with_whole_run``).
+        whole: the comparison on the same stretches of the play from the beginning.
+        stuck: policies that were stuck in it.
+        steps: number from one start to the next.
+        horizon: number of rows played in all.
         arm_names: of the record.
     """
     if advice.verdict == "short":
@@ -208,7 +208,7 @@ def advice_of_record(
 
 
 def _too_short(horizon: int, least: str | None) -> list[str]:
-    """Sentences for a record of too few rows, of which a policy lost least; None: nothing could be lost."""
+    """Sentences for a record of too few rows, with the policy that lost least (None: nothing could be lost)."""
     if least is None:
         return [_NOTHING]
     return [
@@ -219,7 +219,7 @@ def _too_short(horizon: int, least: str | None) -> list[str]:
 
 
 def advice_of_replicates(advice: Advice) -> list[str]:
-    """Sentences for a simulation, of which each replicate is a unit."""
+    """Sentences for a simulation, where each replicate is a unit."""
     if advice.verdict == "short":
         return [f"{advice.units} replicates are too few to tell which policy is best: {FEWEST} is the least."]
     lines = _sentences(advice, f"over {advice.units} replicates")

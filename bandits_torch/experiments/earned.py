@@ -1,4 +1,5 @@
-"""What policies earned, in the user's units: beside drawing at random, the best single arm, and what was attainable."""
+"""What policies earned, in the user's units, compared with random play, the best single arm, and the attainable
+total."""
 
 from __future__ import annotations
 
@@ -25,21 +26,21 @@ _CLEARLY = 0.1  # of what could be gained
 
 @dataclass(frozen=True)
 class Earned:
-    """Rewards added up over a run, each the mean over its replicates.
+    """Total rewards of a run, averaged over replicates.
 
     Attributes:
         steps: T.
-        noun: what the rewards are called: ``"conversions"`` for 0/1 and counts, else ``"reward"``.
-        policies: total of each policy, the largest first; of a simulation in expectation, without noise.
-        more: by policy, the 90 % interval of how much that is above drawing at random; None where nothing tells it.
+        noun: the name of the rewards: ``"conversions"`` for 0/1 and counts, else ``"reward"``.
+        policies: total of each policy, the largest first; for a simulation the expected total, without noise.
+        more: by policy, the 90 % interval of its gain over drawing at random; None if it is unknown.
         random: expected total of drawing available arms at random.
-        best_arm: the name of the single arm that earns most in hindsight, and its total; drawn at random where it is
+        best_arm: the name of the single arm that earns most in hindsight, and its total, with random draws where it is
             not available. None: there are no arms, or replicates have different ones.
         attainable: total of the best arm of each step, without knowing the noise.
-        bandwidth: with which a table was smoothed for that, in units of ``unit``; None for a simulation, of which
-            ``attainable`` is known.
+        bandwidth: bandwidth with which a table was smoothed for that, in units of ``unit``; None for a simulation,
+            where ``attainable`` is known.
         maximum: total of the largest reward of each step, its noise included.
-        ratio: whether rewards are such that a percentage of them means something: none is negative.
+        ratio: whether percentages of rewards make sense: no reward is negative.
         unit: of ``bandwidth``.
     """
 
@@ -57,22 +58,22 @@ class Earned:
 
     @property
     def noisy(self) -> bool:
-        """Whether regret is against a maximum that has noise in it: of a table of rewards."""
+        """Whether regret is measured against a noisy maximum, as for a table of rewards."""
         return self.bandwidth is not None
 
     def gain(self, total: float) -> float:
-        """How much of what could be earned beyond drawing at random a total has; NaN where that was nothing."""
+        """The share that a total has of the possible gain over drawing at random; NaN if there was none."""
         could = self.attainable - self.random
         return (total - self.random) / could if could > 0 else math.nan
 
     def share(self, total: float) -> str:
-        """``gain`` as it is printed, 100 % at most, since luck may pass an estimate; empty where it is NaN."""
+        """``gain`` as text, at most 100 %, because luck may exceed an estimate; empty if it is NaN."""
         gain = self.gain(total)
         return "" if math.isnan(gain) else f"{100 * min(1.0, gain):.0f} %"
 
     def ahead(self) -> tuple[str, ...]:
-        """Policies that earned surely more than random play, with 95 % for all of them together, and by a tenth or more
-        of what could be gained."""
+        """Policies that surely earned more than random play, by a tenth or more of the possible gain. The confidence is
+        95 % for all of them together."""
         raced = [name for name in self.policies if name != "random"]
         needed = NormalDist().inv_cdf(1 - 0.05 / max(1, len(raced)))
         found = []
@@ -84,7 +85,7 @@ class Earned:
         return tuple(found)
 
     def record(self) -> dict[str, Any]:
-        """Plain values, as JSON holds them."""
+        """Plain values for JSON."""
         finite = self.bandwidth is None or math.isfinite(self.bandwidth)
         gains = {name: self.gain(total) for name, total in self.policies.items()}
         shares = {name: None if math.isnan(gain) else gain for name, gain in gains.items()}
@@ -107,19 +108,19 @@ class Earned:
         )
 
     def above_random(self, total: float) -> str:
-        """How much more than drawing at random: in % where that means something, else in units."""
+        """The gain over drawing at random: in % if that makes sense, else in units."""
         if self.ratio and self.random > 0:
             return f"{100 * (more := total / self.random - 1):+.{0 if abs(more) > 0.0995 else 1}f} %"
         return f"{total - self.random:+.4g}"
 
     def total(self, value: float) -> str:
-        """A total as it is printed."""
+        """A total as text."""
         if self.noun == "conversions" and value < 1e15:
             return f"{value:,.0f}".replace(",", " ")
         return f"{value:.5g}"
 
     def sentence(self, name: str) -> str:
-        """What a policy earned, and beside what."""
+        """What a policy earned, and what it is compared with."""
         total = self.total(self.policies[name])
         what = f"{total} conversions" if self.noun == "conversions" else f"a reward of {total}"
         words = f"{name} earned {what} in {self.steps} steps, "
@@ -137,7 +138,7 @@ class Earned:
         return f"{words}{could} {self.total(self.attainable)}{got}."
 
     def about_regret(self) -> list[str]:
-        """What regret against a noisy maximum means, and how the attainable was found; nothing for a simulation."""
+        """What regret against a noisy maximum means, and how ``attainable`` was found; empty for a simulation."""
         if not self.noisy:
             return []
         lost, at_random = self.maximum - self.attainable, self.maximum - self.random
@@ -150,17 +151,17 @@ class Earned:
 
 
 def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -> Earned:
-    """What the policies of a race earned, and what random play, single arms and the best arms of the time would have.
+    """What the policies of a race earned, and what random play, a single arm and the best arm of each step would have.
 
-    The rewards of a table (``Replay``) are noisy, so that the largest of a row is so by luck in part. What could be
-    attained is therefore what the arms are worth that are best by all other rows (``smoothing.best_smoothed``): the
-    row's own noise plays no part in that. This estimate is low where arms change faster than their noise can be
-    averaged out. The intervals of a table are for its noise: the sum over the rows of a policy's reward less the row's
-    mean is a martingale where nothing can be learned, with the sum of its squares as variance. Those of a simulation
-    are of its replicates.
+    The rewards of a table (``Replay``) are noisy, so the largest reward of a row is partly luck. The attainable total
+    is therefore estimated from all other rows: they determine the best arm of a row (``smoothing.best_smoothed``), so
+    the row's own noise has no influence. This estimate is low if arms change faster than their noise can be averaged
+    out. The intervals for a table concern its noise: the sum over rows of a policy's reward minus the row's mean is a
+    martingale if nothing can be learned, with the sum of squares as its variance. Those for a simulation concern its
+    replicates.
 
     Args:
-        problem: that was played.
+        problem: the problem that was played.
         histories: by policy, of the same T steps.
         random: (R, T) expected regret of drawing arms at random (``random_regret``).
 

@@ -1,4 +1,5 @@
-"""Where the cells of a sweep run: here, in processes of this machine, or on Ray. The same results everywhere."""
+"""Where the cells of a sweep run: here, in processes of this machine, or on Ray. The results are the same
+everywhere."""
 
 from __future__ import annotations
 
@@ -70,9 +71,9 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
     interrupted or ends for any other reason. ValueError for policies or problems defined in a notebook, from which
     the processes cannot import them.
 
-    Not joblib: when this process is terminated or killed, its workers finish the cells they are at, and there is no
-    public way to have them watch their parent. And outcomes come by files: a process that ends while it sends a long
-    message leaves the pool waiting for the rest of it, for good.
+    Joblib is not used: when this process is terminated or killed, joblib's workers finish their cells, and there is no
+    public way to let them watch their parent. Outcomes are passed in files: if a process ends while it sends a long
+    message, the pool waits for the rest forever.
     """
     _require_importable(cells)
     context = multiprocessing.get_context("spawn")
@@ -100,7 +101,7 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
 
 
 def _end_with(parent: Connection) -> None:
-    """Have this process end as soon as the other end of the connection is closed, whatever it is doing."""
+    """End this process as soon as the other end of the connection is closed, whatever it is doing."""
 
     def wait() -> None:
         with suppress(EOFError, OSError):
@@ -112,7 +113,7 @@ def _end_with(parent: Connection) -> None:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Ctrl-C waits until the block is over; processes started in it never see it, and are ended by their parent."""
+    """Delay Ctrl-C until the block is over; processes started in it never see it, and their parent ends them."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -179,7 +180,7 @@ def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]
 
 
 def _play_packed(cell: Cell, threads: int) -> bytes:
-    """``play``, its outcome as plain bytes: tensors sent as such would be passed on by open files."""
+    """``play`` with its outcome as plain bytes, because tensors would be sent as open files."""
     return pickle.dumps(play(cell, threads))
 
 
@@ -189,7 +190,7 @@ def _play_into(file: Path, cell: Cell, threads: int) -> None:
 
 
 def _require_importable(cells: Sequence[Cell]) -> None:
-    """A script is run again by every process; a notebook and an interactive session are not."""
+    """Refuse functions of a notebook or an interactive session, which other processes cannot import."""
     if hasattr(sys.modules["__main__"], "__file__"):
         return
     for cell in cells:

@@ -1,6 +1,6 @@
-"""A race, or a live system, as one HTML file for people who would rather look: no script, nothing from a network.
+"""A race, or a live system, as one HTML file, without scripts and without access to a network.
 
-``page.html`` and ``live.html`` are the templates, and here are the values and pictures that they show.
+The templates are ``page.html`` and ``live.html``; this module makes the values and pictures that they show.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ def page(
     Args:
         histories: by policy.
         random: (R, T) expected regret of playing at random.
-        problem: that was played, for its summary and the best arms.
+        problem: the problem that was played, for its summary and the best arms.
         heading: the name of the problem or the data.
-        compared: the advice to begin with; None for none.
-        python: lines that put the policy to work; None for none.
+        compared: the advice at the beginning of the page; None: it is left out.
+        python: code that deploys the policy; None: it is left out.
         facts: names and values at the end of the page.
-        gained: what the policies earned; None: the page does not say.
-        found: what the table holds that was replayed; None: the page does not say.
+        gained: what the policies earned; None: it is left out.
+        found: the diagnosis of the replayed table; None: it is left out.
     """
     first = next(iter(histories.values()))
     shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
@@ -135,11 +135,11 @@ def live_page(
 
     Args:
         beliefs, history, alarms: as ``AskTell`` gives them.
-        heading: what it is.
+        heading: the title of the page.
         facts: names and values at the end of the page.
         level: of the intervals.
-        refresh: seconds after which a browser reads the file again; None: never.
-        lift: the table of lifts, where there is a control.
+        refresh: seconds after which a browser loads the file again; None: never.
+        lift: the table of lifts, if there is a control.
     """
     over_arms = "arm" in beliefs
     settings = [] if over_arms else list(beliefs.columns[: list(beliefs.columns).index("mean")])
@@ -223,7 +223,7 @@ def _said_of_alarms(alarms: pd.DataFrame) -> str:
 
 
 def _moment(value: Any) -> str:
-    """A time, which may be a date, as people read it."""
+    """A time, or a date, as text."""
     if pd.isna(value):
         return ""
     return f"{value:g}" if isinstance(value, float) else f"{value:%Y-%m-%d %H:%M}"
@@ -278,7 +278,7 @@ def _draw_rewards(told: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool, fig
 
 
 def _in_dates(ax: Axes, times: pd.Series) -> None:
-    """Short dates on the axis, in the zone that they have; numbers stay."""
+    """Show short dates on the axis, in their own zone; numbers stay."""
     if isinstance(times.iloc[0], pd.Timestamp):
         locator = AutoDateLocator(maxticks=5, tz=times.iloc[0].tz)
         ax.xaxis.set_major_locator(locator)
@@ -306,7 +306,7 @@ def _holds(problem: Problem, found: Diagnosis | None) -> dict[str, Any] | None:
 
 
 def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str, Any] | None:
-    """A row for each policy, the one that earned most first, and rows for what it is compared with."""
+    """A row for each policy, the largest total first, and rows for comparison."""
     if gained is None:
         return None
     look = looks(histories)
@@ -338,7 +338,7 @@ def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str
 
 
 def _table(histories: Mapping[str, History], random: Tensor, attainable: float | None) -> dict[str, Any]:
-    """A row for each policy, the best first, and one for drawing at random; one for what was attainable."""
+    """A row for each policy, the best first, one for drawing at random, and one for the attainable total."""
     look, (frame, at_random) = looks(histories), standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].max())) or 1.0
 
@@ -400,7 +400,7 @@ def _best(problem: Problem, horizon: int) -> Tensor:
 def _pulls(
     histories: Mapping[str, History], problem: Problem, compared: Comparison | None
 ) -> dict[str, dict[str, str]]:
-    """Pictures of what the policies that the advice is about pulled, and ``auto``, where there are arms."""
+    """Pictures of the arms pulled by the policies named in the advice and by ``auto``, if there are arms."""
     if problem.dim or problem.num_arms < 2:
         return {}
     best = _best(problem, next(iter(histories.values())).horizon)
@@ -428,7 +428,7 @@ def _pulls(
 
 
 def _beliefs(histories: Mapping[str, History]) -> dict[str, Any] | None:
-    """What the first policy that averages over models came to believe; None where there is none."""
+    """The beliefs of the first policy that averages over models; None if there is none."""
     found = [name for name, h in histories.items() if all(belief in h.trace for belief in BELIEFS)]
     if not found:
         return None
@@ -443,14 +443,14 @@ def _beliefs(histories: Mapping[str, History]) -> dict[str, Any] | None:
 
 
 def _bands(histories: Mapping[str, History]) -> str:
-    """Of how many replicates the bands of a picture are; empty where there are none to be seen."""
+    """The number of replicates behind the bands of a picture; empty if it has no bands."""
     most = max(history.replicates for history in histories.values())
     seen = any(history.replicates > 1 and not history.identical for history in histories.values())
     return _count(most, "replicate") if seen else ""
 
 
 def _said_of_change(history: History) -> str:
-    """The rate of the last quarter in words, and what was forgotten beside."""
+    """The rate of change in the last quarter, in words, and what was forgotten."""
     rates = history.trace["effective_rate"].double().reshape(-1, history.horizon)
     quarter = max(1, history.horizon // 4)
     rate = float(rates[:, -quarter:].median())
@@ -475,7 +475,7 @@ def _said_of_change(history: History) -> str:
 
 
 def _half_life(rate: float) -> float:
-    """Steps until what an arm was worth tells half of what it is worth."""
+    """The number of steps after which an arm's old value explains half of its present value."""
     return math.inf if rate <= 0 else 2 * math.log(0.5) / math.log1p(-min(rate, 0.999))
 
 
@@ -502,8 +502,8 @@ def _picture(
 ) -> dict[str, str]:
     """A picture for a screen, ``wide``, and for a phone, ``narrow``, ``height`` inches high.
 
-    ``name`` is of letters and digits; no two pictures of a page may share it. What ``draw`` makes of an empty figure
-    is left without titles, unless these are asked for, since the page has them.
+    ``name`` consists of letters and digits and is unique on the page. ``draw`` fills an empty figure; its titles are
+    removed unless they are asked for, because the page has them.
     """
     made = {}
     for kind, width in (("wide", _SCREEN), ("narrow", _PHONE)):

@@ -1,4 +1,4 @@
-"""Regret in summary: over replicates, per step, and beside playing at random."""
+"""Summaries of regret: over replicates, per step, and compared with random play."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A race as files, a table, a picture and a record of how it came about, and as a table on the screen."""
+"""The report of a race: files with a table, a picture and a record of all settings, and a table on the screen."""
 
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ def _result(history: History) -> dict[str, Any]:
 
 
 def earned_table(title: str, earned: Earned) -> Table:
-    """What each policy earned, the most first, then random play, the best single arm and what was attainable."""
+    """What each policy earned, the largest total first, then random play, the best single arm and the attainable
+    total."""
     table = Table(title=title, title_justify="left")
     table.add_column("policy")
     for column in (earned.noun, "a step", "above random", "of what could be gained"):
@@ -143,10 +144,10 @@ def earned_table(title: str, earned: Earned) -> Table:
 def results_table(
     title: str, histories: Mapping[str, History], random: Tensor, *, attainable: float | None = None
 ) -> Table:
-    """Policies from best to worst, then what playing at random and the oracle come to.
+    """Policies from best to worst, then random play and the oracle.
 
-    ``attainable``: regret of the best arm by the smoothed table, where regret is against the largest rewards of a noisy
-    table; None where regret has no noise in it.
+    ``attainable``: regret of the best arms by the smoothed table, if regret is measured against the largest rewards of
+    a noisy table; None if regret has no noise.
     """
     frame, at_random = standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].abs().max()))
@@ -180,7 +181,7 @@ def results_table(
 
 
 def why_no_error(histories: Mapping[str, History]) -> Iterator[str]:
-    """A line on the policies that have replicates and no standard error."""
+    """A line about policies that have several replicates but no standard error."""
     same = [name for name, history in histories.items() if history.replicates > 1 and history.identical]
     if same:
         yield (

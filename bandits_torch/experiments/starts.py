@@ -22,14 +22,14 @@ Build = Callable[[Problem, int], Policy]
 
 
 class FromStep(Problem):
-    """A problem of which the first steps are left out: its step 1 is step ``first`` of the other.
+    """A problem without the first steps of another: its step 1 is step ``first`` of the other.
 
-    What is known of it beforehand, and its clock, stay those of the other.
+    Prior knowledge and clock are those of the other.
 
     Args:
-        problem: the whole.
-        first: a step of it, 1 for all of it.
-        horizon: T, how many steps from there.
+        problem: the other problem.
+        first: a step of it; 1 for all of it.
+        horizon: T, the number of steps from there.
 
     Raises ValueError for steps that the problem does not have.
     """
@@ -57,7 +57,7 @@ class FromStep(Problem):
         return self._problem.available(self._of(step))
 
     def time(self, step: int) -> float:
-        """When the step happens, by the clock of the whole."""
+        """The time of the step, by the clock of the other problem."""
         return self._problem.time(self._of(step))
 
     def _of(self, step: int) -> int:
@@ -71,8 +71,8 @@ class Starts:
 
     Attributes:
         regret: by policy, (K,) mean regret of a step from each start to the next, over the replicates.
-        random: (K,) the same, expected, of drawing arms at random.
-        steps: how many from a start to the next; 0 where there are no starts.
+        random: (K,) the same, in expectation, for drawing arms at random.
+        steps: number of steps from one start to the next; 0 if there are no starts.
     """
 
     regret: Mapping[str, Tensor]
@@ -80,7 +80,7 @@ class Starts:
     steps: int
 
     def of_whole(self, regret: Tensor) -> Tensor:
-        """(K,) mean regret of a step on the same stretches, over the replicates, of one play of the whole, (S, T)."""
+        """(K,) mean regret per step and replicate on the same stretches, from one play of the whole, (S, T)."""
         K = len(self.random)
         return regret[:, : K * self.steps].mean(0).reshape(K, self.steps).mean(-1)
 

@@ -42,7 +42,7 @@ def race(
     Args:
         policies: by their names in tables and plots; each continues from its current state.
         problem, horizon, seed, first_replicate, progress: as for ``run``.
-        capture: as for ``run``; "auto" plays many steps at once where that can be.
+        capture: as for ``run``; "auto" plays many steps at once if possible.
 
     Raises ValueError for an empty race, and whatever ``run`` refuses.
     """
@@ -150,7 +150,7 @@ def run_cells(
 
 
 def _join(cells: Sequence[Cell], done: Mapping[Cell, History]) -> dict[str, dict[str, History]]:
-    """Whole histories by problem, then policy, in the order of the cells; those with a failed cell left out."""
+    """Whole histories by problem, then policy, in the order of the cells, without those that have a failed cell."""
     blocks: dict[tuple[str, str], list[History | None]] = {}
     for cell in cells:
         blocks.setdefault((cell.problem, cell.policy), []).append(done.get(cell))

@@ -1,4 +1,4 @@
-"""Which arms were pulled when, beside those that were best: step by step, or as shares."""
+"""Which arms were pulled when, and which were best: step by step, or as shares."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def plot_pulls(
         history: of a run over arms; shares are over the steps of a stretch and the replicates.
         best: (R, T) index of the best arm at each step (``best_arms``), R 1 or the history's replicates.
         ax: where to draw; None: in a new figure.
-        names: of the N arms; None: their numbers. They are shown as they are written.
-        most: of more arms, only as many are shown as were pulled or best most often.
+        names: of the N arms, shown as they are; None: their numbers.
+        most: the largest number of arms shown: those pulled or best most often.
         columns: stretches, at most.
 
     Raises ValueError for a history over points, ``best`` of another shape, fewer names than arms, and ``most`` or

@@ -1,4 +1,4 @@
-"""What policies came to believe: rate of change and noise, which of several priors, and when something changed."""
+"""What policies believe during a run: rate of change and noise, candidate priors, and when something changed."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def plot_beliefs(
     Args:
         histories: by policy, or one alone; those whose trace lacks ``BELIEFS`` (``ModelAveraging`` has them) are left
             out.
-        figure: an empty one to draw into; None: a new one, which no window manager knows of.
+        figure: an empty figure to draw into; None: a new one, which pyplot does not manage.
         switches: steps of the true changes, drawn as dotted vertical lines.
 
-    Lines are medians over the replicates, bands reach from the least to the largest, of 1000 steps at most; colours are
-    those of ``plot_regret`` of the same histories. The rate's axis is logarithmic above 0.001; a rate epsilon means
-    that two expected rewards of one arm, n usual gaps between observations apart, have correlation
+    Lines are medians over the replicates, and bands reach from the least to the largest value; at most 1000 steps are
+    drawn. Colours are those of ``plot_regret`` for the same histories. The rate's axis is logarithmic above 0.001; a
+    rate epsilon means that two expected rewards of one arm, n usual gaps between observations apart, have correlation
     (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its expectation. ``scale`` of the trace
     is not drawn: its unit is the covariance's, which differs between models.
 
-    Returns the figure. Raises ValueError where no history has such a trace.
+    Returns the figure. Raises ValueError if no history has such a trace.
     """
     shown = named(histories)
     found = with_trace(shown, BELIEFS)
@@ -82,7 +82,7 @@ def plot_beliefs(
 
 
 def _noise_axis(ax: Axes, noise: Tensor) -> None:
-    """From 0; the first guesses, of a step or two, may lie outside."""
+    """Limits of the noise axis, from 0; the first estimates, of a step or two, may lie outside."""
     high = float(noise.double().quantile(1 - _LEFT_OUT))
     ax.set_ylim(0, 1.15 * high or 1.0)
 
@@ -161,7 +161,7 @@ def plot_surviving_priors(
 
 
 def _columns(shares: Tensor) -> tuple[np.ndarray, int]:
-    """Shares (P, T) averaged over as many steps to a column as make at most 500 columns, and how many those are."""
+    """Shares (P, T) averaged over the steps of each of at most 500 columns, and the number of steps in a column."""
     steps = -(-shares.shape[1] // _MOST_COLUMNS)
     return torch.nn.functional.avg_pool1d(shares, steps, ceil_mode=True).numpy(), steps
 

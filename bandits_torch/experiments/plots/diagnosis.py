@@ -15,14 +15,14 @@ _ARMS, _BINS, _PHASES, _SMOOTH = 6, 1000, 24, 60
 
 
 def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None = None) -> Figure:
-    """Draw the levels of the arms over time, smoothed over a sixtieth of it, jumps as dotted lines, and a cycle.
+    """Draw the levels of the arms, smoothed over a sixtieth of the time, jumps as dotted lines, and a cycle.
 
     Args:
-        table: what was diagnosed.
-        found: by ``diagnose``.
-        figure: to draw in; None: a new one.
+        table: the diagnosed table.
+        found: the result of ``diagnose``.
+        figure: the figure to draw in; None: a new one.
 
-    Of more than six arms the five of largest mean and the one of least are drawn, each in one colour.
+    Of more than six arms, the five with the largest means and the one with the smallest are drawn, in a colour each.
     """
     figure = Figure(figsize=(8.0, 5.0), dpi=150, layout="constrained") if figure is None else figure
     rewards = table.rewards.numpy()
@@ -74,6 +74,6 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
 
 
 def _short(name: str) -> str:
-    """A name as it stands, without what matplotlib takes for mathematics, cut where it is long."""
+    """A name without characters that matplotlib reads as mathematics, shortened if it is long."""
     plain = name.replace("$", r"\$").lstrip("_")
     return plain if len(plain) <= 14 else f"{plain[:13]}…"

@@ -1,4 +1,4 @@
-"""What a model believed of every arm at some steps of a run."""
+"""The posterior of every arm at some steps of a run."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def plot_posterior(
 
 
 def _empty_copy(policy: IndexPolicy | OnlineModel, arms: Tensor | None) -> tuple[IndexPolicy, Tensor]:
-    """A policy that has learnt nothing yet, and the arms or points (N, d) to show."""
+    """A policy that has learned nothing yet, and the arms or points (N, d) to show."""
     model = copy.deepcopy(policy if isinstance(policy, OnlineModel) else policy.model)
     model.reset()
     if isinstance(policy, OnlineModel):

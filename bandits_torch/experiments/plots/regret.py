@@ -1,4 +1,4 @@
-"""Regret: summed over the steps, each line labelled where it ends, and start by start."""
+"""Plots of regret: summed over the steps, with a label at the end of each line, and start by start."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plot_regret(
         histories: by label of the line; or a single one.
         ax: axes to draw on; None: a new figure, ``axes.figure``, which pyplot does not manage.
         random: (R, T) expected regret of the random policy (``random_regret``), drawn as a dotted reference.
-        labels: False: no names beside the lines, for a picture whose surroundings give their colours.
+        labels: False: no names beside the lines, for a picture whose colours are explained elsewhere.
 
     Each line is labelled at its end with its name and final value. A single replicate has no band. The axis
     ends at five times the median final value, so that one bad policy does not flatten the others; labels of lines
@@ -58,7 +58,7 @@ def plot_regret(
 
 @dataclass(frozen=True)
 class _Line:
-    """A line as drawn: what it is called, where it ends, the lowest and highest point of its band."""
+    """A drawn line: its name, its end, and the lowest and highest point of its band."""
 
     name: str
     colour: str
@@ -89,7 +89,7 @@ def _scale(ax: Axes, lines: list[_Line], horizon: int) -> None:
 
 
 def _label_ends(ax: Axes, lines: list[_Line]) -> None:
-    """Names at the right of the lines' ends, pushed apart where they would overlap."""
+    """Write names at the right ends of the lines, moved apart where they would overlap."""
     lines = sorted(lines, key=lambda line: line.end)
     low, high = ax.get_ylim()
     wanted = [min(1.0, (line.end - low) / (high - low)) for line in lines]
@@ -109,7 +109,7 @@ def _label_ends(ax: Axes, lines: list[_Line]) -> None:
 
 
 def _spread(wanted: list[float]) -> list[float]:
-    """Places in [0, 1] as near the wanted ones (ascending) as a least gap between neighbours allows.
+    """Places in [0, 1] as close to the wanted ones (ascending) as a minimal gap between neighbours allows.
 
     Least squares over ascending z_i = place_i - i gap (isotonic regression), then clamped.
     """
@@ -119,16 +119,17 @@ def _spread(wanted: list[float]) -> list[float]:
 
 
 def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = None) -> Axes:
-    """Regret of each policy on each unit (a start of a record, a replicate) as a share of random's, and its mean.
+    """Regret of each policy on each unit (a start of a record, a replicate) as a share of random play's, and its mean.
 
     Args:
         regret: by policy, (K,) each (``Starts.regret``).
         random: (K,) expected regret of drawing arms at random.
         ax: where to draw; None: in a new figure.
 
-    A dot is a unit, the tick the mean; least mean first. The share is of the mean over the units of ``random``.
+    A dot is a unit, and the tick is the mean. The policy with the least mean comes first. Shares are of the mean of
+    ``random`` over the units.
 
-    Raises ValueError where there is no policy, and for regrets of another shape.
+    Raises ValueError without a policy, and for regrets of another shape.
     """
     validation.require(len(regret) > 0, "regret", dict(regret), "of one policy or more")
     for name, values in regret.items():

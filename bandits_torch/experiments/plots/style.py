@@ -1,4 +1,4 @@
-"""One look for every picture: colours, fonts, grids, legends that stand beside the data."""
+"""The common style of all pictures: colours, fonts, grids, and legends outside the data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def axes_or_new(ax: Axes | None, width: float = 8.0, height: float = 5.0) -> Axes:
-    """The axes given, or those of a new figure, in inches, which no window manager knows of."""
+    """The axes given, or those of a new figure of this size in inches, which pyplot does not manage."""
     if ax is not None:
         return ax
     return Figure(figsize=(width, height), dpi=150, layout="constrained").add_subplot()
@@ -60,7 +60,7 @@ def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: bool = Fal
 
 
 def named(histories: History | Mapping[str, History]) -> dict[str, History]:
-    """Histories by name; one alone goes by the name of its policy."""
+    """Histories by name; a single history gets the name of its policy."""
     if isinstance(histories, History):
         return {str(histories.meta.get("policy", "policy")): histories}
     validation.require(len(histories) > 0, "histories", dict(histories), "at least one history")
@@ -68,7 +68,7 @@ def named(histories: History | Mapping[str, History]) -> dict[str, History]:
 
 
 def with_trace(histories: Mapping[str, History], names: Sequence[str]) -> dict[str, History]:
-    """The histories whose trace has all these names; ValueError where there is none."""
+    """The histories whose trace has all these names. Raises ValueError if there is none."""
     found = {name: h for name, h in histories.items() if all(one in h.trace for one in names)}
     expected = f"at least one with {', '.join(map(repr, names))} in its trace"
     validation.require(len(found) > 0, "histories", list(histories), expected)
@@ -76,13 +76,13 @@ def with_trace(histories: Mapping[str, History], names: Sequence[str]) -> dict[s
 
 
 def title_of(histories: Mapping[str, History], text: str) -> str:
-    """The text, after the names of the problems played, where the histories know them."""
+    """The text after the names of the problems played, if the histories have them."""
     names = {str(history.meta["problem"]) for history in histories.values() if "problem" in history.meta}
     return f"{', '.join(sorted(names))}: {text}" if names else text
 
 
 def thinned(horizon: int) -> np.ndarray:
-    """Indices of at most 1000 steps to draw, evenly spread, the first and the last among them."""
+    """Indices of at most 1000 steps to draw, evenly spread, with the first and the last."""
     return np.unique(np.linspace(0, horizon - 1, min(horizon, _MOST_POINTS)).round().astype(int))
 
 
