@@ -1,4 +1,4 @@
-"""Captured steps of policies whose state is a dictionary of tensors (``ArmPolicy``): their own steps."""
+"""Captured steps of policies whose state is a dictionary of tensors (``ArmPolicy``): their own methods are called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class Draws:
-    """Random numbers in place of streams: those of the streams, noting which are asked for, or those laid out."""
+    """Stands in for the streams: notes which random numbers are drawn from them, or returns those drawn in advance."""
 
     def __init__(self, streams: ReplicateStreams | None = None, laid: Sequence[Tensor] = ()) -> None:
         self._streams, self._laid = streams, iter(laid)
@@ -36,7 +36,7 @@ class Draws:
 
 
 class ArmSteps(CapturedSteps):
-    """``choice`` and ``learned``, with the random numbers laid out beforehand; then the new state is copied to the old.
+    """Calls ``choice`` and ``learned`` with random numbers drawn in advance, then copies the new state to the old.
 
     Raises ValueError for a policy that is not ``fixed``, or whose state holds anything but tensors.
     """
@@ -48,7 +48,7 @@ class ArmSteps(CapturedSteps):
         self.policy = policy
 
     def begin(self, steps: int, most: int) -> None:
-        """Choose once, to see which random numbers a step draws, and put the streams back."""
+        """Choose once to see which random numbers a step draws, and restore the streams."""
         policy, before = self.policy, self.policy.streams.state_dict()
         policy.state = copied(policy.state)  # no two tensors in one place
         draws = Draws(policy.streams)
@@ -58,7 +58,7 @@ class ArmSteps(CapturedSteps):
         self._asked = draws.asked
 
     def most(self, times: Sequence[float]) -> int:
-        """All of them: nothing grows."""
+        """All of the steps: no tensor grows."""
         return len(times)
 
     def given(self, times: Sequence[float]) -> Given:
@@ -69,11 +69,11 @@ class ArmSteps(CapturedSteps):
         return given | {"time": torch.tensor(times, dtype=torch.float64, device=device)}
 
     def key(self) -> Hashable:
-        """Where the state lies: it is another one after a reset."""
+        """Where the state is stored, which changes at a reset."""
         return tuple(value.data_ptr() for value in self.policy.state.values())
 
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
-        """The policy's step, its state in place."""
+        """A step of the policy, with its state updated in place."""
         policy, time = self.policy, cast(float, given["time"][j])
         draws = Draws(laid=[given[f"draw {i}"][j] for i in range(len(self._asked))])
         choice = policy.choice(policy.state, time, available, cast(ReplicateStreams, draws))
@@ -87,4 +87,4 @@ class ArmSteps(CapturedSteps):
         return {"arm": choice.arm} | told
 
     def after(self, times: Sequence[float], rows: Given) -> None:
-        """Nothing: all is in the state."""
+        """Nothing to do: everything is in the state."""

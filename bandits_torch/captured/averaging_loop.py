@@ -1,4 +1,4 @@
-"""The loop over replicates and steps of ``auto`` that numba compiles. Its letters are those of ``RecursiveMembers``."""
+"""The loop over replicates and steps of ``auto`` that numba compiles. It uses the symbols of ``RecursiveMembers``."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -35,10 +35,10 @@ Asked = namedtuple("Asked", "width check few tau")  # of each step
 
 @compiled
 def play(parts, held, told, asked, turn, expected, noise, available, arm, reward, mean, trace):
-    """Play k steps of every replicate, and leave its state as they would.
+    """Play k steps of every replicate, and leave its state as plain steps would.
 
-    Frames of a part (k, P, s, s); expected rewards (1 or k, 1 or S, N), noise (k, S), masks (1 or k, 1 or S, N).
-    Written: arm, reward, mean (its expectation), (k, S) each, and the trace (7, k, S).
+    Inputs: frames of a part (k, P, s, s), expected rewards (1 or k, 1 or S, N), noise (k, S), masks (1 or k, 1 or S,
+    N). Outputs: arm, reward, mean (its expectation), (k, S) each, and the trace (7, k, S).
     """
     P, N = held.log_weight.shape[1], held.unseen.shape[1]
     mu, va, learned, due = np.empty((P, N)), np.empty((P, N)), np.empty(P), np.empty(P, np.bool_)
@@ -210,10 +210,10 @@ def _log_sum(x):
 
 @compiled
 def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va, slot, read):
-    """Members learn a reward of arm i, reset before where that is due; those whose turn it is fold.
+    """Members learn a reward of arm i, after a reset if one is due; members whose turn it is fold.
 
-    The slot of ``columns`` keeps those of arm i of R + W^T W, (P, states, states N), with the rows of W before the turn
-    ``read``. They are read anew where a member folded since.
+    The slot of ``columns`` keeps the columns of arm i of R + W^T W, (P, states, states N), with the rows of W before
+    the turn ``read``. They are read again if a member has folded since.
     """
     P, states, N = len(part.kernel), part.mean.shape[2], part.mean.shape[3]
     share, start = -(-P // PENDING), np.array([0.0, 0.0])
@@ -255,7 +255,7 @@ def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va, slot, read
 
 @compiled
 def _fold(R, W, m, d, G):
-    """R becomes G (R + W^T W) G^T, and mean and reduction are as of then."""
+    """R becomes G (R + W^T W) G^T, and mean and reduction refer to the present."""
     (states, N), product = m.shape, np.dot(W.T, W)
     faded = G[0, 0] * G[0, 0] if states == 1 else 1.0
     for a in range(len(R)):

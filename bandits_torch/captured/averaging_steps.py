@@ -25,7 +25,7 @@ class AveragingSteps(CapturedSteps):
     Args:
         policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers``.
 
-    After a block the host looks whether a member was reset in it. Raises ValueError for another model.
+    After a block the host checks whether a member was reset in it. Raises ValueError for another model.
     """
 
     def __init__(self, policy: ModelAveraging) -> None:
@@ -42,19 +42,20 @@ class AveragingSteps(CapturedSteps):
 
     @property
     def turn(self) -> int:
-        """The row that is written next, of every part."""
+        """The row of every part that is written next."""
         return self.parts[0].turn
 
     # -- between blocks --------------------------------------------------------------------------------
 
     def begin(self, steps: int, most: int) -> None:
-        """How far members have faded is read again when it is next needed."""
+        """Mark that the fading of members must be read again when it is next needed."""
         self._frames: list[Tensor] | None = None  # of each part, now
         self._counting = [part.rows.new_ones(part.rows.shape[:2]) for part in self.parts]
         self._rates = [part.forgetting_rate.cpu() for part in self.parts]
 
     def most(self, times: Sequence[float]) -> int:
-        """To the end of the members' turns, or to a pause so long that a plain step has to rescale them."""
+        """The steps up to the end of the members' turns, or up to a pause so long that a plain step has to rescale
+        them."""
         policy, model = self.policy, self.model
         if model.now is None or policy.count < HELD:
             return self._plainly()
@@ -91,8 +92,8 @@ class AveragingSteps(CapturedSteps):
         return frame
 
     def given(self, times: Sequence[float]) -> Given:
-        """How much members fade from step to step, at which steps the plausible ones are checked, which width
-        bounds have, below how many arms tried a new one is, and how long an arm may go unexamined."""
+        """How much members fade from step to step, at which steps the plausible ones are checked, the width of the
+        bounds, the number of tried arms below which a new one is tried, and how long an arm may go unexamined."""
         policy, model = self.policy, self.model
         self._read_anew()
         asked, frames = [], self._coming
@@ -117,18 +118,18 @@ class AveragingSteps(CapturedSteps):
         return given
 
     def _read_anew(self) -> None:
-        """What a block has read off the policy's state lies where that block, and no other, writes again."""
+        """Read the policy's state again: what a block has read lies in tensors that only this block updates."""
         self.policy.scale.read_anew()
         self.policy.frame.state_changed()
 
     def key(self) -> Hashable:
-        """Whose turn it is, whether there is a check, and which tensors the policy has."""
+        """The members whose turn it is, whether there is a check, and the policy's tensors."""
         return self.turn, self._checks, self._plain_steps
 
     # -- in a block ------------------------------------------------------------------------------------
 
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
-        """The policy's step, its state in place."""
+        """A step of the policy, with its state updated in place."""
         policy, model = self.policy, self.model
         for k, part in enumerate(self.parts):
             part.frame.copy_(given[frames_of(k)][j])
@@ -158,7 +159,7 @@ class AveragingSteps(CapturedSteps):
     # -- after a block ---------------------------------------------------------------------------------
 
     def after(self, times: Sequence[float], rows: Given) -> None:
-        """Empty what was reset and has not had its turn since."""
+        """Empty members that were reset and have not had their turn since."""
         self._read_anew()
         for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
             part.turn, part.counting = (part.turn + len(times)) % PENDING, None

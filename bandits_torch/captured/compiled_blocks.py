@@ -1,4 +1,4 @@
-"""Blocks of captured steps as loops that numba compiles: which can be played, and what the loops are given."""
+"""Blocks of captured steps as loops that numba compiles: which blocks can be played, and the arguments of the loops."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _NONE = torch.zeros(1, 1, 1, dtype=torch.float64)
 
 
 class CompiledBlocks(PlainCalls):
-    """Plays a block replicate by replicate, all its steps one after the other, so that what the replicate's policy
-    holds is read from memory once a block and not once a step. Compiled by numba, which the extra ``fast`` installs.
+    """Plays all steps of a block for one replicate before the next, so that a replicate's state is read from memory
+    once a block and not once a step. Compiled by numba, which the extra ``fast`` installs.
 
     Any block that the loop cannot play is played like those of ``PlainCalls``. ``said`` counts both. Arms differ from
     those of plain steps only where two indices agree up to rounding.
@@ -33,8 +33,8 @@ class CompiledBlocks(PlainCalls):
     Args:
         steps: the captured steps.
         play: ``index_block`` or ``averaging_block``: plays a block and writes its arms, rewards and their expectations,
-            (k, S) each. Returns its other rows; None, with nothing changed, if the loop cannot.
-        block_steps: the most in a block.
+            (k, S) each. Returns its other rows; None, with nothing changed, if the loop cannot play the block.
+        block_steps: the largest number of steps in a block.
     """
 
     def __init__(self, steps: CapturedSteps, play: Callable[..., Given | None], block_steps: int) -> None:
@@ -58,7 +58,7 @@ class CompiledBlocks(PlainCalls):
 
     @property
     def said(self) -> str:
-        """How many steps were played which way."""
+        """How many steps were compiled, and how many were not."""
         return f"{self._compiled} compiled, {self._plain} in plain calls"
 
 
@@ -113,7 +113,7 @@ def averaging_block(
     steps: Any, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]
 ) -> Given | None:
     """A block of ``AveragingSteps``: ``auto`` over ``ArmMembers`` and ``SmoothMembers`` in float64, with
-    ``look_again``, once origin and unit of rewards, and something of every scale, are known.
+    ``look_again``, once origin and unit of rewards are known, and every scale has been estimated.
 
     Cost: that of the members, at the speed of the cache while P N 24 numbers fit in it.
     """
@@ -160,12 +160,12 @@ def averaging_block(
 
 
 def _shared(*values: Tensor) -> tuple[Any, ...]:
-    """Arrays that are the tensors."""
+    """NumPy arrays that share the tensors' memory."""
     return tuple(value.numpy() for value in values)
 
 
 def _arrays(*values: Tensor) -> tuple[Any, ...]:
-    """Arrays to read."""
+    """NumPy arrays for reading."""
     return tuple(np.ascontiguousarray(value.numpy()) for value in values)
 
 

@@ -1,4 +1,4 @@
-"""The loop over replicates and steps that numba compiles. Its letters are those of ``CovarianceForm``."""
+"""The loop over replicates and steps that numba compiles. It uses the symbols of ``CovarianceForm``."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -19,17 +19,17 @@ compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract
 
 @compiled
 def play(state, told, world, widths, moves, has, margin, largest, out):
-    """Play k steps of every replicate, and leave its state as they would, with no row that waits.
+    """Play k steps of every replicate, and leave its state as plain steps would, with all rows folded.
 
     State: mean and variance (S, N), C_0 and the root F of C, F^T F = C, (S, N, N), a^2 and e (S, 1), gain, surprise,
-    removed, suspect (S,). Told: K (q, N, N), prior_mean (S, N), noise_variance (S,). World: expected rewards (1 or k, 1
-    or S, N), noise (k, S), masks (1 or k, 1 or S, N). Widths: A + sqrt(P gain + Q), (k, S) each. Moves: where it drifts
-    a and e (k, 1 or S, 1); where it draws normal numbers (k, S, N); where it slides what leaves, (k, S). Where it
-    improves, with the largest probability or by most, it does by a margin on the largest mean, or ``by_reward`` on the
-    largest reward of an available arm, if there is one; that of each arm, (S, N), is kept up to date. Out: arms,
-    rewards, expected rewards, widths, (k, S).
+    removed, suspect (S,). Settings: K (q, N, N), prior_mean (S, N), noise_variance (S,). Problem: expected rewards (1
+    or k, 1 or S, N), noise (k, S), masks (1 or k, 1 or S, N). Widths: A + sqrt(P gain + Q), (k, S) each. Moves: under
+    drift a and e, (k, 1 or S, 1); for Thompson sampling normal numbers (k, S, N); for a window the observations that
+    leave, (k, S). Improvements (probability or expectation) are measured by a margin over the largest mean, or with
+    ``by_reward`` over the largest reward of an available arm, if there is one; the largest reward of each arm, (S, N),
+    is kept up to date. Outputs: arms, rewards, expected rewards, widths, (k, S).
 
-    C is a^2 C_0 - W^T D W + e K, and where it draws F is F_0 - G^T W, with the root of each row's observation in G.
+    C is a^2 C_0 - W^T D W + e K. For Thompson sampling F is F_0 - G^T W, with the root of each row's observation in G.
     """
     mean, variance, C, root, squared, since, gain, surprise, removed, suspect = state
     K, prior_mean, noise_variance = told

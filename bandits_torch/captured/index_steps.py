@@ -37,8 +37,8 @@ _ACQUISITIONS = (UpperConfidenceBound, ThompsonSampling)
 class IndexSteps(CapturedSteps):
     """Steps of GP-UCB, GP-TS and their variants: any width, window and drift, restarts at intervals or by mask.
 
-    Width, index, the test of a restart and the change of the posterior are the functions that plain steps call. What a
-    plain step does beside is done once a block.
+    Width, index, the test of a restart and the change of the posterior are the functions that plain steps call. All
+    else that a plain step does is done once a block.
 
     Args:
         policy: an ``IndexPolicy`` over an ``ArmGP``.
@@ -59,7 +59,7 @@ class IndexSteps(CapturedSteps):
     # -- between blocks --------------------------------------------------------------------------------
 
     def begin(self, steps: int, most: int) -> None:
-        """Look once at what is held, and make room for what is to come."""
+        """Read once how many observations are held, and make room for new ones."""
         held, clock = self.belief.observations.count, self.policy.clock
         self._held = int(held.max())  # of every member, while all hold the same; else of the fullest
         even = bool((held == self._held).all()) and not isinstance(clock, Tensor)
@@ -91,12 +91,12 @@ class IndexSteps(CapturedSteps):
 
     @property
     def _full(self) -> bool:
-        """Whether an observation leaves for each that comes."""
+        """Whether the window is full: one observation leaves for each that comes."""
         return self.window is not None and self._held >= self.window
 
     def most(self, times: Sequence[float]) -> int:
-        """Until the window is full, the next restart at an interval, or the next look at the form's costs, and as
-        there is room for."""
+        """The steps until the window is full, until the next restart at an interval, or until the next check of the
+        form's costs; no more than there is room for."""
         belief, clock, wanted = self.belief, self.policy.clock, self.belief.before_look(len(times))
         if self.window is not None:
             wanted = min(wanted, self.window if self._full else self.window - self._held)
@@ -141,7 +141,7 @@ class IndexSteps(CapturedSteps):
         return given
 
     def key(self) -> Hashable:
-        """Which form, where what it works on lies, and with or without a removal."""
+        """The form, where its tensors are stored, and whether observations are removed."""
         return id(self.belief.form), self._full, self.belief.form.place
 
     # -- in a block ------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class IndexSteps(CapturedSteps):
         return told
 
     def _index(self, given: Given, j: int, width: Tensor | None, available: Tensor | None) -> Tensor:
-        """Of every arm, (S, N): UCB, or the draw of Thompson sampling."""
+        """The index of every arm, (S, N): UCB, or the draw of Thompson sampling."""
         belief, form = self.belief, self.belief.form
         mean = form.mean if self._centred else form.mean + belief.prior_mean
         mean = mean.to(belief.prior_mean.dtype)
@@ -187,7 +187,7 @@ class IndexSteps(CapturedSteps):
         return UpperConfidenceBound.of(mean, form.variance.to(mean.dtype), cast(Tensor, width).reshape(-1, 1))
 
     def _restart(self, arm: Tensor, reward: Tensor, prior: Tensor | float) -> Tensor:
-        """Which replicates (S,) start anew before they learn, ``prior``: its variance now."""
+        """Which replicates (S,) start anew before they learn. ``prior``: the present prior variance."""
         policy, clock = self.policy, cast(Tensor, self._clock)
 
         def predict() -> tuple[Tensor, Tensor]:

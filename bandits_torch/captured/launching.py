@@ -80,10 +80,10 @@ class CudaGraphs:
 
 
 def launcher(device: torch.device) -> PlainCalls | CudaGraphs:
-    """What launches blocks on this device."""
+    """The launcher of blocks for this device."""
     return CudaGraphs() if device.type == "cuda" else PlainCalls()
 
 
 def best(given: Given) -> Tensor:
-    """The best expected rewards there were, (k, S) or of fewer rows that broadcast to it."""
+    """The best expected rewards among the available arms, (k, S), or fewer rows that broadcast to it."""
     return available_rewards(given["expected"], given.get("available")).amax(-1)

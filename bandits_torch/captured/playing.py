@@ -1,4 +1,4 @@
-"""A run in blocks of captured steps: what the problem lays out for a block, and the loop over blocks."""
+"""A run in blocks of captured steps: the problem's inputs to a block, and the loop over blocks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class World:
 
     Args:
         problem: one whose noise does not depend on the arms pulled (``noise_is_added``).
-        streams: of the noise: it is drawn as in a plain run, number by number.
+        streams: of the noise, which is drawn number by number as in a plain run.
 
     Raises ValueError that says why for a problem that cannot be captured.
     """
@@ -58,7 +58,7 @@ class World:
 
     def given(self, first: int, count: int) -> Given:
         """Expected rewards (k, R, N), noise (k, S) and, if arms are missing, masks (k, 1, N) or (k, S, N); k is 1 for
-        what stays as it is."""
+        values that do not change."""
         steps, problem = range(first, first + count), self.problem
         given = {
             "expected": _stacked([problem.expected_rewards(step) for step in steps]),
@@ -73,7 +73,7 @@ class World:
 
 
 def at_step(values: Tensor, j: int) -> Tensor:
-    """Row j of what may be one row for all steps."""
+    """Row j, or the only row if there is one for all steps."""
     return values[j if len(values) > 1 else 0]
 
 
@@ -95,14 +95,14 @@ def _stacked(values: list[Tensor]) -> Tensor:
 
 
 def _told_with_noise(kind: type) -> bool:
-    """Whether ``noise_is_added`` was declared for the method ``noise`` that the class has, or below it."""
+    """Whether ``noise_is_added`` was declared in the class that defines ``noise``, or in a subclass of it."""
     order = kind.__mro__
     said = next(i for i, base in enumerate(order) if "noise_is_added" in vars(base))
     return said <= next(i for i, base in enumerate(order) if "noise" in vars(base))
 
 
 def block(steps: CapturedSteps, count: int, given: Given) -> Given:
-    """``count`` steps as one function of tensors: what is given, (k, ...) each, to what is recorded, (k, S) each."""
+    """``count`` steps as one function of tensors, from inputs (k, ...) to recorded values (k, S)."""
     books: Books = defaultdict(list)
     rows = []
     for j in range(count):
@@ -133,7 +133,7 @@ def captured_steps(policy: Policy) -> CapturedSteps:
 
 
 def may_look(launch: PlainCalls | CudaGraphs) -> bool:
-    """Whether a block launched this way may read values. Where that is free, a form that grows does less."""
+    """Whether a block launched this way may read values on the host. If so, a form that grows does less work."""
     return isinstance(launch, PlainCalls)
 
 
@@ -156,9 +156,9 @@ def play_captured(
         done: steps played before.
         streams: of the noise.
         recorder: records every block.
-        plain: plays a step like ``run``, where it cannot be captured.
+        plain: plays a step like ``run`` if it cannot be captured.
         after: called with the number of the last step of every block.
-        pause: after how many steps from this one the host has to be asked again.
+        pause: the number of steps from this one after which the host must decide again.
         most: steps in a launch; None: the number that suits the launcher.
 
     A block in a graph has ``most`` steps or a power of two: every length is a graph of its own.

@@ -18,14 +18,13 @@ class CapturedSteps(ABC):
     """The steps of one policy as functions of tensors. They change the state of the policy in place. Between blocks it
     is the same as after as many plain steps.
 
-    The loop asks ``most``, lays out ``given``, launches ``step`` after ``step`` and ``close`` as one block, and then
-    calls ``after``.
+    The loop calls ``most`` and ``given``, launches every ``step`` and then ``close`` as one block, and calls ``after``.
     """
 
     static = True  # whether no value may be read in a block; in a plain call on a CPU it may
 
     def begin(self, steps: int, most: int) -> None:
-        """``steps`` are to be played, in blocks of at most ``most``."""
+        """Prepare for ``steps`` steps, in blocks of at most ``most``."""
         return
 
     @abstractmethod
@@ -34,10 +33,10 @@ class CapturedSteps(ABC):
 
     @abstractmethod
     def given(self, times: Sequence[float]) -> Given:
-        """What the steps at these times need that the host knows."""
+        """The inputs of the steps at these times that the host computes."""
 
     def key(self) -> Hashable:
-        """Differs between blocks that are different functions, or work on other tensors."""
+        """A key that differs between blocks that are different functions or work on different tensors."""
         return ()
 
     @abstractmethod
@@ -45,7 +44,7 @@ class CapturedSteps(ABC):
         """Step j of a block: choose, ``pull``, learn. The arms (S,), and what to record, each () or (S,)."""
 
     def close(self, books: Books) -> None:
-        """What is written once a block, the last thing in it."""
+        """Write what is written once a block, at its end."""
         return
 
     @abstractmethod
@@ -58,7 +57,7 @@ class CapturedSteps(ABC):
 
 
 class NotCaptured(ValueError):
-    """Of a policy or a problem whose steps cannot be captured. Raised before the first of them."""
+    """The steps of a policy or a problem cannot be captured. Raised before the first step."""
 
 
 def refused(what: str, why: str) -> NotCaptured:
@@ -67,8 +66,8 @@ def refused(what: str, why: str) -> NotCaptured:
 
 
 def write_back(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Give old tensors the values of new ones, (old, new) each: one copy for all of a dtype. No new one may lie where
-    an old one does."""
+    """Copy new tensors to old ones, (old, new) each: one copy for all tensors of a dtype. They must not share
+    memory."""
     by_dtype: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
     for old, new in pairs:
         olds, news = by_dtype[old.dtype]
