@@ -16,7 +16,7 @@ Keywords that several recipes share:
 
     symbol   keyword                meaning
     delta    delta                  failure probability
-    B        rkhs_bound             bound on the RKHS norm of the rewards less their prior mean
+    B        rkhs_bound             bound on the RKHS norm of the rewards minus their prior mean
     R        noise_scale            sub-Gaussian scale of the noise; None: sqrt(lambda)
     T        horizon                planned number of steps
     P_T      rkhs_variation_budget  bound on the total change of the rewards in the RKHS norm; None if unknown

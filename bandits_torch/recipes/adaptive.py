@@ -4,7 +4,7 @@ The OPKB family plays balanced designs in blocks; the others take the unit of re
 Arguments of the OPKB family:
 
 * ``constants``: ``"tuned"``, ``"theory"`` or a ``Constants``;
-* ``reward_scale``: rewards, less ``prior_mean``, are divided by it: S + B of section 2 of Hong, Li & Tewari (2023),
+* ``reward_scale``: rewards minus ``prior_mean`` are divided by it: S + B of section 2 of Hong, Li & Tewari (2023),
   with S a bound on the noise and B one on the rewards, or ``subgaussian_scale``; ``"warm-up"``: centre and scale are
   learned in block 0; None: the scale of ``constants``, 1.
 """
@@ -128,17 +128,17 @@ def dal(
 ) -> Policy:
     """Detection augmented learning around any stationary recipe (Gerogiannis et al. 2025, arXiv 2501.19401).
 
-    The base plays; some arms are tried in turn; a likelihood ratio test of each arm's rewards resets the base. Nothing
-    need be known of the changes (``DetectionAugmented``, which says what of the papers was read and whose the constants
-    are). With a kernel, the arms tried in turn are picked one by one, each the most uncertain given those before, until
-    no arm has more than half of the largest prior variance left. Without a kernel, all are tried.
+    The base plays; some arms are tried in turn; a likelihood ratio test of each arm's rewards resets the base. No
+    knowledge of the changes is needed (``DetectionAugmented`` says which parts of the papers were read, and where the
+    constants come from). With a kernel, the arms tried in turn are picked one by one, each the most uncertain given
+    those before, until no arm has more than half of the largest prior variance left. Without a kernel, all are tried.
 
     ``base``: the name of a recipe, or a function of a ``Setup`` such as a recipe; ``horizon`` and ``width`` are passed
     on to a named one that takes them. ``delta``: of the test, by default 1 / sqrt(``horizon``);  ``exploration``: rate
     of forced exploration.
 
-    Raises ValueError over a ``Domain``, for an unknown ``base`` or one that has to choose what it learns, and where
-    neither noise variance nor ``noise_scale`` is given.
+    Raises ValueError over a ``Domain``, for an unknown ``base`` or one that must choose what it learns, and if neither
+    the noise variance nor ``noise_scale`` is given.
     """
     validation.require(setup.domain is None, "arms", setup.choices, "arms: rewards are tested arm by arm")
     scale: Any = None if noise_scale is None else checked(validation.positive, "noise_scale", noise_scale)
@@ -338,7 +338,7 @@ def _in_blocks(
     constants: str | Constants,
     reward_scale: float | str | None,
 ) -> Policy:
-    """A policy of a ``kind`` that gets rewards less their prior mean, since it has no prior mean itself."""
+    """A policy of a ``kind`` that gets rewards minus their prior mean, because it has no prior mean itself."""
     mean = one_prior_mean(setup)
     if not isinstance(constants, Constants):
         named = {"tuned": Constants.tuned, "theory": Constants.theory}

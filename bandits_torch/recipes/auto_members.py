@@ -49,12 +49,12 @@ FULL_UP_TO, _RANK = 500, 100  # arms, at first, with a covariance of their own; 
 
 @dataclass(frozen=True)
 class Family:
-    """Members that share a covariance (or its root): every one of these noises with every one of these rates.
+    """Members that share a covariance (or its root): each noise is combined with each rate.
 
-    ``strengths``: for each noise, how firmly the unit is believed (``MemberScale``); 0 where none is given.
+    ``strengths``: for each noise, the strength of the prior on the unit (``MemberScale``); 0 if none is given.
     ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales.
-    ``cycle``: they have cycles (``CyclicMembers``), of which they learn this share of their variance.
-    ``level``: their arms share a level (``LevelMembers``): its variance over that of the noise, and its time-scale.
+    ``cycle``: they learn cycles (``CyclicMembers``), which have this share of their variance.
+    ``level``: their arms share a level (``LevelMembers``): its variance relative to the noise, and its time-scale.
     """
 
     shape: Tensor
@@ -70,9 +70,9 @@ class Family:
 def families(
     features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None, first: int | None = None
 ) -> list[Family]:
-    """The members, with ``kernel`` or without one; above 500 arms they are few, and of low rank.
+    """The members, with ``kernel`` or without one; above 500 arms there are few, of low rank.
 
-    ``first``: the number of arms at the start (None: all); they alone decide the spread of features and the rank.
+    ``first``: the number of arms at the start (None: all); only these decide the spread of features and the rank.
     """
     many, x = len(features[:first]) > FULL_UP_TO, spread(features, first)
     if many and x is None and kernel is None:
@@ -156,8 +156,8 @@ def with_cycles(
 def with_level(groups: Sequence[Family]) -> list[Family]:
     """Families whose arms share a level. Their unit is learned.
 
-    With a given kernel: its correlations less what all arms have in common, with and without an independent part, and
-    independent arms. Without one: independent arms, and two length-scales if there are features.
+    With a given kernel: its correlations without the part common to all arms, with and without an independent part,
+    and independent arms. Without one: independent arms, and two length-scales if there are features.
     """
     plain = [one for one in groups if not one.smooth and not any(one.strengths)]
     given = [replace(one, shape=_apart(one.shape)) for one in groups if any(one.strengths)][: len(_PARTS) : 2]
@@ -177,8 +177,8 @@ def with_level(groups: Sequence[Family]) -> list[Family]:
 
 
 def _apart(K: Tensor) -> Tensor:
-    """The covariance of f minus its mean over arms, its variances 1 on average, and a constant part of 1, as families
-    without a kernel have."""
+    """The covariance of f minus its mean over arms, scaled to an average variance of 1, plus a constant part of 1, as
+    in families without a kernel."""
     rows = K.mean(-1, keepdim=True)
     rest = K - rows - rows.mT + rows.mean(-2, keepdim=True)
     return rest / rest.diagonal().mean().clamp_min(torch.finfo(K.dtype).tiny) + 1.0
@@ -194,16 +194,16 @@ def families_of_pairs(
 ) -> list[Family]:
     """The members over the N M pairs of arms and contexts; ``kernel``: over the joined features of both, or None.
 
-    Members without the kernel have, from the features of both or from nothing:
+    Members without the kernel have covariances built from the features of both, or without features:
 
         K = A (x) C + 1,    A (x) 1 + 4 (1 (x) C) + 1,    A (x) (1 + C) + 4 (1 (x) C) + 1,    by arms.
 
-    A: Matern over the arms' features, or I, arms that are unrelated. C: all 1, a context that does not matter; Matern
-    over the contexts' features, all together and, where there are up to four, each alone; or I, contexts that are
-    unrelated. In the second and third K a context shifts the rewards of all arms; of these there is one each. Which of
-    them predicts says what matters. Above 500 pairs K is of low rank.
+    A: Matern over the arms' features, or I for unrelated arms. C: all 1, if the context does not matter; Matern over
+    the contexts' features, all together and, if there are up to four, each alone; or I for unrelated contexts. In the
+    second and third K, of which there is one each, a context shifts the rewards of all arms. Their predictions decide
+    which of them matter. Above 500 pairs K is of low rank.
 
-    ``first``: the number of arms at the start (None: all); they alone decide the spread of features and the rank.
+    ``first``: the number of arms at the start (None: all); only these decide the spread of features and the rank.
     ``matters``: the columns of the contexts that count (None: all).
     """
     given, m = [], len(contexts)
@@ -238,8 +238,7 @@ def families_of_pairs(
 
 
 def _root_of_products(terms: Sequence[tuple[Tensor, Tensor]], first: int | None) -> tuple[Tensor, float]:
-    """A root of the sum of A (x) C over the terms, of low rank, and the share of the variance that it has, of the
-    ``first`` pairs."""
+    """A root of low rank of the sum of A (x) C over the terms, and its share of the variance of the ``first`` pairs."""
     m = len(terms[0][1])
 
     def column(i: int) -> Tensor:
@@ -251,7 +250,7 @@ def _root_of_products(terms: Sequence[tuple[Tensor, Tensor]], first: int | None)
 
 
 def _with_constant(root: Tensor) -> Tensor:
-    """The root of K + 1; the columns of arms that came later stay the last."""
+    """The root of K + 1; the columns of arms added later stay last."""
     return torch.cat([root[:, :_RANK], torch.ones_like(root[:, :1]), root[:, _RANK:]], -1)
 
 
@@ -260,7 +259,7 @@ def sharper(covariance: Tensor, power: int) -> Tensor:
 
         K'_ij = s_i s_j (K_ij / (s_i s_j))^p,   s_i = sqrt(K_ii).
 
-    For a squared exponential kernel that divides length-scales by sqrt(p), whatever the arms' dimension; it needs no
+    For a squared exponential kernel this divides length-scales by sqrt(p), whatever the arms' dimension. It needs no
     features. Positive semi-definite for every whole p >= 1 by Schur's product theorem (Horn & Johnson 2013, 7.5.3).
 
     Args:
@@ -282,7 +281,8 @@ def _unknown(
     noises: Sequence[float],
     rates: Sequence[float],
 ) -> list[Family]:
-    """Members that know only the arms' features, or nothing; relative to the first reward, hence the constant part."""
+    """Members that know only the arms' features, or nothing. They are relative to the first reward, hence the constant
+    part."""
     n, smooth = len(features), []
     full = len(features[:first]) <= FULL_UP_TO
     if x is not None:
@@ -300,8 +300,8 @@ def _unknown(
 
 
 def spread(features: Tensor, first: int | None = None) -> Tensor | None:
-    """Features each spread like the uniform distribution on the unit interval, without those that are constant or count
-    the arms; None where none is left. ``first``: the number of arms that decide (None: all)."""
+    """Features scaled to the spread of the uniform distribution on the unit interval, without those that are constant
+    or count the arms; None if none is left. ``first``: the number of arms that decide the scale (None: all)."""
     x = features
     index = torch.arange(x.shape[-2], dtype=x.dtype, device=x.device)
     if x.shape[-1] > 0 and torch.equal(x[:first, 0], index[:first]):

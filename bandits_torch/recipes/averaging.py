@@ -1,4 +1,4 @@
-"""``auto``: a mixture over kernels, noises and rates of change, which needs nothing but the choices."""
+"""``auto``: a mixture over kernels, noises and rates of change, which needs to know only the choices."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ def auto(
 ) -> Policy:
     """Needs only the choices: averages over kernels, noises and rates of change by how well each predicts.
 
-    Members are weighed by ``ModelAveraging``.
-    Given only the choices, it chooses the same when rewards are multiplied or shifted, or time has another unit.
-    Without a kernel, up to 16 arms, and any number without features, are all tried in time (``try_all``), and a quarter
-    of the weight is on members whose rewards drift smoothly (``SmoothMembers``). A given kernel or noise variance is
+    ``ModelAveraging`` weighs the members. Given only the choices, multiplying or shifting rewards, or another unit of
+    time, does not change what it chooses. Without a kernel, all arms are tried in due course if there are up to 16 or
+    if they have no features (``try_all``), and a quarter of the weight is on members whose rewards drift smoothly
+    (``SmoothMembers``). A given kernel or noise variance is
     used; members without it stay, so a wrong one costs little. Up to 500 arms there are also members with a kernel of
     shorter range (``sharper``: length-scales divided by 3 and 5). Over a ``Domain`` it expects less of the ends of
     ranges than of their middle, until it knows more.
@@ -99,22 +99,22 @@ def auto(
         prior_mean: given only with ``kernel``.
         history: (T, N) past rewards of the arms, NaN where missing, in place of ``kernel`` and ``prior_mean``: their
             covariance (``estimate_covariance``) and means are used.
-        history_times: (T,) when its rows were, in the unit in which the policy counts time; None: a row for each unit,
-            the last at time 0, as ``Replay`` counts. Only cycles look at them.
-        cycles: of the rewards. A period, or several, in units of time. ``"find"``: those that are found in the history
+        history_times: (T,) times of its rows, in the unit in which the policy counts time; None: a row for each unit,
+            the last at time 0, as in ``Replay``. Only cycles use them.
+        cycles: of the rewards. A period, or several, in units of time. ``"find"``: those found in the history
             (``find_periods``); None: none. A history shows each arm's cycle (``fit_cycles``), up to 500 arms; half of
-            the prior weight is on members whose prior mean has it (``CyclicMembers``), with the covariance of what is
-            left. Without a history such members learn the cycles, each one of them, up to 200 arms; one costs as much
-            memory as 25 others. ``Cycles``: known beside a ``kernel``, as a replayed table knows them.
-        context_dim, context_kernel, contexts, matters: where each step comes with a context; below.
+            the prior weight is on members with this cycle as prior mean (``CyclicMembers``) and the covariance of the
+            residuals. Without a history such members learn the cycles, up to 200 arms; one member then costs as much
+            memory as 25 others. ``Cycles``: known together with a ``kernel``, as from a replayed table.
+        context_dim, context_kernel, contexts, matters: for steps with a context; see below.
         log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
-            had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Over arms only. Where
+            had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Only over arms. If
             neither ``contexts`` nor ``context_dim`` is given, they are taken from the log.
         control: an arm that the others are compared with, up to 200 arms. ``control_share`` of the traffic goes to it
             at random (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than
-            they differ (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift`` shows
-            lifts with their intervals. Of a kernel or a history the correlations of what arms do not have in common are
-            used; means, unit, noise and cycles are learned, the cycles as part of the level.
+            their differences (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift``
+            shows lifts with their intervals. From a kernel or a history only the correlations of the arms' differences
+            are used; means, unit, noise and cycles are learned, the cycles as part of the level.
         control_share: in (0, 1/2].
         width: multiplies the mixture's standard deviation; by default 1.25, with a kernel or history 2 at every
             tenth choice, over a ``Domain`` 1.
@@ -122,29 +122,29 @@ def auto(
         look_again: c of ``ModelAveraging``, by default 7, with features and no kernel 8.5, and 14 with a kernel that
             relates arms (a squared correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there;
             over a ``Domain`` of ``PointAveraging``, by default 7. 0: never.
-        max_move, move_price, start_at: of ``CostlyMoves``, around the policy where any is given: how far a setting of
-            a ``Domain`` may move in a step, a share of its range; what a move, or a switch of arms, costs.
-        plausible: of ``ModelAveraging``; not for a ``Domain``, over whose points there are no such checks.
-        search, seed: how a ``Domain`` is searched (``auto_over_points``, which says what it takes of a ``kernel``).
+        max_move, move_price, start_at: of ``CostlyMoves``, around the policy if any is given: how far a setting of a
+            ``Domain`` may move in a step, as a share of its range; the price of a move, or of a switch of arms.
+        plausible: of ``ModelAveraging``; not for a ``Domain``, where there are no such checks.
+        search, seed: how a ``Domain`` is searched (``auto_over_points``, which says how it uses a ``kernel``).
 
     Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above, up to 144 with a history
-    that has cycles; memory O(S P N^2), above 500 arms O(S P N). How many arms there were at first decides: members stay
-    what they are as arms are added, and above 500 an arm of which the others tell too little adds to the rank, up to
-    200.
+    that has cycles; memory O(S P N^2), above 500 arms O(S P N). The initial number of arms decides: members do not
+    change when arms are added, and above 500 an arm that the others predict too poorly adds to the rank, up to 200.
 
     Under a context (``ArmContext``; ``context_dim`` numbers a step) ``contexts`` lists all that can occur, (M, c), or
-    says how many there are, 0 to M - 1: then the members are over the N M pairs of arm and context (``PairAveraging``).
-    Else they are over features and context (``ContextAveraging``), hold 200 observations, and learn length-scales as
-    over a ``Domain``. Members differ in whether the context matters at all, and which of its numbers do; ``matters``
-    gives the columns that do. ``context_kernel`` is given with ``kernel``, and only then. Pairs are looked at
-    again as arms are: ``look_again`` is 7 where contexts are counted alone, and 12 where numbers or a kernel relate
-    them, up to 64 pairs. With more pairs, and where contexts are not listed, nothing is looked at again: looks at many
-    related pairs cost too much while nothing changes. For listed contexts ``look_again`` may still be given; there are
-    then at most six looks within c sqrt(t + 300), and a look is lost if no pair of the step's context is due.
+    gives their number, for contexts 0 to M - 1. The members are then over the N M pairs of arm and context
+    (``PairAveraging``). Otherwise they are over features and context (``ContextAveraging``), hold 200 observations, and
+    learn length-scales as over a ``Domain``. Members differ in whether the context matters at all, and in which of its
+    numbers do; ``matters`` gives the columns that do. ``context_kernel`` is given with ``kernel``, and only then. Pairs
+    are looked at again like arms: ``look_again`` is 7 if contexts are only counted, and 12 if numbers or a kernel
+    relate them, up to 64 pairs. With more pairs, and for contexts that are not listed, nothing is looked at again,
+    because looks at many related pairs cost too much while nothing changes. For listed contexts ``look_again`` may
+    still be given. There are then at most six looks within c sqrt(t + 300), and a look is lost if no pair of the step's
+    context is due.
 
-    Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned on line and the checks are ours. No
-    theorem bounds its regret. Raises ValueError for what is given twice or cannot be used, and for more than 500 arms
-    without features or a kernel.
+    Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned online and the checks are ours. No
+    theorem bounds its regret. Raises ValueError for arguments that contradict each other or cannot be used, and for
+    more than 500 arms without features or a kernel.
     """
     of_contexts: dict[str, Any] = {
         "context_dim": validation.natural("context_dim", context_dim) or None,
@@ -197,7 +197,7 @@ def auto(
 
 
 def _left_out(expected: str, **given: Any) -> None:
-    """ValueError, naming the argument, unless all of these are None."""
+    """Raises ValueError that names the argument unless all of these are None."""
     for name, value in given.items():
         validation.require(value is None, name, value, expected)
 
@@ -205,7 +205,7 @@ def _left_out(expected: str, **given: Any) -> None:
 def _told(
     setup: Setup, features: Tensor, history: Tensor | None
 ) -> tuple[Kernel | Tensor | None, Number | Tensor]:
-    """Kernel and prior mean, given or from the history. ValueError for what is given twice or has no use."""
+    """Kernel and prior mean, given or from the history. Raises ValueError for arguments given twice or without use."""
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
     for name, one in said.items():
@@ -343,7 +343,7 @@ def _under_contexts(
 
 
 def _related(covariance: Tensor) -> bool:
-    """Whether a play of one arm says much of another, by a covariance (N, N) or the root of one, (N, r)."""
+    """Whether a play of one arm says much about another, by a covariance (N, N) or the root of one, (N, r)."""
     n, columns = covariance.shape
     if n != columns:
         return True
@@ -352,7 +352,7 @@ def _related(covariance: Tensor) -> bool:
 
 
 def _is_zero(prior_mean: Number) -> bool:
-    """Whether it is the default."""
+    """Whether the prior mean is the default, 0."""
     return not isinstance(prior_mean, Tensor) and prior_mean == 0.0
 
 
@@ -409,7 +409,7 @@ def _cycles(
     times: Tensor | None,
     told: str | float | Sequence[float] | Cycles | None,
 ) -> Cycles | None:
-    """The given cycles, or those found in a history; without residuals where only their periods are known.
+    """The given cycles, or those found in a history; without residuals if only their periods are known.
 
     ``first``: the number of arms that decide (None: all).
     """

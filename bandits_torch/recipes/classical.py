@@ -136,10 +136,10 @@ def epsilon_greedy(setup: Setup, *, epsilon: float = 0.1, step_size: float = 0.1
 def log_odds_ucb(
     setup: Setup, *, reward_range: Range = (0.0, 1.0), width: float = 1.25, share: float = 0.001
 ) -> Policy:
-    """For rewards of 0 and 1: the largest upper bound of log-odds that drift (assumed density filtering, Opper 1998).
+    """For rewards of 0 and 1: the largest upper bound on drifting log-odds (assumed density filtering, Opper 1998).
 
-    Rates of change, variances and levels are averaged over by how well they predict. ``prior_mean``: what the arms are
-    expected to pay, 0: not known;  ``reward_range``: rewards beyond it count as its ends;  ``width``: multiplies the
+    It averages over rates of change, variances and levels by how well they predict. ``prior_mean``: expected rewards of
+    the arms, 0: not known;  ``reward_range``: rewards beyond it count as its ends;  ``width``: multiplies the
     standard deviation of the log-odds;  ``share``: of the weight, as in ``auto``.
     """
     return LogOddsUCB(

@@ -106,9 +106,9 @@ def tv_cgp_ucb(
     ``time_kernel``: another kernel over time, Markov or not, or its name and number, as for ``tv_gp_ucb``.
     ``forgetting_rate`` 0 gives ``cgp_ucb``.
 
-    ``stale``: under exponential forgetting an observation is dropped once no mean can change by more than so many
-    prior standard deviations (``StaleObservations``), so that steps do not slow down; None keeps all. ``window``:
-    number of observations held, instead. ``context_dim``, ``context_kernel``, ``contexts``, ``combine``,
+    ``stale``: under exponential forgetting an observation is dropped once it can change no mean by more than this many
+    prior standard deviations (``StaleObservations``), so that steps do not slow down; None keeps all. ``window``: a
+    fixed number of observations held, instead. ``context_dim``, ``context_kernel``, ``contexts``, ``combine``,
     ``num_contexts``: as for ``cgp_ucb``; with ``contexts`` nothing is dropped, and ``ArmGP`` must support the kernel
     over time.
 

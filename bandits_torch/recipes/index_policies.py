@@ -238,12 +238,12 @@ def tv_gp_ucb(
     ``time_kernel``: another kernel over time, which replaces ``forgetting_rate``. A Matern kernel suits a function that
     changes smoothly, because it extrapolates trends; ``QuasiPeriodicKernel`` suits one with a daily cycle; exponential
     forgetting always predicts a return to the mean. Over arms it must be a ``MarkovTimeKernel`` or have a state space
-    (``state_space_of``); with s numbers per arm a step costs O((s N)^2). Names and numbers will do:
+    (``state_space_of``); with s numbers per arm a step costs O((s N)^2). A name and a number can replace it:
     ``"quasi-periodic:24"`` and ``"periodic:24"`` (three harmonics; the first keeps its shape for five periods),
     ``"matern-3/2:50"``, ``"exponential:0.03"``, ``"wiener:0.01"``; several joined by ``+`` share the variance equally.
 
-    ``stale``, over a domain: under exponential forgetting an observation is dropped once no mean can change by more
-    than so many prior standard deviations (``StaleObservations``), so that steps do not slow down. ``"wasserstein"``
+    ``stale``, over a domain: under exponential forgetting an observation is dropped once it can change no mean by more
+    than this many prior standard deviations (``StaleObservations``), so that steps do not slow down. ``"wasserstein"``
     drops more (``WassersteinForgetting``), without that bound. None keeps all.
 
     Raises ValueError for a ``time_kernel`` that is not a kernel, or neither of these over arms, and another ``stale``.
@@ -307,8 +307,8 @@ def predictive_sampling(setup: Setup, *, forgetting_rate: float = 0.03, interval
     """Predictive sampling: draws discount what will soon be worth nothing (Liu, Van Roy & Xu 2022, arXiv 2205.01970).
 
     Thompson sampling with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate, where the draw is not of f but
-    of its mean given all rewards of the future (``PredictiveSampling``, with the derivation). It explores the less the
-    faster f changes: 0 is Thompson sampling, and near 1 it plays the largest posterior mean.
+    of its mean given all future rewards (``PredictiveSampling``, with the derivation). The faster f changes,
+    the less it explores: at rate 0 it is Thompson sampling, and near 1 it plays the largest posterior mean.
 
     ``forgetting_rate``: eps, per unit of time;  ``interval``: time between the rewards of the future.
 

@@ -47,7 +47,7 @@ STALE = 1e-6  # largest change of a mean due to stale observations, in prior sta
 
 
 def arm_settings(setup: Setup) -> dict[str, Any]:
-    """Arguments of an ``ArmPolicy``: of the arms, only their number and device are used."""
+    """Arguments of an ``ArmPolicy``; only the number and device of the arms are used."""
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
     return {"num_arms": arms.shape[-2], "replicates": setup.replicates, "device": arms.device, **setup.seeds}
 

@@ -1,4 +1,4 @@
-"""``auto`` over the points of a domain: which needs to know only where points may be played."""
+"""``auto`` over the points of a domain: it needs to know only where points may be played."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def auto_over_points(
     """``PointAveraging`` over seven kernels over time, without change to fast and smooth, times two length-scales.
 
     Args:
-        kernel: None: not known; else squared exponential or Matern, whose length-scales are those at which the second
-            half of the members begins. All adapt.
-        noise_variance: given only with ``kernel``, over whose variance it is the noise at which that half begins.
+        kernel: None: not known; otherwise squared exponential or Matern, and the second half of the members begins at
+            its length-scales. All adapt.
+        noise_variance: given only with ``kernel``; relative to the kernel's variance, it is the noise at which that
+            half begins.
         replicates: S.
         width, search, seed: of ``PointAveraging``.
         capacity: of ``PointMembers``.
@@ -90,13 +91,13 @@ def auto_under_contexts(
 ) -> ContextAveraging:
     """``PointAveraging`` over the features of N arms, (N, d), joined with a context of ``context_dim`` numbers.
 
-    Length-scales begin as shares of the ranges that features and contexts are seen to have (``WideningMembers``). A
-    third of the members begins where contexts hardly matter. All adapt, the length-scale of each input by itself,
-    so which inputs matter is learned. Arms that are counted alone have an input each, 1 for that arm.
+    Length-scales begin as shares of the ranges observed for features and contexts (``WideningMembers``). A third of the
+    members begins with contexts that hardly matter. All adapt, the length-scale of each input by itself, so the policy
+    learns which inputs matter. Arms without features have an input each, 1 for that arm.
 
     ``kernel``, ``context_kernel``: both or neither, as for ``auto_over_points``, each over its own inputs. ``matters``:
-    the columns of the context that are looked at (None: all). ``first``: so many of the arms (None: all) have the range
-    that counts.
+    the columns of the context that are used (None: all). ``first``: the number of arms (None: all) whose features
+    determine the range.
     """
     n, d = arms.shape
     columns = list(range(context_dim) if matters is None else matters)

@@ -45,7 +45,7 @@ class Recipe:
         points: whether it also accepts a ``Domain``.
         contexts: whether it plays arms under a context (``ArmContext``).
         one_mean: whether its ``prior_mean`` must be one number for all arms.
-        scale_free: whether rewards times a constant above 0 lead to the same choices, if nothing is known of them.
+        scale_free: whether rewards times a constant above 0 lead to the same choices, if nothing is known about them.
         quick: arguments for cheap tests of a few dozen steps.
         race: settings of its leaderboard entries, by suffix of the name; an empty mapping means the defaults.
     """

@@ -62,8 +62,8 @@ def safe_gp_ucb(
     ``"run"`` or at each ``"step"`` (``PosteriorSafetyWidth``, valid for draws of the priors; ``safety_width`` replaces
     it). ``width``: of the upper bounds by which arms are chosen.
 
-    Over a ``Domain``: ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) in place of ``safe_arms``. Of
-    ``search`` only ``raw_samples`` is used. Stale observations are dropped (``StaleObservations``).
+    Over a ``Domain``: ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) in place of ``safe_arms``. Only
+    ``raw_samples`` of ``search`` is used. Stale observations are dropped (``StaleObservations``).
 
     Raises ValueError if there are no limits, for safe arms over a domain, for safe points over arms, and for a search
     with an initial design (``initial``), whose points may be unsafe.

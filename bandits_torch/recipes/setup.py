@@ -1,4 +1,4 @@
-"""The setup: what is known before the first step, in one frozen record that every recipe reads."""
+"""The setup: prior knowledge and settings in one frozen record that every recipe reads."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Setup:
         form: of ``ArmGP``, ``"auto"``, ``"covariance"`` or ``"factor"``.
         search: a ``PointSearch`` (or its arguments), the optimiser over a ``Domain``.
         learn_hyperparameters: True, or the arguments of ``LearnedHyperparameters``, to refit kernel, noise and mean.
-        grown_from: how many arms there were at first, if more were added later (``AskTell.add_arms``). What ``auto``
-            decides by features it decides by those of the first arms. None: all.
+        grown_from: number of arms at the start, if more were added later (``AskTell.add_arms``). Decisions of ``auto``
+            that depend on features use those of the first arms. None: all.
 
     Raises ValueError for ``replicates`` below 1, a ``seed`` or ``first_replicate`` below 0, and a ``search`` of another
     kind, and arguments that ``search`` or ``learn_hyperparameters`` do not take; recipes check the other fields.
@@ -80,7 +80,7 @@ class Setup:
         return self.choices if isinstance(self.choices, Domain) else None
 
     def of_arms(self, at: Tensor) -> Setup:
-        """The setup of some of the arms, or of all in another order: those of these numbers (n,), or with True (N,)."""
+        """The setup of some of the arms, or of all in another order, by their numbers (n,) or by a mask (N,)."""
         choices, kernel, mean = self.choices, self.kernel, self.prior_mean
         features = (
             choices

@@ -104,8 +104,8 @@ def pe_gp_ts(
     """PE-GP-TS: the best of draws under all surviving priors (Sandberg & Haghir Chehreghani 2025, arXiv 2502.01226).
 
     ``pe_gp_ucb`` with draws f^p ~ GP(mu^p, k^p) in place of upper bounds; it drops priors that predict badly by the
-    same test, which alone uses ``width`` (``PriorElimination`` says what was read, and what is ours). ``xi``: as for
-    ``pe_gp_ucb``.
+    same test, and only the test uses ``width`` (``PriorElimination`` says what was read, and what is ours). ``xi``: as
+    for ``pe_gp_ucb``.
 
     Raises ValueError over a ``Domain``.
     """
@@ -117,7 +117,7 @@ def pe_gp_ts(
 def hp_gp_ts(setup: Setup) -> Policy:
     """HP-GP-TS: a prior drawn from its posterior, then f (Sandberg & Haghir Chehreghani 2025, arXiv 2502.01226).
 
-    Thompson sampling where the prior, too, is unknown: one of the candidates, equal beforehand
+    Thompson sampling with an unknown prior: one of the candidates, which are equally probable in advance
     (``SampledPriorPolicy``). It takes neither width nor horizon. Raises ValueError over a ``Domain``.
     """
     return SampledPriorPolicy(_over_arms(_of_arms(setup)), **setup.seeds)
@@ -131,7 +131,7 @@ def _of_arms(setup: Setup) -> Setup:
 
 @recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)
 def mle_gp_ucb(setup: Setup, *, horizon: int, delta: float = 0.1, width: Any = None) -> Policy:
-    """GP-UCB under the prior of largest marginal likelihood so far (type II maximum likelihood).
+    """GP-UCB under the prior with the largest marginal likelihood so far (type II maximum likelihood).
 
     A baseline of PE-GP-UCB (Ziomek et al. 2024, section 7).
     """
