@@ -1,4 +1,4 @@
-"""A policy in a live system: questions have numbers, answers come late, twice, out of order or never."""
+"""A policy in a live system: questions have numbers, and answers may come late, twice, out of order or never."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ class AskTell(Watched, Described):
       asking twice.
     * Never: ``drop`` a question that nobody will answer. Until then it counts as pending and adds a step to the cost
       of every choice.
-    * Threads: calls run one at a time, and numbers are unique. So do ``copy.deepcopy``, ``pickle`` and ``copy.copy``,
-      all of which give a copy of its own.
-    * CPU threads: a call takes one where its step is small, and a number of your own stays (``run`` says which).
+    * Threads: calls run one at a time, and numbers are unique. The same holds for ``copy.deepcopy``, ``pickle`` and
+      ``copy.copy``, each of which makes an independent copy.
+    * CPU threads: a call uses one thread if its step is small; a number of threads that you set yourself stays
+      (``run`` says which).
     * After a fork, calls in the child raise RuntimeError, because they would repeat the parent's questions and random
       numbers. Loading the file that the processes share ends this.
 
@@ -83,15 +84,16 @@ class AskTell(Watched, Described):
         policy: chooses and learns; use it only through this object.
         rewards: ``"numbers"``; or ``"binary"`` or ``"counts"``, for a policy over log-odds or the logarithm of a rate
             (``LatentRewards``).
-        standardise: whether the policy learns rewards minus their mean over their standard deviation, for a policy that
-            is not told their unit (``StandardisedPolicy``); ``unit`` says by what.
-        names: of the arms, different words; a file keeps them. ``ask`` then takes a list of names as a mask.
-        context_names: of contexts that are listed as 0, 1, ..., different words, one of which ``ask`` then takes.
-        settings: of a policy over the points of ``settings.space.domain()``, by name.
+        standardise: whether the policy learns (reward - mean) / standard deviation, for a policy that does not know the
+            unit of rewards (``StandardisedPolicy``); ``unit`` returns both numbers.
+        names: different words, one for each arm; a file keeps them. ``ask`` then takes a list of names as a mask.
+        context_names: different words, one for each of the contexts listed as 0, 1, ...; ``ask`` then takes one of
+            them.
+        settings: settings by name, for a policy over the points of ``settings.space.domain()``.
         time_unit: "s", "min", "h" or "D", in which the policy counts dates. A time may be a number, or a date: a
             ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. The first decides, and a
-            file keeps which it was and its zone.
-        keep: questions that ``history()`` shows, an integer >= 0; a state holds them.
+            file keeps its kind and its zone.
+        keep: number of latest questions that ``history()`` shows, an integer >= 0; a state holds them.
 
     Raises ValueError for a policy that cannot learn such ``rewards``, for one that cannot ``standardise``, and if both
     are asked for.
@@ -135,7 +137,7 @@ class AskTell(Watched, Described):
         self._turn = Turn()
 
     def _wrapped(self, policy: Policy) -> Policy:
-        """What is asked and told: ``policy``, or one around it."""
+        """The policy that is asked and told: ``policy``, or a wrapper around it."""
         if self._rewards != "numbers":
             return LatentRewards(policy, self._rewards)
         return StandardisedPolicy(policy) if self._standardise else policy
@@ -170,7 +172,7 @@ class AskTell(Watched, Described):
                 None: the arms of ``log=``, by their names; its contexts are taken likewise.
             names: of arms that have features. Arms with names are those of the same names in ``log=``.
             time_unit, keep: see above.
-            told: what else is known, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
+            told: prior knowledge, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
                 ``cycles`` may also say "day" and "week", where times are dates; ``contexts`` may be a list of names,
                 ``control`` the name of an arm; ``max_move``, ``move_price`` and ``start_at`` may be by name
                 (``Settings.moves``).
@@ -230,12 +232,12 @@ class AskTell(Watched, Described):
 
     @property
     def name(self) -> str:
-        """What policy it is."""
+        """The policy's name."""
         return f"AskTell({type(self.policy).__name__})"
 
     @property
     def unit(self) -> tuple[Tensor, Tensor] | None:
-        """What the policy learns of a reward y is (y - offset) / scale: offset and scale now, (S,) each; None without
+        """The present offset and scale, (S,) each: the policy learns a reward y as (y - offset) / scale. None without
         ``standardise``."""
         with self._turn.any_process():
             policy = self.policy
@@ -269,15 +271,15 @@ class AskTell(Watched, Described):
         ``time``: a number, or a date (``time_unit``).
 
         ``available``: a mask of arms, also as a list of booleans or of names; the ``Domain`` of this step, or settings
-        by name that are fixed (a value) or narrower (``(low, high)``); or the ``ArmContext`` that comes with it, with
-        which the reward is learned whenever it is told.
+        by name that are fixed (a value) or narrower (``(low, high)``); or the step's ``ArmContext``, with which the
+        reward is learned whenever it is told.
 
-        ``context``: over arms what the step comes with, in place of an ``ArmContext``: a number, numbers (c,) or
+        ``context``: over arms, the context of the step in place of an ``ArmContext``: a number, numbers (c,) or
         (S, c), or one of ``context_names``.
 
-        ``count``: q >= 1 questions, as a tuple, each of which counts those before it and all that are open, as repeated
-        calls would; None: one question by itself. Cost: a step for each question asked or open, and, where any is open,
-        a copy of the belief. Raises ValueError as ``Policy.choose_many``, with nothing asked.
+        ``count``: q >= 1 questions, returned as a tuple. Each counts those before it and all open ones as pending, as
+        repeated calls would. None: a single question. Cost: a step for each question asked or open, and, if any is
+        open, a copy of the belief. Raises ValueError as ``Policy.choose_many``, with nothing asked.
         """
         with self._turn, self._fitting():
             pending = [
@@ -329,14 +331,14 @@ class AskTell(Watched, Described):
     ) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
 
-        ``id``: the question, its number, or the name of its arm, where exactly one open question is about that arm.
+        ``id``: the question, its number, or the name of its arm if exactly one open question is about that arm.
 
         ``outcomes``: what was measured beside it, for a policy with ``outcome_names``: a mapping from those to numbers
         or (S,), or numbers in their order, (m,) or (S, m). ``noise_variance``: of this reward alone, a number or (S,),
-        for a policy that learns it exactly (``IndexPolicy``); in squared units of reward.
+        for a policy that can use it exactly (``IndexPolicy``); in squared units of reward.
 
-        Raises ValueError, with nothing changed, for an unknown number, a reward that is not finite, one that the
-        policy can no longer learn, and outcomes or a noise variance that lack or that the policy does not learn.
+        Raises ValueError, with nothing changed, for an unknown number, a reward that is not finite or that the policy
+        can no longer learn, missing outcomes, and outcomes or a noise variance that the policy does not learn.
         """
         value, S = numbers("reward", reward), self.replicates
         measured = None if outcomes is None else outcomes_of(outcomes, self.policy.outcome_names, S)
@@ -367,7 +369,7 @@ class AskTell(Watched, Described):
         outcomes: Sequence[Any] | None = None,
         noise_variance: Sequence[Any] | None = None,
     ) -> list[bool]:
-        """``tell`` of each of several questions, in this order: all of them or, with a ValueError, none.
+        """``tell`` several questions in this order: all of them or, with a ValueError, none.
 
         ``rewards``: a number or (S,) for each of ``ids``; ``outcomes`` and ``noise_variance`` likewise, where given.
         Cost: that of each, and a copy of the policy's state.
@@ -393,7 +395,7 @@ class AskTell(Watched, Described):
                 raise
 
     def _known(self, id: Any) -> int:
-        """The number of a question asked; of a name, that of the one open question about that arm."""
+        """The number of a question; for an arm's name, that of the only open question about the arm."""
         if isinstance(id, Question):
             id = id.id
         if isinstance(id, str) and self.names is not None:
@@ -411,23 +413,23 @@ class AskTell(Watched, Described):
     def predict(
         self, at: Any, points: Any = None, *, context: Any = None, latent: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """What is believed of the expected rewards at time ``at``: mean and standard deviation of every arm, (S, N)
-        each, in units of reward: of a probability for binary rewards, of a rate for counts.
+        """Posterior mean and standard deviation of every arm's expected reward at time ``at``, (S, N) each, in units of
+        reward; for binary rewards, of a probability, and for counts, of a rate.
 
-        ``at`` may lie ahead: in an hour, tomorrow. How far ahead it tells anything depends on the kernel over time:
-        exponential forgetting returns to the prior mean, a cycle comes round again. Open questions play no part.
+        ``at`` may lie in the future. How far ahead a prediction is informative depends on the kernel over time:
+        exponential forgetting returns to the prior mean, a cycle repeats. Open questions have no influence.
 
         Args:
-            at: a time, or a date. A time before the latest reward is answered with all that is known since, by a
-                policy that holds all rewards (``Policy.knows_past``): an ``IndexPolicy`` that has forgotten nothing,
-                over points, under contexts that are not listed, or of rewards that do not drift. Others refuse it.
+            at: a time, or a date. At a time before the latest reward, a policy that holds all rewards
+                (``Policy.knows_past``) predicts from all of them, later ones too: an ``IndexPolicy`` that has forgotten
+                nothing, over points, under contexts that are not listed, or without drift. Others refuse such a time.
             points: (N, d) points of a domain, or a list of settings by name, where points are played.
-            context: under which, for arms whose steps come with one: as of ``ask``, or an ``ArmContext``.
-            latent: whether to answer in log-odds or the logarithm of the rate, of which the belief is normal; for
-                binary rewards and counts.
+            context: the context to predict under, if steps have one: as for ``ask``, or an ``ArmContext``.
+            latent: whether to answer in log-odds (binary rewards) or the logarithm of the rate (counts), whose
+                posterior is normal.
 
-        Raises ValueError for a policy without such beliefs (classical ones, the OPKB family, several priors), a time
-        not finite or, as said, past, points over arms and none over a domain. Changes nothing.
+        Raises ValueError for a policy without such a posterior (classical ones, the OPKB family, several priors), a
+        time that is not finite or is past (see ``at``), points over arms, and no points over a domain. Changes nothing.
         """
         with self._turn.any_process(), self._fitting():
             at, _ = self._times.read("at", at)
@@ -453,8 +455,8 @@ class AskTell(Watched, Described):
     def drop(self, before: Any = None, *, ids: Sequence[int] | None = None) -> int:
         """Remove open questions, asked ``before`` this time or of these numbers; returns how many were open.
 
-        They no longer count as pending. Raises ValueError, with nothing changed, for both or neither, a time that is no
-        number, and a number never asked.
+        They no longer count as pending. Raises ValueError, with nothing changed, for both arguments or neither, a time
+        that is not a number, and a number that was never asked.
         """
         one = (before is None) != (ids is None)
         validation.require(one, "before and ids", (before, ids), "a time, or numbers of questions, not both")
@@ -482,26 +484,27 @@ class AskTell(Watched, Described):
         covariance: Tensor | None = None,
         prior_mean: Tensor | None = None,
     ) -> tuple[int, ...]:
-        """Take up more arms, as if they had been there from the start and never been asked; returns their numbers.
+        """Add arms, as if they had been there from the start and never been asked; returns their numbers.
 
-        A retired arm comes back with all that is known of it. Nothing else changes: open questions stay open, and what
-        was learned stays. What is learned of new arms beforehand follows from the prior: with features from the kernel
-        over them, else nothing.
+        A retired arm comes back with all that is known about it. Nothing else changes: open questions stay open, and
+        what was learned stays. What the policy knows about a new arm follows from the prior: with features, from the
+        kernel over them; otherwise nothing.
 
-        A policy whose designs are of all arms (``Policy.restarts_with_arms``: the OPKB family, R-PERP) starts again
-        with those that are there now, here and in ``retire_arms``; its random numbers go on. What its open questions
-        pay is noted in ``history`` alone.
+        A policy whose designs cover all arms (``Policy.restarts_with_arms``: the OPKB family, R-PERP) starts again
+        with the present arms, here and in ``retire_arms``; its random numbers go on. Rewards of its open questions are
+        only noted in ``history``.
 
         Args:
-            arms: names; or, of arms without names, how many there are to come, or the numbers of retired ones.
-            features: (n, d), a row for each new arm, where the policy was built with features.
-            covariance: of all arms, (N, N), where it was built with such a matrix; the block of the others as it was.
-            prior_mean: (n,) of the new arms, where it was built with one for each arm.
+            arms: names; for arms without names, how many are new, or the numbers of retired ones.
+            features: (n, d), a row for each new arm, if the policy was built with features.
+            covariance: of all arms, (N, N), if it was built with such a matrix; the block of the old arms must be
+                unchanged.
+            prior_mean: (n,) of the new arms, if it was built with one for each arm.
 
         Cost: a few times that of building the policy. An exact Gaussian process learns the rewards that it holds again.
 
-        Raises ValueError, with nothing changed, for arms that are here already, what does not fit the policy, and one
-        that no recipe made.
+        Raises ValueError, with nothing changed, for arms that are here already, arguments that do not fit the policy,
+        and a policy that no recipe made.
         """
         with self._turn, self._fitting():
             self._check_arms()
@@ -514,15 +517,15 @@ class AskTell(Watched, Described):
         """Never ask these arms, by name or number, again, until ``add_arms`` brings them back.
 
         Open questions about them can still be answered, what was learned from them still informs the others, and
-        ``predict`` still covers them. Raises ValueError, with nothing changed, for arms that are not here or retired
-        already, and where none would be left.
+        ``predict`` still covers them. Raises ValueError, with nothing changed, for arms that are not here or are
+        retired already, and if none would be left.
         """
         with self._turn, self._fitting():
             self._check_arms()
             self._go_on_with(self._roster.without(arms))
 
     def _go_on_with(self, roster: Roster) -> None:
-        """Be over these arms, with all that is known, or anew."""
+        """Continue over these arms, with everything learned or from the beginning."""
         policy = self._policy_over(roster)
         if self.policy.restarts_with_arms:
             for own, other in zip(policy.random_streams(), self.policy.random_streams(), strict=True):
@@ -539,7 +542,7 @@ class AskTell(Watched, Described):
         self._roster, self.names = roster, roster.names
 
     def _policy_over(self, roster: Roster) -> Policy:
-        """The policy, where it is over these arms; else one that has learned nothing."""
+        """The policy if it is over these arms; otherwise a new one that has learned nothing."""
         restarts = bool(self.policy.restarts_with_arms)
         if roster.is_over(self._roster, restarts=restarts):
             return self.policy
@@ -547,7 +550,7 @@ class AskTell(Watched, Described):
 
     @property
     def retired(self) -> tuple[Any, ...]:
-        """The arms that are retired, by name, or number where arms have none."""
+        """The retired arms, by name, or by number if arms have no names."""
         with self._turn.any_process():
             at = self._roster.retired.nonzero().flatten().tolist()
             return tuple(at if self.names is None else [self.names[k] for k in at])
@@ -557,9 +560,9 @@ class AskTell(Watched, Described):
         validation.require(self.policy.dim == 0, "policy", kind, "over arms, not over the points of a domain")
 
     def with_arms_of(self, state: Mapping[str, Any]) -> AskTell:
-        """This one, or one over the arms that came in the system that gave ``state``, which has learned nothing.
+        """This system, or a new one that has learned nothing, over the arms of the system that gave ``state``.
 
-        ValueError for the state of a system that began with other arms.
+        Raises ValueError for the state of a system that began with other arms.
         """
         with self._turn.any_process():
             roster = self._roster.in_state(state.get("arms"))
@@ -572,16 +575,17 @@ class AskTell(Watched, Described):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within the block calls of other threads wait: for several calls that must not be parted."""
+        """Within the block, calls of other threads wait: use it for several calls that must not be separated."""
         with self._turn.any_process(), self._fitting():
             yield
 
     def _fitting(self) -> AbstractContextManager[None]:
-        """CPU threads as a call needs them."""
+        """Set the number of CPU threads that a call needs."""
         return fitting(self.policy.numbers_per_step(self._asked))
 
     def take_over(self, other: AskTell) -> None:
-        """Be what ``other`` is, which is not used any more; threads that wait for a call of this one go on with it."""
+        """Take over the contents of ``other``, which is not used any more; threads that wait for this one continue with
+        it."""
         with self.alone():
             vars(self).update({name: value for name, value in vars(other).items() if name != "_turn"})
             self._turn.own()
@@ -597,8 +601,8 @@ class AskTell(Watched, Described):
             return {"policy": self.policy.state_dict()} | own
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the one that gave ``state`` stood. ValueError for a state that is none, with nothing changed
-        but the policy."""
+        """Continue from ``state``. Raises ValueError for anything that is not such a state; only the policy may then
+        have changed."""
         missing = [name for name in ("policy", "asked", "open") if name not in state]
         validation.require(not missing, "state", sorted(state), f"that of an AskTell: {missing} is missing")
         asked, latest = validation.natural("state['asked']", state["asked"]), state.get("latest")
@@ -633,5 +637,5 @@ class AskTell(Watched, Described):
             return other
 
     def __getstate__(self) -> dict[str, Any]:
-        """For ``pickle`` and ``copy.copy``: a copy, since they read what they are given after the lock is released."""
+        """A copy for ``pickle`` and ``copy.copy``, which read the state after the lock is released."""
         return vars(copy.deepcopy(self))

@@ -1,4 +1,4 @@
-"""What people say and read at the border of a live system: names of arms, masks, dates, settings by name, rewards."""
+"""Conversions between users' values and the policy's: names of arms, masks, dates, settings by name, rewards."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _WORDS = ("log", "integer")
 
 
 def is_sequence_of_words(value: Any) -> bool:
-    """Whether this is a list of strings, and not empty."""
+    """Whether this is a non-empty list of strings."""
     return isinstance(value, _SEQUENCES) and len(value) > 0 and all(isinstance(one, str) for one in value)
 
 
 def checked_names(names: Any, num_arms: int, of: str = "arm") -> tuple[str, ...]:
-    """The names of so many arms, or contexts. ValueError unless they are so many different words, none empty."""
+    """The names of ``num_arms`` arms or contexts. Raises ValueError unless there are as many, different and
+    non-empty."""
     words = isinstance(names, _SEQUENCES) and all(isinstance(one, str) and one for one in names)
     right = words and len(set(names)) == len(names) == num_arms
     expected = f"{num_arms} different words, one for each {of}"
@@ -46,7 +47,7 @@ def number_of_arm(name: str, arm: str, names: Sequence[str] | None) -> int:
 
 
 def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -> Any:
-    """A mask (N,) of a list of booleans or of names; anything else, such as a tensor, as it is."""
+    """The mask (N,) for a list of booleans or of names; anything else, such as a tensor, is returned as it is."""
     if not isinstance(available, (*_SEQUENCES, set, frozenset)):
         return available
     given = list(available)
@@ -62,7 +63,8 @@ def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -
 
 
 def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext | None:
-    """The ``ArmContext`` of numbers, one or several, or of the name of a listed context; one as it is, and None."""
+    """The ``ArmContext`` for one number, several, or the name of a listed context; an ``ArmContext`` or None as it
+    is."""
     if context is None or isinstance(context, ArmContext):
         return context
     if isinstance(context, str):
@@ -78,11 +80,11 @@ def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext | None
 
 
 class Times:
-    """Times as numbers, and back: which kind the first of them was, the others must be.
+    """Converts times to numbers and back; all times must be of the same kind as the first.
 
     A date may be a ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. Its number counts
-    from 1970 in ``time_unit``. A date without a zone counts as if its days all had 24 hours. A date of another zone
-    than the first is the same moment in the first one's zone.
+    from 1970 in ``time_unit``. A date without a zone counts as if its days all had 24 hours. A date in another zone
+    than the first is converted to the first one's zone.
 
     Args:
         time_unit: of the numbers of dates: "s", "min", "h" or "D".
@@ -100,7 +102,8 @@ class Times:
         self.unit, self.zone = time_unit, ""
 
     def read(self, name: str, value: Any) -> tuple[float, str]:
-        """The number of a time, and the ``zone`` once it is accepted. ValueError for one of another kind."""
+        """The number of a time, and the ``zone`` once the time is accepted. Raises ValueError for a time of another
+        kind."""
         date = self._date(name, value)
         if date is None:
             zone, number = "number", validation.finite_number(name, value)
@@ -132,7 +135,7 @@ class Times:
         return value.to_pydatetime(warn=False) if hasattr(value, "to_pydatetime") else value
 
     def shown(self, number: float) -> Any:
-        """A time as people read it: a ``datetime`` in the zone, or the number."""
+        """A time in readable form: a ``datetime`` in the zone, or the number."""
         if self.zone in ("", "number"):
             return float(number)
         since = timedelta(seconds=number * SECONDS[self.unit])
@@ -155,7 +158,7 @@ def _zone_called(zone: str) -> Any:
 
 
 def checked_zone(zone: Any) -> str:
-    """A zone out of a state. ValueError for what is none."""
+    """A zone read from a state. Raises ValueError if it is not a zone."""
     try:
         right = isinstance(zone, str) and (zone in ("", "number", "none") or _zone_called(zone) is not None)
     except (ValueError, ZoneInfoNotFoundError):
@@ -165,7 +168,7 @@ def checked_zone(zone: Any) -> str:
 
 
 def periods_of(cycles: Any, time_unit: str) -> Any:
-    """Cycles with "day" and "week" as numbers of dates in ``time_unit``; anything else as it is."""
+    """Cycles with "day" and "week" converted to numbers in ``time_unit``; anything else is returned as it is."""
     Times(time_unit)
 
     def number(one: Any) -> Any:
@@ -217,9 +220,9 @@ class Settings(Described):
         """``max_move``, ``move_price`` and ``start_at`` as ``CostlyMoves`` takes them.
 
         Args:
-            limits: by name how far a range may move, in its own unit, or by what factor where it has a "log"; or a
-                share of every range. Lists of values have no limit.
-            prices: by name that of a move across a whole range, or to another value of a list; or one for all.
+            limits: by name, how far a setting may move, in its own unit, or by which factor if its range has "log"; or
+                one share of the range for all. Lists of values have no limit.
+            prices: by name, the price of a move across the whole range, or to another value of a list; or one for all.
             start_at: a value for every name, or None.
 
         Raises ValueError, naming the setting, for numbers out of range.
@@ -251,7 +254,7 @@ class Settings(Described):
         return {"max_move": None if limits is None else far, "move_price": price, "start_at": at_first}
 
     def point(self, name: str, settings: Any) -> Tensor:
-        """The point (d,) of a value for every name."""
+        """The point (d,) for a mapping with a value for every name."""
         validation.instance(name, settings, Mapping, f"a value for each of {[*self.space.axes]}")
         validation.known_names(name, settings, self.space.axes)
         lacks = [one for one in self.space.axes if one not in settings]
@@ -300,8 +303,8 @@ class Settings(Described):
 
 
 def shown_choice(arm: Tensor, names: tuple[str, ...] | None, settings: Settings | None) -> Any:
-    """A choice (S,) or (S, d) in plain values: an arm's name or number, settings by name, or a list of numbers; where
-    there are several replicates, a list of these."""
+    """A choice (S,) or (S, d) as plain values: an arm's name or number, settings by name, or a list of numbers; for
+    several replicates, a list of these."""
     each: list[Any]
     if settings is not None:
         each = [settings.settings(point) for point in arm]
@@ -312,7 +315,7 @@ def shown_choice(arm: Tensor, names: tuple[str, ...] | None, settings: Settings 
 
 
 def points_of(points: Any, settings: Settings | None) -> Any:
-    """Points (N, d) of a list of settings by name; anything else as it is."""
+    """Points (N, d) for a list of settings by name; anything else is returned as it is."""
     named = isinstance(points, Sequence) and len(points) > 0 and isinstance(points[0], Mapping)
     if settings is None or not named:
         return points
@@ -323,7 +326,7 @@ def points_of(points: Any, settings: Settings | None) -> Any:
 
 
 def numbers(name: str, value: Any) -> Tensor:
-    """A number, of NumPy or torch too, or a tensor or sequence of numbers, all finite, in float64."""
+    """A float64 tensor of finite numbers, from a number (of Python, NumPy or torch), a tensor or a sequence."""
     is_real = not (value.is_complex() if isinstance(value, Tensor) else np.iscomplexobj(value))
     try:
         numbers = torch.as_tensor(value if is_real else None, dtype=torch.float64)
@@ -341,7 +344,7 @@ def for_each(name: str, value: Tensor, replicates: int) -> Tensor:
 
 
 def outcomes_of(given: Any, names: tuple[str, ...], replicates: int) -> Tensor:
-    """Outcomes (S, m) in the order of their names, of a mapping from those or of numbers in that order."""
+    """Outcomes (S, m) in the order of their names, from a mapping by name or from numbers in that order."""
     S = replicates
     validation.require(len(names) > 0, "outcomes", given, "None: the policy learns the reward alone")
     if isinstance(given, Mapping):

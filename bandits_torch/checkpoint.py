@@ -21,13 +21,13 @@ from bandits_torch.state_files import check_kinds, described, read_state, whole_
 
 
 class Stateful(Protocol):
-    """What can be put aside and taken up again."""
+    """An object whose state can be saved and loaded."""
 
     def state_dict(self) -> Any:
         """The whole state as tensors and plain values."""
 
     def load_state_dict(self, state: Any) -> Any:
-        """Continue where what gave ``state`` stood."""
+        """Continue from ``state``."""
 
 
 class RunCheckpoint:
@@ -39,7 +39,7 @@ class RunCheckpoint:
 
     Args:
         path: the file; None: no checkpoints.
-        every: steps between two checkpoints; the last step is followed by one more.
+        every: steps between two checkpoints; another follows the last step.
         horizon: T.
         asked: identifies the run (``what_is_run``); called only if there is a path.
         parts: what changes in a run, by name.
@@ -100,7 +100,7 @@ class RunCheckpoint:
         return step
 
     def steps_left(self, step: int) -> int:
-        """How many steps there are after this one until the file is next due, or the run ends."""
+        """The number of steps after this one until the next checkpoint or the end of the run."""
         left = self.horizon - step
         return left if self.path is None else min(left, self.every - step % self.every)
 

@@ -1,8 +1,8 @@
-"""How an object was built, as plain values by path: to tell two of them apart, to say in what, and to build one anew.
+"""How an object was built, as plain values by path: to compare two objects, name the differences, and build one anew.
 
-A ``Described`` notes the arguments that it is built with, whatever its class; a class that is written tomorrow does
-so too. The description walks from there: parts into their arguments, kernels into structure and hyperparameters,
-functions into what they enclose, other objects into their attributes. What an object learns later is no part of it.
+A ``Described`` notes the arguments that it is built with; a subclass needs no code for this. The description then
+follows parts into their arguments, kernels into structure and hyperparameters, functions into the values they enclose,
+and other objects into their attributes. What an object learns later does not belong to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SAID = 8  # differences in a message
 
 
 class BuiltWith:
-    """The arguments of a constructor, kernels as they were then; shared by copies of the object."""
+    """The arguments of a constructor, with kernels as they were at that time; copies of the object share them."""
 
     __slots__ = ("_bound", "_kind")
 
@@ -42,11 +42,12 @@ class BuiltWith:
 
     @property
     def parameters(self) -> list[inspect.Parameter]:
-        """Of the constructor, but for ``self``."""
+        """Parameters of the constructor, without ``self``."""
         return list(inspect.signature(self._kind).parameters.values())
 
     def arguments(self, part: Any) -> dict[str, Any]:
-        """By name, defaults too. A part that ``part`` holds under the argument's name now stands for the one given."""
+        """Arguments by name, with defaults. If ``part`` now holds a part under the argument's name, it replaces the
+        given one."""
         args, kwargs = self._bound
         bound = inspect.Signature(self.parameters).bind(*args, **kwargs)
         bound.apply_defaults()
@@ -59,13 +60,13 @@ class BuiltWith:
 
 
 def _kept(value: Any) -> Any:
-    """An argument as it is now: its owner may change a kernel later."""
+    """An argument in its present state: its owner may change a kernel later."""
     is_kernel = isinstance(value, torch.nn.Module) and not isinstance(value, Described)
     return copy.deepcopy(value) if is_kernel else value
 
 
 class Described:
-    """Notes what it is built with; the base of policies and of the parts they are put together from."""
+    """Notes its constructor's arguments; the base of policies and of their parts."""
 
     _built_with: BuiltWith
 
@@ -91,10 +92,10 @@ def _noting(cls: type, init: Callable[..., None]) -> Callable[..., None]:
 
 
 def description(thing: Any, name: str, *, foreign: bool = True) -> dict[str, Any]:
-    """What ``thing`` was built with, by path: numbers, words and tensors, and in angle brackets its structure.
+    """What ``thing`` was built with, by path: numbers, words and tensors, and its structure in angle brackets.
 
-    ``foreign=False``: of an object of another library, such as a simulator, which may have a state of its own, only the
-    kind counts; containers, functions and modules of torch are looked into.
+    ``foreign=False``: for an object of another library, such as a simulator, which may have a state of its own, only
+    its kind counts. Containers, functions and modules of torch are always described by their contents.
     """
     return dict(_walk(thing, name, {}, foreign))
 
@@ -119,7 +120,7 @@ def _walk(
 
 
 def leaf_of(value: Any) -> Any:
-    """A value that is written down as it is; None for one that is looked into."""
+    """The entry of a value that is recorded as it is; None for one whose contents are described."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, _PLAIN):
@@ -144,7 +145,8 @@ def leaf_of(value: Any) -> Any:
 
 
 def _digests(value: Tensor) -> list[str]:
-    """Of numbers cut to so many bits, on two grids: rounding elsewhere moves a number over a step of one at most."""
+    """Digests of numbers cut to this many bits, on two grids: a rounding error moves a number over a step of at most
+    one."""
     if not value.is_floating_point():
         grids = [value]
     else:
@@ -155,7 +157,7 @@ def _digests(value: Tensor) -> list[str]:
 
 
 def _name(value: Any) -> str:
-    """What kind of thing it is."""
+    """The name of the object's kind."""
     if isinstance(value, functools.partial):
         return "partial"
     if callable(value) and hasattr(value, "__qualname__"):
@@ -166,7 +168,7 @@ def _name(value: Any) -> str:
 
 
 def items_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """What is looked into, and its place."""
+    """The contents of an object, each with its place in the path."""
     if isinstance(value, Described) and "_built_with" in value.__dict__:
         pairs: Any = value._built_with.arguments(value).items()
     elif isinstance(value, torch.nn.Module):
@@ -190,7 +192,7 @@ def items_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def module_items_of(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
-    """Hyperparameters of a GPyTorch module under their own names, not as it stores them; settings; parts."""
+    """Hyperparameters of a GPyTorch module, transformed and under their own names; settings; parts."""
     for name, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
         meant = name.removeprefix("raw_")
         yield meant, getattr(module, meant, tensor)
@@ -209,7 +211,7 @@ def module_items_of(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _enclosed(function: Any) -> Iterator[tuple[str, Any]]:
-    """What a function knows beside its arguments."""
+    """The values that a function encloses: its closure and defaults."""
     if hasattr(function, "__wrapped__"):
         yield from _enclosed(function.__wrapped__)
         return
@@ -230,7 +232,7 @@ def _enclosed(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_structure(leaf: Any) -> bool:
-    """Whether an entry says what kind of thing stands there, not a value."""
+    """Whether an entry names a kind of object and not a value."""
     return isinstance(leaf, str) and leaf.startswith("<")
 
 
@@ -238,7 +240,7 @@ def is_structure(leaf: Any) -> bool:
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Paths at which two descriptions differ; where things of other kinds stand, not what is below."""
+    """Paths at which two descriptions differ; where the kinds differ, the paths below are left out."""
     found: list[str] = []
     for path in (*one, *(path for path in other if path not in one)):
         below = any(path.startswith((f"{top}.", f"{top}[")) for top in found)
@@ -249,7 +251,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def said_differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """``differences`` in words: the first of them, and how many more there are; empty where there is none."""
+    """``differences`` in words: the first few, and how many more there are; empty if there are none."""
     found, none = differences(was, now), "<nothing>"
     said = [
         f"{path} was {shown(was.get(path, none))} and is {shown(now.get(path, none))}"
@@ -260,7 +262,7 @@ def said_differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two entries mean the same: whole numbers exactly, others to rounding, digests on either grid."""
+    """Whether two entries are equal: integers exactly, other numbers up to rounding, digests on either grid."""
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         fits = isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape
         if not fits or one.dtype != other.dtype or not one.is_floating_point():

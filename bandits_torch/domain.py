@@ -1,4 +1,4 @@
-"""Where points may be played: a box, linear constraints on it, coordinates that nature has chosen."""
+"""Where points may be played: a box, linear constraints, and coordinates that are fixed (a context)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Domain:
 
     @staticmethod
     def differs(value: float | Tensor) -> TypeGuard[Tensor]:
-        """Whether a fixed value is one of each replicate."""
+        """Whether replicates have different fixed values."""
         return isinstance(value, Tensor) and value.numel() > 1
 
     def fix(self, X: Tensor) -> Tensor:
@@ -87,7 +87,8 @@ class Domain:
         return X
 
     def contains(self, X: Tensor, tolerance: float = 1e-6) -> Tensor:
-        """Which rows of X, ``... x d``, lie in the domain, up to a share of the box's sides; fixed values aside."""
+        """Which rows of X, ``... x d``, lie in the domain, up to a tolerance in shares of the box's sides; fixed values
+        are not checked."""
         low, high = self.bounds.to(X)
         slack = tolerance * (high - low)
         inside = ((low - slack <= X) & (high + slack >= X)).all(-1)
@@ -98,9 +99,9 @@ class Domain:
         return inside
 
     def within(self, low: Tensor, high: Tensor) -> Domain:
-        """The part with low <= x <= high, (S, d) each, fixed coordinates aside.
+        """The part with low <= x <= high, (S, d) each, except in fixed coordinates.
 
-        Raises ValueError where that leaves nothing of the box, and for several replicates with constraints.
+        Raises ValueError if that leaves nothing of the box, and for several replicates with constraints.
         """
         least, most = self.bounds
         low, high = torch.maximum(low, least), torch.minimum(high, most)  # (S, d), not those given

@@ -1,4 +1,5 @@
-"""Arms that come and go in a live system: who is there, and a policy over more arms that knows what another learned."""
+"""Arms that come and go in a live system: which are present, and a policy over more arms that keeps what was
+learned."""
 
 from __future__ import annotations
 
@@ -24,15 +25,15 @@ _NAMES = ("first", "names", "retired", "features", "covariance", "prior_mean")
 
 @dataclass(frozen=True, eq=False)
 class Roster:
-    """The arms of a live system: those at the start, and what was given for those that came later.
+    """The arms of a live system: those at the start, and the arguments given for those added later.
 
     Attributes:
-        first: how many there were at first.
+        first: number of arms at the start.
         retired: (N,) booleans, arms that are never asked again.
-        names: of all, or None.
-        features: (N - first, d) or (S, N - first, d) of those that came later; None where arms have none.
-        covariance: (N, N) or (S, N, N) of all, where the given kernel is a matrix.
-        prior_mean: (N - first,) of those that came later, where arms have several.
+        names: of all arms, or None.
+        features: (N - first, d) or (S, N - first, d) of added arms; None if arms have no features.
+        covariance: (N, N) or (S, N, N) of all arms, if the given kernel is a matrix.
+        prior_mean: (N - first,) of added arms, if each arm has its own prior mean.
     """
 
     first: int
@@ -48,7 +49,8 @@ class Roster:
         return len(self.retired)
 
     def numbers(self, name: str, arms: Any) -> list[int]:
-        """The numbers of arms that are here, given by name or number. ValueError for others, and none."""
+        """The numbers of present arms, given by name or number. Raises ValueError for other arms, and for an empty
+        list."""
         listed = list(arms) if isinstance(arms, (list, tuple)) else []
         known = [self._is_here(one) for one in listed]
         found = [self._number(one) for one, here in zip(listed, known, strict=True) if here]
@@ -68,7 +70,8 @@ class Roster:
         return self.names.index(arm) if self.names and isinstance(arm, str) else operator.index(arm)
 
     def without(self, arms: Any) -> Roster:
-        """These arms are retired. ValueError where none would be left, and for one that is retired already."""
+        """The roster with these arms retired. Raises ValueError if none would be left, and for an arm retired
+        already."""
         at = self.numbers("arms", arms)
         gone = [one for one, k in zip(arms, at, strict=True) if bool(self.retired[k])]
         validation.require(not gone, "arms", gone, "not retired already")
@@ -78,10 +81,10 @@ class Roster:
         return replace(self, retired=retired)
 
     def with_arms(self, arms: Any, **told: Any) -> tuple[Roster, list[int]]:
-        """These arms too, and their numbers: names, some of them perhaps of retired arms; of arms without names how
-        many are new, or the numbers of retired ones.
+        """The roster with these arms added, and their numbers. Arms are given by name, retired ones too; without names,
+        by how many are new, or by the numbers of retired ones.
 
-        ``told``: features, covariance, prior_mean, of ``AskTell.add_arms``. ValueError for what does not fit.
+        ``told``: features, covariance and prior_mean of ``AskTell.add_arms``. Raises ValueError if they do not fit.
         """
         n, names = self.num_arms, self.names
         if names is not None:
@@ -104,7 +107,7 @@ class Roster:
         return grown, at
 
     def _told(self, new: int, told: Mapping[str, Tensor | None]) -> dict[str, Any]:
-        """What was given for new arms, after what was given for those that came before."""
+        """The values given for new arms, appended to those of arms added before."""
         covariance, N = told["covariance"], self.num_arms + new
         if covariance is not None:
             validation.finite_tensor("covariance", covariance)
@@ -126,7 +129,7 @@ class Roster:
         return made
 
     def of_those_here(self, available: Any) -> Any:
-        """The mask of a step without the arms that are retired. ValueError where that leaves none."""
+        """The mask of a step without the retired arms. Raises ValueError if no arm is left."""
         if not bool(self.retired.any()):
             return available
         mask, here = mask_of(available), ~self.retired
@@ -141,10 +144,10 @@ class Roster:
     # -- a policy over these arms ----------------------------------------------------------------------
 
     def policy(self, origin: Origin | None, *, restarts: bool = False) -> Policy:
-        """A policy over all arms that has learned nothing, made as that of the first arms was; with ``restarts`` over
-        those that are not retired.
+        """A new policy over all arms, built as the one over the first arms was; with ``restarts``, over those that are
+        not retired.
 
-        Raises ValueError for one that no recipe made, and for what is missing or does not fit.
+        Raises ValueError for a policy that no recipe made, and for values that are missing or do not fit.
         """
         expected = "made by a recipe, whose settings are not those of a file"
         validation.require(origin is not None, "policy", "one put together otherwise", expected)
@@ -219,8 +222,8 @@ class Roster:
         return own | {"names": None if self.names is None else list(self.names)}
 
     def in_state(self, state: Mapping[str, Any] | None) -> Roster:
-        """The arms of the system that gave ``state``, which began with these first ones, or some of them. ValueError
-        for another."""
+        """The arms of the system that gave ``state``, which began with these first arms or some of them. Raises
+        ValueError for the state of another system."""
         if state is None:  # of a version in which arms neither came nor went
             return self
         validation.require(set(state) == set(_NAMES), "state['arms']", sorted(state), f"with {_NAMES}")
@@ -246,7 +249,8 @@ class Roster:
         return Roster(self.first, retired.clone(), names, **told)
 
     def is_over(self, other: Roster, *, restarts: bool = False) -> bool:
-        """Whether the arms, and what was given for them, are the same; others may be retired, but for ``restarts``."""
+        """Whether the arms and the values given for them are the same; different ones may be retired, unless
+        ``restarts``."""
         if restarts and not torch.equal(self.retired, other.retired):
             return False
         one, two = (
@@ -256,7 +260,7 @@ class Roster:
 
 
 def _counts_arms(kernel: Any) -> bool:
-    """Whether it is a kernel over the numbers of arms."""
+    """Whether this is a kernel over the indices of arms."""
     return isinstance(kernel, Kernel) and any(
         isinstance(one, ArmCovarianceKernel) for one in kernel.modules()
     )

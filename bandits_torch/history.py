@@ -36,7 +36,7 @@ class History:
         times: (T,) time of each step, in the problem's unit.
         seconds: (T,) wall-clock time of ``choose`` plus ``learn`` for all replicates. On a GPU this is the time to
             launch the work; ``meta["wall_seconds"]`` is exact on any device.
-        trace: values that the policy reported at each step, by name, (S, T) or (T,); NaN where it reported none.
+        trace: values that the policy reported at each step, by name, (S, T) or (T,); NaN if it reported none.
         meta: plain values: names of policy and problem, seed, device, versions, wall_seconds.
 
     Raises ValueError for a tensor of another shape, and for a name in ``trace`` that is one of ``COLUMNS``.
@@ -97,16 +97,16 @@ class History:
 
     @property
     def identical(self) -> bool:
-        """Whether all replicates pulled the same arms and saw the same rewards, which were expected: nothing in
-        the run was random, and their spread, 0, measures nothing."""
+        """Whether all replicates pulled the same arms and saw the same rewards without noise. Then nothing in the run
+        was random, and their spread of 0 measures nothing."""
         return all(
             bool((values == values[:1]).all()) for values in (self.arms, self.rewards, self.expected_rewards)
         )
 
     @property
     def ms_per_step(self) -> float:
-        """Milliseconds per step for all replicates together: of ``choose`` and ``learn`` on a CPU. On a GPU,
-        where only the whole can be timed without slowing it down, of the loop with problem and scoring."""
+        """Milliseconds per step for all replicates together: on a CPU, of ``choose`` and ``learn``; on a GPU, of the
+        whole loop with problem and scoring, because timing its parts would slow it down."""
         on_cpu = str(self.meta.get("device", "cpu")) == "cpu"
         total = float(self.seconds.sum()) if on_cpu else float(self.meta["wall_seconds"])
         return 1e3 * total / self.horizon

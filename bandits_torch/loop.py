@@ -49,18 +49,19 @@ def run(
             bit for bit; a finished run returns its History again. One process at a time.
         every: steps between checkpoints; each writes and flushes the whole state (``RunCheckpoint``).
         capture: play many steps in one launch: a CUDA graph on a GPU; on a CPU a loop compiled by numba (the extra
-            ``fast``) where it can play the policy, else plain calls of many steps. True: as many steps as suit it; an
-            integer: so many. The same History up to rounding; ``seconds`` are those of a block over its steps, and bad
-            rewards are found at a block's end. For index policies over ``ArmGP`` and ``auto`` over arms; the docs'
-            page on GPUs says what cannot be captured. "auto": plays what cannot be captured step by step. How steps
-            were played is in ``history.meta["steps"]``.
+            ``fast``) if it can play the policy, else plain calls of many steps. True: a suitable number of steps; an
+            integer: that number. The History is the same up to rounding. ``seconds`` spreads the time of a block evenly
+            over its steps, and bad rewards are found at the end of a block. For index policies over ``ArmGP`` and
+            ``auto`` over arms; the docs' page on GPUs says what cannot be captured. "auto": plays what cannot be
+            captured step by step. How steps were played is in ``history.meta["steps"]``.
 
     Cost: the policy's and the problem's, and that of ``Recorder``.
 
-    CPU threads: one where a step passes over fewer than two million numbers (``Policy.numbers_per_step``), where more
-    gain little, and cost tens of times the step if another process wants the cores. Afterwards PyTorch's number is as
-    before; in other threads it does not change. A number of your own stays: that of ``OMP_NUM_THREADS`` or
-    ``MKL_NUM_THREADS``, and one set by ``torch.set_num_threads`` that is not PyTorch's default.
+    CPU threads: a run uses one thread if a step passes over fewer than two million numbers
+    (``Policy.numbers_per_step``). More threads would gain little, and could make a step tens of times slower if another
+    process needs the cores. Afterwards PyTorch's number is restored; other threads are not affected. A number that you
+    set yourself stays: by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, or by ``torch.set_num_threads`` to another number
+    than PyTorch's default.
 
     The same arguments give the same History, bit for bit, and a replicate gives the same run alone as in a batch.
     Another number of CPU threads (in operations on more than 32 768 numbers) or a GPU uses the same random numbers, but
@@ -68,9 +69,9 @@ def run(
     In the tests, every recipe chooses the same arms with one thread and with two.
 
     Raises ValueError before the first step when sizes disagree or the problem ends before ``horizon``; and when a
-    reward is NaN or infinite or an arm was not available. On a CPU that comes before the policy learns of it, on a GPU
-    up to 100 steps later. An interruption propagates; a KeyboardInterrupt says after which step. Also raises ValueError
-    for a checkpoint that is damaged, of a newer format version, or of a different run; the message names the
+    reward is NaN or infinite or an arm was not available. On a CPU this happens before the policy learns the reward, on
+    a GPU up to 100 steps later. An interruption propagates; a KeyboardInterrupt says after which step. Also raises
+    ValueError for a checkpoint that is damaged, of a newer format version, or of a different run; the message names the
     differences; and with ``capture`` for a policy or a problem whose steps cannot be captured, with the reason.
     """
     _check_sizes(policy, problem, horizon)
@@ -159,7 +160,7 @@ def _check_sizes(policy: Policy, problem: Problem, horizon: int) -> None:
 
 
 def _wall_clock(device: torch.device) -> float:
-    """Seconds, once the device has done all it was asked to."""
+    """Seconds of the clock, once the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return perf_counter()
@@ -167,7 +168,7 @@ def _wall_clock(device: torch.device) -> float:
 
 @contextmanager
 def _counted(draw: Callable[[int], None], done: int, horizon: int) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of every step done; Ctrl-C then says how many were."""
+    """A function to call with the number of every completed step; Ctrl-C then reports how many were completed."""
     reached = done
 
     def advance(step: int) -> None:
@@ -184,7 +185,7 @@ def _counted(draw: Callable[[int], None], done: int, horizon: int) -> Iterator[C
 
 @contextmanager
 def _bar(progress: bool | str, title: str, horizon: int) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of every step done; it redraws the bar a few times a second."""
+    """A function to call with the number of every completed step; it redraws the bar a few times a second."""
     if not progress:
         yield lambda step: None
         return

@@ -96,7 +96,7 @@ class Axis:
         return U if self.step is None else self.to_unit(self.from_unit(U))
 
     def inward(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """Places (S, columns) between which the nearest values are those that lie between ``low`` and ``high``."""
+        """Ends (S, columns) of the part of the columns whose nearest values lie between ``low`` and ``high``."""
         if self.step is None:
             return low, high
         first, last = self._ends
@@ -145,7 +145,7 @@ class Space:
         ranges: Mapping[str, tuple[float, float]] | None = None,
         fixed: Mapping[str, float] | None = None,
     ) -> Domain:
-        """The unit cube, with narrower ``ranges`` and ``fixed`` values by name."""
+        """The unit cube as a ``Domain``, with narrower ``ranges`` and ``fixed`` values by name."""
         bounds = torch.stack([torch.zeros(self.dim), torch.ones(self.dim)]).double()
         for name, (low, high) in (ranges or {}).items():
             axis = self.axes[name]
@@ -178,7 +178,7 @@ class Space:
         return torch.cat([axis.snap(X[..., self.columns[name]]) for name, axis in self.axes.items()], -1)
 
     def inward(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """Ends (S, d) of a box in which the nearest values are those that lie between ``low`` and ``high``."""
+        """Ends (S, d) of the box whose nearest values lie between ``low`` and ``high``."""
         each = [
             axis.inward(low[..., at], high[..., at])
             for axis, at in zip(self.axes.values(), self.columns.values(), strict=True)

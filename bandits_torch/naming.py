@@ -1,4 +1,4 @@
-"""Names in messages: the one that was perhaps meant, and a few of those there are. Imports nothing slow."""
+"""Names in error messages: the name that was probably meant, and some of the known ones. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def some(names: Collection[str], shown: int = _SHOWN) -> str:
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is closest, if one is close; case, and - for _, do not count."""
+    """The closest known name, if one is close; case is ignored, and so is - in place of _."""
     from difflib import get_close_matches  # takes longer to import than most messages to write
 
     by_plain = {_plain(one): one for one in known}
@@ -24,15 +24,15 @@ def close_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``: did you mean ...?`` where a known name is close, else nothing."""
+    """``: did you mean ...?`` if a known name is close, else an empty string."""
     close = close_name(name, known)
     return "" if close is None else f": did you mean {close}?"
 
 
 def unknown_name(what: str, name: object, known: Collection[str], more: str = "") -> str:
-    """The message for a name that is not known: what was perhaps meant comes before what there is.
+    """The message for an unknown name: first the name that was probably meant, then known names.
 
-    ``more`` says where all of them can be seen.
+    ``more`` says where to find all of them.
     """
     guess = did_you_mean(name, known) if isinstance(name, str) else ""
     if len(known) <= _SHOWN:

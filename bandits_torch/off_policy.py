@@ -1,4 +1,4 @@
-"""What a policy would have earned, from a log of what others pulled."""
+"""What a policy would have earned, estimated from a log of other pulls."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Value:
         estimator: ``"replay"``, ``"snips"`` or ``"dr"``.
         value, low, high: the estimate and its 90 % interval, in units of reward.
         effective: the effective number of rows, (sum w)^2 / sum w^2 over the weights w.
-        matched: rows in which the policy may pull the arm that was logged.
-        learned: rows that a policy learned from; 0 for one that is fixed.
-        rows: rows that were looked at.
+        matched: number of rows in which the policy may pull the arm that was logged.
+        learned: number of rows that the policy learned from; 0 for a fixed policy.
+        rows: number of rows examined.
         logged: the mean reward of the log in these rows.
     """
 
@@ -77,21 +77,23 @@ def value(
     Under contexts q_i depends on the context of row i, a policy that takes contexts is asked with it, and the value is
     the mean over the contexts of the log.
 
-    A fixed policy (probabilities) is valued as it is. A policy that learns sees the log in order of time, and learns a
-    row where it agrees with probability (least p) / p, so that it learns from a random part of the rows, whatever it
-    chose (rejection sampling, Dudik et al. 2012; Mandel et al. 2016). So it is valued as a policy that learns from that
-    part (one row in N of a log of N arms drawn uniformly): live, with every row, it learns faster.
+    A fixed policy (probabilities) is valued as it is. A policy that learns sees the log in order of time. It learns a
+    row that it agrees with only with probability (least p) / p, so the rows that it learns from are a random part of
+    the log, whatever it chose (rejection sampling, Dudik et al. 2012; Mandel et al. 2016). So it is valued as a policy
+    that learns from that part (one row in N of a log of N arms drawn uniformly). Live, with every row, it learns
+    faster.
 
-    Intervals: terms are martingale differences about the policy's value. For a fixed policy their variance is taken
-    from differences of neighbours, in which drift cancels. For one that learns, the log is drawn again ``replays``
+    Intervals: terms are martingale differences about the policy's value. For a fixed policy their variance is estimated
+    from differences of neighbours, in which drift cancels. For a policy that learns, the log is resampled ``replays``
     times, each row from a short stretch of rows around it (a bootstrap that keeps the drift), and played again.
 
     Args:
         policy: the name of a recipe; a ``Policy`` of one replicate, which stays as it is; or the (N,) probabilities of
             the arms, or (n, N) of each row of the log, renormalised where not all are available. A recipe that takes
-            contexts gets those of the log, and what else it needs to know by ``options``; ``auto`` needs nothing.
+            contexts gets those of the log, and other knowledge by ``options``; ``auto`` needs none.
         estimator: ``"auto"``: ``"dr"`` where propensities are known, else ``"replay"``.
-        warm_up: share of the log, from its beginning, that is not valued: recipes take from it what they need to know.
+        warm_up: share of the log, from its beginning, that is not valued: recipes estimate their prior knowledge from
+            it.
         replays: >= 2.
         seed: of all random numbers.
         options: of the recipe.
@@ -99,8 +101,9 @@ def value(
     Cost: that of ``replays`` + 1 runs over all rows; of ``"dr"``, under c numbers or M listed contexts, O(N p^3) a row,
     p = 1 + M, or 1 + c + c (c + 1) / 2 up to five numbers and 1 + c above.
 
-    Raises ValueError where nothing identifies the value: arms that were not drawn at random, a propensity of 1 where
-    the policy may pull another arm, an arm never logged, and a policy that agrees with fewer than ten effective rows.
+    Raises ValueError if the log does not determine the value: arms that were not drawn at random, a propensity of 1
+    where the policy may pull another arm, an arm never logged, and a policy that agrees with fewer than ten effective
+    rows.
     """
     validation.instance("log", log, Log, "a Log")
     known = log.propensity is not None
@@ -126,7 +129,7 @@ def value(
     seen = None if log.contexts is None else log.contexts[first:]
 
     def estimate(pi: np.ndarray, order: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Value, its terms, and weights, of probabilities (n, N) over the rows in this order."""
+        """Value, its terms and weights, for probabilities (n, N) over the rows in this order."""
         a, r, q = arms[order], rewards[order], predicted[order]
         w, total = pi[np.arange(n), a] / chance[order], (pi * q).sum(1)
         if kind == "dr":
@@ -186,7 +189,7 @@ def value(
 
 
 def _refuse_unless_uniform(log: Log) -> None:
-    """ValueError unless the arms of a log without propensities look drawn uniformly, each pull by itself."""
+    """Raises ValueError unless the arms of a log without propensities look uniformly and independently drawn."""
     arms, N = log.arms.numpy(), log.num_arms
     can = np.ones((len(arms), N), bool) if log.available is None else log.available.numpy()
     fair = can / can.sum(1, keepdims=True)
@@ -219,7 +222,8 @@ def _predicted(log: Log) -> np.ndarray:
 
     With x = 1, or 1 and the context, or 1, the context and its squares and products, w = (1 - 1/m)^age and y the mean
     reward of all arms by w, arm b has y + x' (sum w x x' + I)^{-1} sum w x (r - y), the sums over its own rows. Without
-    a context: the mean of its rewards, drawn to y by one pull. Of all x and m the pair that predicted best so far.
+    a context this is the mean of its rewards, shrunk towards y by one pull. The pair of x and m that predicted best so
+    far is used.
     """
     each = [_regression(log, x) for x in _features(log)]
     means = np.concatenate([mean for mean, _ in each], 1)  # (n, K, N)
@@ -229,7 +233,7 @@ def _predicted(log: Log) -> np.ndarray:
 
 
 def _features(log: Log) -> list[np.ndarray]:
-    """What rewards are regressed on, (n, p) each."""
+    """The regressors x of rewards, (n, p) each."""
     one = np.ones((len(log.arms), 1))
     if log.contexts is None:
         return [one]
@@ -262,7 +266,7 @@ def _regression(log: Log, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fixed(probabilities: Tensor, can: np.ndarray, log: Log, first: int) -> np.ndarray:
-    """Probabilities (N,), or of each row, among the arms that are available in the rows from the first: (n, N)."""
+    """Probabilities (N,) or of each row, renormalised over the available arms of the rows from the first: (n, N)."""
     validation.finite_tensor("policy", probabilities)
     N, rows = log.num_arms, len(log.arms)
     fits = probabilities.shape in ((N,), (rows, N))
@@ -280,7 +284,7 @@ def _fixed(probabilities: Tensor, can: np.ndarray, log: Log, first: int) -> np.n
 def _player(
     log: Log, policy: str | Policy, first: int, n: int, seed: int, options: dict[str, object]
 ) -> tuple[Callable[[int], Policy], list[float]]:
-    """What makes the policy of a replay by its number, and the times of the rows as it counts them."""
+    """A function that builds the policy of a replay by its number, and the times of the rows for that policy."""
     if isinstance(policy, Policy):
         validation.require(not options, "options", options, "none for a policy that is built")
         validation.require(policy.replicates == 1, "policy.replicates", policy.replicates, "1")
@@ -325,7 +329,7 @@ def _played(
     contexts: Tensor | None,
     taken: np.ndarray,
 ) -> tuple[np.ndarray, int]:
-    """What the policy chose in every row, as probabilities (n, N), and how many rows it learned from."""
+    """The policy's choices in every row, as probabilities (n, N), and the number of rows that it learned from."""
     pi, learned = np.zeros(can.shape), 0
     for i, time in enumerate(times):
         mask = None if can[i].all() else torch.from_numpy(can[i])

@@ -74,7 +74,7 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
 
 
 def _alone(policy: Any) -> AbstractContextManager[Any]:
-    """No other thread's call within: of an ``AskTell``, which alone has threads."""
+    """Within the block, calls of other threads wait; only an ``AskTell`` has threads."""
     return policy.alone() if isinstance(policy, AskTell) else nullcontext()
 
 
@@ -84,7 +84,8 @@ def _check_stateful(policy: Any) -> None:
 
 
 def _own_save(place: str, policy: Stateful) -> int:
-    """The number of the save at ``place``; ValueError unless it is the one that this policy knows."""
+    """The number of the save at ``place``. Raises ValueError unless it is the one that this policy loaded or saved
+    last."""
     try:
         header = read_header(place)
     except ValueError as error:
@@ -179,8 +180,8 @@ def _sizes(policy: Any) -> tuple[Any, ...]:
 def _rebuilt(thing: Any, name: str, wanted: Mapping[str, Any]) -> Any:
     """``thing`` built anew with the values of another description of the same structure.
 
-    Raises ValueError that names what cannot be taken: structure, tensors of which there is a digest alone, and what
-    is enclosed in functions.
+    Raises ValueError that names what cannot be taken over: structure, tensors that the file holds only as digests, and
+    values enclosed in functions.
     """
     made = _value_rebuilt(thing, name, wanted, {})
     left = differences(wanted, description(made, name))
@@ -217,7 +218,7 @@ def _part_rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[i
 
 
 def _called(kind: type, noted: BuiltWith, arguments: dict[str, Any]) -> Any:
-    """An object of this class, its arguments given as its signature wants them."""
+    """An object of this class, built with these arguments as its signature requires."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for parameter in noted.parameters:

@@ -25,7 +25,7 @@ _CHECK_EVERY = 100  # steps between checks that wait for a GPU; on a CPU every s
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a run's numbers depend on."""
+    """Versions of the software that a run's numbers depend on."""
     return {
         "bandits_torch": __version__,
         "python": platform.python_version(),
@@ -37,13 +37,13 @@ def versions() -> dict[str, str]:
 
 
 class Recorder:
-    """Takes down one run, step by step, in tensors laid out beforehand on the problem's device.
+    """Records one run, step by step, in tensors allocated in advance on the problem's device.
 
     Args:
-        policy, problem: who plays what; the recorder only asks for sizes, names and expected rewards.
+        policy, problem: of the run; the recorder only reads sizes, names and expected rewards.
         horizon: T.
 
-    Cost a step: O(S), and what ``Problem.score`` costs. A CPU run is checked every step, any other every 100 steps.
+    Cost of a step: O(S), and that of ``Problem.score``. A CPU run is checked every step, any other every 100 steps.
     """
 
     def __init__(self, policy: Policy, problem: Problem, horizon: int) -> None:
@@ -59,12 +59,12 @@ class Recorder:
         self._checked = self._done = 0
 
     def chosen(self, step: int, arm: Tensor) -> None:
-        """Take down the arms (S,), or points (S, d), before they are pulled."""
+        """Record the arms (S,), or points (S, d), before they are pulled."""
         self._choices.check_choice(arm, f"arm of step {step}")
         self._arms[step - 1] = arm
 
     def pulled(self, step: int, arm: Tensor, reward: Tensor, available: Any) -> None:
-        """Take down the rewards (S,) and score the arms."""
+        """Record the rewards (S,) and score the arms."""
         validation.shape_is("reward", reward, reward.shape == self._shape[1:], f"{self._shape[1:]}")
         self._rewards[step - 1] = reward
         self._expected[step - 1], self._best[step - 1] = self._problem.score(step, arm, available)
@@ -72,7 +72,7 @@ class Recorder:
             self._check(step)
 
     def learnt(self, step: int, time: float, seconds: float, trace: dict[str, Tensor | float]) -> None:
-        """Take down when the step happened, what it cost and what the policy says of it."""
+        """Record the time of the step, its seconds and the policy's trace."""
         self._done = step
         self._times[step - 1], self._seconds[step - 1] = time, seconds
         for name, value in trace.items():
@@ -82,8 +82,8 @@ class Recorder:
             rows[step - 1] = value
 
     def block(self, first: int, times: list[float], rows: Mapping[str, Tensor], seconds: float) -> None:
-        """Take down k steps from ``first`` on that were played together: rows (k, S) of arm, reward, expected and best,
-        and (k,) or (k, S) of what the policy says of them; ``seconds``: of all. Checked like single steps."""
+        """Record k steps from ``first`` on that were played together: rows (k, S) of arm, reward, expected and best,
+        and (k,) or (k, S) of the policy's trace; ``seconds``: of all steps. They are checked like single steps."""
         k = len(times)
         at, last = slice(first - 1, first - 1 + k), first + k - 1
         told = dict(rows)
@@ -100,13 +100,13 @@ class Recorder:
             self._check(last)
 
     def one_a_step(self, names: tuple[str, ...]) -> None:
-        """These names' values are the same for all replicates: keep one a step."""
+        """Keep one value a step for these names, whose values are the same for all replicates."""
         for name in names:
             if (rows := self._trace.get(name)) is not None and rows.dim() > 1:
                 self._trace[name] = rows[:, 0].clone()
 
     def history(self, meta: dict[str, Any]) -> History:
-        """The History of the steps taken down; waits for the device."""
+        """The History of the steps recorded; waits for the device."""
         self._check(self._shape[0])
         rows = (self._arms, self._rewards, self._expected, self._best)
         arms, rewards, expected, best = (value.transpose(0, 1).contiguous().cpu() for value in rows)
@@ -117,7 +117,7 @@ class Recorder:
     _PER_STEP = ("_arms", "_rewards", "_expected", "_best")
 
     def state_dict(self) -> dict[str, Any]:
-        """The steps taken down so far."""
+        """The steps recorded so far."""
         done = self._done
         rows = {name: getattr(self, name)[:done] for name in self._PER_STEP}
         clock = torch.from_numpy(np.stack([self._times[:done], self._seconds[:done]]))
@@ -125,7 +125,7 @@ class Recorder:
         return {"done": done, "checked": self._checked, "rows": rows, "clock": clock, "trace": trace}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the recorder that gave ``state`` stood."""
+        """Continue from ``state``."""
         done = self._done = state["done"]
         self._checked = state["checked"]
         for name in self._PER_STEP:
@@ -137,7 +137,7 @@ class Recorder:
             self._trace[name][:done] = values
 
     def _check(self, last: int) -> None:
-        """Refuse rewards that are no numbers and arms not available, in the steps since the last check."""
+        """Refuse rewards that are not finite and arms that were not available, in the steps since the last check."""
         rows = slice(self._checked, last)
         kinds = {
             "rewards": self._rewards,
@@ -174,5 +174,5 @@ class Recorder:
 
 
 def name_of(thing: object) -> str:
-    """What a policy or problem is called: its ``name`` if it has one, else its class."""
+    """The name of a policy or problem: its ``name`` if it has one, else its class."""
     return str(getattr(thing, "name", type(thing).__name__))

@@ -1,7 +1,7 @@
-"""What observations change, said once: saved, loaded, copied, restarted in some replicates, put aside and taken up.
+"""State that observations change: declared once, then saved, loaded, copied, reset in some replicates, and put aside.
 
-A policy, or a part of one, says in ``_fresh`` what observations change, as it is before the first of them, and in
-``_parts`` which of its attributes have a state of their own. All else follows::
+A policy, or a part of one, returns from ``_fresh`` the attributes that observations change, with their initial values,
+and names in ``_parts`` the attributes that have a state of their own. All else follows::
 
     class MovingAverage(Policy):
         _parts = ("_streams",)
@@ -33,18 +33,18 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class HasState:
-    """Has attributes that observations change: those that ``_fresh`` names, and its parts'.
+    """A base class with attributes that observations change: those that ``_fresh`` names, and those of its parts.
 
-    A value is a tensor, a number, a word, None, or dictionaries, lists and tuples of these; a dataclass among them is
-    saved as the dictionary of its fields, which ``state_changed`` must make one again. A part is a ``HasState``, a
+    A value is a tensor, a number, a word, None, or a dictionary, list or tuple of these. A dataclass among them is
+    saved as the dictionary of its fields, which ``state_changed`` must convert back. A part is a ``HasState``, a
     model, anything else with ``state_dict`` and ``load_state_dict`` (and ``reset``, unless it lasts), None, or a list,
     tuple or dictionary of these.
 
     Attributes:
         _parts: names of the attributes that are parts.
-        _lasting: names, of those in ``_fresh``, that a reset leaves as they are.
-        _clocks: names, of numbers in ``_fresh`` that begin at 0, that are tensors (S,) once some replicates restart.
-        _expects: names, of values and parts, that a pending pull changes; None: all.
+        _lasting: names in ``_fresh`` whose values a reset does not change.
+        _clocks: names in ``_fresh`` of numbers that begin at 0 and become tensors (S,) once some replicates restart.
+        _expects: names of the values and parts that a pending pull changes; None: all.
     """
 
     _parts: ClassVar[tuple[str, ...]] = ()
@@ -55,23 +55,23 @@ class HasState:
     # -- what a class says -----------------------------------------------------------------------------
 
     def _fresh(self) -> dict[str, Any]:
-        """New values by the attribute's name, as they are before the first observation; tensors have the replicates
-        as first dimension, and length 0 in those that grow."""
+        """New values by the attribute's name, as before the first observation. Tensors have the replicates as first
+        dimension, and length 0 in dimensions that grow."""
         return {}
 
     def state_changed(self) -> None:
-        """Hook: values are others than before, all of them at once. What was read off them holds no more."""
+        """Hook: all values may have changed at once. Values computed from them are no longer valid."""
 
     def _restarted(self, where: Tensor | None) -> None:
         """Hook: values were reset, in the replicates with ``where`` (S,) True. Called before ``state_changed``."""
 
     def _make_room(self, state: Mapping[str, Any]) -> None:
-        """Hook: this state is about to be loaded; parts that it needs and that are made when needed are made now."""
+        """Hook: this state is about to be loaded; make the parts that it needs, if they are otherwise made later."""
 
     # -- what follows ----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Take the first values; parts stay as they are. A constructor calls it."""
+        """Set the initial values; parts stay as they are. A constructor calls it."""
         names = sorted(map(_key, (*self.state_names, *self._parts)))
         validation.require(len(set(names)) == len(names), "names of the state", names, "different without _")
         for name, value in self._fresh().items():
@@ -84,10 +84,10 @@ class HasState:
         return tuple(self._fresh())
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Back to the start, parts too; with ``where`` (S,), in the replicates where it is True.
+        """Return to the initial state, parts too; with ``where`` (S,), in the replicates where it is True.
 
-        Random streams go on. With ``where`` tensors alone are reset, entries of dictionaries among them, those of the
-        same shape as at the start: a number, a list or None is of all replicates together, and goes on.
+        Random streams go on. With ``where``, only tensors with their initial shape are reset, also in dictionaries: a
+        number, a list or None belongs to all replicates together, and stays.
         """
         for part in self._leaves():
             _reset(part, where)
@@ -99,20 +99,20 @@ class HasState:
         self.state_changed()
 
     def _renew(self, where: Tensor | None, *names: str) -> None:
-        """Some values back to the start, as by ``reset``."""
+        """Reset some values, as ``reset`` does."""
         fresh = self._fresh()
         for name in names:
             now = fresh[name] if where is None else _restored(getattr(self, name), fresh[name], where)
             setattr(self, name, now)
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of all that observations change, by name."""
+        """Copies of everything that observations change, by name."""
         own = {_key(name): copied(getattr(self, name)) for name in self.state_names}
         return own | {_key(name): _state_of(getattr(self, name)) for name in self._parts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the one that gave ``state`` stood. ValueError, with nothing changed, where it lacks a name,
-        has a tensor of another shape, or does not fit a part."""
+        """Continue from ``state``. Raises ValueError, with nothing changed, if it lacks a name, has a tensor of another
+        shape, or does not fit a part."""
         before = self.state_dict()
         self._check_has(state, "state")
         try:
@@ -132,11 +132,11 @@ class HasState:
         self.state_changed()
 
     def grow_from(self, small: Any) -> None:
-        """Go on from ``small``, which is built as this one over the first of its arms: take over what it has learned;
-        the new arms are as before the first observation.
+        """Continue from ``small``, an object built like this one over the first of its arms: take over what it learned.
+        The new arms are as before the first observation.
 
-        An entry that is larger at the start here than there is so by its arms. Raises ValueError for a part that cannot
-        take in what the other has learned; this one is then of no use.
+        An entry that is larger here than in ``small`` at the start has a dimension of arms. Raises ValueError for a
+        part that cannot take over what the other learned; this object is then unusable.
         """
         self._make_room(small.state_dict())
         there, here = small._fresh(), self._fresh()
@@ -150,7 +150,7 @@ class HasState:
         self.state_changed()
 
     def random_streams(self) -> Iterator[ReplicateStreams]:
-        """The random numbers of it and of its parts, in order."""
+        """The random streams of this object and of its parts, in order."""
         for part in self._leaves():
             if isinstance(part, HasState):
                 yield from part.random_streams()
@@ -159,21 +159,22 @@ class HasState:
 
     @property
     def snapshot(self) -> dict[str, Tensor]:
-        """The tensors by name as they are now, of one whose observing replaces them and changes none in place."""
+        """The present tensors by name, for an object that replaces its tensors when it observes and changes none in
+        place."""
         own = {name: getattr(self, name) for name in self.state_names}
         return {name: value for name, value in own.items() if isinstance(value, Tensor)}
 
     def undo(self, where: Tensor, before: Mapping[str, Tensor]) -> None:
-        """Be as ``before``, the ``snapshot`` of then, in the replicates with ``where`` (S,) True."""
+        """Return to ``before``, an earlier ``snapshot``, in the replicates with ``where`` (S,) True."""
         for name, was in before.items():
             setattr(self, name, _restored(getattr(self, name), was, where))
         self.state_changed()
 
     @contextmanager
     def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
-        """Within the block copies stand for the values and parts of these names (None: those of ``_expects``), to be
-        changed at will; at its end all is as before, to the last bit. A model may ``expect`` within, no more. Random
-        streams go on."""
+        """Within the block, copies replace the values and parts of these names (None: those of ``_expects``) and may be
+        changed; at its end everything is as before, to the last bit. A model may only ``expect`` within the block.
+        Random streams go on."""
         names = self._expects if names is None else names
         names = (*self.state_names, *self._parts) if names is None else tuple(names)
         kept = {name: getattr(self, name) for name in names if name not in self._parts}
@@ -213,9 +214,9 @@ class HasState:
 
 @contextmanager
 def only_where(where: Tensor | None, *parts: HasState) -> Iterator[None]:
-    """At the end of the block ``parts`` are as before it in the replicates with ``where`` (S,) False; None: in none.
+    """At the end of the block, restore ``parts`` in the replicates with ``where`` (S,) False; None: in none.
 
-    They are parts whose observing replaces their tensors and changes none in place (``snapshot``).
+    They must be parts that replace their tensors when they observe and change none in place (``snapshot``).
     """
     before = [] if where is None else [(part, part.snapshot) for part in parts]
     yield
@@ -225,7 +226,8 @@ def only_where(where: Tensor | None, *parts: HasState) -> Iterator[None]:
 
 
 def copied(value: Any) -> Any:
-    """Tensors are copies, in dictionaries, lists and tuples too; a dataclass is the dictionary of its fields."""
+    """A value with its tensors copied, also in dictionaries, lists and tuples; a dataclass becomes a dictionary of
+    fields."""
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, Mapping):
@@ -239,7 +241,7 @@ def copied(value: Any) -> Any:
 
 
 def differing(one: Any, other: Any, where: str = "state") -> list[str]:
-    """Places at which two states are not the same to the last bit; NaN is NaN."""
+    """Places at which two states differ in any bit; NaN equals NaN."""
     if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
         pairs = [(key, one[key], other[key]) for key in one]
     elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
@@ -255,13 +257,13 @@ def differing(one: Any, other: Any, where: str = "state") -> list[str]:
 
 
 def _key(name: str) -> str:
-    """The name in a state of an attribute."""
+    """The name of an attribute in a state."""
     return name.lstrip("_")
 
 
 def _check_like(value: Any, fresh: Any, where: str) -> None:
-    """Raise ValueError unless tensors are where those of ``fresh`` are, of the same shape. A dimension that is empty at
-    the start may have any length."""
+    """Raise ValueError unless tensors are in the same places as in ``fresh`` and have the same shapes. A dimension that
+    is empty at the start may have any length."""
     if isinstance(fresh, Tensor):
         shape = validation.tensor(where, value).shape
         fits = len(shape) == fresh.dim() and all(
@@ -285,8 +287,8 @@ def _restored(now: Any, fresh: Any, where: Tensor) -> Any:
 
 
 def _grown(now: Any, there: Any, here: Any, name: str) -> Any:
-    """``now``, which at the start was ``there``, for one that starts ``here``: in dimensions of arms those of ``here``
-    follow, or zeros where other dimensions have grown since."""
+    """``now``, whose initial value was ``there``, extended to the initial value ``here``: dimensions of arms continue
+    with the entries of ``here``, or with zeros if other dimensions have grown."""
     if isinstance(here, dict) and isinstance(there, dict):
         extra = {key: value for key, value in now.items() if key not in here}
         return copied(extra) | {key: _grown(now[key], there[key], here[key], f"{name}.{key}") for key in here}
@@ -344,7 +346,8 @@ def _with_states(part: Any, state: Any, where: str) -> Iterator[tuple[Any, Any, 
 
 
 def _reset(part: Any, where: Tensor | None) -> None:
-    """A model may have members beside replicates, all of which are reset; random streams have no ``reset``."""
+    """Reset a part. A model may have members in addition to replicates; all are reset. Random streams have no
+    ``reset``."""
     if not hasattr(part, "reset"):
         return
     if where is not None and isinstance(part, torch.nn.Module):
@@ -354,6 +357,6 @@ def _reset(part: Any, where: Tensor | None) -> None:
 
 
 def _put_aside(part: Any) -> AbstractContextManager[None]:
-    """A model may ``expect`` within."""
+    """Put parts aside; a model may ``expect`` within the block."""
     aside = getattr(part, "put_aside", getattr(part, "provisional", nullcontext))
     return aside()

@@ -3,9 +3,9 @@
 The file is a NumPy archive: ``np.load`` reads it. Each tensor is an array, named by its path in the state, such as
 ``policy/state/model/mean``; ``header`` is JSON, as bytes: the kind of the file, and whatever is not a tensor. The
 archive's checksums detect damage.
-Not ``torch.save`` and ``torch.load(weights_only=True)``: a flipped bit in a tensor passes unnoticed there, and a row of
-a matrix is written with the whole matrix. Here, too, what cannot be written is refused with its place in the state, and
-a file of another kind or of a newer version is named as such from its header alone.
+``torch.save`` and ``torch.load(weights_only=True)`` are not used: there a flipped bit in a tensor passes unnoticed, and
+a row of a matrix is written with the whole matrix. Also, this module names the place in the state of a value that
+cannot be written, and recognises a file of another kind or of a newer version from its header alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
     Args:
         path: the file; missing folders are created.
         kind: kind of the state; readers of another kind refuse it.
-        header: plain values beside the state.
+        header: plain values in addition to the state.
         state: tensors and plain values in nested dicts, lists and tuples.
 
     Raises TypeError, before writing, for a state that holds anything else.
@@ -89,7 +89,7 @@ def read_archive(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The header alone of a file that ``write_state`` wrote; ValueError for any other file."""
+    """Only the header of a file that ``write_state`` wrote. Raises ValueError for any other file."""
     name = os.fspath(path)
     with (
         whole_or_refused(name, "state"),
@@ -103,7 +103,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 @contextmanager
 def whole_or_refused(name: str, kind: str) -> Iterator[None]:
-    """Whatever goes wrong in reading what a file of this name holds is a ValueError that says so."""
+    """Within the block, any error in reading the file of this name becomes a ValueError that names it."""
     try:
         yield
     except Exception as error:  # a crafted file makes its readers fail in many ways
@@ -112,10 +112,11 @@ def whole_or_refused(name: str, kind: str) -> Iterator[None]:
 
 
 def check_kinds(state: Any, mine: Any, where: str) -> None:
-    """Raise ValueError where ``state`` has words in place of the numbers of ``mine``, or tensors of another dtype.
+    """Raise ValueError if ``state`` has words in place of the numbers of ``mine``, or tensors of another dtype.
 
-    ``mine`` is the state of what is to take it up, which may have learned more or less: sizes may differ, what is None
-    in one may be anything in the other, and a clock may be a number in one and a tensor in the other.
+    ``mine`` is the state of the object that will load it, which may have learned more or less. So sizes may differ, a
+    value that is None in one may be anything in the other, and a clock may be a number in one and a tensor in the
+    other.
     """
     kinds = dict(_described_kinds(state, where))
     for place, kind in _described_kinds(mine, where):
@@ -188,7 +189,8 @@ class _Packed:
 
 
 def _order(value: Tensor) -> list[int]:
-    """The dimensions as they lie in memory, slowest first: sums over a tensor laid out otherwise end in other bits."""
+    """The dimensions in the order of memory, slowest first: sums over a tensor in another layout may differ in the last
+    bits."""
     strides = value.stride()
     order = sorted(range(value.dim()), key=lambda k: (-strides[k], k))
     return order if value.permute(order).is_contiguous() else list(range(value.dim()))
@@ -217,10 +219,11 @@ def _unpacked(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def described(value: Any, where: str = "") -> dict[str, Any]:
-    """Every number of a nested state by its path, tensors as a few digits: to tell two states apart, and say where.
+    """Every number of a nested state by its path, tensors as a few digits, to compare two states and name the
+    differences.
 
-    Integers and booleans are taken by a checksum. Of floating-point tensors the shape counts, and the sum of magnitudes
-    and the sum as a share of it, to six digits, which the last bits of another machine or thread count leave alone.
+    Integers and booleans are described by a checksum. Floating-point tensors are described by their shape, the sum of
+    magnitudes, and the sum as a share of it, to six digits, which do not depend on the last bits.
     """
     return dict(_described(value, where))
 

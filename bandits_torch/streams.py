@@ -42,7 +42,7 @@ class ReplicateStreams:
         replicates: S, the number of streams.
         purpose: ``"noise"``, ``"problem"``, ``"policy"``, ``"sketch"``, ``"arms"`` (arms that all replicates share),
             ``"schedule"`` (a policy's random schedules, drawn at different steps in each replicate),
-            ``"network"`` (initial weights of neural networks) or ``"control"`` (who is sent to a control); streams of
+            ``"network"`` (initial weights of neural networks) or ``"control"`` (which steps play a control); streams of
             different purposes are independent.
         first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
         dtype, device: of the numbers returned. They are always drawn on the CPU in float64, so that runs on GPU and

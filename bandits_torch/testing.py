@@ -28,16 +28,16 @@ from bandits_torch.state import differing
 
 
 class RecipeLaws:
-    """Laws of a recipe over arms: nothing is changed by a choice, or lost by a stop, or shared by replicates.
+    """Laws of a recipe over arms: a choice changes nothing, a stop loses nothing, replicates share nothing.
 
     Attributes:
-        name: of the recipe, as ``recipes.build`` takes it.
-        options: its options here, beyond its ``quick`` ones.
+        name: of the recipe, for ``recipes.build``.
+        options: its options in these tests, in addition to its ``quick`` ones.
         horizon: steps of a run.
-        together: what its replicates share, if anything; the law about restarts of some is then skipped.
+        together: what its replicates share, if anything; the law about restarts of some replicates is then skipped.
         ordered: why the order of arms matters beyond ties, if it does; the law about their order is then skipped, as it
             is for a recipe that draws.
-        scaled: why the unit of rewards matters here, if it does; the law about it is then skipped.
+        scaled: why the unit of rewards matters, if it does; the law about it is then skipped.
 
     The law about the scale of rewards is skipped unless the recipe says ``scale_free`` (``recipe``).
     """
@@ -65,7 +65,7 @@ class RecipeLaws:
         return policy, problem
 
     def test_a_choice_changes_nothing(self) -> None:
-        """Asked twice, it answers the same, and its state is as before, but for its random numbers."""
+        """Two calls of ``choose`` give the same choice, and the state is as before, except for random numbers."""
         policy, problem = self.build()
         seeded = recipes.registered(self.name).seeded
         for step in range(1, self.horizon + 1):
@@ -80,7 +80,7 @@ class RecipeLaws:
             policy.learn(Observation(float(step), first.arm, _reward(problem, first.arm, step), first.why))
 
     def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(self) -> None:
-        """A fresh policy that takes the state in the middle chooses as the one that never stopped."""
+        """A fresh policy that loads the state in the middle of a run chooses like one that never stopped."""
         (policy, problem), (fresh, _), half = self.build(), self.build(), self.horizon // 2
         for step in range(1, half):
             _play(policy, problem, step)
@@ -90,13 +90,13 @@ class RecipeLaws:
             assert torch.equal(arm, again), f"step {step}: {arm}, resumed {again}"
 
     def test_a_replicate_alone_plays_as_in_the_batch(self) -> None:
-        """Replicate 1 of three chooses what it chooses when it is the only one."""
+        """Replicate 1 of three makes the same choices as when it is the only one."""
         together = run(*self.build(3), self.horizon, seed=2)
         alone = run(*self.build(1, first=1), self.horizon, seed=2, first_replicate=1)
         assert torch.equal(together.arms[1], alone.arms[0]), f"{together.arms[1]}, alone {alone.arms[0]}"
 
     def test_a_reset_policy_is_a_fresh_one(self) -> None:
-        """After ``reset`` it learns and chooses as if nothing had been; random numbers go on."""
+        """After ``reset`` it learns and chooses like a new policy; random numbers go on."""
         (policy, problem), (fresh, _) = self.build(), self.build()
         if recipes.registered(self.name).seeded:
             return
@@ -107,7 +107,8 @@ class RecipeLaws:
             assert torch.equal(arm, other), f"step {step}: {arm}, fresh {other}"
 
     def test_a_restart_of_some_replicates_begins_anew_there_alone(self) -> None:
-        """After ``reset(where)`` they choose as those of a new policy, and the others as if nothing had been."""
+        """After ``reset(where)`` these replicates choose like those of a new policy, and the others are not
+        affected."""
         _skip_for(self.together)
         policy, problem = self.build()
         some = torch.tensor([True, False, True])
@@ -128,7 +129,7 @@ class RecipeLaws:
             assert torch.equal(found, expected), f"step {step}: {found}, expected {expected}"
 
     def test_rewards_in_another_unit_are_the_same(self) -> None:
-        """Rewards times 8 lead to the same choices; a recipe whose belief may be left out is given none here."""
+        """Rewards times 8 lead to the same choices; a recipe with optional prior knowledge gets none here."""
         free = recipes.registered(self.name).scale_free
         _skip_for(self.scaled if free else f"{self.name} does not say that it is free of scale")
         policy, problem = self.build()
@@ -142,7 +143,7 @@ class RecipeLaws:
             assert torch.equal(one, two), f"step {step}: {one}, of rewards times 8 {two}"
 
     def test_the_order_of_arms_does_not_matter(self) -> None:
-        """Once every arm was played, so that none ties, choices among the same arms in another order are the same."""
+        """Once every arm was played, so that none ties, the order of the arms does not change the choices."""
         draws = f"{self.name} draws" if recipes.registered(self.name).seeded else ""
         _skip_for(self.ordered or draws)
         policy, problem = self.build()
@@ -159,12 +160,12 @@ class RecipeLaws:
 
 
 class ProblemLaws:
-    """Laws of a problem: the seed fixes it, asking changes nothing, and every reward is a number.
+    """Laws of a problem: the seed fixes it, reading changes nothing, and every reward is a number.
 
     Attributes:
-        name: of the problem, as ``make`` takes it.
-        options: its options here, beyond its ``quick`` ones.
-        horizon: steps that are looked at.
+        name: of the problem, for ``make``.
+        options: its options in these tests, in addition to its ``quick`` ones.
+        horizon: number of steps tested.
     """
 
     name: ClassVar[str]
@@ -177,7 +178,7 @@ class ProblemLaws:
         return problems.make(self.name, **{"replicates": 2, "horizon": self.horizon, "seed": seed} | options)
 
     def test_expected_rewards_are_numbers_that_asking_does_not_change(self) -> None:
-        """Two problems of one seed agree at every step, asked in any order; one reward for each arm."""
+        """Two problems with one seed agree at every step, in any order of steps; there is one reward for each arm."""
         one, other = self.build(), self.build()
         steps = range(1, self.horizon + 1)
         backwards = {step: other.expected_rewards(step).clone() for step in reversed(steps)}
@@ -188,7 +189,7 @@ class ProblemLaws:
             assert torch.equal(found, backwards[step]), f"step {step}: another value when asked again"
 
     def test_the_same_seed_is_the_same_run(self) -> None:
-        """Random play of two problems of one seed sees the same rewards."""
+        """Random play of two problems with one seed gets the same rewards."""
         runs = []
         for _ in range(2):
             problem = self.build(seed=5)
@@ -224,7 +225,7 @@ class KernelLaws:
 
     @torch.no_grad()
     def test_its_diagonal_is_that_of_its_matrix(self) -> None:
-        """What ``diag=True`` gives."""
+        """``diag=True`` gives the diagonal of the matrix."""
         kernel, X = self.build().double(), self._inputs()
         diagonal = kernel(X, diag=True)
         diagonal = diagonal if isinstance(diagonal, Tensor) else diagonal.to_dense()
@@ -244,9 +245,9 @@ def _play(
     only: Tensor | None = None,
     sees: Tensor | None = None,
 ) -> Tensor:
-    """Choose at a step and learn the reward times ``scale``; the arms (S,).
+    """Choose at a step and learn the reward times ``scale``; returns the arms (S,).
 
-    ``only``: the arms (S,) that are available; ``sees``: which of the problem's arms the policy's are, (N,).
+    ``only``: the arms (S,) that are available; ``sees``: the problem's arm for each of the policy's arms, (N,).
     """
     mask = None if only is None else torch.nn.functional.one_hot(only, policy.num_arms).bool()
     choice = policy.choose(float(step), mask)
@@ -257,7 +258,7 @@ def _play(
 
 
 def _reordered(policy: Policy, order: Tensor) -> Policy:
-    """A policy that the same recipe makes of the same arms in another order."""
+    """A policy of the same recipe over the same arms in another order."""
     origin = policy.origin
     if origin is None:
         raise SkipTest("no recipe made the policy, so that none of its arms in another order can be made")
@@ -269,5 +270,5 @@ def _reordered(policy: Policy, order: Tensor) -> Policy:
 
 
 def _reward(problem: Problem, arm: Tensor, step: int) -> Tensor:
-    """Of arms (S,) at a step, without noise."""
+    """The reward of arms (S,) at a step, without noise."""
     return problem.expected_rewards(step).gather(-1, arm.unsqueeze(-1)).squeeze(-1)

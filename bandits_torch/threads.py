@@ -1,7 +1,7 @@
-"""How many CPU threads a step takes: one where it is small, unless somebody has set a number.
+"""The number of CPU threads of a step: one for a small step, unless the user has set a number.
 
-PyTorch takes as many as there are cores. Its threads wait for each other by spinning, so where another process wants
-the cores too, a step that takes one thread less than a millisecond takes two threads tens or hundreds of milliseconds.
+PyTorch uses one thread for each core. Its threads wait for each other by spinning. If another process uses the cores as
+well, a step of less than a millisecond on one thread takes tens or hundreds of milliseconds on two threads.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ DEFAULT = untouched(torch.get_num_threads())  # at import; None: somebody had se
 
 
 def threads_for(numbers: int) -> int:
-    """How many threads a step takes that passes over so many numbers: one if they are few, else PyTorch's number.
+    """The number of threads for a step that reads this many numbers: one if they are few, else PyTorch's number.
 
-    Always PyTorch's where somebody has set it: by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, by ``exactly``, or by
-    ``torch.set_num_threads`` to another than the default. One that equals the default is taken for it.
+    It is always PyTorch's number if the user has set it: by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, by ``exactly``,
+    or by ``torch.set_num_threads`` to a number other than the default.
     """
     now = torch.get_num_threads()
     named = any(os.environ.get(name) for name in _VARIABLES) or getattr(_set, "depth", 0) > 0
@@ -46,7 +46,7 @@ def threads_for(numbers: int) -> int:
 
 @contextmanager
 def fitting(numbers: int) -> Iterator[None]:
-    """Within the block this thread computes on ``threads_for(numbers)`` threads; other threads are left as they are."""
+    """Within the block, this thread computes on ``threads_for(numbers)`` threads; other threads are not affected."""
     before, wanted = torch.get_num_threads(), threads_for(numbers)
     if wanted == before:
         yield
@@ -67,7 +67,8 @@ def fitting(numbers: int) -> Iterator[None]:
 
 @contextmanager
 def exactly(threads: int) -> Iterator[None]:
-    """Within the block this thread computes on so many threads, whatever the steps; afterwards on as many as before."""
+    """Within the block, this thread computes on this many threads, whatever the steps; afterwards on as many as
+    before."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     _set.depth = getattr(_set, "depth", 0) + 1

@@ -1,4 +1,4 @@
-"""Whose turn it is to use an object that threads share."""
+"""A lock for an object that threads share."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 
 
 class Turn:
-    """A lock that one thread holds at a time, as often as it likes, in the process that it was made in."""
+    """A reentrant lock for the threads of the process that made it."""
 
     def __init__(self) -> None:
         self.own()
 
     def own(self) -> None:
-        """This process is now the one."""
+        """Make the present process the owner."""
         if getattr(self, "_process", None) != os.getpid():
             self._lock, self._process = threading.RLock(), os.getpid()
 
     def any_process(self) -> threading.RLock:
-        """The lock in a child, too, where a thread that no longer exists may have held the parent's."""
+        """Hold the lock, also in a forked child, where a thread that no longer exists may have held the parent's
+        lock."""
         return self._lock if self._process == os.getpid() else threading.RLock()
 
     def __enter__(self) -> None:

@@ -43,7 +43,7 @@ def one_of(name: str, value: Any, *known: str | None) -> None:
 
 
 def _number(expected: str, holds: Callable[[float], bool]) -> Callable[[str, Any], float]:
-    """A check of a number, which it returns as a float; no condition holds for NaN."""
+    """A function that checks a number and returns it as a float; NaN fails every check."""
 
     def check(name: str, value: Any) -> float:
         require(is_number(value) and holds(value), name, value, expected)
@@ -64,13 +64,13 @@ finite_number = _number("a finite number", math.isfinite)
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """An integer at or above 1, of no more bits than a tensor's."""
+    """An integer at or above 1 that fits into a tensor."""
     _require_integer(name, value, 1, 63)
     return value
 
 
 def natural(name: str, value: int) -> int:
-    """An integer at or above 0, of no more bits than a seed's."""
+    """An integer at or above 0 that fits into a seed."""
     _require_integer(name, value, 0, 64)
     return value
 
@@ -106,7 +106,7 @@ def numbers(name: str, value: Any, like: Tensor) -> Tensor:
 
 
 def finite_tensor(name: str, value: Tensor) -> Tensor:
-    """A tensor without NaN or infinity. Looks at the values, so it waits for the device."""
+    """A tensor without NaN or infinity. Reads the values, so it waits for the device."""
     tensor(name, value)
     if value.is_floating_point() and math.isfinite(value.detach().sum()):
         return value  # a sum is finite only if all its terms are, and is had for a third of the time
@@ -122,15 +122,15 @@ LARGEST_REWARD = {torch.float64: 1e140, torch.float32: 1e12}
 
 
 def largest_reward(dtype: torch.dtype) -> float:
-    """The largest reward that a model of this dtype takes; of integers that of float64."""
+    """The largest reward that a model with this dtype accepts; for integers, that of float64."""
     return LARGEST_REWARD.get(dtype, 1e140 if not dtype.is_floating_point else 1e12)
 
 
 def rewards(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Finite rewards, or prior means, none too large for ``dtype``, by default their own. Waits for the device.
 
-    Small ones are never refused: below 1e-150 (float32: 1e-20) their squares are 0, and so is what they add to a
-    likelihood; means are linear in rewards and keep them.
+    Small rewards are never refused: below 1e-150 (float32: 1e-20) their squares are 0, and so is their contribution to
+    a likelihood, but means are linear in rewards and keep them.
     """
     tensor(name, value)
     dtype = value.dtype if dtype is None else dtype
@@ -145,7 +145,7 @@ def rewards(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tenso
 
 
 def own_noise(value: Any) -> Tensor:
-    """Noise variances of single rewards: real numbers, finite and above 0 (seen on a CPU only)."""
+    """Noise variances of single rewards: real numbers, finite and above 0 (checked on a CPU only)."""
     tensor("noise_variance", value)
     require(value.is_floating_point(), "noise_variance", value.dtype, "real numbers")
     if value.is_cpu:
@@ -155,7 +155,7 @@ def own_noise(value: Any) -> Tensor:
 
 
 def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
-    """Raise a ValueError that shows the tensor's shape beside the expected one."""
+    """Raise a ValueError that shows the tensor's shape and the expected one."""
     tensor(name, value)
     if not ok:
         raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}")
@@ -164,7 +164,7 @@ def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
 def covariance(name: str, value: Tensor) -> Tensor:
     """Covariance matrices (..., N, N): finite, symmetric and positive semi-definite up to rounding.
 
-    Rounding is the square root of the machine epsilon, of the largest entry and eigenvalue. Cost: O(N^3).
+    The tolerance is the square root of the machine epsilon, relative to the largest entry and eigenvalue. Cost: O(N^3).
     """
     tensor(name, value)
     shape_is(name, value, value.dim() >= 2 and value.shape[-1] == value.shape[-2] > 0, "(..., N, N), N >= 1")
@@ -189,13 +189,12 @@ def is_number(value: Any) -> TypeGuard[float]:
 class ArgumentError(ValueError, TypeError):
     """An argument that a call does not take, or lacks.
 
-    A TypeError, as Python has it for its own functions, and a ValueError, as every other bad argument gets here: who
-    catches either catches it.
+    It is both a TypeError, as in Python, and a ValueError, as for every other bad argument in this package.
     """
 
 
 def known_names(what: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise an ``ArgumentError`` that names what is not known, and what was perhaps meant."""
+    """Raise an ``ArgumentError`` that names the unknown argument, and the one that was probably meant."""
     unknown = sorted(set(given) - set(known))
     if not unknown:
         return

@@ -1,4 +1,4 @@
-"""Looking inside a live system: what is believed now, what was asked and told, and where a change was noticed."""
+"""Looking inside a live system: present beliefs, questions and rewards, and changes that were noticed."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ _ALARMS = 1000  # kept
 class ArmTest:
     """A test for changes of the rewards of one arm.
 
-    Let r count the rewards below a new one (equal ones half) among the n <= 100 latest since the alarm before. Its
-    score is z = Phi^{-1}((r + 1/2) / (n + 1)), and the sums
+    Let r count the rewards below a new one (equal ones half) among the n <= 100 latest since the previous alarm. The
+    new reward's score is z = Phi^{-1}((r + 1/2) / (n + 1)), and one of the sums
 
         up <- max(0, up + z - k),    down <- max(0, down - z - k),    for k = 1/2 and k = 1,
 
-    ring where one exceeds 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large one); then the test begins anew. Ranks
-    do not depend on the unit or the distribution of rewards, so the rate of false alarms does not either. Rewards of
-    two values alone, such as 0 and 1, have too few ranks: there the likelihood ratio of a change against none rings,
-    that of GLR-klUCB over the 100 rewards, where it exceeds 10.25 nats.
+    raises an alarm if it exceeds 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large one); then the test begins anew.
+    Ranks do not depend on the unit or the distribution of rewards, so neither does the rate of false alarms. Rewards
+    with only two values, such as 0 and 1, have too few ranks. For them an alarm is raised if the likelihood ratio of a
+    change, that of GLR-klUCB over the 100 rewards, exceeds 10.25 nats.
 
     While nothing changes there is at most one false alarm in 10 000 rewards on average (``tests/test_watch_alarms.py``;
-    over 3 10^6 rewards there were 0.6). Beyond a limit each nat more (a sum counts 2 k nats a unit) is at least e^0.85
-    times as rare.
+    over 3 10^6 rewards there were 0.6). Beyond a limit, each further nat (a sum counts 2 k nats a unit) is rarer by a
+    factor of at least e^0.85.
 
-    Cost: a few microseconds a reward, 30 where rewards have two values, and some 10 kB.
+    Cost: a few microseconds a reward, 30 if rewards have two values, and some 10 kB.
 
     Source: CUSUM (Page 1954) of the normal scores of sequential ranks (McDonald 1990; Lombard & Van Zyl 2018), over a
     window; Besson et al. 2022 for the ratio. Limits are ours, set by simulation.
@@ -82,12 +82,12 @@ class ArmTest:
         sums: Sequence[float] = (0.0,) * len(_SUMS),
         runs: Sequence[int] = (0,) * len(_SUMS),
     ) -> None:
-        """With these rewards at these times, oldest first, the four sums, and how many rewards ago each was 0."""
+        """Begin with these rewards at these times, oldest first, the four sums, and how many rewards ago each was 0."""
         self.rewards, self.times = deque(rewards, _HEARD), deque(times, _HEARD)
         self.sorted, self.sums, self.runs = sorted(self.rewards), list(sums), list(runs)
 
     def hear(self, reward: float, time: float) -> dict[str, Any] | None:
-        """One more reward; what is found if it rings: since when, both means, and once in how many rewards."""
+        """Add a reward. If it raises an alarm, returns since when, both means, and once in how many rewards."""
         held, sums, runs = self.sorted, self.sums, self.runs
         rank = (bisect_left(held, reward) + bisect_right(held, reward)) / 2
         score = float(ndtri((rank + 0.5) / (len(held) + 1)))
@@ -132,7 +132,7 @@ class ArmTests:
         return self.each[replicate, arm]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Rewards and times of all, one after the other; whose they are, how many, and the sums."""
+        """Rewards and times of all tests, one after the other; their arms, their numbers, and the sums."""
         tests, floats = list(self.each.values()), partial(torch.tensor, dtype=torch.float64)
         return {
             "of": torch.tensor(list(self.each), dtype=torch.long).reshape(-1, 2),
@@ -156,28 +156,28 @@ class ArmTests:
         self.each = each
 
     def reset(self, where: Tensor | None = None) -> None:
-        """None was played, in the replicates with ``where`` True."""
+        """Forget all rewards in the replicates with ``where`` True."""
         kept = {} if where is None else {key: one for key, one in self.each.items() if not where[key[0]]}
         self.each = kept
 
 
 class Watch(HasState):
-    """What a live system remembers of its questions, and its test for changes; nothing that chooses reads any of it.
+    """What a live system remembers about its questions, and its test for changes. Choices do not depend on it.
 
-    Kept: the latest ``keep`` questions with their rewards, how often and when each arm was played, and the latest
+    It keeps the latest ``keep`` questions with their rewards, how often and when each arm was played, and the latest
     1000 alarms.
 
-    Each arm has a test for changes of its own, which sees its rewards alone (``ArmTest``). So there is at most one
+    Each arm has its own test for changes, which sees only its rewards (``ArmTest``). So there is at most one
     false alarm in 10 000 rewards on average, however many arms there are and however they are chosen.
 
-    The policy's own test counts too, where it has one: when it restarts because of what it saw.
+    If the policy has a test of its own, its restarts also count as alarms.
 
     Args:
         policy: whose questions they are.
         keep: questions to keep, an integer >= 0.
 
-    Cost: some microseconds a question and a reward, about 30 where rewards are 0 or 1; for each replicate 16 bytes an
-    arm, up to 10 000 more once it is played, and 30 a question kept. Raises ValueError for a ``keep`` that is no
+    Cost: some microseconds a question and a reward, about 30 if rewards are 0 or 1; for each replicate 16 bytes an
+    arm, up to 10 000 more once it is played, and 30 a question kept. Raises ValueError for a ``keep`` that is not an
     integer >= 0.
     """
 
@@ -222,7 +222,7 @@ class Watch(HasState):
     # -- what happens ----------------------------------------------------------------------------------
 
     def asked(self, id: int, time: float, arm: Tensor) -> None:
-        """Question ``id`` was asked at a time, about ``arm`` (S,) or (S, d)."""
+        """Note that question ``id`` was asked at a time, about ``arm`` (S,) or (S, d)."""
         if self.first is None or self.now is None:
             self.first = self.now = time
         self.now = max(self.now, time)
@@ -234,7 +234,7 @@ class Watch(HasState):
             self.marks.numpy()[0, k] = OPEN
 
     def learned(self, id: int, asked: int, time: float, arm: Tensor, reward: Tensor, policy: Policy) -> None:
-        """The reward (S,) of question ``id``, one of ``asked``, was learned by the policy."""
+        """Note that the policy learned the reward (S,) of question ``id``, one of ``asked``."""
         values = reward.tolist()
         if asked - id <= self.size:
             k = id % self.size
@@ -259,7 +259,7 @@ class Watch(HasState):
             self.restarts = now
 
     def dropped(self, id: int, asked: int) -> None:
-        """Question ``id``, one of ``asked``, was removed."""
+        """Note that question ``id``, one of ``asked``, was removed."""
         if asked - id <= self.size:
             self.marks.numpy()[0, id % self.size] = 2 * DROPPED
 
@@ -274,7 +274,7 @@ class Watch(HasState):
         self.last = torch.nn.functional.pad(self.last, (0, more), value=math.nan)
 
     def _note(self, id: int, time: float, replicate: int, arm: int | None, **found: float | None) -> None:
-        """An alarm; without what was found, the policy's."""
+        """Record an alarm; without a finding, it is the policy's."""
         nothing = dict.fromkeys(("since", "before", "after", "once_in"))
         one = {"id": id, "time": time, "replicate": replicate, "arm": arm, "own": not found}
         self.rung = [*self.rung, one | nothing | found][-_ALARMS:]
@@ -299,41 +299,41 @@ class Watched:
 
     @property
     def retired(self) -> tuple[Any, ...]:
-        """The arms that are never asked any more, by name, or number where arms have none."""
+        """The arms that are never asked again, by name, or by number if arms have no names."""
         return ()
 
     @property
     def _arms_shown(self) -> list[Any]:
-        """The arms by name, or number where they have none."""
+        """The arms by name, or by number if they have no names."""
         return list(range(self.num_arms)) if self.names is None else list(self.names)
 
     def beliefs(self, at: Any = None, *, level: float = 0.9, context: Any = None) -> pd.DataFrame:
-        """What is believed of every arm's expected reward now: a row for each arm, and for each replicate if there are
+        """The present posterior of every arm's expected reward: a row for each arm, and for each replicate if there are
         several.
 
         * ``arm``: its name, or its number.
-        * ``mean``, ``lower``, ``upper``: the expected reward, and the interval that holds it with probability
-          ``level`` if the model is right, as much of the rest below as above; in units of reward.
-        * ``probability_best``: that its expected reward is the largest, of the arms that are not retired. From 16 384
-          joint draws (Sobol points, with a generator of their own), so that what is known of arms together counts;
-          within 0.01. NaN where more than 256 arms may still be the best.
-        * ``plays``, ``last_played``, ``unseen``: rewards learned of it; the time of the latest; and how long ago that
-          is (of an arm never played, since the first question).
-        * ``retired``: whether it is never asked any more (``retire_arms``).
+        * ``mean``, ``lower``, ``upper``: the expected reward, and the central interval that contains it with
+          probability ``level`` if the model is right; in units of reward.
+        * ``probability_best``: the probability that its expected reward is the largest among the arms that are not
+          retired, from 16 384 joint draws (Sobol points, with their own generator), so that correlations count; within
+          0.01. NaN if more than 256 arms may still be the best.
+        * ``plays``, ``last_played``, ``unseen``: the number of its rewards learned; the time of the latest; and how
+          long ago that is (for an arm never played, since the first question).
+        * ``retired``: whether it is never asked again (``retire_arms``).
 
-        What a policy does not believe is NaN. Classical bandits have a mean of the arms that they have played, no
-        interval and no probability; policies without a belief about single arms (random, EXP3.S, the OPKB family,
+        Values that a policy does not have are NaN. Classical bandits have a mean for the arms that they have played, no
+        interval and no probability; policies without a posterior of single arms (random, EXP3.S, the OPKB family,
         several priors) have none of the three.
 
-        Over a domain there is a row for each of the settings among the questions kept (``keep``) that a reward is
-        known of, with a column for each name (``x0``, ``x1``, ... without names), the largest mean first.
-        ``probability_best`` is then among these.
+        Over a domain there is a row for each setting with a known reward among the questions kept (``keep``), with a
+        column for each name (``x0``, ``x1``, ... without names), the largest mean first. ``probability_best`` is then
+        among these.
 
         Args:
             at: a time or a date, not before the latest reward (see ``predict``); default: the latest time
                 asked about or learned of.
             level: in (0, 1).
-            context: for arms whose steps come with one; without it there are no means.
+            context: for arms under a context; without it there are no means.
 
         Cost: N times that of one arm's covariances, and the draws: milliseconds for ten arms of ``auto``, about a
         second for 200. Raises ValueError for a ``level`` out of range and times as ``predict``.
@@ -364,15 +364,15 @@ class Watched:
 
         * ``arm``: its name, or its number.
         * ``lift``: the mean of its lifts over the control, at the times at which it was proposed; in units of reward.
-        * ``lower``, ``upper``: the interval that holds it with probability ``level``, at all looks together: one may
-          look as often as one likes and stop when one likes (``ControlledPolicy``). Each arm has an interval of its
+        * ``lower``, ``upper``: the interval that contains it with probability ``level`` at all looks together, so you
+          may look as often as you like and stop at any time (``ControlledPolicy``). Each arm has an interval of its
           own; for all of m arms at once ask for 1 - (1 - ``level``) / m.
-        * ``decided``: "better" or "worse" than the control where the interval leaves out 0, else "open"; "control".
-        * ``compared``: rewards of the times at which it was proposed, the control's among them, that count.
-        * ``retired``: whether it is never asked any more (``retire_arms``).
+        * ``decided``: "better" or "worse" than the control if the interval excludes 0, else "open"; or "control".
+        * ``compared``: the number of rewards that count, the control's included, from times at which it was proposed.
+        * ``retired``: whether it is never asked again (``retire_arms``).
 
-        NaN, and no interval, until 8 rewards of the arm and of the control count. Raises ValueError where there is no
-        control, and for a ``level`` out of range.
+        Lifts are NaN, without an interval, until 8 rewards of the arm and of the control count. Raises ValueError if
+        there is no control, and for a ``level`` out of range.
         """
         with self._turn.any_process():
             policy = self.policy
@@ -386,7 +386,7 @@ class Watched:
             return self._rows_of_arms({name: value.flatten() for name, value in columns.items()})
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
-        """Columns of when each was played last, and how long that is ago."""
+        """Columns of the time when each was last played, and how long ago that is."""
         shown = self._times.shown
         since = [self._watch.first if math.isnan(time) else time for time in last]
         unseen = [None if time is None else shown(now) - shown(time) for time in since]
@@ -394,7 +394,7 @@ class Watched:
         return {"last_played": self._column_of_times(last), "unseen": pd.Series(unseen, dtype=kind)}
 
     def _column_of_times(self, times: Iterable[float | None]) -> pd.Series:
-        """Times as people read them, none where there is none."""
+        """Times in readable form; empty if there is none."""
         shown = [None if pd.isna(time) else self._times.shown(time) for time in times]
         numbers = self._times.zone in ("", "number")
         return pd.Series(shown, dtype="float64") if numbers else pd.to_datetime(pd.Series(shown))
@@ -410,7 +410,8 @@ class Watched:
     def _intervals(
         self, now: float, level: float, inside: Any, points: Tensor | None, context: ArmContext | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean and both ends of the interval of every arm, or of points (K, d): (S, N) each; NaN where not believed."""
+        """Mean and both ends of the interval of every arm, or of points (K, d): (S, N) each; NaN if the policy has
+        none."""
         at, told = self._times.shown(now), {"points": points, "context": context}
         latent = isinstance(self.policy, LatentRewards)
         try:
@@ -463,8 +464,8 @@ class Watched:
         return pd.concat(frames, ignore_index=True)
 
     def _columns_of_points(self, points: Tensor) -> dict[str, list[Any]]:
-        """Columns of points (K, d): settings by name, or ``x0``, ``x1``, ...; one of a name that other columns of a
-        table have is called ``NAME (setting)``."""
+        """Columns of points (K, d): settings by name, or ``x0``, ``x1``, ...; a setting with the name of another
+        column of the table is called ``NAME (setting)``."""
         if self.settings is None:
             return {f"x{i}": points[:, i].tolist() for i in range(points.shape[-1])}
         each = [self.settings.settings(point) for point in points]
@@ -472,12 +473,12 @@ class Watched:
         return {column: [one[name] for one in each] for name, column in names.items()}
 
     def history(self) -> pd.DataFrame:
-        """What was asked and told: a row for each of the latest questions, and for each replicate if there are several.
+        """Questions and rewards: a row for each of the latest questions, and for each replicate if there are several.
 
-        As many questions are kept as ``keep=`` said when this was built, 1000 by default, in the state and its
-        files too. Columns: ``id``, the question's number; ``time``, when it was asked; ``arm``, name or number, or
-        a column for each name of a setting; ``reward``, NaN where none was told; ``late``, whether a question asked
-        later had its reward before; ``state``, "open", "told" or "dropped".
+        The number of questions kept is the constructor's ``keep=``, 1000 by default; the state and its files hold them,
+        too. Columns: ``id``, the question's number; ``time``, when it was asked; ``arm``, name or number, or a column
+        for each name of a setting; ``reward``, NaN if none was told; ``late``, whether the reward of a later question
+        came before; ``state``, "open", "told" or "dropped".
         """
         with self._turn.any_process():
             watch, S = self._watch, self.replicates
@@ -501,24 +502,24 @@ class Watched:
             return pd.DataFrame(columns)
 
     def alarms(self) -> pd.DataFrame:
-        """Where a change was noticed: a row for each of the latest 1000 alarms, oldest first.
+        """Changes that were noticed: a row for each of the latest 1000 alarms, oldest first.
 
-        * ``id``, ``time``: the question whose reward rang it, and when that was asked.
-        * ``arm``, and ``replicate`` if there are several: whose reward it was. Over a domain there is no ``arm``.
-        * ``by``: "rewards", the test of this class on the rewards of each arm; or "policy", a policy with a test of its
-          own has restarted (GLR-klUCB, MASTER, ADA-OPKB, ET-GP-UCB), which may concern other arms too.
+        * ``id``, ``time``: the question whose reward raised the alarm, and when it was asked.
+        * ``arm``, and ``replicate`` if there are several: the arm with that reward. Over a domain there is no ``arm``.
+        * ``by``: "rewards" for the test of this class on the rewards of each arm; "policy" if a policy with a test of
+          its own has restarted (GLR-klUCB, MASTER, ADA-OPKB, ET-GP-UCB), which may concern other arms, too.
         * ``since``: when the change seems to have begun; ``before`` and ``after``: the arm's mean rewards until then
-          and since. They and ``once_in`` are given for "rewards" alone.
-        * ``once_in``: how sure it is. If no arm changed, an alarm as strong as this would come once in so many rewards,
-          or more rarely; 10 000 is the least.
+          and since. They and ``once_in`` are given only for "rewards".
+        * ``once_in``: the strength of the alarm. If no arm changed, an alarm this strong would come once in this many
+          rewards, or more rarely; the smallest value is 10 000.
 
-        The test compares each reward with the latest 100 of its arm since the arm's alarm, by ranks, so it needs no
-        unit, and an outlier counts for no more than its rank. It needs some twenty rewards of an arm before a change,
-        and three or more after it: an arm that is not played rings no alarm. A slow drift rings too, once it has gone
-        far enough. Of a jump of three noise deviations after 50 rewards the median delay is 5 pulls.
+        The test compares each reward with the latest 100 of its arm since the arm's last alarm, by ranks, so it needs
+        no unit, and an outlier counts only by its rank. It needs some twenty rewards of an arm before a change, and
+        three or more after it: an arm that is not played raises no alarm. A slow drift also raises one, once it has
+        gone far enough. For a jump of three noise deviations after 50 rewards the median delay is 5 pulls.
 
-        A policy's own test rings by its own rule and rate. Over a domain there is no test but the policy's: no two
-        settings are the same.
+        A policy's own test has its own rule and rate of alarms. Over a domain only the policy's test exists, because no
+        two settings are the same.
         """
         with self._turn.any_process():
             names = ["id", "time", "replicate", "arm", "own", "since", "before", "after", "once_in"]
@@ -543,8 +544,8 @@ class Watched:
         refresh: int | None = None,
         replicate: int = 0,
     ) -> None:
-        """Write what is believed, noticed, asked and told as a page to look at: one HTML file, without scripts, which
-        says what each of its words means.
+        """Write beliefs, alarms, questions and rewards as a page: one HTML file without scripts, which explains its
+        terms.
 
         It is written atomically, so that a browser or a web server may read it while a service writes it anew::
 
@@ -552,14 +553,14 @@ class Watched:
                 live.report("live.html", refresh=60)
                 time.sleep(60)
 
-        in a thread of its own; other calls wait while the tables are made.
+        in a separate thread; other calls wait while the tables are made.
 
         Args:
             path: of the file, which is replaced.
-            title: of the page; default: the policy and what it plays.
+            title: of the page; default: the policy and its choices.
             level: of the intervals, in (0, 1).
-            refresh: seconds after which an open page is read again; None: never.
-            replicate: which, where there are several.
+            refresh: seconds after which an open page is loaded again; None: never.
+            replicate: which one to show, if there are several.
 
         Cost: that of ``beliefs``, and about a second for the pictures. Raises ValueError for numbers out of range, and
         OSError.
@@ -608,7 +609,7 @@ class Watched:
             return f"<AskTell {type(self.policy.innermost).__name__} over {over}{more}; {counts}{self._best_now()}>"
 
     def _best_now(self) -> str:
-        """The best arm in words, where one replicate has learned something of it."""
+        """The best arm in words, if there is one replicate and it has learned something about it."""
         if self.replicates > 1 or not self._watch.learned_so_far:
             return ""
         table = self.beliefs()
@@ -628,7 +629,7 @@ class Watched:
 
 
 def _of_two_values(high: np.ndarray) -> tuple[float, int]:
-    """The largest log-likelihood ratio of a change against none in booleans (n,), oldest first, and how many come after
+    """The largest log-likelihood ratio of a change in booleans (n,), oldest first, and the number of booleans after
     that change: max_s s kl(m_1, m) + (n - s) kl(m_2, m), kl of Bernoulli laws."""
     n = len(high)
     first = np.arange(1, n)
@@ -648,7 +649,7 @@ def _short(value: Any) -> str:
 
 
 def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Tensor:
-    """Quantile of a mixture of normal laws of weights (S, P), means and variances (S, P, N), in deviations of the
+    """Quantile of a normal mixture with weights (S, P), means and variances (S, P, N), in standard deviations of the
     mixture from its mean, (S, N): by bisection between the quantiles of its parts."""
     weights, mean, variance = parts
     deviation = variance.sqrt()
@@ -670,9 +671,9 @@ def _probability_best(
 ) -> Tensor:
     """Probability that an arm, or one of points (K, d), has the largest expected reward of all, (S, N), by draws.
 
-    ``policy.joint`` gives a mixture of normal laws of all arms together. Its members get their share of the draws, to
-    the nearest draw; Sobol points make these more even than chance would. Arms whose mean + 4 deviations lies below
-    some arm's mean - 4 deviations are left out: together they are the best with probability below 1e-4 an arm.
+    ``policy.joint`` gives a joint normal mixture over all arms. Each member gets its share of the draws, to the nearest
+    draw; Sobol points make the draws more even than random numbers. Arms whose mean + 4 deviations lies below some
+    arm's mean - 4 deviations are left out: each of them is the best with probability below 1e-4.
     """
     mean, variance = policy.marginals(time, points)
     spread = _FAR * variance.clamp_min(0).sqrt()

@@ -54,7 +54,7 @@ class PointSearch:
         return self
 
     def values(self, X: Tensor) -> Tensor:
-        """The nearest points ``... x d`` that may be played; here all may."""
+        """The nearest points ``... x d`` that may be played; by default every point may."""
         return X
 
     def inward(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -180,7 +180,7 @@ class PointSearch:
 
 
 class _InBoxes(AcquisitionFunction):
-    """Values of points of the unit cube, each replicate's stretched to the box that it has of its own."""
+    """Values at points of the unit cube, which is stretched to each replicate's own box."""
 
     def __init__(self, acquisition: AcquisitionFunction, low: Tensor, high: Tensor) -> None:
         """``low``, ``high``: (S, d)."""
@@ -190,15 +190,15 @@ class _InBoxes(AcquisitionFunction):
         self._batched = len(acquisition.model.batch_shape) > 0
 
     def to_unit(self, X: Tensor) -> Tensor:
-        """Of points ``... x S x d``."""
+        """Points of the unit cube for points ``... x S x d`` of the boxes."""
         return (X - self.low) / self.side
 
     def from_unit(self, X: Tensor) -> Tensor:
-        """The points ``... x S x d``."""
+        """Points ``... x S x d`` of the boxes for points of the unit cube."""
         return torch.minimum(self.low + self.side * X, self.high)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Values of X as those of the acquisition, of which coordinates beyond d stay as they are."""
+        """Values of the acquisition at X; coordinates beyond d stay as they are."""
         X = X.squeeze(-2) if self._batched else X
         d = self.low.shape[-1]
         X = torch.cat([self.low + self.side * X[..., :d], X[..., d:]], -1)
@@ -259,8 +259,8 @@ class GridSearch(PointSearch):
 
     Cost of a step: |D_t| evaluations, 16 384 at once; |D_t| grows as t^{2d}.
 
-    Raises ValueError for a ``lipschitz`` that is not a number > 0, an ``until`` or ``step`` below 1, and, when a domain
-    is searched, for one with constraints or of which D_T has more than a million points.
+    Raises ValueError for a ``lipschitz`` that is not a number > 0 and an ``until`` or ``step`` below 1; and, when a
+    domain is searched, for constraints and for a D_T of more than a million points.
     """
 
     lipschitz: float = 1.0

@@ -16,7 +16,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Tensor])
 
 
 def _nothing(*sizes: int) -> None:
-    """For a step without random numbers, or without choices."""
+    """The default where a step has no random numbers, or no choices."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,11 @@ class StepContext:
     Attributes:
         time: of the choice; None for a model without time.
         width: multiplies sigma, broadcasts to the model's batch; None for a policy without one.
-        base_samples: gives standard normal numbers, ``batch_shape x N`` for N arms, or called with M
-            ``batch_shape x M x N``; None: there are none.
-        seeds: gives a seed for each replicate, the same in a batch and alone; None: there are none.
-        choices: gives the arms as inputs, ``N x D``, for a model over inputs; None for a model over arms.
+        base_samples: a function that returns standard normal numbers, ``batch_shape x N`` for N arms, or
+            ``batch_shape x M x N`` if it is called with M; None: there are none.
+        seeds: a function that returns a seed for each replicate, the same in a batch and alone; None: there are none.
+        choices: a function that returns the arms as inputs, ``N x D``, for a model over inputs; None for a model over
+            arms.
     """
 
     time: float | None = None

@@ -52,7 +52,7 @@ class IndependentDraws(AcquisitionFunction, ABC):
 
     @over_t_batches()
     def forward(self, X: Tensor) -> Tensor:
-        """Values of X, ``t_batch x q x d``: the draws' at their points, summed."""
+        """Values of X, ``t_batch x q x d``: the sum over points i of draw i at point i."""
         first = 0 if self.X_pending is None else self.X_pending.shape[-2]
         while len(self._draws) < first + X.shape[-2]:
             self._draws.append(self._further_draw(len(self._draws)))
@@ -138,7 +138,7 @@ class ThompsonSampling(IndependentDraws):
 
     @staticmethod
     def of(mean: Tensor, root: Tensor, samples: Tensor, width: Tensor | None) -> Tensor:
-        """Draws ``batch x N`` of what has this mean, and the covariance ``width^2 root root^T`` (None: 1), by standard
+        """Draws ``batch x N`` with this mean and covariance ``width^2 root root^T`` (``width`` None: 1), from standard
         normal ``samples``."""
         noise = (samples.to(mean).unsqueeze(-2) @ root.mT).squeeze(-2)
         return mean + (noise if width is None else width.to(mean).unsqueeze(-1) * noise)
@@ -179,20 +179,21 @@ def _inputs_of_thompson_sampling(
 
 
 class PredictiveSampling(Described):
-    """Predictive sampling for f that forgets: draws the mean of f that all rewards of the future would leave uncertain.
+    """Predictive sampling: plays the best arm of the mean of f(t) given the past and a draw of all future rewards.
 
-    Thompson sampling draws f(t) from its posterior, and so explores what will have changed before anything can be made
-    of it. Predictive sampling draws the rewards of all arms at t + d, t + 2d, ... from the posterior, and plays the
-    best arm of E[f(t) | the past, these rewards]: information of the present that says nothing of the future counts for
-    nothing. The definition is that of the source; that the future is of all arms, and the closed form, are as follows.
+    Thompson sampling draws f(t) from its posterior. So it explores even what will have changed before the information
+    can be used. Predictive sampling draws the rewards of all arms at t + d, t + 2d, ... from the posterior, and plays
+    the best arm of E[f(t) | the past, these rewards]. Information about the present that says nothing about the future
+    counts for nothing. The definition is the source's. The future of all arms and the closed form below are ours.
 
     Between steps f(t + d) = a f(t) + an independent GP of covariance c K (``MarkovTimeKernel.transition``). Let J be
-    the information (inverse covariance) about f(t + d) in the rewards from t + d on, each with noise variance lambda. A
-    reward of every arm gives I / lambda, and what the later ones tell of f(t + 2d) passes through one more transition:
+    the information (inverse covariance) about f(t + d) in the rewards from t + d on, each with noise variance lambda.
+    One reward of every arm gives I / lambda, and the information of later rewards about f(t + 2d) passes through one
+    more transition:
 
         J = I / lambda + a^2 (c K + J^{-1})^{-1}.
 
-    All is a function of K, so for an eigenvalue k of K the eigenvalue v of J^{-1} solves a quadratic equation:
+    J is a function of K, so for an eigenvalue k of K the eigenvalue v of J^{-1} solves a quadratic equation:
 
         v^2 - v (lambda (1 - a^2) - c k) - lambda c k = 0,    v >= 0.
 
@@ -201,8 +202,8 @@ class PredictiveSampling(Described):
 
         R R^T = a^2 C (a^2 C + B)^{-1} C,    R = a C L^{-T},    L L^T = a^2 C + B.
 
-    Nothing forgotten (a = 1, c = 0): v = 0 and R R^T = C, Thompson sampling. All forgotten (a = 0): R = 0, the arm of
-    the largest posterior mean.
+    If nothing is forgotten (a = 1, c = 0), v = 0 and R R^T = C: this is Thompson sampling. If everything is forgotten
+    (a = 0), R = 0: the arm with the largest posterior mean is played.
 
     Args:
         model: an ``ArmGP``, static or with a stationary Markov kernel over time (``ExponentialForgettingKernel``).
@@ -210,8 +211,8 @@ class PredictiveSampling(Described):
 
     Cost: O(N^3) once for the eigenvectors of each K, and O(N^3) per batch member and draw.
 
-    Source: Liu, Van Roy & Xu 2022 (arXiv 2205.01970), of which abstract and introduction were read; the derivation is
-    this package's, and no theorem is claimed. Raises ValueError for a model of another kind, and ``interval`` <= 0.
+    Source: Liu, Van Roy & Xu 2022 (arXiv 2205.01970), whose abstract and introduction were read; the derivation is this
+    package's, and no theorem is claimed. Raises ValueError for a model of another kind, and ``interval`` <= 0.
     """
 
     is_draw = True  # see ``IndependentDraws``

@@ -100,7 +100,7 @@ class UpperConfidenceBound(AcquisitionFunction):
 
     @staticmethod
     def of(mean: Tensor, variance: Tensor, width: Tensor) -> Tensor:
-        """The bounds of what has these moments."""
+        """The upper bounds for these moments."""
         return torch.addcmul(mean, width.to(mean), variance.clamp_min(1e-12).sqrt())
 
 
@@ -194,7 +194,7 @@ def _inputs_of_q_upper_confidence_bound(
 
 
 class SimultaneousBand(Described):
-    """mu + width sigma, the width a quantile of max_x |f(x) - mu(x)| / sigma(x) under the joint posterior.
+    """mu + width sigma, where the width is a quantile of max_x |f(x) - mu(x)| / sigma(x) under the joint posterior.
 
     The narrowest width that holds at all arms at once. A call with a model makes the UCB for now; a policy passes the
     step's time and random numbers. The theorem is that of ``simultaneous_width``: Bayesian, for f drawn from the

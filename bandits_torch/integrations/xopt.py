@@ -46,7 +46,7 @@ class TimeVaryingUCBGenerator(Generator):
         (upper bound of the objective in the unit that it learned) + sum_i ln P(constraint i holds),
 
     so a point that surely breaks a constraint is never chosen. This is no guarantee: shots may break constraints
-    while these are learned (``recipes.safe_gp_ucb``, over arms, is for limits that must hold).
+    that are still being learned (``recipes.safe_gp_ucb``, over arms, is for limits that must hold).
 
     Rows without a finite objective and constraints are not learned. After a later change of the data
     (``remove_data``, ``reset_data``) it learns all data again.
@@ -55,10 +55,10 @@ class TimeVaryingUCBGenerator(Generator):
         width: multiplies the standard deviation.
         clock: ``"shots"``, the number of a row; or ``"time"``, the column ``time`` of the data in seconds, as for
             Xopt's generator; the next shot is then expected ``added_time`` seconds from now.
-        max_travel_distances: how far each variable may move from shot to shot, shares of the ranges, as in Xopt's
-            generators; from the last shot of the data. None: no limit, and none before the first shot.
-        move_price: in units of the objective, of a move of a variable across its whole range (``CostlyMoves``); not
-            with constraints, which the shot before may break by now.
+        max_travel_distances: how far each variable may move from the last shot of the data, in shares of the ranges, as
+            in Xopt's generators. None: no limit. There is none before the first shot.
+        move_price: price of a move of a variable across its whole range, in units of the objective
+            (``CostlyMoves``). It cannot be combined with constraints, which the previous shot may break by now.
         capacity, options: of ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
         seed: seed of all random numbers.
         state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits.

@@ -1,6 +1,6 @@
 """Widths for functions that change: restarts, windows, batches in random order, and a term for the drift.
 
-A forgetting rule keeps part of the data only, which breaks the martingale that the widths of ``widths.py`` rest on;
+A forgetting rule keeps only part of the data, which breaks the martingale behind the widths of ``widths.py``;
 each class says which union bound repairs it. Interval and window are read from the policy's forgetting rule.
 """
 
@@ -136,8 +136,8 @@ class PermutationWidth(NormWidth):
     most 2 V |a_j|, so by Azuma and Hoeffding it is sub-Gaussian with V^2 |a|^2. Both are independent, and
     lambda |a|^2 <= sigma^2(x). Without the random order drift costs V sqrt(n/lambda) (``DriftAwareWidth``).
 
-    Source: Iwazaki & Takeno 2024 (arXiv 2410.16052) for the idea and that such a bound holds; the constants are derived
-    here. There is no information gain in it, since the arms of a batch do not depend on its rewards.
+    Source: Iwazaki & Takeno 2024 (arXiv 2410.16052) for the idea and the existence of such a bound; the constants are
+    derived here. It contains no information gain, because the arms of a batch do not depend on its rewards.
 
     Args:
         num_arms, batches: N and M >= 1.
@@ -199,7 +199,7 @@ class DriftAwareWidth(WidthAround):
 
 
 def _value_of_rule(name: str, given: int | None, of_rule: int | None, what: str) -> int:
-    """The value of the forgetting rule; ValueError if the rule has none, or if the width has another."""
+    """The value of the forgetting rule. Raises ValueError if the rule has none, or if the width has another."""
     if of_rule is None:
         raise ValueError(f"{name} of the width must come from a forgetting rule with a {what}")
     fits = given is None or given == of_rule

@@ -23,7 +23,7 @@ _KINDS = ("squared_exponential", "matern", "linear")
 
 
 class GainProvider(Protocol):
-    """Anything that answers ``gain(points, model)``."""
+    """Any callable ``gain(points, model)``."""
 
     def __call__(self, points: int | Tensor, model: OnlineModel) -> Tensor:
         """gamma of ``points`` observations, broadcastable to ``model.batch_shape``."""

@@ -1,9 +1,9 @@
 """Widths for a reward function drawn from the model's prior (the Bayesian setting).
 
 With f ~ GP(prior) and Gaussian noise of variance lambda, f(x) given the data is exactly
-N(mu_{t-1}(x), sigma_{t-1}^2(x)). A union bound over arms and steps gives a width; over the limits of one arm, a width
-for safety; a quantile of the joint posterior, a band over all arms of one step. The model must hold all observations
-that its choices depended on, so these widths are not valid for sliding windows.
+N(mu_{t-1}(x), sigma_{t-1}^2(x)). A union bound over arms and steps gives a width. A union bound over the limits of one
+arm gives a width for safety. A quantile of the joint posterior gives a band over all arms of one step. The model must
+hold all observations that its choices depended on, so these widths are not valid for sliding windows.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class PosteriorSafetyWidth(Width):
     valid for functions of bounded RKHS norm (use ``IGPWidth``), nor for models that forget data that choices depended
     on.
 
-    Source: the union bound of Srinivas et al. 2010, Lemma 5.1, over chosen arms alone; the width is ours.
+    Source: the union bound of Srinivas et al. 2010, Lemma 5.1, over chosen arms only; the width is ours.
 
     Args:
         limits: k >= 1, the number of finite limits over all outcomes; an outcome with two limits counts twice.
