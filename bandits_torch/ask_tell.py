@@ -120,7 +120,7 @@ class AskTell(Watched, Described):
         self.context_names: tuple[str, ...] | None = None
         if context_names is not None:
             listed = getattr(policy, "contexts", None)
-            validation.instance("context_names", listed, Tensor, "None where contexts are not listed")
+            validation.instance("context_names", listed, Tensor, "None if contexts are not listed")
             self.context_names = border.checked_names(context_names, len(cast(Tensor, listed)), "context")
         if settings is not None:
             validation.instance("settings", settings, Settings, "Settings")
@@ -181,10 +181,10 @@ class AskTell(Watched, Described):
         """
         settings, log = None, told.get("log")
         if choices is None:
-            validation.instance("choices", log, Log, "given where no log is")
+            validation.instance("choices", log, Log, "given if there is no log")
             choices = cast(Log, log).num_arms
         if border.is_sequence_of_words(choices):
-            validation.require(names is None, "names", names, "None where choices are names")
+            validation.require(names is None, "names", names, "None if choices are names")
             names = cast(Sequence[str], choices)
             choices = len(names)
             border.checked_names(names, choices)
@@ -293,7 +293,7 @@ class AskTell(Watched, Described):
                 available = border.mask_of_arms(available, self.names, self.num_arms)
                 if context is not None:
                     bare = not isinstance(available, ArmContext)
-                    validation.require(bare, "context", context, "None beside an ArmContext")
+                    validation.require(bare, "context", context, "None together with an ArmContext")
                     told = cast(ArmContext, border.context_of(context, self.context_names))
                     available = replace(told, available=available)
                 elif self.context_names is not None and not isinstance(available, ArmContext):
@@ -435,7 +435,7 @@ class AskTell(Watched, Described):
             at, _ = self._times.read("at", at)
             points = border.points_of(points, self.settings)
             over_points = self.policy.dim > 0
-            expected = f"(N, {self.policy.dim}) points" if over_points else "None where arms are played"
+            expected = f"(N, {self.policy.dim}) points" if over_points else "None if arms are played"
             validation.require((points is not None) == over_points, "points", points, expected)
             inside = self.policy.innermost
             believes = "one that predicts: an IndexPolicy, or an average over members"
@@ -444,7 +444,7 @@ class AskTell(Watched, Described):
             validation.require(told, "at", at, f"at or after the latest reward learned, {self._latest}")
             beliefs: Any = self.policy
             known = not latent or isinstance(beliefs, LatentRewards)
-            validation.require(known, "latent", latent, "False for rewards that are numbers")
+            validation.require(known, "latent", latent, "False unless rewards are binary or counts")
             marginals = beliefs.latent_marginals if latent else beliefs.marginals
             context = border.context_of(context, self.context_names)
             if context is not None:
@@ -604,7 +604,9 @@ class AskTell(Watched, Described):
         """Continue from ``state``. Raises ValueError for anything that is not such a state; only the policy may then
         have changed."""
         missing = [name for name in ("policy", "asked", "open") if name not in state]
-        validation.require(not missing, "state", sorted(state), f"that of an AskTell: {missing} is missing")
+        validation.require(
+            not missing, "state", sorted(state), f"the state of an AskTell: {missing} is missing"
+        )
         asked, latest = validation.natural("state['asked']", state["asked"]), state.get("latest")
         if latest is not None:
             validation.finite_number("state['latest']", latest)

@@ -41,7 +41,7 @@ def checked_names(names: Any, num_arms: int, of: str = "arm") -> tuple[str, ...]
 def number_of_arm(name: str, arm: str, names: Sequence[str] | None) -> int:
     """The number of an arm that an argument of this name gives by its own. ValueError for one that is none of them."""
     if names is None:
-        raise ValueError(f"{name} must be a number, or left out, where arms have no names, got {arm!r}")
+        raise ValueError(f"{name} must be a number, or left out, if arms have no names, got {arm!r}")
     validation.known_names(name, [arm], names)
     return names.index(arm)
 
@@ -163,7 +163,7 @@ def checked_zone(zone: Any) -> str:
         right = isinstance(zone, str) and (zone in ("", "number", "none") or _zone_called(zone) is not None)
     except (ValueError, ZoneInfoNotFoundError):
         right = False
-    validation.require(right, "state['zone']", zone, "a zone of time that this machine knows")
+    validation.require(right, "state['zone']", zone, "a time zone that this machine knows")
     return str(zone)
 
 
@@ -346,7 +346,7 @@ def for_each(name: str, value: Tensor, replicates: int) -> Tensor:
 def outcomes_of(given: Any, names: tuple[str, ...], replicates: int) -> Tensor:
     """Outcomes (S, m) in the order of their names, from a mapping by name or from numbers in that order."""
     S = replicates
-    validation.require(len(names) > 0, "outcomes", given, "None: the policy learns the reward alone")
+    validation.require(len(names) > 0, "outcomes", given, "None: the policy learns only the reward")
     if isinstance(given, Mapping):
         validation.known_names("outcomes", given, names)
         validation.require(set(given) == set(names), "outcomes", tuple(given), f"all of {names}")

@@ -61,11 +61,9 @@ class Domain:
         for constraint in self.inequality_constraints:
             _check_constraint(constraint, self.dim)
         alone = bool(self.inequality_constraints) and bounds.dim() == 3
-        validation.require(not alone, "bounds", bounds, "(2, d) where there are inequality_constraints")
+        validation.require(not alone, "bounds", bounds, "(2, d) with inequality_constraints")
         mixed = self.inequality_constraints and any(self.differs(v) for v in self.fixed_features.values())
-        validation.require(
-            not mixed, "fixed_features", "a tensor", "numbers where there are inequality_constraints"
-        )
+        validation.require(not mixed, "fixed_features", "a tensor", "numbers with inequality_constraints")
 
     @property
     def dim(self) -> int:
@@ -108,7 +106,7 @@ class Domain:
         for column in self.fixed_features:
             low[:, column], high[:, column] = least[..., column], most[..., column]
         left = bool((low <= high).all())
-        expected = f"a domain of which something lies within reach, from {low.tolist()} to {high.tolist()}"
+        expected = f"a domain with points within reach, from {low.tolist()} to {high.tolist()}"
         validation.require(left, "available", self.bounds.tolist(), expected)
         bounds = torch.stack([low, high])
         return replace(self, bounds=bounds.squeeze(1) if self.inequality_constraints else bounds)
@@ -178,6 +176,6 @@ def _check_constraint(constraint: Constraint, dim: int) -> None:
     validation.finite_number(name, rhs)
     validation.finite_tensor(name, coefficients)
     fits = validation.tensor(name, indices).dim() == 1 and indices.shape == coefficients.shape
-    validation.shape_is(name, indices, fits, "(k,), as the coefficients have")
+    validation.shape_is(name, indices, fits, "(k,), like the coefficients")
     inside = bool(((indices >= 0) & (indices < dim)).all()) and not indices.is_floating_point()
     validation.require(inside, name, indices, f"of columns 0..{dim - 1}")

@@ -77,7 +77,9 @@ class Roster:
         validation.require(not gone, "arms", gone, "not retired already")
         retired = self.retired.clone()
         retired[at] = True
-        validation.require(not bool(retired.all()), "arms", list(arms), "fewer than all: one must stay")
+        validation.require(
+            not bool(retired.all()), "arms", list(arms), "fewer than all arms: one must remain"
+        )
         return replace(self, retired=retired)
 
     def with_arms(self, arms: Any, **told: Any) -> tuple[Roster, list[int]]:
@@ -123,7 +125,7 @@ class Roster:
                 fits = value.dim() in dims and new > 0 and value.shape[dim] == new
                 validation.shape_is(name, value, fits, f"a row for each of the {new} new arms")
             alike = self.num_arms == self.first or (before is None) == (value is None)
-            validation.require(alike, name, value, "given as for the arms that came before")
+            validation.require(alike, name, value, "given, as for the arms added before")
             both = [one for one in (before, value) if one is not None]
             made[name] = torch.cat([one.to(both[0]) for one in both], dim) if both else None
         return made
@@ -149,15 +151,15 @@ class Roster:
 
         Raises ValueError for a policy that no recipe made, and for values that are missing or do not fit.
         """
-        expected = "made by a recipe, whose settings are not those of a file"
-        validation.require(origin is not None, "policy", "one put together otherwise", expected)
+        expected = "made by a recipe, with settings that were not taken from a file"
+        validation.require(origin is not None, "policy", "one built otherwise", expected)
         assert origin is not None
         options = {**origin.options}
         options.pop("log", None)  # what it tells is a state
         setup, here = origin.setup, ~self.retired
         if self.num_arms > self.first:
             told = options.get("history")
-            expected = "None: of arms that come later it says nothing; tell a kernel or a covariance"
+            expected = "None: it says nothing about arms added later; give a kernel or a covariance"
             validation.require(told is None, "history", told, expected)
             if isinstance(safe := options.get("safe_arms"), Tensor) and safe.dtype == torch.bool:
                 options["safe_arms"] = pad(safe, (0, self.num_arms - self.first))
@@ -198,10 +200,10 @@ class Roster:
                 same, "covariance", self.covariance, f"that given before, for the first {n} arms"
             )
             grown["kernel"] = self.covariance.to(kernel)
-        expected = "over features, or a matrix: of new arms a kernel over indices says nothing"
+        expected = "over features, or a matrix: a kernel over indices says nothing about new arms"
         validation.require(not _counts_arms(kernel), "kernel", type(kernel).__name__, expected)
         several = isinstance(mean, Tensor) and mean.dim() > 0 and mean.shape[-1] == self.first > 1
-        expected = "of each new arm: the others have one each" if several else "None: all arms share one"
+        expected = "one for each new arm: the others have one each" if several else "None: all arms share one"
         validation.require((self.prior_mean is not None) == several, "prior_mean", self.prior_mean, expected)
         if several:
             assert self.prior_mean is not None
@@ -210,7 +212,7 @@ class Roster:
         for prior in setup.priors or ():
             one = not isinstance(prior.mean, Tensor) or prior.mean.numel() == 1
             over_features = not isinstance(prior.kernel, Tensor) and one
-            expected = "kernels over features, with one mean each: of new arms others say nothing"
+            expected = "kernels over features, with one mean each: others say nothing about new arms"
             validation.require(over_features, "priors", type(prior.kernel).__name__, expected)
         return grown
 
@@ -230,7 +232,9 @@ class Roster:
         first, retired, names = validation.natural("first", state["first"]), state["retired"], state["names"]
         mask = isinstance(retired, Tensor) and retired.dim() == 1 and retired.dtype == torch.bool
         fits = mask and first <= self.first <= len(retired)
-        validation.require(fits, "state['arms']", state, f"of {self.first} arms or more, so many at first")
+        validation.require(
+            fits, "state['arms']", state, f"of {self.first} arms or more, the number at the start"
+        )
         if names is not None:
             names = border.checked_names(names, len(retired))
         own = None if self.names is None else self.names[: self.first]
@@ -243,7 +247,7 @@ class Roster:
             value, here = state[name], self.first - first
             if value is not None:
                 fits = isinstance(value, Tensor) and value.dim() >= -dim and value.shape[dim] > here
-                validation.require(fits, f"state['arms'][{name!r}]", value, "of all arms that came later")
+                validation.require(fits, f"state['arms'][{name!r}]", value, "of all arms added later")
                 value = value.narrow(dim, here, value.shape[dim] - here).clone()
             told[name] = value
         return Roster(self.first, retired.clone(), names, **told)

@@ -164,7 +164,7 @@ def value(
         not blind.any(),
         "log",
         f"a propensity of 1 in {int(blind.sum())} of {n} rows where the policy may pull another arm",
-        "one whose arms were drawn at random: nothing tells what others would have paid",
+        "one whose arms were drawn at random: the rewards of other arms are not known",
     )
     found, terms, w = estimate(pi, rows)
     effective = float(w.sum() ** 2 / (w**2).sum()) if w.any() else 0.0
@@ -305,7 +305,7 @@ def _player(
 
         return under_contexts, log.times[first:].tolist()
     rows = len(log.arms)
-    told = "longer: its beginning tells the recipe what it needs to know"
+    told = "longer: the recipe estimates its prior knowledge from the beginning"
     validation.require(first > 0, "log", f"{rows} pulls", told)
     table = torch.full((rows, log.num_arms), torch.nan, dtype=torch.float64)
     table[torch.arange(rows), log.arms.long()] = log.rewards

@@ -89,7 +89,9 @@ def _own_save(place: str, policy: Stateful) -> int:
     try:
         header = read_header(place)
     except ValueError as error:
-        raise ValueError(f"path must be of no file or a policy's, got {place!r}: {error}") from error
+        raise ValueError(
+            f"path must be of a policy's file, or of none yet, got {place!r}: {error}"
+        ) from error
     known = _saved_as.get(policy, {}).get(place)
     if header.get("mark") != known or known is None:
         last = "never loaded or saved it" if known is None else "loaded or saved an earlier one"

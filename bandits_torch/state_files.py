@@ -28,11 +28,11 @@ from bandits_torch.files import atomic_write, interrupts_held_back
 FORMAT = "bandits_torch state"
 FORMAT_VERSION = 6
 _OLDER = {  # what the versions that are no longer read lacked
-    1: "which did not say how what it holds was built",
-    2: "in which models held their kernels and noise several times",
-    3: "in which every policy named what it knows in a way of its own",
+    1: "which did not say how the policy was built",
+    2: "in which models stored their kernels and noise several times",
+    3: "in which every policy named its state in its own way",
     4: "in which tensors had no names",
-    5: "in which models named their numbers in ways of their own",
+    5: "in which models named their numbers in their own ways",
 }
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -147,7 +147,7 @@ def _check_header(name: str, kind: str, header: Any) -> None:
     if type(version) is int and version in _OLDER:
         raise ValueError(
             f"{name!r} has state format {version}, of an older version, {_OLDER[version]}: "
-            "start anew, or go on with the version that wrote it"
+            "start anew, or continue with the version that wrote it"
         )
     if type(version) is not int or version != FORMAT_VERSION:
         raise ValueError(f"{name!r} has state format {version!r}, and this version reads {FORMAT_VERSION}")

@@ -131,7 +131,7 @@ class RecipeLaws:
     def test_rewards_in_another_unit_are_the_same(self) -> None:
         """Rewards times 8 lead to the same choices; a recipe with optional prior knowledge gets none here."""
         free = recipes.registered(self.name).scale_free
-        _skip_for(self.scaled if free else f"{self.name} does not say that it is free of scale")
+        _skip_for(self.scaled if free else f"{self.name} does not declare scale_free")
         policy, problem = self.build()
         if recipes.registered(self.name).optional and policy.origin is not None:
             nothing = {"kernel": None, "noise_variance": None, "prior_mean": 0.0}
@@ -186,7 +186,7 @@ class ProblemLaws:
             found = one.expected_rewards(step)
             assert found.shape == (2, len(one.arms)), f"step {step}: shape {tuple(found.shape)}"
             assert bool(torch.isfinite(found).all()), f"step {step}: {found}"
-            assert torch.equal(found, backwards[step]), f"step {step}: another value when asked again"
+            assert torch.equal(found, backwards[step]), f"step {step}: another value at a second call"
 
     def test_the_same_seed_is_the_same_run(self) -> None:
         """Random play of two problems with one seed gets the same rewards."""
@@ -261,7 +261,7 @@ def _reordered(policy: Policy, order: Tensor) -> Policy:
     """A policy of the same recipe over the same arms in another order."""
     origin = policy.origin
     if origin is None:
-        raise SkipTest("no recipe made the policy, so that none of its arms in another order can be made")
+        raise SkipTest("no recipe made the policy, so it cannot be built with its arms in another order")
     options = {
         name: value[..., order] if isinstance(value, Tensor) and value.shape[-1:] == order.shape else value
         for name, value in origin.options.items()

@@ -377,7 +377,7 @@ class Watched:
         with self._turn.any_process():
             policy = self.policy
             if not isinstance(policy, ControlledPolicy):
-                raise ValueError("control must be given where this is built, got a policy without one")
+                raise ValueError("control must be given when this is built, got a policy without one")
             lift, low, high = policy.lifts(level)
             decided = np.select([low > 0, high < 0], ["better", "worse"], "open").astype(object)
             decided[:, policy.control] = "control"

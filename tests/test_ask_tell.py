@@ -183,7 +183,7 @@ def test_points_are_predicted_where_points_are_played():
         ("tv_gp_ucb", lambda asked: asked.predict(float("nan")), "at must be a finite number"),
         ("tv_gp_ucb", lambda asked: asked.predict("soon"), "at must be a finite number"),
         ("tv_gp_ucb", lambda asked: asked.predict(-1.0), "at must be at or after the latest reward learned"),
-        ("tv_gp_ucb", lambda asked: asked.predict(3.0, torch.zeros(1, 2)), "points must be None where arms"),
+        ("tv_gp_ucb", lambda asked: asked.predict(3.0, torch.zeros(1, 2)), "points must be None if arms"),
         (
             "random",
             lambda asked: asked.predict(3.0),
@@ -273,7 +273,9 @@ def test_arms_that_are_gone_are_not_chosen_and_those_that_come_are():
         question = asked.ask(float(step), gone)
         assert int(question.arm) != step % N
         asked.tell(question.id, -1.0)
-    with pytest.raises(ValueError, match="width must be given: SrinivasBayesianWidth counts the arms"):
+    with pytest.raises(
+        ValueError, match="width must be given: SrinivasBayesianWidth depends on the number of arms"
+    ):
         policy.add_arms(ARMS[:1] + 5)
     policy.add_arms(ARMS[:1] + 5, width=SrinivasBayesianWidth(N + 1, 0.1))
     assert policy.num_arms == N + 1

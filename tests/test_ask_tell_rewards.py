@@ -189,7 +189,7 @@ def test_counts_are_predicted_in_counts_and_answers_of_0_and_1_as_probabilities(
 def test_a_latent_scale_of_numbers_is_refused():
     for standardise in (False, True):
         live = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1), standardise=standardise)
-        with pytest.raises(ValueError, match="latent must be False for rewards that are numbers"):
+        with pytest.raises(ValueError, match="latent must be False unless rewards are binary or counts"):
             live.predict(0.0, latent=True)
 
 
@@ -261,7 +261,7 @@ def test_what_does_not_fit_is_refused_by_name():
         (lambda: AskTell(recipes.ucb1(N), rewards="binary"), "policy must be an IndexPolicy"),
         (
             lambda: AskTell(recipes.auto(N), standardise=True),
-            r"another unit later \(it learns the unit by itself\), got .ModelAveraging",
+            r"in another unit \(it learns the unit by itself\), got .ModelAveraging",
         ),
         (
             lambda: AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1, form="factor"), rewards="binary"),

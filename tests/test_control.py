@@ -77,7 +77,7 @@ def test_what_does_not_fit_is_refused_by_name(told, named):
     with pytest.raises(ValueError, match=named):
         AskTell.auto([*WORTH], **told)
     with pytest.raises(
-        ValueError, match="control must be a number, or left out, where arms have no names, got 'x'"
+        ValueError, match="control must be a number, or left out, if arms have no names, got 'x'"
     ):
         AskTell.auto({"x": (0.0, 1.0)}, control="x")
 

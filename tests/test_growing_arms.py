@@ -509,14 +509,14 @@ REFUSED = [  # a system, arms that are added, what else is told of them, and wha
     ("matrix", 1, {}, "covariance must be of all arms, as the given kernel is a matrix"),
     ("matrix", 1, {"covariance": torch.ones(5, 5)}, "covariance must be that given before"),
     ("built by hand", 1, {"features": X[:1]}, "policy must be made by a recipe"),
-    ("history", 1, {}, "history must be None: of arms that come later it says nothing"),
+    ("history", 1, {}, "history must be None: it says nothing about arms added later"),
     ("domain", 1, {}, "policy must be over arms, not over the points of a domain"),
     ("kernel over indices", 1, {}, "kernel must be over features, or a matrix"),
 ]
 NOT_RETIRED = [
     ("named", ["x"], f"{OF_NUMBERS}: names among"),
     ("named", ["a", "a"], OF_NUMBERS),
-    ("named", ["a", "b"], "arms must be fewer than all: one must stay"),
+    ("named", ["a", "b"], "arms must be fewer than all arms: one must remain"),
     ("domain", [0], "policy must be over arms, not over the points of a domain"),
 ]
 

@@ -293,7 +293,7 @@ def test_auto_learns_a_log_as_if_it_had_pulled():
     assert int(AskTell.auto(log=log).ask(60.0).arm) == int(plainly.choose(60.0).arm)
     with pytest.raises(ValueError, match="log must be one of 3 arms, got 4"):
         recipes.auto(3, log=log)
-    with pytest.raises(ValueError, match="choices must be given where no log is"):
+    with pytest.raises(ValueError, match="choices must be given if there is no log"):
         AskTell.auto()
 
 
@@ -379,7 +379,7 @@ def test_the_command_says_what_the_function_does_and_why_a_policy_has_no_value(t
     path.write_text("\n".join(lines))
     none = CliRunner().invoke(app, ["value", str(path), "--policies", "random", "--replays", "2"])
     assert none.exit_code == 2
-    assert "nothing tells what others would have paid" in none.output
+    assert "the rewards of other arms are not known" in none.output
     path.write_text("time,arm,reward\n0,a,1\n1,b,2\n")
     short = CliRunner().invoke(app, ["value", str(path), "--replays", "2"])
     assert "log must be longer" in short.output

@@ -76,7 +76,7 @@ class IndexSteps(CapturedSteps):
             raise refused("ThompsonSampling", "form='factor' keeps no root of the covariance")
         if self.static and factor and kernel is not None and not kernel.is_stationary:
             raise refused(
-                "form='factor'", "under a kernel whose variance grows, work depends on what was pulled"
+                "form='factor'", "under a kernel whose variance grows, the work depends on the arms pulled"
             )
         least = self.window or self.interval  # of what is held from then on
         room = steps if least is None else min(steps, least)

@@ -50,7 +50,7 @@ class World:
         if type(problem).pull is not Problem.pull or type(problem).score is not Problem.score:
             raise refused(name, "it has a pull or a score of its own")
         if isinstance(problem.available(1), ArmContext):
-            raise refused(name, "a context comes with every step")
+            raise refused(name, "every step has a context")
         if not (problem.noise_is_added and _told_with_noise(type(problem))):
             raise refused(name, "its noise may depend on the arms pulled (noise_is_added is not declared)")
         self.problem, self.streams = problem, streams

@@ -84,7 +84,7 @@ OVERWRITE_TABLE = "Replace the table that another sweep left in OUT."
 OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
 
 
-@app.command(short_help="Race policies on a problem: a table, a picture.")
+@app.command(short_help="Race policies on a problem.")
 @click.option(
     "--problem",
     help="What is optimised; `bandits-torch list` names all. By default switching, or replay with --data.",
@@ -97,7 +97,7 @@ OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
 @number(
     "--horizon",
     1,
-    help="Steps, each a pull of one arm; by default as many as the data have rows to play, without data "
+    help="Steps, each a pull of one arm; by default all rows of the data that are played, or without data "
     f"{DEFAULT_HORIZON}.",
 )
 @number("--replicates", 1, default=10, help="Independent repetitions, over which regret is averaged.")
@@ -107,28 +107,30 @@ OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
     "--threads",
     1,
     MOST_THREADS,
-    help="CPU threads; by default OMP_NUM_THREADS, else one where a step is too short to share, else all.",
+    help="CPU threads; by default OMP_NUM_THREADS, else one if a step is too short to share, else all.",
 )
 @click.option("--out", type=FILE, default=Path("race"), help=REPORT)
 @click.option(
     "--data",
     type=FILE,
-    help="Your own rewards (CSV, Parquet or NPZ: a row a step, a column an arm), or the file or folder of another "
-    "problem that replays real data.",
+    help="Your own rewards (CSV, Parquet or NPZ: one row per step, one column per arm), or the file or folder of "
+    "another problem that replays real data.",
 )
 @click.option(
     "--option",
     multiple=True,
     help="A setting key=value of the problem or the policies that accept the key; problem.key=value or "
-    "POLICY.key=value for one of them, as in sw_gp_ucb.window=150. Repeat for more; `bandits-torch list NAME` shows "
-    "what there is.",
+    "POLICY.key=value for one of them, as in sw_gp_ucb.window=150. Repeat for more; `bandits-torch list NAME` lists "
+    "the keys.",
 )
-@number("--checkpoint", 1, help="Steps between checkpoints, kept in OUT until the race is over.")
+@number(
+    "--checkpoint", 1, help="Steps between checkpoints, which are kept in OUT until the race is complete."
+)
 @click.option(
     "--resume",
     is_flag=True,
     callback=_resume_or_overwrite,
-    help="Continue the race that was cut off in OUT, with the same settings.",
+    help="Continue the interrupted race in OUT, with the same settings.",
 )
 @click.option("--overwrite", is_flag=True, callback=_resume_or_overwrite, help=OVERWRITE)
 def race(
@@ -136,10 +138,10 @@ def race(
 ) -> None:
     """Race algorithms (policies) on a problem: at every step each picks an arm, sees its reward and learns.
 
-    Prints a table of regret: what was lost by not pulling the best arm of every step. Less is better; the regret of
-    pulling arms at random stands next to it. Then prints advice: which policy, by how much it is ahead, and how sure
-    that is. Writes regret.csv (step by step), regret.png (a picture), report.html (a page to look at, in one file) and
-    run.json (all settings and results), from which `rerun` repeats the race. With --checkpoint, a race that was cut off
+    Prints a table of regret: what was lost by not pulling the best arm of every step. Less is better. For comparison,
+    it gives the regret of pulling arms at random. Then prints advice: which policy to take, how far it is ahead, and
+    how certain that is. Writes regret.csv (step by step), regret.png (a picture), report.html (a page in one file) and
+    run.json (all settings and results), from which `rerun` repeats the race. With --checkpoint, an interrupted race
     continues with --resume and gives the same results.
 
     Examples:
@@ -158,20 +160,20 @@ def race(
     play(asked, out, threads=threads, checkpoint=checkpoint, **flags)
 
 
-@app.command(short_help="What a table or a log holds.")
+@app.command(short_help="Describe a table or a log.")
 @click.argument("data", type=FILE)
 @click.option("--plot", type=FILE, help="Draw the arms of a table, jumps and cycles, as PNG, SVG or PDF.")
 @click.option(
     "--option",
     multiple=True,
-    help="How a table is read, key=value, as `race` takes it: long=layout,revenue for a row per reward, "
-    "missing=-9999, ignore=comment. Repeat for more.",
+    help="How to read a table, key=value as in `race`: long=layout,revenue for a row per reward, missing=-9999, "
+    "ignore=comment. Repeat for more.",
 )
 def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
-    """Say what DATA holds: a table of rewards (one row per step, one column per arm), or a log (one row per pull).
+    """Describe DATA: a table of rewards (one row per step, one column per arm), or a log (one row per pull).
 
-    For a table: values, gaps, noise, drift, jumps, cycles, what could be gained. For a log: pulls and mean reward of
-    every arm.
+    For a table: values, gaps, noise, drift, jumps, cycles and possible gain. For a log: pulls and mean reward of every
+    arm.
     """
     from bandits_torch.problems.diagnosis import diagnose
     from bandits_torch.problems.logs import Log, read_data
@@ -198,19 +200,19 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
         click.echo(f"wrote {plot}")
 
 
-@app.command(short_help="What policies would have earned, from a log.")
+@app.command(short_help="Value policies on a log of past pulls.")
 @click.argument("log", type=FILE)
 @click.option("--policies", default="auto", help="Names of algorithms, separated by commas.")
 @click.option("--contexts", help="Columns that were known before each choice, separated by commas.")
 @number("--replays", 2, default=20, help="Resamples of the log, for the interval of a policy that learns.")
 @number("--seed", 0, default=0, help="Seed of all random numbers.")
 def value(log: Path, policies: str, contexts: str | None, replays: int, seed: int) -> None:
-    """Estimate what policies would have earned per step of LOG, next to what was earned.
+    """Estimate what policies would have earned per step of LOG, and compare it with what was earned.
 
-    LOG is CSV or Parquet: a row for each pull, with columns of the time, the arm and its reward, and of the propensity,
-    the probability with which the arm was drawn, unless arms were drawn uniformly. Intervals are 90 % intervals. A
-    policy is valued as one that learns from the rows where it agrees with the log; live it learns from every row.
-    With --contexts `auto` chooses under the context of each row.
+    LOG is CSV or Parquet: a row for each pull, with columns for the time, the arm and its reward. Unless arms were
+    drawn uniformly, another column gives the propensity, the probability with which the arm was drawn. Intervals are
+    90 % intervals. A policy is valued as if it learned only from the rows where it agrees with the log; live it learns
+    from every row. With --contexts `auto` chooses under the context of each row.
     """
     names = different_names("policy", policies, catalogue().policies)
     from bandits_torch.off_policy import value as value_of
@@ -233,19 +235,21 @@ def value(log: Path, policies: str, contexts: str | None, replays: int, seed: in
     _print_table(("policy", "reward a step"), rows)
 
 
-@app.command(short_help="The arm to pull now, in a live system.")
+@app.command(short_help="Ask a live system for the arm to pull.")
 @click.argument("state", type=FILE)
-@click.option("--arms", help="The names of the arms, separated by commas: where STATE is new.")
+@click.option("--arms", help="The names of the arms, separated by commas, if STATE is new.")
 @click.option(
     "--available",
     help="The arms that can be pulled now: names, or true and false for each arm, separated by commas. "
     "By default all.",
 )
-@click.option("--time", "moment", help="A number or a date, of the same kind every time. By default seconds.")
+@click.option(
+    "--time", "moment", help="A number or a date, always of the same kind. By default the clock, in seconds."
+)
 def ask(state: Path, arms: str | None, available: str | None, moment: str | None) -> None:
-    """Print the number and the arm of a question, and keep it in the file STATE, which begins with --arms.
+    """Print the number and the arm of a new question, and keep it in the file STATE, which --arms creates.
 
-    The policy is `auto`, over arms of which nothing is known. Open questions count, so several workers may ask.
+    The policy is `auto`, without prior knowledge of the arms. Open questions count, so several workers may ask.
 
     Examples:
 
@@ -271,16 +275,16 @@ def ask(state: Path, arms: str | None, available: str | None, moment: str | None
 
 
 @app.command(
-    short_help="The reward of a question, in a live system.",
+    short_help="Tell a live system the reward of a question.",
     context_settings={"ignore_unknown_options": True},  # a reward may be negative
 )
 @click.argument("state", type=FILE)
 @click.argument("id")
 @click.argument("reward", type=float)
 def tell(state: Path, id: str, reward: float) -> None:
-    """Learn the REWARD of question ID of `ask`, and keep what was learned in the file STATE. The first counts.
+    """Learn the REWARD of question ID from `ask`, and save the file STATE. Only the first reward of a question counts.
 
-    ID may be the name of an arm that one open question is about.
+    ID may be the name of an arm with exactly one open question.
     """
     from bandits_torch.policy_files import save_policy
 
@@ -290,11 +294,11 @@ def tell(state: Path, id: str, reward: float) -> None:
     click.echo("learned" if new else "told before")
 
 
-@app.command(short_help="What a live system believes of its arms.")
+@app.command(short_help="Show the beliefs of a live system.")
 @click.argument("state", type=FILE)
 @click.option("--html", type=FILE, help="Also write a page with pictures and the latest questions here.")
 def show(state: Path, html: Path | None) -> None:
-    """Print what the live system in the file STATE believes of its arms now, and what changes it noticed.
+    """Print the present beliefs of the live system in the file STATE about its arms, and the changes it noticed.
 
     Intervals are 95 % intervals of expected rewards. Nothing changes.
     """
@@ -318,9 +322,7 @@ def _live(state: Path, arms: str | None) -> Any:
     names = None if arms is None else [name.strip() for name in arms.split(",")]
     if not state.exists():
         if names is None:
-            raise ValueError(
-                f"arms must be given where the file of the state is new, {str(state)!r}, got None"
-            )
+            raise ValueError(f"arms must be given if the file of the state is new, {str(state)!r}, got None")
         return AskTell.auto(names)
     roster = read_state(state, "policy")[1]["state"]["arms"]
     if names not in (None, roster["names"]):
@@ -333,7 +335,7 @@ def _live(state: Path, arms: str | None) -> Any:
 @app.command("list", short_help="List policies and problems, and their options.")
 @click.argument("name", required=False)
 def list_names(name: str | None) -> None:
-    """Name problems and policies, a line each, or describe NAME, one of them, with its options."""
+    """List problems and policies, a line each, or describe the one called NAME with its options."""
     if name is None:
         for kind, entries in (("problem", catalogue().problems), ("policy", catalogue().policies)):
             lines = [(key, entry.about.partition("\n")[0]) for key, entry in entries.items()]
@@ -367,13 +369,13 @@ def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
 @app.command(short_help="Repeat a race from its run.json.")
 @click.argument("record", type=FILE)
 @click.option("--out", type=FILE, default=Path("rerun"), help=REPORT)
-@click.option("--data", type=FILE, help="Where the data are now, if no longer where run.json says.")
+@click.option("--data", type=FILE, help="The path of the data, if it is no longer the one in run.json.")
 @click.option("--overwrite", is_flag=True, help=OVERWRITE)
 def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
-    """Run it again from RECORD, the run.json of a race, and say whether its regret came out the same.
+    """Repeat a race from RECORD, the run.json of a race, and say whether the regret is the same.
 
-    With the same versions, device and kind of machine regret.csv is the same to the last byte. The exit code is 1
-    where the regret of some replicate differs.
+    With the same versions, device and kind of machine regret.csv is the same to the last byte. The exit code is 1 if
+    the regret of a replicate differs.
     """
     record.open("rb").close()
     from bandits_torch.cli.play import play_again
@@ -384,12 +386,12 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
         raise SystemExit(1)
 
 
-@app.command(short_help="Algorithms on several problems, resumable.")
+@app.command(short_help="Race policies on several problems.")
 @click.option("--problems", default="gp,switching,tv-gp,cosine", help="Comma-separated names.")
 @click.option("--policies", default=DEFAULT_POLICIES, help="Comma-separated names.")
-@number("--horizon", 1, default=1000, help="Steps, or as many as a problem has if those are fewer.")
+@number("--horizon", 1, default=1000, help="Steps; fewer if a problem has fewer.")
 @number("--replicates", 1, default=10, help="Independent runs of each policy on each problem.")
-@number("--block", 1, help="Replicates side by side in a cell; default: all of them.")
+@number("--block", 1, help="Replicates in a cell; default: all of them.")
 @number("--seed", 0, default=0, help="Seed of all random numbers.")
 @click.option("--engine", default="local", help=f"Where cells run: {', '.join(catalogue().engines)}.")
 @number("--threads", 1, MOST_THREADS, default=1, help="CPU threads of a cell.")
@@ -418,8 +420,8 @@ def sweep(
 ) -> None:
     """Race algorithms (policies) on several problems: in this process, in several processes, or on Ray.
 
-    Prints a table for each problem; writes sweep.csv, and every finished cell to OUT/cells, from where a sweep that
-    was cut off continues with --resume. A cell that fails is named in the end, and the others are kept (exit code 1).
+    Prints a table for each problem; writes sweep.csv, and every finished cell to OUT/cells, from where an interrupted
+    sweep continues with --resume. A cell that fails is named at the end, and the others are kept (exit code 1).
     """
     options = asked_sweep(problems, policies, engine, option)
     from bandits_torch.cli.sweep import run_sweep

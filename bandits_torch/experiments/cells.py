@@ -149,7 +149,9 @@ class Cell:
             try:
                 parts[name] = json.dumps(maker, sort_keys=True, default=_plain)
             except TypeError as error:
-                expected = "a setting, a dataclass or a function of a module, with plain options, to be filed"
+                expected = (
+                    "a setting, a dataclass or a function of a module, with plain options, to name its file"
+                )
                 raise ValueError(f"{name} must be {expected}, got {error}") from error
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
         first, count = self.block.first_replicate, self.block.replicates

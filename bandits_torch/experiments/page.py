@@ -218,7 +218,7 @@ def _said_of_alarms(alarms: pd.DataFrame) -> str:
         return "No change was noticed."
     last = alarms.iloc[-1]
     whose = f" of {last['arm']}" if "arm" in last else ""
-    found = f"the rewards{whose} changed" if last["by"] == "rewards" else "the policy began anew"
+    found = f"the rewards{whose} changed" if last["by"] == "rewards" else "the policy restarted"
     return f"{_count(len(alarms), 'alarm')}, the latest at {_moment(last['time'])}: {found}."
 
 
@@ -461,8 +461,8 @@ def _said_of_change(history: History) -> str:
     if begun:
         last = int(grown.any(0).nonzero().max()) + 2 if bool(grown.any()) else 1
         anew = (
-            f" Models that fell behind were begun anew {_count(begun, 'time')}, the last at step {last}: these have "
-            "forgotten what came before."
+            f" Models that fell behind were restarted {_count(begun, 'time')}, the last at step {last}: these have "
+            "forgotten earlier rewards."
         )
     if half > history.horizon:
         always = _half_life(float(rates[:, quarter - 1 :].median(0).values.max())) > history.horizon

@@ -185,7 +185,7 @@ class BanditSampler(BaseSampler):
         if trial.state != TrialState.COMPLETE or trial.number in self._learned:
             return
         limited = getattr(trial, "constraints", None) or trial.system_attrs.get("constraints")
-        validation.require(not limited, "constraints", limited, "none: this sampler learns the value alone")
+        validation.require(not limited, "constraints", limited, "none: this sampler learns only the value")
         assert trial.value is not None
         least, most = self._values
         if math.isfinite(trial.value):

@@ -155,7 +155,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         if noise is not None:
             own = self.noise_variance.expand(self.batch_shape)[..., None, None].to(noise)
             same = torch.allclose(noise, own.expand_as(noise))
-            validation.require(same, "noise", noise, f"noise_variance, {own.squeeze()}: a model of one noise")
+            validation.require(same, "noise", noise, f"noise_variance, {own.squeeze()}: the only one here")
         wide = torch.broadcast_shapes(self.batch_shape, X.shape[:-2], Y.shape[:-2])
         model = copy.deepcopy(self) if wide == self.batch_shape else self.expand(wide)
         model.observe(X, Y)

@@ -49,7 +49,7 @@ class BatchBKB(Policy):
         validation.instance("width", width, Width, "a Width")
         one_batch = len(model.batch_shape) <= 1
         shape = tuple(model.batch_shape)
-        validation.require(one_batch, "model.batch_shape", shape, "() or (S,), replicates alone")
+        validation.require(one_batch, "model.batch_shape", shape, "() or (S,), replicates only")
         self.model, self.width = model, width.bind(model, None)
         self.replicates, self.num_arms = model.batch_shape.numel(), model.num_arms
         self._choices = Arms(self.num_arms, self.replicates, model.arms.dtype)

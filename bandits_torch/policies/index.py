@@ -248,7 +248,7 @@ class IndexPolicy(Policy):
         """
         counts = width is None and hasattr(self.width, "num_arms")
         validation.require(
-            not counts, "width", width, f"given: {type(self.width).__name__} counts the arms there were"
+            not counts, "width", width, f"given: {type(self.width).__name__} depends on the number of arms"
         )
         self.model = self.model.with_arms(arms, prior_mean)
         before, self.choices = self.choices, choices_over(self.model)
@@ -283,7 +283,7 @@ def _check_needs_no_width(acquisition: object, model: OnlineModel) -> None:
             acquisition(model)
     except TypeError as error:
         raise ValueError(
-            f"width must be a Width where acquisition needs more than the model, got None: {error}"
+            f"width must be a Width if acquisition needs more than the model, got None: {error}"
         ) from error
 
 

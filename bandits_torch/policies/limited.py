@@ -194,7 +194,7 @@ class LimitedPolicy(Policy):
 
 def _checked_limits(limits: Mapping[str, Limits], outcomes: Mapping[str, OnlineModel]) -> dict[str, Limits]:
     validation.instance("limits", limits, Mapping, "(low, high) by name of an outcome, or 'reward'")
-    validation.require(len(limits) > 0, "limits", limits, "of one outcome at least, or of 'reward'")
+    validation.require(len(limits) > 0, "limits", limits, "of at least one outcome, or of 'reward'")
     without = sorted(set(limits) - set(outcomes) - {"reward"})
     known = f"of outcomes that have a model, {tuple(outcomes)}, or of 'reward'"
     validation.require(not without, "limits", without, known)

@@ -228,5 +228,7 @@ class Policy(Described, HasState, ABC):
 def check_turn(observation: Observation, turn: int) -> None:
     """Raise ValueError if the observation says that its choice (``why["turn"]``) was made before the last reward."""
     made = observation.why.get("turn", turn)
-    expected = f"{turn}, of a choice made since the last reward: this policy cannot learn late or twice"
+    expected = (
+        f"{turn}, of a choice made since the last reward: this policy cannot learn a reward late or twice"
+    )
     validation.require(isinstance(made, int) and made == turn, "why['turn']", made, expected)

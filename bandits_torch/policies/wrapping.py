@@ -187,7 +187,7 @@ class StandardisedPolicy(WrappingPolicy):
     def __init__(self, policy: Policy, *, warm_up: int = 64) -> None:
         self._around(policy)
         why = policy.needs_unit
-        expected = f"one that can be told rewards in another unit later ({why})"
+        expected = f"one that can learn its rewards again in another unit ({why})"
         validation.require(not why, "policy", type(policy.innermost).__name__, expected)
         enough = validation.positive_integer("warm_up", warm_up) >= 2
         validation.require(enough, "warm_up", warm_up, "an integer >= 2")
@@ -310,7 +310,7 @@ class DoublingTrick(WrappingPolicy):
             before = (self.replicates, self.num_arms, self.dim)
             now = (policy.replicates, policy.num_arms, policy.dim)
             validation.require(
-                now == before, "base", now, f"the replicates, arms and dimension of before, {before}"
+                now == before, "base", now, f"the same replicates, arms and dimension as before, {before}"
             )
         self.phase, self._count = phase, 0
         self._around(policy)

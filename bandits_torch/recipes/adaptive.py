@@ -144,7 +144,7 @@ def dal(
     scale: Any = None if noise_scale is None else checked(validation.positive, "noise_scale", noise_scale)
     if scale is None:
         given = setup.noise_variance is not None
-        validation.require(given, "noise_scale", None, "given where the noise variance is not")
+        validation.require(given, "noise_scale", None, "given if the noise variance is not")
         scale = validation.numbers(
             "noise_variance", setup.noise_variance, torch.ones((), dtype=torch.float64)
         ).sqrt()

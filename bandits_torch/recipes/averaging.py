@@ -164,20 +164,20 @@ def auto(
     sharing = {"share": share, "behind": behind}
     policy: Policy
     if setup.domain is not None:
-        _left_out("None where the choices are a Domain", log=log, control=control)
+        _left_out("None if the choices are a Domain", log=log, control=control)
         _left_out("left out over a Domain, where a context is a fixed feature", **of_contexts)
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
-        validation.require(without, "cycles", cycles, f"{FIND!r} or None where the choices are a Domain")
+        validation.require(without, "cycles", cycles, f"{FIND!r} or None if the choices are a Domain")
         policy = _over_points(setup, history, settings, sharing)
     else:
         features = _features(setup.choices)
         kernel, prior_mean = _told(setup, features, history)
         if control is None:
             left = control_share == _SHARE
-            validation.require(left, "control_share", control_share, f"{_SHARE} where there is no control")
+            validation.require(left, "control_share", control_share, f"{_SHARE} without a control")
         else:  # the level has the cycles
             unsaid = isinstance(cycles, Cycles) or cycles in (None, FIND)
-            validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None where there is a control")
+            validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None with a control")
             cycles = None
         known = _cycles(features, setup.grown_from, history, history_times, cycles)
         if under_contexts:
@@ -212,15 +212,17 @@ def _told(
         real = not (isinstance(one, Tensor) and one.is_complex())
         validation.require(real, name, getattr(one, "dtype", None), "real numbers")
     if history is not None:
-        validation.require(kernel is None, "kernel", kernel, "None where a history tells it")
-        validation.require(_is_zero(prior_mean), "prior_mean", prior_mean, "0 where a history tells it")
+        validation.require(kernel is None, "kernel", kernel, "None with a history, which determines it")
+        validation.require(
+            _is_zero(prior_mean), "prior_mean", prior_mean, "0 with a history, which determines it"
+        )
         kernel, prior_mean = _of_history(features, history)
     unused = kernel is None and noise_variance is not None
     validation.require(
-        not unused, "noise_variance", noise_variance, "None where neither kernel nor history is given"
+        not unused, "noise_variance", noise_variance, "None if neither kernel nor history is given"
     )
     used = kernel is not None or _is_zero(prior_mean)
-    validation.require(used, "prior_mean", prior_mean, "0 where no kernel is given")
+    validation.require(used, "prior_mean", prior_mean, "0 if no kernel is given")
     if noise_variance is not None:
         noise = inputs.noise_over(features, noise_variance)
         one_each = noise.shape in ((), (setup.replicates,))
@@ -303,11 +305,11 @@ def _under_contexts(
         fits = 0 < len(columns) == len(set(columns)) and all(k in range(c) for k in columns)
         validation.require(fits, "matters", matters, f"a list of different columns from 0 to {c - 1}")
     both = (setup.kernel is None) == (context_kernel is None)
-    validation.require(both, "context_kernel", context_kernel, "given where kernel is, and only there")
+    validation.require(both, "context_kernel", context_kernel, "given if kernel is, and only then")
     width, plausible, look_again = (own.pop(name) for name in ("width", "plausible", "look_again"))
     if contexts is None:
         for name, value, usual in (("plausible", plausible, PLAUSIBLE), ("look_again", look_again or 0, 0)):
-            validation.require(value == usual, name, value, f"{usual} where contexts are not listed")
+            validation.require(value == usual, name, value, f"{usual} if contexts are not listed")
         return auto_under_contexts(
             arms,
             c,
@@ -372,8 +374,8 @@ def _over_points(
     """``auto`` over the points of a domain."""
     kernel, prior_mean = setup.kernel, setup.prior_mean
     width, plausible, look_again = (settings[name] for name in ("width", "plausible", "look_again"))
-    validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left as it is over a Domain")
-    _left_out("None where the choices are a Domain", history=history)
+    validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left at its default over a Domain")
+    _left_out("None if the choices are a Domain", history=history)
     validation.require(not isinstance(kernel, Tensor), "kernel", kernel, "a kernel over points, or None")
     validation.require(_is_zero(prior_mean), "prior_mean", prior_mean, "0 over a Domain, where it is learned")
     return auto_over_points(
@@ -415,12 +417,12 @@ def _cycles(
     """
     n = len(features)
     if times is not None:
-        validation.require(history is not None, "history_times", times, "None where no history is")
+        validation.require(history is not None, "history_times", times, "None if there is no history")
         fits = validation.finite_tensor("history_times", times).shape == cast(Tensor, history).shape[:1]
         fits = fits and bool((times.diff() > 0).all())
         validation.require(fits, "history_times", times, "an increasing number for each row of history")
     if isinstance(told, Cycles):
-        validation.require(history is None, "cycles", told, "periods where a history is given")
+        validation.require(history is None, "cycles", told, "periods if a history is given")
         fits = told.profile.shape[1] == n
         validation.shape_is(
             "cycles", torch.from_numpy(told.profile), fits, f"(2 J, {n}), a column for each arm"

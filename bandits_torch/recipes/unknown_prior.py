@@ -125,7 +125,7 @@ def hp_gp_ts(setup: Setup) -> Policy:
 
 def _of_arms(setup: Setup) -> Setup:
     """The setup, if it is one of arms."""
-    validation.require(setup.domain is None, "arms", setup.choices, "arms: draws are over arms alone")
+    validation.require(setup.domain is None, "arms", setup.choices, "arms: draws are only over arms")
     return setup
 
 

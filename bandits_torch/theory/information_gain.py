@@ -126,7 +126,7 @@ class GrowthBound:
 
     def __init__(self, kind: str, dim: int, nu: float | None = None, constant: float = 1.0) -> None:
         validation.one_of("kind", kind, *_KINDS)
-        validation.require((nu is not None) == (kind == "matern"), "nu", nu, "given with 'matern' alone")
+        validation.require((nu is not None) == (kind == "matern"), "nu", nu, "given only with 'matern'")
         self.kind = kind
         self.dim = validation.positive_integer("dim", dim)
         self.nu = None if nu is None else validation.positive("nu", nu)

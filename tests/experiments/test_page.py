@@ -217,11 +217,11 @@ def test_what_was_thrown_away_is_not_said_to_count(shown):
     thrown = paged({"auto": cut(kept, 1, resets=resets)})
     assert "still counts" not in thrown
     assert (
-        "hardly anything changes. Models that fell behind were begun anew 7 times, the last at step 30:"
+        "hardly anything changes. Models that fell behind were restarted 7 times, the last at step 30:"
         in thrown
     )
     fast = paged({"auto": cut(kept, 1, effective_rate=0.1 + rates, resets=resets)})
-    assert "tells half of what it is worth now. Models that fell behind were begun anew 7 times" in fast
+    assert "tells half of what it is worth now. Models that fell behind were restarted 7 times" in fast
 
 
 def test_a_page_of_points_without_advice_or_beliefs_stands(shown):

@@ -181,7 +181,7 @@ def test_names_of_arms_and_of_contexts() -> None:
         assert live.ask(40.0, ["small"], context=context).name == "small"
     with pytest.raises(ValueError, match="context must be"):
         live.ask(41.0, context="tablet")
-    with pytest.raises(ValueError, match="None beside an ArmContext"):
+    with pytest.raises(ValueError, match="None together with an ArmContext"):
         live.ask(41.0, ArmContext(torch.zeros(1)), context="desk")
 
 
@@ -255,10 +255,10 @@ def test_the_loop_plays_contexts(way) -> None:
         ({"context_dim": 2, "matters": []}, "matters must be"),
         ({"matters": [0]}, "matters must be None without a context"),
         ({"context_kernel": kernel(0.4)}, "context_kernel must be None without a context"),
-        ({"context_dim": 2, "context_kernel": kernel(0.4)}, "context_kernel must be given where kernel is"),
-        ({"context_dim": 2, "kernel": kernel(0.4)}, "context_kernel must be given where kernel is"),
-        ({"context_dim": 2, "look_again": 3.0}, "look_again must be 0 where contexts are not listed"),
-        ({"context_dim": 2, "plausible": 3.0}, "plausible must be 4.0 where contexts are not listed"),
+        ({"context_dim": 2, "context_kernel": kernel(0.4)}, "context_kernel must be given if kernel is"),
+        ({"context_dim": 2, "kernel": kernel(0.4)}, "context_kernel must be given if kernel is"),
+        ({"context_dim": 2, "look_again": 3.0}, "look_again must be 0 if contexts are not listed"),
+        ({"context_dim": 2, "plausible": 3.0}, "plausible must be 4.0 if contexts are not listed"),
         (
             {"contexts": CONTEXTS, "history": torch.rand(20, N).double()},
             "history must be None under contexts",

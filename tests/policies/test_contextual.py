@@ -236,7 +236,7 @@ def test_steps_under_a_context_are_not_captured() -> None:
     with pytest.raises(ValueError, match="ContextualPolicy cannot be captured"):
         run(policy, problem, 20, capture=True)
     blind = recipes.gp_ucb(problem.arms, problem.knowledge.kernel, 0.01)
-    with pytest.raises(ValueError, match="a context comes with every step"):
+    with pytest.raises(ValueError, match="every step has a context"):
         run(blind, problem, 20, capture=True)
 
 
@@ -337,7 +337,7 @@ def test_what_takes_no_context_says_so(name) -> None:
     problem = make("gp", num_arms=5)
     policy = recipes.build(name, problem, replicates=1, horizon=10)
     with pytest.raises(
-        ValueError, match="available must be a mask of arms alone: this policy takes no context"
+        ValueError, match="available must be a mask of arms only: this policy takes no context"
     ):
         policy.choose(1.0, ArmContext(torch.zeros(1)))
     with pytest.raises(ValueError, match="context must be None: the policy takes none"):

@@ -126,5 +126,5 @@ def test_bad_arguments_are_refused():
         Observation(float(t), torch.zeros(1, dtype=torch.long), torch.zeros(1).double()) for t in (1, 2)
     )
     grows.learn(first)
-    with pytest.raises(ValueError, match=r"base must be the replicates, arms and dimension of before"):
+    with pytest.raises(ValueError, match=r"base must be the same replicates, arms and dimension as before"):
         grows.learn(last)

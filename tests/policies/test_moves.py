@@ -350,7 +350,7 @@ def test_what_does_not_fit_is_refused_by_name():
 def test_a_step_that_leaves_nothing_within_reach_is_refused_and_changes_nothing():
     policy, _problem = limited("gp_ucb", 1, start_at=torch.tensor([0.1, 0.1]).double())
     before = described(policy.state_dict())
-    with pytest.raises(ValueError, match="available must be a domain of which something lies within reach"):
+    with pytest.raises(ValueError, match="available must be a domain with points within reach"):
         policy.choose(0.0, Domain(torch.tensor([[0.5, 0.0], [1.0, 1.0]]).double()))
     assert described(policy.state_dict()) == before
 

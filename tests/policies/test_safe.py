@@ -295,7 +295,7 @@ def test_limits_without_outcomes_and_other_bad_settings_are_refused():
     cases = [
         (lambda: SafePolicy(gp, {}, {"heat": (0.0, 1.0)}, **widths), "limits must be of outcomes that have"),
         (lambda: SafePolicy(gp, {"heat": gp}, {"reward": (0.0, 1.0)}, **widths), "outcomes must be without"),
-        (lambda: SafePolicy(gp, {}, {}, **widths), "limits must be of one outcome"),
+        (lambda: SafePolicy(gp, {}, {}, **widths), "limits must be of at least one outcome"),
         (lambda: SafePolicy(gp, {}, {"reward": (-math.inf, math.inf)}, **widths), "one finite"),
         (lambda: policy(constraints=None), "constraints must be given"),
         (lambda: policy(safe_arms=None, when_empty="safe_arms"), "safe_arms must be given"),

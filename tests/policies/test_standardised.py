@@ -95,7 +95,9 @@ def test_mean_rewards_are_in_the_unit_of_rewards():
     ],
 )
 def test_what_is_told_the_unit_or_learns_it_is_refused_however_it_is_wrapped(policy):
-    with pytest.raises(ValueError, match="policy must be one that can be told rewards in another unit later"):
+    with pytest.raises(
+        ValueError, match="policy must be one that can learn its rewards again in another unit"
+    ):
         AskTell(policy, standardise=True)
 
 

@@ -132,7 +132,7 @@ def live(random: random.Random, one: Life, t0: float, step: float, actions: int)
         try:
             one.act(random, kind, arm, reward, time, where, step)
         except ValueError as error:
-            if "of the prior variance of then" not in str(error):
+            if "of the prior variance at that time" not in str(error):
                 raise
             return found  # refused: the rest of this life is not to be had in float64
         later = one.now if one.now is not None else t0

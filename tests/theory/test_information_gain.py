@@ -120,8 +120,8 @@ def test_growth_bound_starts_at_zero_and_never_falls(bound):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kind": "matern", "dim": 1}, "nu must be given with 'matern' alone"),
-        ({"kind": "linear", "dim": 1, "nu": 1.5}, "nu must be given with 'matern' alone"),
+        ({"kind": "matern", "dim": 1}, "nu must be given only with 'matern'"),
+        ({"kind": "linear", "dim": 1, "nu": 1.5}, "nu must be given only with 'matern'"),
     ],
 )
 def test_bad_arguments_of_the_growth_bound_are_named(arguments, message):

@@ -29,7 +29,7 @@ _TITLES = {
     "effective_rate": "rate of change, per usual gap",
     "effective_members": "models in play",
     "noise_scale": "noise, in units of reward",
-    "resets": "models begun anew so far",
+    "resets": "models restarted so far",
 }
 BELIEFS = tuple(_TITLES)
 _LEFT_OUT = 0.01  # of the noises, at either end of the axis

@@ -69,7 +69,7 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
             sums = np.bincount(phase[held], centred[held, n], minlength=phases)
             curve = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
             ax.plot((np.arange(phases) + 0.5) / phases, curve, color=colour, linewidth=1.1)
-        finish(ax, f"A cycle of {found.span(cycle.length)}", "share of the cycle", "less the arm's mean")
+        finish(ax, f"A cycle of {found.span(cycle.length)}", "share of the cycle", "minus the arm's mean")
     return figure
 
 

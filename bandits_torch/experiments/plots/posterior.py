@@ -100,7 +100,7 @@ def _empty_copy(policy: IndexPolicy | OnlineModel, arms: Tensor | None) -> tuple
         return learner, learner.choices.shown()
     choices = policy.choices
     points = arms is None or policy.dim > 0
-    validation.require(points, "arms", arms, "None with a policy over arms, which brings them along")
+    validation.require(points, "arms", arms, "None with a policy over arms, which has its own")
     learner = IndexPolicy(
         model, policy.acquisition, choices=choices.given, width=policy.width, forgetting=policy.forgetting
     )

@@ -125,8 +125,8 @@ class ArmBelief(PlainState):
             prior = self.form.prior_variance.amax(-1, keepdim=True) * self.form.prior.present(time)
             ratio = float((self.noise_variance / prior).min())
             expected = (
-                f"where noise_variance is at least {_SMALLEST_SPREAD:g} of the prior variance of then (it is "
-                f"{ratio:.1e}): give the time kernel a start near the first observation, or take form='covariance'"
+                f"where noise_variance is at least {_SMALLEST_SPREAD:g} of the prior variance at that time "
+                f"(it is {ratio:.1e}): give the time kernel a start near the first observation, or form='covariance'"
             )
             validation.require(ratio >= _SMALLEST_SPREAD, "time", time, expected)
 

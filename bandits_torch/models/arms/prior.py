@@ -322,7 +322,7 @@ def _terms(
         return _terms(kernel.base_kernel, (*scales, kernel))
     if isinstance(kernel, AdditiveKernel):
         return [term for part in kernel.kernels for term in _terms(part, scales)]
-    expected = "a SpatioTemporalKernel, or a sum of such, each perhaps in a ScaleKernel"
+    expected = "a SpatioTemporalKernel, or a sum of them, with or without ScaleKernel"
     validation.require(isinstance(kernel, SpatioTemporalKernel), "kernel", type(kernel).__name__, expected)
     assert isinstance(kernel, SpatioTemporalKernel)
     return [(kernel.space_kernel, kernel.time_kernel, scales)]

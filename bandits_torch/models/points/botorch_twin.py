@@ -112,7 +112,7 @@ def parts_of(fitted: SingleTaskGP, running: bool) -> tuple[dict[str, Any], Tenso
     alike = inward is None or (
         inward.transform_on_train and inward.transform_on_eval and not inward.is_one_to_many
     )
-    expected = "one that transforms each point, those observed and those asked for alike"
+    expected = "one that transforms every point in the same way, observed or not"
     validation.require(alike, "fitted.input_transform", inward, expected)
     affine = isinstance(outward, Standardize) and not isinstance(outward, StratifiedStandardize)
     expected = (

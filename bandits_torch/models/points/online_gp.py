@@ -333,7 +333,7 @@ class OnlineGP(OnlineModel):
         least, ratio = SMALLEST_SPREAD[prior.dtype], float((noise.unsqueeze(-1) / prior).min())
         expected = (
             f"where noise_variance is at least {least:g} of the prior variance (it is {ratio:.1e} of it): a kernel "
-            "that grows from a start needs one near the first observation"
+            "whose variance grows needs a start near the first observation"
         )
         validation.require(not ratio < least, "X", X, expected)
         return ratio

@@ -207,14 +207,14 @@ class SketchedGP(ArmModel):
         residuals = rewards - self._means_of(arms)
         for sketch, indices in zip(self.sketches, arms.tolist(), strict=True):
             more = sorted({index for index in indices if indices.count(index) > sketch.awaited(index)})
-            validation.require(not more, "arm", more, "arms placed before, as often as rewards of them come")
+            validation.require(not more, "arm", more, "arms placed before, each as often as it has rewards")
         for sketch, indices, values in zip(self.sketches, arms.tolist(), residuals, strict=True):
             for index, value in zip(indices, values, strict=True):
                 sketch.reward(index, value)
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Raises ValueError: a dictionary cannot forget one observation. ``reset`` forgets all."""
-        validation.require(False, "forget", count, "left alone: a SketchedGP cannot forget (ArmGP can)")
+        validation.require(False, "forget", count, "not called: a SketchedGP cannot forget (ArmGP can)")
 
     def reset(self, where: Tensor | None = None) -> None:
         """Unlearn everything."""
@@ -284,7 +284,7 @@ class SketchedGP(ArmModel):
         validation.require(not by_index, "kernel", type(self.prior.kernel).__name__, "a kernel over features")
         one_mean = self.prior_mean.dim() == 0
         validation.require(
-            one_mean, "prior_mean", self.prior_mean, "one number: off the arms no other is known"
+            one_mean, "prior_mean", self.prior_mean, "one number: off the arms the prior mean is not known"
         )
         return OffArms(self)
 

@@ -56,7 +56,7 @@ def choices_over(
     expected = "None with a model over arms; an N x d tensor or a Domain with any other model"
     validation.require(own != isinstance(choices, Tensor), "choices", choices, expected)
     validation.require(own == (choices is None), "choices", choices, expected)
-    validation.require(search is None, "search", search, "None where arms are chosen")
+    validation.require(search is None, "search", search, "None if arms are chosen")
     if isinstance(choices, Tensor):
         return ListedArms(model, choices)
     assert isinstance(model, ArmModel)

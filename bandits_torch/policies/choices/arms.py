@@ -67,7 +67,7 @@ class Arms(Choices):
     def _check_mask(self, available: Tensor) -> None:
         shapes = ((self.num_arms,), (self.replicates, self.num_arms))
         if isinstance(available, ArmContext):
-            expected = "a mask of arms alone: this policy takes no context"
+            expected = "a mask of arms only: this policy takes no context"
             validation.require(False, "available", available, expected)
         validation.tensor("available", available)
         validation.shape_is("available", available, available.shape in shapes, f"{shapes[0]} or {shapes[1]}")

@@ -72,7 +72,7 @@ class Choices(ABC):
         validation.finite_number("time", observation.time)
         validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
         self.check_choice(arm)
-        outcomes, expected = observation.outcomes, "None for a policy that learns the reward alone"
+        outcomes, expected = observation.outcomes, "None for a policy that learns only the reward"
         validation.require(outcomes is None, "outcomes", outcomes, expected)
         S, noise = self.replicates, observation.noise_variance
         if noise is not None:
