@@ -39,7 +39,7 @@ def checked_names(names: Any, num_arms: int, of: str = "arm") -> tuple[str, ...]
 
 
 def number_of_arm(name: str, arm: str, names: Sequence[str] | None) -> int:
-    """The number of an arm that an argument of this name gives by its own. ValueError for one that is none of them."""
+    """The number of an arm given by its name; ``name`` is the argument's. Raises ValueError for an unknown name."""
     if names is None:
         raise ValueError(f"{name} must be a number, or left out, if arms have no names, got {arm!r}")
     validation.known_names(name, [arm], names)

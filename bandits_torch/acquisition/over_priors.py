@@ -182,7 +182,7 @@ def _inputs_of_likeliest(
 
 
 def _log_likelihood(model: Model) -> Tensor:
-    """``model.log_likelihood``, which ``ArmGP`` and ``OnlineGP`` have. ValueError for a model without it."""
+    """``model.log_likelihood``, which ``ArmGP`` and ``OnlineGP`` have. Raises ValueError for a model without it."""
     value = getattr(model, "log_likelihood", None)
     validation.require(value is not None, "model", type(model).__name__, "one that has a log_likelihood")
     assert value is not None

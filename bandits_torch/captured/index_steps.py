@@ -252,7 +252,7 @@ def _improves(policy: IndexPolicy) -> bool:
 
 
 def _check(policy: IndexPolicy) -> None:
-    """ValueError for an index policy that cannot be captured."""
+    """Raises ValueError for an index policy that cannot be captured."""
     model, rule, name = policy.model, policy.forgetting, type(policy.model).__name__
     if type(model) is not ArmGP:
         raise refused(name, "the steps of an ArmGP can")

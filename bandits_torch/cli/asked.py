@@ -40,7 +40,7 @@ class Race:
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> Race:
-        """The race of a ``run.json``; ValueError if it lacks a setting."""
+        """The race of a ``run.json``. Raises ValueError if it lacks a setting."""
         names = [field.name for field in fields(Race)]
         wrong = [name for name in (*names, "data_sha256") if name not in settings]
         wrong += [name for name, kind in _KINDS.items() if not isinstance(settings.get(name), kind)]

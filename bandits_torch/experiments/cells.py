@@ -141,8 +141,8 @@ class Cell:
         """File name of the result: readable labels and replicates, then a digest of all that determines the result.
 
         The digest covers problem and policy with all options, block, seed and this package's version; of real data, the
-        path but not the content. ValueError for settings that cannot be described: a lambda, an option that is an
-        object.
+        path but not the content. Raises ValueError for settings that cannot be described: a lambda, an option that is
+        an object.
         """
         parts = {"block": asdict(self.block), "labels": [self.problem, self.policy], "version": __version__}
         for name, maker in (("problem", self.make_problem), ("policy", self.make_policy)):

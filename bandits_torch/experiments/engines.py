@@ -68,8 +68,8 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
     The processes are started afresh, not forked (a fork of a process with threads may hang), so a script that
     sweeps must guard its main part by ``if __name__ == "__main__"``. A process that dies, for example for lack of
     memory, fails all unfinished cells: run the sweep again to continue. The processes end when this process is
-    interrupted or ends for any other reason. ValueError for policies or problems defined in a notebook, from which
-    the processes cannot import them.
+    interrupted or ends for any other reason. Raises ValueError for policies or problems defined in a notebook, from
+    which the processes cannot import them.
 
     Joblib is not used: when this process is terminated or killed, joblib's workers finish their cells, and there is no
     public way to let them watch their parent. Outcomes are passed in files: if a process ends while it sends a long
@@ -162,7 +162,7 @@ ENGINES: dict[str, Engine] = {"local": here, "processes": processes, "ray": on_r
 def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]:
     """The engine of that name and the number of cells that it runs at once, by default as many as the CPUs allow.
 
-    ValueError for an unknown name, more threads than CPUs, or, in processes of this machine, more threads times
+    Raises ValueError for an unknown name, more threads than CPUs, or, in processes of this machine, more threads times
     processes than CPUs; ImportError where Ray is not installed.
     """
     validation.require(name in ENGINES, "engine", name, f"one of {', '.join(ENGINES)}")

@@ -89,7 +89,7 @@ def sweep(
 
     Returns the histories by problem, then policy.
 
-    Raises ``SweepFailed`` when cells failed, after all the others have run; ValueError for bad arguments.
+    Raises ``SweepFailed`` when cells failed, after all the others have run. Raises ValueError for bad arguments.
     """
     cells = make_cells(problems, policies, Block(replicates, horizon, 0, seed), block)
     done, failed = {}, {}

@@ -144,7 +144,7 @@ class Population:
         return {"gains": gains, "now": now, "drawn": self._drawn, "seed": self.seed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from ``state``, over the same space; ValueError for columns of another space."""
+        """Continue from ``state``, over the same space. Raises ValueError for columns of another space."""
         gains = [(Stretch(*row[:3]), float(row[3])) for row in state["gains"]]
         now = {name: Stretch(*row) for name, row in state["now"].items()}
         for stretch in [*(s for s, _ in gains), *now.values()]:

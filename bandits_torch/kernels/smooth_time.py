@@ -117,7 +117,7 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
         period_length_prior, period_length_constraint, lengthscale_prior, lengthscale_constraint: GPyTorch's.
         batch_shape, active_dims: of ``gpytorch.kernels.PeriodicKernel``.
 
-    Raises ValueError for parameters that are not finite and > 0 and an ``order`` that is no integer >= 0.
+    Raises ValueError for parameters that are not finite and > 0 and an ``order`` that is not an integer >= 0.
 
     Source: Solin & Sarkka 2014, Explicit link between periodic covariance functions and state space models.
     """

@@ -216,8 +216,8 @@ def fit_hyperparameters(
     Returns the members fitted; one whose fit fails, or that has fewer than 2 rewards, stays as it is.
     Cost: O(n^3) a round, n <= most, up to 75 rounds a member; and a rebuild.
 
-    Raises ValueError for another model, ``members`` it does not have, ``most`` that is no integer >= 1, and ``seconds``
-    that are not positive.
+    Raises ValueError for another model, ``members`` it does not have, ``most`` that is not an integer >= 1, and
+    ``seconds`` that are not positive.
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("most", most)

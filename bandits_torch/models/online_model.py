@@ -1,4 +1,4 @@
-"""The contract of a model that learns one observation at a time and can unlearn it, and what such models share:
+"""The contract of a model that learns and forgets one observation at a time, and common parts of such models:
 states that change size, posteriors known by their marginals, checks of batch shapes.
 """
 
@@ -86,15 +86,15 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 
     @abstractmethod
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
-        """Unlearn the ``count`` oldest observations."""
+        """Forget the ``count`` oldest observations."""
 
     def slide(self, window: int) -> None:
-        """Unlearn the oldest observation of the members that hold more than ``window``, if the model can."""
+        """Forget the oldest observation of the members that hold more than ``window``, if the model can."""
         self.forget(1, where=self.num_observations > window)
 
     @abstractmethod
     def reset(self, where: Tensor | None = None) -> None:
-        """Unlearn everything: back to the prior."""
+        """Forget everything: back to the prior."""
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
@@ -139,7 +139,8 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         """A copy whose batch shape is ``batch_shape``, to which the shape of the model must broadcast."""
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> OnlineModel:
-        """A model with these arms, (n, d), after the present ones (``ArmGP``); ValueError for a model without arms."""
+        """A model with these arms, (n, d), after the present ones (``ArmGP``). Raises ValueError for a model without
+        arms."""
         raise ValueError(f"model must be an ArmGP to take up more arms, got {type(self).__name__}")
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -183,7 +184,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         return self.condition_on_observations(inputs, targets.unsqueeze(-1), **kwargs)
 
     def subset_output(self, idcs: list[int]) -> OnlineModel:
-        """A copy, for ``idcs`` [0]: there is one output. ValueError for others."""
+        """A copy, for ``idcs`` [0]: there is one output. Raises ValueError for others."""
         validation.require(list(idcs) == [0], "idcs", idcs, "[0]: one output")
         return copy.deepcopy(self)
 
@@ -364,7 +365,7 @@ def within(batch_shape: torch.Size, shape: torch.Size) -> bool:
 
 
 def require_within(batch_shape: torch.Size, shape: torch.Size, name: str) -> None:
-    """ValueError unless ``shape`` broadcasts to ``batch_shape``."""
+    """Raises ValueError unless ``shape`` broadcasts to ``batch_shape``."""
     expected = f"a shape that broadcasts to batch_shape {tuple(batch_shape)}"
     validation.require(within(batch_shape, shape), name, tuple(shape), expected)
 
@@ -390,7 +391,7 @@ def noise_added(
 
 
 def check_held(held: Tensor, batch_shape: torch.Size, n: int) -> None:
-    """ValueError unless these are booleans, ``batch x n``: which of n rows each member holds."""
+    """Raises ValueError unless these are booleans, ``batch x n``: which of n rows each member holds."""
     boolean = isinstance(held, Tensor) and held.dtype == torch.bool
     validation.require(boolean, "held", held, "a boolean tensor")
     shape = (*batch_shape, n)

@@ -89,7 +89,7 @@ class StaleObservations(_Dropping):
     hyperparameters over what was held. Rewards that come late are learned, but the bound does not cover them.
 
     Source: derived here. Raises ValueError for numbers out of range, a ``capacity`` below ``every``, and for a model
-    that is no ``OnlineGP`` over a product with an ``ExponentialForgettingKernel``, or already holds observations.
+    that is not an ``OnlineGP`` over a product with an ``ExponentialForgettingKernel``, or already holds observations.
     """
 
     def __init__(self, tolerance: float = 1e-6, *, every: int = 16, capacity: int | None = None) -> None:
@@ -185,8 +185,8 @@ class WassersteinForgetting(_Dropping):
 
     Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), with their alpha = 1. The relevance agrees with that of
     the authors' package ``wdbo-criterion``; budget and removals go in the order of ``wdbo-algo``. Raises ValueError for
-    an ``alpha`` that is not positive, a ``capacity`` below 2, and for a model that is no ``OnlineGP`` whose kernel is
-    squared exponential or Matern over space and Matern or exponential over time, or that holds observations.
+    an ``alpha`` that is not positive, a ``capacity`` below 2, and for a model that is not an ``OnlineGP`` whose kernel
+    is squared exponential or Matern over space and Matern or exponential over time, or that holds observations.
     """
 
     def __init__(self, alpha: float = 1.0, *, capacity: int | None = None) -> None:

@@ -216,7 +216,7 @@ def _read_csv(
 
 
 def _encoding(file: Path) -> str:
-    """UTF-8 or, with its mark, UTF-16; ValueError for a file that is not text."""
+    """UTF-8 or, with its mark, UTF-16. Raises ValueError for a file that is not text."""
     with file.open("rb") as opened:
         start = opened.read(4)
     for mark, kind in _BINARY.items():
@@ -251,7 +251,7 @@ def _refuse_comments(sample: str, separator: str) -> None:
 
 
 def _has_header(first: list[str]) -> bool:
-    """Whether the first row names columns; ValueError where it could as well be numbers and times."""
+    """Whether the first row names columns. Raises ValueError if it could as well be numbers and times."""
     said = first[1:] if first and not first[0].strip() else first  # an index saved without a name
     plain = [cell.strip() for cell in said]
     numeric = (

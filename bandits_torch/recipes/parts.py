@@ -116,7 +116,7 @@ def one_noise(setup: Setup) -> float:
 
 
 def one_prior_mean(setup: Setup) -> float:
-    """The single prior mean of all arms or points; ValueError if they differ."""
+    """The single prior mean of all arms or points. Raises ValueError if they differ."""
     mean = setup.prior_mean
     if isinstance(mean, Tensor) and mean.numel() > 1 and bool((mean == mean.flatten()[0]).all()):
         mean = mean.flatten()[0]
@@ -276,7 +276,7 @@ def balanced_length(
     domain: Domain | None = None,
 ) -> int:
     """gamma_T^p (T / P_T)^q for the ``powers`` p and q, rounded up, from 1 to T; P_T is the ``budget``, averaged over
-    the replicates, 1 if it is None. ValueError if it is negative."""
+    the replicates, 1 if it is None. Raises ValueError if it is negative."""
     total = 1.0
     if budget is not None:
         mean = float(validation.numbers(name, budget, model.noise_variance).mean())

@@ -35,7 +35,7 @@ def plot_arms(
     positions: Tensor | None = None,
     coordinate: int = 0,
 ) -> Axes:
-    """The arm pulled at each step of one replicate, as dots, beside the best arm, as a line.
+    """The arm pulled at each step of one replicate, as dots, with the best arm as a line.
 
     Args:
         history: of one run.

@@ -150,7 +150,8 @@ class ArmGP(ArmModel):
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
-        """Inputs of the observations held, ``(batch_shape x n x d,)``; ValueError if members hold different numbers."""
+        """Inputs of the observations held, ``(batch_shape x n x d,)``. Raises ValueError if members hold different
+        numbers."""
         arm, _, time = self._rectangular()
         columns = [c.to(self.input_dtype) for c in ((arm, time) if self.drifts else (arm,))]
         return (torch.stack(columns, -1).reshape(*self._batch_shape, -1, len(columns)),)
@@ -258,7 +259,7 @@ class ArmGP(ArmModel):
         self._belief.expect(inputs.flat("arm", arm, self._batch_shape), float(time))
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
-        """Unlearn the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
+        """Forget the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
 
         Raises ValueError if this form cannot (covariance form under drift), or, without ``where``, if some
         member holds fewer than ``count``.
@@ -278,7 +279,7 @@ class ArmGP(ArmModel):
         self._belief.forget(count, mask)
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Unlearn everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
+        """Forget everything: back to the prior (in the members with ``where`` True). O(N^2) or O(N + n^2)."""
         self._belief.reset(self._mask(where))
 
     def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
@@ -350,7 +351,8 @@ class ArmGP(ArmModel):
         return None if where is None else inputs.flat_mask(where, self._batch_shape)
 
     def _moment(self, time: float | None, late: bool) -> float:
-        """The time of a pull, 0 without drift. ValueError for one before the latest observation, unless ``late``."""
+        """The time of a pull, 0 without drift. Raises ValueError for one before the latest observation, unless
+        ``late``."""
         if not self.drifts:
             return 0.0
         moment = validation.finite_number("time", time)
@@ -360,7 +362,7 @@ class ArmGP(ArmModel):
         return moment
 
     def check_not_past(self, time: float | None) -> float:
-        """``time`` as a number. ValueError if it is before the latest observation, or not finite."""
+        """``time`` as a number. Raises ValueError if it is before the latest observation, or not finite."""
         moment = validation.finite_number("time", time)
         ok = self.now is None or moment >= self.now
         validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")

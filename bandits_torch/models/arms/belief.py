@@ -346,7 +346,7 @@ class ArmBelief(PlainState):
         self.relearn(self.form_name)
 
     def forget(self, count: int, where: Tensor) -> None:
-        """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any.
+        """Forget the ``count`` oldest observations of the members with ``where`` True that hold any.
 
         Under drift the first call may have to relearn the others, because the form has dropped observations or cannot
         forget. From then on no observation held is dropped.

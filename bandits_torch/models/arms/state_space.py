@@ -287,7 +287,7 @@ class StateSpaceBelief(ArmBelief):
         """Nothing to refuse: the prior variance is constant."""
 
     def forget(self, count: int, where: Tensor) -> None:
-        """Unlearn the ``count`` oldest observations of the members with ``where`` True that hold any."""
+        """Forget the ``count`` oldest observations of the members with ``where`` True that hold any."""
         if where.is_cpu and not bool((where & (self.observations.count > 0)).any()):
             self.forgets = True
             return

@@ -298,7 +298,7 @@ class WeightedGP(ArmModel):
         self._belief = self._gain = None
 
     def expand(self, batch_shape: torch.Size) -> WeightedGP:
-        """A copy of batch shape ``batch_shape``; ValueError unless that of the model broadcasts to it."""
+        """A copy of batch shape ``batch_shape``. Raises ValueError unless that of the model broadcasts to it."""
         require_within(torch.Size(batch_shape), self._batch_shape, "the model's batch shape")
         model = copy.deepcopy(self)
         model._batch_shape, model._candidates = torch.Size(batch_shape), None

@@ -233,7 +233,7 @@ class GrowingCholesky(ResizableState):
         self.size = t + n
 
     def drop_oldest(self, where: Tensor | None = None) -> None:
-        """Unlearn each member's oldest row, if it has one (of the members with ``where`` True). O(t^2)."""
+        """Forget each member's oldest row, if it has one (of the members with ``where`` True). O(t^2)."""
         if where is None and not self.ragged:
             self._drop_first()
             return
@@ -284,7 +284,7 @@ class GrowingCholesky(ResizableState):
         self.ragged = True
 
     def clear(self, where: Tensor | None = None) -> None:
-        """Unlearn everything (of the members with ``where`` True). O(1), or O(t^2) with ``where``."""
+        """Forget everything (of the members with ``where`` True). O(1), or O(t^2) with ``where``."""
         if where is None:
             self.size, self.ragged, self._drops = 0, False, 0
             return

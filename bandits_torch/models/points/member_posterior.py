@@ -81,7 +81,7 @@ class MemberPosterior:
         return self._prior(U, time, self.inputs, self.times) * self.held.unsqueeze(-2)
 
     def likeness(self, X: Tensor, Z: Tensor) -> Tensor:
-        """Squared prior correlation of points X (S, b, d) with Z (k, d) at one time, the unknown mean taken off:
+        """Squared prior correlation of points X (S, b, d) with Z (k, d) at one time, with the unknown mean subtracted:
         (S, P, b, k). A level that all points share carries no information about any one of them."""
         left, right = self.unit_cube(X), self.unit_cube(Z)
         return (covariance(left.unsqueeze(1), right, self.lengthscale) - CONSTANT).square()

@@ -1,4 +1,4 @@
-"""Exact Gaussian process on any inputs that learns and unlearns observations one at a time."""
+"""Exact Gaussian process on any inputs that learns and forgets observations one at a time."""
 
 from __future__ import annotations
 
@@ -234,13 +234,13 @@ class OnlineGP(OnlineModel):
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
-        """Inputs held, oldest first, ``(batch_shape x n x d,)``; ValueError if numbers held differ."""
+        """Inputs held, oldest first, ``(batch_shape x n x d,)``. Raises ValueError if numbers held differ."""
         rows = self._rectangular()
         return (rows.inputs.expand(*self.batch_shape, *rows.inputs.shape[-2:]),)
 
     @property
     def train_targets(self) -> Tensor:
-        """Targets held, oldest first, ``batch_shape x n``; ValueError if numbers held differ."""
+        """Targets held, oldest first, ``batch_shape x n``. Raises ValueError if numbers held differ."""
         return self._rectangular().targets
 
     def _learned(self) -> Rows:
@@ -342,8 +342,8 @@ class OnlineGP(OnlineModel):
         """Remove the ``count`` oldest observations exactly and in place. O(t^2) each.
 
         Raises:
-            ValueError: if ``count`` is no integer >= 1, or exceeds what a member (with ``where`` True) holds
-                (on the CPU; elsewhere only if all members have always learned and unlearned together).
+            ValueError: if ``count`` is not an integer >= 1, or exceeds what a member (with ``where`` True) holds
+                (on the CPU; elsewhere only if all members have always learned and forgotten together).
         """
         validation.positive_integer("count", count)
         where = self._mask(where)
@@ -363,7 +363,7 @@ class OnlineGP(OnlineModel):
             self._follow()
 
     def remove(self, row: Tensor, where: Tensor | None = None) -> None:
-        """Unlearn one observation of each member exactly, in place: that of number ``row`` in ``data.rows()``. O(t^2).
+        """Forget one observation of each member exactly, in place: that of number ``row`` in ``data.rows()``. O(t^2).
 
         ``row``: integers, ``batch_shape``. Raises ValueError for a number that no row has, and another shape.
         """
@@ -385,7 +385,7 @@ class OnlineGP(OnlineModel):
         rows.whitened.copy_(self.data.solve(residual.unsqueeze(-1)).squeeze(-1))
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Unlearn everything: back to the prior. O(1), or O(t^2) with ``where``."""
+        """Forget everything: back to the prior. O(1), or O(t^2) with ``where``."""
         where = self._mask(where)
         with torch.no_grad():
             self.data.clear(where)

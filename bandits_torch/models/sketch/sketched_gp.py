@@ -217,7 +217,7 @@ class SketchedGP(ArmModel):
         validation.require(False, "forget", count, "not called: a SketchedGP cannot forget (ArmGP can)")
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Unlearn everything."""
+        """Forget everything."""
         mask = self._mask(where)
         for k, sketch in enumerate(self.sketches):
             if mask is None or bool(mask[k]):
@@ -279,7 +279,8 @@ class SketchedGP(ArmModel):
 
     def off_arms(self) -> OffArms:
         """This posterior as a BoTorch model over features, ``X = t_batch x q x d``, on and off the arm set; it follows
-        what the model learns. Differentiable in X. ValueError for a kernel over indices or a prior mean per arm."""
+        what the model learns. Differentiable in X. Raises ValueError for a kernel over indices or a prior mean per
+        arm."""
         by_index = any(isinstance(part, ArmCovarianceKernel) for part in self.prior.space_kernel.modules())
         validation.require(not by_index, "kernel", type(self.prior.kernel).__name__, "a kernel over features")
         one_mean = self.prior_mean.dim() == 0

@@ -34,7 +34,7 @@ class ContextualArms(ListedArms):
         arms: ``(N, d)``.
         context_dim: c >= 0.
 
-    Raises ValueError for a model of another number of inputs and a ``context_dim`` that is no integer >= 0.
+    Raises ValueError for a model of another number of inputs and a ``context_dim`` that is not an integer >= 0.
     """
 
     def __init__(self, model: OnlineModel, arms: Tensor, context_dim: int = 0) -> None:
@@ -299,7 +299,7 @@ class ListedContexts(ModelArms):
 
 
 def check_contexts(contexts: Tensor) -> None:
-    """ValueError unless these are M different contexts, (M, c)."""
+    """Raises ValueError unless these are M different contexts, (M, c)."""
     validation.finite_tensor("contexts", contexts)
     fits = contexts.dim() == 2 and min(contexts.shape) > 0
     validation.shape_is("contexts", contexts, fits, "(M, c), all contexts there can be")

@@ -31,7 +31,7 @@ class Points(Choices):
         domain: the default domain of a step.
         replicates: S.
 
-    Raises ValueError for another kind of domain, and ``replicates`` that are no integer >= 1.
+    Raises ValueError for another kind of domain, and ``replicates`` that are not an integer >= 1.
     """
 
     def __init__(self, domain: Domain, replicates: int = 1) -> None:
@@ -51,7 +51,8 @@ class Points(Choices):
         validation.require(fits, "available", available, f"a Domain of {self.dim} dimensions")
 
     def draw(self, streams: ReplicateStreams, available: Domain | None) -> Tensor:
-        """Uniform points (S, d) of the domain; ValueError where 1 000 draws find none that meets the constraints."""
+        """Uniform points (S, d) of the domain. Raises ValueError if 1 000 draws find none that meets the
+        constraints."""
         if available is not None:
             self.check_available(available)
         domain = self.domain if available is None else available
