@@ -20,23 +20,23 @@ KNOWN = {
         "A daily cycle, 53 % of the variance of the median mote. On 1 to 5 March, Monday to Friday, something "
         "heats all of the laboratory by 5 to 8 degrees at 7. Mote 15 has no reading. Motes are alike.",
         RIGHT,
-        "The day, four of the five mornings, sharing. That the mornings are one schedule is left to the reader; a "
-        "cycle of 37 minutes in mote 43 is also seen in its light and its voltage.",
+        "The day, four of the five mornings, sharing. That the mornings are one schedule is left to the reader.",
     ),
     "intel-humidity": (
         "The same mornings, downwards; a daily cycle of 16 % of the variance beside the weather's drift.",
         PARTLY,
-        "Mornings, drift and sharing are right; the day is called clear in three motes alone.",
+        "Mornings, drift and sharing are right; the day is called clear in one mote alone, half of it in three.",
     ),
     "intel-light": (
         "A daily cycle with sharp edges, 88 % of the variance. Mote 15 has 107 of 2994 readings, when it was light.",
-        RIGHT,
-        "The day, and which short cycles are parts of it. Mote 15 is not called the best arm.",
+        PARTLY,
+        "The day, and which short cycles are parts of it. Mote 15 is not called the best arm. A cycle of 20 hours in "
+        "mote 24 alone is doubtful.",
     ),
     "intel-voltage": (
         "It follows the temperature: the same cycle and the same mornings.",
         PARTLY,
-        "These are right. The cycle of 20.5 hours in mote 39 alone is doubtful.",
+        "These are right, but for the length of the day: 1.015.",
     ),
     "molene-temperature": (
         "January in Brittany: a weak day, drift with the weather, warm capes, stations alike.",
@@ -58,7 +58,7 @@ KNOWN = {
         "to 17 (27 February 2014), 473 to 16 (2 December 2015), 291 to 47 (27 December 2015), 395 to 70 (22 December "
         "2016). A weak day: 73 to 89 by the hour.",
         RIGHT,
-        "The four jumps are these. The weak day is not called clear.",
+        "The four jumps are these. The weak day is called clear in one site alone.",
     ),
     "beijing-o3": (
         "Made by sunlight: a strong daily cycle, more in summer; a suburb has most.",
