@@ -16,6 +16,7 @@ _FEWEST, _CYCLES = 40, 4  # rows; cycles that a record must hold
 _EULER = 0.5772156649  # minus the mean of the logarithm of an Exp(1) variable
 _SAME = 0.03  # relative difference of periods
 _REGULAR = 0.01  # p-value from which on what is missing of an arm has a cycle
+_DENSEST = 8  # times as many rows are looked at as there are, at most
 _OUTLIER = 4.0  # times the background: left out of it
 _MOST_HARMONICS, _RIDGE = 6, 1.0  # of a period; what is added to the squares of a wave, in rows
 _WORSE = 12.0  # of twice the log-likelihood: so much a whole number of rows may cost
@@ -115,7 +116,8 @@ class Record:
         rewards, times = rewards[seen][-ROWS:], times[seen][-ROWS:]
         if len(times) < _FEWEST:
             return None
-        gap = float(np.median(np.diff(times)))
+        # Events of one moment make no finer record.
+        gap = max(float(np.median(np.diff(times))), float(np.mean(np.diff(times))) / _DENSEST)
         rewards, times = _with_missing_rows(rewards, times, gap)
         k = np.arange(_CYCLES - 1, int((times[-1] - times[0]) / (2 * gap)) + 1)
         return Record(rewards, times, k) if len(k) > _FEWEST // 4 else None
@@ -212,14 +214,14 @@ class Waves:
 
 
 def _with_missing_rows(rewards: np.ndarray, times: np.ndarray, gap: float) -> tuple[np.ndarray, np.ndarray]:
-    """The last rows, with rows of NaN where times lie further apart than ``gap``, but by no more than an eighth of the
-    record: fewer than eight gaps are no cycle."""
+    """The last rows, at most 4096, with rows of NaN where times lie further apart than ``gap``, but by no more than an
+    eighth of the record: fewer than eight gaps are no cycle."""
     steps = np.diff(times)
     parts = np.where(steps <= (times[-1] - times[0]) / 8, np.maximum(np.rint(steps / gap), 1), 1).astype(int)
     row = np.concatenate([[0], np.cumsum(parts)])
     more = np.full((row[-1] + 1, rewards.shape[1]), np.nan)
     more[row] = rewards
-    return more[-ROWS:], np.interp(np.arange(len(more)), row, times)[-ROWS:]
+    return more[-2 * ROWS :], np.interp(np.arange(len(more)), row, times)[-2 * ROWS :]
 
 
 def _background(log_frequency: np.ndarray, power: np.ndarray) -> np.ndarray:

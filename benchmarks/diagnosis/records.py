@@ -25,18 +25,17 @@ KNOWN = {
     "intel-humidity": (
         "The same mornings, downwards; a daily cycle of 16 % of the variance beside the weather's drift.",
         PARTLY,
-        "Mornings, drift and sharing are right; the day is called clear in one mote alone, half of it in three.",
+        "Mornings, drift and sharing are right; the day is called clear in one mote alone, half of it in two.",
     ),
     "intel-light": (
         "A daily cycle with sharp edges, 88 % of the variance. Mote 15 has 107 of 2994 readings, when it was light.",
-        PARTLY,
-        "The day, and which short cycles are parts of it. Mote 15 is not called the best arm. A cycle of 20 hours in "
-        "mote 24 alone is doubtful.",
+        RIGHT,
+        "The day, and which short cycles are parts of it. Mote 15 is not called the best arm.",
     ),
     "intel-voltage": (
         "It follows the temperature: the same cycle and the same mornings.",
         PARTLY,
-        "These are right, but for the length of the day: 1.015.",
+        "These are right. The cycle of 20.5 hours in mote 39 alone is doubtful.",
     ),
     "molene-temperature": (
         "January in Brittany: a weak day, drift with the weather, warm capes, stations alike.",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bandits_torch.problems.periods import Period, find_periods
+from bandits_torch.problems.periods import ROWS, Period, Record, find_periods
 
 
 def drift(kind, generator, T=300, N=5):
@@ -114,3 +114,11 @@ def test_a_slow_wave_that_a_record_holds_fewer_than_four_times_is_no_cycle():
         generator = np.random.default_rng(seed)
         rewards = 2 * np.sin(2 * np.pi * t / 125) + 0.5 * generator.standard_normal((364, 4))
         assert all(one.length < 80 for one in find_periods(rewards))  # 91 would be a quarter of it
+
+
+def test_events_in_pairs_a_millisecond_apart_make_no_record_of_milliseconds():
+    generator = np.random.default_rng(12)
+    times = (np.sort(generator.uniform(0, 30 * 86_400, 700))[:, None] + np.array([0.0, 0.001])).ravel()
+    rewards = generator.standard_normal((1400, 4)) + np.sin(2 * np.pi * times / 86_400)[:, None]
+    assert [one.length for one in find_periods(rewards, times)] == [pytest.approx(86_400, rel=0.01)]
+    assert Record.of(rewards, times).centred.shape[0] <= 2 * ROWS
