@@ -234,7 +234,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     Cost: O(T N), and at most some 10^7 operations for the cycles of each arm. Raises ValueError for what is no table.
     """
     if not isinstance(table, RewardTable):
-        table = RewardTable(validation.tensor("table", table).double())
+        table = RewardTable(validation.tensor("table", table))
     rewards = table.rewards.numpy()
     T, N = rewards.shape
     times = np.arange(T, dtype=np.float64) if table.times is None else table.times.numpy()

@@ -100,6 +100,7 @@ def read_frame(
             frame = _read_parquet(file)
         frame = _without(frame, ignored)
         mark = decimal or decimal_mark(_text_cells(frame))
+    validation.require(frame.shape[1] > 0, "path", str(path), "a table with a column that is not ignored")
     if mark is None:
         raise ValueError(
             "decimal must be '.' or ',', got None: the table's numbers can be read either way, as 1.234 may be 1234"

@@ -56,8 +56,8 @@ class RewardTable:
     """Rewards of every arm at every time.
 
     Attributes:
-        rewards: (T, N) float64, T >= 1, N >= 2; NaN where a reward is missing.
-        times: (T,) float64, strictly increasing, or None: one row per unit of time.
+        rewards: (T, N), T >= 1, N >= 2; NaN where a reward is missing. Held in float64 on the CPU.
+        times: (T,), strictly increasing, held likewise, or None: one row per unit of time.
         arm_names: N different names; default "0", "1", ...
         notes: a reader's remarks on the file, one line each.
         in_seconds: whether times are known to count seconds, as those read from dates do.
@@ -73,7 +73,8 @@ class RewardTable:
     in_seconds: bool = False
 
     def __post_init__(self) -> None:
-        rewards = validation.tensor("rewards", self.rewards)
+        rewards = _real("rewards", self.rewards)
+        object.__setattr__(self, "rewards", rewards)
         validation.shape_is("rewards", rewards, rewards.dim() == 2, "(T, N)")
         validation.require(rewards.shape[0] >= 1, "rewards", tuple(rewards.shape), "of at least one row")
         validation.require(rewards.shape[1] >= 2, "rewards", tuple(rewards.shape), "of at least two arms")
@@ -82,7 +83,7 @@ class RewardTable:
         validation.require(len(names) == rewards.shape[1], "arm_names", names, f"{rewards.shape[1]} names")
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         validation.require(not twice, "arm names", twice, "all different")
-        most, values = validation.largest_reward(rewards.dtype), rewards.numpy(force=True)
+        most, values = validation.largest_reward(rewards.dtype), rewards.numpy()
         if np.fmax.reduce(values, axis=None) > most or np.fmin.reduce(values, axis=None) < -most:
             if bool(torch.isinf(rewards).any()):
                 row, column = torch.isinf(rewards).nonzero()[0].tolist()
@@ -93,7 +94,7 @@ class RewardTable:
             value, where = float(rewards[row, column]), f"row {row + 1}, column {names[column]!r}"
             raise ValueError(f"rewards must be at most {most:g} in size, got {value:g} in {where}")
         if self.times is not None:
-            _check_times(self.times, rewards.shape[0])
+            object.__setattr__(self, "times", _checked_times(self.times, rewards.shape[0]))
 
     def forward_filled(self) -> RewardTable:
         """A copy in which a missing reward is the arm's last one; before an arm's first it stays missing."""
@@ -101,7 +102,14 @@ class RewardTable:
         return replace(self, rewards=torch.from_numpy(filled.copy()))
 
 
-def _check_times(times: Tensor, rows: int) -> None:
+def _real(name: str, value: Any) -> Tensor:
+    """Real numbers in float64 on the CPU, without a gradient."""
+    validation.require(not validation.tensor(name, value).is_complex(), name, value, "real numbers")
+    return value.detach().to("cpu", torch.float64)
+
+
+def _checked_times(times: Tensor, rows: int) -> Tensor:
+    times = _real("times", times)
     validation.shape_is("times", times, times.shape == (rows,), f"({rows},), one time per row")
     validation.finite_tensor("times", times)
     late = times.diff() <= 0
@@ -111,6 +119,7 @@ def _check_times(times: Tensor, rows: int) -> None:
             f"times must increase from row to row, got {times[row].item()} in row {row + 1} "
             f"and {times[row + 1].item()} in row {row + 2}"
         )
+    return times
 
 
 @dataclass(frozen=True)

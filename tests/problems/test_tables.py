@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from bandits_torch.problems import RewardTable, read_table
+from bandits_torch.problems.diagnosis import diagnose
 
 VALUES = torch.tensor(
     [[1.0, 2.5, -3.0], [4.0, float("nan"), 6.0], [7.0, 8.0, float("nan")]], dtype=torch.float64
@@ -192,6 +193,9 @@ def test_bad_npz_arrays_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray
         (torch.ones(0, 2), None, (), "of at least one row"),
         (torch.ones(2, 1), None, (), "of at least two arms"),
         (torch.ones(2, 2), torch.ones(3), (), "times must have shape"),
+        (torch.ones(2, 2), [1.0, 2.0], (), "times must be a tensor"),
+        (torch.ones(2, 2), torch.ones(2) * 1j, (), "times must be real numbers"),
+        (torch.ones(2, 2) * 1j, None, (), "rewards must be real numbers"),
         (torch.ones(2, 2), None, ("a",), "arm_names must be 2 names"),
         (
             torch.tensor([[1.0, float("inf")]]),
@@ -206,6 +210,26 @@ def test_bad_reward_tables_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         RewardTable(rewards, times, names)
+
+
+@pytest.mark.parametrize("kind", [torch.long, torch.float32])
+def test_numbers_of_any_kind_are_a_table_of_float64(kind):
+    rewards = torch.arange(40).reshape(20, 2) % 7
+    table = RewardTable(rewards.to(kind), (torch.arange(20) * 1000 + 10**9).to(torch.long))
+    expected = RewardTable(rewards.double(), (torch.arange(20) * 1000 + 10**9).double())
+    for name in ("rewards", "times"):
+        assert torch.equal(getattr(table, name), getattr(expected, name))
+        assert getattr(table, name).dtype == torch.float64
+    assert diagnose(rewards.double().requires_grad_()).rows == len(rewards)
+
+
+@pytest.mark.parametrize(
+    "options", [{"ignore": "a,b"}, {"ignore": "a,b", "time_column": None}, {"ignore": "a,b", "long": True}]
+)
+def test_a_table_of_which_nothing_is_left_is_refused(tmp_path, options):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,5\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="path must be a table with a column that is not ignored"):
+        read_table(tmp_path / "x.csv", **options)
 
 
 @pytest.mark.parametrize("name", ["time", "Timestamp", "t", "date"])
