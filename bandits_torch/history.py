@@ -52,17 +52,17 @@ class History:
     meta: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shape = self.arms.shape[:2]
+        shape = validation.tensor("arms", self.arms).shape[:2]
         validation.shape_is("arms", self.arms, self.arms.dim() in (2, 3), "(S, T), or (S, T, d) of points")
         for name in _PER_REPLICATE[1:]:
-            value = getattr(self, name)
+            value = validation.tensor(name, getattr(self, name))
             validation.shape_is(name, value, value.shape == shape, f"{tuple(shape)}, as arms")
         for name in _PER_STEP:
-            value = getattr(self, name)
+            value = validation.tensor(name, getattr(self, name))
             validation.shape_is(name, value, value.shape == shape[1:], f"({shape[1]},), one per step")
         for name, value in self.trace.items():
             validation.require(name not in COLUMNS, "trace", name, f"without the names {COLUMNS}")
-            ok = value.shape in (shape, shape[1:])
+            ok = validation.tensor(f"trace[{name!r}]", value).shape in (shape, shape[1:])
             validation.shape_is(f"trace[{name!r}]", value, ok, f"{tuple(shape)} or ({shape[1]},)")
 
     @property

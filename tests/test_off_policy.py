@@ -195,6 +195,7 @@ def test_a_log_that_cannot_be_is_refused(wrong, said):
     [
         ({"estimator": "dr"}, "estimator must be one of auto, replay here"),
         ({"warm_up": 1.0}, "warm_up must be"),
+        ({"warm_up": 1 - 1e-9}, "warm_up must be less: of .* it leaves none"),
         ({"replays": 1}, "replays must be >= 2"),
         ({"seed": -1}, "seed must be"),
         ({"window": 3}, "options must be none for a fixed policy"),
