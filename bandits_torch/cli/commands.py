@@ -322,10 +322,15 @@ def _live(state: Path, arms: str | None) -> Any:
                 f"arms must be given where the file of the state is new, {str(state)!r}, got None"
             )
         return AskTell.auto(names)
-    roster = read_state(state, "policy")[1]["state"]["arms"]
-    if names not in (None, roster["names"]):
-        raise ValueError(f"arms must be those of {str(state)!r}, {roster['names']}, or left out, got {names}")
-    live = AskTell.auto(roster["names"][: roster["first"]])
+    roster = read_state(state, "policy")[1]["state"].get("arms")
+    if roster is None:
+        raise ValueError(
+            f"state must be a file that `ask` began, got {str(state)!r}, which holds another policy"
+        )
+    known, first = roster["names"], roster["first"]
+    if names not in (None, known):
+        raise ValueError(f"arms must be those of {str(state)!r}, {known}, or left out, got {names}")
+    live = AskTell.auto(first if known is None else known[:first])
     load_policy(state, live)
     return live
 

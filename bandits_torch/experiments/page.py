@@ -280,7 +280,9 @@ def _draw_rewards(told: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool, fig
 def _in_dates(ax: Axes, times: pd.Series) -> None:
     """Short dates on the axis, in the zone that they have; numbers stay."""
     if isinstance(times.iloc[0], pd.Timestamp):
-        locator = AutoDateLocator(maxticks=5, tz=times.iloc[0].tz)
+        locator = AutoDateLocator(
+            minticks=2, maxticks=5, tz=times.iloc[0].tz
+        )  # with 3 some spans have no unit
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=times.iloc[0].tz))
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bandits_torch import AskTell, load_policy, save_policy
+from bandits_torch import AskTell, load_policy, recipes, save_policy
 from tests.cli.shell import call
 
 
@@ -45,6 +45,14 @@ def test_what_is_believed_is_shown_and_nothing_changes(tmp_path):
     assert "north" in page.read_text()
     assert state.read_bytes() == before
     assert "arms must be given" in shell("show", tmp_path / "none")[1]
+
+
+def test_a_system_without_names_is_asked_and_another_file_is_refused(tmp_path):
+    save_policy(tmp_path / "live.state", AskTell.auto(3))
+    question, _ = shell("ask", tmp_path / "live.state", "--time", 0)
+    assert question["arm"] in range(3)
+    save_policy(tmp_path / "policy", recipes.auto(3))
+    assert "state must be a file that `ask` began" in shell("show", tmp_path / "policy")[1]
 
 
 def test_an_arm_with_one_open_question_stands_for_it(tmp_path):

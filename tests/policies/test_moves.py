@@ -341,6 +341,7 @@ def test_what_does_not_fit_is_refused_by_name():
         (lambda: AskTell.auto({"k": (1, 9, "integer")}, max_move={"k": 0.5}), "at least 1, a whole step"),
         (lambda: AskTell.auto({"k": (1, 9, "log")}, max_move={"k": 1.0}), "a number above 1"),
         (lambda: AskTell.auto({"k": (1, 9)}, move_price={"j": 1.0}), "move_price"),
+        (lambda: AskTell.auto({"k": (1, torch.inf, "integer")}), r"k must be \(low, high\)"),
         (lambda: AskTell.auto(["a", "b"], start_at="c"), "start_at"),
     ):
         with pytest.raises(ValueError, match=message):

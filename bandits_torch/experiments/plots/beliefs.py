@@ -237,7 +237,7 @@ def mark_detections(ax: Axes, histories: Mapping[str, History], switches: Sequen
         detected = history.trace.get("detected")
         if detected is None:
             continue
-        steps = (detected > 0).nonzero()[:, 1]
+        steps = (detected.expand(history.arms.shape) > 0).nonzero()[:, 1]
         height = history.cumulative_regret.mean(0)[steps]
         share = max(0.15, 1 / history.replicates)
         colour = look[name][0]
