@@ -11,7 +11,7 @@ from bandits_torch import ArmContext, AskTell, recipes, value
 from bandits_torch.cli.commands import app
 from bandits_torch.policies import Choice, RandomPolicy
 from bandits_torch.policies.policy import Observation
-from bandits_torch.problems import Log, read_log
+from bandits_torch.problems import Log, read_data, read_log
 from benchmarks.logs import __main__ as logs
 from tests.reference import plain_off_policy as plain
 
@@ -227,6 +227,14 @@ def test_logs_are_read_sorted_with_their_lists(tmp_path):
     with pytest.raises(ValueError, match="arm must be the name of a column, got None"):
         read_log(path)
     assert read_log(path, arm="what").num_arms == 2
+
+
+def test_a_log_of_several_pulls_of_an_arm_at_a_time_is_no_table(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("time,arm,reward\n1,a,1\n1,a,2\n2,b,3\n2,b,1.5\n", encoding="utf-8")
+    log = read_data(path)
+    assert isinstance(log, Log)
+    assert log.rewards.tolist() == [1.0, 2.0, 3.0, 1.5]
 
 
 def test_columns_of_contexts_are_read_by_name(tmp_path):

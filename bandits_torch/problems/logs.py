@@ -17,10 +17,9 @@ from bandits_torch import validation
 from bandits_torch.naming import some, unknown_name
 from bandits_torch.problems.table_cells import empty_row, find_time, numbers, seconds, words
 from bandits_torch.problems.table_files import TEXT, read_frame
-from bandits_torch.problems.tables import RewardTable, table_of
+from bandits_torch.problems.tables import REWARD_NAMES, RewardTable, table_of
 
 _ARM = ("arm", "arms", "action", "variant", "choice", "item")
-_REWARD = ("reward", "rewards", "value", "y")
 _PROPENSITY = ("propensity", "propensities", "probability", "prob", "p")
 _AVAILABLE = ("available", "available_arms", "arms_available", "eligible")
 
@@ -215,10 +214,11 @@ def read_data(path: str | Path) -> RewardTable | Log:
     """
     frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE})
     called = {name.strip().lower() for name in frame.columns}
-    if not (called & {*_ARM} and called & {*_REWARD}):
+    if not (called & {*_ARM} and called & {*REWARD_NAMES}):
         return table_of(frame, mark, time_column=time)
     log = _log_of(frame, mark)
-    whole = len(log.arms) == log.num_arms * len(log.times.unique())
+    pairs = torch.stack([log.times, log.arms.double()]).unique(dim=1).shape[1]
+    whole = len(log.arms) == pairs == log.num_arms * len(log.times.unique())
     return table_of(frame, mark, time_column=time, long=True) if whole else log
 
 
@@ -244,7 +244,7 @@ def _log_of(
             raise ValueError(f"{argument} must be the name of a column, got None; there are {some(names)}")
         return found[0] if found else None
 
-    of_arm, of_reward = column("arm", arm, _ARM, True), column("reward", reward, _REWARD, True)
+    of_arm, of_reward = column("arm", arm, _ARM, True), column("reward", reward, REWARD_NAMES, True)
     of_chance = column("propensity", propensity, _PROPENSITY, False)
     of_lists = column("available", available, _AVAILABLE, False)
     of_time = find_time(frame, time, mark)

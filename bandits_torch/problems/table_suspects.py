@@ -62,7 +62,7 @@ def _called_so(name: str, column: np.ndarray) -> bool:
 
 
 def _fields(dates: np.ndarray) -> list[np.ndarray]:
-    times = pd.to_datetime(pd.Series(dates), unit="s").dt
+    times = pd.Series(np.floor(dates).astype("datetime64[s]")).dt
     weekday = times.day_of_week
     fields = [
         times.second, times.minute, times.hour, times.day, times.month, times.quarter, times.year, times.day_of_year,

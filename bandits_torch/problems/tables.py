@@ -31,19 +31,10 @@ from bandits_torch.problems.table_suspects import refuse_calendar, refuse_counte
 
 _LOGGED = {"arm", "action", "variant", "choice"}  # with "reward", columns of a log of pulls
 _ARM_NAMES = {
-    "arm",
-    "arms",
-    "action",
-    "item",
-    "sensor",
-    "station",
-    "site",
-    "name",
-    "id",
-    "variable",
-    "series",
+    *("arm", "arms", "action", "item", "sensor", "station"),
+    *("site", "name", "id", "variable", "series"),
 }
-_REWARD_NAMES = {"reward", "rewards", "value", "y"}
+REWARD_NAMES = ("reward", "rewards", "value", "y")
 _FEW_COLUMNS = 4  # more do not fit a row per reward
 _SAMPLE = 1000  # rows
 _TREATMENTS = ("mask", "unavailable", "forward-fill")
@@ -402,7 +393,7 @@ def _long_table(
 
 def _may_name_arms(name: str, frame: pd.DataFrame) -> bool:
     """Whether a column is text that recurs, in a table of few columns: it may name the arm of each row."""
-    valued = any(one.strip().lower().lstrip("_") in _REWARD_NAMES for one in frame.columns)
+    valued = any(one.strip().lower().lstrip("_") in REWARD_NAMES for one in frame.columns)
     if (len(frame.columns) > _FEW_COLUMNS and not valued) or is_numeric(frame[name]):
         return False
     cells = [cell for cell in frame[name].iloc[:_SAMPLE] if not is_missing(cell)]
@@ -428,7 +419,7 @@ def _long_names(names: list[str], long: bool | str) -> tuple[str, str]:
         validation.require(ok, "long", long, f"'ARM,REWARD', two of the columns {', '.join(names)}")
         return named[0], named[1]
     arms = [name for name in names if name.strip().lower() in _ARM_NAMES]
-    given = [name for name in names if name.strip().lower() in _REWARD_NAMES]
+    given = [name for name in names if name.strip().lower() in REWARD_NAMES]
     if len(names) == 2 and len(arms) + len(given) == 1:  # one has a known name, the other is what is left
         arms = arms or [name for name in names if name not in given]
         given = given or [name for name in names if name not in arms]

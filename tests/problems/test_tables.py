@@ -1,7 +1,9 @@
 """Reading tables: what comes back, and what is refused."""
 
 import io
+import math
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +78,16 @@ def test_timestamps_become_seconds(tmp_path: Path, stamps: tuple[str, str]) -> N
     table = read_table(_write(tmp_path, f"t,a,b\n{stamps[0]},1,2\n{stamps[1]},3,4\n"), time_column="t")
     assert table.times is not None
     assert table.times.tolist() == [1704067200.0, 1704070800.0]
+
+
+@pytest.mark.parametrize("year", ["0900", "3000", "9999"])
+def test_dates_of_any_year_become_seconds(tmp_path: Path, year: str) -> None:
+    rows = "".join(f"{year}-01-0{k},{math.sin(k)},{math.cos(k)}\n" for k in range(1, 9))
+    (tmp_path / "x.csv").write_text(f"date,a,b\n{rows}", encoding="utf-8")
+    times = read_table(tmp_path / "x.csv").times
+    assert times is not None
+    first = datetime(int(year), 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    assert times.tolist() == [first.total_seconds() + 86400 * k for k in range(8)]
 
 
 def test_parquet_indexed_by_time_keeps_it(tmp_path: Path) -> None:
