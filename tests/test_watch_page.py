@@ -136,6 +136,15 @@ def test_there_is_a_page_of_dates_of_every_zone_without_an_alarm(zone, tmp_path)
     assert "2024-04-02 00:30" in read(tmp_path / "live.html").said["td"]
 
 
+@pytest.mark.parametrize("name", [r"$\foo$", "_north", "北"])
+def test_arms_may_be_called_anything(name, tmp_path):
+    live = AskTell.auto([name, "b"])
+    for k in range(6):
+        live.tell(live.ask(float(k), [[name, "b"][k % 2]]), float(k))
+    live.report(tmp_path / "live.html")
+    assert name in read(tmp_path / "live.html").said["td"]
+
+
 def test_a_setting_may_be_called_as_the_column_of_arms_is(tmp_path):
     live = AskTell.auto({"arm": (0.0, 1.0), "x": (0.0, 1.0)})
     question = live.ask(0.0)

@@ -17,6 +17,7 @@ from bandits_torch.experiments.plots.style import (
     axes_or_new,
     check_replicate,
     finish,
+    label_rows,
     named,
     title_of,
 )
@@ -130,9 +131,8 @@ def plot_pulls(
     )
     _mark_best(ax, was_best[order], T)
     labels = [_short(str(n) if names is None else names[n]) for n in order.tolist()]
-    ax.set_yticks(range(len(order)), labels, fontsize=8)
-    for label in ax.get_yticklabels():
-        label.set_parse_math(False)  # an arm may be called $x
+    label_rows(ax, labels, fontsize=8)
+    ax.set_ylim(len(order) - 0.5, -0.5)
     ((name, _),) = named(history).items()
     finish(ax, title_of({name: history}, f"arms that {name} pulled; bars: the best arm"), "step", "")
     ax.grid(visible=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from bandits_torch import validation
@@ -36,6 +37,21 @@ def axes_or_new(ax: Axes | None, width: float = 8.0, height: float = 5.0) -> Axe
     if ax is not None:
         return ax
     return Figure(figsize=(width, height), dpi=150, layout="constrained").add_subplot()
+
+
+def label_rows(ax: Axes, names: Sequence[str], **look: Any) -> None:
+    """Names at the rows 0, 1, ... of a picture, from top to bottom, as they are written: an arm may be called $x$."""
+    ax.set_yticks(range(len(names)), names, **look)
+    for label in ax.get_yticklabels():
+        label.set_parse_math(False)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+
+
+def in_dates(ax: Axes, **about: Any) -> None:
+    """Short dates on the horizontal axis; ``about``: arguments of ``AutoDateLocator``."""
+    locator = AutoDateLocator(**about)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=about.get("tz")))
 
 
 def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: bool = False) -> Axes:
