@@ -102,6 +102,8 @@ class Times:
     def read(self, name: str, value: Any) -> tuple[float, str]:
         """The number of a time, and the ``zone`` once it is accepted. ValueError for one of another kind."""
         date = self._date(name, value)
+        if isinstance(value, np.integer):
+            value = int(value)
         if date is None:
             zone, number = "number", validation.finite_number(name, value)
         else:

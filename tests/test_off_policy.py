@@ -168,6 +168,7 @@ def test_what_nothing_identifies_is_refused():
         ({"arms": torch.tensor([0.0, 1.0])}, "arms must be integers"),
         ({"arms": torch.tensor([-1, 1])}, "arms must be 0 to 1"),
         ({"arm_names": ("a", "a")}, "arm_names must be two or more, different"),
+        ({"times": None}, "times must be a tensor"),
         ({"times": torch.tensor([2.0, 1.0])}, "times must be in order of time"),
         ({"rewards": torch.tensor([1.0, torch.nan])}, "rewards must be finite"),
         ({"propensity": torch.tensor([0.5, 0.0])}, "propensity must be above 0"),

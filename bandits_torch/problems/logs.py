@@ -66,7 +66,7 @@ class Log:
         validation.require(within, "arms", arms, f"0 to {len(names) - 1}")
         for name in ("times", "rewards", "propensity"):
             column = getattr(self, name)
-            if column is not None:
+            if column is not None or name != "propensity":
                 validation.finite_tensor(name, column)
                 validation.shape_is(name, column, column.shape == (n,), f"({n},), one for each pull")
                 object.__setattr__(self, name, column.double())
