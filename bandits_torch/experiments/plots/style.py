@@ -32,11 +32,9 @@ def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
     return numbered | {"random": (GREY, "--")}
 
 
-def axes_or_new(ax: Axes | None, width: float = 8.0, height: float = 5.0) -> Axes:
-    """The axes given, or those of a new figure, in inches, which no window manager knows of."""
-    if ax is not None:
-        return ax
-    return Figure(figsize=(width, height), dpi=150, layout="constrained").add_subplot()
+def axes_or_new(ax: Axes | None, height: float = 5.0) -> Axes:
+    """The axes given, or those of a new figure, 8 inches wide, which no window manager knows of."""
+    return ax or Figure(figsize=(8.0, height), dpi=150, layout="constrained").add_subplot()
 
 
 def label_rows(ax: Axes, names: Sequence[str], **look: Any) -> None:
