@@ -224,10 +224,44 @@ def test_logs_are_read_sorted_with_their_lists(tmp_path):
     assert log.propensity.tolist() == [0.25, 1.0, 0.5]
     assert log.available.tolist() == [[True, True, True], [False, False, True], [True, True, False]]
     assert log.notes[1] == "left out: who"
-    path.write_text("time,what,reward\n1,a,2\n2,b,3\n")
+    path.write_text("time,what,who,reward\n1,a,x,2\n2,b,y,3\n")
     with pytest.raises(ValueError, match="arm must be the name of a column, got None"):
         read_log(path)
     assert read_log(path, arm="what").num_arms == 2
+    assert read_log(path, contexts=["who"]).arm_names == ("a", "b")
+
+
+@pytest.mark.parametrize("header", ["time,banner,clicked", "clicked,when,banner", "p,banner,time,reward"])
+def test_one_column_of_words_and_one_of_numbers_are_arm_and_reward(tmp_path, header):
+    cells = {"p": ".5 .5 .5", "banner": "y x y"}
+    cells |= dict.fromkeys(("time", "when"), "2 1 3") | dict.fromkeys(("clicked", "reward"), "0 1 1")
+    rows = zip(*(cells[name].split() for name in header.split(",")), strict=True)
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join([header, *map(",".join, rows)]))
+    for log in (read_log(path), read_data(path)):
+        assert isinstance(log, Log)
+        assert (log.arm_names, log.arms.tolist(), log.rewards.tolist()) == (
+            ("x", "y"),
+            [0, 1, 1],
+            [1.0, 0.0, 1.0],
+        )
+        assert "'banner'" in log.notes[0]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the record is short
+def test_columns_of_a_log_are_named_on_the_command_line(tmp_path):
+    path = tmp_path / "log.csv"
+    shown = torch.randint(3, (60,), generator=torch.Generator().manual_seed(0)).tolist()
+    path.write_text("time;banner;clicked\n" + "".join(f"{t};{arm};{t % 2}\n" for t, arm in enumerate(shown)))
+    assert CliRunner().invoke(app, ["look", str(path)]).output.startswith("A full table")  # of numbers
+    named = ["--option", "arm=banner", "--option", "reward=clicked", "--option", "separator=;"]
+    assert CliRunner().invoke(app, ["look", str(path), *named]).output.startswith("A log: 60 pulls of 3 arms")
+    valued = CliRunner().invoke(app, ["value", str(path), "--policies", "ucb1", *named])
+    assert ["the", "log", "0.5"] in [line.split() for line in valued.output.splitlines()]
+    both = CliRunner().invoke(app, ["look", str(path), *named, "--option", "long=true"])
+    assert "for a table or for a log, got ['long'] and ['arm', 'reward']" in both.output
+    unknown = CliRunner().invoke(app, ["value", str(path), "--option", "arms=banner"])
+    assert "'arms' is not one of the log's options: did you mean arm?" in unknown.output
 
 
 def test_a_log_of_several_pulls_of_an_arm_at_a_time_is_no_table(tmp_path):
@@ -282,9 +316,13 @@ def test_look_says_what_a_log_holds(tmp_path):
     path.write_text("time,arm,reward\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))
     assert CliRunner().invoke(app, ["look", str(path)]).output.startswith("A full table: 9 rows, 2 arms")
     path.write_text("when,layout,paid\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))
+    assert CliRunner().invoke(app, ["look", str(path)]).output.startswith("A full table: 9 rows, 2 arms")
+    path.write_text(
+        "when,layout,paid,note\n" + "".join(f"{t},{a},{t}.5,no\n" for t in range(9) for a in "ab")
+    )
     refused = CliRunner().invoke(app, ["look", str(path)])
     asked = ["look", str(path), "--option", "long=layout,paid"]
-    assert asked[-1] in refused.output
+    assert "long=layout,REWARD if it names the arm of each row" in refused.output
     assert CliRunner().invoke(app, asked).output.startswith("A full table: 9 rows, 2 arms")
     path.write_text("time,arm,reward\n1,a,no\n")
     refused = CliRunner().invoke(app, ["look", str(path)])

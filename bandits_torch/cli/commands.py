@@ -164,8 +164,8 @@ def race(
 @click.option(
     "--option",
     multiple=True,
-    help="How a table is read, key=value, as `race` takes it: long=layout,revenue for a row per reward, "
-    "missing=-9999, ignore=comment. Repeat for more.",
+    help="How the file is read, key=value: of a table, as `race` takes it, long=layout,revenue for a row per reward, "
+    "missing=-9999, ignore=comment; of a log, arm=banner, reward=clicked. Repeat for more.",
 )
 def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
     """Say what DATA holds: a table of rewards (one row per step, one column per arm), or a log (one row per pull).
@@ -174,13 +174,20 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
     every arm.
     """
     from bandits_torch.problems.diagnosis import diagnose
-    from bandits_torch.problems.logs import Log, read_data
+    from bandits_torch.problems.logs import Log, read_data, read_log
     from bandits_torch.problems.tables import read_table
 
     if plot is not None and plot.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"plot must be a file ending in .png, .svg or .pdf, got {str(plot)!r}")
-    asked = send_options(option, {"the table": [*signature(read_table).parameters][1:]})["the table"]
-    held = read_table(data, **asked) if asked else read_data(data)
+    table, log = ([*signature(read).parameters][1:] for read in (read_table, read_log))
+    of_table, of_log = send_options(option, {"a table": table, "a log": log}).values()
+    for_table, for_log = sorted(of_table.keys() - of_log.keys()), sorted(of_log.keys() - of_table.keys())
+    if for_table and for_log:
+        raise ValueError(f"option must be for a table or for a log, got {for_table} and {for_log}")
+    if for_log:
+        held: Any = read_log(data, **of_log)
+    else:
+        held = read_table(data, **of_table) if for_table else read_data(data, **of_log)
     if isinstance(held, Log):
         if plot is not None:
             raise ValueError(f"plot must be left out for a log of pulls, got {str(plot)!r}: it draws tables")
@@ -202,9 +209,16 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
 @click.argument("log", type=FILE)
 @click.option("--policies", default="auto", help="Names of algorithms, separated by commas.")
 @click.option("--contexts", help="Columns that were known before each choice, separated by commas.")
+@click.option(
+    "--option",
+    multiple=True,
+    help="How LOG is read, key=value: arm=banner, reward=clicked, propensity=chance, separator=;. Repeat for more.",
+)
 @number("--replays", 2, default=20, help="Resamples of the log, for the interval of a policy that learns.")
 @number("--seed", 0, default=0, help="Seed of all random numbers.")
-def value(log: Path, policies: str, contexts: str | None, replays: int, seed: int) -> None:
+def value(
+    log: Path, policies: str, contexts: str | None, option: tuple[str, ...], replays: int, seed: int
+) -> None:
     """Estimate what policies would have earned per step of LOG, next to what was earned.
 
     LOG is CSV or Parquet: a row for each pull, with columns of the time, the arm and its reward, and of the propensity,
@@ -216,7 +230,11 @@ def value(log: Path, policies: str, contexts: str | None, replays: int, seed: in
     from bandits_torch.off_policy import value as value_of
     from bandits_torch.problems.logs import read_log
 
-    pulls = read_log(log, contexts=[one.strip() for one in contexts.split(",")] if contexts else ())
+    keys = [key for key in signature(read_log).parameters if key not in ("path", "contexts")]
+    reading = send_options(option, {"the log": keys})["the log"]
+    pulls = read_log(
+        log, contexts=[one.strip() for one in contexts.split(",")] if contexts else (), **reading
+    )
     rows, refused = [("the log", f"{float(pulls.rewards.mean()):.4g}")], []
     for name in names:
         try:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.naming import some, unknown_name
-from bandits_torch.problems.table_cells import empty_row, find_time, numbers, seconds, words
+from bandits_torch.problems.table_cells import empty_row, find_time, is_numeric, numbers, seconds, words
 from bandits_torch.problems.table_files import TEXT, read_frame
 from bandits_torch.problems.tables import REWARD_NAMES, RewardTable, table_of
 
@@ -180,7 +180,8 @@ def read_log(
         path: the file.
         time: name of the column of times, numbers or dates as for ``read_table``; ``"auto"``: recognised likewise.
         arm, reward: names of the columns of the arm pulled and what it paid. None: a column called arm, action,
-            variant, choice or item; and reward, value or y.
+            variant, choice or item; and reward, value or y. Where there is none, the only other column of words; and
+            of numbers.
         propensity: name of the column of the probability with which the arm was drawn. None: one called propensity,
             probability, prob or p, where there is one.
         available: name of the column that lists the arms that could be pulled, names separated by |, ; or commas.
@@ -202,24 +203,51 @@ def read_log(
     return _log_of(frame, mark, time, arm, reward, propensity, available, contexts, arm_names)
 
 
-def read_data(path: str | Path) -> RewardTable | Log:
+def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
     """A file read as what it is: a table of rewards, or a log of pulls.
 
-    A file is a log if one of its columns is called as an arm and one as a reward is (``read_log``), and a tidy table if
-    it holds all arms at every time. Everything else is a table with a column for every arm (``read_table``).
+    A file is a log if one of its columns is that of the arm and one that of the reward, as ``read_log`` recognises
+    them, and a tidy table if it holds all arms at every time. Everything else is a table with a column for every arm
+    (``read_table``).
 
-    ``path``: of a CSV, Parquet or NPZ file.
+    ``path``: of a CSV, Parquet or NPZ file. ``reading``: separator, decimal, encoding as for ``read_table``.
 
     Raises ValueError for what is neither.
     """
-    frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE})
-    called = {name.strip().lower() for name in frame.columns}
-    if not (called & {*_ARM} and called & {*REWARD_NAMES}):
+    frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE}, **reading)
+    claimed = {name for known in (_PROPENSITY, _AVAILABLE) for name in _called(known, list(frame.columns))}
+    of_time = find_time(frame, time, mark)
+    of_arm, of_reward = _pulls(frame, {of_time, *claimed})
+    if of_time is None or not (len(of_arm) == len(of_reward) == 1):
         return table_of(frame, mark, time_column=time)
     log = _log_of(frame, mark)
     pairs = torch.stack([log.times, log.arms.double()]).unique(dim=1).shape[1]
     whole = len(log.arms) == pairs == log.num_arms * len(log.times.unique())
-    return table_of(frame, mark, time_column=time, long=True) if whole else log
+    return table_of(frame, mark, time_column=time, long=f"{of_arm[0]},{of_reward[0]}") if whole else log
+
+
+def _called(known: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Those of the names that are among the known ones."""
+    return [name for name in names if name.strip().lower() in known]
+
+
+def _pulls(
+    frame: pd.DataFrame,
+    claimed: set[str | None],
+    arm: str | None = None,
+    reward: str | None = None,
+    contexts: Sequence[str] = (),
+) -> tuple[list[str], list[str]]:
+    """Which columns, none of the ``claimed`` ones, may be that of the arm, and that of the reward."""
+    left = [name for name in frame.columns if name not in claimed]
+    of_arm = [arm] if arm else _called(_ARM, left)
+    of_reward = [reward] if reward else _called(REWARD_NAMES, left)
+    if not (of_arm and of_reward):
+        left = [name for name in left if name not in contexts]
+        of_words = [name for name in left if not is_numeric(frame[name]) and len(words(frame[name]))]
+        of_arm = of_arm or [name for name in of_words if name not in of_reward]
+        of_reward = of_reward or [name for name in left if name not in {*of_words, *of_arm}]
+    return of_arm, of_reward
 
 
 def _log_of(
@@ -236,23 +264,27 @@ def _log_of(
     """The log in the columns of a file."""
     names = list(frame.columns)
 
-    def column(argument: str, asked: str | None, known: tuple[str, ...], needed: bool) -> str | None:
-        if asked is not None and asked not in names:
-            raise ValueError(unknown_name(argument, asked, names))
-        found = [asked] if asked else [name for name in names if name.strip().lower() in known]
-        if len(found) > 1 or (needed and not found):
+    def one(argument: str, found: Sequence[str]) -> str:
+        if len(found) != 1:
             raise ValueError(f"{argument} must be the name of a column, got None; there are {some(names)}")
-        return found[0] if found else None
+        return found[0]
 
-    of_arm, of_reward = column("arm", arm, _ARM, True), column("reward", reward, REWARD_NAMES, True)
-    of_chance = column("propensity", propensity, _PROPENSITY, False)
-    of_lists = column("available", available, _AVAILABLE, False)
+    validation.require(not isinstance(contexts, str), "contexts", contexts, "a list of names of columns")
+    asked = {"arm": arm, "reward": reward, "propensity": propensity, "available": available}
+    for argument, name in asked.items():
+        if name is not None and name not in names:
+            raise ValueError(unknown_name(argument, name, names))
+    chances = [propensity] if propensity else _called(_PROPENSITY, names)
+    lists_of_arms = [available] if available else _called(_AVAILABLE, names)
+    of_chance = one("propensity", chances) if chances else None
+    of_lists = one("available", lists_of_arms) if lists_of_arms else None
     of_time = find_time(frame, time, mark)
     if of_time is None:
         raise ValueError(f"time must be the name of a column, got {time!r}; there are {some(names)}")
+    arms, rewards = _pulls(frame, {of_time, of_chance, of_lists}, arm, reward, contexts)
+    of_arm, of_reward = one("arm", arms), one("reward", rewards)
     clock, unit = seconds(of_time, frame[of_time], mark)
     order = np.argsort(clock, kind="stable")
-    validation.require(not isinstance(contexts, str), "contexts", contexts, "a list of names of columns")
     known = {of_arm, of_reward, of_chance, of_lists, of_time}
     for name in contexts:
         if name not in names:
@@ -274,7 +306,9 @@ def _log_of(
     if lists is not None:
         mask = torch.tensor([[name in those for name in every] for those in lists])[order]
     others = [name for name in names if name not in {*known, *contexts}]
-    notes = [f"log: {len(frame)} pulls of {len(every)} arms; times: {of_time!r}, {unit}"]
+    notes = [
+        f"log: {len(frame)} pulls of {len(every)} arms; times: {of_time!r}, {unit}; {of_arm!r}, {of_reward!r}"
+    ]
     notes += [f"left out: {some(others)}"] if others else []
 
     def values(name: str) -> Tensor:

@@ -119,7 +119,8 @@ def refuse_log(rewards: np.ndarray) -> None:
     raise ValueError(
         f"missing must be given, as the table looks like a log of pulls: at {alone if most_alone else few} of "
         f"{len(seen)} times {said} a reward, and what the others would have paid is not known; missing='unavailable' "
-        "if an arm without a reward could not be pulled then, missing='forward-fill' if its last reward still held"
+        "if an arm without a reward could not be pulled then, missing='forward-fill' if its last reward still held; "
+        "`bandits-torch value` takes a log"
     )
 
 
