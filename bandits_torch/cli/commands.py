@@ -259,7 +259,7 @@ def value(
     help="The arms that can be pulled now: names, or true and false for each arm, separated by commas. "
     "By default all.",
 )
-@click.option("--time", "moment", help="A number or a date, of the same kind every time. By default seconds.")
+@click.option("--time", "moment", help="A number or a date, of the same kind every time. By default now.")
 def ask(state: Path, arms: str | None, available: str | None, moment: str | None) -> None:
     """Print the number and the arm of a question, and keep it in the file STATE, which begins with --arms.
 
@@ -274,7 +274,7 @@ def ask(state: Path, arms: str | None, available: str | None, moment: str | None
     bandits-torch tell live.state 0 12.5
     """
     import json
-    import time
+    from datetime import UTC, datetime
 
     from bandits_torch.policy_files import save_policy
 
@@ -282,7 +282,7 @@ def ask(state: Path, arms: str | None, available: str | None, moment: str | None
     mask: Any = None if available is None else [one.strip() for one in available.split(",")]
     if mask is not None and set(mask) <= {"true", "false"}:
         mask = [one == "true" for one in mask]
-    now: Any = time.time() if moment is None else parse_value(moment)
+    now: Any = datetime.now(UTC) if moment is None else parse_value(moment)
     question = live.ask(now, mask)
     save_policy(state, live)
     click.echo(json.dumps({"id": question.id, "arm": question.name}))
@@ -317,11 +317,15 @@ def show(state: Path, html: Path | None) -> None:
     Intervals are 95 % intervals of expected rewards. Nothing changes.
     """
     live = _live(state, None)
-    plainly: dict[str, Any] = {"index": False, "na_rep": "", "float_format": "{:.4g}".format}
-    click.echo(f"{live!r}\n\n{live.beliefs().to_string(**plainly)}")
+
+    def shown(frame: Any) -> str:
+        whole = frame.apply(lambda column: column.dt.floor("s") if hasattr(column, "dt") else column)
+        return str(whole.to_string(index=False, na_rep="", float_format="{:.4g}".format))
+
+    click.echo(f"{live!r}\n\n{shown(live.beliefs())}")
     alarms = live.alarms()
     if len(alarms):
-        click.echo(f"\nchanges noticed\n{alarms.to_string(**plainly)}")
+        click.echo(f"\nchanges noticed\n{shown(alarms)}")
     if html is not None:
         live.report(html)
         click.echo(f"\nwrote {html}")
