@@ -68,7 +68,7 @@ class Earned:
     def share(self, total: float) -> str:
         """``gain`` as it is printed, 100 % at most, since luck may pass an estimate; empty where it is NaN."""
         gain = self.gain(total)
-        return "" if math.isnan(gain) else f"{100 * min(1.0, gain):.0f} %"
+        return "" if math.isnan(gain) else f"{100 * min(1.0, gain):z.0f} %"
 
     def ahead(self) -> tuple[str, ...]:
         """Policies that earned surely more than random play, with 95 % for all of them together, and by a tenth or more
@@ -109,7 +109,7 @@ class Earned:
     def above_random(self, total: float) -> str:
         """How much more than drawing at random: in % where that means something, else in units."""
         if self.ratio and self.random > 0:
-            return f"{100 * (more := total / self.random - 1):+.{0 if abs(more) > 0.0995 else 1}f} %"
+            return f"{100 * (more := total / self.random - 1):+z.{0 if abs(more) > 0.0995 else 1}f} %"
         return f"{total - self.random:+.4g}"
 
     def total(self, value: float) -> str:
