@@ -264,6 +264,23 @@ def test_columns_of_a_log_are_named_on_the_command_line(tmp_path):
     assert "'arms' is not one of the log's options: did you mean arm?" in unknown.output
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"arm": 3}, "arm must be the name of a column, or None"),
+        ({"arm": "reward"}, "columns must be different"),
+        ({"arm_names": 5}, "arm_names must be a list of names"),
+        ({"arm_names": "ab"}, "arm_names must be a list of names"),
+        ({"encoding": 5}, "encoding must be one that Python knows"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused_by_name(wrong, said, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("time,arm,reward\n1,a,1\n2,b,3\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        read_log(path, **wrong)
+
+
 def test_a_log_of_several_pulls_of_an_arm_at_a_time_is_no_table(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("time,arm,reward\n1,a,1\n1,a,2\n2,b,3\n2,b,1.5\n", encoding="utf-8")
@@ -292,6 +309,8 @@ def test_columns_of_contexts_are_read_by_name(tmp_path):
         (["arm"], "contexts must be no column of time, arm, reward or propensity"),
         (["screen", "age"], r"contexts must be \['screen'\] alone, or columns of numbers"),
         ("age", "contexts must be a list of names of columns"),
+        (5, "contexts must be a list of names of columns"),
+        (["age", "age"], "contexts must be different"),
     ):
         with pytest.raises(ValueError, match=said):
             read_log(path, contexts=wrong)

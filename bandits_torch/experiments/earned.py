@@ -195,10 +195,11 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     for name in sorted(histories, key=lambda one: -float(histories[one].expected_rewards.sum(1).mean())):
         gained = histories[name].expected_rewards.double() - at_random
         sum_of_all = gained.sum(1)
-        if bandwidth is not None:
+        if bandwidth is not None and gained.shape[1] > 1:
             error = float((gained - gained.mean(1, keepdim=True)).square().sum(1).mean().sqrt())
         else:
-            error = float(sum_of_all.std() / len(gained) ** 0.5) if len(gained) > 1 else math.nan
+            known = bandwidth is None and len(gained) > 1
+            error = float(sum_of_all.std() / len(gained) ** 0.5) if known else math.nan
         middle, half = float(sum_of_all.mean()), _NINETY * error
         totals[name] = float(histories[name].expected_rewards.sum(1).mean())
         more[name] = None if math.isnan(error) else (middle - half, middle + half)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -198,6 +198,13 @@ def read_log(
     kinds = (*TEXT, ".parquet")
     right = Path(path).suffix.lower() in kinds
     validation.require(right, "path", str(path), f"a file ending in {', '.join(kinds)}")
+    asked = {"arm": arm, "reward": reward, "propensity": propensity, "available": available}
+    for name, column in asked.items():
+        validation.instance(name, column, (str, type(None)), "the name of a column, or None")
+    listed = isinstance(contexts, Iterable) and not isinstance(contexts, str)
+    validation.require(listed, "contexts", contexts, "a list of names of columns")
+    listed = arm_names is None or (isinstance(arm_names, Iterable) and not isinstance(arm_names, str))
+    validation.require(listed, "arm_names", arm_names, "a list of names, or None")
     as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
     frame, _, mark = read_frame(path, (), as_text, separator=separator, encoding=encoding, decimal=decimal)
     return _log_of(frame, mark, time, arm, reward, propensity, available, contexts, arm_names)
@@ -285,7 +292,11 @@ def _log_of(
     of_arm, of_reward = one("arm", arms), one("reward", rewards)
     clock, unit = seconds(of_time, frame[of_time], mark)
     order = np.argsort(clock, kind="stable")
-    known = {of_arm, of_reward, of_chance, of_lists, of_time}
+    chosen = [one for one in (of_time, of_arm, of_reward, of_chance, of_lists) if one is not None]
+    known = {*chosen}
+    expected = "different, for time, arm, reward, propensity and available"
+    validation.require(len(known) == len(chosen), "columns", chosen, expected)
+    validation.require(len({*contexts}) == len(contexts), "contexts", contexts, "different from each other")
     for name in contexts:
         if name not in names:
             raise ValueError(unknown_name("contexts", name, names))

@@ -135,6 +135,7 @@ class RegressionTable(StationaryProblem):
         replicates: int = 1,
     ) -> None:
         validation.positive_integer("replicates", replicates)
+        validation.instance("data", data, (str, Path), "the path of a file")
         features, values = _read(Path(data), target)
         whole = np.isfinite(features).all(1) & np.isfinite(values)
         validation.require(int(whole.sum()) >= 2, "data", str(data), "a table with two complete rows or more")

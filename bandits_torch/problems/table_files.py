@@ -72,8 +72,11 @@ def read_frame(
     """
     validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
     validation.require(header in (None, True, False), "header", header, "True, False or None")
-    ok = separator is None or (isinstance(separator, str) and len(separator) == 1)
-    validation.require(ok, "separator", separator, "one character or None")
+    ok = separator is None or (
+        isinstance(separator, str) and len(separator) == 1 and separator not in '"\r\n'
+    )
+    validation.require(ok, "separator", separator, "one character, no quote or end of a line, or None")
+    validation.instance("encoding", encoding, (str, type(None)), "one that Python knows, or None")
     validation.instance("path", path, (str, Path), "the path of a file")
     file = Path(path)
     suffix = file.suffix.lower()

@@ -262,7 +262,8 @@ def _names_given(argument: str, given: Any) -> list[str] | None:
         return None
     if isinstance(given, str) or validation.is_number(given):  # on the command line 7 is a number
         return [name.strip() for name in str(given).split(",")]
-    validation.instance(argument, given, Sequence, "names, a sequence or one string with commas, or None")
+    several = isinstance(given, Sequence) and all(isinstance(name, str) for name in given)
+    validation.require(several, argument, given, "names, a sequence or one string with commas, or None")
     return list(given)
 
 
@@ -415,7 +416,7 @@ def _long_names(names: list[str], long: bool | str) -> tuple[str, str]:
     """The columns of arms and of rewards, as given or by their names."""
     if isinstance(long, str):
         named = [name.strip() for name in long.split(",")]
-        ok = len(named) == 2 and all(name in names for name in named)
+        ok = len(named) == len({*named}) == 2 and all(name in names for name in named)
         validation.require(ok, "long", long, f"'ARM,REWARD', two of the columns {', '.join(names)}")
         return named[0], named[1]
     arms = [name for name in names if name.strip().lower() in _ARM_NAMES]

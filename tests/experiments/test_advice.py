@@ -168,6 +168,12 @@ def test_the_policy_random_is_left_to_its_expectation():
     assert found.rivals == M
 
 
+def test_regrets_may_be_whole_numbers():
+    regret = {"a": torch.arange(6), "b": 2 + 2 * torch.arange(6)}
+    wanted = advise({name: value.double() for name, value in regret.items()}, torch.full((6,), 20.0))
+    assert advise(regret, torch.full((6,), 20)) == wanted
+
+
 def test_more_rivals_make_less_sure():
     for seed in range(8):
         regret, random = table(seed, gap=0.25)
@@ -183,6 +189,8 @@ def test_more_rivals_make_less_sure():
         ({"a": torch.ones(4)}, torch.ones(5), "regret of a must have shape"),
         ({"a": torch.full((5,), torch.nan)}, torch.ones(5), "regret of a"),
         ({"a": torch.ones(0)}, torch.ones(0), "regret of a must have shape"),
+        ({"a": torch.ones(5)}, 1.0, "regret of random must be a tensor"),
+        ({"a": [1.0] * 5}, torch.ones(5), "regret of a must be a tensor"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(regret, random, message):

@@ -51,6 +51,9 @@ def test_bad_sizes_are_refused() -> None:
         plot_arms(two_runs(), best=torch.zeros(3, 4))
     with pytest.raises(ValueError, match=r"positions must have shape \(N,\), with N at least 4"):
         plot_arms(two_runs(), best=BEST, positions=torch.zeros(3))
+    for name in ("best", "positions"):
+        with pytest.raises(ValueError, match=f"{name} must be a tensor"):
+            plot_arms(two_runs(), **{name: [0.0] * 4})
 
 
 def test_best_arms_are_those_of_regret_zero() -> None:

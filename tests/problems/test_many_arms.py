@@ -95,6 +95,7 @@ BAD = {
     "target must be a column of numbers": lambda path: RegressionTable(data=path, target="name"),
     "data must be a file ending": lambda path: RegressionTable(data=path.with_suffix(".txt")),
     "data must be a readable .parquet file": lambda path: RegressionTable(data=path.with_suffix(".parquet")),
+    "data must be the path of a file": lambda path: RegressionTable(data=5),
     "replicates": lambda path: RegressionTable(data=path, replicates=0),
 }
 

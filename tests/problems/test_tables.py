@@ -5,6 +5,7 @@ import math
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -154,6 +155,22 @@ def test_a_file_is_read_as_meant_or_refused_by_what_is_wrong(tmp_path, content, 
             read_table(path)
     else:
         assert _same(read_table(path).rewards, torch.tensor(expected).double())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rewards": [["a"]]}, "rewards must be names"),
+        ({"ignore": [["a"]]}, "ignore must be names"),
+        ({"separator": "\r"}, "separator must be one character, no quote or end of a line"),
+        ({"long": "a,a"}, "long must be 'ARM,REWARD'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_by_name(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_table(_write(tmp_path, CSV), **options)
 
 
 def test_unknown_columns_and_options_are_refused(tmp_path: Path) -> None:

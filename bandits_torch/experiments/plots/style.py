@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.history import History
@@ -87,6 +88,11 @@ def with_trace(histories: Mapping[str, History], names: Sequence[str]) -> dict[s
     expected = f"at least one with {', '.join(map(repr, names))} in its trace"
     validation.require(len(found) > 0, "histories", list(histories), expected)
     return found
+
+
+def traced(history: History, name: str) -> Tensor:
+    """What the trace says under a name for every replicate, (S, T): it may hold one value a step for all of them."""
+    return history.trace[name].expand(history.arms.shape[:2])
 
 
 def title_of(histories: Mapping[str, History], text: str) -> str:
