@@ -114,8 +114,7 @@ def test_a_new_arm_is_as_if_it_had_been_there_and_never_played(name):
         twin.model.rebuild()  # a root of the covariance taken anew, as the other's is: the draws are the same then
     if hasattr(twin, "marginals") and name not in ("cgp_ucb", "tv_cgp_ucb"):
         at = BEFORE + 0.75
-        for ours, theirs in zip(live.policy.marginals(at), twin.marginals(at), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+        torch.testing.assert_close(live.policy.marginals(at), twin.marginals(at), rtol=1e-8, atol=1e-8)
     if name not in OTHERWISE:
         asked = told_both(live, twin, AFTER, generator, start=BEFORE + 1)
         assert all(torch.equal(ours, theirs) for ours, theirs in asked)
@@ -280,8 +279,7 @@ def test_members_over_more_arms_know_what_they_would_have_known(kind, twins, cou
     grown.grow_from(small)
     learn(range(count, count + 30), grown, wide)
     now = 1.5 * (count + 31)
-    for ours, theirs in zip(grown.marginals(now), wide.marginals(now), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(grown.marginals(now), wide.marginals(now), rtol=1e-8, atol=1e-8)
     for arm in (0, 11, 12):
         which = torch.tensor([arm, 13 - arm])
         ours, theirs = grown.covariance_with(which, now), wide.covariance_with(which, now)
@@ -309,12 +307,12 @@ def test_members_of_low_rank_over_more_arms_know_what_they_would_have_known(coun
 
     learn(range(count), 30, small, wide)
     grown.grow_from(small)
-    for ours, theirs in zip(grown.marginals(1.5 * count), wide.marginals(1.5 * count), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(
+        grown.marginals(1.5 * count), wide.marginals(1.5 * count), rtol=1e-8, atol=1e-8
+    )
     learn(range(count, count + 30), 40, grown, wide)
     which, now = torch.tensor([35, 2]), 1.5 * (count + 31)
-    for ours, theirs in zip(grown.marginals(now), wide.marginals(now), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(grown.marginals(now), wide.marginals(now), rtol=1e-8, atol=1e-8)
     ours, theirs = grown.covariance_with(which, now), wide.covariance_with(which, now)
     torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
     small_rates = small.noise_variance, small.forgetting_rate

@@ -288,8 +288,7 @@ def test_auto_learns_a_log_as_if_it_had_pulled():
     warm, plainly = recipes.auto(4, log=log), recipes.auto(4)
     for time, arm, reward in zip(log.times.tolist(), log.arms, log.rewards, strict=True):
         plainly.learn(Observation(time, arm.reshape(1), reward.reshape(1)))
-    for mine, theirs in zip(warm.predict(60.0), plainly.predict(60.0), strict=True):
-        assert torch.equal(mine, theirs)
+    torch.testing.assert_close(warm.predict(60.0), plainly.predict(60.0), rtol=0, atol=0)
     assert int(AskTell.auto(log=log).ask(60.0).arm) == int(plainly.choose(60.0).arm)
     with pytest.raises(ValueError, match="log must be one of 3 arms, got 4"):
         recipes.auto(3, log=log)
@@ -309,8 +308,7 @@ def test_auto_learns_a_log_under_its_contexts_as_if_it_had_pulled(listed):
         plainly.learn(Observation(time, arm.reshape(1), reward.reshape(1), {"inputs": inputs}))
     now = ArmContext(log.contexts[0])
     for policy in (warm, known):
-        for mine, theirs in zip(policy.marginals(60.0, now), plainly.marginals(60.0, now), strict=True):
-            assert torch.equal(mine, theirs)
+        torch.testing.assert_close(policy.marginals(60.0, now), plainly.marginals(60.0, now), rtol=0, atol=0)
     with pytest.raises(ValueError, match="log must be one with 1 numbers of a context, got 0"):
         recipes.auto(4, contexts=3, log=drawn(5, 60)[0])
 

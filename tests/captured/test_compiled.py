@@ -78,8 +78,7 @@ def test_so_it_is_of_draws_from_a_window(window, blocks):
     expected, history = run(plain, problem, 120), run(policy, problem, 120, capture=blocks)
     assert steps_of(history) == (119, 0)
     same(history, expected, 1e-9)
-    for ours, theirs in zip(policy.model.joint(), plain.model.joint(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(policy.model.joint(), plain.model.joint(), rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["igp_ucb", "et_gp_ucb, restarts", "igp_ucb, factor"])
@@ -140,8 +139,7 @@ def same_as_plain(build, horizon=HORIZON, blocks=True):
     expected = run(plain, problem, horizon, seed=7)
     history = run(policy, problem, horizon, seed=7, capture=blocks)
     same(history, expected, 1e-9)
-    for ours, theirs in zip(moments_of(policy), moments_of(plain), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(moments_of(policy), moments_of(plain), rtol=1e-8, atol=1e-9)
     states, states_plain = (one.state_dict() for one in (policy, plain))
     for name in ("sharing", "scale", "frame", "looks", "range", "pulled"):
         torch.testing.assert_close(states[name], states_plain[name], rtol=1e-8, atol=1e-9, equal_nan=True)
