@@ -14,15 +14,14 @@ import torch
 from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
-from bandits_torch import AskTell, load_policy, recipes, save_policy
+from bandits_torch import ArmGP, AskTell, load_policy, recipes, save_policy
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, SmoothMembers
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.problems import Log
 from bandits_torch.recipes import Setup
 from bandits_torch.state import differing
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory import ConstantWidth
 from tests.reference import all_recipes
 from tests.reference.kernels import rbf
 

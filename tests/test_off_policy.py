@@ -9,8 +9,7 @@ from click.testing import CliRunner
 
 from bandits_torch import ArmContext, AskTell, recipes, value
 from bandits_torch.cli.commands import app
-from bandits_torch.policies import Choice, RandomPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies import Choice, Observation, RandomPolicy
 from bandits_torch.problems import Log, read_log
 from benchmarks.logs import __main__ as logs
 from tests.reference import plain_off_policy as plain

@@ -12,15 +12,11 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-from bandits_torch import load_policy, recipes, save_policy
-from bandits_torch.ask_tell import AskTell
+from bandits_torch import ArmGP, AskTell, OnlineGP, load_policy, recipes, save_policy
 from bandits_torch.description import Described, description, differences
 from bandits_torch.kernels import ExponentialForgettingKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.outcome_constraint import OutcomeConstraint
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies import Observation
-from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.models import OutcomeConstraint
+from bandits_torch.policies import Observation, RandomPolicy
 from tests.reference import all_recipes
 from tests.reference.kernels import rbf
 
@@ -96,7 +92,7 @@ OTHERS = {
     "stale": None,
     "step_size": 0.3,
     "thresholds": "theory",
-    "time_kernel": ExponentialForgettingKernel(torch.tensor(0.3).double()),
+    "time_kernel": ExponentialForgettingKernel(0.3),
     "training_steps": 3,
     "trust": "always",
     "rkhs_variation_budget": 2.0,

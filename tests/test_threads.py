@@ -12,12 +12,10 @@ import torch
 from click.testing import CliRunner
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import AskTell, Domain, cli, load_policy, recipes, run, save_policy, threads
+from bandits_torch import AskTell, Domain, Policy, cli, load_policy, recipes, run, save_policy, threads
 from bandits_torch.experiments.engines import play
 from bandits_torch.models import CandidatePrior
-from bandits_torch.policies import Policy
-from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.policies.wrapping import StandardisedPolicy
+from bandits_torch.policies import RandomPolicy, StandardisedPolicy
 from bandits_torch.state_files import read_state
 from tests.reference.stubs import TableProblem
 

@@ -12,9 +12,8 @@ from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.captured.launching import PlainCalls
 from bandits_torch.models import ArmMembers
 from bandits_torch.models.arms import covariance_form
-from bandits_torch.policies import ModelAveraging
-from bandits_torch.policies.policy import Observation
-from bandits_torch.problems.stationary import StationaryProblem
+from bandits_torch.policies import ModelAveraging, Observation
+from bandits_torch.problems import StationaryProblem
 from bandits_torch.recorder import Recorder
 from bandits_torch.state_files import described
 from bandits_torch.streams import ReplicateStreams

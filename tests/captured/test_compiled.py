@@ -5,12 +5,10 @@ import sys
 import pytest
 import torch
 
-from bandits_torch import make, recipes, run
-from bandits_torch.acquisition import ThompsonSampling
+from bandits_torch import ArmGP, ThompsonSampling, make, recipes, run
 from bandits_torch.captured import playing
 from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.experiments import race
-from bandits_torch.models import ArmGP
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.policies import IndexPolicy, SlidingWindow
 from bandits_torch.theory import IGPWidth, RealisedGain

@@ -10,9 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bandits_torch import recipes
-from bandits_torch.acquisition import UpperConfidenceBound
-from bandits_torch.models import ArmGP
+from bandits_torch import ArmGP, UpperConfidenceBound, recipes
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory import PriorEliminationContinuousWidth, SrinivasContinuousWidth, Width

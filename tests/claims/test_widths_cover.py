@@ -9,11 +9,20 @@ import math
 import pytest
 import torch
 
-from bandits_torch.theory.forgetting_widths import DriftAwareWidth, RestartWidth, SlidingWindowWidth
-from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
-from bandits_torch.theory.mixture_widths import RealisedInformationWidth
-from bandits_torch.theory.prior_widths import PriorEliminationFiniteWidth, SrinivasBayesianWidth
-from bandits_torch.theory.widths import ConstantWidth, GPTSWidth, IGPWidth, SrinivasRKHSWidth
+from bandits_torch.theory import (
+    ConstantWidth,
+    DriftAwareWidth,
+    GPTSWidth,
+    IGPWidth,
+    MaximumGain,
+    PriorEliminationFiniteWidth,
+    RealisedGain,
+    RealisedInformationWidth,
+    RestartWidth,
+    SlidingWindowWidth,
+    SrinivasBayesianWidth,
+    SrinivasRKHSWidth,
+)
 from tests.reference.simulate_coverage import (
     CovarianceGP,
     coverage,

@@ -11,13 +11,12 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.image import imread
 
-from bandits_torch import make, problems, recipes, run
-from bandits_torch._version import __version__
+from bandits_torch import __version__, make, problems, recipes, run
 from bandits_torch.cli import asked
 from bandits_torch.cli.asked import DEFAULT_POLICIES
 from bandits_torch.cli.catalogue import Catalogue, Entry, catalogue
 from bandits_torch.cli.output import one_line_errors
-from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.policies import RandomPolicy
 from bandits_torch.recipes import build
 from tests.cli.shell import call
 

@@ -11,16 +11,12 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 
-from bandits_torch import recipes
-from bandits_torch.experiments import advise, race, random_regret
+from bandits_torch import History, recipes
+from bandits_torch.experiments import Starts, advise, plot_regret, race, random_regret
 from bandits_torch.experiments.comparison import Comparison
 from bandits_torch.experiments.earned import earned
 from bandits_torch.experiments.page import page
-from bandits_torch.experiments.plots import plot_regret
-from bandits_torch.experiments.starts import Starts
-from bandits_torch.history import History
-from bandits_torch.problems import Replay
-from bandits_torch.problems.tables import RewardTable
+from bandits_torch.problems import Replay, RewardTable
 
 T = 60
 NASTY = (

@@ -5,11 +5,9 @@ import math
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.experiments.regret import per_step, random_regret, summary
-from bandits_torch.loop import run
-from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.problems import make
+from bandits_torch import make, recipes, run
+from bandits_torch.experiments import per_step, random_regret, summary
+from bandits_torch.policies import RandomPolicy
 from tests.reference.stubs import FixedPolicy, TableProblem
 
 TABLE = [

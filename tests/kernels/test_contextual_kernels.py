@@ -4,8 +4,13 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
-from bandits_torch.kernels import ArmCovarianceKernel, PeriodKernel, SpatioTemporalKernel, arm_context_kernel
-from bandits_torch.kernels.temporal import ExponentialForgettingKernel
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    PeriodKernel,
+    SpatioTemporalKernel,
+    arm_context_kernel,
+)
 from bandits_torch.models import OnlineGP
 
 

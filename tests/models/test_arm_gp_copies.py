@@ -52,13 +52,7 @@ def test_kernels_of_the_outer_dimension_expand_in_the_inner(form):
 def test_hyperparameters_that_come_with_a_state_are_used():
     """A step of the same length as the last must not be taken at the old rate."""
     slow, fast = (
-        ArmGP(
-            N,
-            SpatioTemporalKernel(
-                ArmCovarianceKernel(smooth(N)), ExponentialForgettingKernel(torch.tensor(rate).double())
-            ),
-            0.1,
-        )
+        ArmGP(N, SpatioTemporalKernel(ArmCovarianceKernel(smooth(N)), ExponentialForgettingKernel(rate)), 0.1)
         for rate in (0.01, 0.5)
     )
     for model in (slow, fast):

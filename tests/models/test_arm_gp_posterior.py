@@ -17,7 +17,7 @@ exactly = {"rtol": 1e-9, "atol": 1e-9}
 def model_of(form, batch=(), rate=None, observations=6):
     kernel = ArmCovarianceKernel(smooth(N, 0.3))
     if rate is not None:
-        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(rate).double()))
+        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(rate))
     model = ArmGP(N, kernel, 0.05, prior_mean=torch.arange(N) / 4, form=form, batch_shape=batch)
     for step in range(observations):
         model.observe_arms(torch.randint(N, batch), torch.randn(batch).double(), float(step))
@@ -129,7 +129,7 @@ def test_forgetting_in_one_member_leaves_no_nan_in_another_that_is_sure_of_nothi
 @pytest.mark.parametrize("form", ["covariance", "factor", "auto"])
 def test_rebuild_reads_the_kernel_again(form):
     def model(rate, form="auto"):
-        time = ExponentialForgettingKernel(torch.tensor(rate, dtype=torch.float64))
+        time = ExponentialForgettingKernel(rate)
         space = ArmCovarianceKernel(torch.stack([smooth(N, 0.3), isolated(N, 1.5)]))
         return ArmGP(N, SpatioTemporalKernel(space, time), torch.tensor([1e-3, 0.5]).double(), form=form)
 

@@ -20,8 +20,8 @@ from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
+from bandits_torch import UpperConfidenceBound as OurUpperConfidenceBound
 from bandits_torch import models
-from bandits_torch.acquisition import UpperConfidenceBound as OurUpperConfidenceBound
 from tests.reference import botorch_twins as twins
 
 F64 = {"dtype": torch.float64}

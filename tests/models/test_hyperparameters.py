@@ -13,8 +13,7 @@ from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NanError, NotPSDError
 
-from bandits_torch import recipes
-from bandits_torch.domain import Domain
+from bandits_torch import Domain, recipes
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
@@ -22,11 +21,15 @@ from bandits_torch.kernels import (
     StackedKernel,
     WienerKernel,
 )
-from bandits_torch.models import LeverageSampling, SketchedGP, hyperparameters
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.models import (
+    ArmGP,
+    CandidatePrior,
+    LeverageSampling,
+    OnlineGP,
+    SketchedGP,
+    hyperparameters,
+)
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
-from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.kernels import rbf
 
 
@@ -34,7 +37,7 @@ def kernel_of(lengthscale=0.3, rate=None):
     space = rbf(lengthscale)
     if rate is None:
         return space
-    return SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(rate).double()))
+    return SpatioTemporalKernel(space, ExponentialForgettingKernel(rate))
 
 
 def draw_of(kernel, X, noise, seed=0):
@@ -204,7 +207,7 @@ def test_what_is_learnable_begins_as_the_kernel_given():
     scaled = ScaleKernel(kernel_of(0.3)).double()
     scaled.outputscale = 3.0
     for kernel in (
-        SpatioTemporalKernel(matern, WienerKernel(torch.tensor(0.02).double())),
+        SpatioTemporalKernel(matern, WienerKernel(0.02)),
         SpatioTemporalKernel(scaled, smooth),
         kernel_of(0.3, 0.05),
         kernel_of(0.3, 1e-15),
@@ -402,7 +405,7 @@ def test_what_cannot_be_learned_is_refused_or_left():
         ArmGP(3, torch.eye(3).double(), 0.1).adopt(torch.ones(2).double(), torch.zeros(()).double())
 
 
-@pytest.mark.parametrize("time", [None, ExponentialForgettingKernel(torch.tensor(0.1).double())])
+@pytest.mark.parametrize("time", [None, ExponentialForgettingKernel(0.1)])
 def test_a_kernel_of_other_dimensions_or_replicates_is_refused_by_name(time):
     def over(space):
         return space.double() if time is None else SpatioTemporalKernel(space.double(), time)

@@ -8,11 +8,8 @@ import pytest
 import torch
 
 from bandits_torch import recipes
-from bandits_torch.models.arms.level_members import LevelMembers
-from bandits_torch.policies.averaging import ModelAveraging
-from bandits_torch.policies.learned_units import MemberScale
-from bandits_torch.policies.policy import Observation
-from bandits_torch.policies.sharing import FixedShare
+from bandits_torch.models import LevelMembers
+from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
 from tests.reference.dense_level import posterior
 
 S, N, CONTROL = 2, 4, 1

@@ -24,12 +24,8 @@ def space_kernel(kind=RBFKernel, **kwargs):
 KERNELS = {
     "rbf": lambda: space_kernel(),
     "matern": lambda: ScaleKernel(space_kernel(MaternKernel, nu=2.5)).double(),
-    "tv": lambda: SpatioTemporalKernel(
-        space_kernel(), ExponentialForgettingKernel(torch.tensor(0.05, **F64))
-    ),
-    "wiener": lambda: SpatioTemporalKernel(
-        space_kernel(), WienerKernel(torch.tensor(0.02, **F64), start=3.0)
-    ),
+    "tv": lambda: SpatioTemporalKernel(space_kernel(), ExponentialForgettingKernel(0.05)),
+    "wiener": lambda: SpatioTemporalKernel(space_kernel(), WienerKernel(0.02, start=3.0)),
 }
 
 

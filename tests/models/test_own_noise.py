@@ -6,12 +6,10 @@ import math
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.ask_tell import AskTell
+from bandits_torch import ArmGP, AskTell, recipes
 from bandits_torch.checkpoint import described
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies import Observation
 from tests.reference import all_recipes
 from tests.reference.dense_gp import dense_posterior
 from tests.reference.kernels import rbf
@@ -19,7 +17,7 @@ from tests.reference.kernels import rbf
 N, NOISE, RATE = 8, 0.1, 0.1
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
 SPACE = rbf(0.3)
-DRIFTING = SpatioTemporalKernel(SPACE, ExponentialForgettingKernel(torch.tensor(RATE, dtype=torch.float64)))
+DRIFTING = SpatioTemporalKernel(SPACE, ExponentialForgettingKernel(RATE))
 
 
 def told(count, seed=0, members=2):

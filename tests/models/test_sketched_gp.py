@@ -8,9 +8,8 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch.acquisition import UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models import LeverageSampling, SketchedGP
 from bandits_torch.models.sketch import embedding
-from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from tests.reference.dense_dtc import dtc
 from tests.reference.kernels import rbf
 

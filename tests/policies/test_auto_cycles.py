@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import AskTell, recipes
-from bandits_torch.loop import run
+from bandits_torch import AskTell, make, recipes, run
 from bandits_torch.models import CyclicMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
-from bandits_torch.problems import make
 from bandits_torch.problems.periods import fit_cycles
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_cycles import DenseMember

@@ -6,15 +6,11 @@ from itertools import product
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.domain import Domain
+from bandits_torch import Domain, make, recipes, run
 from bandits_torch.kernels import estimate_covariance
-from bandits_torch.loop import run
 from bandits_torch.models import ArmMembers, CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.arms.members import LowRankMembers
-from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
-from bandits_torch.policies.policy import Pending
-from bandits_torch.problems import make
+from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation, Pending
 from bandits_torch.state import differing
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_priors import DensePrior

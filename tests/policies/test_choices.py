@@ -4,10 +4,9 @@ import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound as BoTorchUCB
 
-from bandits_torch import Domain
+from bandits_torch import ArmGP, Domain, OnlineGP
 from bandits_torch.acquisition import StepContext, ThompsonSampling, UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models import ArmGP, OnlineGP
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.policies.choices import Arms, Points, choices_of, choices_over
 from bandits_torch.streams import ReplicateStreams
@@ -24,7 +23,7 @@ def kernel():
 
 
 def drifting():
-    return SpatioTemporalKernel(kernel(), ExponentialForgettingKernel(torch.tensor(0.2).double()))
+    return SpatioTemporalKernel(kernel(), ExponentialForgettingKernel(0.2))
 
 
 def three(batch=(S,), made=kernel):

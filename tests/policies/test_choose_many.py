@@ -5,19 +5,13 @@ import copy
 import pytest
 import torch
 
-from bandits_torch import Domain, recipes
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch import ArmGP, Domain, IndexPolicy, UpperConfidenceBound, recipes
 from bandits_torch.checkpoint import described
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.members import ArmMembers
-from bandits_torch.policies.averaging import ModelAveraging
+from bandits_torch.models import ArmMembers
+from bandits_torch.policies import FixedShare, ModelAveraging, Observation, Pending
 from bandits_torch.policies.classical import UCB1, EpsilonGreedy
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation, Pending
-from bandits_torch.policies.sharing import FixedShare
-from bandits_torch.theory.information_gain import RealisedGain
-from bandits_torch.theory.widths import ConstantWidth, IGPWidth
+from bandits_torch.theory import ConstantWidth, IGPWidth, RealisedGain
 from tests.reference import all_recipes
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
 

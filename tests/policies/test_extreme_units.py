@@ -5,8 +5,7 @@ import functools
 import pytest
 import torch
 
-from bandits_torch import ArmContext, recipes
-from bandits_torch.domain import Domain
+from bandits_torch import ArmContext, Domain, recipes
 from bandits_torch.policies import Observation
 from bandits_torch.recipes.point_averaging import auto_over_points
 

@@ -8,13 +8,9 @@ import torch
 from gpytorch.kernels import RBFKernel
 from gpytorch.means import LinearMean
 
-from bandits_torch import recipes, run
-from bandits_torch.domain import Domain
-from bandits_torch.models.hyperparameters import learnable
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.learning import LearnedHyperparameters
-from bandits_torch.policies.policy import Observation
-from bandits_torch.problems import make
+from bandits_torch import Domain, OnlineGP, make, recipes, run
+from bandits_torch.models import learnable
+from bandits_torch.policies import LearnedHyperparameters, Observation
 from tests.reference.kernels import rbf
 
 LINE = Domain(torch.tensor([[0.0], [1.0]]).double())

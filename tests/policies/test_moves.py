@@ -7,10 +7,9 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import AskTell, Domain, load_policy, make, recipes, save_policy
-from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch import AskTell, Domain, load_policy, make, recipes, run, save_policy
+from bandits_torch.acquisition import PointSearch
 from bandits_torch.checkpoint import described
-from bandits_torch.loop import run
 from bandits_torch.policies import CostlyMoves, Observation, StandardisedPolicy
 from bandits_torch.recipes.registration import REGISTERED
 from bandits_torch.testing import RecipeLaws

@@ -2,8 +2,7 @@
 
 import pytest
 
-from bandits_torch import recipes
-from bandits_torch.problems import make
+from bandits_torch import make, recipes
 
 # Settings with a state of their own, by a word after the recipe's name: "sw_gp_ucb-likelihood".
 VARIANTS = {

@@ -22,9 +22,7 @@ from pathlib import Path
 
 import torch
 
-from bandits_torch import recipes, state_files
-from bandits_torch.history import History
-from bandits_torch.loop import run
+from bandits_torch import History, recipes, run, state_files
 from tests.reference import all_recipes
 
 HORIZON, REPLICATES = 80, 2

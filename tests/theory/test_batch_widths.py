@@ -6,19 +6,16 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies.forgetting import SlidingWindow
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch import ArmGP, UpperConfidenceBound
+from bandits_torch.policies import IndexPolicy, Observation, SlidingWindow
 from bandits_torch.theory import (
+    ConstantWidth,
     GPBUCBWidth,
     MaximumGain,
     SlidingWindowWidth,
     SrinivasBayesianWidth,
     uncertainty_sampling,
 )
-from bandits_torch.theory.widths import ConstantWidth
 from tests.reference.dense_arm_gp import DenseArmGP
 
 N, NOISE, B, INITIAL = 15, 0.1, 6, 60

@@ -6,8 +6,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import ArmContext, recipes
-from bandits_torch.models import OnlineGP
+from bandits_torch import ArmContext, OnlineGP, recipes
 from bandits_torch.policies import Observation
 from bandits_torch.theory import CGPUCBWidth, SrinivasBayesianWidth
 

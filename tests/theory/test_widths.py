@@ -5,16 +5,23 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandits_torch.theory.forgetting_widths import DriftAwareWidth, RestartWidth, SlidingWindowWidth
-from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
-from bandits_torch.theory.mixture_widths import RealisedInformationWidth
-from bandits_torch.theory.prior_widths import (
+from bandits_torch.theory import (
+    ConstantWidth,
+    DriftAwareWidth,
+    GPTSWidth,
+    GrowthBound,
+    IGPWidth,
+    MaximumGain,
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
+    RealisedGain,
+    RealisedInformationWidth,
+    RestartWidth,
+    SlidingWindowWidth,
     SrinivasBayesianWidth,
     SrinivasContinuousWidth,
+    SrinivasRKHSWidth,
 )
-from bandits_torch.theory.widths import ConstantWidth, GPTSWidth, IGPWidth, SrinivasRKHSWidth
 from tests.reference.simulate_coverage import stand_in
 
 GAIN = RealisedGain()

@@ -6,8 +6,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import recipes
-from bandits_torch.acquisition import UpperConfidenceBound
+from bandits_torch import UpperConfidenceBound, recipes
 from bandits_torch.models import ArmGP, CandidatePrior
 from bandits_torch.policies import (
     IndexPolicy,
