@@ -18,6 +18,7 @@ from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models import OutcomeConstraint
 from bandits_torch.policies import Observation, RandomPolicy
 from tests.reference import all_recipes
+from tests.reference.asking import bits
 from tests.reference.kernels import rbf
 
 T = 40
@@ -147,15 +148,6 @@ def play(policy, steps, first=0):
         policy.learn(Observation(float(step + 1), choice.arm, torch.sin(1.7 * step + position), choice.why))
         arms.append(choice.arm.tolist())
     return arms
-
-
-def bits(state):
-    """Every number of a state, tensors to the last bit."""
-    if isinstance(state, torch.Tensor):
-        return (str(state.dtype), tuple(state.shape), state.contiguous().numpy().tobytes())
-    if isinstance(state, dict):
-        return {key: bits(value) for key, value in state.items()}
-    return [bits(value) for value in state] if isinstance(state, (list, tuple)) else repr(state)
 
 
 # -- refusing -------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from bandits_torch import AskTell, recipes
+from tests.reference.asking import bits
 from tests.test_watch import play
 
 VOID = {"meta", "br", "img", "link", "path", "use", "rect"}
@@ -113,8 +114,6 @@ def _written(live, folder, **options):
     ids=["nothing", "settings", "many", "no-beliefs", "no-history"],
 )
 def test_there_is_a_page_of_every_kind_and_writing_it_changes_nothing(built, tmp_path):
-    from tests.reference.share_a_policy import bits
-
     live = built()
     before = bits(live.state_dict())
     live.report(tmp_path / "live.html", replicate=live.replicates - 1)

@@ -16,6 +16,15 @@ def reward_of(question):
     return float(torch.sin(question.time + question.arm.double()))
 
 
+def bits(state):
+    """Every number of a state, tensors to the last bit."""
+    if isinstance(state, torch.Tensor):
+        return (str(state.dtype), tuple(state.shape), state.contiguous().numpy().tobytes())
+    if isinstance(state, dict):
+        return {key: bits(value) for key, value in state.items()}
+    return [bits(value) for value in state] if isinstance(state, (list, tuple)) else repr(state)
+
+
 def refused(asked, act, message):
     """``act`` is refused with this message, and changes nothing."""
     before = described(asked.state_dict())

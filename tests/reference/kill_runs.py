@@ -24,6 +24,7 @@ import torch
 
 from bandits_torch import History, recipes, run, state_files
 from tests.reference import all_recipes
+from tests.reference.asking import bits
 
 HORIZON, REPLICATES = 80, 2
 NAMES = ("arms", "rewards", "expected_rewards", "best", "times")
@@ -86,10 +87,6 @@ def ended(child, seconds, writing=lambda: True):
     os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return None if status == -signal.SIGKILL else status
-
-
-def bits(values):
-    return values.contiguous().numpy().tobytes()
 
 
 def same(one, other):
