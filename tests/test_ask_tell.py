@@ -25,13 +25,8 @@ from tests.reference import all_recipes, live_system
 from tests.reference.asking import live, refused, reward_of
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
 
-IN_TURN = {
-    "opkb",
-    "ada_opkb",
-    "opnn",
-    "ada_opnn",
-    "master_gp_ucb",
-}  # learn of the choice since the last reward
+# Learn of the choice since the last reward.
+IN_TURN = {"opkb", "ada_opkb", "opnn", "ada_opnn", "master_gp_ucb"}
 T = 30
 
 

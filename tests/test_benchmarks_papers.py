@@ -81,9 +81,8 @@ def test_all_runs_every_paper_and_tells_times_and_failures(monkeypatch, capsys, 
     for paper, wanted in {"hong": [*RACES, "detection", "theory"], "chowdhury": [*chowdhury.PARTS]}.items():
         played = asked.pop(paper).split()
         assert sorted(set(wanted) & set(played)) == sorted(wanted)
-        assert played.count("--no-report") == len(
-            wanted
-        )  # the page is written once, when all parts are there
+        # The page is written once, when all parts are there.
+        assert played.count("--no-report") == len(wanted)
         assert played[-3:] == ["report", "--fast", str(tmp_path / "somewhere")]
     assert asked == dict.fromkeys(asked, f"--fast {tmp_path / 'somewhere'} ")
     assert set(asked) == set(papers.papers()) - {"hong", "chowdhury"}

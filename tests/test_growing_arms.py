@@ -641,7 +641,6 @@ def test_a_state_that_lacks_something_says_what():
     state = live.state_dict()
     with pytest.raises(ValueError, match=r"\['policy'\] is missing"):
         live.load_state_dict({name: value for name, value in state.items() if name != "policy"})
-    live.load_state_dict(
-        {name: value for name, value in state.items() if name != "watch"}
-    )  # once it had none
+    # Once it had none.
+    live.load_state_dict({name: value for name, value in state.items() if name != "watch"})
     assert live.history()["state"].tolist() == ["open"]

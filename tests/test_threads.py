@@ -27,9 +27,8 @@ def nobody_set_a_number(monkeypatch):
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "DEFAULT", ALL)
-    monkeypatch.setattr(
-        "bandits_torch.cli.play.page", lambda *given: "<html></html>"
-    )  # it takes long to draw
+    # It takes long to draw.
+    monkeypatch.setattr("bandits_torch.cli.play.page", lambda *given: "<html></html>")
     before = torch.get_num_threads()
     torch.set_num_threads(ALL)
     yield

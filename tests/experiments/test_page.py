@@ -289,9 +289,8 @@ def test_where_rows_have_ties_the_best_arm_is_that_of_the_smoothed_table(monkeyp
         assert f"the arm that was best {said}" in " ".join(text.split())
     of_clicks, of_numbers = drawn[0], drawn[-1]
     assert of_clicks.shape == of_numbers.shape == (1, 60)
-    assert (
-        float((of_clicks == 3).double().mean()) > 0.9
-    )  # in many rows no arm has a click: the first would count
+    # In many rows no arm has a click: the first would count.
+    assert float((of_clicks == 3).double().mean()) > 0.9
     assert float((of_numbers == 3).double().mean()) < 0.8
 
 

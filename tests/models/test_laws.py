@@ -342,9 +342,8 @@ def test_asking_changes_nothing(name):
 @pytest.mark.parametrize("read", [True, False])
 @every_model
 def test_a_model_moved_to_float32_as_botorch_s_acquisitions_move_theirs_goes_on(name, read):
-    start = (
-        0.0 if name.endswith("wanders") else 1.7e9
-    )  # the variance of a Wiener process would outgrow the noise
+    # The variance of a Wiener process would outgrow the noise.
+    start = 0.0 if name.endswith("wanders") else 1.7e9
     moved, stays = MODELS[name](()), MODELS[name](())
     for model in (moved, stays):
         learn(name, model, range(17), start)

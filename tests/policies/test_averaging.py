@@ -454,11 +454,8 @@ def test_a_reward_too_large_for_the_arms_dtype_is_refused_and_changes_nothing(dt
 
 def test_what_is_left_out_where_nothing_is_in_doubt_would_change_no_bit(monkeypatch):
     problem = make("switching", num_arms=20, replicates=S)
-    options = {
-        "replicates": S,
-        "horizon": 60,
-        "look_again": 0.5,
-    }  # so soon that arms are overdue now and then
+    # So soon that arms are overdue now and then.
+    options = {"replicates": S, "horizon": 60, "look_again": 0.5}
     short, long = (recipes.build("auto", problem, **options) for _ in range(2))
     monkeypatch.setattr(long.frame, "holds", lambda reward: False)
     monkeypatch.setattr(long.scale, "look", lambda: None)

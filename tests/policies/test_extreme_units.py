@@ -62,9 +62,8 @@ def test_no_unit_of_rewards_changes_what_is_chosen(way, power):
     unit = 2.0**power  # from numbers that have lost some digits over 1e-300, 1e-120, 1e-30, 1e30 to 3e138
     (plain, before), (chosen, policy) = ordinary(way), played(way, unit)
     if way == "points":
-        torch.testing.assert_close(
-            chosen, plain, rtol=0, atol=1e-3
-        )  # searches end within rounding, which adds up
+        # Searches end within rounding, which adds up.
+        torch.testing.assert_close(chosen, plain, rtol=0, atol=1e-3)
     else:
         assert torch.equal(chosen, plain)
     for name, value in believed(policy).items():
