@@ -22,11 +22,9 @@ from bandits_torch.kernels import QuasiPeriodicKernel
 from bandits_torch.policies import EventTriggeredRestart, Observation, SlidingWindow
 from bandits_torch.theory import ConstantWidth, SrinivasBayesianWidth
 from tests.reference import all_recipes, live_system
-from tests.reference.asking import live, refused, reward_of
+from tests.reference.asking import IN_TURN, live, refused, reward_of
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
 
-# Learn of the choice since the last reward.
-IN_TURN = {"opkb", "ada_opkb", "opnn", "ada_opnn", "master_gp_ucb"}
 T = 30
 
 

@@ -12,15 +12,8 @@ DOMAIN = Domain(torch.tensor([[0.0], [1.0]]).double())
 POINTS = torch.linspace(0, 1, 5).double().unsqueeze(-1)
 KERNEL = rbf(0.3)
 SEARCH = {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 3}}
-HOLDS_ALL = {
-    "gp_ucb",
-    "igp_ucb",
-    "gp_ts",
-    "gp_ei",
-    "gp_pi",
-    "bkb",
-    "known_prior_gp_ucb",
-}  # and does not drift
+# Recipes whose model holds every observation and does not drift.
+HOLDS_ALL = {"gp_ucb", "igp_ucb", "gp_ts", "gp_ei", "gp_pi", "bkb", "known_prior_gp_ucb"}
 
 
 def play(live, times, reward=torch.sin):

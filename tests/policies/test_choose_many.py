@@ -16,20 +16,8 @@ from tests.reference import all_recipes
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
 
 T = 40
-DRAW = {
-    "random",
-    "gp_ts",
-    "band_gp_ucb",
-    "r_perp",
-    "opkb",
-    "ada_opkb",
-    "ada_opkb_calibrated",
-    "opnn",
-    "ada_opnn",
-    "discounted_ts",
-    "exp3_s",
-}
-DRAW |= {"epsilon_greedy", "hp_gp_ts", "pe_gp_ts", "predictive_sampling"}
+DRAW = {"random", "gp_ts", "hp_gp_ts", "pe_gp_ts", "band_gp_ucb", "r_perp", "predictive_sampling", "exp3_s"}
+DRAW |= {"opkb", "ada_opkb", "ada_opkb_calibrated", "opnn", "ada_opnn", "discounted_ts", "epsilon_greedy"}
 
 
 def taught(policy, steps=6):

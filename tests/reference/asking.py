@@ -7,6 +7,9 @@ from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
 from tests.reference import all_recipes
 
+# Learn of the choice since the last reward.
+IN_TURN = ("opkb", "ada_opkb", "opnn", "ada_opnn", "master_gp_ucb")
+
 
 def live(name="gp_ucb", horizon=30):
     return AskTell(all_recipes.build(name, 1, horizon)[0])

@@ -35,10 +35,8 @@ import torch
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy
 from tests.reference import all_recipes, asking
-from tests.reference.asking import bits, reward_of
+from tests.reference.asking import IN_TURN, bits, reward_of
 
-# Learn of the choice since the last reward.
-IN_TURN = ("opkb", "ada_opkb", "opnn", "ada_opnn", "master_gp_ucb")
 THREADS, CALLS, PROCESSES = 8, 25, 4
 live = functools.partial(asking.live, horizon=400)
 
