@@ -9,7 +9,7 @@ from tests.cli.shell import call
 
 
 def shell(*arguments):
-    done = call(*arguments)
+    done = call(*arguments, code=None)
     return (json.loads(done.stdout) if done.stdout.startswith("{") else done.stdout), done.output
 
 
