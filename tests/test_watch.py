@@ -12,7 +12,7 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy
 from tests.reference import all_recipes, plain_best
-from tests.reference.share_a_policy import bits
+from tests.reference.asking import bits
 
 ARMS = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
 

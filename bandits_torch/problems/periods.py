@@ -16,6 +16,8 @@ _LEVEL = 0.01  # the largest p-value of a cycle
 _FEWEST, _CYCLES = 40, 4  # rows; cycles that a record must hold
 _EULER = 0.5772156649  # minus the mean of the logarithm of an Exp(1) variable
 _SAME = 0.03  # relative difference of periods
+_REGULAR = 0.01  # p-value from which on what is missing of an arm has a cycle
+_DENSEST = 8  # times as many rows are looked at as there are, at most
 _OUTLIER = 4.0  # times the background: left out of it
 _MOST_HARMONICS, _RIDGE = 6, 1.0  # of a period; what is added to the squares of a wave, in rows
 _WORSE = 12.0  # of twice the log-likelihood: so much a whole number of rows may cost
@@ -51,9 +53,13 @@ def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[P
     centred rewards, tapered by Hann's window. Drift shows as a background that falls smoothly with frequency: a cubic
     in log frequency, fitted to log power without its peaks (as Vaughan 2005 fits a line). Power over background, taken
     at the upper end of its 95 % interval, is then at most Exp(1), and p = 1 - (1 - exp(-ratio))^M over the M
-    frequencies, times the number of components. Harmonics of a clearer cycle, and neighbours of its peak, are left out.
+    frequencies, times the number of components. Only peaks count; harmonics of a clearer cycle are left out.
     Where the second or third harmonic is clearer than its cycle, the cycle is returned in its place. A cycle that
     the record holds fewer than eight times is often missed, as drift looks the same. p-values above 1 % are not told.
+
+    Drift that is seen at regular times alone, as on weekdays, looks like a cycle. So where what is missing of an arm
+    has a cycle of its own, its rewards are bridged by straight lines. A short cycle between such gaps then appears at
+    its sums and differences with theirs, too.
 
     Args:
         rewards: (T, N), NaN where missing. The last 2048 rows are looked at.
@@ -66,13 +72,36 @@ def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[P
 
 
 class Record:
-    """The last rows of a record, each arm less its line and in units of its spread, and their periodograms."""
+    """The last rows of a record, each arm less its line and in units of its spread, and their periodograms.
 
-    def __init__(self, centred: np.ndarray, times: np.ndarray, k: np.ndarray) -> None:
-        self.centred, self.times, self.span = centred, times - times[0], float(times[-1] - times[0])
+    Args:
+        rewards: (T, N), NaN where missing.
+        times: (T,) increasing.
+        k: how often the record holds each period that is looked at, and, first, one fewer.
+    """
+
+    def __init__(self, rewards: np.ndarray, times: np.ndarray, k: np.ndarray) -> None:
+        self.times, self.span = times - times[0], float(times[-1] - times[0])
         self.frequency = k / self.span
         self.taper = np.sin(np.pi * self.times / self.span)[:, None] ** 2
         self.waves = Waves(self.times, self.frequency)
+        held = ~np.isnan(rewards)
+        slope = np.polynomial.polynomial.Polynomial
+        self.centred = np.zeros_like(rewards)
+        for n in np.flatnonzero(held.sum(0) >= _FEWEST // 2):
+            at = held[:, n]
+            residual = rewards[at, n] - slope.fit(self.times[at], rewards[at, n], 1)(self.times[at])
+            spread = residual.std()
+            if spread > 1e-12 * np.abs(rewards[at, n]).max():
+                self.centred[at, n] = residual / spread
+        # Drift that is seen at regular times alone looks like a cycle.
+        gappy = np.flatnonzero(~held.all(0))
+        for n, regular in zip(gappy, self._peaks(held[:, gappy].astype(float), _REGULAR, 1), strict=True):
+            if any(regular):
+                at = self.times[held[:, n]]
+                self.centred[:, n] = np.interp(
+                    self.times, at, self.centred[held[:, n], n], left=0.0, right=0.0
+                )
 
     @staticmethod
     def of(rewards: np.ndarray, times: np.ndarray | None) -> Record | None:
@@ -84,23 +113,11 @@ class Record:
         rewards, times = rewards[seen][-ROWS:], times[seen][-ROWS:]
         if len(times) < _FEWEST:
             return None
-        span, gap = times[-1] - times[0], float(np.median(np.diff(times)))
-        k = np.arange(_CYCLES, int(span / (2 * gap)) + 1)
-        if len(k) < _FEWEST // 4:
-            return None
-        held = ~np.isnan(rewards)
-        x = (times - times[0]) / span
-        slope = np.polynomial.polynomial.Polynomial
-        centred = np.zeros_like(rewards)
-        for n in range(rewards.shape[1]):
-            at = held[:, n]
-            if at.sum() >= _FEWEST // 2:
-                line = slope.fit(x[at], rewards[at, n], 1)
-                residual = rewards[at, n] - line(x[at])
-                spread = residual.std()
-                if spread > 1e-12 * np.abs(rewards[at, n]).max():
-                    centred[at, n] = residual / spread
-        return Record(centred, times, k)
+        # Events of one moment make no finer record.
+        gap = max(float(np.median(np.diff(times))), float(np.mean(np.diff(times))) / _DENSEST)
+        rewards, times = _with_missing_rows(rewards, times, gap)
+        k = np.arange(_CYCLES - 1, int((times[-1] - times[0]) / (2 * gap)) + 1)
+        return Record(rewards, times, k) if len(k) > _FEWEST // 4 else None
 
     def common_periods(self) -> list[Period]:
         """Cycles that arms have in common: see ``find_periods``."""
@@ -158,7 +175,9 @@ class Record:
         count = len(self.frequency)
         ratio = power / _background(np.log(self.frequency), power)
         p = np.clip(-np.expm1(count * np.log1p(-np.minimum(np.exp(-ratio), 1 - 1e-16))), _LEAST, 1.0)
-        for j in np.argsort(p, kind="stable")[:most]:
+        peak = power[1:] >= np.maximum(power[:-1], np.append(power[2:], 0.0))
+        clearest = [j for j in np.argsort(p, kind="stable") if j > 0 and peak[j - 1]]
+        for j in clearest[:most]:
             if p[j] > level:
                 return
             low, high = self.frequency[max(j - 1, 0)], self.frequency[min(j + 1, count - 1)]
@@ -190,6 +209,17 @@ class Waves:
         two = apart > 1e-6 * (cc + ss) ** 2  # at half the sampling rate sine and cosine are one wave
         power = (a * a * ss - 2 * a * b * cs + b * b * cc) / (2 * np.where(two, apart, 1.0))
         return np.asarray(np.where(two, power, (a * a + b * b) / (2 * (cc + ss))))
+
+
+def _with_missing_rows(rewards: np.ndarray, times: np.ndarray, gap: float) -> tuple[np.ndarray, np.ndarray]:
+    """The last rows, at most 4096, with rows of NaN where times lie further apart than ``gap``, but by no more than an
+    eighth of the record: fewer than eight gaps are no cycle."""
+    steps = np.diff(times)
+    parts = np.where(steps <= (times[-1] - times[0]) / 8, np.maximum(np.rint(steps / gap), 1), 1).astype(int)
+    row = np.concatenate([[0], np.cumsum(parts)])
+    more = np.full((row[-1] + 1, rewards.shape[1]), np.nan)
+    more[row] = rewards
+    return more[-2 * ROWS :], np.interp(np.arange(len(more)), row, times)[-2 * ROWS :]
 
 
 def _background(log_frequency: np.ndarray, power: np.ndarray) -> np.ndarray:

@@ -20,13 +20,12 @@ KNOWN = {
         "A daily cycle, 53 % of the variance of the median mote. On 1 to 5 March, Monday to Friday, something "
         "heats all of the laboratory by 5 to 8 degrees at 7. Mote 15 has no reading. Motes are alike.",
         RIGHT,
-        "The day, four of the five mornings, sharing. That the mornings are one schedule is left to the reader; a "
-        "cycle of 37 minutes in mote 43 is also seen in its light and its voltage.",
+        "The day, four of the five mornings, sharing. That the mornings are one schedule is left to the reader.",
     ),
     "intel-humidity": (
         "The same mornings, downwards; a daily cycle of 16 % of the variance beside the weather's drift.",
         PARTLY,
-        "Mornings, drift and sharing are right; the day is called clear in three motes alone.",
+        "Mornings, drift and sharing are right; the day is called clear in one mote alone, half of it in two.",
     ),
     "intel-light": (
         "A daily cycle with sharp edges, 88 % of the variance. Mote 15 has 107 of 2994 readings, when it was light.",
@@ -58,7 +57,7 @@ KNOWN = {
         "to 17 (27 February 2014), 473 to 16 (2 December 2015), 291 to 47 (27 December 2015), 395 to 70 (22 December "
         "2016). A weak day: 73 to 89 by the hour.",
         RIGHT,
-        "The four jumps are these. The weak day is not called clear.",
+        "The four jumps are these. The weak day is called clear in one site alone.",
     ),
     "beijing-o3": (
         "Made by sunlight: a strong daily cycle, more in summer; a suburb has most.",

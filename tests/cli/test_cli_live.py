@@ -11,7 +11,7 @@ from tests.cli.shell import call
 
 
 def shell(*arguments):
-    done = call(*arguments)
+    done = call(*arguments, code=None)
     return (json.loads(done.stdout) if done.stdout.startswith("{") else done.stdout), done.output
 
 

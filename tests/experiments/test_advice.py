@@ -116,9 +116,8 @@ def test_nobody_loses_more_than_all_of_the_regret(units):
     """Regret is not negative: no policy has more than 100 % less, nor an interval beyond the ratios that were seen."""
     for seed in range(200):
         g = generator(seed)
-        own, other = torch.rand(2, units, generator=g, dtype=torch.float64).pow(
-            6.0 + seed % 7
-        )  # most are small
+        # Most are small.
+        own, other = torch.rand(2, units, generator=g, dtype=torch.float64).pow(6.0 + seed % 7)
         middle, low, high = _less(own, other)
         ratio = own / other
         assert 1 - float(ratio.max()) <= low <= middle <= high <= 1 - float(ratio.min()) <= 1
@@ -246,10 +245,8 @@ AT_ONE = torch.where(torch.arange(T) < 250, 3, 0)  # at the wrong arm, until ste
         (torch.arange(T) % 4, None),  # it changes all the time
         (torch.where(torch.arange(T) < STEPS - 1, 3, 0), None),  # not for long
         (torch.where(torch.arange(T) % STEPS == 7, 1, AT_ONE), None),  # it looked elsewhere
-        (
-            torch.where(torch.arange(T) < 100, 2, torch.where(torch.arange(T) < 260, 3, 0)),
-            (3, 101, 260),
-        ),  # longest
+        # Longest.
+        (torch.where(torch.arange(T) < 100, 2, torch.where(torch.arange(T) < 260, 3, 0)), (3, 101, 260)),
     ],
 )
 def test_stuck_is_who_pulls_one_arm_alone_and_loses_by_it(arms, found):

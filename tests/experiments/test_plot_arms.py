@@ -87,10 +87,8 @@ def test_depth_is_the_share_of_pulls_of_a_stretch():
     shares = np.asarray(ax.images[0].get_array())
     np.testing.assert_allclose(shares, [[3 / 8, 1 / 8], [5 / 8, 0], [0, 7 / 8], [0, 0]])
     (bars,) = ax.collections
-    assert [segment[0][1] for segment in bars.get_segments()] == [
-        0,
-        1,
-    ]  # best: 0 three times of four, then 1 and 2 tie
+    # Best: 0 three times of four, then 1 and 2 tie.
+    assert [segment[0][1] for segment in bars.get_segments()] == [0, 1]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", "c", "never"]
 
 

@@ -6,8 +6,14 @@ import torch
 from matplotlib.figure import Figure
 
 from bandits_torch import make, recipes, run
-from bandits_torch.experiments import plot_beliefs, plot_detections
-from bandits_torch.experiments.plots import mark_detections, plot_priors, plot_regret, plot_surviving_priors
+from bandits_torch.experiments import (
+    mark_detections,
+    plot_beliefs,
+    plot_detections,
+    plot_priors,
+    plot_regret,
+    plot_surviving_priors,
+)
 from bandits_torch.experiments.plots.beliefs import BELIEFS
 from tests.experiments.made_up import history
 

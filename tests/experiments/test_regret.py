@@ -5,18 +5,14 @@ import math
 import pytest
 import torch
 
-from bandits_torch import recipes
+from bandits_torch import make, recipes, run
+from bandits_torch.experiments import per_step, random_regret, summary
 from bandits_torch.experiments.earned import earned
-from bandits_torch.experiments.regret import per_step, random_regret, summary
-from bandits_torch.loop import run
-from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.problems import make
+from bandits_torch.policies import RandomPolicy
 from tests.reference.stubs import FixedPolicy, TableProblem
 
-TABLE = [
-    [[0.0, 1.0, 0.5], [2.0, 1.0, 0.5]],
-    [[3.0, 0.0, 0.0], [1.0, 1.0, 1.0]],
-]  # 2 replicates, 2 steps, 3 arms
+# 2 replicates, 2 steps, 3 arms.
+TABLE = [[[0.0, 1.0, 0.5], [2.0, 1.0, 0.5]], [[3.0, 0.0, 0.0], [1.0, 1.0, 1.0]]]
 
 
 def test_random_regret_equals_best_minus_mean():

@@ -3,16 +3,11 @@
 import pytest
 import torch
 
-from bandits_torch import loop, recipes
-from bandits_torch.acquisition import UpperConfidenceBound
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketch.sketched_gp import SketchedGP
-from bandits_torch.policies.batch_bkb import BatchBKB
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch import ArmGP, IndexPolicy, UpperConfidenceBound, loop, recipes
+from bandits_torch.models import LeverageSampling, SketchedGP
+from bandits_torch.policies import BatchBKB, Observation
 from bandits_torch.problems import GPDraws
-from bandits_torch.theory.widths import BKBWidth, ConstantWidth
+from bandits_torch.theory import BKBWidth, ConstantWidth
 
 
 @pytest.fixture

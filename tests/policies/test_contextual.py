@@ -5,10 +5,18 @@ import math
 import pytest
 import torch
 
-from bandits_torch import ArmContext, AskTell, load_policy, make, recipes, run, save_policy
-from bandits_torch.acquisition import ThompsonSampling
+from bandits_torch import (
+    ArmContext,
+    AskTell,
+    OnlineGP,
+    ThompsonSampling,
+    load_policy,
+    make,
+    recipes,
+    run,
+    save_policy,
+)
 from bandits_torch.kernels import PeriodKernel
-from bandits_torch.models import OnlineGP
 from bandits_torch.policies import ContextualPolicy, Observation
 from tests.reference import kernels
 from tests.reference.plain_contextual import PlainCGPUCB, forgetting, se

@@ -111,9 +111,8 @@ def test_a_run_keeps_the_phase_in_its_trace():
 def test_bounds_of_the_phases_add_up_to_no_more_than_the_docstring_says(power):
     first, total, done = 8, 0.0, 0
     for k in range(12):
-        total += (
-            first * 2**k
-        ) ** power  # a phase of one step alone may already have all the regret of its bound
+        # A phase of one step alone may already have all the regret of its bound.
+        total += (first * 2**k) ** power
         assert total <= 2**power / (2**power - 1) * (done + 1 + first) ** power
         done += first * 2**k
 

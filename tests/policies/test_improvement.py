@@ -5,10 +5,8 @@ import torch
 from gpytorch.kernels import RBFKernel
 from torch.distributions import Normal
 
-from bandits_torch import recipes
-from bandits_torch.ask_tell import AskTell
-from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Observation
+from bandits_torch import AskTell, Domain, recipes
+from bandits_torch.policies import Observation
 
 NOISE, PRIOR_MEAN, MARGIN = 0.3, 0.7, 0.2
 torch.manual_seed(0)

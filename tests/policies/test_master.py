@@ -5,11 +5,9 @@ import math
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.history import History
-from bandits_torch.loop import run
+from bandits_torch import History, Policy, recipes, run
+from bandits_torch.policies import Choice, Observation
 from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
-from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.problems import SwitchingFunctions
 from bandits_torch.theory import MaximumGain
 from tests.reference.plain_master import PlainMaster

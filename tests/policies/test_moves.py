@@ -7,10 +7,9 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import AskTell, Domain, load_policy, make, recipes, save_policy
-from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch import AskTell, Domain, make, recipes, run
+from bandits_torch.acquisition import PointSearch
 from bandits_torch.checkpoint import described
-from bandits_torch.loop import run
 from bandits_torch.policies import CostlyMoves, Observation, StandardisedPolicy
 from bandits_torch.recipes.registration import REGISTERED
 from bandits_torch.testing import RecipeLaws
@@ -36,16 +35,13 @@ def told(policy, problem, choice, step):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OVER_POINTS)
-def test_no_setting_moves_further_than_its_limit_saved_and_resumed(name, tmp_path):
-    """In every replicate, through openings, draws and refits; by more than nothing; from where a file was saved."""
+def test_no_setting_moves_further_than_its_limit(name):
+    """In every replicate, through openings, draws and refits; by more than nothing. Resumed, alone: "auto-moves" in
+    ``all_recipes``."""
     policy, problem = limited(name)
     sides = (problem.domain.bounds[1] - problem.domain.bounds[0]).tolist()
     played = []
     for step in range(STEPS):
-        if step == 5:
-            save_policy(tmp_path / "state", policy)
-            policy, _ = limited(name)
-            load_policy(tmp_path / "state", policy)
         choice = policy.choose(float(step))
         played.append(choice.arm)
         told(policy, problem, choice, step)
@@ -88,22 +84,6 @@ def test_without_what_a_wrapper_knows_the_limit_would_break():
         played.append(choice.arm[0].tolist())
         told(policy.policy, problem, choice, step)
     assert plain_moves.furthest(played, [1.0, 1.0]) > 5 * FAR
-
-
-@pytest.mark.parametrize("name", ["auto", "tv_gp_ucb"])
-def test_a_replicate_alone_goes_where_it_goes_in_a_batch(name):
-    played = []
-    for replicates in (3, 1):
-        policy, _ = all_recipes.build_over_points(name, replicates, 40)
-        domain = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
-        policy, arms = CostlyMoves(policy, domain, max_move=FAR, move_price=0.05), []
-        for step in range(8):
-            choice = policy.choose(float(step))
-            reward = torch.sin(9 * choice.arm).sum(-1) + 0.1 * torch.arange(replicates) * step
-            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
-            arms.append(choice.arm[0])
-        played.append(torch.stack(arms))
-    torch.testing.assert_close(*played, atol=1e-4, rtol=0)
 
 
 def test_the_best_within_reach_is_found_in_every_replicates_box():

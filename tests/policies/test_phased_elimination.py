@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.models import ArmGP
+from bandits_torch import ArmGP, recipes
 from bandits_torch.policies import Observation
 from bandits_torch.policies.phased_elimination import PhasedElimination, batch_sizes
 from bandits_torch.streams import ReplicateStreams

@@ -9,15 +9,11 @@ from itertools import pairwise
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.acquisition.point_search import PointSearch
-from bandits_torch.domain import Domain
-from bandits_torch.loop import run
-from bandits_torch.models.points.point_members import PointMembers
-from bandits_torch.policies import Observation
-from bandits_torch.policies.point_averaging import PointAveraging
+from bandits_torch import Domain, make, recipes, run
+from bandits_torch.acquisition import PointSearch
+from bandits_torch.models import PointMembers
+from bandits_torch.policies import Observation, PointAveraging
 from bandits_torch.policies.sharing import heaviest
-from bandits_torch.problems import make
 from bandits_torch.recipes.point_averaging import auto_over_points
 from tests.reference.plain_points import PlainPointAveraging, Process
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import recipes
-from bandits_torch.domain import Domain
+from bandits_torch import Domain, recipes
 from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import Observation, RegretBalancing
 from tests.reference.dense_priors import DensePrior, DenseRegretBalancing

@@ -3,13 +3,12 @@
 import pytest
 import torch
 
-from bandits_torch import Domain, recipes
-from bandits_torch.ask_tell import AskTell
+from bandits_torch import AskTell, Domain, recipes
 from bandits_torch.checkpoint import described
 from bandits_torch.models import OnlineGP, OutcomeConstraint
 from bandits_torch.policies import Observation, Pending, SafePointPolicy
 from bandits_torch.policies.limited import NoSafeArmError
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory import ConstantWidth
 from benchmarks.safety.points import SafePointDraws, play
 from tests.reference import dense_safe_set
 from tests.reference.kernels import rbf as kernel

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bandits_torch.problems.periods import Period, find_periods
+from bandits_torch.problems.periods import ROWS, Period, Record, find_periods
 
 
 def drift(kind, generator, T=300, N=5):
@@ -38,8 +38,8 @@ def test_a_cycle_is_found_between_gaps_at_irregular_times(kind, length):
 def test_a_p_value_is_above_0_however_clear_the_cycle():
     t = np.arange(2000.0)
     found = find_periods(np.stack([np.sin(t / 3), np.cos(t / 3)], 1) + 1e-9 * np.sin(t)[:, None] ** 3, t)
-    assert all(0 < one.p_value < 1e-16 for one in found)
-    assert len(found) >= 1
+    assert 0 < found[0].p_value < 1e-16
+    assert found[0].length == pytest.approx(6 * np.pi, rel=1e-3)
 
 
 @pytest.mark.parametrize("rewards", [np.zeros((300, 3)), np.full((300, 3), np.nan), np.eye(39)])
@@ -78,3 +78,47 @@ def test_a_day_and_a_week_are_two_cycles():
 )
 def test_a_length_is_said_as_a_whole_number_where_the_record_cannot_tell(length, span, size, rounded):
     assert Period(length, 0.01).rounded(span, size) == pytest.approx(rounded)
+
+
+def closed(rewards, which):
+    """Of daily rows: no weekends; or one arm that is away on them; or each arm on days of its own. Of hourly ones: no
+    nights."""
+    t = np.arange(float(len(rewards)))
+    if which in ("weekends", "nights"):
+        open_ = t % 7 < 5 if which == "weekends" else (t % 24 >= 8) & (t % 24 < 20)
+        return rewards[open_], t[open_]
+    for n in range(1 if which == "one arm" else rewards.shape[1]):
+        rewards[(t + 2 * n) % 7 >= 5, n] = np.nan
+    return rewards, t
+
+
+@pytest.mark.parametrize("which", ["weekends", "nights", "one arm", "every arm"])
+def test_what_is_missing_at_regular_times_makes_no_cycle_of_drift(which):
+    generator = np.random.default_rng(10)
+    told = [find_periods(*closed(drift("walk in noise", generator, T=700), which)) for _ in range(20)]
+    assert sum(map(bool, told)) <= 2  # of 20 at 1 %: three or more have probability 0.001
+
+
+@pytest.mark.parametrize("which", ["weekends", "nights", "one arm", "every arm"])
+@pytest.mark.parametrize("length", [24.0, 33.0])
+def test_a_cycle_is_found_between_regular_gaps_and_no_other(which, length):
+    generator = np.random.default_rng(11)
+    rewards = drift("walk in noise", generator, T=960)
+    rewards += 1.5 * np.sin(2 * np.pi * np.arange(960.0)[:, None] / length + generator.uniform(0, 6, 5))
+    assert [one.length for one in find_periods(*closed(rewards, which))] == [pytest.approx(length, rel=0.02)]
+
+
+def test_a_slow_wave_that_a_record_holds_fewer_than_four_times_is_no_cycle():
+    t = np.arange(364.0)[:, None]
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        rewards = 2 * np.sin(2 * np.pi * t / 125) + 0.5 * generator.standard_normal((364, 4))
+        assert all(one.length < 80 for one in find_periods(rewards))  # 91 would be a quarter of it
+
+
+def test_events_in_pairs_a_millisecond_apart_make_no_record_of_milliseconds():
+    generator = np.random.default_rng(12)
+    times = (np.sort(generator.uniform(0, 30 * 86_400, 700))[:, None] + np.array([0.0, 0.001])).ravel()
+    rewards = generator.standard_normal((1400, 4)) + np.sin(2 * np.pi * times / 86_400)[:, None]
+    assert [one.length for one in find_periods(rewards, times)] == [pytest.approx(86_400, rel=0.01)]
+    assert Record.of(rewards, times).centred.shape[0] <= 2 * ROWS

@@ -104,6 +104,13 @@ NO_ROWS, CELLS = (
     "path must be a table with a header and at least one row",
     "row 1 must have 3 cells, as the header has, got",
 )
+TIMES = "time_column must be given"
+
+
+def _rows(header, begin):
+    return "\n".join([header, *(f"{begin(k)},{k % 3},{k % 5}" for k in range(20))]).encode()
+
+
 # What a file holds, and its rewards or the words of the refusal.
 FILES = {
     "empty": (b"", NO_ROWS),
@@ -143,6 +150,12 @@ FILES = {
         "row 2, column 'time' must be a number.*got 'soon'",
     ),
     "zones mixed": (b"time,a,b\n2020-01-01T00:00:00Z,1,2\n2020-01-01T00:30:00-01:00,3,4\n", [[1, 2], [3, 4]]),
+    "names of columns of two lines": (b'"a\nx",b\n1,2\n3,4\n5,7\n', "names of columns"),
+    "long": (_rows("time,arm,reward", lambda k: k), "long must be given"),
+    "times that are not called so": (_rows("elapsed,a,b", lambda k: k**1.1), TIMES),
+    "times that fall": (_rows("a,left,b,c", lambda k: f"{k % 2},{40 - k}"), TIMES),
+    "two columns of times": (_rows("date,id,a,b", lambda k: f"2024-01-{k + 1:02d},{10 * k}"), TIMES),
+    "no header": (b"0,1\n1,0\n0,0\n1,1\n", "header must be"),
 }
 
 
@@ -330,30 +343,6 @@ def test_a_header_that_promises_more_than_the_file_holds_is_refused(tmp_path):
 def test_arrays_that_are_not_asked_for_are_not_read(tmp_path):
     np.savez(tmp_path / "x.npz", rewards=np.eye(3), other=np.array([1, None], dtype=object))
     assert read_table(tmp_path / "x.npz").rewards.shape == (3, 3)
-
-
-LATER_FOUND = [
-    ('"a\nx",b\n1,2\n3,4\n5,7\n', "names of columns"),
-    ("time,arm,reward\n" + "".join(f"{k},{k % 3},{k % 5}\n" for k in range(20)), "long must be given"),
-    (
-        "elapsed,a,b\n" + "".join(f"{k**1.1},{k % 3},{k % 5}\n" for k in range(20)),
-        "time_column must be given",
-    ),
-    ("a,left,b\n" + "".join(f"{k % 3},{40 - k},{k % 5}\n" for k in range(20)), "time_column must be given"),
-    (
-        "date,id,a,b\n" + "".join(f"2024-01-{k + 1:02d},{10 * k},{k % 3},{k % 5}\n" for k in range(20)),
-        "time_column must be given",
-    ),
-    ("0,1\n1,0\n0,0\n1,1\n", "header must be"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), LATER_FOUND)
-def test_what_would_be_read_as_something_else_is_refused_by_what_decides(text, message, tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_table(path)
 
 
 def test_a_reward_whose_square_overflows_is_refused_with_its_cell():

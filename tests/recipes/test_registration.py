@@ -8,8 +8,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import recipes
-from bandits_torch.loop import run
+from bandits_torch import recipes, run
 from bandits_torch.policies import Observation
 from bandits_torch.problems import Replay, make
 from bandits_torch.recipes import Setup
