@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from gpytorch.kernels import Kernel, RBFKernel
@@ -56,17 +55,6 @@ class Scripted(Problem):
         return None if self._available is None else self._available[step - 1]
 
 
-@dataclass(frozen=True)
-class Simulated:
-    """A simulated environment by its name."""
-
-    name: str
-
-    def __call__(self, block: Block) -> Problem:
-        """The problem of these replicates."""
-        return _MAKE[self.name](block)
-
-
 def _generators(block: Block, salt: int) -> list[torch.Generator]:
     first, seed = block.first_replicate, block.seed
     return [
@@ -107,11 +95,10 @@ def _pieces(draws: Tensor, horizon: int) -> Tensor:
 
 def _drift(block: Block, salt: int, root: Tensor, rates: list[float]) -> Tensor:
     """f <- sqrt(1 - eps) f + sqrt(eps) g with the eps of each step."""
-    draws = _draws(block, salt, len(rates), root)
-    path = [draws[0]]
-    for step in range(1, len(rates)):
-        eps = rates[step]
-        path.append(math.sqrt(1 - eps) * path[-1] + math.sqrt(eps) * draws[step])
+    first, *draws = _draws(block, salt, len(rates), root)
+    path = [first]
+    for eps, draw in zip(rates[1:], draws, strict=True):
+        path.append(math.sqrt(1 - eps) * path[-1] + math.sqrt(eps) * draw)
     return torch.stack(path)
 
 
@@ -209,7 +196,7 @@ def _misleading_history(block: Block) -> Problem:
     return Scripted(torch.cat([index, arms], -1), rewards, knowledge, _gaussian(_NOISE))
 
 
-_MAKE: dict[str, Callable[[Block], Problem]] = {
+SIMULATED: dict[str, Callable[[Block], Problem]] = {
     "heavy-tails": _heavy_tails,
     "partial-switches": _partial_switches,
     "drift-stops": _drift_stops,

@@ -44,9 +44,8 @@ from scipy.optimize import minimize
 from bandits_torch.experiments.cells import Block
 from bandits_torch.loop import run
 from benchmarks.auto.environments import _arms, _draws
-from benchmarks.auto.playing import HISTORY, POLICIES, WithHistory
+from benchmarks.auto.playing import HISTORY, POLICIES, make_policy
 from benchmarks.auto.risers import _HILL, _REACH, AFTER, DOMAINS, SHAPES, Riser
-from benchmarks.leaderboard import settings
 from benchmarks.options import command
 from benchmarks.pages import keep, say
 
@@ -177,8 +176,8 @@ def at_rest(shape: str, policy: str) -> float:
     name, steps = f"{shape} after 500", 100 + STEPS
     block = Block(REPLICATES, Riser(name).horizon, 0, SEED)
     problem = Riser(name)(block)
-    made = (settings.POLICIES | POLICIES | {HISTORY: WithHistory(name)})[policy]
-    return float(run(made(problem, block), problem, steps, seed=SEED).regret[:, 100:].sum(-1).mean())
+    built = make_policy(policy, name, problem, block)
+    return float(run(built, problem, steps, seed=SEED).regret[:, 100:].sum(-1).mean())
 
 
 def main(

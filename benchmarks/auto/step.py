@@ -1,4 +1,4 @@
-"""``python -m benchmarks.auto.step``: processor time of a step beside that of gp_ucb, and whether it grows."""
+"""``python -m benchmarks.auto.step``: processor time of a step beside that of gp_ucb."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def policies(num_arms: int, replicates: int) -> dict[str, Policy]:
 
 
 def main() -> None:
-    """Write ``step.csv`` and ``growth.csv``; one thread (OMP_NUM_THREADS=1)."""
+    """Write ``step.csv``; one thread (OMP_NUM_THREADS=1)."""
     RESULTS.mkdir(exist_ok=True)
     with open(RESULTS / "step.csv", "w", newline="") as file:
         rows = csv.writer(file)
@@ -59,15 +59,6 @@ def main() -> None:
                     row = [num_arms, replicates, name, members]
                     rows.writerow([*row, *(f"{f(ms):.2f}" for f in (mean, median, max))])
                     file.flush()
-    with open(RESULTS / "growth.csv", "w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["arms", "policy", "steps", "mean_ms"])
-        every = 1000
-        for name, policy in policies(200, 1).items():
-            ms = [1e3 * seconds for seconds in step_seconds(policy, 10 * every)]
-            for first in range(0, len(ms), every):
-                rows.writerow([200, name, first + every, f"{mean(ms[first : first + every]):.3f}"])
-            file.flush()
 
 
 if __name__ == "__main__":
