@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import tempfile
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -98,6 +99,16 @@ def markdown(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> st
 def markdown_of(table: pd.DataFrame) -> str:
     """A data frame as a Markdown table, the values as ``str`` shows them."""
     return markdown(table.columns, table.astype(str).to_numpy().tolist())
+
+
+def table(frame: pd.DataFrame, columns: Mapping[str, Callable[[dict[Any, Any]], object]]) -> str:
+    """A line for each row of a frame: a heading, and what its cell says of the row."""
+    return markdown(columns, ([cell(row) for cell in columns.values()] for row in frame.to_dict("records")))
+
+
+def of(column: str, show: Callable[[Any], object] = str) -> Callable[[dict[Any, Any]], object]:
+    """A cell of ``table``: the row's value in a column, shown so."""
+    return lambda row: show(row[column])
 
 
 def duration(seconds: float) -> str:

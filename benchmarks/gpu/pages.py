@@ -137,21 +137,8 @@ def priors(settings: Settings) -> Rows:
 
 
 def _plain_seconds(stepper: Stepper, settings: Settings) -> float:
-    for _ in range(settings.pick(20, 3)):
-        _learning_step(stepper)
-    return seconds_a_step(
-        lambda n: [_learning_step(stepper) for _ in range(n)], settings.pick(40, 3), settings.device
-    )
-
-
-def _learning_step(stepper: Stepper) -> None:
-    """One step with what ``learn`` needs of ``choose`` handed on."""
-    from bandits_torch.policies.policy import Observation
-
-    stepper.done += 1
-    choice = stepper.policy.choose(float(stepper.done))
-    reward = stepper.problem.pull(stepper.done, choice.arm, stepper.streams)
-    stepper.policy.learn(Observation(float(stepper.done), choice.arm, reward, choice.why))
+    stepper.plain(settings.pick(20, 3))
+    return seconds_a_step(stepper.plain, settings.pick(40, 3), settings.device)
 
 
 def auto(settings: Settings) -> Rows:

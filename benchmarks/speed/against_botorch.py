@@ -12,9 +12,11 @@ import torch
 
 from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import alone, clock, copy_seconds, median, peak_mib
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
 from benchmarks.speed.plain_botorch import WAYS, gp, ucb
 from benchmarks.speed.workload import bytes_of_step, held, make_task, play, ucb_on_arms
+
+QUESTION = "How much faster than plain BoTorch is a step?"
 
 OURS = "bandits_torch"
 _WARM_UP_ARMS = 256
@@ -202,5 +204,3 @@ _BANDWIDTH_WORDS = """How far a step is from the limit that memory sets: bytes t
 written), against a copy of as many bytes measured in the same process (read + write, buffers of that size, so that
 caches help both alike):
 """
-
-BENCHMARK = Benchmark("against_botorch", "How much faster than plain BoTorch is a step?", measure, describe)

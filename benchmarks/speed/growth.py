@@ -7,16 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import median
-from benchmarks.speed.page import Benchmark, Settings
-from benchmarks.speed.workload import DIM, NOISE_VARIANCE, WIDTH, Task, make_task, play, prior, ucb_on_arms
+from benchmarks.speed.page import Settings
+from benchmarks.speed.workload import Task, make_task, play, prior, ucb_on_arms, ucb_on_points
+
+QUESTION = "Does a step get slower as observations come in?"
 
 _WINDOW = 100
 _FORGETTING_RATE = 0.1
@@ -60,14 +59,8 @@ def _policies(fast: bool) -> list[tuple[str, int, Callable[[Task], IndexPolicy]]
             large,
             lambda task: ucb_on_arms(task, form="factor", kernel=drifting),
         ),
-        (f"OnlineGP, window of {window}", small, lambda task: _online_gp(task, window)),
+        (f"OnlineGP, window of {window}", small, lambda task: ucb_on_points(task, window)),
     ]
-
-
-def _online_gp(task: Task, window: int) -> IndexPolicy:
-    model = OnlineGP(prior(), NOISE_VARIANCE, input_dim=DIM, batch_shape=(1,), device=task.arms.device)
-    width, rule = ConstantWidth(WIDTH), SlidingWindow(window)
-    return IndexPolicy(model, UpperConfidenceBound, width=width, forgetting=rule, choices=task.arms)
 
 
 def describe(frame: pd.DataFrame) -> str:
@@ -92,5 +85,3 @@ so it stops growing at about 55 / forgetting rate of them; with everything kept 
 distinct arms pulled, not with the steps.
 
 """
-
-BENCHMARK = Benchmark("growth", "Does a step get slower as observations come in?", measure, describe)
