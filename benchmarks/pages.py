@@ -53,6 +53,11 @@ def keep(path: Path, rows: pd.DataFrame, key: Sequence[str]) -> None:
     save(rows.sort_values(list(key), kind="stable"), path)
 
 
+def read(path: Path) -> pd.DataFrame | None:
+    """The table of a CSV file, None where there is no such file."""
+    return pd.read_csv(path) if path.exists() else None
+
+
 def replaced(table: pd.DataFrame, rows: pd.DataFrame, key: Sequence[str]) -> pd.DataFrame:
     """The table with these rows in place of those of the same key."""
     columns = list(key)

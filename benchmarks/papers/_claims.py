@@ -37,6 +37,9 @@ class Finding(NamedTuple):
     numbers: str
 
 
+NOT_RUN = Finding(UNTESTED, "not run")
+
+
 @dataclass(frozen=True)
 class Claim:
     """One row of claims.csv.
