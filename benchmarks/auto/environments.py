@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 
 import torch
-from gpytorch.kernels import Kernel, RBFKernel
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch.experiments.cells import Block
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.streams import ReplicateStreams
 
 _ARMS, _NOISE = 100, 0.1
@@ -67,9 +68,7 @@ def _arms(block: Block) -> tuple[Tensor, Kernel, Tensor]:
     """100 arms uniform in [0, 1], the kernel (SE, length-scale 0.2), a root of its matrix."""
     generator = torch.Generator().manual_seed(7_919 * block.seed + 17)
     arms = torch.rand(_ARMS, 1, generator=generator, dtype=torch.float64)
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.2
-    kernel.requires_grad_(False)
+    kernel = make_kernel("se", 0.2)
     values, vectors = torch.linalg.eigh(kernel(arms).to_dense())
     return arms, kernel, vectors * values.clamp_min(0.0).sqrt()
 

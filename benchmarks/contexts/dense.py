@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor
 from bandits_torch import make, recipes
 from bandits_torch.arm_context import mask_of
 from bandits_torch.policies import Choice, Observation, Policy
+from bandits_torch.policies.wrapping import WrappingPolicy
 from bandits_torch.problems.tv_gp import ContextualGPDraws
 from bandits_torch.streams import ReplicateStreams
 
@@ -72,24 +73,12 @@ class DenseRefit(Policy):
         self.inputs = torch.cat([self.inputs.reshape(-1, inputs.shape[-1]), inputs])
         self.rewards = torch.cat([self.rewards, observation.reward])
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Not needed here."""
-        raise NotImplementedError
 
-    def state_dict(self) -> dict[str, Any]:
-        """Not needed here."""
-        raise NotImplementedError
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Not needed here."""
-        raise NotImplementedError
-
-
-class Blind(Policy):
+class Blind(WrappingPolicy):
     """A policy that is told of the mask alone."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
+        self._around(policy)
 
     def choose(self, time: float, available: Any = None) -> Choice:
         """Without the context."""
@@ -98,18 +87,6 @@ class Blind(Policy):
     def learn(self, observation: Observation) -> None:
         """As it is."""
         self.policy.learn(observation)
-
-    def reset(self, where: Tensor | None = None) -> None:
-        """As it is."""
-        self.policy.reset(where)
-
-    def state_dict(self) -> dict[str, Any]:
-        """As it is."""
-        return self.policy.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As it is."""
-        self.policy.load_state_dict(state)
 
 
 def policies(problem: ContextualGPDraws, horizon: int, window: int = WINDOW) -> dict[str, Policy]:
