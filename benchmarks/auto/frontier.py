@@ -46,7 +46,7 @@ from bandits_torch.loop import run
 from benchmarks.auto.environments import _arms, _draws
 from benchmarks.auto.playing import HISTORY, POLICIES, make_policy
 from benchmarks.auto.risers import _HILL, _REACH, AFTER, DOMAINS, SHAPES, Riser
-from benchmarks.options import command
+from benchmarks.options import chosen, command
 from benchmarks.pages import keep, say
 
 PRICES = tuple(float(price) for price in np.geomspace(0.05, 200.0, 20))  # of a look, in losses until found
@@ -186,7 +186,7 @@ def main(
 ) -> None:
     """Compute what can be had, play at rest, and keep both: results/frontier.csv."""
     torch.set_num_threads(1)
-    for shape in shapes or (*SHAPES, *DOMAINS):
+    for shape in chosen(",".join(shapes or []), (*SHAPES, *DOMAINS), "shapes"):
         among = of_shape(shape)
         say(f"{shape}: a cover takes {np.mean([cover(one) for one in among]):.1f} looks")
         points = frontier(among).assign(shape=shape, policy=ANY)

@@ -148,7 +148,7 @@ def over_arms(seed: int, replicates: int, horizon: int) -> list[dict[str, Any]]:
 
 def write_page(folder: Path) -> Path:
     """Write ``RESULTS.md`` beside the table it is made from."""
-    table = pd.read_csv(folder / "moves.csv")
+    table = pd.read_csv(folder / "moves.csv", dtype={"rule": str})
     limits = table[table["part"] == "limits"].set_index("rule")
     text, about = "", []
     if len(limits):
@@ -191,7 +191,8 @@ def write_page(folder: Path) -> Path:
                     f"to weigh the price of {what} makes a step's loss, regret and payments, {min(ratios):.2f} to "
                     f"{max(ratios):.2f} of what it is where the price is ignored ({len(ratios)} cases)"
                 )
-        rival = [(float(one[5]), float(one[6])) for one in shown if one[6]]
+    rival = [(float(one[5]), float(one[6])) for one in shown if one[6]]
+    if rival:
         fewer = sum(index < weighed for weighed, index in rival)
         worst = max(index / weighed for weighed, index in rival)
         text += (

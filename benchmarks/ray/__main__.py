@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import warnings
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from benchmarks.ray.page import SCHEDULERS, write_page
 
 def main(
     only: Annotated[str, typer.Option(help=f"{', '.join(SCHEDULERS)}: these tasks alone.")] = "",
-    schedulers: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
+    schedulers: Annotated[str, typer.Option(help="Separated by semicolons; default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="FIRST:LAST, without the last.")] = "0:40",
     fast: options.Fast = False,
     page: options.PageAlone = False,
@@ -33,8 +34,9 @@ def main(
     logging.disable(logging.WARNING)
     results = pages.results_folder(__file__, fast=fast)
     first, last = (0, 1) if fast else map(int, seeds.split(":"))
+    raced = options.chosen(schedulers, chain(*SCHEDULERS.values()), "schedulers")
     for name in [] if page else options.chosen(only, SCHEDULERS, "only"):
-        wanted = [one for one in SCHEDULERS[name] if not schedulers or one in schedulers.split(",")]
+        wanted = [one for one in SCHEDULERS[name] if one in raced]
         _play(name, wanted, range(first, last), results / f"{name}.csv", fast)
     if any(results.glob("*.csv")):
         pages.say(f"wrote {write_page(results)}")

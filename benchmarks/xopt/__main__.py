@@ -43,7 +43,7 @@ def main(
                 run["error"] = run.pop("value") - least[: len(run)].numpy()
                 run.insert(0, "seed", seed)
                 run.insert(0, "player", name)
-                run.to_csv(path, mode="a", header=not path.exists(), index=False, float_format="%.4g")
+                pages.save(pd.concat([table, run]) if len(table) else run, path, 4)
                 pages.say(f"{name}, seed {seed}: error {run['error'].mean():.3f}")
     pages.say(f"wrote {write_page(folder)}")
 
