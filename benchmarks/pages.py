@@ -53,6 +53,18 @@ def keep(path: Path, rows: pd.DataFrame, key: Sequence[str]) -> None:
     save(rows.sort_values(list(key), kind="stable"), path)
 
 
+def append(path: Path, rows: pd.DataFrame, digits: int = 6) -> None:
+    """Put rows at the end of a CSV file; whole or not at all."""
+    table = read(path)
+    save(rows if table is None else pd.concat([table, rows], ignore_index=True), path, digits)
+
+
+def played(path: Path, key: Sequence[str]) -> set[Any]:
+    """The keys of the rows of a CSV file, which need not be played again; none where there is no such file."""
+    table = read(path)
+    return set() if table is None else set(table.set_index(list(key)).index)
+
+
 def read(path: Path) -> pd.DataFrame | None:
     """The table of a CSV file, None where there is no such file."""
     return pd.read_csv(path) if path.exists() else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import warnings
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Annotated
 
@@ -47,14 +47,12 @@ def _play(name: str, schedulers: list[str], seeds: range, path: Path, fast: bool
     from benchmarks.ray.race import play
 
     gc.freeze()  # going through all that was imported takes longer than a decision, and would be counted as one's
-    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
-    done = {(row["scheduler"], row["seed"]) for row in rows}
-    for seed in seeds:
-        for scheduler in schedulers:
-            if (scheduler, seed) not in done:
-                rows.append({"scheduler": scheduler, "seed": seed, **play(name, scheduler, seed, fast)})
-                pages.save(pd.DataFrame(rows), path)
-                pages.say(f"{name} {rows[-1]}")
+    done = pages.played(path, ("scheduler", "seed"))
+    for seed, scheduler in product(seeds, schedulers):
+        if (scheduler, seed) not in done:
+            row = {"scheduler": scheduler, "seed": seed, **play(name, scheduler, seed, fast)}
+            pages.append(path, pd.DataFrame([row]))
+            pages.say(f"{name} {row}")
 
 
 if __name__ == "__main__":
