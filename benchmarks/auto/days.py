@@ -90,7 +90,8 @@ class DaysTable(CleanTable):
 
 
 def _told_the_day(rate: float, share: float, width: float) -> Callable[[DaysTable], Policy]:
-    """``tv_gp_ucb`` with a day's cycle of three harmonics, kept for five days, of this share, beside forgetting."""
+    """``tv_gp_ucb`` with a kernel over time: ``share`` times a daily cycle of three harmonics whose shape lasts five
+    days, plus 1 - share times exponential forgetting at this rate."""
 
     def built(problem: DaysTable) -> Policy:
         day, kept = QuasiPeriodicKernel(DAY, 1.0, 5 * DAY, order=3), ExponentialForgettingKernel(rate)

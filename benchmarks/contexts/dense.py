@@ -132,9 +132,9 @@ class _Without:
 def race(kind: str, size: Size, tell: Callable[[str], None], seeds: range | None = None) -> pd.DataFrame:
     """One row for each seed, policy and tenth of the horizon: regret in it, and the median time of a step at its end.
 
-    All policies take every step in turn, so that what else the machine does weighs on all alike. Between the steps at
-    which it is asked, the dense refit plays what the exact model over all pairs of arm and context plays, whose
-    posterior is its own; ``same`` tells at how many of those at which it was asked the others agreed with it.
+    All policies take every step in turn, so that other load on the machine slows all alike. The dense refit chooses by
+    itself at the steps at which it is asked. In between it plays the choice of the exact model over all pairs of arm
+    and context, which has the same posterior. ``same``: the share of the steps asked at which a policy chose its arm.
     """
     rows = []
     for seed in range(size.seeds) if seeds is None else seeds:

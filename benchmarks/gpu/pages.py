@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -71,9 +73,6 @@ def saturation(settings: Settings) -> Rows:
 
 def against_botorch(settings: Settings) -> Rows:
     """How much faster is a step than plain BoTorch's on the same device?"""
-    import tempfile
-    from pathlib import Path
-
     cases = (Case(10_000, 1_000, "ucb", 100, 2), Case(100_000, 1_000, "ucb", 100, 2))
     for case in settings.pick(cases, (Case(60, 10, "ucb", 4, 2),)):
         with tempfile.TemporaryDirectory() as folder:

@@ -35,7 +35,7 @@ class Settings:
     ends: float = field(default=float("inf"))
 
     def pick(self, full: Any, small: Any) -> Any:
-        """One or the other."""
+        """``small`` in a rehearsal, else ``full``."""
         return small if self.small else full
 
     @property

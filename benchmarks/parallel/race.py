@@ -174,10 +174,11 @@ def race(
 def floor(kind: str, over: str, size: Size, mode: str) -> Tensor:
     """Regret of each replicate, (S,), that no policy is below in expectation, whatever it was told so far.
 
-    A question of step t can count on answers of questions asked late steps before, the first ones on none: 1 step one
-    at a time and with workers, eight with eight open. The player here knows all of f_{t - late}, without noise, and
-    plays its maximum, which is that of the mean of f_t given it (tv-gp is a Markov process). Where f was drawn anew in
-    between, or nothing was answered yet, all choices are alike to anyone: the mean regret over all of them counts.
+    A question of step t can use the answers to questions asked ``late`` steps before: one step with one question at a
+    time or with workers, eight with eight open. The first questions can use none. The player here knows all of
+    f_{t - late}, without noise, and plays its maximum, which is that of the mean of f_t given it (tv-gp is a Markov
+    process). Where f was drawn anew in between, or nothing was answered yet, all choices are alike to anyone: the mean
+    regret over all of them counts.
     """
     problem, late = problem_of(kind, over, size), Q if mode.startswith(f"{Q} rolling") else 1
     asked = 1 if late == Q or MODES[mode][0] == 1 else Q  # questions of a step
