@@ -26,8 +26,8 @@ regular intervals attain phi. If each of m arms of gap g may be what rises, and 
 
 but for the half step: who finds it twice as soon pays twice as much at rest, whatever he does.
 
-Every policy is played on ``... after 500``. In steps 101 to 500 nothing changes, so what it loses there is at least what
-it pays for looks. An arm shows a change of two standard deviations of the noise or more: less is not seen in one look.
+Every policy is played on ``... after 500``. Nothing changes in steps 101 to 500, so the loss there is at least what it
+pays for looks. An arm shows a change of two standard deviations of the noise or more: less is not seen in one look.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import make, recipes
+from bandits_torch.experiments.regret import random_regret
 from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.streams import ReplicateStreams
@@ -69,14 +70,7 @@ def problem_of(kind: str, over: str, size: Size) -> Problem:
 @cache
 def random_pull(kind: str, over: str, size: Size) -> float:
     """Mean regret of an arm or a point drawn uniformly at random, over all steps and replicates."""
-    problem, total = problem_of(kind, over, size), 0.0
-    for step in range(1, size.horizon + 1):
-        if isinstance(problem, PointDraws):
-            total += float((problem.best(step) - problem.random_reward(step)).mean())
-        else:
-            values = problem.expected_rewards(step)
-            total += float((values.amax(-1) - values.mean(-1)).mean())
-    return total / size.horizon
+    return float(random_regret(problem_of(kind, over, size), size.horizon).mean())
 
 
 def policy_of(name: str, options: dict[str, Any], problem: Problem, over: str, size: Size) -> Policy:

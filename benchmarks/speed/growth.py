@@ -65,15 +65,11 @@ def _policies(fast: bool) -> list[tuple[str, int, Callable[[Task], IndexPolicy]]
 
 def describe(frame: pd.DataFrame) -> str:
     """One line a model: its step at every mark, and the ratio of the last to the first and to the one before."""
-    models: dict[tuple[str, str], dict[int, float]] = {}
-    for row in frame.to_dict("records"):
-        seconds = models.setdefault((row["model"], whole(row["arms"])), {})
-        seconds[row["steps_before"]] = row["seconds_per_step"]
     rows = []
-    for model, seconds in models.items():
-        first, *_, before, last = seconds.values()
-        ratios = figures(last / first), figures(last / before)
-        rows.append((*model, *(duration(value) for value in seconds.values()), *ratios))
+    for (model, arms), cell in frame.groupby(["model", "arms"], sort=False):
+        seconds = cell.sort_values("steps_before")["seconds_per_step"].tolist()
+        ratios = (figures(seconds[-1] / before) for before in (seconds[0], seconds[-2]))
+        rows.append((model, whole(arms), *map(duration, seconds), *ratios))
     marks = [whole(mark) for mark in sorted(set(frame.steps_before))]
     ratio_heads = f"{marks[-1]} : {marks[0]}", f"{marks[-1]} : {marks[-2]}"
     heads = (*(f"after {mark}" for mark in marks), *ratio_heads)
