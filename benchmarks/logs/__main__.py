@@ -303,16 +303,14 @@ def write_page(folder: Path) -> Path:
     over = f"{ARMS} arms (4 under contexts); {pages.seeds_of(starts, 'seed')}"
     start = f"\n## A warm start\n\nRegret of {PLAYED} steps over {over}.\n\n"
     less = (regret["told"] < regret["not told"]).groupby("world").sum()
-    told = [
-        [
-            world,
-            f"{own['told']:.1f}",
-            f"{own['not told']:.1f}",
-            f"{less[world]} of {starts['seed'].nunique()}",
-        ]
-        for world, own in total.iterrows()
-    ]
-    start += pages.markdown(["world", "told the log", "not told", "less"], told)
+    seeds = starts["seed"].nunique()
+    columns = {
+        "world": pages.of("world"),
+        "told the log": pages.of("told", "{:.1f}".format),
+        "not told": pages.of("not told", "{:.1f}".format),
+        "less": lambda row: f"{less[row['world']]} of {seeds}",
+    }
+    start += pages.table(total.reset_index(), columns)
     return pages.write(folder / "RESULTS.md", text + about + pages.markdown(heads, rows) + start)
 
 

@@ -153,17 +153,16 @@ def write_page(folder: Path) -> Path:
     text, about = "", []
     if len(limits):
         free = limits.loc["inf"]
-        shown = [
-            [
-                "none" if rule == "inf" else f"{float(rule):g}",
-                f"{one['regret']:.3f}",
-                f"{one['error']:.3f}",
-                f"{one['moved']:.3f}",
-            ]
-            for rule, one in limits.sort_values("moved").iterrows()
-        ]
-        heads = ["limit, share of a range", "regret a step", "± (one deviation)", "moved a step"]
-        text += "\n## Limits\n\n" + pages.markdown(heads, shown)
+        three = "{:.3f}".format
+        columns = {
+            "limit, share of a range": lambda row: (
+                "none" if row["rule"] == "inf" else f"{float(row['rule']):g}"
+            ),
+            "regret a step": pages.of("regret", three),
+            "± (one deviation)": pages.of("error", three),
+            "moved a step": pages.of("moved", three),
+        }
+        text += "\n## Limits\n\n" + pages.table(limits.reset_index().sort_values("moved"), columns)
         tight = limits.loc["0.05"]
         about.append(
             f"With at most 0.05 of a range a step `auto` loses {tight['regret']:.2f} a step, without a limit "

@@ -285,6 +285,5 @@ def _means(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _table(frame: pd.DataFrame) -> str:
-    names = [str(name).replace("_", " ") for name in frame.columns]
-    rows = [["" if pd.isna(cell) else str(cell) for cell in row] for row in frame.to_numpy(dtype=object)]
-    return pages.markdown(names, rows)
+    plain = frame.rename(columns=lambda name: str(name).replace("_", " "))
+    return pages.markdown_of(plain.astype(object).where(plain.notna(), ""))
