@@ -136,14 +136,15 @@ class LimitedPolicy(Policy):
             validation.shape_is("outcomes", measured, measured.shape == shape, f"{shape}")
             validation.require(measured.is_floating_point(), "outcomes", measured.dtype, "real numbers")
             if measured.is_cpu:
-                validation.finite_tensor("outcomes", measured)
+                for one, value in zip(self._others.values(), measured.unbind(-1), strict=True):
+                    validation.rewards("outcomes", value, one.model.noise_variance.dtype)
         values = [observation.reward, *(() if measured is None else measured.unbind(-1))]
-        arm, time = observation.arm, observation.time
-        self._clock = self._clock + 1
+        arm, time, clock = observation.arm, observation.time, self._clock + 1
         for one, rule, value in zip((self.choices, *self._others.values()), self._rules, values, strict=True):
             one.observe(arm, value, time, late=True)
             rule.observed(partial(one.inputs_of, arm, time), value, one.model)
-            rule.after(one.model, self._clock)
+            rule.after(one.model, clock)
+        self._clock = clock
 
     def trace(self) -> dict[str, Tensor | float]:
         """Size of the safe set, whether the fallback was played, and the width of safety, of the last choice."""

@@ -9,6 +9,7 @@ from bandits_torch.checkpoint import described
 from bandits_torch.models import OnlineGP, OutcomeConstraint
 from bandits_torch.policies import Observation, Pending, SafePointPolicy
 from bandits_torch.policies.limited import NoSafeArmError
+from bandits_torch.state import differing
 from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.safety.points import SafePointDraws, play
 from tests.reference import dense_safe_set
@@ -182,10 +183,12 @@ def test_bad_settings_are_refused_by_name():
     for act, message in cases:
         with pytest.raises(ValueError, match=message):
             act()
-    ours = policy()
-    with pytest.raises(ValueError, match="outcomes must be given"):
-        ours.learn(Observation(0.0, START, torch.ones(1).double()))
-    assert int(ours.model.num_observations[0]) == 0
+    ours, large = policy(), torch.tensor([[0.0, 1e160]], dtype=torch.float64)
+    before = ours.state_dict()
+    for outcomes, message in ((None, "outcomes must be given"), (large, "outcomes must be at most")):
+        with pytest.raises(ValueError, match=message):
+            ours.learn(Observation(0.0, START, torch.ones(1).double(), outcomes=outcomes))
+        assert differing(ours.state_dict(), before) == []
 
 
 def test_after_a_reset_no_point_of_before_is_tried():
