@@ -60,7 +60,7 @@ class LatentRewards(WrappingPolicy):
 
     def learn(self, observation: Observation) -> None:
         """Learn the Gaussian observation of f that stands for the reward."""
-        self.policy.choices.check(observation)
+        self.policy.check(observation)
         y = observation.reward
         noise = observation.noise_variance
         validation.require(

@@ -148,8 +148,12 @@ class IndexPolicy(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Restart where the observation refutes the model, observe, then forget what the rule says."""
-        self.choices.check(observation)
+        self.check(observation)
         self.learn_checked(observation)
+
+    def check(self, observation: Observation) -> None:
+        """Raise ValueError unless it can learn this."""
+        self.choices.check(observation)
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` of what ``choices.check`` has seen, without looking at it again."""

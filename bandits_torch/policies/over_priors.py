@@ -121,8 +121,17 @@ class UnknownPriorPolicy(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Every prior observes the reward."""
-        self.choices.check(observation, *self.needed)
+        self.check(observation)
         self.learn_checked(observation)
+
+    def check(self, observation: Observation) -> None:
+        """Raise ValueError unless every prior can learn this, and ``why["prior"]`` (S,) are numbers of priors."""
+        self.choices.check(observation, *self.needed)
+        prior = observation.why["prior"]
+        right = prior.dtype == torch.long
+        if right and prior.is_cpu:
+            right = bool(((prior >= 0) & (prior < self.num_priors)).all())
+        validation.require(right, "why['prior']", prior, f"int64 from 0 to {self.num_priors - 1}")
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` of what ``choices.check`` has seen, without looking at it again."""
