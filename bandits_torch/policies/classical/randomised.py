@@ -220,6 +220,12 @@ class EXP3S(MeansPolicy):
         arm = (reached & mask).long().argmax(-1)
         return Choice(arm, {"probability": p.gather(-1, arm.unsqueeze(-1)).squeeze(-1)})
 
+    def check(self, observation: Observation) -> None:
+        """See ``ArmPolicy``: of a probability of 0, or NaN, no weight would ever be finite again."""
+        p = observation.why["probability"]
+        right = not p.is_cpu or bool(((p > 0) & (p <= 1)).all())
+        validation.require(right, "why['probability']", p, "in (0, 1]")
+
     def learned(self, state: State, observation: Observation) -> State:
         """Raise the weight of the arm by its reward over its probability."""
         state, weight = super().learned(state, observation), state["weight"]
