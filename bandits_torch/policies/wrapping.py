@@ -37,6 +37,11 @@ class WrappingPolicy(Policy):
         return self.policy.innermost
 
     @property
+    def takes_contexts(self) -> bool:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.takes_contexts
+
+    @property
     def needs_unit(self) -> str:  # type: ignore[override]
         """As the policy inside."""
         return self.policy.needs_unit
