@@ -148,7 +148,7 @@ class CostlyMoves(WrappingPolicy):
             side = self.domain.bounds[1] - self.domain.bounds[0]
             price = ((arm - x).abs() / side * self.move_price).sum(-1)
         value = (mean + self._width() * variance.clamp_min(0.0).sqrt()).gather(-1, at)
-        stay = (self._steps / (1 + self._moves)).clamp_min(1.0)
+        stay = (self._steps / (1 + self._moves)).clamp_min(1.0).to(arm.device)
         stays = (stay * value.diff(dim=-1).squeeze(-1).abs() < price) & can
         return torch.where(stays if self.domain is None else stays.unsqueeze(-1), x, arm)
 
@@ -182,9 +182,10 @@ class CostlyMoves(WrappingPolicy):
         """The choice of this number was ``arm``."""
         if number < self._number:
             return
+        arm = arm.detach().to(self._last, copy=True)
         if self._is_somewhere:
             self._moves = self._moves + (arm != self._last).reshape(self.replicates, -1).any(-1)
-        self._last, self._number = arm.detach().to(self._last).clone(), number
+        self._last, self._number = arm, number
 
     def trace(self) -> dict[str, Tensor | float]:
         """The trace of the policy inside, and ``moves``."""

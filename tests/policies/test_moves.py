@@ -15,6 +15,7 @@ from bandits_torch.policies import CostlyMoves, Observation, StandardisedPolicy
 from bandits_torch.recipes.registration import REGISTERED
 from bandits_torch.testing import RecipeLaws
 from tests.reference import all_recipes, plain_moves
+from tests.reference.kernels import rbf
 
 OVER_POINTS = [name for name, about in REGISTERED.items() if about.points]
 BELIEVES = [name for name in OVER_POINTS if name in ("auto", "gp_ts", "gp_ei", "tv_gp_ucb", "et_gp_ucb")]
@@ -264,6 +265,15 @@ def test_what_was_measured_elsewhere_says_where_the_setting_is():
     there = torch.tensor([[0.2, 0.3]]).double()
     policy.learn(Observation(0.0, there, torch.zeros(1).double()))
     assert float((policy.choose(1.0).arm - there).abs().max()) <= FAR + 1e-12
+
+
+def test_a_setting_told_in_another_dtype_has_not_moved():
+    box = torch.tensor([[0.0], [1.0]])
+    policy = CostlyMoves(recipes.gp_ucb(Domain(box), rbf(0.2), 0.01), Domain(box), max_move=0.5)
+    there = torch.tensor([[0.3]], dtype=torch.float64)
+    for step in range(3):
+        policy.learn(Observation(float(step), there, torch.zeros(1)))
+    assert policy.trace()["moves"].tolist() == [0.0]
 
 
 def test_constraints_and_fixed_coordinates_of_a_step_hold_within_reach():
