@@ -174,7 +174,7 @@ def test_bad_settings_are_refused_by_name():
         (lambda: policy(when_empty="safe_arms"), "when_empty must be 'likeliest'"),
         (lambda: policy(safe_arms=torch.ones(3) > 0), "safe_arms must be None"),
         (lambda: policy(search={"initial": 4}), "search.initial must be 0"),
-        (lambda: recipes.safe_opt(SQUARE, kernel(0.4), NOISE, least_reward=0.0), "choices must be arms"),
+        (lambda: recipes.safe_opt(SQUARE, kernel(0.4), NOISE, least_reward=0.0), "arms must be arms"),
         (
             lambda: recipes.safe_gp_ucb(5, torch.eye(5).double(), NOISE, least_reward=0.0, safe_points=START),
             "safe_p",
