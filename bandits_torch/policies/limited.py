@@ -82,10 +82,17 @@ class LimitedPolicy(Policy):
         outcomes: Mapping[str, OnlineModel],
         limits: Mapping[str, Limits],
         widths: tuple[Width, Width],
-        over: Callable[[OnlineModel], ModelChoices],
+        kind: type[Any],
+        over: Callable[[Any], ModelChoices],
         forgetting: Mapping[str, ForgettingRule] | None = None,
     ) -> None:
-        """``over``: the choices that a model is of; ``forgetting``: rules of the models by name."""
+        """``kind``: of the models; ``over``: the choices that one is of; ``forgetting``: their rules by name."""
+        validation.instance("outcomes", outcomes, Mapping, "models by name")
+        for name, one in {"reward": model, **outcomes}.items():
+            validation.instance(f"model of {name!r}", one, kind, f"an {kind.__name__}")
+            found, same = ((getattr(of, "num_arms", 0), tuple(of.batch_shape)) for of in (one, model))
+            expected = f"of {same[0]} arms and batch shape {same[1]}, () or (S,)"
+            validation.require(found == same and len(found[1]) <= 1, f"model of {name!r}", found, expected)
         validation.require("reward" not in outcomes, "outcomes", "reward", "named otherwise")
         self.limits = _checked_limits(limits, outcomes)
         for name, value in zip(("width", "safety_width"), widths, strict=True):
