@@ -133,10 +133,6 @@ class LearnedHyperparameters(WrappingPolicy):
             if held[k] < self.first
         }
 
-    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """What the policy predicts."""
-        return self.policy.predict(arm, time)
-
     def trace(self) -> dict[str, Tensor | float]:
         """What the policy reports; the number of refits so far and the noise variance."""
         timed: dict[str, Tensor | float] = {} if self.budget is None else {"fit_seconds": self._fit_seconds}

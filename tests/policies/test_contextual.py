@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bandits_torch import ArmContext, AskTell, load_policy, make, recipes, run, save_policy
-from bandits_torch.acquisition import ThompsonSampling
+from bandits_torch.acquisition import SimultaneousBand, ThompsonSampling
 from bandits_torch.kernels import PeriodKernel
 from bandits_torch.models import OnlineGP
 from bandits_torch.policies import ContextualPolicy, Observation
@@ -151,14 +151,17 @@ def test_open_questions_under_listed_contexts_count_as_they_do_under_any() -> No
                 live.tell(question.id, float(k % 4))
 
 
-def test_thompson_sampling_draws_over_listed_contexts() -> None:
+@pytest.mark.parametrize("acquisition", [ThompsonSampling, SimultaneousBand(0.1, 39)])
+def test_what_draws_at_every_arm_draws_over_listed_contexts(acquisition) -> None:
     from bandits_torch.models import ArmGP
     from bandits_torch.policies.choices.contexts import pairs_of
 
     model = ArmGP(pairs_of(ARMS, LISTED), rbf(0.5), NOISE, batch_shape=(S,))
-    policy = ContextualPolicy(model, ThompsonSampling, choices=ARMS, context_dim=C, contexts=LISTED)
-    drawn = [policy.choose(1.0, ArmContext(LISTED[0])).arm for _ in range(20)]
-    assert len(torch.stack(drawn).unique()) > 2
+    policy = ContextualPolicy(model, acquisition, choices=ARMS, context_dim=C, contexts=LISTED)
+    drawn = [policy.choose(1.0, ArmContext(LISTED[0])) for _ in range(20)]
+    assert len(torch.stack([choice.why["index"] for choice in drawn]).unique()) > 2
+    with pytest.raises(ValueError, match="context must be one of those given"):
+        policy.joint(1.0, torch.zeros(S, 2, dtype=torch.long))
 
 
 @pytest.mark.parametrize(

@@ -44,10 +44,6 @@ class Choices(ABC):
         """A choice for each replicate, uniform over what is available: (S,) or (S, d)."""
 
     @abstractmethod
-    def none_yet(self, like: Tensor) -> Tensor:
-        """Room for the choices beside numbers ``... x S``: zeros ``... x S`` or ``... x S x d``."""
-
-    @abstractmethod
     def check(self, observation: Observation, *needed: str) -> None:
         """Raise ValueError unless this is a choice and a finite reward of every replicate.
 
