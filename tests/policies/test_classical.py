@@ -170,7 +170,8 @@ def test_exp3_s_has_the_probabilities_of_its_plain_twin():
     for t in range(T):
         choice = policy.choose(t + 1.0)
         expected = [twins[k].probabilities()[int(choice.arm[k])] for k in range(S)]
-        torch.testing.assert_close(choice.why["probability"], torch.tensor(expected).double())
+        exact = torch.tensor(expected, dtype=torch.float64)
+        torch.testing.assert_close(choice.why["probability"], exact, rtol=1e-12, atol=0)
         reward = table[t].gather(-1, choice.arm.unsqueeze(-1)).squeeze(-1)
         for k in range(S):
             twins[k].learn(int(choice.arm[k]), float(reward[k]))
@@ -196,7 +197,7 @@ def test_exp3_s_draws_with_the_probabilities_it_tells():
 
 @pytest.mark.parametrize("p", [0.0, 1.5, math.nan])
 def test_exp3_s_refuses_what_is_no_probability_of_a_draw(p):
-    policy, why = EXP3S(N, 1, horizon=T), {"probability": torch.tensor([p]).double()}
+    policy, why = EXP3S(N, horizon=T), {"probability": torch.tensor([p]).double()}
     with pytest.raises(ValueError, match=r"probability.* must be in"):
         policy.learn(Observation(1.0, torch.tensor([0]), torch.ones(1).double(), why))
     assert policy.state["clock"].tolist() == [0.0]
