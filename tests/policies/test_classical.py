@@ -244,7 +244,8 @@ def test_epsilon_greedy_weighs_rewards_as_the_book_does_and_explores_as_often():
         policy.learn(Observation(t + 1.0, arm, table[t].gather(-1, arm.unsqueeze(-1)).squeeze(-1)))
     for k in range(S):
         means = [plain.weighted_mean(plain.of(i, played[k]), 0.3) for i in range(N)]
-        torch.testing.assert_close(policy.state["sum"][k], torch.tensor(means).double())
+        exact = torch.tensor(means, dtype=torch.float64)
+        torch.testing.assert_close(policy.state["sum"][k], exact, rtol=1e-12, atol=1e-14)
     many = EpsilonGreedy(N, 4000, epsilon=0.2)
     for i in range(N):
         many.learn(Observation(1.0 + i, torch.full((4000,), i), torch.full((4000,), float(i)).double()))
