@@ -59,7 +59,8 @@ class EpsilonGreedy(MeansPolicy):
         """See ``MeansPolicy``; Q stands in place of a sum."""
         Q, at = state["sum"], observation.arm.unsqueeze(-1)
         mean, first = Q.gather(-1, at), state["count"].gather(-1, at) == 0
-        step = torch.full_like(mean, self.step_size).masked_fill(first, 1.0)  # of two numbers it were in float32
+        # torch.where of two numbers would be in float32.
+        step = torch.full_like(mean, self.step_size).masked_fill(first, 1.0)
         mean = mean + step * (observation.reward.unsqueeze(-1) - mean)
         state = super().learned(state, observation)
         state["sum"].scatter_(-1, at, mean)
