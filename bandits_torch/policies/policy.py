@@ -165,7 +165,7 @@ class Policy(Described, HasState, ABC):
         """
         validation.positive_integer("count", count)
         for one in pending:
-            validation.instance("pending", one, Pending, "Pending choices")
+            self._check_pending(one)
         if count == 1 and not pending:
             return [self.choose(time, available)]
         validation.finite_number("time", time)
@@ -178,6 +178,20 @@ class Policy(Described, HasState, ABC):
                 if k + 1 < count:
                     expect(Pending(time, choices[-1].arm, choices[-1].why))
         return choices
+
+    def _check_pending(self, one: Any) -> None:
+        """Raise ValueError unless this is a ``Pending`` choice of every replicate (values are seen on a CPU only)."""
+        validation.instance("pending", one, Pending, "Pending choices")
+        arm, shape = (
+            validation.tensor("pending.arm", one.arm),
+            (self.replicates, *[self.dim] * (self.dim > 0)),
+        )
+        validation.shape_is("pending.arm", arm, arm.shape == shape, f"{shape}")
+        right = arm.is_floating_point() if self.dim else arm.dtype == torch.long
+        if right and arm.is_cpu:
+            right = bool((arm.isfinite() if self.dim else (arm >= 0) & (arm < self.num_arms)).all())
+        expected = "finite points" if self.dim else f"int64 from 0 to {self.num_arms - 1}"
+        validation.require(right, "pending.arm", arm, expected)
 
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
