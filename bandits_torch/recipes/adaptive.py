@@ -370,6 +370,8 @@ def r_perp(
     """
     validation.positive_integer("horizon", horizon)
     checked(validation.non_negative, "rkhs_bound", rkhs_bound)
+    if variation_budget is not None:
+        checked(validation.non_negative, "variation_budget", variation_budget)
     model = cast(ArmGP, model_over(setup))
     if interval is None:
         interval = balanced_length(model, horizon, (1 / 3, 2 / 3), "variation_budget", variation_budget)

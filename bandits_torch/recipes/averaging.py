@@ -399,6 +399,8 @@ def _of_history(features: Tensor, history: Tensor) -> tuple[Tensor, Tensor]:
         covariance = estimate_covariance(history.to(features))
     except ValueError as error:
         raise ValueError(f"history: {error}") from error
+    differ = bool(covariance.diagonal().mean() > 0)
+    validation.require(differ, "history", history, "of rewards that differ, some of an arm's at least")
     return covariance, history.to(features).nanmean(0)
 
 

@@ -70,6 +70,20 @@ def test_over_a_domain_a_noise_variance_that_is_none_is_refused_by_name():
             recipes.gp_ucb(Setup(box, RBFKernel(), noise))
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("auto", {"history": torch.ones(9, 3).double()}, "history must be of rewards that differ"),
+        ("r_perp", {"horizon": 9, "interval": 3, "variation_budget": -5.0}, "variation_budget must be"),
+        ("bkb", {"preset": "theory", "delta": 3.0}, "delta must be .*got 3.0"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_the_name_and_value_that_it_was_told_with(name, options, message):
+    given = () if name == "auto" else (torch.eye(3).double(), 0.1)
+    with pytest.raises(ValueError, match=message):
+        recipes.RECIPES[name](3, *given, **options)
+
+
 def test_a_missing_argument_is_named():
     with pytest.raises(ValueError, match=r"sw_gp_ucb: missing a required .*argument: 'horizon'"):
         recipes.sw_gp_ucb(5, torch.eye(5).double(), 0.1)
