@@ -40,8 +40,7 @@ class DetectionAugmented(WrappingPolicy):
             reward of an arm that it did not choose (it ``needs`` nothing of its choice, and takes no contexts).
         horizon: T.
         noise_scale: R > 0, the sub-Gaussian scale of the noise, a number or (S,).
-        watched: int64 (M,), different arms; None for all. They should be such that a change of the rewards shows in
-            those of some watched arm.
+        watched: int64 (M,), different arms; None for all. Every change should show in the rewards of some of them.
         delta: of the test; None for 1 / sqrt(T).
         exploration: a, in [0, 1]; None for sqrt(M ln T / T), but at most 0.1.
 

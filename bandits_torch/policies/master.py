@@ -266,7 +266,7 @@ class _Block(HasState):
         self.copies = [one if isinstance(one, _Copy) else _Copy(**one) for one in self.copies]
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Block 0 again, if ``where`` (S,) says so of this replicate."""
+        """Block 0 again, if ``where`` (S,) is True for this replicate."""
         if where is None or bool(where[self.replicate]):
             self._begin()
 

@@ -73,7 +73,7 @@ class CostlyMoves(WrappingPolicy):
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         over_points = max_move is None or domain is not None
         validation.require(
-            over_points, "max_move", max_move, "None over arms, which are near or far from none"
+            over_points, "max_move", max_move, "None over arms, between which there is no distance"
         )
         like = torch.zeros((), dtype=torch.float64) if domain is None else domain.bounds[0]
         self.max_move = None if max_move is None else _of_each("max_move", max_move, like)

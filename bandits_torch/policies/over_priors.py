@@ -50,8 +50,8 @@ class UnknownPriorPolicy(Policy):
     A step costs one batched step of the model, and with ``draws`` a root of every prior's covariance
     (``ThompsonSampling``). ``trace`` records the prior played. Ties between arms go to the smallest index, ties between
     priors to the first. An index that is NaN is never chosen. Rewards of a static model may arrive in any order; under
-    drift of an ``ArmGP`` a late reward is a ValueError. Draws with others pending are further draws of the model as it
-    is.
+    drift of an ``ArmGP`` a late reward is a ValueError. While choices are pending, further draws are of the model as
+    it is.
 
     Raises ValueError for a model of another kind or batch shape, and ``draws`` over a domain.
     """

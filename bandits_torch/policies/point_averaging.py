@@ -46,18 +46,18 @@ class PointAveraging(Policy):
       are multiplied or shifted. Densities are Student's t and what is learned of an outlier is clipped. While all
       rewards are below 2^-400 in size they count times 2^600 inside, so that their squares are not 0.
     * A reward far outside the range of all others is in doubt, and nothing is learned from it: no member holds it. If
-      it is high, its point is played again at once; borne out by a second as far, rewards are learned as they are
-      (``RewardRange``, which says what is far).
+      it is high, its point is played again at once. If the second reward is as far outside, it confirms the first and
+      is learned in full (``RewardRange`` says what is far).
     * Members keep their kernel over time. Their length-scales and noises are made likelier as they go (``refine``):
       every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
-      ``rounds`` rounds of search that start at the values of the member and of the heaviest one. Where 50 k are held,
-      k = 2, 3, ..., one more changes little and costs more: every k ``refine_every``. A member with its refinements is
-      one predictor, so the bound of ``FixedShare`` holds.
+      ``rounds`` rounds of search that start at the values of the member and of the heaviest one. With 50 k observations
+      held, k = 2, 3, ..., one more changes little and a refinement costs more, so they come every k ``refine_every``
+      observations. A member with its refinements is one predictor, so the bound of ``FixedShare`` holds.
     * A member far behind (``behind`` nats, of which one reward counts half at most) is replaced by the heaviest member,
       except for its kernel over time. If it remembers longer than the heaviest, old observations misled it, and it
       starts anew from its prior.
-    * This concerns points that are played. With ``look_again`` one of 64 points spread over the domain that was not
-      examined for too long is played whatever the members believe of it (``LookingAtPoints``).
+    * With ``look_again``, 64 points spread over the domain have clocks. One that has not been examined for too long is
+      played, whatever the members believe of it (``LookingAtPoints``).
 
     Args:
         domain: where points may be played unless ``choose`` gets another domain.

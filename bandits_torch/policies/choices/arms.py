@@ -46,7 +46,7 @@ class Arms(Choices):
             self._dtype, self._most = dtype, validation.largest_reward(dtype) ** 2
 
     def check(self, observation: Observation, *needed: str) -> None:
-        """See ``Choices``. What is plainly right is seen at one glance, all else is looked at closely."""
+        """See ``Choices``. The usual kinds of tensors pass a quick check; all else is checked part by part."""
         arm, reward, S, time = observation.arm, observation.reward, self._shape, observation.time
         right = type(arm) is type(reward) is Tensor and type(time) is float and type(observation.why) is dict
         right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
