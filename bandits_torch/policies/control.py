@@ -117,6 +117,14 @@ class ControlledPolicy(WrappingPolicy):
         self._arms.check(observation)
         why = dict(observation.why)
         proposed, predicted = why.pop("proposed", None), why.pop("predicted", None)
+        S, N = self.compared.shape
+        for name, value, shape in (("proposed", proposed, (S,)), ("predicted", predicted, (2, S))):
+            if value is not None:
+                fits = validation.tensor(f"why[{name!r}]", value).shape == shape
+                validation.shape_is(f"why[{name!r}]", value, fits, f"{shape}")
+        if proposed is not None:
+            arms = proposed.dtype == torch.long and bool(((proposed >= -1) & (proposed < N)).all())
+            validation.require(arms, "why['proposed']", proposed, f"int64 from -1 to {N - 1}")
         self.policy.learn(replace(observation, why=why))
         self.count += 1
         if proposed is not None and predicted is not None and self.count > _LEARNING:

@@ -12,7 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Choice, Observation, Origin, Pending, Policy
+from bandits_torch.policies.policy import Choice, Observation, Origin, Pending, Policy, natural_in
 from bandits_torch.policies.wrapping import WrappingPolicy
 
 
@@ -164,19 +164,24 @@ class CostlyMoves(WrappingPolicy):
 
     def learn(self, observation: Observation) -> None:
         """The policy inside learns; the setting is where the latest choice brought it."""
+        number = self._number_of(observation)
         self.policy.learn(observation)
-        self._stand(observation.arm, observation.why.get("move", self._number))
+        self._stand(observation.arm, number)
         self._steps = self._steps + 1
 
     def expect(self, pending: Pending, time: float) -> None:
         """As the policy inside; the setting is where the latest choice will bring it."""
         super().expect(pending, time)
-        self._stand(pending.arm, pending.why.get("move", self._number))
+        self._stand(pending.arm, self._number_of(pending))
 
     def dropped(self, pending: Pending) -> None:
         """The setting was moved all the same."""
         super().dropped(pending)
-        self._stand(pending.arm, pending.why.get("move", self._number))
+        self._stand(pending.arm, self._number_of(pending))
+
+    def _number_of(self, one: Observation | Pending) -> int:
+        """Which choice this is of; the latest, if it does not say."""
+        return natural_in(one, "move", self._number)
 
     def _stand(self, arm: Tensor, number: int) -> None:
         """The choice of this number was ``arm``."""

@@ -236,8 +236,14 @@ class Policy(Described, HasState, ABC):
         return {}
 
 
+def natural_in(one: Observation | Pending, name: str, usual: int) -> int:
+    """The integer >= 0 of this name in ``why``, ``usual`` if it has none; ValueError for anything else."""
+    validation.instance("why", one.why, Mapping, "a mapping, the why of the choice")
+    return validation.natural(f"why[{name!r}]", one.why.get(name, usual))
+
+
 def check_turn(observation: Observation, turn: int) -> None:
     """Raise ValueError if the observation says that its choice (``why["turn"]``) was made before the last reward."""
-    made = observation.why.get("turn", turn)
+    made = natural_in(observation, "turn", turn)
     expected = f"{turn}, of a choice made since the last reward: this policy cannot learn late or twice"
-    validation.require(isinstance(made, int) and made == turn, "why['turn']", made, expected)
+    validation.require(made == turn, "why['turn']", made, expected)

@@ -13,6 +13,7 @@ from bandits_torch.checkpoint import described
 from bandits_torch.loop import run
 from bandits_torch.policies import CostlyMoves, Observation, StandardisedPolicy
 from bandits_torch.recipes.registration import REGISTERED
+from bandits_torch.state import differing
 from bandits_torch.testing import RecipeLaws
 from tests.reference import all_recipes, plain_moves
 from tests.reference.kernels import rbf
@@ -355,6 +356,15 @@ def test_what_does_not_fit_is_refused_by_name():
     ):
         with pytest.raises(ValueError, match=message):
             build()
+
+
+@pytest.mark.parametrize("why", [{"move": "first"}, {"move": -1}, [3]])
+def test_a_number_of_a_move_that_is_none_is_refused_before_anything_is_learned(why):
+    policy = CostlyMoves(recipes.ucb1(3), move_price=0.0)
+    before = policy.state_dict()
+    with pytest.raises(ValueError, match="why"):
+        policy.learn(Observation(0.0, torch.tensor([1]), torch.ones(1).double(), why))
+    assert differing(policy.state_dict(), before) == []
 
 
 def test_a_step_that_leaves_nothing_within_reach_is_refused_and_changes_nothing():
