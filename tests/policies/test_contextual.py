@@ -9,7 +9,7 @@ from bandits_torch import ArmContext, AskTell, load_policy, make, recipes, run, 
 from bandits_torch.acquisition import SimultaneousBand, ThompsonSampling
 from bandits_torch.kernels import PeriodKernel
 from bandits_torch.models import OnlineGP
-from bandits_torch.policies import ContextualPolicy, Observation
+from bandits_torch.policies import ContextualPolicy, Observation, StandardisedPolicy
 from tests.reference import kernels
 from tests.reference.plain_contextual import PlainCGPUCB, forgetting, se
 
@@ -361,6 +361,11 @@ def test_what_takes_no_context_says_so(name) -> None:
 def test_settings_that_contradict_each_other_are_refused_by_name(options, name) -> None:
     with pytest.raises(ValueError, match=name):
         policy_of(**options)
+
+
+def test_a_policy_around_another_takes_contexts_where_that_one_does() -> None:
+    assert StandardisedPolicy(policy_of()).takes_contexts
+    assert not StandardisedPolicy(recipes.ucb1(3)).takes_contexts
 
 
 def test_only_what_takes_contexts_is_built_for_a_problem_that_has_them() -> None:
