@@ -4,13 +4,13 @@ There are three ways to play the same steps. They choose the same arms and leave
 rounding; tests hold each against the first.
 
 1. **Plain steps**: ``loop.run`` asks ``Policy.choose`` and ``Policy.learn``, which check, look at values, and launch
-   some fifty kernels. Every policy has them. They are the meaning of the other two.
+   some fifty kernels. Every policy has them. They define what the other two compute.
 2. **Captured steps**: k steps (choose, pull, learn, record) as one function of tensors. Shapes are static, state is
    updated in place, no value is looked at, and random numbers, those of the plain run, are laid out before. Width,
    index and the change of the posterior are the functions that plain steps call: ``Width.at``,
    ``UpperConfidenceBound.of``, ``CovarianceForm.condition`` and so on. A block is a CUDA graph on a GPU and a plain
-   call on a CPU. What only the host can decide falls between blocks, after the step after which a plain run decides
-   it: a restart at a fixed interval, room for more points, the change from the factor form to the covariance form, a
+   call on a CPU. What only the host can decide is decided between blocks, after the same step as in a plain
+   run: a restart at a fixed interval, room for more points, the change from the factor form to the covariance form, a
    look at rounding errors.
 3. **Compiled blocks**: on a CPU with numba the same k steps as a loop over replicates and then over steps, so that what
    a replicate holds stays in the cache. It works on the same state, and repeats the arithmetic of (2) in scalar code,

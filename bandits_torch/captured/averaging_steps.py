@@ -25,7 +25,7 @@ class AveragingSteps(CapturedSteps):
     Args:
         policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers``.
 
-    After a block the host looks whether a member was reset in it. Raises ValueError for another model.
+    After a block the host checks whether a member was reset in it. Raises ValueError for another model.
     """
 
     def __init__(self, policy: ModelAveraging) -> None:
@@ -117,7 +117,7 @@ class AveragingSteps(CapturedSteps):
         return given
 
     def _read_anew(self) -> None:
-        """What a block has read off the policy's state lies where that block, and no other, writes again."""
+        """What a block has computed from the policy's state lies in memory that only this block writes again."""
         self.policy.scale.read_anew()
         self.policy.frame.state_changed()
 

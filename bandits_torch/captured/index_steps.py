@@ -37,8 +37,8 @@ _ACQUISITIONS = (UpperConfidenceBound, ThompsonSampling)
 class IndexSteps(CapturedSteps):
     """Steps of GP-UCB, GP-TS and their variants: any width, window and drift, restarts at intervals or by mask.
 
-    Width, index, the test of a restart and the change of the posterior are the functions that plain steps call. What a
-    plain step does beside is done once a block.
+    Width, index, the test of a restart and the change of the posterior are the functions that plain steps call. All
+    else that a plain step does is done once a block.
 
     Args:
         policy: an ``IndexPolicy`` over an ``ArmGP``.

@@ -37,11 +37,10 @@ class DetectionAugmented(WrappingPolicy):
 
     Args:
         policy: over arms, for rewards that do not change; an ``IndexPolicy`` or an ``ArmPolicy`` that can learn the
-            reward of an arm that it did not choose (it ``needs`` nothing of its choice).
+            reward of an arm that it did not choose (it ``needs`` nothing of its choice, and takes no contexts).
         horizon: T.
         noise_scale: R > 0, the sub-Gaussian scale of the noise, a number or (S,).
-        watched: int64 (M,), different arms; None for all. They should be such that a change of the rewards shows in
-            those of some watched arm.
+        watched: int64 (M,), different arms; None for all. Every change should show in the rewards of some of them.
         delta: of the test; None for 1 / sqrt(T).
         exploration: a, in [0, 1]; None for sqrt(M ln T / T), but at most 0.1.
 
@@ -89,7 +88,8 @@ class DetectionAugmented(WrappingPolicy):
     @staticmethod
     def takes(policy: Any) -> bool:
         """Whether it can be the policy inside."""
-        return isinstance(policy, IndexPolicy | ArmPolicy) and not policy.needed and not policy.dim
+        kind = isinstance(policy, IndexPolicy | ArmPolicy)
+        return kind and not (policy.needed or policy.dim or policy.takes_contexts)
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]

@@ -87,7 +87,7 @@ class LearnedHyperparameters(WrappingPolicy):
 
     def learn(self, observation: Observation) -> None:
         """The policy learns; then the replicates whose time has come are refitted. Waits for the device."""
-        self.policy.choices.check(observation, *self.policy.needed)
+        self.policy.check(observation)
         with torch.no_grad():
             mean, deviation = self.policy.predict(observation.arm, observation.time)
             surprise = (observation.reward.to(mean) - mean).square() / (deviation.square() + self._noise())
@@ -132,10 +132,6 @@ class LearnedHyperparameters(WrappingPolicy):
             for k in replicates
             if held[k] < self.first
         }
-
-    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """What the policy predicts."""
-        return self.policy.predict(arm, time)
 
     def trace(self) -> dict[str, Tensor | float]:
         """What the policy reports; the number of refits so far and the noise variance."""

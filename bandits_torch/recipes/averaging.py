@@ -113,8 +113,8 @@ def auto(
         control: an arm that the others are compared with, up to 200 arms. ``control_share`` of the traffic goes to it
             at random (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than
             they differ (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift`` shows
-            lifts with their intervals. Of a kernel or a history the correlations of what arms do not have in common are
-            used; means, unit, noise and cycles are learned, the cycles as part of the level.
+            lifts with their intervals. A kernel or a history is used for the correlations of what arms do not have in
+            common. Means, unit and noise are learned, and cycles as part of the level.
         control_share: in (0, 1/2].
         width: multiplies the mixture's standard deviation; by default 1.25, with a kernel or history 2 at every
             tenth choice, over a ``Domain`` 1.
@@ -129,8 +129,8 @@ def auto(
 
     Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above, up to 144 with a history
     that has cycles; memory O(S P N^2), above 500 arms O(S P N). How many arms there were at first decides: members stay
-    what they are as arms are added, and above 500 an arm of which the others tell too little adds to the rank, up to
-    200.
+    what they are as arms are added. Above 500 arms, a new arm that the others say too little about adds to the rank,
+    up to 200.
 
     Under a context (``ArmContext``; ``context_dim`` numbers a step) ``contexts`` lists all that can occur, (M, c), or
     says how many there are, 0 to M - 1: then the members are over the N M pairs of arm and context (``PairAveraging``).
@@ -399,6 +399,8 @@ def _of_history(features: Tensor, history: Tensor) -> tuple[Tensor, Tensor]:
         covariance = estimate_covariance(history.to(features))
     except ValueError as error:
         raise ValueError(f"history: {error}") from error
+    differ = bool(covariance.diagonal().mean() > 0)
+    validation.require(differ, "history", history, "of rewards that differ, some of an arm's at least")
     return covariance, history.to(features).nanmean(0)
 
 

@@ -149,6 +149,7 @@ def test_batches_and_models_that_cannot_be_are_refused_by_name(problem):
         "horizon": lambda: recipes.bkb(
             problem.arms, problem.knowledge.kernel, 0.01, preset="theory", horizon=0
         ),
+        "reward must be a tensor": lambda: policy.learn_batch(arm.unsqueeze(-1), [[1.0], [1.0]]),
         "model": lambda: BKBWidth(1.0, 0.1, 0.1)(1, ArmGP(3, torch.eye(3), 0.1)),
         "rkhs_bound must be": lambda: BKBWidth(0.0, 0.1, 0.1, bound_is_guess=True),
     }.items():

@@ -117,6 +117,12 @@ def test_bounds_of_the_phases_add_up_to_no_more_than_the_docstring_says(power):
         done += first * 2**k
 
 
+def test_a_phase_that_is_none_is_refused_and_no_reward_dropped():
+    policy = DoublingTrick(lambda horizon: recipes.ucb1(3))
+    with pytest.raises(ValueError, match=r"why\['phase'\] must be an integer"):
+        policy.learn(Observation(0.0, torch.tensor([1]), torch.ones(1).double(), {"phase": "b"}))
+
+
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="base must be a function that makes a policy"):
         DoublingTrick(lambda horizon: horizon)

@@ -134,6 +134,14 @@ def test_a_base_that_cannot_learn_in_some_replicates_is_refused(made) -> None:
         Master(made, rho, MasterThresholds(1.0), 3, replicates=2)
 
 
+@pytest.mark.parametrize(
+    ("horizon", "delta", "named"), [(0, 0.1, "horizon"), (9, 0.0, "delta"), (9, 2.0, "delta")]
+)
+def test_theory_thresholds_of_no_horizon_or_probability_are_refused(horizon, delta, named) -> None:
+    with pytest.raises(ValueError, match=f"{named} must be"):
+        MasterThresholds.theory(horizon, delta)
+
+
 def test_theory_thresholds_cannot_fire_at_practical_horizons() -> None:
     limits = MasterThresholds.theory(10_000)
     assert limits.inflation == pytest.approx(6 * (math.log2(1e4) + 1) * math.log(1e5))

@@ -12,8 +12,10 @@ from bandits_torch.acquisition import PointSearch
 from bandits_torch.checkpoint import described
 from bandits_torch.policies import CostlyMoves, Observation, StandardisedPolicy
 from bandits_torch.recipes.registration import REGISTERED
+from bandits_torch.state import differing
 from bandits_torch.testing import RecipeLaws
 from tests.reference import all_recipes, plain_moves
+from tests.reference.kernels import rbf
 
 OVER_POINTS = [name for name, about in REGISTERED.items() if about.points]
 BELIEVES = [name for name in OVER_POINTS if name in ("auto", "gp_ts", "gp_ei", "tv_gp_ucb", "et_gp_ucb")]
@@ -246,6 +248,15 @@ def test_what_was_measured_elsewhere_says_where_the_setting_is():
     assert float((policy.choose(1.0).arm - there).abs().max()) <= FAR + 1e-12
 
 
+def test_a_setting_told_in_another_dtype_has_not_moved():
+    box = torch.tensor([[0.0], [1.0]])
+    policy = CostlyMoves(recipes.gp_ucb(Domain(box), rbf(0.2), 0.01), Domain(box), max_move=0.5)
+    there = torch.tensor([[0.3]], dtype=torch.float64)
+    for step in range(3):
+        policy.learn(Observation(float(step), there, torch.zeros(1)))
+    assert policy.trace()["moves"].tolist() == [0.0]
+
+
 def test_constraints_and_fixed_coordinates_of_a_step_hold_within_reach():
     square = Domain(
         torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(),
@@ -326,6 +337,15 @@ def test_what_does_not_fit_is_refused_by_name():
     ):
         with pytest.raises(ValueError, match=message):
             build()
+
+
+@pytest.mark.parametrize("why", [{"move": "first"}, {"move": -1}, [3]])
+def test_a_number_of_a_move_that_is_none_is_refused_before_anything_is_learned(why):
+    policy = CostlyMoves(recipes.ucb1(3), move_price=0.0)
+    before = policy.state_dict()
+    with pytest.raises(ValueError, match="why"):
+        policy.learn(Observation(0.0, torch.tensor([1]), torch.ones(1).double(), why))
+    assert differing(policy.state_dict(), before) == []
 
 
 def test_a_step_that_leaves_nothing_within_reach_is_refused_and_changes_nothing():

@@ -82,6 +82,17 @@ def test_interval_follows_from_variation_and_information():
     assert float(make(rkhs_bound=2.0).width.drift) == pytest.approx(4.0 * 1.01**0.5)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e9])
+def test_outside_the_plan_the_most_uncertain_arm_left_is_played_in_any_unit(unit):
+    model = ArmGP(4, torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]).double()) * unit, unit, batch_shape=(1,))
+    policy = PhasedElimination(model, ConstantWidth(1.0), H)
+    state = policy.state_dict()
+    state["left"], state["queue"] = torch.tensor([[True, True, False, False]]), state["queue"].fill_(-1)
+    policy.load_state_dict(state)
+    assert policy.choose(1.0).arm.tolist() == [1]
+    assert policy.choose(1.0, torch.tensor([False, False, True, True])).arm.tolist() == [3]
+
+
 def test_other_models_are_refused():
     with pytest.raises(ValueError, match="model must be an ArmGP"):
         PhasedElimination(3, ConstantWidth(1.0), 5)
