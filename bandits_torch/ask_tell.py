@@ -185,9 +185,8 @@ class AskTell(Watched, Described):
             choices = cast(Log, log).num_arms
         if border.is_sequence_of_words(choices):
             validation.require(names is None, "names", names, "None if choices are names")
-            names = cast(Sequence[str], choices)
+            names = border.checked_names(choices, len(cast(Sequence[str], choices)))
             choices = len(names)
-            border.checked_names(names, choices)
         elif isinstance(choices, Mapping):
             settings = Settings(choices)
             space = settings.space

@@ -105,6 +105,8 @@ class Times:
         """The number of a time, and the ``zone`` once the time is accepted. Raises ValueError for a time of another
         kind."""
         date = self._date(name, value)
+        if isinstance(value, np.integer):
+            value = int(value)
         if date is None:
             zone, number = "number", validation.finite_number(name, value)
         else:
@@ -148,7 +150,7 @@ def _zone_of(date: datetime) -> str:
     if date.tzinfo is None or date.utcoffset() is None:
         return "none"
     name = getattr(date.tzinfo, "key", None) or getattr(date.tzinfo, "zone", None)
-    return str(name) if name else date.isoformat()[-6:]
+    return str(name) if name else date.isoformat(timespec="seconds")[19:]  # +01:00, or with seconds
 
 
 def _zone_called(zone: str) -> Any:
@@ -206,7 +208,11 @@ class Settings(Described):
             self.values[name] = list(given)
             return Axis(choices=len(given))
         numbers = isinstance(given, tuple) and len(given) >= 2 and all(map(validation.is_number, given[:2]))
-        right = numbers and all(word in _WORDS for word in given[2:]) and given[0] < given[1]
+        right = (
+            numbers
+            and all(word in _WORDS for word in given[2:])
+            and -math.inf < given[0] < given[1] < math.inf
+        )
         validation.require(right, name, given, expected)
         low, high, *words = given
         validation.require("log" not in words or low > 0, name, given, "above 0 for a logarithm")

@@ -20,7 +20,7 @@ from bandits_torch.state_files import read_archive, whole_or_refused
 FORMAT = "bandits_torch history"
 FORMAT_VERSION = 1
 COLUMNS = ("replicate", "step", "time", "arm", "reward", "expected", "best", "regret")
-_PER_REPLICATE = ("arms", "rewards", "expected_rewards", "best")
+PER_REPLICATE = ("arms", "rewards", "expected_rewards", "best")
 _PER_STEP = ("times", "seconds")
 
 
@@ -52,17 +52,17 @@ class History:
     meta: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shape = self.arms.shape[:2]
+        shape = validation.tensor("arms", self.arms).shape[:2]
         validation.shape_is("arms", self.arms, self.arms.dim() in (2, 3), "(S, T), or (S, T, d) of points")
-        for name in _PER_REPLICATE[1:]:
-            value = getattr(self, name)
+        for name in PER_REPLICATE[1:]:
+            value = validation.tensor(name, getattr(self, name))
             validation.shape_is(name, value, value.shape == shape, f"{tuple(shape)}, as arms")
         for name in _PER_STEP:
-            value = getattr(self, name)
+            value = validation.tensor(name, getattr(self, name))
             validation.shape_is(name, value, value.shape == shape[1:], f"({shape[1]},), one per step")
         for name, value in self.trace.items():
             validation.require(name not in COLUMNS, "trace", name, f"without the names {COLUMNS}")
-            ok = value.shape in (shape, shape[1:])
+            ok = validation.tensor(f"trace[{name!r}]", value).shape in (shape, shape[1:])
             validation.shape_is(f"trace[{name!r}]", value, ok, f"{tuple(shape)} or ({shape[1]},)")
 
     @property
@@ -137,7 +137,7 @@ class History:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a compressed ``.npz`` of plain arrays and a JSON header, whole or not at all."""
         header = {"format": FORMAT, "version": FORMAT_VERSION, "meta": self.meta, "trace": list(self.trace)}
-        arrays = {name: getattr(self, name).numpy() for name in _PER_REPLICATE + _PER_STEP}
+        arrays = {name: getattr(self, name).numpy() for name in PER_REPLICATE + _PER_STEP}
         arrays |= {f"trace{i}": value.numpy() for i, value in enumerate(self.trace.values())}
         arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         with interrupts_held_back(), atomic_write(path) as file:
@@ -158,7 +158,7 @@ class History:
             raise ValueError(f"{name!r} has history format {version}; this version reads {FORMAT_VERSION}")
         with whole_or_refused(name, "history"):
             trace = {one: torch.from_numpy(arrays[f"trace{i}"]) for i, one in enumerate(header["trace"])}
-            tensors = {one: torch.from_numpy(arrays[one]) for one in _PER_REPLICATE + _PER_STEP}
+            tensors = {one: torch.from_numpy(arrays[one]) for one in PER_REPLICATE + _PER_STEP}
             return History(**tensors, trace=trace, meta=header["meta"])
 
 

@@ -150,8 +150,9 @@ class Space:
         for name, (low, high) in (ranges or {}).items():
             axis = self.axes[name]
             half = 0.5 * (axis.step or 0.0)
-            ends = torch.tensor([max(low - half, 0.5 * low) if axis.log else low - half, high + half])
-            bounds[:, self.columns[name]] = axis.to_unit(ends.double()).clamp(0.0, 1.0).unsqueeze(-1)
+            least = max(low - half, 0.5 * low) if axis.log else low - half
+            ends = torch.tensor([least, high + half], dtype=torch.float64)
+            bounds[:, self.columns[name]] = axis.to_unit(ends).clamp(0.0, 1.0).unsqueeze(-1)
         features = {
             column: float(value)
             for name, given in (fixed or {}).items()

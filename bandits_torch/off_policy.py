@@ -115,6 +115,7 @@ def value(
     validation.natural("seed", seed)
     first = round(warm_up * len(log.arms))
     N, n = log.num_arms, len(log.arms) - first
+    validation.require(n > 0, "warm_up", warm_up, f"less: of {len(log.arms)} pulls it leaves none")
     arms, rewards = log.arms.numpy()[first:], log.rewards.numpy()[first:]
     can = np.ones((n, N), dtype=bool) if log.available is None else log.available.numpy()[first:]
     if known:

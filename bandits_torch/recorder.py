@@ -53,7 +53,8 @@ class Recorder:
         zeros = partial(torch.zeros, self._shape, device=problem.arms.device)
         self._rewards, self._expected, self._best = (zeros(dtype=torch.float64) for _ in range(3))
         self._choices = choices_of(problem.choices, policy.replicates)
-        self._arms = self._choices.none_yet(self._rewards)
+        d = self._choices.dim
+        self._arms = self._rewards.new_zeros(*self._shape, d) if d else zeros(dtype=torch.long)
         self._times, self._seconds = np.zeros(horizon), np.zeros(horizon)
         self._trace: dict[str, Tensor] = {}
         self._checked = self._done = 0

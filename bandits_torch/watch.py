@@ -33,7 +33,7 @@ OPEN, TOLD, DROPPED = 0, 1, 2
 _STATES = ("open", "told", "dropped")
 _BELIEVED = ("mean", "lower", "upper", "probability_best")
 _COLUMNS = {
-    *("replicate", *_BELIEVED, "plays", "last_played", "unseen"),
+    *("replicate", "arm", *_BELIEVED, "plays", "last_played", "unseen"),
     *("id", "time", "reward", "late", "state"),
 }
 _DRAWS = 16384  # of all arms' rewards, for the probability of being best
@@ -387,17 +387,16 @@ class Watched:
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
         """Columns of the time when each was last played, and how long ago that is."""
-        shown = self._times.shown
-        since = [self._watch.first if math.isnan(time) else time for time in last]
-        unseen = [None if time is None else shown(now) - shown(time) for time in since]
-        kind = "float64" if self._times.zone in ("", "number") else "timedelta64[us]"
-        return {"last_played": self._column_of_times(last), "unseen": pd.Series(unseen, dtype=kind)}
+        since = self._column_of_times(self._watch.first if math.isnan(time) else time for time in last)
+        return {"last_played": self._column_of_times(last), "unseen": self._times.shown(now) - since}
 
     def _column_of_times(self, times: Iterable[float | None]) -> pd.Series:
         """Times in readable form; empty if there is none."""
         shown = [None if pd.isna(time) else self._times.shown(time) for time in times]
-        numbers = self._times.zone in ("", "number")
-        return pd.Series(shown, dtype="float64") if numbers else pd.to_datetime(pd.Series(shown))
+        if self._times.zone in ("", "number"):
+            return pd.Series(shown, dtype="float64")
+        typed = [*shown, self._times.shown(0.0)]  # a date more: the zone shows where there is no other
+        return pd.to_datetime(pd.Series(typed)).iloc[:-1]
 
     def _rows_of_arms(self, columns: dict[str, Any]) -> pd.DataFrame:
         """A row for each arm of each replicate: its name, these columns (S N,), and whether it is retired."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import tempfile
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -50,6 +51,23 @@ def keep(path: Path, rows: pd.DataFrame, key: Sequence[str]) -> None:
     if path.exists():
         rows = replaced(pd.read_csv(path), rows, key)
     save(rows.sort_values(list(key), kind="stable"), path)
+
+
+def append(path: Path, rows: pd.DataFrame, digits: int = 6) -> None:
+    """Put rows at the end of a CSV file; whole or not at all."""
+    table = read(path)
+    save(rows if table is None else pd.concat([table, rows], ignore_index=True), path, digits)
+
+
+def played(path: Path, key: Sequence[str]) -> set[Any]:
+    """The keys of the rows of a CSV file, which need not be played again; none where there is no such file."""
+    table = read(path)
+    return set() if table is None else set(table.set_index(list(key)).index)
+
+
+def read(path: Path) -> pd.DataFrame | None:
+    """The table of a CSV file, None where there is no such file."""
+    return pd.read_csv(path) if path.exists() else None
 
 
 def replaced(table: pd.DataFrame, rows: pd.DataFrame, key: Sequence[str]) -> pd.DataFrame:
@@ -98,6 +116,16 @@ def markdown(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> st
 def markdown_of(table: pd.DataFrame) -> str:
     """A data frame as a Markdown table, the values as ``str`` shows them."""
     return markdown(table.columns, table.astype(str).to_numpy().tolist())
+
+
+def table(frame: pd.DataFrame, columns: Mapping[str, Callable[[dict[Any, Any]], object]]) -> str:
+    """A line for each row of a frame: a heading, and what its cell says of the row."""
+    return markdown(columns, ([cell(row) for cell in columns.values()] for row in frame.to_dict("records")))
+
+
+def of(column: str, show: Callable[[Any], object] = str) -> Callable[[dict[Any, Any]], object]:
+    """A cell of ``table``: the row's value in a column, shown so."""
+    return lambda row: show(row[column])
 
 
 def duration(seconds: float) -> str:

@@ -26,8 +26,7 @@ PAPERS = {
     "calandriello": "Calandriello et al. 2019: BKB",
     "ziomek": "Ziomek, Adachi & Osborne 2024: PE-GP-UCB",
 }
-# Pages of results but for the papers' own, in the order in which they are told of, each with what was asked; a test
-# finds one that is missing.
+# Pages of results other than the papers', in the order shown, each with its question. A test finds one that is missing.
 _OTHERS = {
     "speed/RESULTS.md": "Speed, a step's time beside BoTorch's",
     "leaderboard/results/RESULTS.md": "Leaderboard, every recipe on many environments, with settings fixed once",
@@ -59,7 +58,7 @@ _PICTURES = {
     "leaderboard/results/ranks.png": "Mean ranks of the leaderboard",
     "continuous/results/regret.png": "Regret on dynamic standard functions",
 }
-# Of the pictures of a paper the one that says most.
+# The most telling picture of each paper.
 _FIRST = {
     "chowdhury": "figure1a",
     "zhou": "horizon",

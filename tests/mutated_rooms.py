@@ -21,8 +21,7 @@ _ARMS = "models/test_laws.py models/test_attack_models.py " + " ".join(
     f"models/test_arm_gp_{what}.py" for what in ("posterior", "copies", "late", "exact")
 )
 _POINTS = "models/test_laws.py models/test_attack_models.py " + " ".join(
-    f"models/test_{what}.py"
-    for what in ("online_gp_input", "online_gp_batch", "online_gp", "online_gp_botorch", "padded_factor")
+    f"models/test_{what}.py" for what in ("online_gp", "padded_factor")
 )
 # Room: file in ``bandits_torch/`` to tests in ``tests/``, each a list of words.
 ROOMS: dict[str, dict[str, str]] = {

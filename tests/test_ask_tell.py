@@ -7,29 +7,24 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import Domain, recipes
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.ask_tell import AskTell
+from bandits_torch import (
+    ArmGP,
+    AskTell,
+    Domain,
+    IndexPolicy,
+    UpperConfidenceBound,
+    load_policy,
+    recipes,
+    save_policy,
+)
 from bandits_torch.checkpoint import described
 from bandits_torch.kernels import QuasiPeriodicKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies.forgetting import EventTriggeredRestart, SlidingWindow
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
-from bandits_torch.policy_files import load_policy, save_policy
-from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.policies import EventTriggeredRestart, Observation, SlidingWindow
+from bandits_torch.theory import ConstantWidth, SrinivasBayesianWidth
 from tests.reference import all_recipes, live_system
-from tests.reference.asking import live, refused, reward_of
+from tests.reference.asking import IN_TURN, live, refused, reward_of
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
 
-IN_TURN = {
-    "opkb",
-    "ada_opkb",
-    "opnn",
-    "ada_opnn",
-    "master_gp_ucb",
-}  # learn of the choice since the last reward
 T = 30
 
 

@@ -99,10 +99,9 @@ def test_late_binary_rewards_count_in_the_context_of_their_question():
     same = ArmContext(CONTEXTS[0], available=torch.arange(5) == int(late.arm))
     prompt.tell(prompt.ask(2.0, same).id, 1)
     for k in range(3):
-        for one, other in zip(
-            live.predict(2.0, context=at(k)), prompt.predict(2.0, context=at(k)), strict=True
-        ):
-            torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            live.predict(2.0, context=at(k)), prompt.predict(2.0, context=at(k)), rtol=0, atol=1e-12
+        )
 
 
 def test_a_policy_around_one_that_believes_nothing_is_refused_by_the_inner_name():
@@ -126,5 +125,4 @@ def test_a_prior_mean_that_is_taken_off_is_put_back_into_predictions():
     known = AskTell(recipes.gp_ucb(ARMS, kernel(), 0.01, width=2.0, prior_mean=40.0))
     for asked in (plain, known):
         play(asked, 6, lambda step: 40.0 + 0.1 * step, context=False)
-    for one, other in zip(plain.predict(6.0), known.predict(6.0), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+    torch.testing.assert_close(plain.predict(6.0), known.predict(6.0), rtol=0, atol=1e-9)

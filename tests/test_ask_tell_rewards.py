@@ -5,12 +5,9 @@ import math
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.ask_tell import AskTell
+from bandits_torch import ArmGP, AskTell, load_policy, recipes, save_policy
 from bandits_torch.checkpoint import described
-from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies.counted import as_gaussian, in_rewards
-from bandits_torch.policy_files import load_policy, save_policy
 from tests.reference.kernels import rbf
 
 N = 7

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-import torch
 
 pytest.importorskip("ax", reason='Ax is not installed: pip install ".[ax]"')
 
@@ -33,7 +32,7 @@ def test_an_ax_client_follows_a_moving_optimum_with_our_time_kernel_and_acquisit
     monkeypatch.setattr(UpperConfidenceBound, "__init__", spy)
     space = MaternKernel(nu=2.5).double()
     space.lengthscale = 0.3
-    kernel = SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(0.9).double()))
+    kernel = SpatioTemporalKernel(space, ExponentialForgettingKernel(0.9))
     kernel = learnable(kernel, 1)  # with priors, since Ax fits it
     spec = SurrogateSpec(
         model_configs=[

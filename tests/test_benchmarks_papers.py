@@ -15,14 +15,8 @@ from benchmarks.papers.hong import RACES
 def test_the_toy_part_writes_its_figures_and_the_page(tmp_path) -> None:
     papers.main(["ziomek", "toy", "--fast", "--out", str(tmp_path)])
     written = {path.name for path in tmp_path.iterdir()}
-    assert {
-        "figure2a.csv",
-        "figure2a.png",
-        "figure2b.csv",
-        "figure2b.png",
-        "figure3.png",
-        "RESULTS.md",
-    } <= written
+    figures = {"figure2a.csv", "figure2a.png", "figure2b.csv", "figure2b.png", "figure3.png"}
+    assert figures | {"RESULTS.md"} <= written
     page = (tmp_path / "RESULTS.md").read_text()
     assert "PE-GP-UCB against mle_gp_ucb: " in page
     assert "## Figure 4" not in page
@@ -81,9 +75,8 @@ def test_all_runs_every_paper_and_tells_times_and_failures(monkeypatch, capsys, 
     for paper, wanted in {"hong": [*RACES, "detection", "theory"], "chowdhury": [*chowdhury.PARTS]}.items():
         played = asked.pop(paper).split()
         assert sorted(set(wanted) & set(played)) == sorted(wanted)
-        assert played.count("--no-report") == len(
-            wanted
-        )  # the page is written once, when all parts are there
+        # The page is written once, when all parts are there.
+        assert played.count("--no-report") == len(wanted)
         assert played[-3:] == ["report", "--fast", str(tmp_path / "somewhere")]
     assert asked == dict.fromkeys(asked, f"--fast {tmp_path / 'somewhere'} ")
     assert set(asked) == set(papers.papers()) - {"hong", "chowdhury"}

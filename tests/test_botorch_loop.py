@@ -12,13 +12,10 @@ from botorch.utils import standardize
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch import ArmGP, OnlineGP, ThompsonSampling, UpperConfidenceBound
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.at_time import AtTime
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
+from bandits_torch.models import AtTime
+from bandits_torch.theory import SrinivasBayesianWidth
 from tests.reference.arm_gp_twins import smooth
 
 SPACE = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -32,9 +29,7 @@ def moving_hill(X):
 
 
 def moving_kernel():
-    kernel = SpatioTemporalKernel(
-        MaternKernel(nu=2.5), ExponentialForgettingKernel(torch.tensor(0.9).double())
-    ).double()
+    kernel = SpatioTemporalKernel(MaternKernel(nu=2.5), ExponentialForgettingKernel(0.9)).double()
     kernel.space_kernel.lengthscale = 0.3
     return kernel
 
@@ -77,9 +72,7 @@ def test_a_moving_optimum_is_followed_with_time_as_a_fixed_feature(way):
 def test_our_kernels_are_fitted_as_any_other():
     X = torch.cat([torch.rand(40, 1), torch.arange(40).unsqueeze(-1)], -1).double()
     space, time = MaternKernel(nu=2.5), ExponentialForgettingKernel(0.5)
-    truth = SpatioTemporalKernel(
-        MaternKernel(nu=2.5).double(), ExponentialForgettingKernel(torch.tensor(0.05).double())
-    )
+    truth = SpatioTemporalKernel(MaternKernel(nu=2.5).double(), ExponentialForgettingKernel(0.05))
     with torch.no_grad():
         root = torch.linalg.cholesky(truth(X).to_dense() + 1e-8 * torch.eye(40).double())
     Y = root @ torch.randn(40, 1).double()
@@ -137,7 +130,7 @@ def test_arm_gp_in_a_loop_over_a_list_of_candidates(form, acquisition):
 def test_arm_gp_under_drift_in_a_loop_over_a_list_of_candidates():
     """BoTorch's condition_on_observations serves as well as observe: it returns the model of the next step."""
     arms = 20
-    time = ExponentialForgettingKernel(torch.tensor(0.05).double())
+    time = ExponentialForgettingKernel(0.05)
     model = ArmGP(arms, SpatioTemporalKernel(ArmCovarianceKernel(smooth(arms)), time), 0.01)
     for step in range(15):
         choices = model.candidates(float(step)).squeeze(-2)
@@ -177,7 +170,7 @@ def test_arms_are_chosen_three_at_a_time(name):
 @pytest.mark.filterwarnings("ignore:A not p.d.")
 def test_drifting_arms_are_chosen_in_batches_by_entropy_at_the_present():
     arms = torch.arange(12).double().unsqueeze(-1)
-    time = ExponentialForgettingKernel(torch.tensor(0.05).double())
+    time = ExponentialForgettingKernel(0.05)
     model = ArmGP(12, SpatioTemporalKernel(ArmCovarianceKernel(smooth(12)), time), 0.01)
     for step in range(6):
         now = AtTime(model, float(step))

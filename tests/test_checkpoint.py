@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import checkpoint, recipes
-from bandits_torch.loop import run
-from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.policy_files import load_policy, save_policy
-from bandits_torch.problems.replay import Replay
+from bandits_torch import checkpoint, load_policy, recipes, run, save_policy
+from bandits_torch.policies import RandomPolicy
+from bandits_torch.problems import Replay
 from bandits_torch.recorder import Recorder
 from bandits_torch.state import differing
 from bandits_torch.state_files import write_state

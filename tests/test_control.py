@@ -6,6 +6,8 @@ import torch
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy
 from bandits_torch.policies import Choice, ControlledPolicy, Observation, Policy
+from bandits_torch.state import differing
+from tests.reference.kernels import rbf
 from tests.reference.plain_lift import lift
 
 WORTH = {"A": 0.0, "B": 1.0, "C": -0.5}
@@ -80,6 +82,24 @@ def test_what_does_not_fit_is_refused_by_name(told, named):
         ValueError, match="control must be a number, or left out, if arms have no names, got 'x'"
     ):
         AskTell.auto({"x": (0.0, 1.0)}, control="x")
+
+
+def test_a_policy_under_contexts_is_refused_whose_inputs_would_be_those_of_the_arm_proposed():
+    arms = torch.linspace(0, 1, 5).double().unsqueeze(-1)
+    with pytest.raises(ValueError, match="policy must be one over arms, with marginals, without contexts"):
+        ControlledPolicy(recipes.cgp_ucb(arms, rbf(0.2), 0.01), 0)
+
+
+@pytest.mark.parametrize(
+    "why", [{"proposed": torch.tensor([9])}, {"proposed": torch.tensor([0.0])}, {"predicted": torch.zeros(3)}]
+)
+def test_a_comparison_that_cannot_be_is_refused_before_anything_is_learned(why):
+    policy = recipes.auto(3, control=0)
+    usual = {"proposed": torch.tensor([1]), "predicted": torch.zeros(2, 1)}
+    before = policy.state_dict()
+    with pytest.raises(ValueError, match=r"why.*must"):
+        policy.learn(Observation(0.0, torch.tensor([1]), torch.ones(1).double(), usual | why))
+    assert differing(policy.state_dict(), before) == []
 
 
 class Proposes(Policy):

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 import bandits_torch
-from bandits_torch import cli, recipes
+from bandits_torch import recipes
 from bandits_torch.experiments.advice import FEWEST
 from bandits_torch.experiments.starts import SHORTEST
 from bandits_torch.problems import PROBLEMS
+from tests.cli.shell import call
 from tests.reference.forked import Forked
 
 ROOT = Path(__file__).parents[1]
@@ -96,17 +96,14 @@ def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_
         table.to_csv(tmp_path / name, index=False)
     arguments = shlex.split(command)[1:]
     if arguments[0] == "rerun":
-        few = ["race", "--policies", "random,gp_ts", "--horizon", "12", "--replicates", "2"]
-        assert CliRunner().invoke(cli.app, few).exit_code == 0
+        call("race", "--policies", "random,gp_ts", "--horizon", "12", "--replicates", "2")
     if arguments[0] in ("ask", "tell", "show") and "--arms" not in arguments:
-        assert CliRunner().invoke(cli.app, ["ask", arguments[1], "--arms", "north,east,south"]).exit_code == 0
+        call("ask", arguments[1], "--arms", "north,east,south")
     if arguments[0] == "race":
         arguments = [*arguments, "--horizon", "12", "--replicates", "2"]  # the last of each counts
     if command not in PAGES_DRAWN:  # to draw them takes longer than the rest
         monkeypatch.setattr("bandits_torch.cli.play.page", lambda *given: "<html></html>")
-    result = CliRunner().invoke(cli.app, arguments)
-    assert result.exit_code == 0, result.output
-    assert result.output
+    assert call(*arguments).output
     assert len(PAGES_DRAWN) == 2
 
 

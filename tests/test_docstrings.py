@@ -122,9 +122,8 @@ def test_says_the_shapes_of_tensors():
 
 def test_says_what_it_refuses():
     def check(value):
-        own = [
-            inspect.getdoc(thing) or "" for thing in [value, *functions_of(value)]
-        ]  # a base's is not enough
+        # A base's is not enough.
+        own = [inspect.getdoc(thing) or "" for thing in [value, *functions_of(value)]]
         return not validates(value) or REFUSES.search("\n".join(own))
 
     assert failing(check) == ""

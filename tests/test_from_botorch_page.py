@@ -46,7 +46,7 @@ def online_gp(d=2):
 
 
 def drifting():
-    time = ExponentialForgettingKernel(torch.tensor(0.1, **F64))
+    time = ExponentialForgettingKernel(0.1)
     return arm_gp(SpatioTemporalKernel(ArmCovarianceKernel(smooth(5)), time))
 
 

@@ -14,15 +14,13 @@ import torch
 from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
-from bandits_torch import AskTell, load_policy, recipes, save_policy
+from bandits_torch import ArmGP, AskTell, load_policy, recipes, save_policy
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, SmoothMembers
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.problems import Log
 from bandits_torch.recipes import Setup
 from bandits_torch.state import differing
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory import ConstantWidth
 from tests.reference import all_recipes
 from tests.reference.kernels import rbf
 
@@ -35,6 +33,7 @@ OWN = {"auto": {"look_again": 0.0}}  # a new arm's clock begins when it comes: a
 GROW = [name for name in recipes.RECIPES if name not in RESTART]
 X = torch.linspace(0, 1, 9, dtype=torch.float64).unsqueeze(-1)
 KERNEL = rbf(0.2)
+FIRST_SIX = [True] * 6 + [False] * 3
 
 
 def pair(name, replicates=S):
@@ -114,8 +113,7 @@ def test_a_new_arm_is_as_if_it_had_been_there_and_never_played(name):
         twin.model.rebuild()  # a root of the covariance taken anew, as the other's is: the draws are the same then
     if hasattr(twin, "marginals") and name not in ("cgp_ucb", "tv_cgp_ucb"):
         at = BEFORE + 0.75
-        for ours, theirs in zip(live.policy.marginals(at), twin.marginals(at), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
+        torch.testing.assert_close(live.policy.marginals(at), twin.marginals(at), rtol=1e-8, atol=1e-8)
     if name not in OTHERWISE:
         asked = told_both(live, twin, AFTER, generator, start=BEFORE + 1)
         assert all(torch.equal(ours, theirs) for ours, theirs in asked)
@@ -237,89 +235,7 @@ def test_a_system_that_has_grown_is_taken_up_by_one_that_began_as_it_did(name, t
     assert not differing(live.state_dict(), fresh.state_dict())
 
 
-# -- models -----------------------------------------------------------------------------------------------
-
-
-def members(kind, arms, replicates=2):
-    """Four members over two covariances, one of them singular where two arms are the same."""
-    smooth = 2.0 * (-(torch.cdist(arms, arms).square()) / 0.08).exp() + 0.5
-    covariances = torch.stack([smooth, smooth + torch.eye(len(arms)).double()])
-    rates = [5.0, 40.0, 5.0, 40.0] if kind is SmoothMembers else [0.0, 0.05, 0.0, 0.2]
-    return kind(
-        arms,
-        covariances,
-        torch.tensor([0, 0, 1, 1]),
-        torch.tensor([0.1, 0.01, 0.1, 1.0]).double(),
-        torch.tensor(rates).double(),
-        prior_mean=0.3,
-        replicates=replicates,
-    )
-
-
-@pytest.mark.parametrize("count", [0, 1, 24, 61])
-@pytest.mark.parametrize("twins", [False, True], ids=["regular", "singular"])
-@pytest.mark.parametrize("kind", [ArmMembers, SmoothMembers])
-def test_members_over_more_arms_know_what_they_would_have_known(kind, twins, count):
-    generator = torch.Generator().manual_seed(count)
-    arms = torch.rand(14, 1, generator=generator, dtype=torch.float64)
-    if twins:
-        arms[3], arms[12] = arms[1], arms[2]  # an old arm, and a new one
-    small, wide, grown = members(kind, arms[:10]), members(kind, arms), members(kind, arms)
-
-    def learn(steps, *each):
-        for step in steps:
-            arm = torch.randint(10, (2,), generator=generator)
-            reward = torch.randn(2, 4, generator=generator, dtype=torch.float64)
-            where = torch.rand(2, 4, generator=generator) < 0.9
-            for one in each:
-                one.observe_arms(arm.unsqueeze(-1), reward, 1.5 * step, where)
-                if step == 17:
-                    one.reset(torch.tensor([[True, False, False, True], [False] * 4]))
-
-    learn(range(count), small, wide)
-    grown.grow_from(small)
-    learn(range(count, count + 30), grown, wide)
-    now = 1.5 * (count + 31)
-    for ours, theirs in zip(grown.marginals(now), wide.marginals(now), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
-    for arm in (0, 11, 12):
-        which = torch.tensor([arm, 13 - arm])
-        ours, theirs = grown.covariance_with(which, now), wide.covariance_with(which, now)
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.parametrize("count", [0, 1, 61])
-def test_members_of_low_rank_over_more_arms_know_what_they_would_have_known(count):
-    generator = torch.Generator().manual_seed(count)
-    roots = torch.randn(2, 40, 7, generator=generator, dtype=torch.float64)
-    roots[:, :30, 5:] = 0.0  # two columns of later arms alone
-
-    def over(n, rank):
-        noise, rates = torch.tensor([0.1, 0.01, 1.0]).double(), torch.tensor([0.0, 0.05, 0.2]).double()
-        return LowRankMembers(n, roots[:, :n, :rank], torch.tensor([0, 1, 1]), noise, rates, replicates=2)
-
-    small, wide, grown = over(30, 5), over(40, 7), over(40, 7)
-
-    def learn(steps, arms, *each):
-        for step in steps:
-            arm = torch.randint(arms, (2, 1), generator=generator)
-            reward = torch.randn(2, 3, generator=generator, dtype=torch.float64)
-            for one in each:
-                one.observe_arms(arm, reward, 1.5 * step)
-
-    learn(range(count), 30, small, wide)
-    grown.grow_from(small)
-    for ours, theirs in zip(grown.marginals(1.5 * count), wide.marginals(1.5 * count), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
-    learn(range(count, count + 30), 40, grown, wide)
-    which, now = torch.tensor([35, 2]), 1.5 * (count + 31)
-    for ours, theirs in zip(grown.marginals(now), wide.marginals(now), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
-    ours, theirs = grown.covariance_with(which, now), wide.covariance_with(which, now)
-    torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
-    small_rates = small.noise_variance, small.forgetting_rate
-    with pytest.raises(ValueError, match="must be those of the first arms"):
-        over(40, 7).grow_from(LowRankMembers(30, roots.flip(1)[:, :30], small.kernel, *small_rates))
+# -- models: of members, tests/models/test_members.py -----------------------------------------------------
 
 
 def gp(arms, kind, **options):
@@ -368,23 +284,31 @@ def test_a_gaussian_process_over_more_arms_is_one_that_had_them(kind, form, does
 # -- around it --------------------------------------------------------------------------------------------
 
 
+def alike(steps, reward, *systems, hidden=None, context=None):
+    """All are asked the same and told ``reward(arm, step)``, the last without the arms that are hidden from it."""
+    for step in steps:
+        under = {} if context is None else {"context": context[step % len(context)]}
+        asked = [one.ask(float(step), hidden if one is systems[-1] else None, **under) for one in systems]
+        for one, question in zip(systems, asked, strict=True):
+            assert torch.equal(question.arm, asked[0].arm)
+            one.tell(question.id, reward(question.arm, step))
+
+
 @pytest.mark.parametrize("options", [{"standardise": True}, {"rewards": "binary"}], ids=str)
 def test_what_is_around_the_policy_goes_on(options):
     def system(arms):
         return AskTell(recipes.tv_gp_ucb(arms, KERNEL, 0.05, forgetting_rate=0.02, width=2.0), **options)
 
+    def reward(arm, step):
+        return float((7 * step) % 5 < 2) if "rewards" in options else 100.0 + (3 * step) % 7
+
     live, twin = system(X[:6]), system(X)
-    hidden = (torch.arange(9) < 6).tolist()
-    for step in range(40):
-        if step == 20:
-            unit = live.unit
-            live.add_arms(3, features=X[6:])
-            assert (unit is None) == (live.unit is None)
-            assert unit is None or all(torch.equal(a, b) for a, b in zip(unit, live.unit, strict=True))
-        ours, theirs = live.ask(float(step)), twin.ask(float(step), hidden if step < 20 else None)
-        assert torch.equal(ours.arm, theirs.arm)
-        reward = float((7 * step) % 5 < 2) if "rewards" in options else 100.0 + (3 * step) % 7
-        live.tell(ours.id, reward), twin.tell(theirs.id, reward)
+    alike(range(20), reward, live, twin, hidden=FIRST_SIX)
+    unit = live.unit
+    live.add_arms(3, features=X[6:])
+    assert (unit is None) == (live.unit is None)
+    assert unit is None or all(torch.equal(a, b) for a, b in zip(unit, live.unit, strict=True))
+    alike(range(20, 40), reward, live, twin)
     torch.testing.assert_close(live.predict(41.0), twin.predict(41.0), rtol=1e-8, atol=1e-8)
 
 
@@ -477,17 +401,12 @@ def test_auto_told_a_matrix_takes_that_of_all_arms_and_means_of_the_new_ones():
     live = AskTell.auto(X[:6], kernel=K[:6, :6], prior_mean=mean[:6], noise_variance=0.1, look_again=0.0)
     setup = Setup(X, K, 0.1, mean, grown_from=6)
     twin = AskTell(recipes.auto(setup, look_again=0.0))
-    hidden = (torch.arange(9) < 6).tolist()
-    for step in range(60):
-        if step == 30:
-            live.add_arms(2, features=X[6:8], covariance=K[:8, :8], prior_mean=mean[6:8])
-            live.add_arms(1, features=X[8:], covariance=K, prior_mean=mean[8:])
-        ours, theirs = live.ask(float(step)), twin.ask(float(step), hidden if step < 30 else None)
-        if step >= 30:
-            torch.testing.assert_close(live.predict(step), twin.predict(step), rtol=1e-7, atol=1e-7)
-            assert torch.equal(ours.arm, theirs.arm)
-        reward = 0.1 * float(ours.arm)
-        live.tell(ours.id, reward), twin.tell(theirs.id, reward)
+    alike(range(30), lambda arm, step: 0.1 * float(arm), live, twin, hidden=FIRST_SIX)
+    live.add_arms(2, features=X[6:8], covariance=K[:8, :8], prior_mean=mean[6:8])
+    live.add_arms(1, features=X[8:], covariance=K, prior_mean=mean[8:])
+    for now in (30, 60):
+        torch.testing.assert_close(live.predict(now), twin.predict(now), rtol=1e-7, atol=1e-7)
+        alike(range(now, now + 30), lambda arm, step: 0.1 * float(arm), live, twin)
 
 
 OF_NAMES = "arms must be a list of different names"
@@ -624,20 +543,14 @@ def test_auto_over_many_arms_grows_as_if_they_had_been_there(first, told, tmp_pa
     twin = AskTell(recipes.auto(setup, look_again=0.0))
     hidden = torch.arange(first + 6) < first
 
-    def play(steps, *systems, mask=None):
-        for step in steps:
-            asked = [one.ask(float(step), mask if one is twin else None) for one in systems]
-            assert all(torch.equal(one.arm, asked[0].arm) for one in asked)
-            for one, question in zip(systems, asked, strict=True):
-                one.tell(question.id, torch.sin(9 * arms[question.arm, 0]))
-
-    play(range(6), live, twin, mask=hidden)
+    reward = lambda arm, step: torch.sin(9 * arms[arm, 0])  # noqa: E731
+    alike(range(6), reward, live, twin, hidden=hidden)
     live.add_arms(2, features=arms[first : first + 2])
     live.add_arms(4, features=arms[first + 2 :])
     save_policy(tmp_path / "live.state", live)
     load_policy(tmp_path / "live.state", fresh)
     assert not differing(live.state_dict(), fresh.state_dict())
-    play(range(6, 14), live, fresh, twin)
+    alike(range(6, 14), reward, live, fresh, twin)
     torch.testing.assert_close(live.predict(15.0), twin.predict(15.0), rtol=1e-7, atol=1e-7)
 
 
@@ -678,14 +591,10 @@ def test_auto_told_a_log_or_a_cycle_takes_up_arms(told):
     if "log" in told:
         for time, arm, reward in zip(told["log"].times.tolist(), pulls, told["log"].rewards, strict=True):
             twin.policy.learn(Observation(time, arm.reshape(1), reward.reshape(1)))
-    hidden = (torch.arange(9) < 6).tolist()
-    for step in range(20, 60):
-        if step == 40:
-            live.add_arms(3, features=X[6:])
-        ours, theirs = live.ask(float(step)), twin.ask(float(step), hidden if step < 40 else None)
-        assert torch.equal(ours.arm, theirs.arm)
-        reward = math.cos(step / 2) + 0.1 * float(ours.arm)
-        live.tell(ours.id, reward), twin.tell(theirs.id, reward)
+    reward = lambda arm, step: math.cos(step / 2) + 0.1 * float(arm)  # noqa: E731
+    alike(range(20, 40), reward, live, twin, hidden=FIRST_SIX)
+    live.add_arms(3, features=X[6:])
+    alike(range(40, 60), reward, live, twin)
     torch.testing.assert_close(live.predict(61.0), twin.predict(61.0), rtol=1e-8, atol=1e-8)
 
 
@@ -703,19 +612,10 @@ def test_auto_under_contexts_takes_up_arms_after_rewards(named, told, tmp_path):
     twin = AskTell(recipes.auto(Setup(6 if named else arms, grown_from=3), **told))
     hidden = (torch.arange(6) < 3).tolist()
 
-    def reward_of(question, k):
-        return 3 * math.cos(float(2 * arms[int(question.arm), 0] - 4 * CONTEXTS[k % 3, 0])) + 7
+    def reward(arm, k):
+        return 3 * math.cos(float(2 * arms[int(arm), 0] - 4 * CONTEXTS[k % 3, 0])) + 7
 
-    def play(steps, *systems, mask=None):
-        for k in steps:
-            asked = [
-                one.ask(float(k), mask if one is twin else None, context=CONTEXTS[k % 3]) for one in systems
-            ]
-            assert all(torch.equal(one.arm, asked[0].arm) for one in asked)
-            for one, question in zip(systems, asked, strict=True):
-                one.tell(question.id, reward_of(question, k))
-
-    play(range(12), live, twin, mask=hidden)
+    alike(range(12), reward, live, twin, hidden=hidden, context=CONTEXTS)
     late = [one.ask(11.5, hidden if one is twin else None, context=CONTEXTS[1]) for one in (live, twin)]
     new = {} if named else {"features": arms[3:]}
     assert live.add_arms(["d", "e", "f"] if named else 3, **new) == (3, 4, 5)
@@ -724,8 +624,8 @@ def test_auto_under_contexts_takes_up_arms_after_rewards(named, told, tmp_path):
     save_policy(tmp_path / "live.state", live)
     load_policy(tmp_path / "live.state", fresh)
     for one, question in zip((live, twin, fresh), (*late, late[0]), strict=True):
-        assert one.tell(question.id, reward_of(question, 1))
-    play(range(12, 26), live, fresh, twin)
+        assert one.tell(question.id, reward(question.arm, 1))
+    alike(range(12, 26), reward, live, fresh, twin, context=CONTEXTS)
     moments = [one.predict(27.0, context=CONTEXTS[2]) for one in (live, twin)]
     # The search for length-scales, of which there is one for each arm that is counted, steps a little otherwise.
     close = 1e-3 if named and "context_dim" in told else 1e-7
@@ -741,7 +641,6 @@ def test_a_state_that_lacks_something_says_what():
     state = live.state_dict()
     with pytest.raises(ValueError, match=r"\['policy'\] is missing"):
         live.load_state_dict({name: value for name, value in state.items() if name != "policy"})
-    live.load_state_dict(
-        {name: value for name, value in state.items() if name != "watch"}
-    )  # once it had none
+    # Once it had none.
+    live.load_state_dict({name: value for name, value in state.items() if name != "watch"})
     assert live.history()["state"].tolist() == ["open"]

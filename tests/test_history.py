@@ -162,6 +162,10 @@ def test_newer_or_incomplete_files_are_refused(tmp_path, changes, message):
     ("changes", "message"),
     [
         ({"arms": torch.zeros(20, dtype=torch.long)}, r"arms must have shape \(S, T\)"),
+        ({"arms": [[0] * 20] * 3}, "arms must be a tensor"),
+        ({"best": [[0.0] * 20] * 3}, "best must be a tensor"),
+        ({"times": [0.0] * 20}, "times must be a tensor"),
+        ({"trace": {"width": [0.0] * 20}}, "trace.* must be a tensor"),
         ({"best": torch.zeros(3, 19)}, "best must have shape"),
         ({"seconds": torch.zeros(3, 20)}, "seconds must have shape"),
         ({"trace": {"width": torch.zeros(3)}}, "trace"),

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from bandits_torch.loop import run
-from bandits_torch.policies.policy import Choice
-from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.policies import Choice, RandomPolicy
 from bandits_torch.recorder import Recorder
 from tests.reference.plain_loop import play
 from tests.reference.stubs import FixedPolicy, TableProblem

@@ -78,6 +78,12 @@ def test_narrower_ranges_and_fixed_values_bound_what_is_sampled():
         assert values["kind"] == 2.0
 
 
+def test_a_narrower_range_far_from_0_is_as_narrow_as_it_was_told():
+    space = Space({"date": Axis(1.7e9, 1.7e9 + 10)})
+    bounds = space.domain({"date": (1.7e9 + 2, 1.7e9 + 3)}).bounds
+    torch.testing.assert_close(bounds, torch.tensor([[0.2], [0.3]], dtype=torch.float64), rtol=0, atol=1e-7)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_search_over_a_grid_finds_what_trying_every_point_finds(seed):
     space = Space({"a": Axis(0.0, 6.0, step=1.0), "b": Axis(choices=3), "c": Axis(1.0, 9.0, step=2.0)})

@@ -5,14 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
 from bandits_torch import ArmContext, AskTell, recipes, value
-from bandits_torch.cli.commands import app
-from bandits_torch.policies import Choice, RandomPolicy
-from bandits_torch.policies.policy import Observation
-from bandits_torch.problems import Log, read_log
+from bandits_torch.policies import Choice, Observation, RandomPolicy
+from bandits_torch.problems import Log, read_data, read_log
 from benchmarks.logs import __main__ as logs
+from tests.cli.shell import call
 from tests.reference import plain_off_policy as plain
 
 
@@ -168,6 +166,7 @@ def test_what_nothing_identifies_is_refused():
         ({"arms": torch.tensor([0.0, 1.0])}, "arms must be integers"),
         ({"arms": torch.tensor([-1, 1])}, "arms must be 0 to 1"),
         ({"arm_names": ("a", "a")}, "arm_names must be two or more, different"),
+        ({"times": None}, "times must be a tensor"),
         ({"times": torch.tensor([2.0, 1.0])}, "times must be in order of time"),
         ({"rewards": torch.tensor([1.0, torch.nan])}, "rewards must be finite"),
         ({"propensity": torch.tensor([0.5, 0.0])}, "propensity must be above 0"),
@@ -195,6 +194,7 @@ def test_a_log_that_cannot_be_is_refused(wrong, said):
     [
         ({"estimator": "dr"}, "estimator must be one of auto, replay here"),
         ({"warm_up": 1.0}, "warm_up must be"),
+        ({"warm_up": 1 - 1e-9}, "warm_up must be less: of .* it leaves none"),
         ({"replays": 1}, "replays must be >= 2"),
         ({"seed": -1}, "seed must be"),
         ({"window": 3}, "options must be none for a fixed policy"),
@@ -222,10 +222,69 @@ def test_logs_are_read_sorted_with_their_lists(tmp_path):
     assert log.propensity.tolist() == [0.25, 1.0, 0.5]
     assert log.available.tolist() == [[True, True, True], [False, False, True], [True, True, False]]
     assert log.notes[1] == "left out: who"
-    path.write_text("time,what,reward\n1,a,2\n2,b,3\n")
+    path.write_text("time,what,who,reward\n1,a,x,2\n2,b,y,3\n")
     with pytest.raises(ValueError, match="arm must be the name of a column, got None"):
         read_log(path)
     assert read_log(path, arm="what").num_arms == 2
+    assert read_log(path, contexts=["who"]).arm_names == ("a", "b")
+
+
+@pytest.mark.parametrize("header", ["time,banner,clicked", "clicked,when,banner", "p,banner,time,reward"])
+def test_one_column_of_words_and_one_of_numbers_are_arm_and_reward(tmp_path, header):
+    cells = {"p": ".5 .5 .5", "banner": "y x y"}
+    cells |= dict.fromkeys(("time", "when"), "2 1 3") | dict.fromkeys(("clicked", "reward"), "0 1 1")
+    rows = zip(*(cells[name].split() for name in header.split(",")), strict=True)
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join([header, *map(",".join, rows)]))
+    for log in (read_log(path), read_data(path)):
+        assert isinstance(log, Log)
+        assert (log.arm_names, log.arms.tolist(), log.rewards.tolist()) == (
+            ("x", "y"),
+            [0, 1, 1],
+            [1.0, 0.0, 1.0],
+        )
+        assert "'banner'" in log.notes[0]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the record is short
+def test_columns_of_a_log_are_named_on_the_command_line(tmp_path):
+    path = tmp_path / "log.csv"
+    shown = torch.randint(3, (60,), generator=torch.Generator().manual_seed(0)).tolist()
+    path.write_text("time;banner;clicked\n" + "".join(f"{t};{arm};{t % 2}\n" for t, arm in enumerate(shown)))
+    assert call("look", path).output.startswith("A full table")  # of numbers
+    named = ["--option", "arm=banner", "--option", "reward=clicked", "--option", "separator=;"]
+    assert call("look", path, *named).output.startswith("A log: 60 pulls of 3 arms")
+    valued = call("value", path, "--policies", "ucb1", *named)
+    assert ["the", "log", "0.5"] in [line.split() for line in valued.output.splitlines()]
+    both = call("look", path, *named, "--option", "long=true", code=2)
+    assert "for a table or for a log, got ['long'] and ['arm', 'reward']" in both.output
+    unknown = call("value", path, "--option", "arms=banner", code=2)
+    assert "'arms' is not one of the log's options: did you mean arm?" in unknown.output
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"arm": 3}, "arm must be the name of a column, or None"),
+        ({"arm": "reward"}, "columns must be different"),
+        ({"arm_names": 5}, "arm_names must be a list of names"),
+        ({"arm_names": "ab"}, "arm_names must be a list of names"),
+        ({"encoding": 5}, "encoding must be one that Python knows"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused_by_name(wrong, said, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("time,arm,reward\n1,a,1\n2,b,3\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=said):
+        read_log(path, **wrong)
+
+
+def test_a_log_of_several_pulls_of_an_arm_at_a_time_is_no_table(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("time,arm,reward\n1,a,1\n1,a,2\n2,b,3\n2,b,1.5\n", encoding="utf-8")
+    log = read_data(path)
+    assert isinstance(log, Log)
+    assert log.rewards.tolist() == [1.0, 2.0, 3.0, 1.5]
 
 
 def test_columns_of_contexts_are_read_by_name(tmp_path):
@@ -248,6 +307,8 @@ def test_columns_of_contexts_are_read_by_name(tmp_path):
         (["arm"], "contexts must be no column of time, arm, reward or propensity"),
         (["screen", "age"], r"contexts must be \['screen'\] alone, or columns of numbers"),
         ("age", "contexts must be a list of names of columns"),
+        (5, "contexts must be a list of names of columns"),
+        (["age", "age"], "contexts must be different"),
     ):
         with pytest.raises(ValueError, match=said):
             read_log(path, contexts=wrong)
@@ -260,7 +321,7 @@ def test_columns_of_contexts_are_read_by_name(tmp_path):
 def test_look_says_what_a_log_holds(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("time,arm,reward,propensity,available\n1,a,1,0.5,a|b\n2,a,3,0.25,a|b|c\n3,b,2.5,1,b\n")
-    said = CliRunner().invoke(app, ["look", str(path)]).output.splitlines()
+    said = call("look", path).output.splitlines()
     assert said[0].startswith("A log: 3 pulls of 3 arms, a reward each.")
     assert said[1:-1] == [
         "Propensities (the probabilities with which arms were drawn): 0.25 at least.",
@@ -270,17 +331,19 @@ def test_look_says_what_a_log_holds(tmp_path):
         "c: 0 pulls.",
     ]
     path.write_text("time,arm,reward\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))
-    assert CliRunner().invoke(app, ["look", str(path)]).output.startswith("A full table: 9 rows, 2 arms")
+    assert call("look", path).output.startswith("A full table: 9 rows, 2 arms")
     path.write_text("when,layout,paid\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))
-    refused = CliRunner().invoke(app, ["look", str(path)])
-    asked = ["look", str(path), "--option", "long=layout,paid"]
-    assert asked[-1] in refused.output
-    assert CliRunner().invoke(app, asked).output.startswith("A full table: 9 rows, 2 arms")
+    assert call("look", path).output.startswith("A full table: 9 rows, 2 arms")
+    rows = "".join(f"{t},{arm},{t}.5,no\n" for t in range(9) for arm in "ab")
+    path.write_text(f"when,layout,paid,note\n{rows}")
+    refused = call("look", path, code=2)
+    assert "long=layout,REWARD if it names the arm of each row" in refused.output
+    assert call("look", path, "--option", "long=layout,paid").output.startswith(
+        "A full table: 9 rows, 2 arms"
+    )
     path.write_text("time,arm,reward\n1,a,no\n")
-    refused = CliRunner().invoke(app, ["look", str(path)])
-    assert refused.exit_code == 2
+    refused = call("look", path, code=2)
     assert refused.output.startswith("error: row 1, column 'reward' must be a number or empty, got 'no'")
-    assert refused.output.count("\n") == 1
 
 
 def test_auto_learns_a_log_as_if_it_had_pulled():
@@ -288,8 +351,7 @@ def test_auto_learns_a_log_as_if_it_had_pulled():
     warm, plainly = recipes.auto(4, log=log), recipes.auto(4)
     for time, arm, reward in zip(log.times.tolist(), log.arms, log.rewards, strict=True):
         plainly.learn(Observation(time, arm.reshape(1), reward.reshape(1)))
-    for mine, theirs in zip(warm.predict(60.0), plainly.predict(60.0), strict=True):
-        assert torch.equal(mine, theirs)
+    torch.testing.assert_close(warm.predict(60.0), plainly.predict(60.0), rtol=0, atol=0)
     assert int(AskTell.auto(log=log).ask(60.0).arm) == int(plainly.choose(60.0).arm)
     with pytest.raises(ValueError, match="log must be one of 3 arms, got 4"):
         recipes.auto(3, log=log)
@@ -309,8 +371,7 @@ def test_auto_learns_a_log_under_its_contexts_as_if_it_had_pulled(listed):
         plainly.learn(Observation(time, arm.reshape(1), reward.reshape(1), {"inputs": inputs}))
     now = ArmContext(log.contexts[0])
     for policy in (warm, known):
-        for mine, theirs in zip(policy.marginals(60.0, now), plainly.marginals(60.0, now), strict=True):
-            assert torch.equal(mine, theirs)
+        torch.testing.assert_close(policy.marginals(60.0, now), plainly.marginals(60.0, now), rtol=0, atol=0)
     with pytest.raises(ValueError, match="log must be one with 1 numbers of a context, got 0"):
         recipes.auto(4, contexts=3, log=drawn(5, 60)[0])
 
@@ -366,10 +427,10 @@ def test_the_command_says_what_the_function_does_and_why_a_policy_has_no_value(t
     lines = ["time,arm,reward,propensity", *(f"{t},arm {a},{r!r},{p!r}" for t, a, r, p in columns)]
     path.write_text("\n".join(lines))
     found = value(read_log(path), "discounted_ucb", replays=2, seed=1)
-    arguments = ["value", str(path), "--policies", "discounted_ucb,random", "--replays", "2", "--seed", "1"]
+    arguments = ["value", path, "--policies", "discounted_ucb,random", "--replays", "2", "--seed", "1"]
     monkeypatch.setattr("bandits_torch.off_policy.value", but_for_random)
-    done = CliRunner().invoke(app, arguments, terminal_width=400, env={"COLUMNS": "400"})
-    assert done.exit_code == 0, done.output
+    monkeypatch.setenv("COLUMNS", "400")
+    done = call(*arguments)
     said = f"{found.value:.4g} ({found.low:.4g} to {found.high:.4g}), learned from {found.learned} of 320 rows, dr"
     assert said in done.output
     assert "not known: policy must have shape (4,)" in done.output
@@ -377,9 +438,8 @@ def test_the_command_says_what_the_function_does_and_why_a_policy_has_no_value(t
     assert f"{float(log.rewards.mean()):.4g}" in done.output
     lines[1:] = [f"{t},{'ab'[t % 2]},{t % 7},1.0" for t in range(60)]
     path.write_text("\n".join(lines))
-    none = CliRunner().invoke(app, ["value", str(path), "--policies", "random", "--replays", "2"])
-    assert none.exit_code == 2
+    none = call("value", path, "--policies", "random", "--replays", "2", code=2)
     assert "the rewards of other arms are not known" in none.output
     path.write_text("time,arm,reward\n0,a,1\n1,b,2\n")
-    short = CliRunner().invoke(app, ["value", str(path), "--replays", "2"])
+    short = call("value", path, "--replays", "2", code=2)
     assert "log must be longer" in short.output

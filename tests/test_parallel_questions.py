@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from bandits_torch import Domain, recipes
-from bandits_torch.ask_tell import AskTell
+from bandits_torch import AskTell, Domain, recipes
 from bandits_torch.checkpoint import described
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies import Observation
 from tests.reference.asking import live, refused, reward_of
 from tests.reference.kernels import rbf
 

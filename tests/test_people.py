@@ -80,6 +80,14 @@ def test_masks_of_other_kinds_are_refused(mask):
     refused(live, lambda: live.ask(0.0, mask), "available must be")
 
 
+def test_times_and_names_may_come_from_numpy():
+    live = AskTell.auto(np.array(["a", "b"]), control="b")
+    question = live.ask(np.int64(5))
+    assert question.time == 5.0
+    assert live.tell(question.id, 1.0)
+    assert live.drop(before=np.int32(9)) == 0
+
+
 # -- dates ---------------------------------------------------------------------------------------------
 
 NOON = dt.datetime(2026, 7, 1, 12, 0)

@@ -12,16 +12,13 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-from bandits_torch import load_policy, recipes, save_policy
-from bandits_torch.ask_tell import AskTell
+from bandits_torch import ArmGP, AskTell, OnlineGP, load_policy, recipes, save_policy
 from bandits_torch.description import Described, description, differences
 from bandits_torch.kernels import ExponentialForgettingKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.outcome_constraint import OutcomeConstraint
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies import Observation
-from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.models import OutcomeConstraint
+from bandits_torch.policies import Observation, RandomPolicy
 from tests.reference import all_recipes
+from tests.reference.asking import bits
 from tests.reference.kernels import rbf
 
 T = 40
@@ -96,7 +93,7 @@ OTHERS = {
     "stale": None,
     "step_size": 0.3,
     "thresholds": "theory",
-    "time_kernel": ExponentialForgettingKernel(torch.tensor(0.3).double()),
+    "time_kernel": ExponentialForgettingKernel(0.3),
     "training_steps": 3,
     "trust": "always",
     "rkhs_variation_budget": 2.0,
@@ -151,15 +148,6 @@ def play(policy, steps, first=0):
         policy.learn(Observation(float(step + 1), choice.arm, torch.sin(1.7 * step + position), choice.why))
         arms.append(choice.arm.tolist())
     return arms
-
-
-def bits(state):
-    """Every number of a state, tensors to the last bit."""
-    if isinstance(state, torch.Tensor):
-        return (str(state.dtype), tuple(state.shape), state.contiguous().numpy().tobytes())
-    if isinstance(state, dict):
-        return {key: bits(value) for key, value in state.items()}
-    return [bits(value) for value in state] if isinstance(state, (list, tuple)) else repr(state)
 
 
 # -- refusing -------------------------------------------------------------------------------------------

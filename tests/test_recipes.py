@@ -6,23 +6,17 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from bandits_torch import recipes
-from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.domain import Domain
+from bandits_torch import Domain, ThompsonSampling, UpperConfidenceBound, recipes, run
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, WienerKernel
-from bandits_torch.loop import run
-from bandits_torch.policies.forgetting import (
+from bandits_torch.policies import (
     EventTriggeredRestart,
     KeepEverything,
+    Observation,
     PeriodicRestart,
     SlidingWindow,
 )
-from bandits_torch.policies.policy import Observation
-from bandits_torch.problems.stationary import GPDraws
-from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
-from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
-from bandits_torch.theory.widths import GPTSWidth, IGPWidth
+from bandits_torch.problems import GPDraws
+from bandits_torch.theory import GPTSWidth, IGPWidth, RestartWidth, SlidingWindowWidth, SrinivasBayesianWidth
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.kernels import rbf
 
@@ -122,7 +116,7 @@ def test_no_forgetting_rate_at_all_is_gp_ucb():
 
 
 def test_a_kernel_over_time_of_one_s_own_takes_the_place_of_exponential_forgetting():
-    wiener = WienerKernel(torch.tensor(0.05).double())
+    wiener = WienerKernel(0.05)
     own = recipe("tv_gp_ucb", forgetting_rate=0.0, time_kernel=wiener).model.prior.time_kernel
     assert own.drift_variance.item() == pytest.approx(0.05)
     smooth_time = rbf(5.0)

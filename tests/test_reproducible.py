@@ -17,9 +17,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.loop import run
-from bandits_torch.problems.continuous import ContinuousProblem
+from bandits_torch import recipes, run
+from bandits_torch.problems import ContinuousProblem
 from tests.reference import all_recipes, play_all
 
 ROOT = Path(__file__).parent.parent

@@ -16,12 +16,8 @@ SOME = torch.tensor([True, False, True])
 # What is of all replicates together: what auto has learned of units and the pace of time (see
 # tests/policies/test_averaging.py), and when R-PERP draws its orders.
 TOGETHER = {"auto", "auto-cycles", "auto-control", "r_perp"}
-NOT_COMPARED = {
-    "streams",
-    "choices",
-    "model",
-    "since",
-}  # what models believe is in the choices; since is a place
+# What models believe is in the choices; since is a place.
+NOT_COMPARED = {"streams", "choices", "model", "since"}
 
 
 def play(policy, first, steps):
@@ -75,15 +71,13 @@ def unlike(one, other, those, place="state"):
 def test_every_recipe_begins_anew_where_it_is_told_to(name, where):
     if where is not None and name in TOGETHER:
         return
-    before, after = (
-        (80, 40) if recipes.registered(name.split("-")[0]).belief is None else (14, 10)
-    )  # those find changes late
+    # Those find changes late.
+    before, after = (80, 40) if recipes.registered(name.split("-")[0]).belief is None else (14, 10)
     policy, fresh = (all_recipes.build(name, S, before + after, num_arms=5)[0] for _ in range(2))
     play(policy, 0, before)
     undisturbed = copy.deepcopy(policy)
-    fresh.load_state_dict(
-        with_streams(fresh.state_dict(), policy.state_dict())
-    )  # a reset does not turn them back
+    # A reset does not turn them back.
+    fresh.load_state_dict(with_streams(fresh.state_dict(), policy.state_dict()))
     policy.reset(where)
     fresh.reset(where)  # it may draw
     ours, new, old = (play(one, before, after) for one in (policy, fresh, undisturbed))

@@ -5,14 +5,14 @@ import shutil
 import pytest
 import torch
 
-from bandits_torch import recipes
+from bandits_torch import recipes, run
 from bandits_torch.checkpoint import RunCheckpoint
-from bandits_torch.loop import run
 from bandits_torch.models.online_model import ResizableState
-from bandits_torch.problems.continuous import ContinuousProblem
+from bandits_torch.problems import ContinuousProblem
 from bandits_torch.state_files import read_state, write_state
 from tests.reference import all_recipes
-from tests.reference.kill_runs import NAMES, bits
+from tests.reference.asking import bits
+from tests.reference.kill_runs import NAMES
 
 ARMS = {"auto-cycles": 12, "auto-control": 30}  # where a hundred make files of hundreds of megabytes
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.reference import service_kills
-from tests.reference.share_a_policy import bits
+from tests.reference.asking import bits
 
 
 def service(text=None):

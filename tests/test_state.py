@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from bandits_torch import recipes, run
-from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch import ArmGP, recipes, run
 from bandits_torch.state import HasState, copied, differing
 from bandits_torch.streams import ReplicateStreams
 from tests.reference import all_recipes

@@ -11,18 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SWEEP = [
-    "--problems",
-    "gp",
-    "--policies",
-    "random,gp_ts",
-    "--horizon",
-    "3000",
-    "--replicates",
-    "16",  # so many that most are left when the first has been seen, however busy the machine is
-    "--block",
-    "1",
-]
+SWEEP = ["--problems", "gp", "--policies", "random,gp_ts", "--horizon", "3000"]
+# So many that most are left when the first has been seen, however busy the machine is.
+SWEEP += ["--replicates", "16", "--block", "1"]
 
 
 def children(pid):

@@ -9,16 +9,14 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from click.testing import CliRunner
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import AskTell, Domain, cli, load_policy, recipes, run, save_policy, threads
+from bandits_torch import AskTell, Domain, Policy, load_policy, recipes, run, save_policy, threads
 from bandits_torch.experiments.engines import play
 from bandits_torch.models import CandidatePrior
-from bandits_torch.policies import Policy
-from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.policies.wrapping import StandardisedPolicy
+from bandits_torch.policies import RandomPolicy, StandardisedPolicy
 from bandits_torch.state_files import read_state
+from tests.cli.shell import call
 from tests.reference.stubs import TableProblem
 
 ALL = 3  # what PyTorch takes here by default
@@ -29,9 +27,8 @@ def nobody_set_a_number(monkeypatch):
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "DEFAULT", ALL)
-    monkeypatch.setattr(
-        "bandits_torch.cli.play.page", lambda *given: "<html></html>"
-    )  # it takes long to draw
+    # It takes long to draw.
+    monkeypatch.setattr("bandits_torch.cli.play.page", lambda *given: "<html></html>")
     before = torch.get_num_threads()
     torch.set_num_threads(ALL)
     yield
@@ -191,29 +188,19 @@ def test_a_thread_that_first_uses_torch_within_a_step_of_another_has_the_default
     assert len(found) > 4
 
 
+RACE = ["race", "--policies", "random,gp_ucb", "--horizon", 12, "--replicates", 2]
+
+
 @pytest.mark.parametrize(("arguments", "expected"), [([], 1), (["--threads", "2"], 2)])
 def test_a_race_takes_one_thread_or_those_told_and_its_record_says_so(arguments, expected, tmp_path):
-    race = [
-        "race",
-        "--policies",
-        "random,gp_ucb",
-        "--horizon",
-        "12",
-        "--replicates",
-        "2",
-        "--out",
-        str(tmp_path),
-    ]
-    result = CliRunner().invoke(cli.app, [*race, *arguments])
-    assert result.exit_code == 0, result.output
+    call(*RACE, "--out", tmp_path, *arguments)
     assert json.loads((tmp_path / "run.json").read_text())["threads"] == expected
     assert torch.get_num_threads() == ALL
 
 
 def test_a_race_leaves_the_number_that_the_environment_says(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", str(ALL))
-    race = ["race", "--policies", "random", "--horizon", "12", "--replicates", "2", "--out", str(tmp_path)]
-    assert CliRunner().invoke(cli.app, race).exit_code == 0
+    call(*RACE, "--out", tmp_path)
     assert json.loads((tmp_path / "run.json").read_text())["threads"] == ALL
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from click.testing import CliRunner
 
-from bandits_torch import Domain, cli, make, recipes, run
+from bandits_torch import Domain, make, recipes, run
 from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import IndexPolicy, Observation, PriorElimination
 from bandits_torch.theory import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
+from tests.cli.shell import call
 from tests.reference.kernels import rbf
 
 NAMES = ["pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing"]
@@ -83,9 +83,6 @@ def test_over_points_baselines_with_one_prior_twice_are_those_with_it_once(name)
 
 
 def test_the_command_line_says_which_problems_have_priors(tmp_path) -> None:
-    result = CliRunner().invoke(
-        cli.app,
-        ["race", "--problem", "gp", "--policies", "pe_gp_ucb", "--horizon", "5", "--out", str(tmp_path)],
-    )
-    assert result.exit_code == 2
-    assert "policy pe_gp_ucb must have a problem with candidate priors, such as hills" in result.stderr
+    race = ["race", "--problem", "gp", "--policies", "pe_gp_ucb", "--horizon", 5, "--out", tmp_path]
+    said = call(*race, code=2).stderr
+    assert "policy pe_gp_ucb must have a problem with candidate priors, such as hills" in said

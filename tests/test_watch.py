@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy
 from tests.reference import all_recipes, plain_best
-from tests.reference.share_a_policy import bits
+from tests.reference.asking import bits
 
 ARMS = torch.linspace(0, 1, 5, dtype=torch.float64).unsqueeze(-1)
 
@@ -157,6 +158,15 @@ def test_when_an_arm_was_played_in_dates():
     assert pd.isna(table["last_played"]["c"])
     later = live.beliefs(at=zone + timedelta(hours=20))
     assert later["unseen"].max() == timedelta(hours=20)
+
+
+def test_how_long_ago_counts_the_hour_that_a_clock_skips():
+    zone = ZoneInfo("Europe/Berlin")  # where 2:00 on 31 March 2024 was followed by 3:00
+    live = AskTell.auto(["a", "b"], time_unit="h")
+    live.tell(live.ask(datetime(2024, 3, 31, 0, 30, tzinfo=zone), ["a"]), 1.0)
+    live.ask(datetime(2024, 3, 31, 4, 30, tzinfo=zone))
+    assert live.beliefs()["unseen"].tolist() == [timedelta(hours=3)] * 2
+    assert live.alarms()["time"].dtype == live.history()["time"].dtype
 
 
 def test_over_settings_those_told_are_listed_the_best_first():

@@ -10,7 +10,7 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy
 from bandits_torch.watch import Watch
-from tests.reference.share_a_policy import bits
+from tests.reference.asking import bits
 
 RNG = np.random.default_rng(7)
 LAWS = {

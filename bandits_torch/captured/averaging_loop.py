@@ -20,7 +20,7 @@ TRACE = ("effective_rate", "effective_members", "noise_scale", "scale", "resets"
 Part = namedtuple(  # first: the number of its first member; columns: room for what ``_learn`` keeps
     "Part", "K alike kernel prior_mean prior_variance mean reduction rows pending frames first columns"
 )
-Held = namedtuple(  # what observations change beside, a row for each replicate
+Held = namedtuple(  # what else observations change, a row for each replicate
     "Held",
     "log_weight score log_loss resets count squares largest unseen pulled "
     "low high below above known latest borne_out arm doubted",

@@ -118,7 +118,7 @@ class AveragingSteps(CapturedSteps):
         return given
 
     def _read_anew(self) -> None:
-        """Read the policy's state again: what a block has read lies in tensors that only this block updates."""
+        """What a block has computed from the policy's state lies in memory that only this block writes again."""
         self.policy.scale.read_anew()
         self.policy.frame.state_changed()
 

@@ -166,8 +166,8 @@ def race(
 @click.option(
     "--option",
     multiple=True,
-    help="How to read a table, key=value as in `race`: long=layout,revenue for a row per reward, missing=-9999, "
-    "ignore=comment. Repeat for more.",
+    help="How to read the file, key=value. A table as in `race`: long=layout,revenue for a row per reward, "
+    "missing=-9999, ignore=comment. A log: arm=banner, reward=clicked. Repeat for more.",
 )
 def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
     """Describe DATA: a table of rewards (one row per step, one column per arm), or a log (one row per pull).
@@ -176,13 +176,20 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
     arm.
     """
     from bandits_torch.problems.diagnosis import diagnose
-    from bandits_torch.problems.logs import Log, read_data
+    from bandits_torch.problems.logs import Log, read_data, read_log
     from bandits_torch.problems.tables import read_table
 
     if plot is not None and plot.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"plot must be a file ending in .png, .svg or .pdf, got {str(plot)!r}")
-    asked = send_options(option, {"the table": [*signature(read_table).parameters][1:]})["the table"]
-    held = read_table(data, **asked) if asked else read_data(data)
+    table, log = ([*signature(read).parameters][1:] for read in (read_table, read_log))
+    of_table, of_log = send_options(option, {"a table": table, "a log": log}).values()
+    for_table, for_log = sorted(of_table.keys() - of_log.keys()), sorted(of_log.keys() - of_table.keys())
+    if for_table and for_log:
+        raise ValueError(f"option must be for a table or for a log, got {for_table} and {for_log}")
+    if for_log:
+        held: Any = read_log(data, **of_log)
+    else:
+        held = read_table(data, **of_table) if for_table else read_data(data, **of_log)
     if isinstance(held, Log):
         if plot is not None:
             raise ValueError(f"plot must be left out for a log of pulls, got {str(plot)!r}: it draws tables")
@@ -204,9 +211,16 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
 @click.argument("log", type=FILE)
 @click.option("--policies", default="auto", help="Names of algorithms, separated by commas.")
 @click.option("--contexts", help="Columns that were known before each choice, separated by commas.")
+@click.option(
+    "--option",
+    multiple=True,
+    help="How to read LOG, key=value: arm=banner, reward=clicked, propensity=chance, separator=;. Repeat for more.",
+)
 @number("--replays", 2, default=20, help="Resamples of the log, for the interval of a policy that learns.")
 @number("--seed", 0, default=0, help="Seed of all random numbers.")
-def value(log: Path, policies: str, contexts: str | None, replays: int, seed: int) -> None:
+def value(
+    log: Path, policies: str, contexts: str | None, option: tuple[str, ...], replays: int, seed: int
+) -> None:
     """Estimate what policies would have earned per step of LOG, and compare it with what was earned.
 
     LOG is CSV or Parquet: a row for each pull, with columns for the time, the arm and its reward. Unless arms were
@@ -218,7 +232,11 @@ def value(log: Path, policies: str, contexts: str | None, replays: int, seed: in
     from bandits_torch.off_policy import value as value_of
     from bandits_torch.problems.logs import read_log
 
-    pulls = read_log(log, contexts=[one.strip() for one in contexts.split(",")] if contexts else ())
+    keys = [key for key in signature(read_log).parameters if key not in ("path", "contexts")]
+    reading = send_options(option, {"the log": keys})["the log"]
+    pulls = read_log(
+        log, contexts=[one.strip() for one in contexts.split(",")] if contexts else (), **reading
+    )
     rows, refused = [("the log", f"{float(pulls.rewards.mean()):.4g}")], []
     for name in names:
         try:
@@ -243,9 +261,7 @@ def value(log: Path, policies: str, contexts: str | None, replays: int, seed: in
     help="The arms that can be pulled now: names, or true and false for each arm, separated by commas. "
     "By default all.",
 )
-@click.option(
-    "--time", "moment", help="A number or a date, always of the same kind. By default the clock, in seconds."
-)
+@click.option("--time", "moment", help="A number or a date, always of the same kind. By default now.")
 def ask(state: Path, arms: str | None, available: str | None, moment: str | None) -> None:
     """Print the number and the arm of a new question, and keep it in the file STATE, which --arms creates.
 
@@ -260,7 +276,7 @@ def ask(state: Path, arms: str | None, available: str | None, moment: str | None
     bandits-torch tell live.state 0 12.5
     """
     import json
-    import time
+    from datetime import UTC, datetime
 
     from bandits_torch.policy_files import save_policy
 
@@ -268,7 +284,7 @@ def ask(state: Path, arms: str | None, available: str | None, moment: str | None
     mask: Any = None if available is None else [one.strip() for one in available.split(",")]
     if mask is not None and set(mask) <= {"true", "false"}:
         mask = [one == "true" for one in mask]
-    now: Any = time.time() if moment is None else parse_value(moment)
+    now: Any = datetime.now(UTC) if moment is None else parse_value(moment)
     question = live.ask(now, mask)
     save_policy(state, live)
     click.echo(json.dumps({"id": question.id, "arm": question.name}))
@@ -303,11 +319,15 @@ def show(state: Path, html: Path | None) -> None:
     Intervals are 95 % intervals of expected rewards. Nothing changes.
     """
     live = _live(state, None)
-    plainly: dict[str, Any] = {"index": False, "na_rep": "", "float_format": "{:.4g}".format}
-    click.echo(f"{live!r}\n\n{live.beliefs().to_string(**plainly)}")
+
+    def shown(frame: Any) -> str:
+        whole = frame.apply(lambda column: column.dt.floor("s") if hasattr(column, "dt") else column)
+        return str(whole.to_string(index=False, na_rep="", float_format="{:.4g}".format))
+
+    click.echo(f"{live!r}\n\n{shown(live.beliefs())}")
     alarms = live.alarms()
     if len(alarms):
-        click.echo(f"\nchanges noticed\n{alarms.to_string(**plainly)}")
+        click.echo(f"\nchanges noticed\n{shown(alarms)}")
     if html is not None:
         live.report(html)
         click.echo(f"\nwrote {html}")
@@ -324,10 +344,15 @@ def _live(state: Path, arms: str | None) -> Any:
         if names is None:
             raise ValueError(f"arms must be given if the file of the state is new, {str(state)!r}, got None")
         return AskTell.auto(names)
-    roster = read_state(state, "policy")[1]["state"]["arms"]
-    if names not in (None, roster["names"]):
-        raise ValueError(f"arms must be those of {str(state)!r}, {roster['names']}, or left out, got {names}")
-    live = AskTell.auto(roster["names"][: roster["first"]])
+    roster = read_state(state, "policy")[1]["state"].get("arms")
+    if roster is None:
+        raise ValueError(
+            f"state must be a file that `ask` began, got {str(state)!r}, which holds another policy"
+        )
+    known, first = roster["names"], roster["first"]
+    if names not in (None, known):
+        raise ValueError(f"arms must be those of {str(state)!r}, {known}, or left out, got {names}")
+    live = AskTell.auto(first if known is None else known[:first])
     load_policy(state, live)
     return live
 

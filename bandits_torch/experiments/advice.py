@@ -94,12 +94,13 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     """
     raced = {name: value for name, value in regret.items() if name != "random"} or dict(regret)
     validation.require(len(raced) > 0, "regret", dict(regret), "of one policy or more")
+    size = validation.tensor("regret of random", random).numel()
     for name, value in {**raced, "random": random}.items():
-        shaped = isinstance(value, Tensor) and value.dim() == 1 and value.shape == random.shape
-        validation.shape_is(f"regret of {name}", value, shaped and len(value) > 0, f"({len(random)},)")
         validation.finite_tensor(f"regret of {name}", value)
+        validation.shape_is(f"regret of {name}", value, value.shape == (size,) != (0,), f"({size},)")
+    raced, random = {name: value.double() for name, value in raced.items()}, random.double()
     names = sorted(raced, key=lambda name: float(raced[name].mean()))
-    table = torch.stack([*(raced[name] for name in names), random], -1).double()  # least regret first
+    table = torch.stack([*(raced[name] for name in names), random], -1)  # least regret first
     signs, others = _patterns(len(table)), range(1, table.shape[1])
     doubt = (
         torch.stack([_doubt(table, c, signs) for c in others]) if len(table) > 1 else torch.ones(len(others))
@@ -259,9 +260,7 @@ def _less(leader: Tensor, other: Tensor) -> tuple[float, float, float]:
     if len(leader) < FEWEST:
         return middle, math.nan, math.nan
     flipped = (_patterns(len(leader)) < 0).double()
-    ratios = torch.stack(
-        [(units @ leader.double()) / (units @ other.double()) for units in (flipped, 1 - flipped)]
-    )
+    ratios = torch.stack([(units @ leader) / (units @ other) for units in (flipped, 1 - flipped)])
     bounding = ~ratios.isnan().any(0)  # the others, such as all signs +, keep every rho
     low = torch.where(bounding, ratios.amin(0), -torch.inf).quantile(1 - _INTERVAL)
     high = torch.where(bounding, ratios.amax(0), torch.inf).quantile(_INTERVAL)

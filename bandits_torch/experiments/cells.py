@@ -14,7 +14,7 @@ import torch
 
 from bandits_torch import problems, recipes, validation
 from bandits_torch._version import __version__
-from bandits_torch.history import History
+from bandits_torch.history import PER_REPLICATE, History
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
@@ -190,10 +190,7 @@ def join_blocks(histories: Sequence[History]) -> History:
         return histories[0]
     ends = {history.horizon for history in histories}
     validation.require(len(ends) == 1, "histories", sorted(ends), "of the same number of steps")
-    each = {
-        name: torch.cat([getattr(history, name) for history in histories])
-        for name in ("arms", "rewards", "expected_rewards", "best")
-    }
+    each = {name: torch.cat([getattr(history, name) for history in histories]) for name in PER_REPLICATE}
     traces = [set(history.trace) for history in histories]
     trace = {
         name: torch.cat([h.trace[name].expand(h.replicates, h.horizon) for h in histories])

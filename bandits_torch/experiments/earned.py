@@ -69,7 +69,7 @@ class Earned:
     def share(self, total: float) -> str:
         """``gain`` as text, at most 100 %, because luck may exceed an estimate; empty if it is NaN."""
         gain = self.gain(total)
-        return "" if math.isnan(gain) else f"{100 * min(1.0, gain):.0f} %"
+        return "" if math.isnan(gain) else f"{100 * min(1.0, gain):z.0f} %"
 
     def ahead(self) -> tuple[str, ...]:
         """Policies that surely earned more than random play, by a tenth or more of the possible gain. The confidence is
@@ -110,7 +110,7 @@ class Earned:
     def above_random(self, total: float) -> str:
         """The gain over drawing at random: in % if that makes sense, else in units."""
         if self.ratio and self.random > 0:
-            return f"{100 * (more := total / self.random - 1):+.{0 if abs(more) > 0.0995 else 1}f} %"
+            return f"{100 * (more := total / self.random - 1):+z.{0 if abs(more) > 0.0995 else 1}f} %"
         return f"{total - self.random:+.4g}"
 
     def total(self, value: float) -> str:
@@ -196,10 +196,11 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     for name in sorted(histories, key=lambda one: -float(histories[one].expected_rewards.sum(1).mean())):
         gained = histories[name].expected_rewards.double() - at_random
         sum_of_all = gained.sum(1)
-        if bandwidth is not None:
+        if bandwidth is not None and gained.shape[1] > 1:
             error = float((gained - gained.mean(1, keepdim=True)).square().sum(1).mean().sqrt())
         else:
-            error = float(sum_of_all.std() / len(gained) ** 0.5) if len(gained) > 1 else math.nan
+            known = bandwidth is None and len(gained) > 1
+            error = float(sum_of_all.std() / len(gained) ** 0.5) if known else math.nan
         middle, half = float(sum_of_all.mean()), _NINETY * error
         totals[name] = float(histories[name].expected_rewards.sum(1).mean())
         more[name] = None if math.isnan(error) else (middle - half, middle + half)

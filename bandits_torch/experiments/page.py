@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,6 @@ import pandas as pd
 import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 from torch import Tensor
@@ -31,10 +31,20 @@ from bandits_torch.experiments.plots.arms import plot_pulls
 from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
 from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
 from bandits_torch.experiments.plots.regret import plot_regret, plot_starts
-from bandits_torch.experiments.plots.style import COLOURS, GREY, GREY_ON_DARK, GRID, ON_DARK, finish, looks
+from bandits_torch.experiments.plots.style import (
+    COLOURS,
+    GREY,
+    GREY_ON_DARK,
+    GRID,
+    ON_DARK,
+    finish,
+    in_dates,
+    label_rows,
+    looks,
+)
 from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, standings, summary
 from bandits_torch.experiments.starts import Starts
-from bandits_torch.history import History
+from bandits_torch.history import PER_REPLICATE, History
 from bandits_torch.problems.diagnosis import Diagnosis, kind_of_values
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import Replay
@@ -252,10 +262,9 @@ _TEMPLATES.filters |= {"moment": _moment, "duration": _duration, "number": _numb
 
 def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:
     ax, at = figure.add_subplot(), range(len(table))
+    label_rows(ax, list(table["name"]))
     ax.hlines(at, table["lower"], table["upper"], color=COLOURS[0], linewidth=2)
     ax.plot(table["mean"], at, "o", color=COLOURS[0], markersize=5)
-    ax.set_yticks(at, table["name"])
-    ax.set_ylim(len(table) - 0.4, -0.6)
     finish(ax, "", "expected reward", "")
     ax.grid(axis="x", color=GRID, linewidth=0.6)
 
@@ -268,21 +277,21 @@ def _draw_rewards(told: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool, fig
         if over_arms
         else {"": (COLOURS[0], "-")}
     )
+    named = over_arms and len(look) - 1 <= _MOST_COLOURS
     for i, (name, one) in enumerate(groups):
-        label = str(name) if over_arms and len(look) - 1 <= _MOST_COLOURS and i < _MOST_COLOURS else None
+        label = str(name).lstrip("_").replace("$", r"\$") if named and i < _MOST_COLOURS else None
         ax.plot(one["time"], one["reward"], ".", color=look[str(name)][0], markersize=4, label=label)
     for time in alarms["time"][alarms["time"] >= told["time"].min()]:
         ax.axvline(time, color=GREY, linestyle=":", linewidth=1.2, zorder=0)
-    finish(ax, "", "time", "reward", legend=over_arms and len(look) - 1 <= _MOST_COLOURS)
+    finish(ax, "", "time", "reward", legend=named)
     _in_dates(ax, told["time"])
 
 
 def _in_dates(ax: Axes, times: pd.Series) -> None:
     """Show short dates on the axis, in their own zone; numbers stay."""
     if isinstance(times.iloc[0], pd.Timestamp):
-        locator = AutoDateLocator(maxticks=5, tz=times.iloc[0].tz)
-        ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=times.iloc[0].tz))
+        zone = times.iloc[0].tz
+        in_dates(ax, minticks=2, maxticks=5, tz=zone)  # with 3 or more some spans have no unit
 
 
 def _draw_plays(told: pd.DataFrame, order: Sequence[str], figure: Figure) -> None:
@@ -290,8 +299,7 @@ def _draw_plays(told: pd.DataFrame, order: Sequence[str], figure: Figure) -> Non
     row = {name: i for i, name in enumerate(order)}
     plays = told[told["arm"].isin(row)]
     ax.plot(plays["time"], [row[name] for name in plays["arm"]], "|", color=COLOURS[0], markersize=7)
-    ax.set_yticks(range(len(order)), order)
-    ax.set_ylim(len(order) - 0.4, -0.6)
+    label_rows(ax, order)
     finish(ax, "", "time", "")
     _in_dates(ax, told["time"])
 
@@ -419,7 +427,7 @@ def _pulls(
     height = 0.9 + 0.19 * min(_MOST_ARMS, problem.num_arms)
 
     def draw(history: History, figure: Figure) -> None:
-        kept = {one: getattr(history, one)[rows] for one in ("arms", "rewards", "expected_rewards", "best")}
+        kept = {one: getattr(history, one)[rows] for one in PER_REPLICATE}
         plot_pulls(replace(history, **kept, trace={}), best[:1], figure.add_subplot(), names=names)
 
     return {
@@ -525,7 +533,8 @@ def _svg(figure: Figure, name: str) -> str:
     file = io.StringIO()
     for ax in figure.axes:
         ax.patch.set_visible(False)
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a browser has it
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = file.getvalue()
     text = text[text.index("<svg") :]

@@ -20,7 +20,8 @@ WRITTEN_OUT = 1e12  # regrets below are written without an exponent
 def random_regret(problem: Problem, horizon: int) -> Tensor:
     """Exact expected regret of a uniformly random available arm, max_x f_t(x) - mean_x f_t(x).
 
-    On a continuous domain, the mean is over 512 quasi-random points.
+    The maximum is the one that runs are scored by (``Problem.score``): with limits, over the arms within them. On a
+    continuous domain, the mean is over 512 quasi-random points.
 
     Returns (R, horizon) on the CPU, R the problem's replicates (or its masks', if those are per replicate).
     The oracle, which plays the best available arm, has regret 0. Cost O(R N) per step.
@@ -37,7 +38,8 @@ def random_regret(problem: Problem, horizon: int) -> Tensor:
         rewards = available_rewards(expected, available)
         mask = torch.isfinite(rewards)
         mean = rewards.masked_fill(~mask, 0.0).sum(-1) / mask.sum(-1)
-        regrets.append(rewards.amax(-1) - mean)
+        _, best = problem.score(step, torch.zeros_like(mean, dtype=torch.long), available)
+        regrets.append(best - mean)
     return torch.stack(regrets, dim=-1).double().cpu()
 
 

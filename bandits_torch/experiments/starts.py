@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,22 +28,23 @@ class FromStep(Problem):
     Prior knowledge and clock are those of the other.
 
     Args:
-        problem: the other problem.
-        first: a step of it; 1 for all of it.
-        horizon: T, the number of steps from there.
+        problem: the whole, over arms.
+        first: a step of it, 1 for all of it.
+        horizon: T, how many steps from there.
 
-    Raises ValueError for steps that the problem does not have.
+    Raises ValueError for steps that the problem does not have, and for a problem over the points of a domain.
     """
 
     def __init__(self, problem: Problem, first: int, horizon: int) -> None:
         validation.instance("problem", problem, Problem, "a Problem")
+        validation.require(problem.dim == 0, "problem", type(problem).__name__, "one over arms")
         validation.positive_integer("first", first)
         last = first + validation.positive_integer("horizon", horizon) - 1
         fits = problem.horizon is None or last <= problem.horizon
         validation.require(fits, "horizon", horizon, f"at most the {problem.horizon} steps from {first}")
         self._problem, self._before, self.horizon = problem, first - 1, horizon
         self.arms, self.replicates, self.knowledge = problem.arms, problem.replicates, problem.knowledge
-        self.true_prior, self.dim = problem.true_prior, problem.dim
+        self.true_prior, self.outcome_names = problem.true_prior, problem.outcome_names
 
     def expected_rewards(self, step: int) -> Tensor:
         """(replicates, N)."""
@@ -51,6 +53,18 @@ class FromStep(Problem):
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Noise (S,)."""
         return self._problem.noise(self._of(step), arm, streams)
+
+    def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
+        """Expected rewards (S,), and the best there was."""
+        return self._problem.score(self._of(step), arm, available)
+
+    def measure(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor | None:
+        """Outcomes (S, m)."""
+        return self._problem.measure(self._of(step), arm, streams)
+
+    def trace(self, step: int, arm: Tensor) -> dict[str, Tensor | float]:
+        """What the record of a run keeps."""
+        return self._problem.trace(self._of(step), arm)
 
     def available(self, step: int) -> Tensor | ArmContext | None:
         """Mask (N,) or (S, N) of the arms that can be pulled."""

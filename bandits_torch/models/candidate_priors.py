@@ -217,34 +217,11 @@ def online_gp_over_priors(
         kernels = [learnable(kernel, domain.dim, replicates, anisotropy) for kernel in kernels]
     given = torch.as_tensor(noise_variance).to(domain.bounds)
     noise = torch.stack([_noise_of(prior, given) for prior in priors], -1)
-    means = domain.bounds.new_tensor([_mean_number(p, prior) for p, prior in enumerate(priors)])
-    return _online_gp(domain, StackedKernel(kernels), noise, means, (replicates, len(priors)), over_time)
-
-
-def online_gp_of_prior(
-    domain: Domain, prior: CandidatePrior, noise_variance: float | Tensor, *, replicates: int
-) -> OnlineGP:
-    """An ``OnlineGP`` of batch shape (replicates,) that holds one prior; arguments and errors as above.
-
-    ``domain``, ``noise_variance`` and ``replicates`` as for ``online_gp_over_priors``.
-    """
-    check_priors([prior])
-    validation.positive_integer("replicates", replicates)
-    kernel, like = _kernel_over_points(0, prior), domain.bounds
-    noise, mean = _noise_of(prior, torch.as_tensor(noise_variance).to(like)), _mean_number(0, prior)
-    over_time = isinstance(kernel, SpatioTemporalKernel)
-    return _online_gp(domain, kernel, noise, like.new_tensor(mean), (replicates,), over_time)
-
-
-def _online_gp(
-    domain: Domain, kernel: Kernel, noise: Tensor, means: Tensor, batch: tuple[int, ...], over_time: bool
-) -> OnlineGP:
-    """An ``OnlineGP`` of this batch shape, to which noise variances and means broadcast."""
-    shape, like = torch.Size(batch), domain.bounds
+    shape, like = torch.Size((replicates, len(priors))), domain.bounds
     mean = ConstantMean(batch_shape=shape).to(like)
-    mean.constant.data.copy_(means)
+    mean.constant.data.copy_(like.new_tensor([_mean_number(p, prior) for p, prior in enumerate(priors)]))
     return OnlineGP(
-        kernel,
+        StackedKernel(kernels),
         noise.expand(shape),
         prior_mean=mean.requires_grad_(False),
         input_dim=domain.dim + over_time,

@@ -87,7 +87,7 @@ class ArmPolicy(Policy):
         self, state: State, time: float, available: Tensor | None, streams: ReplicateStreams
     ) -> Choice:
         """The choice at ``time`` among ``available`` arms, (N,) or (S, N) booleans; None: all. Random numbers come from
-        ``streams``, as many at every step. Nothing else changes."""
+        ``streams``, the same number at every step. It changes nothing else."""
 
     @abstractmethod
     def learned(self, state: State, observation: Observation) -> State:

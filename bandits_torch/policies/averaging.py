@@ -148,7 +148,7 @@ class ModelAveraging(Policy):
         some_arm = noise.new_zeros(self.replicates).long()
         self.range = RewardRange(noise, some_arm, self._expected_range())
         self._first = FirstRewards(model, self.scale, self.frame)
-        # What a reward in doubt leaves as it was.
+        # What a reward in doubt does not change.
         self.judged: list[HasState] = [self.frame, self.scale, self.sharing, *filter(None, [self.looks])]
         self._begin()
 
@@ -373,7 +373,7 @@ class ModelAveraging(Policy):
         self.count += 1
 
     def tried(self, arm: Tensor, where: Tensor | None) -> None:
-        """Note that these arms (S,) are pulled; with ``where`` (S, 1), in the replicates with True."""
+        """These arms (S,) have been pulled, in the replicates with ``where`` (S, 1) True (None: in all)."""
         at = arm.unsqueeze(-1)
         if where is None:
             self._pulled.scatter_(-1, at, True)

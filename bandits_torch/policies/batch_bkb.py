@@ -114,7 +114,8 @@ class BatchBKB(Policy):
     def learn_batch(self, arm: Tensor, reward: Tensor) -> None:
         """Rewards (S, q) of the arms (S, q) that ``choose_batch`` gave; the means are then brought up to date."""
         for name, value in (("arm", arm), ("reward", reward)):
-            ok = value.dim() == 2 and value.shape[0] == self.replicates and value.shape == arm.shape
+            size = validation.tensor(name, value).shape
+            ok = len(size) == 2 and size[0] == self.replicates and size == arm.shape
             validation.shape_is(name, value, ok, f"({self.replicates}, q)")
         shape = (*self.model.batch_shape, arm.shape[-1])
         self.model.reward(arm.reshape(shape), reward.reshape(shape))

@@ -43,7 +43,7 @@ class ControlledPolicy(WrappingPolicy):
     reward counts once it is learned, but its prediction is from the time of the choice, so late rewards do no harm.
 
     Args:
-        policy: over arms, with ``marginals``; it learns every reward.
+        policy: over arms, with ``marginals`` and without contexts; it learns every reward.
         control: the arm, 0 to N - 1.
         control_share: of the traffic, in (0, 1/2].
         seed, first_replicate: of the draws, which have streams of their own.
@@ -54,7 +54,7 @@ class ControlledPolicy(WrappingPolicy):
     is the asymptotic confidence sequence of Waudby-Smith et al. 2024 (theorem 2.2, for means that vary 2.5). The
     choice of times that are compared, and the variance, are ours.
 
-    Raises ValueError for an arm or a share out of range, and a policy without ``marginals``.
+    Raises ValueError for an arm or a share out of range, and another policy.
     """
 
     _parts = ("policy", "_streams")
@@ -78,8 +78,9 @@ class ControlledPolicy(WrappingPolicy):
         first_replicate: int = 0,
     ) -> None:
         self._around(policy)
-        fits = policy.dim == 0 and hasattr(policy, "marginals")
-        validation.require(fits, "policy", type(policy).__name__, "one over arms, with marginals")
+        fits = policy.dim == 0 and hasattr(policy, "marginals") and not policy.takes_contexts
+        expected = "one over arms, with marginals, without contexts"
+        validation.require(fits, "policy", type(policy).__name__, expected)
         inside = validation.natural("control", control) < policy.num_arms
         validation.require(inside, "control", control, f"an arm, 0 to {policy.num_arms - 1}")
         half = validation.positive("control_share", control_share) <= 0.5
@@ -116,6 +117,14 @@ class ControlledPolicy(WrappingPolicy):
         self._arms.check(observation)
         why = dict(observation.why)
         proposed, predicted = why.pop("proposed", None), why.pop("predicted", None)
+        S, N = self.compared.shape
+        for name, value, shape in (("proposed", proposed, (S,)), ("predicted", predicted, (2, S))):
+            if value is not None:
+                fits = validation.tensor(f"why[{name!r}]", value).shape == shape
+                validation.shape_is(f"why[{name!r}]", value, fits, f"{shape}")
+        if proposed is not None:
+            arms = proposed.dtype == torch.long and bool(((proposed >= -1) & (proposed < N)).all())
+            validation.require(arms, "why['proposed']", proposed, f"int64 from -1 to {N - 1}")
         self.policy.learn(replace(observation, why=why))
         self.count += 1
         if proposed is not None and predicted is not None and self.count > _LEARNING:

@@ -28,9 +28,9 @@ class LatentRewards(WrappingPolicy):
 
         1/r = 1/v' - 1/v,    z = r (m'/v' - m/v).
 
-    So the update at the arm played is exact up to quadrature, and reaches other arms by the prior's correlations. The
-    approximation is that the belief is Gaussian again before the next reward. The expected reward grows with f, so the
-    best arm has the largest f.
+    So the update at the arm played is exact up to quadrature, and reaches other arms through the prior's correlations.
+    The approximation is to take the belief as Gaussian again before the next reward. The expected reward grows with f,
+    so the best arm has the largest f.
 
     Kernel, prior mean and widths of the policy describe f, a log-odds or a logarithm of a rate, and its
     ``noise_variance`` is not used. The theorem for the policy's width does not cover this policy.
@@ -60,7 +60,7 @@ class LatentRewards(WrappingPolicy):
 
     def learn(self, observation: Observation) -> None:
         """Learn the Gaussian observation of f that stands for the reward."""
-        self.policy.choices.check(observation)
+        self.policy.check(observation)
         y = observation.reward
         noise = observation.noise_variance
         validation.require(

@@ -37,11 +37,10 @@ class DetectionAugmented(WrappingPolicy):
 
     Args:
         policy: over arms, for rewards that do not change; an ``IndexPolicy`` or an ``ArmPolicy`` that can learn the
-            reward of an arm that it did not choose (it ``needs`` nothing of its choice).
+            reward of an arm that it did not choose (it ``needs`` nothing of its choice, and takes no contexts).
         horizon: T.
         noise_scale: R > 0, the sub-Gaussian scale of the noise, a number or (S,).
-        watched: int64 (M,), different arms; None for all. A change of the rewards should be visible in the rewards of
-            some watched arm.
+        watched: int64 (M,), different arms; None for all. Every change should show in the rewards of some of them.
         delta: of the test; None for 1 / sqrt(T).
         exploration: a, in [0, 1]; None for sqrt(M ln T / T), but at most 0.1.
 
@@ -88,8 +87,9 @@ class DetectionAugmented(WrappingPolicy):
 
     @staticmethod
     def takes(policy: Any) -> bool:
-        """Whether a policy can be the inner one."""
-        return isinstance(policy, IndexPolicy | ArmPolicy) and not policy.needed and not policy.dim
+        """Whether it can be the policy inside."""
+        kind = isinstance(policy, IndexPolicy | ArmPolicy)
+        return kind and not (policy.needed or policy.dim or policy.takes_contexts)
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]

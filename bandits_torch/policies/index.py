@@ -16,6 +16,7 @@ from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.step_context import AtStep
 from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import ModelChoices, choices_over
@@ -134,7 +135,7 @@ class IndexPolicy(Policy):
                 self.used_width = getattr(made, "width", None)
             return made
         if available is not None and isinstance(self.acquisition, Improvement):
-            return self.acquisition(self.model, largest_mean(cast(ArmGP, self.model), available))
+            return self.acquisition(self.model, largest_mean(cast(ArmModel, self.model), available))
         return self.acquisition(self.model, **({} if self.width is None else {"width": self.used_width}))
 
     _expects = ("choices",)
@@ -149,9 +150,13 @@ class IndexPolicy(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Restart if the observation refutes the model, observe, then forget as the rule says."""
-        self.choices.check(observation)
+        """Restart where the observation refutes the model, observe, then forget what the rule says."""
+        self.check(observation)
         self.learn_checked(observation)
+
+    def check(self, observation: Observation) -> None:
+        """Raise ValueError unless it can learn this."""
+        self.choices.check(observation)
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` for an observation that ``choices.check`` has accepted, without another check."""
@@ -335,13 +340,15 @@ class RewardImprovementPolicy(IndexPolicy):
     largest: Tensor  # reward of each arm, (S, N), -inf before its first; over a domain of all points, (S, 1)
 
     def learn_checked(self, observation: Observation) -> None:
-        """Learn, and keep the largest rewards."""
+        """Learn, and keep the largest rewards: this one too, unless a restart has forgotten it again."""
         super().learn_checked(observation)
         arm = torch.zeros_like(self.restarts) if self.dim else observation.arm
-        self.largest = with_reward(self.largest, arm, observation.reward.to(self.largest))
+        learned = torch.as_tensor(self.clock, device=arm.device) > 0
+        reward = observation.reward.to(self.largest).where(learned, -torch.inf)
+        self.largest = with_reward(self.largest, arm, reward)
 
     def _acquisition_now(self, time: float, available: Tensor | None) -> AcquisitionFunction:
-        mean = largest_mean(cast(ArmGP | OnlineGP, self.model), available)
+        mean = largest_mean(cast(ArmModel | OnlineGP, self.model), available)
         return self.acquisition(self.model, best_f=incumbent(self.largest, mean, available))
 
     def _fresh(self) -> dict[str, Any]:
@@ -368,13 +375,13 @@ def incumbent(largest: Tensor, mean: Tensor, available: Tensor | None) -> Tensor
     return torch.where(best.isinf(), mean, best)
 
 
-def largest_mean(model: ArmGP | OnlineGP, available: Tensor | None = None) -> Tensor:
-    """Largest posterior mean of the ``available`` arms, or of the observed points; ``batch_shape x 1``, BoTorch's shape
-    for one output.
+def largest_mean(model: ArmModel | OnlineGP, available: Tensor | None = None) -> Tensor:
+    """Largest posterior mean of any arm, among those ``available``, or observed point; ``batch_shape x 1``, BoTorch's
+    shape of one output.
 
     The prior mean without observations.
     """
-    if isinstance(model, ArmGP):
+    if isinstance(model, ArmModel):
         mean = model.marginals()[0]
         mean = mean if available is None else mean.masked_fill(~available, -torch.inf)
         return mean.amax(-1, keepdim=True)

@@ -68,7 +68,7 @@ class RewardFrame(Described, HasState):
     _factor: Tensor | None = None
 
     def state_changed(self) -> None:
-        """Clear values computed from origin and unit; they are computed again when needed."""
+        """What follows from origin and unit is computed again when it is needed."""
         self._offset = self._factor = None
 
     def holds(self, reward: Tensor) -> bool:
@@ -260,14 +260,14 @@ class MemberScale(Described, HasState):
         self._scale = None
 
     def look(self) -> None:
-        """Check, unless this is known already, whether every scale has been estimated. May wait for a GPU."""
+        """Find out whether something is known of every scale, unless that is clear already. May wait for a GPU."""
         self._met = self._met or bool((self.strength + self.count > 0).all())
 
     # -- learning --------------------------------------------------------------------------------------
 
     def meet(self, reward: Tensor) -> None:
-        """Take the first reward, (S,), as origin. A reward a million deviations from it shows that earlier differences
-        were rounding errors: then nothing is known about the scale."""
+        """Take the first reward, (S,), as origin. A reward a million deviations away from it shows that the differences
+        before were rounding errors, so that nothing is known of the scale."""
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
         least = LEAST * (reward - self.origin).square().unsqueeze(-1)
         self.forget((self.strength == 0) & (least * self.count > self.squares))

@@ -87,8 +87,8 @@ class LearnedHyperparameters(WrappingPolicy):
         return cast(ArmGP | OnlineGP, self.policy.model)
 
     def learn(self, observation: Observation) -> None:
-        """Let the policy learn, then refit the replicates that are due. Waits for the device."""
-        self.policy.choices.check(observation, *self.policy.needed)
+        """The policy learns; then the replicates whose time has come are refitted. Waits for the device."""
+        self.policy.check(observation)
         with torch.no_grad():
             mean, deviation = self.policy.predict(observation.arm, observation.time)
             surprise = (observation.reward.to(mean) - mean).square() / (deviation.square() + self._noise())
@@ -133,10 +133,6 @@ class LearnedHyperparameters(WrappingPolicy):
             for k in replicates
             if held[k] < self.first
         }
-
-    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """The policy's prediction."""
-        return self.policy.predict(arm, time)
 
     def trace(self) -> dict[str, Tensor | float]:
         """The policy's trace, the number of refits so far and the noise variance."""

@@ -82,10 +82,17 @@ class LimitedPolicy(Policy):
         outcomes: Mapping[str, OnlineModel],
         limits: Mapping[str, Limits],
         widths: tuple[Width, Width],
-        over: Callable[[OnlineModel], ModelChoices],
+        kind: type[Any],
+        over: Callable[[Any], ModelChoices],
         forgetting: Mapping[str, ForgettingRule] | None = None,
     ) -> None:
-        """``over``: a function from a model to its choices; ``forgetting``: rules of the models by name."""
+        """``kind``: of the models; ``over``: the choices that one is of; ``forgetting``: their rules by name."""
+        validation.instance("outcomes", outcomes, Mapping, "models by name")
+        for name, one in {"reward": model, **outcomes}.items():
+            validation.instance(f"model of {name!r}", one, kind, f"an {kind.__name__}")
+            found, same = ((getattr(of, "num_arms", 0), tuple(of.batch_shape)) for of in (one, model))
+            expected = f"of {same[0]} arms and batch shape {same[1]}, () or (S,)"
+            validation.require(found == same and len(found[1]) <= 1, f"model of {name!r}", found, expected)
         validation.require("reward" not in outcomes, "outcomes", "reward", "named otherwise")
         self.limits = _checked_limits(limits, outcomes)
         for name, value in zip(("width", "safety_width"), widths, strict=True):
@@ -136,14 +143,15 @@ class LimitedPolicy(Policy):
             validation.shape_is("outcomes", measured, measured.shape == shape, f"{shape}")
             validation.require(measured.is_floating_point(), "outcomes", measured.dtype, "real numbers")
             if measured.is_cpu:
-                validation.finite_tensor("outcomes", measured)
+                for one, value in zip(self._others.values(), measured.unbind(-1), strict=True):
+                    validation.rewards("outcomes", value, one.model.noise_variance.dtype)
         values = [observation.reward, *(() if measured is None else measured.unbind(-1))]
-        arm, time = observation.arm, observation.time
-        self._clock = self._clock + 1
+        arm, time, clock = observation.arm, observation.time, self._clock + 1
         for one, rule, value in zip((self.choices, *self._others.values()), self._rules, values, strict=True):
             one.observe(arm, value, time, late=True)
             rule.observed(partial(one.inputs_of, arm, time), value, one.model)
-            rule.after(one.model, self._clock)
+            rule.after(one.model, clock)
+        self._clock = clock
 
     def trace(self) -> dict[str, Tensor | float]:
         """Size of the safe set, whether the fallback was played, and the width of safety, of the last choice."""

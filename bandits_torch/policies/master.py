@@ -43,7 +43,12 @@ class MasterThresholds:
 
     @staticmethod
     def theory(horizon: int, delta: float = 0.1) -> MasterThresholds:
-        """Wei & Luo (2021), Algorithms 2 and 3. At practical horizons none of their tests can fire."""
+        """Wei & Luo (2021), Algorithms 2 and 3. At practical horizons no test of theirs can fire.
+
+        Raises ValueError for a ``horizon`` T below 1 and ``delta`` outside (0, 1).
+        """
+        validation.positive_integer("horizon", horizon)
+        validation.probability("delta", delta)
         return MasterThresholds(6 * (math.log2(horizon) + 1) * math.log(horizon / delta))
 
     @staticmethod
@@ -262,7 +267,7 @@ class _Block(HasState):
         self.copies = [one if isinstance(one, _Copy) else _Copy(**one) for one in self.copies]
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Go to block 0 if ``where`` (S,) is True for this replicate."""
+        """Block 0 again, if ``where`` (S,) is True for this replicate."""
         if where is None or bool(where[self.replicate]):
             self._begin()
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Choice, Observation, Origin, Pending, Policy
+from bandits_torch.policies.policy import Choice, Observation, Origin, Pending, Policy, natural_in
 from bandits_torch.policies.wrapping import WrappingPolicy
 
 
@@ -72,7 +72,9 @@ class CostlyMoves(WrappingPolicy):
         self.domain, self.search = domain, PointSearch() if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         over_points = max_move is None or domain is not None
-        validation.require(over_points, "max_move", max_move, "None over arms, which have no distances")
+        validation.require(
+            over_points, "max_move", max_move, "None over arms, between which there is no distance"
+        )
         like = torch.zeros((), dtype=torch.float64) if domain is None else domain.bounds[0]
         self.max_move = None if max_move is None else _of_each("max_move", max_move, like)
         above = self.max_move is None or bool((self.max_move > 0).all())
@@ -146,7 +148,7 @@ class CostlyMoves(WrappingPolicy):
             side = self.domain.bounds[1] - self.domain.bounds[0]
             price = ((arm - x).abs() / side * self.move_price).sum(-1)
         value = (mean + self._width() * variance.clamp_min(0.0).sqrt()).gather(-1, at)
-        stay = (self._steps / (1 + self._moves)).clamp_min(1.0)
+        stay = (self._steps / (1 + self._moves)).clamp_min(1.0).to(arm.device)
         stays = (stay * value.diff(dim=-1).squeeze(-1).abs() < price) & can
         return torch.where(stays if self.domain is None else stays.unsqueeze(-1), x, arm)
 
@@ -161,28 +163,34 @@ class CostlyMoves(WrappingPolicy):
     # -- where the setting is --------------------------------------------------------------------------
 
     def learn(self, observation: Observation) -> None:
-        """Let the inner policy learn; the present setting is that of the latest choice."""
+        """The policy inside learns; the setting is where the latest choice brought it."""
+        number = self._number_of(observation)
         self.policy.learn(observation)
-        self._stand(observation.arm, observation.why.get("move", self._number))
+        self._stand(observation.arm, number)
         self._steps = self._steps + 1
 
     def expect(self, pending: Pending, time: float) -> None:
         """As for the inner policy; the present setting is that of the latest choice."""
         super().expect(pending, time)
-        self._stand(pending.arm, pending.why.get("move", self._number))
+        self._stand(pending.arm, self._number_of(pending))
 
     def dropped(self, pending: Pending) -> None:
         """The reward will never come, but the setting was moved."""
         super().dropped(pending)
-        self._stand(pending.arm, pending.why.get("move", self._number))
+        self._stand(pending.arm, self._number_of(pending))
+
+    def _number_of(self, one: Observation | Pending) -> int:
+        """Which choice this is of; the latest, if it does not say."""
+        return natural_in(one, "move", self._number)
 
     def _stand(self, arm: Tensor, number: int) -> None:
         """Note that the choice with this number was ``arm``."""
         if number < self._number:
             return
+        arm = arm.detach().to(self._last, copy=True)
         if self._is_somewhere:
             self._moves = self._moves + (arm != self._last).reshape(self.replicates, -1).any(-1)
-        self._last, self._number = arm.detach().to(self._last).clone(), number
+        self._last, self._number = arm, number
 
     def trace(self) -> dict[str, Tensor | float]:
         """The trace of the inner policy, and ``moves``."""

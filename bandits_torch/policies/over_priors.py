@@ -50,8 +50,8 @@ class UnknownPriorPolicy(Policy):
     A step costs one batched step of the model, and with ``draws`` a root of every prior's covariance
     (``ThompsonSampling``). ``trace`` records the prior played. Ties between arms go to the smallest index, ties between
     priors to the first. An index that is NaN is never chosen. Rewards of a static model may arrive in any order; under
-    drift of an ``ArmGP`` a late reward is a ValueError. With pending choices, further draws of the same posterior are
-    made.
+    drift of an ``ArmGP`` a late reward is a ValueError. While choices are pending, further draws are of the model as
+    it is.
 
     Raises ValueError for a model of another kind or batch shape, and ``draws`` over a domain.
     """
@@ -121,8 +121,17 @@ class UnknownPriorPolicy(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Every prior observes the reward."""
-        self.choices.check(observation, *self.needed)
+        self.check(observation)
         self.learn_checked(observation)
+
+    def check(self, observation: Observation) -> None:
+        """Raise ValueError unless every prior can learn this, and ``why["prior"]`` (S,) are numbers of priors."""
+        self.choices.check(observation, *self.needed)
+        prior = observation.why["prior"]
+        right = prior.dtype == torch.long
+        if right and prior.is_cpu:
+            right = bool(((prior >= 0) & (prior < self.num_priors)).all())
+        validation.require(right, "why['prior']", prior, f"int64 from 0 to {self.num_priors - 1}")
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` for an observation that ``choices.check`` has accepted, without another check."""

@@ -15,8 +15,6 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
-_AHEAD = 1e6  # of an arm that is left, before one that is not
-
 
 def batch_sizes(interval: int) -> list[int]:
     """n_i = ceil(sqrt(H n_{i-1})), n_0 = 1, the last cut so that they add up to H (Li & Scarlett 2022)."""
@@ -86,8 +84,9 @@ class PhasedElimination(Policy):
         waiting = (self._queue >= 0) & allowed.gather(-1, self._queue.clamp_min(0))
         first = waiting.to(torch.uint8).argmax(-1, keepdim=True)
         planned = self._queue.gather(-1, first).squeeze(-1)
+        left = self._left & allowed
+        allowed = torch.where(left.any(-1, keepdim=True), left, allowed)
         uncertain = self.model.marginals()[1].masked_fill(~allowed, -torch.inf)
-        uncertain = torch.where(self._left & allowed, uncertain + _AHEAD, uncertain)
         return Choice(torch.where(waiting.any(-1), planned, uncertain.argmax(-1)))
 
     _expects = ("_queue",)

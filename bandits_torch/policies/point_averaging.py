@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from bandits_torch.models.at_time import with_time
 from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.member_refinement import refine
 from bandits_torch.models.points.point_members import PointMembers
+from bandits_torch.policies.choices.points import Points
 from bandits_torch.policies.learned_units import LEAST, MemberScale, TypicalClock
 from bandits_torch.policies.looking_again import LookingAtPoints
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
@@ -46,18 +46,18 @@ class PointAveraging(Policy):
       rounding. Densities are Student's t, and outliers are clipped before they are learned. While all rewards are below
       2^-400 in size, they are multiplied by 2^600 internally, so that their squares are not 0.
     * A reward far outside the range of all others is in doubt, and nothing is learned from it: no member holds it. If
-      it is high, its point is played again at once; if a second reward that far confirms it, rewards are learned as
-      they are (``RewardRange`` defines far).
-    * Members keep their kernel over time. Their length-scales and noises are refined during the run (``refine``): every
-      ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by ``rounds``
-      rounds of search that start at the values of the member and of the heaviest one. With 50 k observations held,
-      k = 2, 3, ..., one more changes little and costs more, so the interval is k ``refine_every``. A member with its
-      refinements is one predictor, so the bound of ``FixedShare`` holds.
+      it is high, its point is played again at once. If the second reward is as far outside, it confirms the first and
+      is learned in full (``RewardRange`` says what is far).
+    * Members keep their kernel over time. Their length-scales and noises are made likelier as they go (``refine``):
+      every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
+      ``rounds`` rounds of search that start at the values of the member and of the heaviest one. With 50 k observations
+      held, k = 2, 3, ..., one more changes little and a refinement costs more, so they come every k ``refine_every``
+      observations. A member with its refinements is one predictor, so the bound of ``FixedShare`` holds.
     * A member far behind (``behind`` nats, of which one reward counts half at most) is replaced by the heaviest member,
       except for its kernel over time. If it remembers longer than the heaviest, old observations misled it, and it
       starts anew from its prior.
-    * All this concerns points that are played. With ``look_again``, one of 64 points spread over the domain is played
-      if it was not examined for too long, whatever the members believe about it (``LookingAtPoints``).
+    * With ``look_again``, 64 points spread over the domain have clocks. One that has not been examined for too long is
+      played, whatever the members believe of it (``LookingAtPoints``).
 
     Args:
         domain: where points may be played unless ``choose`` gets another domain.
@@ -115,6 +115,7 @@ class PointAveraging(Policy):
         validation.require(fits, "members.bounds", members.bounds, "the bounds of the domain")
         self.domain, self.members, self.dim, self.num_arms = domain, members, domain.dim, 0
         self.replicates, self.num_members = members.batch_shape
+        self.choices = Points(domain, self.replicates)
         self.width = validation.non_negative("width", width)
         self.ends = validation.non_negative("ends", ends)
         own = PointSearch(initial=2 * (self.dim + 1), options={"maxiter": 50, "factr": _ENOUGH})
@@ -175,9 +176,9 @@ class PointAveraging(Policy):
 
     def choose(self, time: float, available: Domain | None = None) -> Choice:
         """The best point of each replicate, (S, d)."""
+        if available is not None:
+            self.choices.check_available(available)
         domain, now = self.domain if available is None else available, self._time(time)
-        fits = isinstance(domain, Domain) and domain.dim == self.dim
-        validation.require(fits, "available", available, f"a Domain of {self.dim} dimensions")
         first = self.search.opening(domain, self._steps, self.replicates, self._seed)
         if first is not None:
             return Choice(self._asked_again(first, domain))
@@ -280,9 +281,9 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Weigh the members by their predictions, replace those far behind, let all observe the reward, and refine
-        some. A reward in doubt is not learned."""
-        self._check(observation)
+        """Weigh the members by what they predicted, replace those far behind, let all observe, refine some; learn
+        nothing of a reward in doubt."""
+        self.choices.check(observation)
         self.range.teach(observation, self._learn, self._start_anew)
 
     def _learn(self, observation: Observation, believed: Tensor | None) -> None:
@@ -332,17 +333,6 @@ class PointAveraging(Policy):
             self.members.targets = self.members.targets * ratio.unsqueeze(-1)
             self.members.weights = self.members.weights * ratio.unsqueeze(-1)
         return (reward if believed is None else reward.where(believed, 0.0)) * factor
-
-    def _check(self, observation: Observation) -> None:
-        """Raise ValueError unless there is one finite point and one finite reward per replicate."""
-        for name, shape in (("arm", (self.replicates, self.dim)), ("reward", (self.replicates,))):
-            value = validation.tensor(name, getattr(observation, name))
-            validation.shape_is(name, value, value.shape == shape, f"{shape}")
-            validation.require(value.is_floating_point(), name, value.dtype, "floating point")
-            validation.finite_tensor(name, value)
-        validation.rewards("reward", observation.reward)
-        validation.finite_number("time", observation.time)
-        validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
 
     def _replace(self, due: Tensor, target: Tensor, residual: Tensor) -> Tensor:
         """Let members that are due follow the heaviest one, with its unit; returns the targets (S, P) to learn."""

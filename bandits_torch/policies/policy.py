@@ -169,7 +169,7 @@ class Policy(Described, HasState, ABC):
         """
         validation.positive_integer("count", count)
         for one in pending:
-            validation.instance("pending", one, Pending, "Pending choices")
+            self._check_pending(one)
         if count == 1 and not pending:
             return [self.choose(time, available)]
         validation.finite_number("time", time)
@@ -182,6 +182,20 @@ class Policy(Described, HasState, ABC):
                 if k + 1 < count:
                     expect(Pending(time, choices[-1].arm, choices[-1].why))
         return choices
+
+    def _check_pending(self, one: Any) -> None:
+        """Raise ValueError unless this is a ``Pending`` choice of every replicate (values are seen on a CPU only)."""
+        validation.instance("pending", one, Pending, "Pending choices")
+        arm, shape = (
+            validation.tensor("pending.arm", one.arm),
+            (self.replicates, *[self.dim] * (self.dim > 0)),
+        )
+        validation.shape_is("pending.arm", arm, arm.shape == shape, f"{shape}")
+        right = arm.is_floating_point() if self.dim else arm.dtype == torch.long
+        if right and arm.is_cpu:
+            right = bool((arm.isfinite() if self.dim else (arm >= 0) & (arm < self.num_arms)).all())
+        expected = "finite points" if self.dim else f"int64 from 0 to {self.num_arms - 1}"
+        validation.require(right, "pending.arm", arm, expected)
 
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
@@ -225,10 +239,14 @@ class Policy(Described, HasState, ABC):
         return {}
 
 
+def natural_in(one: Observation | Pending, name: str, usual: int) -> int:
+    """The integer >= 0 of this name in ``why``, ``usual`` if it has none; ValueError for anything else."""
+    validation.instance("why", one.why, Mapping, "a mapping, the why of the choice")
+    return validation.natural(f"why[{name!r}]", one.why.get(name, usual))
+
+
 def check_turn(observation: Observation, turn: int) -> None:
     """Raise ValueError if the observation says that its choice (``why["turn"]``) was made before the last reward."""
-    made = observation.why.get("turn", turn)
-    expected = (
-        f"{turn}, of a choice made since the last reward: this policy cannot learn a reward late or twice"
-    )
-    validation.require(isinstance(made, int) and made == turn, "why['turn']", made, expected)
+    made = natural_in(observation, "turn", turn)
+    expected = f"{turn}, of a choice made since the last reward: this policy cannot learn late or twice"
+    validation.require(made == turn, "why['turn']", made, expected)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -68,18 +67,9 @@ class SafePolicy(LimitedPolicy):
         when_empty: str = "likeliest",
         explore: str = "ucb",
     ) -> None:
-        validation.instance("outcomes", outcomes, Mapping, "models by name")
-        for name, one in {"reward": model, **outcomes}.items():
-            validation.instance(f"model of {name!r}", one, ArmModel, "an ArmModel, such as ArmGP")
-            found = (one.num_arms, tuple(one.batch_shape))
-            expected = (model.num_arms, tuple(model.batch_shape))
-            same = found == expected and len(found[1]) <= 1
-            validation.require(same, f"model of {name!r}", found, f"of arms and batch shape {expected}")
         self._set_fallback(trust, when_empty, "safe_arms", safe_arms)
         validation.one_of("explore", explore, "ucb", "safeopt")
-        self._set_up(
-            model, outcomes, limits, (width, safety_width), lambda one: ModelArms(cast(ArmModel, one))
-        )
+        self._set_up(model, outcomes, limits, (width, safety_width), ArmModel, ModelArms)
         self.explore, self.safe_arms = explore, self._checked_arms(safe_arms)
         models = {"reward": model, **outcomes}  # with nothing observed yet
         self._scale = {name: one.marginals()[1].amax().sqrt() for name, one in models.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -77,20 +78,14 @@ class SafePointPolicy(LimitedPolicy):
         raw_samples: int = 256,
         seed: int = 0,
     ) -> None:
-        validation.instance("outcomes", outcomes, Mapping, "models by name")
         validation.instance("domain", domain, Domain, "a Domain")
         if forgetting is not None:
             validation.instance("forgetting", forgetting, Mapping, "ForgettingRules by name")
-        for name, one in {"reward": model, **outcomes}.items():
-            validation.instance(f"model of {name!r}", one, OnlineGP, "an OnlineGP")
-            found, expected = tuple(one.batch_shape), tuple(model.batch_shape)
-            same = found == expected and len(found) <= 1
-            validation.require(same, f"model of {name!r}", found, f"of batch shape {expected}, () or (S,)")
         self._set_fallback(trust, when_empty, "safe_points", safe_points)
         self.raw_samples = validation.positive_integer("raw_samples", raw_samples)
         self._seed = validation.natural("seed", seed)
-        widths = (width, safety_width)
-        self._set_up(model, outcomes, limits, widths, lambda one: ModelPoints(one, domain), forgetting)
+        over, widths = partial(ModelPoints, domain=domain), (width, safety_width)
+        self._set_up(model, outcomes, limits, widths, OnlineGP, over, forgetting)
         self.safe_points = self._checked_points(safe_points)
         self._settled: ModelPoints | None = None
 

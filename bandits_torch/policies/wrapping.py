@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
-from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy, natural_in
 
 
 class WrappingPolicy(Policy):
@@ -35,6 +35,11 @@ class WrappingPolicy(Policy):
     def innermost(self) -> Policy:
         """That of the inner policy."""
         return self.policy.innermost
+
+    @property
+    def takes_contexts(self) -> bool:  # type: ignore[override]
+        """As the policy inside."""
+        return self.policy.takes_contexts
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
@@ -326,13 +331,13 @@ class DoublingTrick(WrappingPolicy):
         return replace(choice, why={**choice.why, "phase": self.phase})
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As the phase's policy; pending pulls of earlier phases are not counted."""
-        if pending.why.get("phase", self.phase) == self.phase:
+        """As the phase's policy; what is pending of earlier phases is not counted."""
+        if natural_in(pending, "phase", self.phase) == self.phase:
             super().expect(pending, time)
 
     def learn(self, observation: Observation) -> None:
         """The phase's policy learns; after T_k observations the next phase begins."""
-        if observation.why.get("phase", self.phase) != self.phase:
+        if natural_in(observation, "phase", self.phase) != self.phase:
             return
         self.policy.learn(observation)
         self._count += 1

@@ -207,6 +207,7 @@ def _load(
     data: str | Path, file_name: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> Arrays:
     """The file's arrays ``needed`` (a table of rewards first), and those of ``optional`` that are there."""
+    validation.instance("data", data, (str, Path), "the path of a file or folder")
     path = Path(data)
     path = path / file_name if path.is_dir() else path
     expected = f"an existing file {file_name}, or the folder it is in"

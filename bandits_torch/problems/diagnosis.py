@@ -235,7 +235,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     table.
     """
     if not isinstance(table, RewardTable):
-        table = RewardTable(validation.tensor("table", table).double())
+        table = RewardTable(validation.tensor("table", table))
     rewards = table.rewards.numpy()
     T, N = rewards.shape
     times = np.arange(T, dtype=np.float64) if table.times is None else table.times.numpy()

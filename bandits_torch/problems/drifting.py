@@ -142,9 +142,12 @@ class SphereTwoSwitches(SphereOneSwitch):
 
 def _switch_steps(switches: Sequence[float], horizon: int) -> list[int]:
     validation.positive_integer("horizon", horizon)
+    expected = f"increasing, in 2, ..., {horizon} or shares of it"
+    several = isinstance(switches, Sequence) and all(validation.is_number(s) for s in switches)
+    validation.require(several, "switches", switches, f"a sequence of numbers, {expected}")
     steps = [round(s * horizon) if s < 1 else s for s in switches]
     ok = all(isinstance(s, int) and 2 <= s <= horizon for s in steps) and sorted(set(steps)) == steps
-    validation.require(ok, "switches", switches, f"increasing, in 2, ..., {horizon} or shares of it")
+    validation.require(ok, "switches", switches, expected)
     return [int(s) for s in steps]
 
 

@@ -386,13 +386,14 @@ def arm_evidence(
     return (squares - cross.square() / ones).sum(-1), (log_det + ones.log()).sum(-1)
 
 
-def draw_tables(
-    covariance: Tensor, noise_variance: float, rate: float, times: Tensor, count: int, seed: int = 0
-) -> Tensor:
-    """Tables (T, count, N) of the process f_t = a f_s + sqrt(1 - a^2) g, g ~ N(0, covariance), seen in noise."""
+def draw_tables(covariance: Tensor, noise_variance: float, rate: float, times: Tensor, count: int) -> Tensor:
+    """Tables (T, count, N) of the process f_t = a f_s + sqrt(1 - a^2) g, g ~ N(0, covariance), seen in noise.
+
+    Always the same ones.
+    """
     values, vectors = torch.linalg.eigh(covariance)
     root = (vectors * values.clamp_min(0.0).sqrt()).mT
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     g, noise = torch.randn(2, len(times), count, len(covariance), generator=generator, dtype=torch.float64)
     fade = fades(times, torch.tensor([rate], dtype=torch.float64))
     rows = [g[0] @ root]

@@ -14,6 +14,7 @@ from bandits_torch.problems.smoothing import mean_of_held
 # Of the drift's variance in a gap to the noise's.
 RATIOS = np.array([0.0, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0])
 MOST = 6  # jumps told
+_LOG_LEVEL = np.log(0.01)  # of the largest p-value told
 _BINS = 1500  # rows looked at; of longer records neighbouring rows are averaged
 _DIFFUSE = 1e7
 _FEWEST = 40  # rows
@@ -63,9 +64,7 @@ class Levels:
     outliers: float
 
 
-def find_jumps(
-    rewards: np.ndarray, times: np.ndarray, *, level: float = 0.01, most: int = MOST, bounded: bool = False
-) -> Levels | None:
+def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False) -> Levels | None:
     """Jumps of arms' levels, one after the other, the clearest first; None for fewer than 40 rows.
 
     An arm's rewards are a drifting level plus noise (the local level model): y_t = f_t + e_t, f_t = f_s + d_t with
@@ -85,11 +84,10 @@ def find_jumps(
     Args:
         rewards: (T, N), NaN where missing, without cycles.
         times: (T,) increasing.
-        level: the largest p-value returned.
-        most: the largest number returned.
-        bounded: whether rewards cannot be outliers, like 0/1; then none is clipped.
+        bounded: of rewards that cannot lie far out, as 0/1; none is drawn in.
 
-    With more than 1500 rows, neighbouring rows are averaged. Cost: O(T N) for each jump, with T as limited.
+    At most six are returned, of p-values up to 1 %. Of more than 1500 rows neighbours are averaged. Cost: O(T N) for
+    each jump, with T as limited.
     """
     T, N = rewards.shape
     if T < _FEWEST:
@@ -118,9 +116,9 @@ def find_jumps(
     places: list[int] = []
     while True:
         fit, ratios = _likelihood_ratios(y, gaps, fresh)
-        if len(found) == most:
+        if len(found) == MOST:
             break
-        jump = _clearest(y, ratios, fit.residuals, level)
+        jump = _clearest(ratios, fit.residuals)
         if jump is None:
             break
         t, arms, low, high, p, all_arms = jump
@@ -239,7 +237,7 @@ def _two_sided(held: np.ndarray, fresh: np.ndarray) -> np.ndarray:
 
 
 def _clearest(
-    y: np.ndarray, ratios: np.ndarray, residuals: np.ndarray, level: float
+    ratios: np.ndarray, residuals: np.ndarray
 ) -> tuple[int, list[int], int, int, float, bool] | None:
     """Row before the clearest jump, its arms, its interval, its p-value, and whether all arms together show it.
 
@@ -251,13 +249,13 @@ def _clearest(
     alone = chi2.logsf(ratios.max(1), 1) + np.log(N)
     log_p = np.minimum(together, alone) + np.log(4 * T)
     t = int(log_p.argmin())
-    if log_p[t] > np.log(level):
+    if log_p[t] > _LOG_LEVEL:
         return None
-    arms = [n for n in range(N) if chi2.logsf(ratios[t, n], 1) + np.log(T) < np.log(level)]
+    arms = [n for n in range(N) if chi2.logsf(ratios[t, n], 1) + np.log(T) < _LOG_LEVEL]
     score = ratios[:, arms].sum(1) / (factor if len(arms) > 1 else 1.0) if arms else ratios.sum(1) / factor
     t = int(score[max(0, t - 2) : t + 3].argmax()) + max(0, t - 2)
     near = score >= score[t] - _DROP
     low = t - int((~near[: t + 1][::-1]).argmax() if (~near[: t + 1]).any() else t + 1) + 1
     high = t + int((~near[t:]).argmax() if (~near[t:]).any() else T - t) - 1
-    is_of_all = not arms or bool(together[t] + np.log(4 * T) <= np.log(level))
+    is_of_all = not arms or bool(together[t] + np.log(4 * T) <= _LOG_LEVEL)
     return t, arms, max(low, 0), min(high, T - 1), float(np.exp(min(0.0, log_p[t]))), is_of_all

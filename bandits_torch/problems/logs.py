@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -15,12 +15,11 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.naming import some, unknown_name
-from bandits_torch.problems.table_cells import empty_row, find_time, numbers, seconds, words
+from bandits_torch.problems.table_cells import empty_row, find_time, is_numeric, numbers, seconds, words
 from bandits_torch.problems.table_files import TEXT, read_frame
-from bandits_torch.problems.tables import RewardTable, table_of
+from bandits_torch.problems.tables import REWARD_NAMES, RewardTable, table_of
 
 _ARM = ("arm", "arms", "action", "variant", "choice", "item")
-_REWARD = ("reward", "rewards", "value", "y")
 _PROPENSITY = ("propensity", "propensities", "probability", "prob", "p")
 _AVAILABLE = ("available", "available_arms", "arms_available", "eligible")
 
@@ -67,7 +66,7 @@ class Log:
         validation.require(within, "arms", arms, f"0 to {len(names) - 1}")
         for name in ("times", "rewards", "propensity"):
             column = getattr(self, name)
-            if column is not None:
+            if column is not None or name != "propensity":
                 validation.finite_tensor(name, column)
                 validation.shape_is(name, column, column.shape == (n,), f"({n},), one for each pull")
                 object.__setattr__(self, name, column.double())
@@ -181,7 +180,8 @@ def read_log(
         path: the file.
         time: name of the column of times, numbers or dates as for ``read_table``; ``"auto"``: recognised likewise.
         arm, reward: names of the columns with the arm pulled and its reward. None: a column called arm, action,
-            variant, choice or item; and reward, value or y.
+            variant, choice or item; and reward, value or y. Where there is none, the only other column of words; and
+            of numbers.
         propensity: name of the column with the probability with which the arm was drawn. None: one called propensity,
             probability, prob or p, if there is one.
         available: name of the column that lists the arms that could be pulled, names separated by |, ; or commas.
@@ -198,28 +198,63 @@ def read_log(
     kinds = (*TEXT, ".parquet")
     right = Path(path).suffix.lower() in kinds
     validation.require(right, "path", str(path), f"a file ending in {', '.join(kinds)}")
+    asked = {"arm": arm, "reward": reward, "propensity": propensity, "available": available}
+    for name, column in asked.items():
+        validation.instance(name, column, (str, type(None)), "the name of a column, or None")
+    listed = isinstance(contexts, Iterable) and not isinstance(contexts, str)
+    validation.require(listed, "contexts", contexts, "a list of names of columns")
+    listed = arm_names is None or (isinstance(arm_names, Iterable) and not isinstance(arm_names, str))
+    validation.require(listed, "arm_names", arm_names, "a list of names, or None")
     as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
     frame, _, mark = read_frame(path, (), as_text, separator=separator, encoding=encoding, decimal=decimal)
     return _log_of(frame, mark, time, arm, reward, propensity, available, contexts, arm_names)
 
 
-def read_data(path: str | Path) -> RewardTable | Log:
+def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
     """Read a file as a table of rewards or as a log of pulls, whichever it is.
 
-    A file is a log if it has columns with the usual names of an arm and a reward (``read_log``). It is a tidy table if
-    such a file holds all arms at every time. Everything else is a table with a column for every arm (``read_table``).
+    A file is a log if one of its columns is that of the arm and one that of the reward, as ``read_log`` recognises
+    them, and a tidy table if it holds all arms at every time. Everything else is a table with a column for every arm
+    (``read_table``).
 
-    ``path``: of a CSV, Parquet or NPZ file.
+    ``path``: of a CSV, Parquet or NPZ file. ``reading``: separator, decimal, encoding as for ``read_table``.
 
     Raises ValueError for a file that is neither.
     """
-    frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE})
-    called = {name.strip().lower() for name in frame.columns}
-    if not (called & {*_ARM} and called & {*_REWARD}):
+    frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE}, **reading)
+    claimed = {name for known in (_PROPENSITY, _AVAILABLE) for name in _called(known, list(frame.columns))}
+    of_time = find_time(frame, time, mark)
+    of_arm, of_reward = _pulls(frame, {of_time, *claimed})
+    if of_time is None or not (len(of_arm) == len(of_reward) == 1):
         return table_of(frame, mark, time_column=time)
     log = _log_of(frame, mark)
-    whole = len(log.arms) == log.num_arms * len(log.times.unique())
-    return table_of(frame, mark, time_column=time, long=True) if whole else log
+    pairs = torch.stack([log.times, log.arms.double()]).unique(dim=1).shape[1]
+    whole = len(log.arms) == pairs == log.num_arms * len(log.times.unique())
+    return table_of(frame, mark, time_column=time, long=f"{of_arm[0]},{of_reward[0]}") if whole else log
+
+
+def _called(known: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Those of the names that are among the known ones."""
+    return [name for name in names if name.strip().lower() in known]
+
+
+def _pulls(
+    frame: pd.DataFrame,
+    claimed: set[str | None],
+    arm: str | None = None,
+    reward: str | None = None,
+    contexts: Sequence[str] = (),
+) -> tuple[list[str], list[str]]:
+    """Which columns, none of the ``claimed`` ones, may be that of the arm, and that of the reward."""
+    left = [name for name in frame.columns if name not in claimed]
+    of_arm = [arm] if arm else _called(_ARM, left)
+    of_reward = [reward] if reward else _called(REWARD_NAMES, left)
+    if not (of_arm and of_reward):
+        left = [name for name in left if name not in contexts]
+        of_words = [name for name in left if not is_numeric(frame[name]) and len(words(frame[name]))]
+        of_arm = of_arm or [name for name in of_words if name not in of_reward]
+        of_reward = of_reward or [name for name in left if name not in {*of_words, *of_arm}]
+    return of_arm, of_reward
 
 
 def _log_of(
@@ -236,24 +271,32 @@ def _log_of(
     """The log in the columns of a file."""
     names = list(frame.columns)
 
-    def column(argument: str, asked: str | None, known: tuple[str, ...], needed: bool) -> str | None:
-        if asked is not None and asked not in names:
-            raise ValueError(unknown_name(argument, asked, names))
-        found = [asked] if asked else [name for name in names if name.strip().lower() in known]
-        if len(found) > 1 or (needed and not found):
+    def one(argument: str, found: Sequence[str]) -> str:
+        if len(found) != 1:
             raise ValueError(f"{argument} must be the name of a column, got None; there are {some(names)}")
-        return found[0] if found else None
+        return found[0]
 
-    of_arm, of_reward = column("arm", arm, _ARM, True), column("reward", reward, _REWARD, True)
-    of_chance = column("propensity", propensity, _PROPENSITY, False)
-    of_lists = column("available", available, _AVAILABLE, False)
+    validation.require(not isinstance(contexts, str), "contexts", contexts, "a list of names of columns")
+    asked = {"arm": arm, "reward": reward, "propensity": propensity, "available": available}
+    for argument, name in asked.items():
+        if name is not None and name not in names:
+            raise ValueError(unknown_name(argument, name, names))
+    chances = [propensity] if propensity else _called(_PROPENSITY, names)
+    lists_of_arms = [available] if available else _called(_AVAILABLE, names)
+    of_chance = one("propensity", chances) if chances else None
+    of_lists = one("available", lists_of_arms) if lists_of_arms else None
     of_time = find_time(frame, time, mark)
     if of_time is None:
         raise ValueError(f"time must be the name of a column, got {time!r}; there are {some(names)}")
+    arms, rewards = _pulls(frame, {of_time, of_chance, of_lists}, arm, reward, contexts)
+    of_arm, of_reward = one("arm", arms), one("reward", rewards)
     clock, unit = seconds(of_time, frame[of_time], mark)
     order = np.argsort(clock, kind="stable")
-    validation.require(not isinstance(contexts, str), "contexts", contexts, "a list of names of columns")
-    known = {of_arm, of_reward, of_chance, of_lists, of_time}
+    chosen = [one for one in (of_time, of_arm, of_reward, of_chance, of_lists) if one is not None]
+    known = {*chosen}
+    expected = "different, for time, arm, reward, propensity and available"
+    validation.require(len(known) == len(chosen), "columns", chosen, expected)
+    validation.require(len({*contexts}) == len(contexts), "contexts", contexts, "different from each other")
     for name in contexts:
         if name not in names:
             raise ValueError(unknown_name("contexts", name, names))
@@ -274,7 +317,9 @@ def _log_of(
     if lists is not None:
         mask = torch.tensor([[name in those for name in every] for those in lists])[order]
     others = [name for name in names if name not in {*known, *contexts}]
-    notes = [f"log: {len(frame)} pulls of {len(every)} arms; times: {of_time!r}, {unit}"]
+    notes = [
+        f"log: {len(frame)} pulls of {len(every)} arms; times: {of_time!r}, {unit}; {of_arm!r}, {of_reward!r}"
+    ]
     notes += [f"left out: {some(others)}"] if others else []
 
     def values(name: str) -> Tensor:

@@ -67,7 +67,7 @@ class GridDraws(SimulatedProblem):
         self._rate = forgetting_rate
         self._streams = problem_streams(seed, replicates, first_replicate)
         self._weights = [self._normal()]
-        self._last: tuple[int, Tensor] | None = None
+        self._place, self._latest = -1, self.arms[:0]  # of the f drawn last
         self.knowledge = Knowledge(
             kernel=kernel, noise_variance=float(noise_scale) ** 2, forgetting_rate=forgetting_rate
         )
@@ -76,12 +76,12 @@ class GridDraws(SimulatedProblem):
         """f_step, (replicates, N): the same tensor as long as f stays."""
         self.check_step(step)
         place = 0 if self._rate == 0 else step - 1
-        if self._last is None or self._last[0] != place:
+        if self._place != place:
             while len(self._weights) <= place:
                 kept, gained = (1 - self._rate) ** 0.5, self._rate**0.5
                 self._weights.append(kept * self._weights[-1] + gained * self._normal())
-            self._last = (place, self._draw(self._weights[place]).to(self.arms))
-        return self._last[1]
+            self._place, self._latest = place, self._draw(self._weights[place]).to(self.arms)
+        return self._latest
 
     def root(self) -> Tensor:
         """A x ... x A, (N, r^dim): a root of the covariance of all arms, for exact Thompson sampling."""
@@ -136,6 +136,7 @@ class RegressionTable(StationaryProblem):
         replicates: int = 1,
     ) -> None:
         validation.positive_integer("replicates", replicates)
+        validation.instance("data", data, (str, Path), "the path of a file")
         features, values = _read(Path(data), target)
         whole = np.isfinite(features).all(1) & np.isfinite(values)
         validation.require(int(whole.sum()) >= 2, "data", str(data), "a table with two complete rows or more")

@@ -11,7 +11,8 @@ import numpy as np
 from bandits_torch import validation
 
 ROWS = 2048  # the last rows looked at
-_SERIES = 3  # leading common movements
+_SERIES, _MOST = 3, 3  # leading common movements; cycles that arms share
+_LEVEL = 0.01  # the largest p-value of a cycle
 _FEWEST, _CYCLES = 40, 4  # rows; cycles that a record must hold
 _EULER = 0.5772156649  # minus the mean of the logarithm of an Exp(1) variable
 _SAME = 0.03  # relative difference of periods
@@ -45,10 +46,8 @@ class Period:
         return whole if abs(1 / whole - 1 / number) <= 0.2 * size / span else number
 
 
-def find_periods(
-    rewards: np.ndarray, times: np.ndarray | None = None, *, level: float = 0.01, most: int = 3
-) -> list[Period]:
-    """Cycles that arms have in common, the clearest first; none for a record of fewer than 40 rows.
+def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[Period]:
+    """At most three cycles that arms have in common, the clearest first; none for a record of fewer than 40 rows.
 
     A Lomb-Scargle periodogram (Lomb 1976; Scargle 1982) of each of the three leading principal components of the
     centred rewards, tapered by Hann's window. Drift shows as a background that falls smoothly with frequency: a cubic
@@ -56,7 +55,8 @@ def find_periods(
     at the upper end of its 95 % interval, is then at most Exp(1), and p = 1 - (1 - exp(-ratio))^M over the M
     frequencies, times the number of components. Only peaks count; harmonics of a clearer cycle are left out.
     If the second or third harmonic is clearer than its cycle, the cycle is returned in its place. A cycle that occurs
-    fewer than eight times in the record is often missed, because drift looks the same.
+    fewer than eight times in the record is often missed, because drift looks the same. p-values above 1 % are not
+    returned.
 
     Drift that is seen only at regular times, such as weekdays, looks like a cycle. So if the missing rewards of an arm
     have a cycle of their own, its rewards are bridged by straight lines. A short cycle between such gaps then also
@@ -65,13 +65,11 @@ def find_periods(
     Args:
         rewards: (T, N), NaN where missing. Only the last 2048 rows are examined.
         times: (T,) increasing; None: 0, 1, ...
-        level: the largest p-value returned.
-        most: the largest number returned.
 
     Cost: O(T^2), at most some 10^7 operations.
     """
     record = Record.of(rewards, times)
-    return [] if record is None else record.common_periods(level=level, most=most)
+    return [] if record is None else record.common_periods()
 
 
 class Record:
@@ -122,14 +120,15 @@ class Record:
         k = np.arange(_CYCLES - 1, int((times[-1] - times[0]) / (2 * gap)) + 1)
         return Record(rewards, times, k) if len(k) > _FEWEST // 4 else None
 
-    def common_periods(self, *, level: float = 0.01, most: int = 3) -> list[Period]:
+    def common_periods(self) -> list[Period]:
         """Cycles that arms have in common: see ``find_periods``."""
         u, s, _ = np.linalg.svd(self.centred, full_matrices=False)
         kept = [i for i in range(min(_SERIES, len(s))) if s[i] > 1e-9 * max(s[0], 1e-300)]
         found = [
-            one for peaks in self._peaks(u[:, kept], level / max(1, len(kept)), 4 * most) for one in peaks
+            Period(one.length, min(1.0, one.p_value * len(kept)))
+            for peaks in self._peaks(u[:, kept], _LEVEL / max(1, len(kept)), 4 * _MOST)
+            for one in peaks
         ]
-        found = [Period(one.length, min(1.0, one.p_value * len(kept))) for one in found]
         told: list[Period] = []
         for one in sorted(found, key=lambda each: each.p_value):
             if any(self._repeats(one, other, range(1, 7)) for other in told):
@@ -138,7 +137,7 @@ class Record:
             if parts:  # a day whose second wave is clearer than its first
                 told[told.index(parts[0])] = Period(one.length, parts[0].p_value)
                 told = [other for other in told if other not in parts]
-            elif len(told) < most:
+            elif len(told) < _MOST:
                 told.append(one)
         return told
 
@@ -146,7 +145,7 @@ class Record:
         """Whether one cycle is a harmonic of the other with one of these orders, within the record's resolution."""
         return any(abs(1 / one.length - m / other.length) < 3 / self.span for m in orders)
 
-    def own_periods(self, common: Sequence[Period] = (), *, level: float = 0.01) -> dict[int, Period]:
+    def own_periods(self, common: Sequence[Period] = ()) -> dict[int, Period]:
         """The clearest cycle of each arm by itself, by the arm's index, if it is not one of the ``common`` cycles.
 
         Each arm is examined like a principal component in ``find_periods``, and p-values are multiplied by the number
@@ -157,7 +156,7 @@ class Record:
         """
         N = self.centred.shape[1]
         found: dict[int, Period] = {}
-        for n, peaks in enumerate(self._peaks(self.centred, level / N, 4)):
+        for n, peaks in enumerate(self._peaks(self.centred, _LEVEL / N, 4)):
             for one in peaks:
                 ratios = [m * one.length / other.length for other in common for m in range(1, 7)]
                 ratios += [one.length / (m * other.length) for other in common for m in range(1, 7)]

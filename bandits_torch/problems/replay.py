@@ -91,10 +91,10 @@ class Replay(Problem):
         horizon: int | None = None,
         replicates: int = 1,
     ) -> None:
-        if not isinstance(table, RewardTable):
-            table = RewardTable(
-                validation.tensor("table", table).double(), None if times is None else times.double()
-            )
+        if isinstance(table, RewardTable):
+            validation.require(times is None, "times", times, "None beside a RewardTable, which has its own")
+        else:
+            table = RewardTable(validation.tensor("table", table), times)
         self.replicates = validation.positive_integer("replicates", replicates)
         self.arm_names = table.arm_names
         if history is None and warm_up is None:
@@ -256,22 +256,20 @@ def _split(
         validation.require(history_times is None, "history_times", history_times, "None without history")
         past = round(validation.probability("warm_up", cast(float, warm_up)) * rows)
         validation.require(0 < past < rows, "table", rewards, "long enough for a warm_up and a row to play")
-        return (
-            RewardTable(rewards[:past], times[:past], table.arm_names),
-            RewardTable(rewards[past:], times[past:], table.arm_names),
-        )
-    validation.require(warm_up is None, "warm_up", warm_up, "None when a history is given")
-    width = rewards.shape[1]
-    validation.shape_is(
-        "history", history, history.dim() == 2 and history.shape[1] == width, f"(T', {width})"
-    )
-    given = history_times is not None
-    validation.require(given == (table.times is not None), "history_times", history_times, "given with times")
-    if history_times is None:
-        history_times = torch.arange(1 - len(history), 1, dtype=torch.float64)
-    past_table = RewardTable(history.double(), history_times.double(), table.arm_names)
-    validation.require(bool(history_times[-1] < times[0]), "history_times", history_times, "before the times")
-    return past_table, RewardTable(rewards, times, table.arm_names)
+        history, history_times, rewards, times = rewards[:past], times[:past], rewards[past:], times[past:]
+    else:
+        validation.require(warm_up is None, "warm_up", warm_up, "None when a history is given")
+        width, shape = rewards.shape[1], validation.tensor("history", history).shape
+        validation.shape_is("history", history, len(shape) == 2 and shape[1] == width, f"(T', {width})")
+        fits = (history_times is None) == (table.times is None)
+        validation.require(fits, "history_times", history_times, "given with times")
+        if history_times is None:
+            history_times = torch.arange(1 - len(history), 1, dtype=torch.float64)
+        validation.tensor("history_times", history_times)
+    past_rows = RewardTable(history, history_times, table.arm_names)
+    early = bool(cast(Tensor, past_rows.times)[-1] < times[0])
+    validation.require(early, "history_times", history_times, "before the times")
+    return past_rows, RewardTable(rewards, times, table.arm_names)
 
 
 def _in_words(gap: float, in_seconds: bool) -> str:
@@ -286,9 +284,9 @@ def _arms(features: Tensor | None, num_arms: int) -> Tensor:
     index = torch.arange(num_arms, dtype=torch.float64).unsqueeze(-1)
     if features is None:
         return index
-    ok = features.dim() == 2 and len(features) == num_arms
-    validation.shape_is("arms", features, ok, f"({num_arms}, d)")
-    return torch.cat([index, validation.finite_tensor("arms", features).double()], dim=-1)
+    shape = validation.finite_tensor("arms", features).shape
+    validation.shape_is("arms", features, len(shape) == 2 and shape[0] == num_arms, f"({num_arms}, d)")
+    return torch.cat([index, features.to(index)], dim=-1)
 
 
 # --- what is known beforehand ---

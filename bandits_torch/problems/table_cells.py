@@ -231,7 +231,11 @@ def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, s
 
 
 def _since_1970(stamps: pd.Series) -> np.ndarray:
-    return (stamps - pd.Timestamp(0, tz="UTC")).dt.total_seconds().to_numpy(dtype=np.float64, copy=True)
+    return (
+        (stamps - pd.Timestamp("1970-01-01", tz="UTC"))
+        .dt.total_seconds()
+        .to_numpy(dtype=np.float64, copy=True)
+    )
 
 
 def _compact(values: np.ndarray) -> pd.Series | None:

@@ -72,8 +72,11 @@ def read_frame(
     """
     validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
     validation.require(header in (None, True, False), "header", header, "True, False or None")
-    ok = separator is None or (isinstance(separator, str) and len(separator) == 1)
-    validation.require(ok, "separator", separator, "one character or None")
+    ok = separator is None or (
+        isinstance(separator, str) and len(separator) == 1 and separator not in '"\r\n'
+    )
+    validation.require(ok, "separator", separator, "one character, no quote or end of a line, or None")
+    validation.instance("encoding", encoding, (str, type(None)), "one that Python knows, or None")
     validation.instance("path", path, (str, Path), "the path of a file")
     file = Path(path)
     suffix = file.suffix.lower()
@@ -100,6 +103,7 @@ def read_frame(
             frame = _read_parquet(file)
         frame = _without(frame, ignored)
         mark = decimal or decimal_mark(_text_cells(frame))
+    validation.require(frame.shape[1] > 0, "path", str(path), "a table with a column that is not ignored")
     if mark is None:
         raise ValueError(
             "decimal must be '.' or ',', got None: the table's numbers can be read either way, as 1.234 may be 1234"

@@ -63,7 +63,7 @@ def _called_so(name: str, column: np.ndarray) -> bool:
 
 
 def _fields(dates: np.ndarray) -> list[np.ndarray]:
-    times = pd.to_datetime(pd.Series(dates), unit="s").dt
+    times = pd.Series(np.floor(dates).astype("datetime64[s]")).dt
     weekday = times.day_of_week
     fields = [
         times.second, times.minute, times.hour, times.day, times.month, times.quarter, times.year, times.day_of_year,
@@ -120,7 +120,8 @@ def refuse_log(rewards: np.ndarray) -> None:
     raise ValueError(
         f"missing must be given, as the table looks like a log of pulls: at {alone if most_alone else few} of "
         f"{len(seen)} times {said} a reward, and what the others would have paid is not known; missing='unavailable' "
-        "if an arm without a reward could not be pulled then, missing='forward-fill' if its last reward still held"
+        "if an arm without a reward could not be pulled then, missing='forward-fill' if its last reward still held; "
+        "`bandits-torch value` takes a log"
     )
 
 

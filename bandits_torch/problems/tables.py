@@ -31,19 +31,10 @@ from bandits_torch.problems.table_suspects import refuse_calendar, refuse_counte
 
 _LOGGED = {"arm", "action", "variant", "choice"}  # with "reward", columns of a log of pulls
 _ARM_NAMES = {
-    "arm",
-    "arms",
-    "action",
-    "item",
-    "sensor",
-    "station",
-    "site",
-    "name",
-    "id",
-    "variable",
-    "series",
+    *("arm", "arms", "action", "item", "sensor", "station"),
+    *("site", "name", "id", "variable", "series"),
 }
-_REWARD_NAMES = {"reward", "rewards", "value", "y"}
+REWARD_NAMES = ("reward", "rewards", "value", "y")
 _FEW_COLUMNS = 4  # more do not fit a row per reward
 _SAMPLE = 1000  # rows
 _TREATMENTS = ("mask", "unavailable", "forward-fill")
@@ -56,8 +47,8 @@ class RewardTable:
     """Rewards of every arm at every time.
 
     Attributes:
-        rewards: (T, N) float64, T >= 1, N >= 2; NaN where a reward is missing.
-        times: (T,) float64, strictly increasing, or None: one row per unit of time.
+        rewards: (T, N), T >= 1, N >= 2; NaN where a reward is missing. Held in float64 on the CPU.
+        times: (T,), strictly increasing, held likewise, or None: one row per unit of time.
         arm_names: N different names; default "0", "1", ...
         notes: a reader's remarks on the file, one line each.
         in_seconds: whether times are known to count seconds, as those read from dates do.
@@ -73,7 +64,8 @@ class RewardTable:
     in_seconds: bool = False
 
     def __post_init__(self) -> None:
-        rewards = validation.tensor("rewards", self.rewards)
+        rewards = _real("rewards", self.rewards)
+        object.__setattr__(self, "rewards", rewards)
         validation.shape_is("rewards", rewards, rewards.dim() == 2, "(T, N)")
         validation.require(rewards.shape[0] >= 1, "rewards", tuple(rewards.shape), "of at least one row")
         validation.require(rewards.shape[1] >= 2, "rewards", tuple(rewards.shape), "of at least two arms")
@@ -82,7 +74,7 @@ class RewardTable:
         validation.require(len(names) == rewards.shape[1], "arm_names", names, f"{rewards.shape[1]} names")
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         validation.require(not twice, "arm names", twice, "all different")
-        most, values = validation.largest_reward(rewards.dtype), rewards.numpy(force=True)
+        most, values = validation.largest_reward(rewards.dtype), rewards.numpy()
         if np.fmax.reduce(values, axis=None) > most or np.fmin.reduce(values, axis=None) < -most:
             if bool(torch.isinf(rewards).any()):
                 row, column = torch.isinf(rewards).nonzero()[0].tolist()
@@ -93,7 +85,7 @@ class RewardTable:
             value, where = float(rewards[row, column]), f"row {row + 1}, column {names[column]!r}"
             raise ValueError(f"rewards must be at most {most:g} in size, got {value:g} in {where}")
         if self.times is not None:
-            _check_times(self.times, rewards.shape[0])
+            object.__setattr__(self, "times", _checked_times(self.times, rewards.shape[0]))
 
     def forward_filled(self) -> RewardTable:
         """A copy in which a missing reward is the arm's last one; before an arm's first it stays missing."""
@@ -101,7 +93,14 @@ class RewardTable:
         return replace(self, rewards=torch.from_numpy(filled.copy()))
 
 
-def _check_times(times: Tensor, rows: int) -> None:
+def _real(name: str, value: Any) -> Tensor:
+    """Real numbers in float64 on the CPU, without a gradient."""
+    validation.require(not validation.tensor(name, value).is_complex(), name, value, "real numbers")
+    return value.detach().to("cpu", torch.float64)
+
+
+def _checked_times(times: Tensor, rows: int) -> Tensor:
+    times = _real("times", times)
     validation.shape_is("times", times, times.shape == (rows,), f"({rows},), one time per row")
     validation.finite_tensor("times", times)
     late = times.diff() <= 0
@@ -111,6 +110,7 @@ def _check_times(times: Tensor, rows: int) -> None:
             f"times must increase from row to row, got {times[row].item()} in row {row + 1} "
             f"and {times[row + 1].item()} in row {row + 2}"
         )
+    return times
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,8 @@ def _names_given(argument: str, given: Any) -> list[str] | None:
         return None
     if isinstance(given, str) or validation.is_number(given):  # on the command line 7 is a number
         return [name.strip() for name in str(given).split(",")]
-    validation.instance(argument, given, Sequence, "names, a sequence or one string with commas, or None")
+    several = isinstance(given, Sequence) and all(isinstance(name, str) for name in given)
+    validation.require(several, argument, given, "names, a sequence or one string with commas, or None")
     return list(given)
 
 
@@ -394,7 +395,7 @@ def _long_table(
 
 def _may_name_arms(name: str, frame: pd.DataFrame) -> bool:
     """Whether a column is text that recurs, in a table of few columns: it may name the arm of each row."""
-    valued = any(one.strip().lower().lstrip("_") in _REWARD_NAMES for one in frame.columns)
+    valued = any(one.strip().lower().lstrip("_") in REWARD_NAMES for one in frame.columns)
     if (len(frame.columns) > _FEW_COLUMNS and not valued) or is_numeric(frame[name]):
         return False
     cells = [cell for cell in frame[name].iloc[:_SAMPLE] if not is_missing(cell)]
@@ -416,11 +417,11 @@ def _long_names(names: list[str], long: bool | str) -> tuple[str, str]:
     """The columns of arms and of rewards, as given or by their names."""
     if isinstance(long, str):
         named = [name.strip() for name in long.split(",")]
-        ok = len(named) == 2 and all(name in names for name in named)
+        ok = len(named) == len({*named}) == 2 and all(name in names for name in named)
         validation.require(ok, "long", long, f"'ARM,REWARD', two of the columns {', '.join(names)}")
         return named[0], named[1]
     arms = [name for name in names if name.strip().lower() in _ARM_NAMES]
-    given = [name for name in names if name.strip().lower() in _REWARD_NAMES]
+    given = [name for name in names if name.strip().lower() in REWARD_NAMES]
     if len(names) == 2 and len(arms) + len(given) == 1:  # one has a known name, the other is what is left
         arms = arms or [name for name in names if name not in given]
         given = given or [name for name in names if name not in arms]

@@ -32,7 +32,7 @@ from bandits_torch.policies.master import Master, MasterThresholds, simulated_ra
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
 from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, NeuralFeatures
-from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, BlockPolicy
+from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB
 from bandits_torch.policies.phased_elimination import PhasedElimination, batch_sizes
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.wrapping import CentredPolicy
@@ -140,7 +140,6 @@ def dal(
     Raises ValueError over a ``Domain``, for an unknown ``base`` or one that must choose what it learns, and if neither
     the noise variance nor ``noise_scale`` is given.
     """
-    validation.require(setup.domain is None, "arms", setup.choices, "arms: rewards are tested arm by arm")
     scale: Any = None if noise_scale is None else checked(validation.positive, "noise_scale", noise_scale)
     if scale is None:
         given = setup.noise_variance is not None
@@ -263,9 +262,7 @@ def ada_opkb_calibrated(setup: Setup, *, run_length: float = 1e5) -> Policy:
     ``run_length``: mean number of steps between false alarms. ``CalibratedOPKB`` lists the changes to its source
     (Hong et al. 2023). Raises ValueError for ``replicates`` below 1.
     """
-    model = model_over(setup)
-    validation.instance("model", model, ArmGP, "over arms")
-    return CalibratedOPKB(cast(ArmGP, model), run_length=run_length, **setup.seeds)
+    return CalibratedOPKB(cast(ArmGP, model_over(setup)), run_length=run_length, **setup.seeds)
 
 
 @recipe(belief=None, takes=_TAKES, seeded=True, one_mean=True, quick=_NETWORK, race=_RACED_NETWORK)
@@ -331,7 +328,7 @@ def _network(
 
 
 def _in_blocks(
-    kind: type[BlockPolicy],
+    kind: type[OPKB],
     setup: Setup,
     features: FeatureSource,
     horizon: int,
@@ -373,6 +370,8 @@ def r_perp(
     """
     validation.positive_integer("horizon", horizon)
     checked(validation.non_negative, "rkhs_bound", rkhs_bound)
+    if variation_budget is not None:
+        checked(validation.non_negative, "variation_budget", variation_budget)
     model = cast(ArmGP, model_over(setup))
     if interval is None:
         interval = balanced_length(model, horizon, (1 / 3, 2 / 3), "variation_budget", variation_budget)

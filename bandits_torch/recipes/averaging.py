@@ -112,9 +112,9 @@ def auto(
             neither ``contexts`` nor ``context_dim`` is given, they are taken from the log.
         control: an arm that the others are compared with, up to 200 arms. ``control_share`` of the traffic goes to it
             at random (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than
-            their differences (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift``
-            shows lifts with their intervals. From a kernel or a history only the correlations of the arms' differences
-            are used; means, unit, noise and cycles are learned, the cycles as part of the level.
+            they differ (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift`` shows
+            lifts with their intervals. A kernel or a history is used for the correlations of what arms do not have in
+            common. Means, unit and noise are learned, and cycles as part of the level.
         control_share: in (0, 1/2].
         width: multiplies the mixture's standard deviation; by default 1.25, with a kernel or history 2 at every
             tenth choice, over a ``Domain`` 1.
@@ -128,8 +128,9 @@ def auto(
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says how it uses a ``kernel``).
 
     Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above, up to 144 with a history
-    that has cycles; memory O(S P N^2), above 500 arms O(S P N). The initial number of arms decides: members do not
-    change when arms are added, and above 500 an arm that the others predict too poorly adds to the rank, up to 200.
+    that has cycles; memory O(S P N^2), above 500 arms O(S P N). How many arms there were at first decides: members stay
+    what they are as arms are added. Above 500 arms, a new arm that the others say too little about adds to the rank,
+    up to 200.
 
     Under a context (``ArmContext``; ``context_dim`` numbers a step) ``contexts`` lists all that can occur, (M, c), or
     gives their number, for contexts 0 to M - 1. The members are then over the N M pairs of arm and context
@@ -401,6 +402,8 @@ def _of_history(features: Tensor, history: Tensor) -> tuple[Tensor, Tensor]:
         covariance = estimate_covariance(history.to(features))
     except ValueError as error:
         raise ValueError(f"history: {error}") from error
+    differ = bool(covariance.diagonal().mean() > 0)
+    validation.require(differ, "history", history, "of rewards that differ, some of an arm's at least")
     return covariance, history.to(features).nanmean(0)
 
 

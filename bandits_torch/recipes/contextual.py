@@ -7,7 +7,6 @@ from typing import cast
 
 import torch
 from gpytorch.kernels import Kernel
-from gpytorch.means import ConstantMean
 from torch import Tensor
 
 from bandits_torch import validation
@@ -155,8 +154,6 @@ def _contextual(
     combine: str,
     num_contexts: int,
 ) -> Policy:
-    expected = "arms: over points a context is a fixed feature"
-    validation.require(setup.domain is None, "arms", setup.choices, expected)
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
     validation.shape_is("arms", arms, arms.dim() == 2, "(N, d), the same in all replicates")
     kernel, arms = kernel_over_arms(setup, arms)
@@ -177,7 +174,15 @@ def _contextual(
         kernel = SpatioTemporalKernel(kernel, time_kernel)
     model: OnlineModel
     if contexts is None:
-        model = _over_inputs(setup, kernel, arms, arms.shape[-1] + context_dim + (time_kernel is not None))
+        model = OnlineGP(
+            kernel,
+            cast(Number, setup.noise_variance),  # the model raises ValueError for None
+            prior_mean=one_prior_mean(setup),
+            input_dim=arms.shape[-1] + context_dim + (time_kernel is not None),
+            batch_shape=(setup.replicates,),
+            dtype=arms.dtype,
+            device=arms.device,
+        )
     else:
         pairs = pairs_of(arms, contexts.to(arms))
         model = model_over(replace(setup, choices=pairs, kernel=kernel, prior_mean=one_prior_mean(setup)))
@@ -190,20 +195,6 @@ def _contextual(
         width=as_width(width) or theorem,
         forgetting=forgetting,
         **setup.seeds,
-    )
-
-
-def _over_inputs(setup: Setup, kernel: Kernel, arms: Tensor, input_dim: int) -> OnlineGP:
-    mean = ConstantMean().to(arms)
-    mean.constant.data.fill_(one_prior_mean(setup))
-    return OnlineGP(
-        kernel,
-        cast(Number, setup.noise_variance),  # the model raises ValueError for None
-        prior_mean=mean.requires_grad_(False),
-        input_dim=input_dim,
-        batch_shape=(setup.replicates,),
-        dtype=arms.dtype,
-        device=arms.device,
     )
 
 

@@ -77,7 +77,7 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
     validation.require(of_points, "kernel", kernel, "a kernel over points, for a Domain")
     mean = ConstantMean(batch_shape=torch.Size([replicates])).double()
     mean.constant.data.fill_(one_prior_mean(setup))
-    noise = torch.as_tensor(noise_variance, dtype=choices.bounds.dtype, device=choices.bounds.device)
+    noise = validation.numbers("noise_variance", noise_variance, choices.bounds)
     return OnlineGP(
         cast(Kernel, kernel),
         noise.expand(replicates) if setup.learn_hyperparameters else noise,

@@ -41,10 +41,9 @@ def auto_over_points(
     """``PointAveraging`` over seven kernels over time, without change to fast and smooth, times two length-scales.
 
     Args:
-        kernel: None: not known; otherwise squared exponential or Matern, and the second half of the members begins at
-            its length-scales. All adapt.
-        noise_variance: given only with ``kernel``; relative to the kernel's variance, it is the noise at which that
-            half begins.
+        kernel: None: not known; else squared exponential or Matern. The second half of the members begins with its
+            length-scales. All adapt.
+        noise_variance: given only with ``kernel``. That half begins with it, divided by the kernel's variance.
         replicates: S.
         width, search, seed: of ``PointAveraging``.
         capacity: of ``PointMembers``.

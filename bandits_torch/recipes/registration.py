@@ -106,6 +106,8 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
         signature = _signature(keywords, takes, belief, about.get("optional", False))
 
         def made(setup: Setup, options: dict[str, Any]) -> Policy:
+            fits = about.get("points", False) or setup.domain is None
+            validation.require(fits, "arms", setup.choices, f"arms: {name} plays no points of a Domain")
             kernel = setup.kernel
             if not isinstance(kernel, Tensor):  # its owner may change it later
                 setup = replace(setup, kernel=copy.deepcopy(kernel))

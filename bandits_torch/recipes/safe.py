@@ -112,8 +112,6 @@ def safe_opt(
 
     Raises ValueError if there are no limits, and over a ``Domain``.
     """
-    expected = "arms: expanders are defined over arms"
-    validation.require(setup.domain is None, "choices", setup.choices, expected)
     return _safe(
         setup,
         explore="safeopt",

@@ -108,6 +108,7 @@ def _sampling(
     dictionary: str = "kept",
 ) -> LeverageSampling:
     validation.one_of("preset", preset, "theory", "practical")
+    validation.probability("delta", delta)
     if horizon is not None:
         validation.positive_integer("horizon", horizon)
     if preset == "practical":

@@ -30,7 +30,6 @@ from bandits_torch.models.candidate_priors import (
     CandidatePrior,
     arm_gp_of_prior,
     arm_gp_over_priors,
-    online_gp_of_prior,
     online_gp_over_priors,
 )
 from bandits_torch.models.points.online_gp import OnlineGP
@@ -110,7 +109,7 @@ def pe_gp_ts(
     Raises ValueError over a ``Domain``.
     """
     kind = partial(PriorElimination, delta=delta, noise_scale=noise_scale, xi=xi, draws=True, **setup.seeds)
-    return _over_priors(kind, _of_arms(setup), horizon, delta, width)
+    return _over_priors(kind, setup, horizon, delta, width)
 
 
 @recipe(belief="priors", takes=_TAKES, seeded=True)
@@ -120,13 +119,7 @@ def hp_gp_ts(setup: Setup) -> Policy:
     Thompson sampling with an unknown prior: one of the candidates, which are equally probable in advance
     (``SampledPriorPolicy``). It takes neither width nor horizon. Raises ValueError over a ``Domain``.
     """
-    return SampledPriorPolicy(_over_arms(_of_arms(setup)), **setup.seeds)
-
-
-def _of_arms(setup: Setup) -> Setup:
-    """The setup, if it is one of arms."""
-    validation.require(setup.domain is None, "arms", setup.choices, "arms: draws are only over arms")
-    return setup
+    return SampledPriorPolicy(_over_arms(setup), **setup.seeds)
 
 
 @recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -171,22 +164,10 @@ def known_prior_gp_ucb(setup: Setup, *, horizon: int, delta: float = 0.1, width:
 
     ``prior`` is the true one. Width: that of PE-GP-UCB (Ziomek et al. 2024, Theorem 4.1 A).
     """
-    return _ucb_under(cast(CandidatePrior, setup.prior), setup, horizon, delta, width)
-
-
-def _ucb_under(prior: CandidatePrior, setup: Setup, horizon: int, delta: float, width: Any) -> IndexPolicy:
-    """GP-UCB with one prior, over arms or over the points of a domain."""
-    noise, domain = cast(Number, setup.noise_variance), setup.domain
-    if domain is None:
-        model = arm_gp_of_prior(
-            cast(Tensor | int, setup.choices), prior, noise, replicates=setup.replicates, form=setup.form
-        )
-        return IndexPolicy(model, UpperConfidenceBound, width=_width(width, model, horizon, delta))
-    over = online_gp_of_prior(domain, prior, noise, replicates=setup.replicates)
-    used = _width(width, over, horizon, delta, domain)
-    return IndexPolicy(
-        over, UpperConfidenceBound, choices=domain, width=used, search=setup.point_search, seed=setup.seed
-    )
+    prior, noise = cast(CandidatePrior, setup.prior), cast(Number, setup.noise_variance)
+    arms = cast(Tensor | int, setup.choices)
+    model = arm_gp_of_prior(arms, prior, noise, replicates=setup.replicates, form=setup.form)
+    return IndexPolicy(model, UpperConfidenceBound, width=_width(width, model, horizon, delta))
 
 
 def _over_priors(

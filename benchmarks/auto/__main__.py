@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from bandits_torch.experiments.cells import Block
 from benchmarks import options, pages
 from benchmarks.auto.page import write_page
-from benchmarks.auto.playing import KEY, POLICIES, play
+from benchmarks.auto.playing import ENVIRONMENTS, KEY, PLAYERS, POLICIES, play
 from benchmarks.leaderboard import settings
 
 
@@ -26,13 +27,14 @@ def main(
 ) -> None:
     """Play, and write what came of it. The leaderboard's own runs are those of ``benchmarks.leaderboard``."""
     folder = pages.results_folder(__file__, out)
-    for environment in [] if page else (environments or ",".join(settings.RANKED)).split(","):
-        for policy in policies.split(";") if policies else POLICIES:
-            for first in range(replicates) if one_by_one else (0,):
-                block = Block(1 if one_by_one else replicates, horizon, first, seed)
-                rows = play(environment, policy, block, data)
-                pages.keep(folder / "totals.csv", rows, KEY)
-            pages.say(f"{environment}, {policy}: {rows['regret'].mean():.1f}")
+    wanted = options.chosen(environments or ",".join(settings.RANKED), ENVIRONMENTS, "environments")
+    players = options.chosen(policies or ";".join(POLICIES), PLAYERS, "policies")
+    for environment, policy in [] if page else product(wanted, players):
+        for first in range(replicates) if one_by_one else (0,):
+            block = Block(1 if one_by_one else replicates, horizon, first, seed)
+            rows = play(environment, policy, block, data)
+            pages.keep(folder / "totals.csv", rows, KEY)
+        pages.say(f"{environment}, {policy}: {rows['regret'].mean():.1f}")
     pages.say(f"wrote {write_page(folder)}")
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import torch
 import typer
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.domain import Domain
@@ -23,7 +22,7 @@ from benchmarks.auto import frontier
 from benchmarks.auto.page import LEADERBOARD
 from benchmarks.auto.playing import HISTORY, MISTAKES, NEVER, POLICIES, UNSEEN
 from benchmarks.auto.risers import AFTER, DOMAINS, RISERS, SHAPES, Riser
-from benchmarks.auto.step import step_seconds
+from benchmarks.auto.step import policies, step_seconds
 from benchmarks.continuous.__main__ import HORIZON
 from benchmarks.leaderboard import settings
 
@@ -384,15 +383,12 @@ def _steps(looks: pd.DataFrame, quiet: pd.DataFrame) -> list[tuple[str, ...]]:
 
 def step_costs() -> pd.DataFrame:
     """Median processor time of a step at 200 arms, with looks and without, played in turn; in ms."""
-    arms = torch.rand(ARMS, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.2
     rows = []
-    for own, told in {TOLD: {"kernel": kernel, "noise_variance": 0.01}, UNTOLD: {}}.items():
+    for own in POLICIES:
         seconds: dict[str, list[float]] = {"ms": [], "ms_without": []}
         for _ in range(3):
-            seconds["ms"] += step_seconds(recipes.auto(arms, **told), STEPS)
-            seconds["ms_without"] += step_seconds(recipes.auto(arms, **told, look_again=0.0), STEPS)
+            seconds["ms"] += step_seconds(policies(ARMS, 1)[own], STEPS)
+            seconds["ms_without"] += step_seconds(policies(ARMS, 1, look_again=0.0)[own], STEPS)
         medians = {name: 1e3 * float(np.median(taken)) for name, taken in seconds.items()}
         rows.append({"policy": own, **medians})
     return pd.DataFrame(rows)

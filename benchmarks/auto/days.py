@@ -18,9 +18,8 @@ from bandits_torch.experiments.regret import random_regret
 from bandits_torch.kernels import ExponentialForgettingKernel, QuasiPeriodicKernel
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
-from bandits_torch.problems.replay import Replay
-from bandits_torch.streams import ReplicateStreams
 from benchmarks import options, pages
+from benchmarks.auto.records import CleanTable
 
 HOURS, PAST = 1440, 288  # rows of a table, and of its first fifth, which is told as history
 PRODUCTS, NOISE, DAY, WEEK = 30, 40.0, 24.0, 168.0
@@ -32,7 +31,7 @@ MISLED = 3  # of the reported tables on which a wrong period is told
 KEY = ("cycle", "seed", "policy")
 
 
-class DaysTable(Replay):
+class DaysTable(CleanTable):
     """Thirty products by the hour: level + day common to all + day of each product + drift + noise, and once the three
     worst jump above what is best.
 
@@ -87,20 +86,12 @@ class DaysTable(Replay):
         expected[jump:, worst] += around.max() + torch.tensor(_RISE).double() - around[worst]
         rewards = expected + NOISE * normal(hours, PRODUCTS)
         super().__init__(rewards[past:], history=rewards[:past])
-        self._expected = expected[past:]
-
-    def expected_rewards(self, step: int) -> Tensor:
-        """The rewards without their noise, (1, N)."""
-        self.check_step(step)
-        return self._expected[step - 1].unsqueeze(0)
-
-    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """What the table has beyond that."""
-        return (self.table[step - 1] - self._expected[step - 1])[arm]
+        self._clean = expected[past:]
 
 
 def _told_the_day(rate: float, share: float, width: float) -> Callable[[DaysTable], Policy]:
-    """``tv_gp_ucb`` with a day's cycle of three harmonics, kept for five days, of this share, beside forgetting."""
+    """``tv_gp_ucb`` with a kernel over time: ``share`` times a daily cycle of three harmonics whose shape lasts five
+    days, plus 1 - share times exponential forgetting at this rate."""
 
     def built(problem: DaysTable) -> Policy:
         day, kept = QuasiPeriodicKernel(DAY, 1.0, 5 * DAY, order=3), ExponentialForgettingKernel(rate)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
-from gpytorch.kernels import Kernel, RBFKernel
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch.experiments.cells import Block
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.streams import ReplicateStreams
 
 _ARMS, _NOISE = 100, 0.1
@@ -56,17 +56,6 @@ class Scripted(Problem):
         return None if self._available is None else self._available[step - 1]
 
 
-@dataclass(frozen=True)
-class Simulated:
-    """A simulated environment by its name."""
-
-    name: str
-
-    def __call__(self, block: Block) -> Problem:
-        """The problem of these replicates."""
-        return _MAKE[self.name](block)
-
-
 def _generators(block: Block, salt: int) -> list[torch.Generator]:
     first, seed = block.first_replicate, block.seed
     return [
@@ -79,9 +68,7 @@ def _arms(block: Block) -> tuple[Tensor, Kernel, Tensor]:
     """100 arms uniform in [0, 1], the kernel (SE, length-scale 0.2), a root of its matrix."""
     generator = torch.Generator().manual_seed(7_919 * block.seed + 17)
     arms = torch.rand(_ARMS, 1, generator=generator, dtype=torch.float64)
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.2
-    kernel.requires_grad_(False)
+    kernel = make_kernel("se", 0.2)
     values, vectors = torch.linalg.eigh(kernel(arms).to_dense())
     return arms, kernel, vectors * values.clamp_min(0.0).sqrt()
 
@@ -107,11 +94,10 @@ def _pieces(draws: Tensor, horizon: int) -> Tensor:
 
 def _drift(block: Block, salt: int, root: Tensor, rates: list[float]) -> Tensor:
     """f <- sqrt(1 - eps) f + sqrt(eps) g with the eps of each step."""
-    draws = _draws(block, salt, len(rates), root)
-    path = [draws[0]]
-    for step in range(1, len(rates)):
-        eps = rates[step]
-        path.append(math.sqrt(1 - eps) * path[-1] + math.sqrt(eps) * draws[step])
+    first, *draws = _draws(block, salt, len(rates), root)
+    path = [first]
+    for eps, draw in zip(rates[1:], draws, strict=True):
+        path.append(math.sqrt(1 - eps) * path[-1] + math.sqrt(eps) * draw)
     return torch.stack(path)
 
 
@@ -209,7 +195,7 @@ def _misleading_history(block: Block) -> Problem:
     return Scripted(torch.cat([index, arms], -1), rewards, knowledge, _gaussian(_NOISE))
 
 
-_MAKE: dict[str, Callable[[Block], Problem]] = {
+SIMULATED: dict[str, Callable[[Block], Problem]] = {
     "heavy-tails": _heavy_tails,
     "partial-switches": _partial_switches,
     "drift-stops": _drift_stops,

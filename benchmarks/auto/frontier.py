@@ -26,8 +26,8 @@ regular intervals attain phi. If each of m arms of gap g may be what rises, and 
 
 but for the half step: who finds it twice as soon pays twice as much at rest, whatever he does.
 
-Played is every policy on ``... after 500``: what it loses in steps 101 to 500, at rest, is what it pays for looks, or
-more. An arm shows a change of two standard deviations of the noise or more: less is not seen in one look.
+Every policy is played on ``... after 500``. Nothing changes in steps 101 to 500, so the loss there is at least what it
+pays for looks. An arm shows a change of two standard deviations of the noise or more: less is not seen in one look.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ from scipy.optimize import minimize
 from bandits_torch.experiments.cells import Block
 from bandits_torch.loop import run
 from benchmarks.auto.environments import _arms, _draws
-from benchmarks.auto.playing import HISTORY, POLICIES, WithHistory
+from benchmarks.auto.playing import HISTORY, POLICIES, make_policy
 from benchmarks.auto.risers import _HILL, _REACH, AFTER, DOMAINS, SHAPES, Riser
-from benchmarks.leaderboard import settings
-from benchmarks.options import command
+from benchmarks.options import chosen, command
 from benchmarks.pages import keep, say
 
 PRICES = tuple(float(price) for price in np.geomspace(0.05, 200.0, 20))  # of a look, in losses until found
@@ -177,8 +176,8 @@ def at_rest(shape: str, policy: str) -> float:
     name, steps = f"{shape} after 500", 100 + STEPS
     block = Block(REPLICATES, Riser(name).horizon, 0, SEED)
     problem = Riser(name)(block)
-    made = (settings.POLICIES | POLICIES | {HISTORY: WithHistory(name)})[policy]
-    return float(run(made(problem, block), problem, steps, seed=SEED).regret[:, 100:].sum(-1).mean())
+    built = make_policy(policy, name, problem, block)
+    return float(run(built, problem, steps, seed=SEED).regret[:, 100:].sum(-1).mean())
 
 
 def main(
@@ -187,7 +186,7 @@ def main(
 ) -> None:
     """Compute what can be had, play at rest, and keep both: results/frontier.csv."""
     torch.set_num_threads(1)
-    for shape in shapes or (*SHAPES, *DOMAINS):
+    for shape in chosen(",".join(shapes or []), (*SHAPES, *DOMAINS), "shapes"):
         among = of_shape(shape)
         say(f"{shape}: a cover takes {np.mean([cover(one) for one in among]):.1f} looks")
         points = frontier(among).assign(shape=shape, policy=ANY)

@@ -19,9 +19,9 @@ import typer
 from bandits_torch import recipes
 from bandits_torch.experiments.cells import Block
 from bandits_torch.loop import run
-from benchmarks.auto.playing import make_problem
+from benchmarks.auto.playing import ENVIRONMENTS, make_problem
 from benchmarks.leaderboard import settings
-from benchmarks.options import DATA, Data, command
+from benchmarks.options import DATA, Data, chosen, command
 from benchmarks.pages import keep, say
 
 RATES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
@@ -57,7 +57,7 @@ def main(
 ) -> None:
     """Play, and keep each environment as soon as it is there."""
     torch.set_num_threads(1)
-    for name in environments or settings.RANKED:
+    for name in chosen(",".join(environments or settings.RANKED), ENVIRONMENTS, "environments"):
         rows = regrets(name, data)
         keep(TABLE, rows, ("environment",))
         best = rows.nsmallest(1, "regret").iloc[0]

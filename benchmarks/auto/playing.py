@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,8 +16,8 @@ from bandits_torch.experiments.cells import Block, RecipeSetting
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Knowledge, Problem
-from benchmarks.auto.environments import Simulated
-from benchmarks.auto.records import DEVELOPED_ON, Developed, Firm, Unseen
+from benchmarks.auto.environments import SIMULATED
+from benchmarks.auto.records import DEVELOPED_ON, UNSEEN, FirmTable, record
 from benchmarks.auto.risers import RISERS, Riser
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.environments import Untold
@@ -32,13 +32,8 @@ DEVELOPMENT = (
     "molene-wind",
 )
 VALIDATION = tuple(name for name in settings.RANKED if name not in DEVELOPMENT)
-SIMULATED = {
-    "development": ("heavy-tails", "partial-switches", "drift-stops", "bernoulli"),
-    "validation": ("noise-changes", "daily-cycle", "arms-come-and-go", "misleading-history", "bernoulli"),
-}
-UNSEEN = ("cmu-light", "molene-rain", "beijing-o3")
+ENVIRONMENTS = (*settings.RANKED, *UNSEEN, *DEVELOPED_ON, *SIMULATED, *RISERS, "firm")
 KEY = ("environment", "policy", "seed", "replicate")
-COLUMNS = ("environment", "policy", "replicate", "seed", "regret", "ms_per_step")
 
 
 def _lengthscale(factor: float) -> Callable[[Knowledge], Knowledge]:
@@ -66,45 +61,14 @@ def _in_other_units(knowledge: Knowledge) -> Knowledge:
     )
 
 
-@dataclass(frozen=True)
-class WithHistory:
-    """``auto`` told 200 rewards of every arm from the time before; its problem is a ``Riser``'s."""
-
-    riser: str
-
-    def __call__(self, problem: Problem, block: Block) -> Policy:
-        """The policy of these replicates."""
-        past = Riser(self.riser).history(block)
-        return recipes.auto(problem.arms, history=past, replicates=block.replicates)
-
-
-HISTORY = "auto, told the history"
-
-
-@dataclass(frozen=True)
-class Misled:
-    """``auto`` told the kernel, with a mistake in what is told."""
-
-    mistaken: Callable[[Knowledge], Knowledge]
-
-    def __call__(self, problem: Problem, block: Block) -> Policy:
-        """The policy of these replicates."""
-        told = self.mistaken(problem.knowledge)
-        return recipes.auto(
-            problem.arms,
-            kernel=told.kernel,
-            noise_variance=told.noise_variance,
-            prior_mean=told.prior_mean,
-            replicates=block.replicates,
-        )
-
-
-MISTAKES = {
-    "auto, length-scale times 5": Misled(_lengthscale(5.0)),
-    "auto, length-scale over 5": Misled(_lengthscale(0.2)),
-    "auto, noise variance times 100": Misled(_noise(100.0)),
-    "auto, noise variance over 100": Misled(_noise(0.01)),
-    "auto, rewards times 1 000 plus 5 000": Misled(_in_other_units),
+HISTORY = "auto, told the history"  # 200 rewards of every arm from the time before a riser
+# What is told, with a mistake.
+MISTAKES: dict[str, Callable[[Knowledge], Knowledge]] = {
+    "auto, length-scale times 5": _lengthscale(5.0),
+    "auto, length-scale over 5": _lengthscale(0.2),
+    "auto, noise variance times 100": _noise(100.0),
+    "auto, noise variance over 100": _noise(0.01),
+    "auto, rewards times 1 000 plus 5 000": _in_other_units,
 }
 POLICIES: dict[str, Callable[[Problem, Block], Policy]] = {
     "auto": RecipeSetting("auto"),
@@ -116,20 +80,37 @@ NEVER = {
 }
 
 
+PLAYERS = (*settings.POLICIES, *POLICIES, *MISTAKES, *NEVER, HISTORY)
+
+
 def make_problem(environment: str, block: Block, data: Path) -> Problem:
-    """The environment for these replicates; records are as long as on the leaderboard, from as many starts."""
+    """The environment for these replicates; records are as long as on the leaderboard, from as many starts.
+
+    A firm has one replicate, whose table is that of the block's seed plus its first replicate.
+    """
     if environment == "firm":
-        return Firm()(block)
-    if environment in UNSEEN:
-        return Unseen(environment, str(data))(block)
-    if environment in DEVELOPED_ON:
-        return Developed(environment, str(data))(block)
-    if environment in RISERS:
-        return Riser(environment)(block)
-    simulated = {name for names in SIMULATED.values() for name in names}
-    if environment in simulated:
-        return Simulated(environment)(block)
-    return settings.environments(data)[environment](block)
+        return FirmTable(block.seed + block.first_replicate)
+    if environment in (*UNSEEN, *DEVELOPED_ON):
+        return record(environment, block, data)
+    made = {name: Riser(name) for name in RISERS} | SIMULATED | settings.environments(data)
+    return made[environment](block)
+
+
+def make_policy(name: str, environment: str, problem: Problem, block: Block) -> Policy:
+    """The policy of these replicates."""
+    if name == HISTORY:
+        past = Riser(environment).history(block)
+        return recipes.auto(problem.arms, history=past, replicates=block.replicates)
+    if name in MISTAKES:
+        told = MISTAKES[name](problem.knowledge)
+        return recipes.auto(
+            problem.arms,
+            kernel=told.kernel,
+            noise_variance=told.noise_variance,
+            prior_mean=told.prior_mean,
+            replicates=block.replicates,
+        )
+    return (settings.POLICIES | POLICIES | NEVER)[name](problem, block)
 
 
 def play(environment: str, policy: str, block: Block, data: Path) -> pd.DataFrame:
@@ -137,23 +118,20 @@ def play(environment: str, policy: str, block: Block, data: Path) -> pd.DataFram
     torch.manual_seed(block.seed)
     riser = Riser(environment) if environment in RISERS else None
     if riser is not None:
-        block = Block(block.replicates, riser.horizon, block.first_replicate, block.seed)
+        block = replace(block, horizon=riser.horizon)
     problem = make_problem(environment, block, data)
-    steps = min(block.horizon, problem.horizon or block.horizon)
-    block = Block(block.replicates, steps, block.first_replicate, block.seed)
-    made = (settings.POLICIES | POLICIES | MISTAKES | NEVER | {HISTORY: WithHistory(environment)})[policy]
-    history = run(
-        made(problem, block), problem, steps, seed=block.seed, first_replicate=block.first_replicate
-    )
+    steps, first = min(block.horizon, problem.horizon or block.horizon), block.first_replicate
+    block = replace(block, horizon=steps)
+    built = make_policy(policy, environment, problem, block)
+    history = run(built, problem, steps, seed=block.seed, first_replicate=first)
     regret = history.regret.sum(-1) if riser is None else riser.counted(history.regret, block)
     return pd.DataFrame(
         {
             "environment": environment,
             "policy": policy,
-            "replicate": range(block.first_replicate, block.first_replicate + block.replicates),
+            "replicate": range(first, first + block.replicates),
             "seed": block.seed,
             "regret": regret.numpy(),
             "ms_per_step": history.ms_per_step,
-        },
-        columns=list(COLUMNS),
+        }
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor
 
 from bandits_torch.experiments.cells import Block
-from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
@@ -22,7 +20,35 @@ from benchmarks.leaderboard.environments import Record, RecordSetting
 _MID_JUNE_2013, _NEW_YEAR_2014 = 1_371_254_400, 1_388_534_400
 
 
-class FirmTable(Replay):
+UNSEEN = ("cmu-light", "molene-rain", "beijing-o3")  # nothing was developed on these
+_EARLY: dict[str, tuple[str, dict[str, Any], int]] = {
+    "light-early": ("intel-light", {"day": "2004-03-06", "days": 5}, 288),
+    "humidity-early": ("intel-humidity", {"day": "2004-03-06", "days": 5}, 288),
+    "pm25-early": ("beijing-pm25", {"start": "2013-09-01"}, 500),
+    "molene-temperature": ("molene-temperature", {}, 240),
+}
+DEVELOPED_ON = (*_EARLY, "o3-early", "cmu-light-training")
+
+
+class CleanTable(Replay):
+    """A table whose rewards without noise are known: regret is counted in these. One replicate.
+
+    A subclass sets ``_clean``, (T, N), of the rows played.
+    """
+
+    _clean: Tensor
+
+    def expected_rewards(self, step: int) -> Tensor:
+        """The rewards without their noise, NaN where missing, (1, N)."""
+        table = super().expected_rewards(step)
+        return torch.where(table.isnan(), table, self._clean[step - 1])
+
+    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        """What the table has beyond that."""
+        return (self.table[step - 1] - self._clean[step - 1])[arm]
+
+
+class FirmTable(CleanTable):
     """A table such as a firm would have: 40 arms in five groups, a season of 24 hours, drift, a jump, irregular times,
     3 % missing, noise of 15 % of the variance, rewards in thousands, two arms whose reward is constant.
 
@@ -52,98 +78,34 @@ class FirmTable(Replay):
         self._clean = 1000 * torch.from_numpy(clean[-len(self.table) :])
         assert len(self.table) == self.horizon
 
-    def expected_rewards(self, step: int) -> Tensor:
-        """The rewards without their noise, NaN where missing, (1, N)."""
-        table = super().expected_rewards(step)
-        return torch.where(table.isnan(), table, self._clean[step - 1])
 
-    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """What the table has beyond that."""
-        difference = super().expected_rewards(step) - self._clean[step - 1]
-        return difference.expand(len(arm), -1).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+def record(name: str, block: Block, data: Path) -> Record:
+    """One of ``UNSEEN``, from as many evenly spread starts as on the leaderboard, or of ``DEVELOPED_ON``, from ten.
 
-
-@dataclass(frozen=True)
-class Firm:
-    """A firm's table for the seed of the block."""
-
-    def __call__(self, block: Block) -> Problem:
-        """One replicate, whose table is that of the block's seed plus its first replicate."""
-        return FirmTable(block.seed + block.first_replicate)
-
-
-@dataclass(frozen=True)
-class Unseen:
-    """A record that nothing was developed on, played from evenly spread starts as on the leaderboard.
-
-    cmu-light: the laboratory's own split, 144 steps; molene-rain: hourly rain, January 2014, the first fifth is
-    history, 240 steps; beijing-o3: hourly ozone from 2014 on, 90 days before it are history, 500 of 1 000 steps.
+    cmu-light: the laboratory's own split, 144 steps; cmu-light-training: the last 300 rows of its training split, the
+    others are history. molene-rain: hourly rain, January 2014, the first fifth is history, 240 steps. beijing-o3:
+    hourly ozone from 2014 on, and o3-early, from 15 June 2013 on: 90 days before are history, 500 of 1 000 steps. The
+    others: earlier days of what is played elsewhere, or another quantity.
     """
-
-    name: str
-    data: str
-
-    def __call__(self, block: Block) -> Problem:
-        """The problem of these replicates."""
-        table, arms, history, steps = getattr(self, "_" + self.name.replace("-", "_"))()
-        replay = Replay(table, arms=arms, history=history)
-        steps = min(steps, block.horizon)
-        return Record(replay, steps, settings.REPLICATES, block.first_replicate, block.replicates)
-
-    def _cmu_light(self) -> tuple[Tensor, Tensor, Tensor | None, int]:
-        table, history, xy = (_array(self.data, "cmu_light.npz", name) for name in ("test", "train", "xy"))
-        return table, xy, history, 144
-
-    def _molene_rain(self) -> tuple[Tensor, Tensor, Tensor | None, int]:
-        table, xy = (_array(self.data, "molene_weather.npz", name) for name in ("rain", "rain_xy_km"))
-        return table, xy, None, 240
-
-    def _beijing_o3(self) -> tuple[Tensor, Tensor, Tensor | None, int]:
-        table, time = (_array(self.data, "beijing_air.npz", name) for name in ("o3", "time"))
-        first = int((time < _NEW_YEAR_2014).sum())
-        place = _array(self.data, "beijing_air.npz", "latlon_approx")
-        return table[first : first + 1000], place, table[first - 90 * 24 : first], 500
+    starts, history = settings.REPLICATES if name in UNSEEN else 10, None
+    if name in _EARLY:
+        problem, options, steps = _EARLY[name]
+        return RecordSetting(problem, options, str(data), steps, starts)(block)
+    if name == "molene-rain":
+        (table, arms), steps = _arrays(data / "molene_weather.npz", "rain", "rain_xy_km"), 240
+    elif name in ("beijing-o3", "o3-early"):
+        ozone, time, arms = _arrays(data / "beijing_air.npz", "o3", "time", "latlon_approx")
+        first = int((time < (_NEW_YEAR_2014 if name == "beijing-o3" else _MID_JUNE_2013)).sum())
+        table, history, steps = ozone[first : first + 1000], ozone[max(first - 90 * 24, 0) : first], 500
+    else:
+        table, history, arms = _arrays(data / "cmu_light.npz", "test", "train", "xy")
+        if name == "cmu-light-training":
+            table, history = history[301:], history[:301]
+        steps = 144
+    replay = Replay(table, arms=arms, history=history)
+    return Record(replay, min(steps, block.horizon), starts, block.first_replicate, block.replicates)
 
 
-_EARLY: dict[str, tuple[str, dict[str, Any], int]] = {
-    "light-early": ("intel-light", {"day": "2004-03-06", "days": 5}, 288),
-    "humidity-early": ("intel-humidity", {"day": "2004-03-06", "days": 5}, 288),
-    "pm25-early": ("beijing-pm25", {"start": "2013-09-01"}, 500),
-    "molene-temperature": ("molene-temperature", {}, 240),
-}
-DEVELOPED_ON = (*_EARLY, "o3-early", "cmu-light-training")
-
-
-@dataclass(frozen=True)
-class Developed:
-    """A record for development: earlier days of what is played elsewhere, or another quantity, ten starts.
-
-    o3-early: hourly ozone from 15 June 2013, 90 days before it are history; cmu-light-training: the last 300 rows of
-    the laboratory's own training split, the others are history.
-    """
-
-    name: str
-    data: str
-
-    def __call__(self, block: Block) -> Problem:
-        """The problem of these replicates."""
-        if self.name in _EARLY:
-            problem, options, steps = _EARLY[self.name]
-            return RecordSetting(problem, options, self.data, steps, 10)(block)
-        if self.name == "o3-early":
-            table, time = (_array(self.data, "beijing_air.npz", name) for name in ("o3", "time"))
-            first = int((time < _MID_JUNE_2013).sum())
-            arms = _array(self.data, "beijing_air.npz", "latlon_approx")
-            record = Replay(
-                table[first : first + 1000], arms=arms, history=table[max(first - 90 * 24, 0) : first]
-            )
-            steps = 500
-        else:
-            rows, arms = (_array(self.data, "cmu_light.npz", name) for name in ("train", "xy"))
-            record, steps = Replay(rows[301:], arms=arms, history=rows[:301]), 144
-        return Record(record, min(steps, block.horizon), 10, block.first_replicate, block.replicates)
-
-
-def _array(data: str, file: str, name: str) -> Tensor:
-    with np.load(Path(data) / file, allow_pickle=False) as arrays:
-        return torch.from_numpy(arrays[name].astype(np.float64))
+def _arrays(file: Path, *names: str) -> list[Tensor]:
+    with np.load(file, allow_pickle=False) as arrays:
+        return [torch.from_numpy(arrays[name].astype(np.float64)) for name in names]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from gpytorch.kernels import Kernel, MaternKernel
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch.domain import Domain
@@ -15,6 +15,7 @@ from bandits_torch.experiments.cells import Block
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch.problems.simulated import make_kernel
 from benchmarks.auto.environments import Scripted, _arms, _draws, _gaussian, _generators
 
 AFTER = 500  # steps after the change, on which regret is counted
@@ -157,9 +158,7 @@ class Hills(ContinuousProblem):
     def __init__(self, dim: int, quiet: Tensor, block: Block, horizon: int) -> None:
         domain = Domain(torch.tensor([[0.0] * dim, [1.0] * dim], dtype=torch.float64))
         super().__init__(domain, block.replicates, 0.1, horizon)
-        kernel = MaternKernel(nu=2.5).double()
-        kernel.lengthscale = 0.2
-        self.knowledge = Knowledge(kernel.requires_grad_(False), 0.01, forgetting_rate=0.01)
+        self.knowledge = Knowledge(make_kernel("matern", 0.2), 0.01, forgetting_rate=0.01)
         self.quiet, drawn = quiet, []
         for g in _generators(block, 64):
             places = 0.1 + 0.8 * torch.rand(1_000, 2, dim, generator=g, dtype=torch.float64)

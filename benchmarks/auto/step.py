@@ -1,17 +1,19 @@
-"""``python -m benchmarks.auto.step``: processor time of a step beside that of gp_ucb, and whether it grows."""
+"""``python -m benchmarks.auto.step``: processor time of a step beside that of gp_ucb."""
 
 from __future__ import annotations
 
-import csv
+from itertools import product
 from pathlib import Path
 from statistics import mean, median
 from time import process_time
 
+import pandas as pd
 import torch
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.problems.simulated import make_kernel
+from benchmarks.pages import save
 
 RESULTS = Path(__file__).parent / "results"
 _WARM_UP = 20
@@ -31,43 +33,28 @@ def step_seconds(policy: Policy, steps: int) -> list[float]:
     return taken[_WARM_UP:]
 
 
-def policies(num_arms: int, replicates: int) -> dict[str, Policy]:
-    """Over the same arms of two dimensions."""
+def policies(num_arms: int, replicates: int, **of_auto: float) -> dict[str, Policy]:
+    """Over the same arms of two dimensions; ``of_auto``: options of both of auto's."""
     arms = torch.rand(num_arms, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    kernel = RBFKernel().double()
-    kernel.lengthscale = 0.2
-    told = {"replicates": replicates}
+    kernel = make_kernel("se", 0.2)
     return {
-        "gp_ucb": recipes.gp_ucb(arms, kernel, 0.01, **told),
-        "auto": recipes.auto(arms, kernel, 0.01, **told),
-        "auto, told nothing": recipes.auto(arms, **told),
+        "gp_ucb": recipes.gp_ucb(arms, kernel, 0.01, replicates=replicates),
+        "auto": recipes.auto(arms, kernel, 0.01, replicates=replicates, **of_auto),
+        "auto, told nothing": recipes.auto(arms, replicates=replicates, **of_auto),
     }
 
 
 def main() -> None:
-    """Write ``step.csv`` and ``growth.csv``; one thread (OMP_NUM_THREADS=1)."""
-    RESULTS.mkdir(exist_ok=True)
-    with open(RESULTS / "step.csv", "w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["arms", "replicates", "policy", "members", "mean_ms", "median_ms", "longest_ms"])
-        for num_arms in (100, 200, 500, 1000, 10_000):
-            for replicates in (1, 25):
-                steps = 64 if num_arms * replicates <= 25_000 else 8
-                for name, policy in policies(num_arms, replicates).items():
-                    ms = [1e3 * seconds for seconds in step_seconds(policy, steps)]
-                    members = getattr(policy, "num_members", 1)
-                    row = [num_arms, replicates, name, members]
-                    rows.writerow([*row, *(f"{f(ms):.2f}" for f in (mean, median, max))])
-                    file.flush()
-    with open(RESULTS / "growth.csv", "w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["arms", "policy", "steps", "mean_ms"])
-        every = 1000
-        for name, policy in policies(200, 1).items():
-            ms = [1e3 * seconds for seconds in step_seconds(policy, 10 * every)]
-            for first in range(0, len(ms), every):
-                rows.writerow([200, name, first + every, f"{mean(ms[first : first + every]):.3f}"])
-            file.flush()
+    """Write ``step.csv``; one thread (OMP_NUM_THREADS=1)."""
+    rows = []
+    for num_arms, replicates in product((100, 200, 500, 1000, 10_000), (1, 25)):
+        steps = 64 if num_arms * replicates <= 25_000 else 8
+        for name, policy in policies(num_arms, replicates).items():
+            ms = [1e3 * seconds for seconds in step_seconds(policy, steps)]
+            of_step = {"mean_ms": mean(ms), "median_ms": median(ms), "longest_ms": max(ms)}
+            told = {"arms": num_arms, "replicates": replicates, "policy": name}
+            rows.append(told | {"members": getattr(policy, "num_members", 1)} | of_step)
+            save(pd.DataFrame(rows).round(2), RESULTS / "step.csv")
 
 
 if __name__ == "__main__":

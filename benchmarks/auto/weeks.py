@@ -126,7 +126,7 @@ def main(
         pages.say(pd.DataFrame(rows).groupby("policy")["regret"].mean())
         return
     file, chosen = folder / "weeks.csv", options.chosen(tables, RACED, "tables")
-    kept = set(pd.read_csv(file).set_index(list(KEY)).index) if file.exists() else set()
+    kept = pages.played(file, KEY)
     wanted = REPORTED if seeds == "reported" else map(int, seeds.split(","))
     plays = [(table, seed, one) for seed in wanted for table in chosen for one in RACED[table]]
     for each in [] if page else plays:

@@ -119,8 +119,7 @@ def main(
     folder = pages.results_folder(__file__, out)
     path = folder / "log_odds.csv"
     (which,) = options.chosen(seeds, SEEDS, "seeds")
-    table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=[*_KEY, "expected"])
-    kept = set(table.set_index(list(_KEY)).index)
+    kept = pages.played(path, _KEY)
     for name in [] if page else options.chosen(policies, POLICIES, "policies"):
         for kind in KINDS:
             missing = [seed for seed in SEEDS[which] if (kind, seed, name) not in kept]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -16,6 +16,7 @@ from torch import Tensor
 from bandits_torch import make, recipes
 from bandits_torch.arm_context import mask_of
 from bandits_torch.policies import Choice, Observation, Policy
+from bandits_torch.policies.wrapping import WrappingPolicy
 from bandits_torch.problems.tv_gp import ContextualGPDraws
 from bandits_torch.streams import ReplicateStreams
 
@@ -72,24 +73,12 @@ class DenseRefit(Policy):
         self.inputs = torch.cat([self.inputs.reshape(-1, inputs.shape[-1]), inputs])
         self.rewards = torch.cat([self.rewards, observation.reward])
 
-    def reset(self, where: Tensor | None = None) -> None:
-        """Not needed here."""
-        raise NotImplementedError
 
-    def state_dict(self) -> dict[str, Any]:
-        """Not needed here."""
-        raise NotImplementedError
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Not needed here."""
-        raise NotImplementedError
-
-
-class Blind(Policy):
+class Blind(WrappingPolicy):
     """A policy that is told of the mask alone."""
 
     def __init__(self, policy: Policy) -> None:
-        self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
+        self._around(policy)
 
     def choose(self, time: float, available: Any = None) -> Choice:
         """Without the context."""
@@ -98,18 +87,6 @@ class Blind(Policy):
     def learn(self, observation: Observation) -> None:
         """As it is."""
         self.policy.learn(observation)
-
-    def reset(self, where: Tensor | None = None) -> None:
-        """As it is."""
-        self.policy.reset(where)
-
-    def state_dict(self) -> dict[str, Any]:
-        """As it is."""
-        return self.policy.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As it is."""
-        self.policy.load_state_dict(state)
 
 
 def policies(problem: ContextualGPDraws, horizon: int, window: int = WINDOW) -> dict[str, Policy]:
@@ -155,9 +132,9 @@ class _Without:
 def race(kind: str, size: Size, tell: Callable[[str], None], seeds: range | None = None) -> pd.DataFrame:
     """One row for each seed, policy and tenth of the horizon: regret in it, and the median time of a step at its end.
 
-    All policies take every step in turn, so that what else the machine does weighs on all alike. Between the steps at
-    which it is asked, the dense refit plays what the exact model over all pairs of arm and context plays, whose
-    posterior is its own; ``same`` tells at how many of those at which it was asked the others agreed with it.
+    All policies take every step in turn, so that other load on the machine slows all alike. The dense refit chooses by
+    itself at the steps at which it is asked. In between it plays the choice of the exact model over all pairs of arm
+    and context, which has the same posterior. ``same``: the share of the steps asked at which a policy chose its arm.
     """
     rows = []
     for seed in range(size.seeds) if seeds is None else seeds:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.cycles.playing import RECORDS
+from benchmarks.cycles.playing import RECORDS, steps_of_a_day
 from benchmarks.pages import markdown, opening, write
 
 _HEAD = """
@@ -32,7 +32,7 @@ that do not overlap, so that error is itself uncertain, and a difference of two 
 def overlap(record: str) -> int:
     """How many of the next runs share rows with a run of the reported part."""
     part = RECORDS[record]["report"]
-    rows = part.rows if record.startswith("beijing") else part.rows * 144
+    rows = part.rows if record.startswith("beijing") else part.rows * steps_of_a_day(record)
     apart = (rows - part.horizon) / (part.starts - 1)
     return max(0, int(np.ceil(part.horizon / apart)) - 1)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import problems, recipes
@@ -18,6 +18,7 @@ from bandits_torch.experiments.regret import random_regret
 from bandits_torch.kernels import ExponentialForgettingKernel, MaternTimeKernel, QuasiPeriodicKernel
 from bandits_torch.loop import run
 from bandits_torch.problems.replay import Replay
+from benchmarks.auto.days import scaled
 from benchmarks.leaderboard.environments import Record
 
 _HOUR = 3_600
@@ -114,13 +115,7 @@ class Setting:
         if self.family == "matern-3/2":
             return MaternTimeKernel(self.first, 1.5)
         cycle = QuasiPeriodicKernel(float(day), 1.0, _DAYS_KEPT * day, order=_HARMONICS)
-        return _scaled(cycle, self.second) + _scaled(ExponentialForgettingKernel(self.first), 1 - self.second)
-
-
-def _scaled(kernel: Kernel, value: float) -> ScaleKernel:
-    scaled = ScaleKernel(kernel).double()
-    scaled.outputscale = torch.tensor(value, dtype=torch.float64)
-    return scaled
+        return scaled(cycle, self.second) + scaled(ExponentialForgettingKernel(self.first), 1 - self.second)
 
 
 # Rates and length-scales over the same range: 2 / rate is the length of exponential forgetting. Grids of equal size.

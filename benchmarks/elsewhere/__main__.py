@@ -60,8 +60,8 @@ def main(
             path = results / f"ten-{name}.csv"
             if wanted and name not in wanted:
                 continue
-            played = set(pd.read_csv(path)["replicate"]) if path.exists() else set()
-            for seed in sorted(set(range(moving_peaks.TEN_SEEDS)) - played):  # each is kept as it is played
+            kept = pages.played(path, ("replicate",))
+            for seed in sorted(set(range(moving_peaks.TEN_SEEDS)) - kept):  # each is kept as it is played
                 rows = moving_peaks.race_ten(name, seed, pages.say)
                 pages.keep(path, rows, ("problem", "policy", "replicate", "environment"))
     pages.say(f"wrote {write_page(results)}")

@@ -12,7 +12,8 @@ takes some forty milliseconds: there it is not played.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -140,18 +141,11 @@ def _ours(name: str, arms: int, horizon: int, replicates: int) -> Policy:
 
 def race(name: str, replicates: int, tell: Callable[[str], None]) -> pd.DataFrame:
     """Sum of the rewards of every policy and replicate of an environment."""
-    environment, arms, steps = ENVIRONMENTS[name]
-    rows = []
-    for policy in OURS:
-        totals = _play_batch(_ours(policy, arms, steps, replicates), environment, steps, range(replicates))
-        rows += [(name, f"ours: {policy}", k, total) for k, total in enumerate(totals)]
-        tell(f"{name} {policy}: {np.mean(totals):.1f}")
-    for policy, build in _rivals(arms, name == "candy-cane").items():
-        if (name, policy.split()[0]) == SLOW:
-            continue
-        totals = [_play(build(k), environment, steps, k) for k in range(replicates)]
-        rows += [(name, policy, k, total) for k, total in enumerate(totals)]
-        tell(f"{name} {policy}: {np.mean(totals):.1f}")
+    _, arms, steps = ENVIRONMENTS[name]
+    ours = ((f"ours: {policy}", _ours(policy, arms, steps, replicates)) for policy in OURS)
+    rivals = _rivals(arms, name == "candy-cane").items()
+    theirs = {policy: build for policy, build in rivals if (name, policy.split()[0]) != SLOW}
+    rows = _played(name, ours, theirs, range(replicates), tell)
     return pd.DataFrame(rows, columns=["problem", "policy", "replicate", "reward"])
 
 
@@ -160,27 +154,44 @@ FRESH = range(2000, 2010)  # environments that chose nothing (PROTOCOL.md)
 
 def race_fresh(name: str, tell: Callable[[str], None]) -> pd.DataFrame:
     """The final environments of PROTOCOL.md: ``auto``, wider, told what a beta prior says, and who was ahead of it."""
-    environment, arms, steps = ENVIRONMENTS[name]
-    binary, rows = name == "candy-cane", []
-    ours: dict[str, dict[str, Any]] = {"auto": {}, "auto, width 2": {"width": 2.0}}
+    arms, binary = ENVIRONMENTS[name][1], name == "candy-cane"
+    told: dict[str, dict[str, Any]] = {"auto": {}, "auto, width 2": {"width": 2.0}}
+    ahead = ["river UCB, delta 1"]
     if binary:
         spread = torch.eye(arms, dtype=torch.float64) / 12
-        ours["auto, told mean, spread and noise"] = {
-            "kernel": spread,
-            "noise_variance": 0.2,
-            "prior_mean": 0.5,
-        }
-    for policy, options in ours.items():
-        built = recipes.auto(arms, replicates=len(FRESH), seed=0, **options)
-        totals = _play_batch(built, environment, steps, FRESH)
-        rows += [(name, policy, k, total) for k, total in zip(FRESH, totals, strict=True)]
-        tell(f"{name} {policy}: {np.mean(totals):.1f}")
-    for policy in ("river UCB, delta 1", *(["mabwiser Thompson, beta"] if binary else [])):
-        build = _rivals(arms, binary)[policy]
-        totals = [_play(build(k), environment, steps, k) for k in FRESH]
-        rows += [(name, policy, k, total) for k, total in zip(FRESH, totals, strict=True)]
-        tell(f"{name} {policy}: {np.mean(totals):.1f}")
+        beta = {"kernel": spread, "noise_variance": 0.2, "prior_mean": 0.5}
+        told["auto, told mean, spread and noise"] = beta
+        ahead.append("mabwiser Thompson, beta")
+    ours = (
+        (policy, recipes.auto(arms, replicates=len(FRESH), seed=0, **options))
+        for policy, options in told.items()
+    )
+    rivals = _rivals(arms, binary)
+    rows = _played(name, ours, {policy: rivals[policy] for policy in ahead}, FRESH, tell)
     return pd.DataFrame(rows, columns=["problem", "policy", "environment", "total"])
+
+
+def _played(
+    name: str,
+    ours: Iterable[tuple[str, Policy]],
+    theirs: dict[str, Callable[[int], Player]],
+    seeds: Sequence[int],
+    tell: Callable[[str], None],
+) -> list[tuple[str, str, int, float]]:
+    """Environment, policy, seed and the sum of its rewards; ours play all seeds at once, theirs one by one."""
+    environment, _, steps = ENVIRONMENTS[name]
+    totals = chain(
+        ((policy, _play_batch(built, environment, steps, seeds)) for policy, built in ours),
+        (
+            (policy, [_play(build(k), environment, steps, k) for k in seeds])
+            for policy, build in theirs.items()
+        ),
+    )
+    rows = []
+    for policy, earned in totals:
+        rows += [(name, policy, k, total) for k, total in zip(seeds, earned, strict=True)]
+        tell(f"{name} {policy}: {np.mean(earned):.1f}")
+    return rows
 
 
 def _play(player: Player, environment: Any, steps: int, seed: int) -> float:

@@ -23,7 +23,6 @@ import pandas as pd
 import torch
 from deap.benchmarks import movingpeaks
 from gmpb import GMPB, GMPBConfig
-from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from bandits_torch import recipes, run
@@ -31,6 +30,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.problems import ContinuousProblem
+from bandits_torch.problems.simulated import make_kernel
 from benchmarks.continuous.rivals import PlainBoTorch, Rival
 
 SHRUNK = 100  # published evaluations between changes, for one of ours
@@ -164,11 +164,9 @@ def racers(at: Elsewhere, seed: int) -> dict[str, Callable[[], Policy]]:
     horizon, initial = at.horizon or 0, 10
 
     def tv_gp_ucb() -> Policy:
-        kernel = MaternKernel(nu=2.5).double()
-        kernel.lengthscale = 0.3 * math.sqrt(at.dim)
         policy = recipes.tv_gp_ucb(
             at.domain,
-            kernel.requires_grad_(False),
+            make_kernel("matern", 0.3 * math.sqrt(at.dim)),
             0.01,
             width=1.0,
             learn_hyperparameters={"first": initial, "every": initial},

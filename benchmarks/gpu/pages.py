@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -71,9 +73,6 @@ def saturation(settings: Settings) -> Rows:
 
 def against_botorch(settings: Settings) -> Rows:
     """How much faster is a step than plain BoTorch's on the same device?"""
-    import tempfile
-    from pathlib import Path
-
     cases = (Case(10_000, 1_000, "ucb", 100, 2), Case(100_000, 1_000, "ucb", 100, 2))
     for case in settings.pick(cases, (Case(60, 10, "ucb", 4, 2),)):
         with tempfile.TemporaryDirectory() as folder:
@@ -137,21 +136,8 @@ def priors(settings: Settings) -> Rows:
 
 
 def _plain_seconds(stepper: Stepper, settings: Settings) -> float:
-    for _ in range(settings.pick(20, 3)):
-        _learning_step(stepper)
-    return seconds_a_step(
-        lambda n: [_learning_step(stepper) for _ in range(n)], settings.pick(40, 3), settings.device
-    )
-
-
-def _learning_step(stepper: Stepper) -> None:
-    """One step with what ``learn`` needs of ``choose`` handed on."""
-    from bandits_torch.policies.policy import Observation
-
-    stepper.done += 1
-    choice = stepper.policy.choose(float(stepper.done))
-    reward = stepper.problem.pull(stepper.done, choice.arm, stepper.streams)
-    stepper.policy.learn(Observation(float(stepper.done), choice.arm, reward, choice.why))
+    stepper.plain(settings.pick(20, 3))
+    return seconds_a_step(stepper.plain, settings.pick(40, 3), settings.device)
 
 
 def auto(settings: Settings) -> Rows:

@@ -35,7 +35,7 @@ class Settings:
     ends: float = field(default=float("inf"))
 
     def pick(self, full: Any, small: Any) -> Any:
-        """One or the other."""
+        """``small`` in a rehearsal, else ``full``."""
         return small if self.small else full
 
     @property
@@ -81,9 +81,9 @@ class Stepper:
         for _ in range(count):
             self.done += 1
             time = self.problem.time(self.done)
-            arm = self.policy.choose(time).arm
-            reward = self.problem.pull(self.done, arm, self.streams)
-            self.policy.learn(Observation(time, arm, reward))
+            choice = self.policy.choose(time)
+            reward = self.problem.pull(self.done, choice.arm, self.streams)
+            self.policy.learn(Observation(time, choice.arm, reward, choice.why))
 
     def captured(self, count: int) -> int:
         """Captured steps, at least so many; how many blocks they were."""

@@ -15,7 +15,7 @@ from bandits_torch.files import atomic_write
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.running import Tables
 from benchmarks.leaderboard.statistics import LEVEL, RESAMPLES, ranking, regrets, shares, summary
-from benchmarks.pages import markdown, opening, seeds_of, write
+from benchmarks.pages import markdown, of, opening, seeds_of, table, write
 
 _NAMED = 7  # policies in colour, the best by rank, and random
 
@@ -123,33 +123,30 @@ def _raced(totals: pd.DataFrame) -> tuple[list[str], list[str], list[str]]:
 
 
 def _ranking_table(ranks: pd.DataFrame) -> str:
-    rows = [
-        [
-            place,
-            f"`{name}`",
-            f"{row['mean_rank']:.2f}",
-            f"{row['low']:.2f} to {row['high']:.2f}",
-            f"{row['share']:.1%}",
-            int(row["first"]),
-        ]
-        for place, (name, row) in enumerate(ranks.iterrows(), start=1)
-    ]
-    return markdown(["", "policy", "mean rank", "interval", "share of random", "first"], rows)
+    columns = {
+        "": of("place"),
+        "policy": of("policy", "`{}`".format),
+        "mean rank": of("mean_rank", "{:.2f}".format),
+        "interval": lambda row: f"{row['low']:.2f} to {row['high']:.2f}",
+        "share of random": of("share", "{:.1%}".format),
+        "first": of("first", int),
+    }
+    return table(ranks.reset_index().assign(place=range(1, len(ranks) + 1)), columns)
 
 
 def _regret(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> str:
-    table = summary(totals)
+    known = summary(totals)
     horizons = totals.groupby("environment")["horizon"].first()
     heads = [f"{name}, T = {horizons[name]}" for name in environments]
     return markdown(
-        ["policy", *heads], [[f"`{p}`", *(_cell(table, e, p) for e in environments)] for p in policies]
+        ["policy", *heads], [[f"`{p}`", *(_cell(known, e, p) for e in environments)] for p in policies]
     )
 
 
-def _cell(table: pd.DataFrame, environment: str, policy: str) -> str:
-    if (environment, policy) not in table.index:
+def _cell(known: pd.DataFrame, environment: str, policy: str) -> str:
+    if (environment, policy) not in known.index:
         return ""
-    regret, error, ms = table.loc[(environment, policy)]
+    regret, error, ms = known.loc[(environment, policy)]
     digits = 1 if regret < 1000 else 0
     return f"{regret:.{digits}f} ± {error:.{digits}f} ({ms:.2g})"
 

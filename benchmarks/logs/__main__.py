@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 import typer
 from gpytorch.kernels import RBFKernel
+from torch import Tensor
 
 from bandits_torch import ArmContext, recipes, value
 from bandits_torch.policies.policy import Observation, Policy
@@ -217,12 +218,8 @@ def warm(seeds: range) -> list[dict[str, object]]:
         arms = torch.from_numpy(draw.integers(ARMS, size=LOGGED))
         log = Log(steps.double(), arms, rewards[steps, arms], tuple(map(str, range(ARMS))))
         for name, policy in (("told", recipes.auto(ARMS, log=log)), ("not told", recipes.auto(ARMS))):
-            lost = 0.0
-            for k in range(LOGGED, LOGGED + PLAYED):
-                choice = policy.choose(float(k))
-                lost += float(worth[k].max() - worth[k, choice.arm])
-                policy.learn(Observation(float(k), choice.arm, rewards[k, choice.arm], choice.why))
-            rows.append({"world": world, "policy": name, "seed": seed, "regret": lost})
+            regret = lost(policy, worth, rewards)
+            rows.append({"world": world, "policy": name, "seed": seed, "regret": regret})
     return rows + warm_under(seeds)
 
 
@@ -240,15 +237,21 @@ def warm_under(seeds: range) -> list[dict[str, object]]:
             context_names=NAMES,
         )
         noise = NOISE * torch.from_numpy(np.random.default_rng([seed, 2]).normal(size=len(means)))
+        worth = torch.from_numpy(means)
         for name, policy in (("told", recipes.auto(4, log=first)), ("not told", recipes.auto(4, contexts=3))):
-            lost = 0.0
-            for k in range(LOGGED, LOGGED + PLAYED):
-                choice = policy.choose(float(k), ArmContext(log.contexts[k]))
-                expected = means[k, int(choice.arm)]
-                lost += means[k].max() - expected
-                policy.learn(Observation(float(k), choice.arm, expected + noise[k : k + 1], choice.why))
-            rows.append({"world": "listed contexts", "policy": name, "seed": seed, "regret": lost})
+            regret = lost(policy, worth, worth + noise.unsqueeze(-1), log.contexts)
+            rows.append({"world": "listed contexts", "policy": name, "seed": seed, "regret": regret})
     return rows
+
+
+def lost(policy: Policy, worth: Tensor, rewards: Tensor, contexts: Tensor | None = None) -> float:
+    """Regret of the steps after the logged ones, given what every step's arms are worth and pay, (steps, N) each."""
+    total = 0.0
+    for k in range(LOGGED, LOGGED + PLAYED):
+        choice = policy.choose(float(k), None if contexts is None else ArmContext(contexts[k]))
+        total += float(worth[k].max() - worth[k, choice.arm])
+        policy.learn(Observation(float(k), choice.arm, rewards[k, choice.arm], choice.why))
+    return total
 
 
 WORLDS = {"stationary": GPDraws, "drifting": partial(TVGPDraws, forgetting_rate=0.01)}
@@ -300,16 +303,14 @@ def write_page(folder: Path) -> Path:
     over = f"{ARMS} arms (4 under contexts); {pages.seeds_of(starts, 'seed')}"
     start = f"\n## A warm start\n\nRegret of {PLAYED} steps over {over}.\n\n"
     less = (regret["told"] < regret["not told"]).groupby("world").sum()
-    told = [
-        [
-            world,
-            f"{own['told']:.1f}",
-            f"{own['not told']:.1f}",
-            f"{less[world]} of {starts['seed'].nunique()}",
-        ]
-        for world, own in total.iterrows()
-    ]
-    start += pages.markdown(["world", "told the log", "not told", "less"], told)
+    seeds = starts["seed"].nunique()
+    columns = {
+        "world": pages.of("world"),
+        "told the log": pages.of("told", "{:.1f}".format),
+        "not told": pages.of("not told", "{:.1f}".format),
+        "less": lambda row: f"{less[row['world']]} of {seeds}",
+    }
+    start += pages.table(total.reset_index(), columns)
     return pages.write(folder / "RESULTS.md", text + about + pages.markdown(heads, rows) + start)
 
 

@@ -148,22 +148,21 @@ def over_arms(seed: int, replicates: int, horizon: int) -> list[dict[str, Any]]:
 
 def write_page(folder: Path) -> Path:
     """Write ``RESULTS.md`` beside the table it is made from."""
-    table = pd.read_csv(folder / "moves.csv")
+    table = pd.read_csv(folder / "moves.csv", dtype={"rule": str})
     limits = table[table["part"] == "limits"].set_index("rule")
     text, about = "", []
     if len(limits):
         free = limits.loc["inf"]
-        shown = [
-            [
-                "none" if rule == "inf" else f"{float(rule):g}",
-                f"{one['regret']:.3f}",
-                f"{one['error']:.3f}",
-                f"{one['moved']:.3f}",
-            ]
-            for rule, one in limits.sort_values("moved").iterrows()
-        ]
-        heads = ["limit, share of a range", "regret a step", "± (one deviation)", "moved a step"]
-        text += "\n## Limits\n\n" + pages.markdown(heads, shown)
+        three = "{:.3f}".format
+        columns = {
+            "limit, share of a range": lambda row: (
+                "none" if row["rule"] == "inf" else f"{float(row['rule']):g}"
+            ),
+            "regret a step": pages.of("regret", three),
+            "± (one deviation)": pages.of("error", three),
+            "moved a step": pages.of("moved", three),
+        }
+        text += "\n## Limits\n\n" + pages.table(limits.reset_index().sort_values("moved"), columns)
         tight = limits.loc["0.05"]
         about.append(
             f"With at most 0.05 of a range a step `auto` loses {tight['regret']:.2f} a step, without a limit "
@@ -191,7 +190,8 @@ def write_page(folder: Path) -> Path:
                     f"to weigh the price of {what} makes a step's loss, regret and payments, {min(ratios):.2f} to "
                     f"{max(ratios):.2f} of what it is where the price is ignored ({len(ratios)} cases)"
                 )
-        rival = [(float(one[5]), float(one[6])) for one in shown if one[6]]
+    rival = [(float(one[5]), float(one[6])) for one in shown if one[6]]
+    if rival:
         fewer = sum(index < weighed for weighed, index in rival)
         worst = max(index / weighed for weighed, index in rival)
         text += (

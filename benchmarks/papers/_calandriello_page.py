@@ -9,7 +9,7 @@ import pandas as pd
 
 from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
+from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim
 
 PAPER, OURS = "Calandriello et al. 2019", "asked of this library"
 COMMAND = "python -m benchmarks.papers calandriello"
@@ -145,12 +145,8 @@ def write(out: Path) -> None:
     pages.write(out / "RESULTS.md", "\n".join([head, *verdicts, *parts]))
 
 
-def _claim(where: str, says: str, finding: Finding, part: str, paper: str = PAPER) -> Claim:
-    return Claim(paper, where, says, finding.verdict, finding.numbers, f"{COMMAND} {part}")
-
-
-def _asked(holds: bool, numbers: str) -> Finding:
-    return Finding(HOLDS if holds else FAILS, numbers)
+def _claim(where: str, says: str, holds: bool, numbers: str, part: str, paper: str = PAPER) -> Claim:
+    return Claim(paper, where, says, HOLDS if holds else FAILS, numbers, f"{COMMAND} {part}")
 
 
 def _starvation_claims(rows: pd.DataFrame) -> list[Claim]:
@@ -163,12 +159,13 @@ def _starvation_claims(rows: pd.DataFrame) -> list[Claim]:
     numbers = f"t = {rows['t'].max()}. {said}"
     honest = far["BKB"] > 0.99 and inside["BKB"] > 0.99
     return [
-        _claim("Figure 2", "BKB's variance does not starve", _asked(honest, numbers), "starvation"),
+        _claim("Figure 2", "BKB's variance does not starve", honest, numbers, "starvation"),
         *(
             _claim(
                 "Figure 2",
                 f"{name} starve: away from the data they are much surer than the prior",
-                _asked(bool(far[name] < 0.5), f"{numbers} (asked: a sigma below half the prior's)"),
+                bool(far[name] < 0.5),
+                f"{numbers} (asked: a sigma below half the prior's)",
                 "starvation",
             )
             for name in ("subset of regressors", "random Fourier features")
@@ -182,7 +179,7 @@ def _coverage_claims(rows: pd.DataFrame) -> list[Claim]:
     says = "random Fourier features starve: at a fixed number of them the truth leaves their band as t grows"
     falls = bool((share.diff().iloc[1:] < 0).all() and share.iloc[-1] < 0.9)
     asked = f"of all arms within 3 sigma, {numbers} (asked: falling, to below 90 %)"
-    return [_claim("Figure 2", says, _asked(falls, asked), "coverage")]
+    return [_claim("Figure 2", says, falls, asked, "coverage")]
 
 
 def _accuracy_claims(rows: pd.DataFrame) -> list[Claim]:
@@ -190,7 +187,7 @@ def _accuracy_claims(rows: pd.DataFrame) -> list[Claim]:
     runs = int(rows["runs"].iloc[0])
     numbers = ", ".join(f"{name}: {100 * value:.1f} % of {runs} runs" for name, value in share.items())
     says = "with probability 1 - delta the variances are within a factor alpha of the exact ones, at all arms and steps"
-    return [_claim("Theorem 1", says, _asked(share["theory"] >= 0.9, numbers), "accuracy")]
+    return [_claim("Theorem 1", says, share["theory"] >= 0.9, numbers, "accuracy")]
 
 
 def _regret_claims(rows: pd.DataFrame) -> list[Claim]:
@@ -199,41 +196,31 @@ def _regret_claims(rows: pd.DataFrame) -> list[Claim]:
         mean = group.groupby("sampler")["regret"].mean()
         says = f"with the width {width}, BKB at qbar 5 has at most 5 % more regret than the exact sampler"
         if "BKB, qbar 5" not in mean:  # a run that was cut short
-            found.append(_claim("section 5", says, Finding(UNTESTED, "not played"), "regret", OURS))
+            found.append(Claim(OURS, "section 5", says, UNTESTED, "not played", f"{COMMAND} regret"))
             continue
         ours, exact = mean["BKB, qbar 5"], mean["exact"]
         numbers = f"{ours:.1f} against {exact:.1f}: {100 * (ours / exact - 1):+.1f} %"
-        found.append(_claim("section 5", says, _asked(ours <= 1.05 * exact, numbers), "regret", OURS))
+        found.append(_claim("section 5", says, ours <= 1.05 * exact, numbers, "regret", OURS))
     return found
 
 
 def _growth_claims(rows: pd.DataFrame) -> list[Claim]:
-    half, end = rows.iloc[-2], rows.iloc[-1]
+    first, early, half, end = (rows.iloc[k] for k in (0, 2, -2, -1))
     times, more = end["t"] / half["t"], end["draw"] / half["draw"]
-    first, last = rows.iloc[0], rows.iloc[-1]
-    slower = last["ms_per_step"] / rows.iloc[2]["ms_per_step"]
-    later = f"{last['t'] / rows.iloc[2]['t']:.0f} times as many steps"
+    slower = end["ms_per_step"] / early["ms_per_step"]
+    drawn = (
+        f"from t = {half['t']:.0f} to {end['t']:.0f} a draw grows {more:.2f} times; "
+        f"{first['draw']:.0f} arms at t = {first['t']:.0f}, {end['draw']:.0f} at {end['t']:.0f}"
+    )
+    cost = (
+        f"{early['ms_per_step']:.2f} ms at t = {early['t']:.0f}, {end['ms_per_step']:.2f} ms after "
+        f"{end['t'] / early['t']:.0f} times as many steps: {slower:.2f} times (asked: below 2); exact "
+        f"{end['exact_ms_per_step']:.2f} ms"
+    )
+    grows = "the dictionary grows as the effective dimension, more slowly than t"
     return [
-        _claim(
-            "Theorem 1",
-            "the dictionary grows as the effective dimension, more slowly than t",
-            _asked(
-                more < times**0.5,
-                f"from t = {half['t']:.0f} to {end['t']:.0f} a draw grows {more:.2f} times; "
-                f"{first['draw']:.0f} arms at t = {first['t']:.0f}, {last['draw']:.0f} at {last['t']:.0f}",
-            ),
-            "growth",
-        ),
-        _claim(
-            "abstract",
-            "the cost of a step hardly grows with t",
-            _asked(
-                slower < 2,
-                f"{rows.iloc[2]['ms_per_step']:.2f} ms at t = {rows.iloc[2]['t']:.0f}, {last['ms_per_step']:.2f} ms "
-                f"after {later}: {slower:.2f} times (asked: below 2); exact {last['exact_ms_per_step']:.2f} ms",
-            ),
-            "growth",
-        ),
+        _claim("Theorem 1", grows, more < times**0.5, drawn, "growth"),
+        _claim("abstract", "the cost of a step hardly grows with t", slower < 2, cost, "growth"),
     ]
 
 
@@ -246,7 +233,7 @@ def _adaptive_claims(rows: pd.DataFrame) -> list[Claim]:
     )
     falls = all(a > b for a, b in itertools.pairwise(draws))
     says = "the size of the dictionary adapts to the function: fewer arms where d_eff is smaller"
-    return [_claim("section 3.2", says, _asked(falls, said), "adaptive")]
+    return [_claim("section 3.2", says, falls, said, "adaptive")]
 
 
 def _time_claims(rows: pd.DataFrame) -> list[Claim]:
@@ -257,7 +244,7 @@ def _time_claims(rows: pd.DataFrame) -> list[Claim]:
             if way in here.index:
                 numbers = f"{here[way]:.2f} s; published code {theirs} s on another machine"
                 says = f"{way}: A = {arms}, T = {steps} in at most {asked} s on one core"
-                found.append(_claim("times", says, _asked(here[way] <= asked, numbers), "times", OURS))
+                found.append(_claim("times", says, here[way] <= asked, numbers, "times", OURS))
     return found
 
 
@@ -270,11 +257,11 @@ def _numpy_claims(rows: pd.DataFrame) -> list[Claim]:
             f"{times:.2f} times; at the last step our products alone allow {called:.1f}, the least {most:.1f}"
         )
         says = f"BKB, a draw a step: A = {row['arms']}, T = {steps} at least 4 times faster than plain NumPy"
-        found.append(_claim("times", says, _asked(times >= 4, numbers), "numpy", OURS))
+        found.append(_claim("times", says, times >= 4, numbers, "numpy", OURS))
         same = row["cholesky_same_choices"]
         says = f"BKB chooses as NumPy with a Cholesky factor does: A = {row['arms']}, T = {steps}"
-        finding = _asked(same == steps, f"the same arm at {same} of {steps} steps")
-        found.append(_claim("Figure 1", says, finding, "numpy", OURS))
+        numbers = f"the same arm at {same} of {steps} steps"
+        found.append(_claim("Figure 1", says, same == steps, numbers, "numpy", OURS))
     return found
 
 
@@ -298,6 +285,5 @@ def _means(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _table(frame: pd.DataFrame) -> str:
-    names = [str(name).replace("_", " ") for name in frame.columns]
-    rows = [["" if pd.isna(cell) else str(cell) for cell in row] for row in frame.to_numpy(dtype=object)]
-    return pages.markdown(names, rows)
+    plain = frame.rename(columns=lambda name: str(name).replace("_", " "))
+    return pages.markdown_of(plain.astype(object).where(plain.notna(), ""))

@@ -12,9 +12,10 @@ import pandas as pd
 from benchmarks import pages
 from benchmarks.papers import _claims
 from benchmarks.papers._chowdhury_problems import OVER_MEAN
-from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
+from benchmarks.papers._claims import FAILS, HOLDS, NOT_RUN, UNTESTED, Claim, Finding
 
 PAPER = "Chowdhury & Gopalan 2017"
+Rule = Callable[[Mapping[str, np.ndarray]], Finding]  # of the regrets by policy
 PLAYED = {"gp_ucb": "GP-UCB", "igp_ucb": "IGP-UCB", "gp_ts": "GP-TS", "gp_ei": "GP-EI", "gp_pi": "GP-PI"}
 NAMES = PLAYED | {key: f"{PLAYED[of]} over means" for key, of in OVER_MEAN.items()}
 PANELS = ("1a", "1b", "2a", "2b", "3a", "3b", "4a", "4b")
@@ -66,6 +67,11 @@ variance, and centred by each sensor's mean.
 """,
 }
 
+_BESIDE = {
+    "robustness": "## The conjecture at figure 3\n\nRegret on Rosenbrock by the kernel's lengthscale.\n",
+    "sensitivity": "## Sensitivity\n\nOne choice changed at a time.\n",
+}
+
 
 def write(out: Path) -> None:
     """Write RESULTS.md and claims.csv from whichever CSV files are there."""
@@ -78,48 +84,33 @@ def write(out: Path) -> None:
             panel for panel in PANELS if panel[0] == figure and (out / f"figure{panel}_trials.csv").is_file()
         ]
         parts += [text] * bool(panels) + [_panel(out, panel) for panel in panels]
-    if (out / "robustness.csv").is_file():
-        frame = pd.read_csv(out / "robustness.csv")
-        parts.append("## The conjecture at figure 3\n\nRegret on Rosenbrock by the kernel's lengthscale.\n")
-        parts.append(_with_errors(frame))
-    if (out / "sensitivity.csv").is_file():
-        parts.append("## Sensitivity\n\nOne choice changed at a time.\n")
-        parts.append(_with_errors(pd.read_csv(out / "sensitivity.csv")))
+    for name, words in _BESIDE.items():
+        if (frame := pages.read(out / f"{name}.csv")) is not None:
+            parts += [words, _with_errors(frame)]
     pages.write(out / "RESULTS.md", "\n".join(parts))
 
 
 def make_claims(out: Path) -> list[Claim]:
     """Every claim of the paper's experiment section, and those elsewhere that its experiments are to support."""
     regrets = {panel: found for panel in PANELS if (found := _of_trials(out, panel, "regret")) is not None}
-    rows: list[tuple[str, str, Finding, str]] = []
-
-    def add(where: str, claim: str, finding: Finding, part: str) -> None:
-        rows.append((where, claim, finding, part))
-
-    for panel in PANELS:
-        found, where, part = regrets.get(panel), f"Figure {panel}", panel
-        for claim, finding in _of_panel(panel, found):
-            add(where, claim, finding, part)
+    rows = [
+        (f"Figure {panel}", claim, finding, panel)
+        for panel in PANELS
+        for claim, finding in _of_panel(panel, regrets.get(panel))
+    ]
+    compare = "The methods compare on draws of the GP as on functions of the RKHS"
     for kernel in "ab":
         first, second = regrets.get(f"1{kernel}"), regrets.get(f"2{kernel}")
-        same = _by_both_readings(same_order, first, second) if first and second else _not_run()
-        add(
-            f"Figure 2{kernel}",
-            "The methods compare on draws of the GP as on functions of the RKHS",
-            same,
-            "figure2",
-        )
-    add("Figure 3, text", _CONJECTURE, _robustness(out), "robustness")
-    add(
-        "Figure 4, text",
-        "gamma_t = 1 was found by cross-validation",
-        Finding(UNTESTED, "the paper does not say over which values or with which score"),
-        "figure4",
-    )
+        same = _by_both_readings(same_order, first, second) if first and second else NOT_RUN
+        rows.append((f"Figure 2{kernel}", compare, same, "figure2"))
+    rows.append(("Figure 3, text", _CONJECTURE, _robustness(out), "robustness"))
+    validated = Finding(UNTESTED, "the paper does not say over which values or with which score")
+    rows.append(("Figure 4, text", "gamma_t = 1 was found by cross-validation", validated, "figure4"))
     pairs = [_claims.less(f["igp_ucb"], f["gp_ucb"], (p, "GP-UCB")) for p, f in regrets.items()]
-    better = _claims.every(pairs) if pairs else _not_run()
-    add("Section 4.1", "IGP-UCB is much better than GP-UCB on synthetic functions and on sensors", better, "")
-    add("Section 7", "IGP-UCB and GP-TS perform well on synthetic and real data", _perform_well(out), "")
+    better = _claims.every(pairs) if pairs else NOT_RUN
+    much = "IGP-UCB is much better than GP-UCB on synthetic functions and on sensors"
+    well = "IGP-UCB and GP-TS perform well on synthetic and real data"
+    rows += [("Section 4.1", much, better, ""), ("Section 7", well, _perform_well(out), "")]
     rows.sort(key=lambda row: row[0])
     short = _cut_short(out, regrets)
     rows = [(where, claim, *_flagged(found, where, short, part)) for where, claim, found, part in rows]
@@ -161,58 +152,53 @@ def _by_both_readings(judge: Callable[..., Finding], *panels: Mapping[str, np.nd
 
 def _of_panel(panel: str, found: Mapping[str, np.ndarray] | None) -> list[tuple[str, Finding]]:
     """What the paper says of one panel."""
-    claims = [claim for claim, _ in _judged(panel, None)]
-    if not found:
-        return [(claim, _not_run()) for claim in claims]
     return [
-        (claim, _by_both_readings(lambda regrets, k=k: _judged(panel, regrets)[k][1], found))
-        for k, claim in enumerate(claims)
+        (claim, _by_both_readings(rule, found) if found else NOT_RUN) for claim, rule in _said(panel).items()
     ]
 
 
-def _judged(panel: str, found: Mapping[str, np.ndarray] | None) -> list[tuple[str, Finding]]:
-    """What the paper says of one panel, by one reading."""
-
-    def least(own: str, rivals: Sequence[str], factor: float = 1.0) -> Finding:
-        if not found:
-            return _not_run()
+def _least(own: str, rivals: Sequence[str], factor: float = 1.0) -> Rule:
+    def judge(found: Mapping[str, np.ndarray]) -> Finding:
         named = {NAMES[name]: regrets for name, regrets in found.items()}
         return _claims.least(NAMES[own], [NAMES[rival] for rival in rivals], named, factor)
 
-    def alike(first: str, second: str) -> Finding:
-        if not found:
-            return _not_run()
-        return _claims.alike(found[first], found[second], (NAMES[first], NAMES[second]), _SIMILAR)
+    return judge
 
+
+def _alike(first: str, second: str) -> Rule:
+    names = (NAMES[first], NAMES[second])
+    return lambda found: _claims.alike(found[first], found[second], names, _SIMILAR)
+
+
+def _all(rules: Sequence[Rule]) -> Rule:
+    return lambda found: _claims.every([rule(found) for rule in rules])
+
+
+def _said(panel: str) -> dict[str, Rule]:
+    """What the paper says of one panel, and how it is judged by one reading."""
     three, others = ("gp_ucb", "igp_ucb", "gp_ts"), ("gp_ei", "gp_pi")
-    said = [("GP-EI and GP-PI perform similarly (footnote 11)", alike("gp_ei", "gp_pi"))]
+    said = {"GP-EI and GP-PI perform similarly (footnote 11)": _alike("gp_ei", "gp_pi")}
     if panel[0] == "1":
-        said += [
-            ("IGP-UCB improves on GP-UCB significantly", least("igp_ucb", ["gp_ucb"])),
-            ("IGP-UCB performs best of all", least("igp_ucb", [p for p in PLAYED if p != "igp_ucb"])),
-            ("GP-TS fares reasonably well compared with GP-UCB", least("gp_ts", ["gp_ucb"], 2)),
-            ("GP-TS fares reasonably well compared with GP-EI and GP-PI", least("gp_ts", others, 2)),
-        ]
+        said |= {
+            "IGP-UCB improves on GP-UCB significantly": _least("igp_ucb", ["gp_ucb"]),
+            "IGP-UCB performs best of all": _least("igp_ucb", [p for p in PLAYED if p != "igp_ucb"]),
+            "GP-TS fares reasonably well compared with GP-UCB": _least("gp_ts", ["gp_ucb"], 2),
+            "GP-TS fares reasonably well compared with GP-EI and GP-PI": _least("gp_ts", others, 2),
+        }
     if panel[0] == "3":
-        better = _claims.every([least(own, three) for own in others])
-        competitive = _claims.every([least(own, others, 2) for own in three[1:]])
-        said += [
-            ("GP-EI and GP-PI perform better than the rest", better),
-            ("IGP-UCB and GP-TS are competitive (with GP-EI and GP-PI)", competitive),
-        ]
+        competitive = _all([_least(own, others, 2) for own in three[1:]])
+        said |= {
+            "GP-EI and GP-PI perform better than the rest": _all([_least(own, three) for own in others]),
+            "IGP-UCB and GP-TS are competitive (with GP-EI and GP-PI)": competitive,
+        }
     if panel[0] == "4":
-        said.append(
-            ("GP-TS performs better than all others", least("gp_ts", [p for p in PLAYED if p != "gp_ts"]))
-        )
+        best = _least("gp_ts", [p for p in PLAYED if p != "gp_ts"])
+        said["GP-TS performs better than all others"] = best
     if panel == "4a":
-        said.append(("IGP-UCB and GP-UCB perform the same", alike("igp_ucb", "gp_ucb")))
+        said["IGP-UCB and GP-UCB perform the same"] = _alike("igp_ucb", "gp_ucb")
     if panel == "4b":
-        said.append(("IGP-UCB performs better than GP-EI and GP-PI", least("igp_ucb", others)))
+        said["IGP-UCB performs better than GP-EI and GP-PI"] = _least("igp_ucb", others)
     return said
-
-
-def _not_run() -> Finding:
-    return Finding(UNTESTED, "not run")
 
 
 def same_order(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> Finding:
@@ -239,9 +225,8 @@ def same_order(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]
 
 
 def _robustness(out: Path) -> Finding:
-    if not (out / "robustness.csv").is_file():
-        return _not_run()
-    return robustness(pd.read_csv(out / "robustness.csv"))
+    frame = pages.read(out / "robustness.csv")
+    return NOT_RUN if frame is None else robustness(frame)
 
 
 def robustness(frame: pd.DataFrame) -> Finding:
@@ -266,7 +251,7 @@ def _perform_well(out: Path) -> Finding:
             well &= max(shares) < _GOOD
             told.append(f"{panel}: {100 * shares[0]:.2g} % and {100 * shares[1]:.2g} %")
     if not told:
-        return _not_run()
+        return NOT_RUN
     return Finding(HOLDS if well else FAILS, "late regret as a share of random play's, " + ", ".join(told))
 
 

@@ -37,6 +37,10 @@ class Finding(NamedTuple):
     numbers: str
 
 
+_ALONE = "a single replicate has no standard error"
+NOT_RUN = Finding(UNTESTED, "not run")
+
+
 @dataclass(frozen=True)
 class Claim:
     """One row of claims.csv.
@@ -176,8 +180,10 @@ def within(values: Sequence[float], name: str, low: float, high: float) -> Findi
     """Whether a mean lies in a range, two standard errors allowed for."""
     numbers = np.asarray(values, dtype=float)
     mean, error = _mean_and_error(numbers)
-    inside = low - 2 * error <= mean <= high + 2 * error
     said = f"{name} {_shown(numbers)}, asked: {low:g} to {high:g}, give or take two standard errors"
+    if not np.isfinite(error):
+        return Finding(UNTESTED, f"{said}: {_ALONE}")
+    inside = low - 2 * error <= mean <= high + 2 * error
     return Finding(HOLDS if inside else FAILS, said)
 
 
@@ -190,7 +196,7 @@ def every(findings: Sequence[Finding]) -> Finding:
 
 def _beyond(difference: float, error: float, said: str) -> Finding:
     if not np.isfinite(error):
-        return Finding(UNTESTED, f"{said}: a single replicate has no standard error")
+        return Finding(UNTESTED, f"{said}: {_ALONE}")
     z = _z(difference, error)
     words = "beyond" if abs(z) > 2 else "within"
     numbers = f"{said}: {difference:+.4g}, {words} two standard errors ({z:+.1f})"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from bandits_torch.experiments.plots import COLOURS
 from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.papers._claims import FAILS, HOLDS, UNDECIDED, UNTESTED, VACUOUS, Claim, Finding
+from benchmarks.papers._claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNTESTED, VACUOUS, Claim, Finding
 
 PAPER = "Zhou & Shroff 2021"
 COMMAND = "python -m benchmarks.papers zhou"
@@ -155,14 +155,10 @@ def make_claims(
     return claims
 
 
-def _not_run() -> Finding:
-    return Finding(UNTESTED, "not run")
-
-
 def _below_bound(frames: list[pd.DataFrame], policy: str) -> Finding:
     """Whether every regret lies below the bound, which is vacuous where random play's expected regret does too."""
     if not frames:
-        return _not_run()
+        return NOT_RUN
     rows = pd.concat(frames)
     rows = rows[(rows["policy"] == policy) & (rows["width"] == "theory")]
     share, loose = rows["regret"] / rows["bound"], rows["bound"] / rows["random"]
@@ -185,7 +181,7 @@ def _line(frame: pd.DataFrame | None, name: str, place: str, policy: str, width:
 def _growth(frame: pd.DataFrame | None, name: str, place: str, policy: str, width: str) -> Finding:
     line = _line(frame, name, place, policy, width)
     if line is None:
-        return _not_run()
+        return NOT_RUN
     x = np.unique(line["x"])
     found, exponent = slope(x, regrets(line)), SWEEPS[name].exponent(place)
     bound = slope(x, line.pivot(index="replicate", columns="x", values="bound").to_numpy(), 1).value
@@ -200,7 +196,7 @@ def _sublinear(frame: pd.DataFrame | None, policy: str, width: str) -> Finding:
     for place in ("drift", "jumps"):
         line = _line(frame, "horizon", place, policy, width)
         if line is None:
-            return _not_run()
+            return NOT_RUN
         x = np.unique(line["x"])
         found = slope(x[-2:], regrets(line)[:, -2:])
         numbers = f"{place}: slope {found} between the last two horizons, {x[-2]:.0f} and {x[-1]:.0f}"
@@ -213,7 +209,7 @@ def _compare(frame: pd.DataFrame | None, width: str, policy: str, other: str, sa
     for place in ("drift", "jumps"):
         lines = [_line(frame, "horizon", place, name, width) for name in (policy, other)]
         if any(line is None for line in lines):
-            return _not_run()
+            return NOT_RUN
         first, second = (regrets(line)[:, -1] for line in lines if line is not None)
         rule = _claims.alike if same else _claims.less
         arguments = {"within": 0.2} if same else {}
@@ -224,7 +220,7 @@ def _compare(frame: pd.DataFrame | None, width: str, policy: str, other: str, sa
 
 def _exceeds(gaps: pd.DataFrame | None) -> Finding:
     if gaps is None:
-        return _not_run()
+        return NOT_RUN
     largest = gaps.groupby("dim")["norm"].max()
     share = 100 * (gaps["norm"] > 1).mean()
     numbers = ", ".join(f"{value:.3g} in R^{dim}" for dim, value in largest.items())
@@ -236,7 +232,7 @@ def _exceeds(gaps: pd.DataFrame | None) -> Finding:
 
 def _within(gaps: pd.DataFrame | None) -> Finding:
     if gaps is None:
-        return _not_run()
+        return NOT_RUN
     share = (gaps["norm"] / gaps["bound"]).max()
     return Finding(HOLDS if share <= 1 else FAILS, f"largest norm / bound {share:.2g} in {len(gaps)} designs")
 
@@ -273,8 +269,7 @@ function that stays.
 def write(out: Path) -> None:
     """Draw and write whatever there are CSV files for."""
     frames = {name: pd.read_csv(path) for name in SWEEPS if (path := out / f"{name}.csv").is_file()}
-    gaps = pd.read_csv(out / "gap.csv") if (out / "gap.csv").is_file() else None
-    bites = pd.read_csv(out / "bound.csv") if (out / "bound.csv").is_file() else None
+    gaps, bites, tuning = (pages.read(out / f"{name}.csv") for name in ("gap", "bound", "tuning"))
     claims = make_claims(frames, gaps, bites)
     _claims.write(out, claims)
     head = _claims.opening("Zhou & Shroff 2021: restarts and windows", claims, COMMAND) + _HEAD
@@ -285,9 +280,9 @@ def write(out: Path) -> None:
     if bites is not None:
         means = bites.groupby("policy")[["memory", "regret", "bound", "random"]].mean().round(1)
         parts += ["## Where the bounds say something\n", _BITES, pages.markdown_of(means.reset_index())]
-    if (out / "tuning.csv").is_file():
-        tuning = pd.read_csv(out / "tuning.csv").pivot(index="width", columns="policy", values="regret")
-        parts += ["## The constant widths\n", pages.markdown_of(tuning.reset_index().round(1))]
+    if tuning is not None:
+        tuned = tuning.pivot(index="width", columns="policy", values="regret").reset_index()
+        parts += ["## The constant widths\n", pages.markdown_of(tuned.round(1))]
     pages.write(out / "RESULTS.md", "\n".join(parts))
 
 

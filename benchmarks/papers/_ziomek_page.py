@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim, Finding
+from benchmarks.papers._claims import FAILS, HOLDS, NOT_RUN, UNTESTED, Claim, Finding
 
 PAPER = "Ziomek, Adachi & Osborne 2024"
 COMMAND = "python -m benchmarks.papers ziomek"
@@ -35,14 +35,13 @@ def make_claims(out: Path) -> list[Claim]:
 
 
 def _toy(out: Path) -> list[tuple[str, Finding]]:
-    totals, shares = _read(out, "figure2_totals.csv"), _read(out, "figure2b.csv")
+    totals, shares = (pages.read(out / f"figure2{part}.csv") for part in ("_totals", "b"))
     true = "hill 2 tall"
-    similar = [(a, b) for a, b in combinations(_RIVALS, 2)]
     return [
         ("PE-GP-UCB has the lowest regret", _least(totals, "pe_gp_ucb", (*_RIVALS, "random"))),
         (
             "MLE, the fully Bayesian policy and regret balancing perform similarly",
-            _every([_alike(totals, *pair) for pair in similar]),
+            _every([_alike(totals, *pair) for pair in combinations(_RIVALS, 2)]),
         ),
         ("All three outperform random search", _every([_least(totals, own, ["random"]) for own in _RIVALS])),
         (
@@ -56,7 +55,7 @@ def _toy(out: Path) -> list[tuple[str, Finding]]:
 
 
 def _intel(out: Path) -> list[tuple[str, Finding]]:
-    totals, shares, curve = (_read(out, f"figure4{part}.csv") for part in ("_totals", "b", "a"))
+    totals, shares, curve = (pages.read(out / f"figure4{part}.csv") for part in ("_totals", "b", "a"))
     return [
         ("Regret balancing is for most iterations no better than random search", _mostly_no_better(curve)),
         (
@@ -85,27 +84,20 @@ def _intel(out: Path) -> list[tuple[str, Finding]]:
     ]
 
 
-def _read(out: Path, name: str) -> pd.DataFrame | None:
-    return pd.read_csv(out / name) if (out / name).is_file() else None
-
-
-_NOT_RUN = Finding(UNTESTED, "not run")
-
-
 def _every(findings: Sequence[Finding]) -> Finding:
-    return _NOT_RUN if _NOT_RUN in findings else _claims.every(findings)
+    return NOT_RUN if NOT_RUN in findings else _claims.every(findings)
 
 
 def _least(totals: pd.DataFrame | None, own: str, rivals: Sequence[str]) -> Finding:
     if totals is None:
-        return _NOT_RUN
+        return NOT_RUN
     named = {NAMES[name]: totals[name].to_numpy() for name in NAMES}
     return _claims.least(NAMES[own], [NAMES[rival] for rival in rivals], named)
 
 
 def _alike(totals: pd.DataFrame | None, first: str, second: str) -> Finding:
     if totals is None:
-        return _NOT_RUN
+        return NOT_RUN
     names = (NAMES[first], NAMES[second])
     return _claims.alike(totals[first].to_numpy(), totals[second].to_numpy(), names, _SIMILAR)
 
@@ -113,7 +105,7 @@ def _alike(totals: pd.DataFrame | None, first: str, second: str) -> Finding:
 def _sticks(shares: pd.DataFrame | None, policy: str, expected) -> Finding:
     """Whether one prior has more than half of all plays, and it is as expected."""
     if shares is None:
-        return _NOT_RUN
+        return NOT_RUN
     most = shares.loc[shares[policy].idxmax()]
     holds = bool(most[policy] > 0.5 and expected(most["prior"]))
     numbers = f"most played: {most['prior']}, {100 * most[policy]:.0f} % of all plays (asked: more than half)"
@@ -122,7 +114,7 @@ def _sticks(shares: pd.DataFrame | None, policy: str, expected) -> Finding:
 
 def _relies(shares: pd.DataFrame | None, policy: str, priors: Sequence[str]) -> Finding:
     if shares is None:
-        return _NOT_RUN
+        return NOT_RUN
     of = shares.set_index("prior")[policy]
     most = ", ".join(f"{prior} {100 * share:.0f} %" for prior, share in of.nlargest(2).items())
     together = of[list(priors)].sum()
@@ -132,7 +124,7 @@ def _relies(shares: pd.DataFrame | None, policy: str, priors: Sequence[str]) -> 
 
 def _uniform(shares: pd.DataFrame | None, policy: str) -> Finding:
     if shares is None:
-        return _NOT_RUN
+        return NOT_RUN
     low, high = shares[policy].min(), shares[policy].max()
     numbers = (
         f"shares of plays from {100 * low:.1f} to {100 * high:.1f} % (asked: within a factor of {_UNIFORM:g})"
@@ -142,7 +134,7 @@ def _uniform(shares: pd.DataFrame | None, policy: str) -> Finding:
 
 def _explores(shares: pd.DataFrame | None, policy: str) -> Finding:
     if shares is None:
-        return _NOT_RUN
+        return NOT_RUN
     played = int((shares[policy] > 0).sum())
     return Finding(HOLDS if played == len(shares) else FAILS, f"{played} of {len(shares)} priors were played")
 
@@ -150,7 +142,7 @@ def _explores(shares: pd.DataFrame | None, policy: str) -> Finding:
 def _mostly_no_better(curve: pd.DataFrame | None) -> Finding:
     """Whether at more than half of the steps the average regret so far is not below random's beyond two errors."""
     if curve is None:
-        return _NOT_RUN
+        return NOT_RUN
     own, other = (curve[curve["policy"] == name].set_index("step") for name in ("regret_balancing", "random"))
     gap = other["mean_cumulative_regret"] - own["mean_cumulative_regret"]
     error = (own["standard_error"] ** 2 + other["standard_error"] ** 2) ** 0.5
@@ -164,7 +156,7 @@ def _mostly_no_better(curve: pd.DataFrame | None) -> Finding:
 def _at(curve: pd.DataFrame | None, part: float, first: str, second: str) -> Finding:
     """Whether the first's regret is less after that part of the steps."""
     if curve is None:
-        return _NOT_RUN
+        return NOT_RUN
     step = round(part * curve["step"].max())
     rows = curve[curve["step"] == step].set_index("policy")
     pairs = [tuple(rows.loc[name, ["mean_cumulative_regret", "standard_error"]]) for name in (first, second)]
@@ -249,13 +241,10 @@ def write(out: Path) -> None:
         path = out / f"{stem}_totals.csv"
         if path.is_file():
             parts += [text, _totals(pd.read_csv(path, index_col="replicate"))]
-            parts += (
-                [_left(out / f"{stem}_survivors.csv")] if (out / f"{stem}_survivors.csv").is_file() else []
-            )
-            parts += [
-                "Share of all plays by prior:\n",
-                pages.markdown_of(pd.read_csv(out / f"{stem}b.csv").round(3)),
-            ]
+            survivors = pages.read(out / f"{stem}_survivors.csv")
+            parts += [] if survivors is None else [_left(survivors["surviving"])]
+            shares = pd.read_csv(out / f"{stem}b.csv").round(3)
+            parts += ["Share of all plays by prior:\n", pages.markdown_of(shares)]
     for stem, name in (("sensitivity_toy", "toy problem"), ("sensitivity_intel", "Intel temperatures")):
         path = out / f"{stem}.csv"
         if path.is_file():
@@ -270,9 +259,8 @@ def write(out: Path) -> None:
     pages.write(out / "RESULTS.md", "\n".join(parts))
 
 
-def _left(path: Path) -> str:
-    """What elimination did."""
-    left = pd.read_csv(path)["surviving"]
+def _left(left: pd.Series) -> str:
+    """What elimination did: how many priors survive on average, step by step."""
     idle = left.iloc[-1] > 0.95 * left.iloc[0]
     words = "elimination is idle here, and what is compared is optimism over priors" if idle else ""
     return (

@@ -40,7 +40,7 @@ from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import BKBWidth, RealisedInformationWidth
-from benchmarks.pages import save
+from benchmarks.pages import replaced, save
 from benchmarks.papers import _calandriello_page, _calandriello_settings
 from benchmarks.papers._folders import PaperParser, results_folder
 from benchmarks.speed.measuring import copy_seconds
@@ -77,11 +77,8 @@ def starvation(out: Path, fast: bool) -> None:
     figure, axes = plt.subplots(3, 3, figsize=(13, 8), sharex=True, sharey=True)
     rows = []
     for seed in range(1, 3 if fast else 21):
-        problem = GPDraws(num_arms=1000, layout="grid", lengthscale=0.1, noise_scale=NOISE, seed=seed)
-        generator = torch.Generator().manual_seed(seed - 1)
-        order = torch.randint(500, (215,), generator=generator)
+        problem, order, rewards = _on_the_left(seed, 215)
         f, x = problem.functions[0], problem.arms[:, 0]
-        rewards = f[order] + NOISE * torch.randn(215, generator=generator, dtype=torch.float64)
         for column, t in enumerate((6, 63, 215)):
             m, found = _posteriors(problem, order[:t], rewards[:t])
             for row, (name, (mean, variance)) in enumerate(found.items()):
@@ -104,17 +101,23 @@ def coverage(out: Path, fast: bool) -> None:
     """Figure 2's random Fourier features at a fixed number of them, 48, as points keep coming; twenty functions."""
     rows = []
     for seed in range(1, 3 if fast else 21):
-        problem = GPDraws(num_arms=1000, layout="grid", lengthscale=0.1, noise_scale=NOISE, seed=seed)
-        generator = torch.Generator().manual_seed(seed - 1)
-        order = torch.randint(500, (5000,), generator=generator)
-        f = problem.functions[0]
-        rewards = f[order] + NOISE * torch.randn(5000, generator=generator, dtype=torch.float64)
+        problem, order, rewards = _on_the_left(seed, 5000)
         for t in (215, 1000) if fast else (215, 1000, 5000):
             points = (problem.arms, order[:t], rewards[:t])
             mean, variance = random_fourier_features(*points, 0.1, 48, LAMBDA, seed)
-            rows.append({"t": t, "m": 48, **_calibration(f, mean, variance.clamp_min(0).sqrt())})
+            deviation = variance.clamp_min(0).sqrt()
+            rows.append({"t": t, "m": 48, **_calibration(problem.functions[0], mean, deviation)})
     frame = pd.DataFrame(rows).groupby("t").mean().reset_index()
     save(frame, out / "coverage.csv", 4)
+
+
+def _on_the_left(seed: int, count: int) -> tuple[GPDraws, Tensor, Tensor]:
+    """A function on a grid of [0, 1], so many points of its left half, and their rewards."""
+    problem = GPDraws(num_arms=1000, layout="grid", lengthscale=0.1, noise_scale=NOISE, seed=seed)
+    generator = torch.Generator().manual_seed(seed - 1)
+    order = torch.randint(500, (count,), generator=generator)
+    noise = NOISE * torch.randn(count, generator=generator, dtype=torch.float64)
+    return problem, order, problem.functions[0][order] + noise
 
 
 def _posteriors(
@@ -193,8 +196,7 @@ def regret(out: Path, fast: bool) -> None:
                 row = {"width": width_name, "sampler": name, "replicate": k, "regret": float(total[k])}
                 rows.append({**row, "dictionary": int(sizes[k]), "last_draw": int(drawn[k])})
             print(f"regret: {width_name}, {name}: {float(total.mean()):.1f}", flush=True)
-            others = table[(table["width"] != width_name) | (table["sampler"] != name)]
-            table = pd.concat([others, pd.DataFrame(rows)]) if len(others) else pd.DataFrame(rows)
+            table = replaced(table, pd.DataFrame(rows), ("width", "sampler"))
             save(table, path, 5)
 
 
@@ -284,10 +286,37 @@ def accuracy(out: Path, fast: bool) -> None:
     save(pd.DataFrame(rows), out / "accuracy.csv", 5)
 
 
+BKB, EXACT = "BKB, a draw a step", "exact, on the pulls of BKB"
+
+
 def times(out: Path, fast: bool) -> None:
     """Processor seconds of the policy alone, one thread, in the published settings and an easier one."""
-    frame = _measured_times(fast, NOISE, LAMBDA, DELTA)
-    save(frame, out / "times.csv", 4)
+    width, rows = BKBWidth(1.0, NOISE, DELTA, form="printed"), []
+    for num_arms, horizon, lengthscale in ((1000, 2000, 0.2), (10_000, 500, 0.2), (10_000, 2000, 0.5)):
+        problem = _over_the_square(num_arms, lengthscale)
+        arguments = (problem.arms, problem.knowledge.kernel, LAMBDA)
+        runs = {
+            BKB: lambda a=arguments: recipes.bkb(*a, width=width, growth=1.0),
+            "kept, C 2": lambda a=arguments: recipes.bkb(*a, width=width, dictionary="kept"),
+            "batch BKB, C 5": lambda a=arguments: recipes.bbkb(*a, width=width),
+        }
+        for name, build in runs.items():
+            policy, steps = build(), 20 if fast else horizon
+            taken, arms, rewards, watched = _processor_seconds(policy, problem, steps)
+            pulled = len(set(arms.tolist()))
+            row = {"arms": num_arms, "steps": horizon, "lengthscale": lengthscale, "arms_pulled": pulled}
+            m, draws = int(policy.model.dictionary_size), int(policy.model.draws)
+            read = num_arms if watched is None else watched + 2 * num_arms * draws / horizon
+            found = {name: (taken, m, 8 * m * (read + 4 * m))}
+            if name == BKB:
+                seconds = float(exact_seconds(problem, arms, rewards, LAMBDA, process_time).sum())
+                found[EXACT] = (seconds, pulled, 8 * pulled * (num_arms + pulled))
+            for policy_name, (seconds, held, moved) in found.items():
+                share = copy_seconds(int(moved), "cpu") * horizon / seconds
+                facts = {"seconds": seconds, "held": held, "MB_a_step": moved / 1e6, "share_of_copy": share}
+                rows.append({**row, "policy": policy_name, **facts})
+                print("times:", *rows[-1].values(), flush=True)
+    save(pd.DataFrame(rows), out / "times.csv", 4)
 
 
 def numpy(out: Path, fast: bool) -> None:
@@ -336,14 +365,16 @@ def batch(out: Path, fast: bool) -> None:
     save(pd.DataFrame([row]), out / "batch.csv", 4)
 
 
+def _over_the_square(num_arms: int, lengthscale: float) -> GPDraws | GridDraws:
+    """A function on 1 000 arms drawn uniformly from the unit square, or on a grid of 10 000."""
+    drawn = {"dim": 2, "lengthscale": lengthscale, "noise_scale": NOISE, "seed": 1}
+    return GPDraws(num_arms=1000, **drawn) if num_arms == 1000 else GridDraws(side=100, **drawn)
+
+
 def _beside_numpy(num_arms: int, horizon: int) -> dict[str, Any]:
     from tests.reference.numpy_bkb import NumpyBKB, squared_exponential
 
-    problem = (
-        GPDraws(num_arms=1000, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=1)
-        if num_arms == 1000
-        else GridDraws(side=100, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=1)
-    )
+    problem = _over_the_square(num_arms, 0.2)
     ours = recipes.bkb(
         problem.arms, problem.knowledge.kernel, LAMBDA, width=BKBWidth(1.0, NOISE, DELTA, form="printed")
     )
@@ -481,43 +512,6 @@ def random_fourier_features(
     angle = arms @ frequency
     features = torch.cat([angle.cos(), angle.sin()], -1) / math.sqrt(half)
     return linear_posterior(features[pulled], features, rewards, noise_variance)
-
-
-BKB, EXACT = "BKB, a draw a step", "exact, on the pulls of BKB"
-
-
-def _measured_times(fast: bool, noise: float, noise_variance: float, delta: float) -> pd.DataFrame:
-    """Processor seconds of the policy alone (choose and learn) in the published settings and an easier one."""
-    width, rows = BKBWidth(1.0, noise, delta, form="printed"), []
-    for num_arms, horizon, lengthscale in ((1000, 2000, 0.2), (10_000, 500, 0.2), (10_000, 2000, 0.5)):
-        problem = (
-            GPDraws(num_arms=1000, dim=2, lengthscale=lengthscale, noise_scale=noise, seed=1)
-            if num_arms == 1000
-            else GridDraws(side=100, dim=2, lengthscale=lengthscale, noise_scale=noise, seed=1)
-        )
-        arguments = (problem.arms, problem.knowledge.kernel, noise_variance)
-        runs = {
-            BKB: lambda a=arguments: recipes.bkb(*a, width=width, growth=1.0),
-            "kept, C 2": lambda a=arguments: recipes.bkb(*a, width=width, dictionary="kept"),
-            "batch BKB, C 5": lambda a=arguments: recipes.bbkb(*a, width=width),
-        }
-        for name, build in runs.items():
-            policy, steps = build(), 20 if fast else horizon
-            taken, arms, rewards, watched = _processor_seconds(policy, problem, steps)
-            pulled = len(set(arms.tolist()))
-            row = {"arms": num_arms, "steps": horizon, "lengthscale": lengthscale, "arms_pulled": pulled}
-            m, draws = int(policy.model.dictionary_size), int(policy.model.draws)
-            read = num_arms if watched is None else watched + 2 * num_arms * draws / horizon
-            found = {name: (taken, m, 8 * m * (read + 4 * m))}
-            if name == BKB:
-                seconds = float(exact_seconds(problem, arms, rewards, noise_variance, process_time).sum())
-                found[EXACT] = (seconds, pulled, 8 * pulled * (num_arms + pulled))
-            for policy_name, (seconds, held, moved) in found.items():
-                share = copy_seconds(int(moved), "cpu") * horizon / seconds
-                facts = {"seconds": seconds, "held": held, "MB_a_step": moved / 1e6, "share_of_copy": share}
-                rows.append({**row, "policy": policy_name, **facts})
-                print("times:", *rows[-1].values(), flush=True)
-    return pd.DataFrame(rows)
 
 
 def _processor_seconds(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,24 +79,10 @@ def main(arguments: list[str]) -> None:
         page.write(job.out)
 
 
-def figure1(job: Job) -> None:
-    """Functions lying in the RKHS of (a) the squared exponential and (b) the Matern kernel."""
-    _panels("1", job)
-
-
-def figure2(job: Job) -> None:
-    """Draws of the Gaussian process with (a) the squared exponential and (b) the Matern kernel."""
-    _panels("2", job)
-
-
-def figure3(job: Job) -> None:
-    """(a) Rosenbrock, (b) Hartmann 3."""
-    _panels("3", job)
-
-
-def figure4(job: Job) -> None:
-    """(a) Temperatures of the Intel laboratory, (b) light of the CMU Intelligent Workplace."""
-    _panels("4", job)
+def _panels(figure: str, job: Job) -> None:
+    """Both panels of a figure."""
+    for side in "ab":
+        _panel(f"{figure}{side}", job)
 
 
 def robustness(job: Job) -> None:
@@ -129,13 +116,10 @@ def sensitivity(job: Job) -> None:
 
 
 PARTS: dict[str, Callable[[Job], None]] = {
-    part.__name__: part for part in (figure1, figure2, figure3, figure4, robustness, sensitivity)
+    **{f"figure{number}": partial(_panels, number) for number in "1234"},
+    "robustness": robustness,
+    "sensitivity": sensitivity,
 }
-
-
-def _panels(figure: str, job: Job) -> None:
-    for side in "ab":
-        _panel(f"{figure}{side}", job)
 
 
 def _panel(panel: str, job: Job) -> None:

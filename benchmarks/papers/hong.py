@@ -36,7 +36,7 @@ from bandits_torch.loop import run
 from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.problems import make
 from bandits_torch.theory.optimal_design import features_of_covariance, fractional_gain
-from benchmarks.pages import save
+from benchmarks.pages import replaced, save
 from benchmarks.papers import _hong_environments as of
 from benchmarks.papers import _hong_page, _hong_tuning
 from benchmarks.papers._folders import PaperParser, results_folder
@@ -137,9 +137,7 @@ def report(out: Path, fast: bool) -> None:
                 total for algorithm, history in played.items() for total in _totals(name, algorithm, history)
             ]
     if rows:
-        _beside_kept(pd.DataFrame(rows), out / "regret.csv").to_csv(
-            out / "regret.csv", index=False, float_format="%.4g"
-        )
+        save(_beside_kept(pd.DataFrame(rows), out / "regret.csv"), out / "regret.csv", 4)
         _beside_kept(pd.DataFrame(totals), out / "totals.csv").to_csv(
             out / "totals.csv", index=False, float_format="%.2f"
         )
@@ -157,10 +155,7 @@ def _draw(name: str, played: dict[str, History], fast: bool) -> Figure:
 def _beside_kept(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     """The rows of a table, and of the file those of other races, in the order of ``RACES``."""
     if path.exists():
-        old = pd.read_csv(path)
-        played = {tuple(key) for key in table[["environment", "algorithm"]].to_numpy()}
-        other = [tuple(key) not in played for key in old[["environment", "algorithm"]].to_numpy()]
-        table = pd.concat([table, old[other]])
+        table = replaced(pd.read_csv(path), table, ("environment", "algorithm"))
     order = [(name, a) for races in RACES.values() for name, algorithms in races.items() for a in algorithms]
     place = [order.index(tuple(key)) for key in table[["environment", "algorithm"]].to_numpy()]
     return table.assign(place=place).sort_values("place", kind="stable").drop(columns="place")

@@ -88,14 +88,11 @@ def toy(out: Path, data: Path | None, fast: bool) -> None:
     problem = make("hills", replicates=_replicates(fast))
     _race(out / "figure2", problem, horizon, "hills")
     means = torch.stack([torch.as_tensor(prior.mean) for prior in problem.knowledge.priors or []])
-    table = pd.DataFrame(means.T.numpy(), columns=[f"prior {p}" for p in range(len(means))])
-    table.insert(0, "x", problem.arms.squeeze(-1).numpy())
-    save(table, out / "figure3.csv")
     figure = Figure(figsize=(8, 8), dpi=100, layout="constrained")
     for p, ax in enumerate(figure.subplots(4, 3, sharex=True, sharey=True).flat):
         ax.set_visible(p < len(means))
         if p < len(means):
-            ax.plot(table["x"], table[f"prior {p}"], linewidth=1.2)
+            ax.plot(problem.arms.squeeze(-1), means[p], linewidth=1.2)
             ax.set_title(f"prior {p}" + (" (the true one)" if p == 2 else ""), fontsize=9)
     figure.savefig(out / "figure3.png")
 

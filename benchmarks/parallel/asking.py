@@ -8,18 +8,17 @@ from time import perf_counter
 
 import pandas as pd
 import torch
-from gpytorch.kernels import MaternKernel
 
 from bandits_torch import AskTell, recipes
 from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.simulated import make_kernel
 
 Q = 8
 
 
 def _built(name: str, num_arms: int) -> Policy:
     arms = torch.rand(num_arms, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    kernel = MaternKernel(2.5).double()
-    kernel.lengthscale = 0.2
+    kernel = make_kernel("matern", 0.2)
     if name == "auto":
         return recipes.auto(arms)
     if name == "tv_gp_ucb":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from benchmarks.pages import markdown_of, opening, seeds_of, write
+from benchmarks.pages import markdown_of, opening, read, seeds_of, write
 from benchmarks.parallel.race import SIZES, Size, floor, random_pull
 
 ONE, ASKED = "one at a time", 1.2
@@ -36,13 +36,15 @@ def allowed(mean: pd.Series, floors: dict[str, Any], mode: str) -> float:
     return float((ASKED * mean[ONE] - floors[mode].mean()) / (mean[ONE] - floors[ONE].mean()))
 
 
-def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
-    """One row for each race and policy."""
-    rows = []
+def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One row for each race and policy; and one for each of their modes of ``COUNTED``: the race, the mode, and whether
+    the regret, the regret above the floors and the regret over the floor itself are at most ``ASKED`` times, and
+    whether the floor is beyond that."""
+    rows, met = [], []
     for (over, problem, policy), part in table.groupby(["over", "problem", "policy"], sort=False):
         row = {"over": over, "problem": problem, "policy": policy}
-        row["regret, one at a time"] = f"{part[part['mode'] == ONE]['regret'].mean():.1f}"
         mean = part.groupby("mode")["regret"].mean()
+        row["regret, one at a time"] = f"{part[part['mode'] == ONE]['regret'].mean():.1f}"
         extra = max(mean[mode] for mode in COUNTED[:2]) - mean[ONE]
         row["extra, in random pulls"] = f"{extra / random_pull(problem, over, sizes[over]):.1f}"
         floors = {mode: floor(problem, over, sizes[over], mode) for mode in (ONE, *COUNTED) if mode in mean}
@@ -51,36 +53,34 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> pd.DataFrame:
         row["asked above the floors"] = ", ".join(
             f"{allowed(mean, floors, mode):.2f}" for mode in COUNTED[:2]
         )
-        for mode in part["mode"].unique():
-            if mode != ONE:
-                r, error = ratio(part, mode)
-                twice = part[part["mode"] == mode]["twice"].mean()
-                row[mode] = f"{r:.2f} +- {error:.2f} ({100 * twice:.0f} %)"
-                if mode in COUNTED:
-                    row[f"_{mode}"] = r
-                    row[f"_above {mode}"] = above(part, mode, floors)
-                    row[f"_beyond {mode}"] = float(floors[mode].mean() > ASKED * mean[ONE])
-                    row[f"_floor {mode}"] = float(mean[mode] / floors[mode].mean())
+        for mode in (one for one in part["mode"].unique() if one != ONE):
+            r, error = ratio(part, mode)
+            twice = part[part["mode"] == mode]["twice"].mean()
+            row[mode] = f"{r:.2f} +- {error:.2f} ({100 * twice:.0f} %)"
+            if mode in COUNTED:
+                least = float(floors[mode].mean())
+                verdicts = {"regret": r <= ASKED, "above": above(part, mode, floors) <= ASKED}
+                verdicts |= {"floor": mean[mode] / least <= ASKED, "beyond": least > ASKED * mean[ONE]}
+                met.append({"race": f"{over} {problem} {policy}", "mode": mode} | verdicts)
         rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows), pd.DataFrame(met)
+
+
+def _in_how_many(met: pd.DataFrame, what: str, modes: Sequence[str] = COUNTED[:2]) -> str:
+    of = {mode: met.loc[met["mode"] == mode, what] for mode in modes}
+    return ", ".join(f"{own.sum()} of {len(own)} ({mode})" for mode, own in of.items())
 
 
 def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
     """RESULTS.md beside the tables, which were played at these sizes."""
     table = pd.concat([pd.read_csv(path) for path in sorted(results.glob("*-*.csv"))])
-    asking = results / "asking.csv"
-    times = pd.read_csv(asking) if asking.exists() else None
-    found = summary(table, sizes)
-    found = found.reindex(columns=[*found.columns, *_missing(found)])
-    hidden = [name for name in found.columns if name.startswith("_")]
-    counted = [
-        f"{int((found[f'_{mode}'] <= ASKED).sum())} of {int(found[f'_{mode}'].notna().sum())} ({mode})"
-        for mode in COUNTED
-    ]
+    times = read(results / "asking.csv")
+    found, met = summary(table, sizes)
+    beyond = met.loc[met["beyond"] & met["mode"].isin(COUNTED[:2]), "race"].unique()
     answer = (
         f"With eight questions open the regret is at most {ASKED} times that of one at a time, after equal numbers of "
-        f"rewards, in so many races: {', '.join(counted)}. Without the regret that waiting costs anyone, the ratio is "
-        f"at most {ASKED} in {_of(found, '_above', lambda x: x <= ASKED)}."
+        f"rewards, in so many races: {_in_how_many(met, 'regret', COUNTED)}. Without the regret that waiting costs "
+        f"anyone, the ratio is at most {ASKED} in {_in_how_many(met, 'above')}."
     )
     lines = [
         opening("Eight questions at once", answer, "python -m benchmarks.parallel"),
@@ -112,11 +112,11 @@ def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
         ),
         "",
         f"Beyond reach, since the floor is above {ASKED} times the regret of one at a time:",
-        f"{_of(found, '_beyond', lambda x: x > 0)}, {_names(found)}.",
-        f"Above the floors, ratios at most {ASKED}: {_of(found, '_above', lambda x: x <= ASKED)}.",
-        f"At most {ASKED} times the floor itself: {_of(found, '_floor', lambda x: x <= ASKED)}.",
+        f"{_in_how_many(met, 'beyond')}, {'; '.join(beyond) or 'none'}.",
+        f"Above the floors, ratios at most {ASKED}: {_in_how_many(met, 'above')}.",
+        f"At most {ASKED} times the floor itself: {_in_how_many(met, 'floor')}.",
         "",
-        markdown_of(found.drop(columns=hidden).fillna("")),
+        markdown_of(found.fillna("")),
         "",
         "## What asking costs",
         "",
@@ -126,23 +126,3 @@ def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
         "",
     ]
     return write(results / "RESULTS.md", "\n".join(lines))
-
-
-def _missing(found: pd.DataFrame) -> list[str]:
-    names = [f"_{what}{mode}" for what in ("", "above ", "beyond ", "floor ") for mode in COUNTED]
-    return [name for name in names if name not in found.columns]
-
-
-def _of(found: pd.DataFrame, what: str, holds: Callable[[pd.Series], pd.Series]) -> str:
-    told = []
-    for mode in COUNTED[:2]:
-        column = found[f"{what} {mode}"]
-        told.append(f"{int(holds(column).sum())} of {int(column.notna().sum())} ({mode})")
-    return ", ".join(told)
-
-
-def _names(found: pd.DataFrame) -> str:
-    """The races that no policy can win so."""
-    beyond = found[[f"_beyond {mode}" for mode in COUNTED[:2]]].gt(0).any(axis=1)
-    told = [f"{row.over} {row.problem} {row.policy}" for row in found[beyond].itertuples()]
-    return "; ".join(told) or "none"

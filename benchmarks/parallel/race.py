@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import make, recipes
+from bandits_torch.experiments.regret import random_regret
 from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.streams import ReplicateStreams
@@ -69,14 +70,7 @@ def problem_of(kind: str, over: str, size: Size) -> Problem:
 @cache
 def random_pull(kind: str, over: str, size: Size) -> float:
     """Mean regret of an arm or a point drawn uniformly at random, over all steps and replicates."""
-    problem, total = problem_of(kind, over, size), 0.0
-    for step in range(1, size.horizon + 1):
-        if isinstance(problem, PointDraws):
-            total += float((problem.best(step) - problem.random_reward(step)).mean())
-        else:
-            values = problem.expected_rewards(step)
-            total += float((values.amax(-1) - values.mean(-1)).mean())
-    return total / size.horizon
+    return float(random_regret(problem_of(kind, over, size), size.horizon).mean())
 
 
 def policy_of(name: str, options: dict[str, Any], problem: Problem, over: str, size: Size) -> Policy:
@@ -174,10 +168,11 @@ def race(
 def floor(kind: str, over: str, size: Size, mode: str) -> Tensor:
     """Regret of each replicate, (S,), that no policy is below in expectation, whatever it was told so far.
 
-    A question of step t can count on answers of questions asked late steps before, the first ones on none: 1 step one
-    at a time and with workers, eight with eight open. The player here knows all of f_{t - late}, without noise, and
-    plays its maximum, which is that of the mean of f_t given it (tv-gp is a Markov process). Where f was drawn anew in
-    between, or nothing was answered yet, all choices are alike to anyone: the mean regret over all of them counts.
+    A question of step t can use the answers to questions asked ``late`` steps before: one step with one question at a
+    time or with workers, eight with eight open. The first questions can use none. The player here knows all of
+    f_{t - late}, without noise, and plays its maximum, which is that of the mean of f_t given it (tv-gp is a Markov
+    process). Where f was drawn anew in between, or nothing was answered yet, all choices are alike to anyone: the mean
+    regret over all of them counts.
     """
     problem, late = problem_of(kind, over, size), Q if mode.startswith(f"{Q} rolling") else 1
     asked = 1 if late == Q or MODES[mode][0] == 1 else Q  # questions of a step

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import warnings
+from itertools import chain, product
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from benchmarks.ray.page import SCHEDULERS, write_page
 
 def main(
     only: Annotated[str, typer.Option(help=f"{', '.join(SCHEDULERS)}: these tasks alone.")] = "",
-    schedulers: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
+    schedulers: Annotated[str, typer.Option(help="Separated by semicolons; default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="FIRST:LAST, without the last.")] = "0:40",
     fast: options.Fast = False,
     page: options.PageAlone = False,
@@ -33,8 +34,9 @@ def main(
     logging.disable(logging.WARNING)
     results = pages.results_folder(__file__, fast=fast)
     first, last = (0, 1) if fast else map(int, seeds.split(":"))
+    raced = options.chosen(schedulers, chain(*SCHEDULERS.values()), "schedulers")
     for name in [] if page else options.chosen(only, SCHEDULERS, "only"):
-        wanted = [one for one in SCHEDULERS[name] if not schedulers or one in schedulers.split(",")]
+        wanted = [one for one in SCHEDULERS[name] if one in raced]
         _play(name, wanted, range(first, last), results / f"{name}.csv", fast)
     if any(results.glob("*.csv")):
         pages.say(f"wrote {write_page(results)}")
@@ -45,14 +47,12 @@ def _play(name: str, schedulers: list[str], seeds: range, path: Path, fast: bool
     from benchmarks.ray.race import play
 
     gc.freeze()  # going through all that was imported takes longer than a decision, and would be counted as one's
-    rows = pd.read_csv(path).to_dict("records") if path.exists() else []
-    done = {(row["scheduler"], row["seed"]) for row in rows}
-    for seed in seeds:
-        for scheduler in schedulers:
-            if (scheduler, seed) not in done:
-                rows.append({"scheduler": scheduler, "seed": seed, **play(name, scheduler, seed, fast)})
-                pages.save(pd.DataFrame(rows), path)
-                pages.say(f"{name} {rows[-1]}")
+    done = pages.played(path, ("scheduler", "seed"))
+    for seed, scheduler in product(seeds, schedulers):
+        if (scheduler, seed) not in done:
+            row = {"scheduler": scheduler, "seed": seed, **play(name, scheduler, seed, fast)}
+            pages.append(path, pd.DataFrame([row]))
+            pages.say(f"{name} {row}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import pandas as pd
 import torch
 
-from benchmarks.pages import duration, figures, markdown, whole
+from benchmarks.pages import duration, figures, markdown, of, table, whole
 from benchmarks.speed.measuring import alone, clock, copy_seconds, median, peak_mib
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
 from benchmarks.speed.plain_botorch import WAYS, gp, ucb
 from benchmarks.speed.workload import bytes_of_step, held, make_task, play, ucb_on_arms
+
+QUESTION = "How much faster than plain BoTorch is a step?"
 
 OURS = "bandits_torch"
 _WARM_UP_ARMS = 256
@@ -129,64 +132,45 @@ def _row(case: Case, way: str, seconds: list[float], peak: float, start: float) 
 
 def describe(frame: pd.DataFrame) -> str:
     """The ratio to the fastest BoTorch way, then every way, then how far a step is from the memory's speed."""
-    records = frame.to_dict("records")
-    cases: dict[tuple[str, str, str], list[dict[Any, Any]]] = {}
-    for row in records:
-        cases.setdefault((whole(row["arms"]), whole(row["observations"]), row["pulled"]), []).append(row)
-    head = ("arms", "observations", "pulled")
-    every_head = ("way", "a step", "times ours", "peak", "of that, its own")
-    every = [(*case, *_way(row)) for case, rows in cases.items() for row in rows]
+
+    def of_factor_form(column: str) -> Callable[[dict[Any, Any]], str]:
+        return lambda row: "-" if row["form"] == "covariance" else whole(row[column])
+
+    case = {"arms": of("arms", whole), "observations": of("observations", whole), "pulled": of("pulled")}
+    every = case | {
+        "way": of("way"),
+        "a step": of("seconds_per_step", duration),
+        "times ours": of("times_ours", figures),
+        "peak": lambda row: f"{row['peak_mib'] / 1024:.2f}",
+        "of that, its own": lambda row: f"{(row['peak_mib'] - row['start_mib']) / 1024:.2f}",
+    }
+    bandwidth = case | {
+        "form": of("form"),
+        "rows u": of_factor_form("rows"),
+        "points n": of_factor_form("points"),
+        "MiB a step": lambda row: f"{row['bytes_per_step'] / 2**20:.1f}",
+        "copy GB/s": lambda row: figures(row["bytes_per_step"] / row["copy_seconds"] / 1e9),
+        "such a copy": of("copy_seconds", duration),
+        "our step": of("seconds_per_step", duration),
+        "copy / step": lambda row: f"{row['copy_seconds'] / row['seconds_per_step']:.0%}",
+    }
+    rows = []
+    for (arms, observations, pulled), part in frame.groupby([*case], sort=False):
+        is_ours = part["way"] == OURS
+        ours, theirs = part[is_ours].iloc[0], part[~is_ours]
+        fastest = theirs.loc[theirs["seconds_per_step"].idxmin()]
+        seconds = duration(ours["seconds_per_step"]), duration(fastest["seconds_per_step"])
+        same = f"{theirs['same_arms'].sum():.0f} of {theirs['steps'].sum()}"
+        times = f"**{figures(fastest['times_ours'])}**"
+        rows.append((whole(arms), whole(observations), pulled, *seconds, fastest["way"], times, same))
+    heads = (*case, "ours", "fastest BoTorch", "which", "times faster", "same arm")
+    memory = (
+        "Every way, with the most memory its process held (GiB) and how much of that came after start-up:\n"
+    )
+    ours_alone = table(frame[frame["way"] == OURS], bandwidth)
     return "\n".join(
-        [
-            _WORDS,
-            markdown((*head, *_SUMMARY_HEAD), [(*case, *_summary(rows)) for case, rows in cases.items()]),
-            "Every way, with the most memory its process held (GiB) and how much of that came after start-up:\n",
-            markdown((*head, *every_head), every),
-            _BANDWIDTH_WORDS,
-            markdown(
-                (*head, *_BANDWIDTH_HEAD), [(*case, *_bandwidth(rows[0])) for case, rows in cases.items()]
-            ),
-        ]
+        [_WORDS, markdown(heads, rows), memory, table(frame, every), _BANDWIDTH_WORDS, ours_alone]
     )
-
-
-_SUMMARY_HEAD = ("ours", "fastest BoTorch", "which", "times faster", "same arm")
-_BANDWIDTH_HEAD = (
-    "form",
-    "rows u",
-    "points n",
-    "MiB a step",
-    "copy GB/s",
-    "such a copy",
-    "our step",
-    "copy / step",
-)
-
-
-def _summary(rows: list[dict[Any, Any]]) -> tuple[str, ...]:
-    ours, *theirs = rows
-    fastest = min(theirs, key=lambda row: row["seconds_per_step"])
-    same, compared = (sum(int(row[key]) for row in theirs) for key in ("same_arms", "steps"))
-    seconds = duration(ours["seconds_per_step"]), duration(fastest["seconds_per_step"])
-    return (*seconds, fastest["way"], f"**{figures(fastest['times_ours'])}**", f"{same} of {compared}")
-
-
-def _way(row: dict[Any, Any]) -> tuple[str, ...]:
-    peak, own = row["peak_mib"] / 1024, (row["peak_mib"] - row["start_mib"]) / 1024
-    return (
-        row["way"],
-        duration(row["seconds_per_step"]),
-        figures(row["times_ours"]),
-        f"{peak:.2f}",
-        f"{own:.2f}",
-    )
-
-
-def _bandwidth(ours: dict[Any, Any]) -> tuple[str, ...]:
-    copy, step, moved = ours["copy_seconds"], ours["seconds_per_step"], ours["bytes_per_step"]
-    sizes = ("-", "-") if ours["form"] == "covariance" else (whole(ours["rows"]), whole(ours["points"]))
-    speed = f"{moved / 2**20:.1f}", figures(moved / copy / 1e9)
-    return (ours["form"], *sizes, *speed, duration(copy), duration(step), f"{copy / step:.0%}")
 
 
 _WORDS = """Our policy plays until the observations are there (`ucb`: the arms it chooses; `distinct`: as many different
@@ -202,5 +186,3 @@ _BANDWIDTH_WORDS = """How far a step is from the limit that memory sets: bytes t
 written), against a copy of as many bytes measured in the same process (read + write, buffers of that size, so that
 caches help both alike):
 """
-
-BENCHMARK = Benchmark("against_botorch", "How much faster than plain BoTorch is a step?", measure, describe)

@@ -11,7 +11,9 @@ from bandits_torch.problems import make
 from benchmarks.gpu.stepping import Settings as OnDevice
 from benchmarks.gpu.stepping import both
 from benchmarks.pages import figures, markdown, whole
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
+
+QUESTION = "What does a captured step ask of a device?"
 
 # Recipe, problem, options of the recipe.
 _CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -66,5 +68,3 @@ their steps. On a GPU a block is one launch of a CUDA graph. The times beside th
 machine busy with other work; they say nothing.
 
 """
-
-BENCHMARK = Benchmark("captured", "What does a captured step ask of a device?", measure, describe)

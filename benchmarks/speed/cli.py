@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, cast
 
 import pandas as pd
 import torch
@@ -36,7 +36,7 @@ from benchmarks.speed.measuring import machine
 from benchmarks.speed.page import Benchmark, Settings, result_paths, write_page
 
 BENCHMARKS: dict[str, Benchmark] = {
-    module.BENCHMARK.name: module.BENCHMARK
+    module.__name__.rpartition(".")[2]: cast(Benchmark, module)
     for module in (
         against_botorch,
         growth,
@@ -77,8 +77,8 @@ def main(
     console = Console()
     settings = Settings(fast, device, lambda line: console.print(f"  {line}", style="dim", highlight=False))
     for name in chosen:
-        console.print(f"{name}: {BENCHMARKS[name].question}", style="bold", highlight=False)
-        frame = measure(BENCHMARKS[name], settings, out)
+        console.print(f"{name}: {BENCHMARKS[name].QUESTION}", style="bold", highlight=False)
+        frame = measure(name, settings, out)
         console.print(Markdown(BENCHMARKS[name].describe(frame)))
     console.print(f"Page written: {write_page(out, BENCHMARKS)}", highlight=False)
 
@@ -86,12 +86,12 @@ def main(
 app = options.command(main)
 
 
-def measure(benchmark: Benchmark, settings: Settings, out: Path) -> pd.DataFrame:
+def measure(name: str, settings: Settings, out: Path) -> pd.DataFrame:
     """Run one benchmark, write its result files, and give its rows."""
     start = perf_counter()
-    frame = benchmark.measure(settings)
+    frame = BENCHMARKS[name].measure(settings)
     facts = {"seconds": perf_counter() - start, "fast": settings.fast, **machine(settings.device)}
-    rows, about = result_paths(out, settings.device, benchmark.name)
+    rows, about = result_paths(out, settings.device, name)
     pages.save(frame, rows)
     pages.write(about, json.dumps(facts, indent=2) + "\n")
     return frame

@@ -8,10 +8,12 @@ import pandas as pd
 import torch
 
 from bandits_torch.models import OnlineGP
-from benchmarks.pages import figures, markdown, whole
+from benchmarks.pages import figures, of, table, whole
 from benchmarks.speed.measuring import clock, median
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import LENGTHSCALE, NOISE_VARIANCE, prior
+
+QUESTION = "What does it cost a model over points to unlearn one observation, beside learning one?"
 
 
 def measure(settings: Settings) -> pd.DataFrame:
@@ -49,16 +51,13 @@ def measure(settings: Settings) -> pd.DataFrame:
 
 def describe(frame: pd.DataFrame) -> str:
     """One line a number of observations."""
-    rows = [
-        (
-            whole(row["observations"]),
-            f"{1e3 * row['observe_seconds']:.2f}",
-            f"{1e3 * row['forget_seconds']:.2f}",
-            figures(row["forget_seconds"] / row["observe_seconds"]),
-        )
-        for row in frame.to_dict("records")
-    ]
-    return _WORDS + markdown(("held", "observe, ms", "forget, ms", "forget : observe"), rows)
+    columns = {
+        "held": of("observations", whole),
+        "observe, ms": lambda row: f"{1e3 * row['observe_seconds']:.2f}",
+        "forget, ms": lambda row: f"{1e3 * row['forget_seconds']:.2f}",
+        "forget : observe": lambda row: figures(row["forget_seconds"] / row["observe_seconds"]),
+    }
+    return _WORDS + table(frame, columns)
 
 
 _WORDS = f"""`OnlineGP` over two dimensions, length-scale {LENGTHSCALE}, noise variance {NOISE_VARIANCE}:
@@ -66,10 +65,3 @@ medians of learning one observation and unlearning the oldest, in turn. `forget`
 computes the whitened residuals anew from the targets, one more triangular solve; `observe` solves once and adds a row.
 
 """
-
-BENCHMARK = Benchmark(
-    "forgetting",
-    "What does it cost a model over points to unlearn one observation, beside learning one?",
-    measure,
-    describe,
-)

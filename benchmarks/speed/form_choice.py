@@ -11,10 +11,12 @@ import torch
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from benchmarks.pages import duration, figures, markdown, whole
+from benchmarks.pages import duration, figures, of, table, whole
 from benchmarks.speed.measuring import at_work
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import Task, held, make_task, prior, ucb_on_arms
+
+QUESTION = 'How far is `form="auto"` from the cheaper form?'
 
 _TURN = 32  # steps of one form before the other has its turn: the covariance form folds once in so many
 _TURNS = 3
@@ -89,35 +91,21 @@ def _play(policy: IndexPolicy, task: Task, order: torch.Tensor, first: int, coun
 
 def describe(frame: pd.DataFrame) -> str:
     """One line a case."""
-    heads = (
-        "arms N",
-        "replicates b",
-        "drift",
-        "dtype",
-        "rows u",
-        "points n",
-        "covariance form",
-        "factor form",
-        "auto is in",
-        "over the cheaper",
-    )
-    rows = [
-        (
-            whole(row["arms"]),
-            whole(row["replicates"]),
-            "yes" if row["drifts"] else "no",
-            row["dtype"],
-            whole(row["rows"]),
-            whole(row["points"]),
-            *(duration(row[f"{form}_seconds"]) for form in ("covariance", "factor")),
-            row["auto"],
-            figures(row["over_cheaper"]),
-        )
-        for row in frame.to_dict("records")
-    ]
+    columns = {
+        "arms N": of("arms", whole),
+        "replicates b": of("replicates", whole),
+        "drift": lambda row: "yes" if row["drifts"] else "no",
+        "dtype": of("dtype"),
+        "rows u": of("rows", whole),
+        "points n": of("points", whole),
+        "covariance form": of("covariance_seconds", duration),
+        "factor form": of("factor_seconds", duration),
+        "auto is in": of("auto"),
+        "over the cheaper": of("over_cheaper", figures),
+    }
     over = frame["over_cheaper"]
     met = f"{int((over <= 1.15).sum())} of {len(frame)} cases; the worst: {figures(over.max())}"
-    return f"{_WORDS}\nWithin 1.15 of the cheaper form: {met}.\n\n{markdown(heads, rows)}"
+    return f"{_WORDS}\nWithin 1.15 of the cheaper form: {met}.\n\n{table(frame, columns)}"
 
 
 _WORDS = f"""A step of `ArmGP` in both forms, and which of them `form="auto"` is in by then. Each of b replicates pulls
@@ -127,5 +115,3 @@ A step that meets a new arm takes longer in the factor form, which then computes
 those that the rule was fitted to. Seconds that the process was at work: the fastest of {_TURNS} turns of {_TURN} steps,
 which the two forms take in turn.
 """
-
-BENCHMARK = Benchmark("form_choice", 'How far is `form="auto"` from the cheaper form?', measure, describe)

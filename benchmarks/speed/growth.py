@@ -7,16 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import median
-from benchmarks.speed.page import Benchmark, Settings
-from benchmarks.speed.workload import DIM, NOISE_VARIANCE, WIDTH, Task, make_task, play, prior, ucb_on_arms
+from benchmarks.speed.page import Settings
+from benchmarks.speed.workload import Task, make_task, play, prior, ucb_on_arms, ucb_on_points
+
+QUESTION = "Does a step get slower as observations come in?"
 
 _WINDOW = 100
 _FORGETTING_RATE = 0.1
@@ -60,27 +59,17 @@ def _policies(fast: bool) -> list[tuple[str, int, Callable[[Task], IndexPolicy]]
             large,
             lambda task: ucb_on_arms(task, form="factor", kernel=drifting),
         ),
-        (f"OnlineGP, window of {window}", small, lambda task: _online_gp(task, window)),
+        (f"OnlineGP, window of {window}", small, lambda task: ucb_on_points(task, window)),
     ]
-
-
-def _online_gp(task: Task, window: int) -> IndexPolicy:
-    model = OnlineGP(prior(), NOISE_VARIANCE, input_dim=DIM, batch_shape=(1,), device=task.arms.device)
-    width, rule = ConstantWidth(WIDTH), SlidingWindow(window)
-    return IndexPolicy(model, UpperConfidenceBound, width=width, forgetting=rule, choices=task.arms)
 
 
 def describe(frame: pd.DataFrame) -> str:
     """One line a model: its step at every mark, and the ratio of the last to the first and to the one before."""
-    models: dict[tuple[str, str], dict[int, float]] = {}
-    for row in frame.to_dict("records"):
-        seconds = models.setdefault((row["model"], whole(row["arms"])), {})
-        seconds[row["steps_before"]] = row["seconds_per_step"]
     rows = []
-    for model, seconds in models.items():
-        first, *_, before, last = seconds.values()
-        ratios = figures(last / first), figures(last / before)
-        rows.append((*model, *(duration(value) for value in seconds.values()), *ratios))
+    for (model, arms), cell in frame.groupby(["model", "arms"], sort=False):
+        seconds = cell.sort_values("steps_before")["seconds_per_step"].tolist()
+        ratios = (figures(seconds[-1] / before) for before in (seconds[0], seconds[-2]))
+        rows.append((model, whole(arms), *map(duration, seconds), *ratios))
     marks = [whole(mark) for mark in sorted(set(frame.steps_before))]
     ratio_heads = f"{marks[-1]} : {marks[0]}", f"{marks[-1]} : {marks[-2]}"
     heads = (*(f"after {mark}" for mark in marks), *ratio_heads)
@@ -92,5 +81,3 @@ so it stops growing at about 55 / forgetting rate of them; with everything kept 
 distinct arms pulled, not with the steps.
 
 """
-
-BENCHMARK = Benchmark("growth", "Does a step get slower as observations come in?", measure, describe)

@@ -8,8 +8,10 @@ import torch
 from bandits_torch import recipes
 from bandits_torch.loop import run
 from bandits_torch.problems import make
-from benchmarks.pages import duration, figures, markdown, whole
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.pages import duration, figures, of, table, whole
+from benchmarks.speed.page import Settings
+
+QUESTION = "How long do 25 replicates of 30 000 steps take?"
 
 
 def measure(settings: Settings) -> pd.DataFrame:
@@ -39,32 +41,19 @@ def measure(settings: Settings) -> pd.DataFrame:
 
 def describe(frame: pd.DataFrame) -> str:
     """One line."""
-    rows = [
-        (
-            *(whole(row[key]) for key in ("arms", "replicates", "steps")),
-            *(
-                duration(row[key])
-                for key in ("wall_seconds", "seconds_per_step", "seconds_per_replicate_step")
-            ),
-            figures(row["mean_cumulative_regret"]),
-        )
-        for row in frame.to_dict("records")
-    ]
-    heads = (
-        "arms",
-        "replicates",
-        "steps",
-        "wall time",
-        "a step",
-        "a step of a replicate",
-        "mean cumulative regret",
-    )
-    return _WORDS + markdown(heads, rows)
+    columns = {
+        "arms": of("arms", whole),
+        "replicates": of("replicates", whole),
+        "steps": of("steps", whole),
+        "wall time": of("wall_seconds", duration),
+        "a step": of("seconds_per_step", duration),
+        "a step of a replicate": of("seconds_per_replicate_step", duration),
+        "mean cumulative regret": of("mean_cumulative_regret", figures),
+    }
+    return _WORDS + table(frame, columns)
 
 
 _WORDS = """IGP-UCB on draws of a Gaussian process (problem `gp`, squared exponential kernel of lengthscale 0.2, noise
 1 % of the range), the whole loop, scoring and recording included; one thread.
 
 """
-
-BENCHMARK = Benchmark("igp_30000", "How long do 25 replicates of 30 000 steps take?", measure, describe)

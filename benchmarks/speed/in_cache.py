@@ -15,9 +15,11 @@ import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import playing
-from benchmarks.pages import figures, markdown, whole
+from benchmarks.pages import figures, of, table, whole
 from benchmarks.speed.measuring import at_work, copy_seconds, median, peak_mib
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
+
+QUESTION = "What does a step cost in a loop whose covariance stays in the cache?"
 
 # Recipe, problem, options of the recipe, numbers that are held for each of S N^2.
 _CASES: tuple[tuple[str, str, dict[str, Any], int], ...] = (
@@ -118,25 +120,34 @@ def _first(recipe: str, settings: Settings) -> dict[str, float]:
 
 def describe(frame: pd.DataFrame) -> str:
     """One line a case; what the first run takes."""
-    rows = [
-        (
-            f"`{row['recipe']}`",
-            whole(row["arms"]),
-            whole(row["replicates"]),
-            *(figures(1e6 * row[way]) for way in (*_WAYS, "copy")),
-            figures(row["plain"] / row["compiled"]) if row["compiled_share"] else "not compiled",
-            figures(row["mib"], 2),
-        )
-        for row in frame.to_dict("records")
-    ]
-    first = []
+
+    def microseconds(value: float) -> str:
+        return figures(1e6 * value)
+
+    def gain(row: dict[Any, Any]) -> str:
+        return figures(row["plain"] / row["compiled"]) if row["compiled_share"] else "not compiled"
+
+    columns = {
+        "recipe": of("recipe", "`{}`".format),
+        "N": of("arms", whole),
+        "S": of("replicates", whole),
+        "one by one": of("plain", microseconds),
+        "blocks": of("blocks", microseconds),
+        "compiled": of("compiled", microseconds),
+        "copy": of("copy", microseconds),
+        "one by one / compiled": gain,
+        "MiB held": lambda row: figures(row["mib"], 2),
+    }
+    of_first = {
+        "loop of": of("recipe", "`{}`".format),
+        "import bandits_torch, s": lambda row: figures(row["import"], 2),
+        "import numba, s": lambda row: figures(row["numba"], 2),
+        "to compile, s": lambda row: figures(row["compile"], 2),
+        "to load, s": lambda row: figures(row["load"], 2),
+    }
+    first = ""
     if "compile" in frame:
-        told = frame.dropna(subset=["compile"]).drop_duplicates("recipe")
-        names = "import", "numba", "compile", "load"
-        first = [
-            (f"`{row['recipe']}`", *(figures(row[n], 2) for n in names)) for row in told.to_dict("records")
-        ]
-    table = markdown(_FIRST_HEADS, first) if first else ""
+        first = table(frame.dropna(subset=["compile"]).drop_duplicates("recipe"), of_first)
     slowest = frame.loc[(frame["compiled"] / frame["plain"]).idxmax()]
     shared = "Other work shared the machine."
     if "machine_load" in frame:
@@ -148,11 +159,9 @@ def describe(frame: pd.DataFrame) -> str:
         "most": figures(slowest["compiled"] / slowest["plain"]),
         "case": f"`{slowest['recipe']}`, N = {slowest['arms']}, S = {slowest['replicates']}",
     }
-    return _WORDS.format(**told) + markdown(_HEADS, rows) + f"\n{table}"
+    return _WORDS.format(**told) + table(frame, columns) + f"\n{first}"
 
 
-_HEADS = ("recipe", "N", "S", "one by one", "blocks", "compiled", "copy", "one by one / compiled", "MiB held")
-_FIRST_HEADS = ("loop of", "import bandits_torch, s", "import numba, s", "to compile, s", "to load, s")
 _WORDS = """What a user types: `pip install ".[fast]"`, once, and `run(policy, problem, horizon, capture="auto")`.
 
 **`capture="auto"` takes at most {most} times what steps one by one take** ({case}).
@@ -170,7 +179,3 @@ form without N x N matrices for so long. `auto` plays its first five in plain ca
 it gains more.
 
 """
-
-BENCHMARK = Benchmark(
-    "in_cache", "What does a step cost in a loop whose covariance stays in the cache?", measure, describe
-)

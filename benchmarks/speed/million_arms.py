@@ -9,9 +9,11 @@ from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems.many_arms import GridDraws
 from bandits_torch.theory import RealisedInformationWidth
-from benchmarks.pages import duration, markdown, whole
+from benchmarks.pages import duration, of, table, whole
 from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
+
+QUESTION = "Does a million arms run, and at what cost?"
 
 NOISE, EVERY = 0.1, 250  # steps from row to row
 
@@ -78,33 +80,19 @@ def bytes_of_step(num_arms: int, before: int, after: int, drawn: bool) -> float:
 
 def describe(frame: pd.DataFrame) -> str:
     """One table."""
-    rows = [
-        (
-            row["lengthscale"],
-            f"{whole(row['first_step'])} to {whole(row['last_step'])}",
-            duration(row["seconds_per_step"]),
-            whole(row["dictionary"]),
-            whole(row["draws"]),
-            f"{row['bytes_per_step'] / 2**30:.2f} GiB",
-            f"{100 * row['copy_seconds'] / row['seconds_per_step']:.0f} %",
-            f"{row['peak_mib'] / 1024:.1f} GiB",
-            f"{row['regret_per_step']:.3f}",
-        )
-        for row in frame.to_dict("records")
-    ]
-    heads = (
-        "lengthscale",
-        "steps",
-        "a step",
-        "dictionary",
-        "draws so far",
-        "bytes a step",
-        "share of copy bandwidth",
-        "peak memory",
-        "regret a step",
-    )
+    columns = {
+        "lengthscale": of("lengthscale"),
+        "steps": lambda row: f"{whole(row['first_step'])} to {whole(row['last_step'])}",
+        "a step": of("seconds_per_step", duration),
+        "dictionary": of("dictionary", whole),
+        "draws so far": of("draws", whole),
+        "bytes a step": lambda row: f"{row['bytes_per_step'] / 2**30:.2f} GiB",
+        "share of copy bandwidth": lambda row: f"{100 * row['copy_seconds'] / row['seconds_per_step']:.0f} %",
+        "peak memory": lambda row: f"{row['peak_mib'] / 1024:.1f} GiB",
+        "regret a step": of("regret_per_step", "{:.3f}".format),
+    }
     arms = whole(frame["arms"].iloc[0])
-    return f"{arms} arms on a grid of [0, 1]^6. {_WORDS}{markdown(heads, rows)}"
+    return f"{arms} arms on a grid of [0, 1]^6. {_WORDS}{table(frame, columns)}"
 
 
 _WORDS = """Batch BKB (`bbkb`: qbar 5, growth 5), squared exponential kernel, noise
@@ -114,5 +102,3 @@ The share of copy bandwidth compares that with a plain copy that moves as many b
 arms pulled tell of each other, so the dictionary holds all of them and a draw is due at almost every step.
 
 """
-
-BENCHMARK = Benchmark("million_arms", "Does a million arms run, and at what cost?", measure, describe)

@@ -11,9 +11,11 @@ from mpmath import mp
 from torch import Tensor
 
 from bandits_torch.models.arms.arm_gp import ArmGP
-from benchmarks.pages import markdown, whole
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.pages import of, table, whole
+from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import NOISE_VARIANCE, WIDTH
+
+QUESTION = "How large is the rounding error after a million steps?"
 
 _ARMS, _LENGTHSCALE = 100, 0.2
 _DIGITS = 60
@@ -115,26 +117,25 @@ def exact(model: ArmGP) -> tuple[Tensor, Tensor, float]:
 
 def describe(frame: pd.DataFrame) -> str:
     """Errors at each mark."""
-    rows = [
-        (
-            *(row["form"], row["dtype"], row["window"] or "all", whole(row["observations"])),
-            *(f"{row[key]:.1e}" for key in _ERRORS),
-            whole(row["steps_per_second"]),
-        )
-        for row in frame.to_dict("records")
-    ]
-    names = ("error of mean", "of variance", "of deviation", "of gain", "smallest variance")
-    return _WORDS + markdown(("form", "dtype", "keeps", "steps", *names, "steps a second"), rows)
+    error = "{:.1e}".format
+    columns = {
+        "form": of("form"),
+        "dtype": of("dtype"),
+        "keeps": lambda row: row["window"] or "all",
+        "steps": of("observations", whole),
+        "error of mean": of("mean_error", error),
+        "of variance": of("variance_error", error),
+        "of deviation": of("deviation_error", error),
+        "of gain": of("gain_error", error),
+        "smallest variance": of("smallest_variance", error),
+        "steps a second": of("steps_per_second", whole),
+    }
+    return _WORDS + table(frame, columns)
 
 
-_ERRORS = ("mean_error", "variance_error", "deviation_error", "gain_error", "smallest_variance")
 _WORDS = """100 arms on a line, squared exponential prior of lengthscale 0.2, one replicate; every other arm is UCB's
 choice, the rest are drawn uniformly. Errors are the largest over all arms (prior deviation 1), against a Cholesky solve
 in 60 digits of what the model holds. "Keeps": all observations, or the latest 200. Where a check of one column finds
 too large an error, at most every thousandth step, the model rebuilds itself: in float32 it often does.
 
 """
-
-BENCHMARK = Benchmark(
-    "million_steps", "How large is the rounding error after a million steps?", measure, describe
-)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 
@@ -38,19 +38,11 @@ class Settings:
         return function(*arguments) if self.fast else alone(function, *arguments)
 
 
-@dataclass(frozen=True)
-class Benchmark:
-    """A measurement by name.
+class Benchmark(Protocol):
+    """A module of this folder: ``QUESTION``, which it answers, in one line; ``measure``, which gives one row for each
+    measurement; ``describe``, Markdown for the page from the rows alone, so that it can be written again from files."""
 
-    Attributes:
-        name: on the command line, and of its result files.
-        question: what it answers, in one line.
-        measure: gives one row per measurement.
-        describe: Markdown for the page, from the rows alone, so that the page can be written again from files.
-    """
-
-    name: str
-    question: str
+    QUESTION: str
     measure: Callable[[Settings], pd.DataFrame]
     describe: Callable[[pd.DataFrame], str]
 
@@ -76,7 +68,7 @@ def write_page(out: Path, benchmarks: Mapping[str, Benchmark]) -> Path:
         for name, benchmark in benchmarks.items():
             table, facts = result_paths(out, device, name)
             if table.exists():
-                parts.append(_section(benchmark, pd.read_csv(table), json.loads(facts.read_text())))
+                parts.append(_section(name, benchmark, pd.read_csv(table), json.loads(facts.read_text())))
     if not (out / "results" / "cuda").exists():
         parts.append(_NO_GPU)
     return write(out / "RESULTS.md", "\n".join(parts))
@@ -105,11 +97,11 @@ def result_paths(out: Path, device: str, name: str) -> tuple[Path, Path]:
     return folder / f"{name}.csv", folder / f"{name}.json"
 
 
-def _section(benchmark: Benchmark, frame: pd.DataFrame, facts: Mapping[str, Any]) -> str:
+def _section(name: str, benchmark: Benchmark, frame: pd.DataFrame, facts: Mapping[str, Any]) -> str:
     where = facts["accelerator"] or f"{facts['cores']} cores, torch on {facts['threads']}"
     machine = (
         f"{facts['processor']}, {where}; torch {facts['torch']}, gpytorch {facts['gpytorch']}, "
         f"botorch {facts['botorch']}, python {facts['python']}; took {facts['seconds']:.0f} s."
     )
     shrunk = "\n**A shrunk run (`--fast`): the figures mean nothing.**\n" if facts["fast"] else ""
-    return f"## {benchmark.question}\n\n`{benchmark.name}`: {machine}\n{shrunk}\n{benchmark.describe(frame)}"
+    return f"## {benchmark.QUESTION}\n\n`{name}`: {machine}\n{shrunk}\n{benchmark.describe(frame)}"

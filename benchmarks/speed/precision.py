@@ -9,10 +9,12 @@ import torch
 
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from benchmarks.pages import duration, figures, markdown, whole
+from benchmarks.pages import duration, figures, of, table, whole
 from benchmarks.speed.measuring import clock, median
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import WIDTH, Task, make_task, play, ucb_on_arms
+
+QUESTION = "What does float32 cost, and what does it gain?"
 
 
 def measure(settings: Settings) -> pd.DataFrame:
@@ -86,34 +88,25 @@ def _index(policy: IndexPolicy) -> torch.Tensor:
 
 def describe(frame: pd.DataFrame) -> str:
     """Errors and times side by side."""
-    rows = [
-        (
-            *(row["form"], whole(row["arms"]), f"{row['noise_variance']:g}", whole(row["observations"])),
-            *(f"{row[key]:.1e}" for key in _ERRORS),
-            *(duration(row["seconds_float64"]), duration(row["seconds_float32"])),
-            figures(row["seconds_float64"] / row["seconds_float32"]),
-        )
-        for row in frame.to_dict("records")
-    ]
-    errors = ("error of mean", "error of deviation", "smallest deviation", "worst loss of index")
-    heads = (
-        "form",
-        "arms",
-        "noise variance",
-        "observations",
-        *errors,
-        "float64 step",
-        "float32 step",
-        "gain",
-    )
-    return _WORDS + markdown(heads, rows)
+    error = "{:.1e}".format
+    columns = {
+        "form": of("form"),
+        "arms": of("arms", whole),
+        "noise variance": of("noise_variance", "{:g}".format),
+        "observations": of("observations", whole),
+        "error of mean": of("mean_error", error),
+        "error of deviation": of("deviation_error", error),
+        "smallest deviation": of("smallest_deviation", error),
+        "worst loss of index": of("worst_index_loss", error),
+        "float64 step": of("seconds_float64", duration),
+        "float32 step": of("seconds_float32", duration),
+        "gain": lambda row: figures(row["seconds_float64"] / row["seconds_float32"]),
+    }
+    return _WORDS + table(frame, columns)
 
 
-_ERRORS = ("mean_error", "deviation_error", "smallest_deviation", "worst_index_loss")
 _WORDS = """A float64 policy plays and a float32 one learns the same rewards of the same arms. Errors are the
 largest over all arms (prior deviation 1), against float64. "Worst loss of index": by how much the arm that float32
 would have chosen falls short of the largest float64 index, the most over all steps so far.
 
 """
-
-BENCHMARK = Benchmark("precision", "What does float32 cost, and what does it gain?", measure, describe)

@@ -9,22 +9,18 @@ from typing import Any
 
 import pandas as pd
 
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_over_priors
-from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.policies.forgetting import SlidingWindow
-from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.over_priors import PriorElimination
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import median
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import (
-    DIM,
     LENGTHSCALE,
     NOISE_VARIANCE,
     WIDTH,
@@ -33,7 +29,11 @@ from benchmarks.speed.workload import (
     play,
     prior,
     ucb_on_arms,
+    ucb_on_points,
+    ucb_over,
 )
+
+QUESTION = "How does a step grow with arms, replicates, priors and window?"
 
 # Model: axis, sizes, and the exponent that the model's documentation declares: a step costs O(size^exponent).
 _AXES: dict[str, tuple[tuple[str, tuple[int, ...], float], ...]] = {
@@ -99,31 +99,16 @@ def _arm_gp(form: str, task: Task, sizes: dict[str, int]) -> Policy:
     return ucb_on_arms(task, form=form, forgetting=forgetting)
 
 
-def _online_gp(task: Task, sizes: dict[str, int]) -> Policy:
-    shape, device = (sizes["replicates"],), task.arms.device
-    model = OnlineGP(prior(), NOISE_VARIANCE, input_dim=DIM, batch_shape=shape, device=device)
-    rule = SlidingWindow(sizes["window"])
-    return IndexPolicy(
-        model, UpperConfidenceBound, width=ConstantWidth(WIDTH), forgetting=rule, choices=task.arms
-    )
-
-
-def _weighted_gp(task: Task, sizes: dict[str, int]) -> Policy:
-    model = WeightedGP(task.arms, prior(), NOISE_VARIANCE, batch_shape=(sizes["replicates"],))
-    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH))
-
-
-def _sketched_gp(task: Task, sizes: dict[str, int]) -> Policy:
-    model = SketchedGP(task.arms, prior(), NOISE_VARIANCE, batch_shape=(sizes["replicates"],))
-    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH))
+def _built(kind: type[WeightedGP | SketchedGP], task: Task, sizes: dict[str, int]) -> Policy:
+    return ucb_over(kind(task.arms, prior(), NOISE_VARIANCE, batch_shape=(sizes["replicates"],)))
 
 
 _BUILD: dict[str, Callable[[Task, dict[str, int]], Policy]] = {
     "covariance form": partial(_arm_gp, "covariance"),
     "factor form": partial(_arm_gp, "factor"),
-    "OnlineGP": _online_gp,
-    "WeightedGP": _weighted_gp,
-    "SketchedGP": _sketched_gp,
+    "OnlineGP": lambda task, sizes: ucb_on_points(task, sizes["window"]),
+    "WeightedGP": partial(_built, WeightedGP),
+    "SketchedGP": partial(_built, SketchedGP),
 }
 
 
@@ -146,7 +131,3 @@ should not be larger, except where the numbers outgrow a cache on the way. Lengt
 lengthscales from 0.1 to 1 and PE-GP-UCB.
 
 """
-
-BENCHMARK = Benchmark(
-    "scaling", "How does a step grow with arms, replicates, priors and window?", measure, describe
-)

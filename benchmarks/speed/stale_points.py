@@ -12,10 +12,12 @@ from torch import Tensor
 from bandits_torch import recipes
 from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Observation
-from benchmarks.pages import figures, markdown, whole
+from benchmarks.pages import figures, of, table, whole
 from benchmarks.speed.measuring import clock, median
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import LENGTHSCALE, NOISE_VARIANCE, WIDTH, prior
+
+QUESTION = "Over points under drift, does a step slow down, and what do dropped observations cost?"
 
 _DIM, _RATE = 2, 0.03
 _PLACES = 2_000  # where means are compared
@@ -101,24 +103,20 @@ def _error(policy: Any, inputs: Tensor, rewards: Tensor) -> float:
 
 def describe(frame: pd.DataFrame) -> str:
     """One line a number of observations."""
-    rows = []
     first = frame.seconds_per_step.iloc[0]
-    for row in frame.to_dict("records"):
-        error = "not computed" if math.isnan(row["mean_error"]) else f"{row['mean_error']:.1e}"
-        rows.append(
-            (
-                whole(row["observations"]),
-                whole(row["held"]),
-                f"{1e3 * row['choose_seconds']:.1f}",
-                f"{1e3 * row['learn_seconds']:.1f}",
-                f"{1e3 * row['mean_seconds_per_step']:.1f}",
-                figures(row["seconds_per_step"] / first),
-                error,
-                f"{row['bound']:.1e}",
-            )
-        )
-    heads = ("after", "held", "choose, ms", "learn, ms", "mean of a step, ms", "step : first")
-    return _WORDS + markdown((*heads, "error of the mean", "its bound"), rows)
+    columns = {
+        "after": of("observations", whole),
+        "held": of("held", whole),
+        "choose, ms": lambda row: f"{1e3 * row['choose_seconds']:.1f}",
+        "learn, ms": lambda row: f"{1e3 * row['learn_seconds']:.1f}",
+        "mean of a step, ms": lambda row: f"{1e3 * row['mean_seconds_per_step']:.1f}",
+        "step : first": lambda row: figures(row["seconds_per_step"] / first),
+        "error of the mean": lambda row: (
+            "not computed" if math.isnan(row["mean_error"]) else f"{row['mean_error']:.1e}"
+        ),
+        "its bound": of("bound", "{:.1e}".format),
+    }
+    return _WORDS + table(frame, columns)
 
 
 _WORDS = f"""`tv_gp_ucb` over a square, length-scale {LENGTHSCALE}, drift {_RATE}, noise variance {NOISE_VARIANCE}, one
@@ -127,10 +125,3 @@ random points. The policy is told the last {_TOLD} of them, since it drops those
 difference over {_PLACES} points from a dense model of all observations, told or not.
 
 """
-
-BENCHMARK = Benchmark(
-    "stale_points",
-    "Over points under drift, does a step slow down, and what do dropped observations cost?",
-    measure,
-    describe,
-)

@@ -14,8 +14,10 @@ from bandits_torch.ask_tell import AskTell
 from bandits_torch.kernels import ExponentialForgettingKernel, MaternTimeKernel, QuasiPeriodicKernel
 from benchmarks.pages import duration, figures, markdown, whole
 from benchmarks.speed.measuring import clock, median
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import NOISE_VARIANCE, make_task, prior
+
+QUESTION = "Does a step with cycles or smooth drift over arms get slower with time?"
 
 _DAY = 24.0
 
@@ -95,10 +97,3 @@ s numbers per arm every 24th reward passes over a matrix of (s N)^2, and others 
 before.
 
 """
-
-BENCHMARK = Benchmark(
-    "state_space",
-    "Does a step with cycles or smooth drift over arms get slower with time?",
-    measure,
-    describe,
-)

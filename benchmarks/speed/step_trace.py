@@ -21,9 +21,11 @@ from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems import make
 from benchmarks.pages import markdown
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
 from benchmarks.speed.plain_botorch import condition, gp, score_in_one_call, ucb
 from benchmarks.speed.workload import make_task
+
+QUESTION = "How much code does a step run through?"
 
 _ARMS, _BEFORE, _WINDOW = 30, 30, 10  # the window is full before the step that is traced
 _OPTIONS: dict[str, dict[str, Any]] = {"sw_gp_ucb": {"window": _WINDOW}}
@@ -120,5 +122,3 @@ over {_ARMS} arms: those of `bandits_torch` for a recipe; for BoTorch's UCB, sco
 conditioning the model on the reward, those of `botorch`, `gpytorch` and `linear_operator`.
 
 """
-
-BENCHMARK = Benchmark("step_trace", "How much code does a step run through?", measure, describe)

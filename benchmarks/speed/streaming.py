@@ -18,7 +18,9 @@ from torch import Tensor
 from bandits_torch import OnlineGP
 from benchmarks.pages import figures, markdown, whole
 from benchmarks.speed.measuring import at_work
-from benchmarks.speed.page import Benchmark, Settings
+from benchmarks.speed.page import Settings
+
+QUESTION = "What does a fitted BoTorch model cost that goes on learning?"
 
 _DIM, _PLACES = 3, 200
 
@@ -107,8 +109,3 @@ def describe(frame: pd.DataFrame) -> str:
         "model's at every step, in units of the outcomes' deviation and its square: the largest difference.\n\n"
         + markdown(heads, rows)
     )
-
-
-BENCHMARK = Benchmark(
-    "streaming", "What does a fitted BoTorch model cost that goes on learning?", measure, describe
-)

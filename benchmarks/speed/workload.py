@@ -12,6 +12,9 @@ from torch import Tensor
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.factor_form import FactorForm
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.simulated import make_kernel, place_arms
@@ -67,15 +70,27 @@ def make_task(
     return Task(arms.to(device), functions.to(device), noise.to(device))
 
 
+def ucb_over(model: OnlineModel, **options: Any) -> IndexPolicy:
+    """GP-UCB of constant width over a model."""
+    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH), **options)
+
+
+def ucb_on_points(task: Task, window: int) -> IndexPolicy:
+    """The same over an ``OnlineGP`` that holds the latest ``window`` observations; the task's arms are its points."""
+    shape, device = (len(task.functions),), task.arms.device
+    model = OnlineGP(prior(), NOISE_VARIANCE, input_dim=DIM, batch_shape=shape, device=device)
+    return ucb_over(model, forgetting=SlidingWindow(window), choices=task.arms)
+
+
 def ucb_on_arms(
     task: Task, *, kernel: Kernel | None = None, noise_variance: float = NOISE_VARIANCE, **options: Any
 ) -> IndexPolicy:
-    """GP-UCB of constant width over an ``ArmGP``; ``forgetting`` is the policy's, other options the model's."""
+    """The same over an ``ArmGP``; ``forgetting`` is the policy's, other options the model's."""
     forgetting, dtype = options.pop("forgetting", None), options.pop("dtype", torch.float64)
     batch_shape = (len(task.functions),)
     arms = task.arms.to(dtype)
     model = ArmGP(arms, kernel or prior(), noise_variance, batch_shape=batch_shape, **options)
-    return IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(WIDTH), forgetting=forgetting)
+    return ucb_over(model, forgetting=forgetting)
 
 
 def play(policy: Policy, task: Task, step: int, forced: Tensor | None = None) -> tuple[Tensor, Tensor, float]:

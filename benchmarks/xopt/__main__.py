@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import pandas as pd
 import torch
 import typer
 
@@ -29,12 +28,11 @@ def main(
         from benchmarks.xopt.playing import PLAYERS, play
 
         torch.set_num_threads(1)
-        players = options.chosen(only, PLAYERS, "only")
+        players, kept = options.chosen(only, PLAYERS, "only"), pages.played(path, ("player", "seed"))
         for seed in range(first, first + seeds):
             least = None
             for name in players:
-                table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=["player", "seed"])
-                if ((table["player"] == name) & (table["seed"] == seed)).any():
+                if (name, seed) in kept:
                     continue
                 length = shots if name == OURS else rival_shots
                 if least is None or len(least) < length:
@@ -43,7 +41,7 @@ def main(
                 run["error"] = run.pop("value") - least[: len(run)].numpy()
                 run.insert(0, "seed", seed)
                 run.insert(0, "player", name)
-                run.to_csv(path, mode="a", header=not path.exists(), index=False, float_format="%.4g")
+                pages.append(path, run, 4)
                 pages.say(f"{name}, seed {seed}: error {run['error'].mean():.3f}")
     pages.say(f"wrote {write_page(folder)}")
 

@@ -58,7 +58,7 @@ class DriftingLattice:
 
     def least(self, shots: int) -> Tensor:
         """The least value at each of the first shots, (shots,): gradient descent from 16 points, at every tenth shot;
-        between those the lesser value of the strengths that are best at the two next to it."""
+        in between, the lower value of the best strengths at the two tenth shots beside it."""
         every = torch.arange(0, shots, 10)
         generator = torch.Generator().manual_seed(0)
         best = []

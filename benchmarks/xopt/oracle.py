@@ -1,9 +1,10 @@
 """What knowing the hyperparameters is worth on the beam line: ``python -m benchmarks.xopt.oracle``.
 
 An upper confidence bound of the width of ours, 1, over an exact Gaussian process of all shots. Its constant mean,
-variance, length-scale of each strength and of time are those of the line itself: they have the largest marginal
-likelihood of 500 values that no generator sees, drawn all over strengths and shots, or the least tenth of 5 000, for a
-generator soon plays where values are small; the noise is that of the screen. So it learns nothing but the function.
+its variance and its length-scales of strengths and of time are those of the line itself: they maximise the marginal
+likelihood of 500 values that no generator sees. These are drawn over all strengths and shots, or are the smallest tenth
+of 5 000, since a generator soon plays where values are small. The noise is that of the screen. So it learns nothing but
+the function.
 Beside it ours as it comes, on the same lines. results/oracle.csv has a row for each seed and each.
 """
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from benchmarks.pages import markdown, opening, seeds_of, too_few, write
 
-OPENING = 10
+OPENING = 10  # random shots that all generators are given
 OURS = "ours"
 _DRIFTING = "Xopt, time-dependent UCB"
 ORACLE, ORACLE_OF_LEAST = "told those of all values", "told those of small values"  # what ``oracle`` plays

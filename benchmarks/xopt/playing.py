@@ -12,6 +12,7 @@ import torch
 
 from bandits_torch.integrations.xopt import TimeVaryingUCBGenerator
 from benchmarks.xopt.lattice import LIMIT, QUADRUPOLES, DriftingLattice
+from benchmarks.xopt.page import OPENING, OURS
 from xopt.generator import Generator
 from xopt.generators.bayesian import time_dependent
 from xopt.generators.bayesian.upper_confidence_bound import (
@@ -22,7 +23,6 @@ from xopt.generators.random import RandomGenerator
 from xopt.generators.sequential.neldermead import NelderMeadGenerator
 from xopt.vocs import VOCS
 
-OPENING = 10  # random shots that all generators are given
 _SEED = 1_000  # keeps the seeds of openings apart from those of lattices
 
 
@@ -48,7 +48,7 @@ class SimulatedClock:
 
 
 PLAYERS: dict[str, Callable[[int], Generator]] = {
-    "ours": lambda seed: TimeVaryingUCBGenerator(vocs=vocs(), seed=seed),
+    OURS: lambda seed: TimeVaryingUCBGenerator(vocs=vocs(), seed=seed),
     "Xopt, time-dependent UCB": lambda seed: TDUpperConfidenceBoundGenerator(vocs=vocs(), added_time=0.9),
     "Xopt, UCB": lambda seed: UpperConfidenceBoundGenerator(vocs=vocs()),
     "Xopt, Nelder-Mead": lambda seed: NelderMeadGenerator(vocs=vocs()),

@@ -10,8 +10,7 @@ from gpytorch.kernels import MaternKernel
 
 from bandits_torch.acquisition import UpperConfidenceBound, qUpperConfidenceBound
 from bandits_torch.models import ArmGP, OnlineGP
-from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory import ConstantWidth, SrinivasBayesianWidth
 from tests.reference.arm_gp_twins import smooth
 
 F64 = {"dtype": torch.float64}

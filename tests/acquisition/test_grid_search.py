@@ -8,10 +8,9 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-from bandits_torch import recipes
+from bandits_torch import Domain, recipes
 from bandits_torch.acquisition import PathwisePointDraw
 from bandits_torch.acquisition.point_search import GridSearch
-from bandits_torch.domain import Domain
 from bandits_torch.policies import Observation
 
 NOISE = 0.01

@@ -22,9 +22,8 @@ def test_middle_ends_and_a_side_of_no_width(dtype):
     bounds = torch.tensor([[-1.0, 10.0, 5.0], [3.0, 30.0, 5.0]], dtype=dtype)
     points = [[1.0, 20.0, 5.0], [-1.0, 30.0, 5.0], [3.0, 20.0, 5.0], [2.0, 20.0, 5.0]]
     lost = [0.0, 2 / 3, 1 / 3, 1 / 12]
-    X = torch.tensor([[*point, 7.0] for point in points], dtype=dtype)[
-        :, None, None
-    ]  # time counts for nothing
+    # Time counts for nothing.
+    X = torch.tensor([[*point, 7.0] for point in points], dtype=dtype)[:, None, None]
     found = LoweredEnds(Flat(), bounds, 0.5)(X)
     assert found.shape == (4, 2)
     expected = 3 - 0.5 * torch.tensor(lost, dtype=dtype).unsqueeze(-1).expand(4, 2)

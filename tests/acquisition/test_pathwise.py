@@ -4,6 +4,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel, ScaleKernel
 
+from bandits_torch import ArmGP, IndexPolicy
 from bandits_torch.acquisition import PathwiseThompsonSampling, ThompsonSampling
 from bandits_torch.kernels import (
     ExponentialForgettingKernel,
@@ -12,10 +13,8 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.problems import GridDraws
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory import ConstantWidth
 from tests.reference.kernels import rbf
 
 DRAWS = 1500

@@ -31,8 +31,8 @@ def smooth_in_time():
 
 TIME_KERNELS = {
     "static": None,
-    "forgetting": ExponentialForgettingKernel(torch.tensor(0.1).double()),
-    "wiener": WienerKernel(torch.tensor(0.05).double()),
+    "forgetting": ExponentialForgettingKernel(0.1),
+    "wiener": WienerKernel(0.05),
     "smooth": smooth_in_time(),
 }
 

@@ -7,10 +7,8 @@ from botorch.optim import optimize_acqf_discrete
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import MaternKernel
 
-from bandits_torch.acquisition import UpperConfidenceBound
+from bandits_torch import ArmGP, OnlineGP, UpperConfidenceBound
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.kernels import rbf
 
@@ -60,7 +58,7 @@ def test_pending_points_are_taken_where_an_acquisition_is_built_too(way):
 
 
 def test_arms_are_chosen_in_batches_and_drift_is_no_hindrance():
-    time = ExponentialForgettingKernel(torch.tensor(0.1).double())
+    time = ExponentialForgettingKernel(0.1)
     model = ArmGP(12, SpatioTemporalKernel(ArmCovarianceKernel(smooth(12)), time), 0.05)
     model.observe(torch.tensor([[2.0, 0.0], [5.0, 1.0]]).double(), torch.tensor([[0.5], [1.0]]).double())
     choices = model.candidates(2.0).squeeze(-2)

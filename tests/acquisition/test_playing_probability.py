@@ -3,9 +3,8 @@
 import torch
 from botorch.optim import optimize_acqf_discrete
 
-from bandits_torch import recipes
+from bandits_torch import ArmGP, recipes
 from bandits_torch.acquisition import PlayingProbability
-from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.problems import SwitchingFunctions
 
 MODEL = ArmGP(4, torch.eye(4, dtype=torch.float64), 0.1)

@@ -5,10 +5,9 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import recipes
+from bandits_torch import ArmGP, recipes
 from bandits_torch.acquisition import PredictiveSampling, ThompsonSampling
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.policies import IndexPolicy, Observation
 from tests.reference.kernels import rbf
 from tests.reference.plain_draws import shares_of_predictive_sampling
@@ -20,7 +19,7 @@ def kernel(rate=None, lengthscale=0.3):
     space = rbf(lengthscale).requires_grad_(False)
     if rate is None:
         return space
-    return SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(rate, dtype=torch.float64)))
+    return SpatioTemporalKernel(space, ExponentialForgettingKernel(rate))
 
 
 def learned(rate=None, noise=0.1, replicates=(2,), **options):
@@ -92,7 +91,7 @@ def test_wide_kernels_of_low_rank_and_float32_are_no_trouble() -> None:
 
 
 def test_other_models_are_refused() -> None:
-    walk = SpatioTemporalKernel(kernel(), WienerKernel(torch.tensor(0.1).double()))
+    walk = SpatioTemporalKernel(kernel(), WienerKernel(0.1))
     with pytest.raises(ValueError, match="kernel over time must be a stationary MarkovTimeKernel"):
         PredictiveSampling(ArmGP(ARMS, walk, 0.1))
     with pytest.raises(ValueError, match="interval must be"):

@@ -4,11 +4,9 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import recipes
-from bandits_torch.acquisition import SimultaneousBand, UpperConfidenceBound
-from bandits_torch.acquisition.step_context import StepContext
+from bandits_torch import ArmGP, OnlineGP, recipes
+from bandits_torch.acquisition import SimultaneousBand, StepContext, UpperConfidenceBound
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models import ArmGP, OnlineGP
 from bandits_torch.policies import Observation
 from bandits_torch.theory.prior_widths import mean_excess, simultaneous_width
 from tests.reference import plain_band
@@ -25,9 +23,7 @@ def numbers(*shape, seed=0):
 
 
 def drifting():
-    kernel = SpatioTemporalKernel(
-        ArmCovarianceKernel(K), ExponentialForgettingKernel(torch.tensor(RATE).double())
-    )
+    kernel = SpatioTemporalKernel(ArmCovarianceKernel(K), ExponentialForgettingKernel(RATE))
     return ArmGP(N, kernel, NOISE, batch_shape=(S,))
 
 

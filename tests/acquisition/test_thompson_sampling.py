@@ -8,11 +8,9 @@ from botorch.optim import optimize_acqf_discrete
 from botorch.utils import standardize
 from gpytorch.kernels import MaternKernel
 
-from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
+from bandits_torch import ArmGP, OnlineGP, ThompsonSampling
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory import ConstantWidth
 from tests.reference.arm_gp_twins import isolated, smooth
 
 N = 7
@@ -27,7 +25,7 @@ def arm_gp(batch=(), kernel=None, form="covariance", steps=5):
 
 
 def drifting_kernel(rate=0.3):
-    time = ExponentialForgettingKernel(torch.tensor(rate).double())
+    time = ExponentialForgettingKernel(rate)
     return SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), time)
 
 

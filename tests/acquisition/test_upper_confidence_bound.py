@@ -9,12 +9,8 @@ from botorch.optim import optimize_acqf_discrete
 from botorch.utils import standardize
 from gpytorch.kernels import MaternKernel
 
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.theory.information_gain import RealisedGain
-from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
-from bandits_torch.theory.widths import ConstantWidth, IGPWidth
+from bandits_torch import ArmGP, OnlineGP, UpperConfidenceBound
+from bandits_torch.theory import ConstantWidth, IGPWidth, RealisedGain, SrinivasBayesianWidth
 from tests.reference.arm_gp_twins import smooth
 
 N = 9

@@ -26,10 +26,10 @@ def test_development_and_validation_share_the_leaderboard_s_environments():
     assert not set(playing.UNSEEN) & set(settings.RANKED)
 
 
-@pytest.mark.parametrize("name", sorted(environments._MAKE))
+@pytest.mark.parametrize("name", sorted(environments.SIMULATED))
 def test_a_simulated_environment_s_replicate_is_the_same_alone(name):
-    together = environments.Simulated(name)(Block(3, 60, 0, 7))
-    alone = environments.Simulated(name)(Block(1, 60, 2, 7))
+    together = environments.SIMULATED[name](Block(3, 60, 0, 7))
+    alone = environments.SIMULATED[name](Block(1, 60, 2, 7))
     for step in (1, 31, 60):
         rewards = together.expected_rewards(step)
         assert rewards.shape == (3, together.num_arms)
@@ -38,7 +38,7 @@ def test_a_simulated_environment_s_replicate_is_the_same_alone(name):
 
 
 def test_partial_switches_leave_most_arms_as_they_were():
-    problem = environments.Simulated("partial-switches")(Block(4, 500, 0, 7))
+    problem = environments.SIMULATED["partial-switches"](Block(4, 500, 0, 7))
     changed = (problem.expected_rewards(100) - problem.expected_rewards(101)).abs() > 0.05
     assert 0.05 < float(changed.double().mean()) < 0.6
 
@@ -78,9 +78,18 @@ def test_from_command_to_page(tmp_path):
     assert "bernoulli" in text
 
 
+@pytest.mark.parametrize("name", ["--environments", "--policies"])
+def test_a_name_that_is_not_there_is_refused_before_anything_is_played(name, tmp_path):
+    asked = [name, "nonsense", "--out", str(tmp_path), "--horizon", "2"]
+    done = CliRunner().invoke(options.command(command.main), asked)
+    assert done.exit_code == 2
+    assert "nonsense" in done.output
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_is_told_in_other_units_is_right_once_it_is_converted():
     problem = make("gp", num_arms=20)
-    told = playing.MISTAKES["auto, rewards times 1 000 plus 5 000"].mistaken(problem.knowledge)
+    told = playing.MISTAKES["auto, rewards times 1 000 plus 5 000"](problem.knowledge)
     right = problem.knowledge
     covariance = told.kernel(problem.arms).to_dense() * 1000**2
     torch.testing.assert_close(covariance, right.kernel(problem.arms).to_dense())
@@ -91,7 +100,7 @@ def test_what_is_told_in_other_units_is_right_once_it_is_converted():
 def test_a_mistake_is_made_in_a_copy():
     problem = make("gp", num_arms=20)
     before = float(problem.knowledge.kernel.lengthscale)
-    told = playing.MISTAKES["auto, length-scale times 5"].mistaken(problem.knowledge)
+    told = playing.MISTAKES["auto, length-scale times 5"](problem.knowledge)
     assert float(told.kernel.lengthscale) == pytest.approx(5 * before)
     assert float(problem.knowledge.kernel.lengthscale) == before
 

@@ -18,9 +18,8 @@ def test_figure_2_is_drawn_and_bkb_does_not_starve_where_regressors_do(tmp_path)
     }
     verdicts = {claim.claim.partition(" starve")[0]: claim.verdict for claim in _claims.read(tmp_path)}
     assert verdicts["BKB's variance does not"] == verdicts["subset of regressors"] == HOLDS
-    assert (
-        verdicts["random Fourier features"] == FAILS
-    )  # as many features as BKB has arms keep the prior's variance
+    # As many features as BKB has arms keep the prior's variance.
+    assert verdicts["random Fourier features"] == FAILS
     page = (tmp_path / "RESULTS.md").read_text()
     assert "![Figure 2](figure_2.png)" in page
     assert "## Times" not in page

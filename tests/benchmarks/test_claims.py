@@ -48,6 +48,7 @@ def test_least_asks_for_less_than_every_rival() -> None:
 
 def test_a_single_replicate_tests_nothing() -> None:
     assert _claims.less([1], [5], NAMES).verdict == UNTESTED
+    assert _claims.within([1], "A", 0, 2).verdict == UNTESTED
 
 
 def test_less_of_means_adds_the_squared_errors() -> None:

@@ -6,8 +6,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.history import History
+from bandits_torch import History, recipes
 from benchmarks.papers import __main__ as papers
 from benchmarks.papers import _claims, _hong_page, _hong_tuning, hong
 from benchmarks.papers import _hong_environments as of

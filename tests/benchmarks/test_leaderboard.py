@@ -8,12 +8,10 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from bandits_torch import recipes
-from bandits_torch.experiments.cells import Block, ProblemSetting
+from bandits_torch import make, recipes, run
+from bandits_torch.experiments import Block, ProblemSetting
 from bandits_torch.experiments.engines import Failure
-from bandits_torch.loop import run
-from bandits_torch.problems import make
-from bandits_torch.problems.replay import Replay
+from bandits_torch.problems import Replay
 from bandits_torch.recipes import build
 from benchmarks.leaderboard import __main__ as command
 from benchmarks.leaderboard import running, settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.pages import keep, seeds_of, too_few
+from benchmarks.pages import append, keep, of, played, seeds_of, table, too_few, whole
 
 
 def test_rows_take_the_place_of_those_of_their_key_and_no_other(tmp_path):
@@ -18,12 +18,28 @@ def test_rows_take_the_place_of_those_of_their_key_and_no_other(tmp_path):
     assert pd.read_csv(path).to_numpy().tolist() == [["a", 1, 3.0], ["b", 1, 4.0], ["b", 2, 9.0]]
 
 
+def test_rows_are_put_at_the_end_and_what_was_played_is_known_by_its_key(tmp_path):
+    path = tmp_path / "table.csv"
+    assert played(path, ("name", "seed")) == set()
+    for name, seed in (("b", 1), ("a", 2), ("b", 1)):
+        append(path, pd.DataFrame([{"name": name, "seed": seed, "value": 0.123456}]), 4)
+    assert pd.read_csv(path).to_numpy().tolist() == [["b", 1, 0.1235], ["a", 2, 0.1235], ["b", 1, 0.1235]]
+    assert played(path, ("name", "seed")) == {("b", 1), ("a", 2)}
+    assert played(path, ("seed",)) == {1, 2}
+
+
+def test_a_table_says_of_each_row_what_its_columns_ask():
+    frame = pd.DataFrame({"arms": [1000, 20], "seconds": [0.5, 2.0]})
+    columns = {"N": of("arms", whole), "rate": lambda row: f"{1 / row['seconds']:.1f}"}
+    assert table(frame, columns) == "| N | rate |\n| --- | --- |\n| 1 000 | 2.0 |\n| 20 | 0.5 |\n"
+
+
 def test_seeds_are_told_by_number_and_name_and_of_whom_where_they_differ():
-    table = pd.DataFrame({"problem": list("aaaabbbcd"), "seed": [0, 1, 2, 1000, 5, 6, 5, 0, 0]})
+    rows = pd.DataFrame({"problem": list("aaaabbbcd"), "seed": [0, 1, 2, 1000, 5, 6, 5, 0, 0]})
     told = "4 seeds (0 to 2, 1000) of a; 2 seeds (5, 6) of b; 1 seed (0) of c, d"
-    assert seeds_of(table, "seed", "problem") == told
-    assert seeds_of(table[:3], "seed", "problem") == "3 seeds (0 to 2)"
-    assert seeds_of(table[-2:], "seed", "problem", "replicate") == "1 replicate (0)"
-    assert seeds_of(table, "seed") == "6 seeds (0 to 2, 5, 6, 1000)"
-    assert "Fewer than 5 seeds" in too_few(table, "seed", "problem")
+    assert seeds_of(rows, "seed", "problem") == told
+    assert seeds_of(rows[:3], "seed", "problem") == "3 seeds (0 to 2)"
+    assert seeds_of(rows[-2:], "seed", "problem", "replicate") == "1 replicate (0)"
+    assert seeds_of(rows, "seed") == "6 seeds (0 to 2, 5, 6, 1000)"
+    assert "Fewer than 5 seeds" in too_few(rows, "seed", "problem")
     assert not too_few(pd.DataFrame({"problem": "a", "seed": range(5)}), "seed", "problem")

@@ -1,7 +1,11 @@
 """The page of the race of Ray Tune's schedulers."""
 
 import pandas as pd
+from typer.testing import CliRunner
 
+from benchmarks import options
+from benchmarks.ray import __main__ as command
+from benchmarks.ray import page
 from benchmarks.ray.page import write_page
 
 
@@ -42,3 +46,15 @@ def test_a_second_set_of_seeds_is_a_race_of_its_own_and_decides_alone(tmp_path):
     assert "* cartpole: +2 ± 2 on 2 seeds: within two standard errors." in text
     assert "* cartpole-again: +1.1 ± 0.2 on 2 seeds: ahead." in text
     assert "ahead in all races of 1 of the 1 trainings." in " ".join(text.split())
+
+
+def test_schedulers_are_asked_for_by_name_and_a_name_that_is_not_there_is_refused(monkeypatch, tmp_path):
+    played = []
+    monkeypatch.setattr(command.pages, "results_folder", lambda *_, **__: tmp_path)
+    monkeypatch.setattr(command, "_play", lambda name, schedulers, *_: played.append((name, schedulers)))
+    run = options.command(command.main)
+    assert CliRunner().invoke(run, ["--only", "triangle", "--schedulers", page.TOLD]).exit_code == 0
+    assert played == [("triangle", [page.TOLD])]  # whose name has a comma
+    refused = CliRunner().invoke(run, ["--schedulers", "nobody"])
+    assert refused.exit_code == 2
+    assert "nobody" in refused.output

@@ -3,17 +3,14 @@
 import pytest
 import torch
 
-from bandits_torch import make, run
-from bandits_torch.acquisition import ThompsonSampling, UpperConfidenceBound
+from bandits_torch import ArmGP, IndexPolicy, ThompsonSampling, UpperConfidenceBound, make, run
 from bandits_torch.captured import playing
 from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.captured.launching import PlainCalls
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models.arms import arm_gp, belief
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies import IndexPolicy
-from bandits_torch.policies.forgetting import EventTriggeredRestart, PeriodicRestart
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.policies import EventTriggeredRestart, PeriodicRestart
+from bandits_torch.theory import ConstantWidth
 from tests.captured.test_captured_runs import (
     CASES,
     HORIZON,

@@ -5,12 +5,10 @@ import sys
 import pytest
 import torch
 
-from bandits_torch import make, recipes, run
-from bandits_torch.acquisition import ThompsonSampling
+from bandits_torch import ArmGP, ThompsonSampling, make, recipes, run
 from bandits_torch.captured import playing
 from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.experiments import race
-from bandits_torch.models import ArmGP
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.policies import IndexPolicy, SlidingWindow
 from bandits_torch.theory import IGPWidth, RealisedGain
@@ -78,8 +76,7 @@ def test_so_it_is_of_draws_from_a_window(window, blocks):
     expected, history = run(plain, problem, 120), run(policy, problem, 120, capture=blocks)
     assert steps_of(history) == (119, 0)
     same(history, expected, 1e-9)
-    for ours, theirs in zip(policy.model.joint(), plain.model.joint(), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(policy.model.joint(), plain.model.joint(), rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["igp_ucb", "et_gp_ucb, restarts", "igp_ucb, factor"])
@@ -140,8 +137,7 @@ def same_as_plain(build, horizon=HORIZON, blocks=True):
     expected = run(plain, problem, horizon, seed=7)
     history = run(policy, problem, horizon, seed=7, capture=blocks)
     same(history, expected, 1e-9)
-    for ours, theirs in zip(moments_of(policy), moments_of(plain), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(moments_of(policy), moments_of(plain), rtol=1e-8, atol=1e-9)
     states, states_plain = (one.state_dict() for one in (policy, plain))
     for name in ("sharing", "scale", "frame", "looks", "range", "pulled"):
         torch.testing.assert_close(states[name], states_plain[name], rtol=1e-8, atol=1e-9, equal_nan=True)

@@ -6,9 +6,7 @@ The long form is ``python -m benchmarks.papers hong detection``.
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.history import History
-from bandits_torch.loop import run
+from bandits_torch import History, recipes, run
 from bandits_torch.problems import GPDraws, Problem, SwitchingFunctions
 
 REPLICATES, HORIZON = 30, 400

@@ -6,9 +6,8 @@ from itertools import pairwise, product
 import pytest
 import torch
 
-from bandits_torch import recipes
+from bandits_torch import make, recipes
 from bandits_torch.policies import FixedShare, Observation
-from bandits_torch.problems import make
 from tests.reference.real_data import REAL, needs_data
 
 

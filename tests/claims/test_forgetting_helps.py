@@ -12,9 +12,7 @@ function by itself, the two kinds cannot be told apart at T = 400 (differences w
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.loop import run
-from bandits_torch.problems import make
+from bandits_torch import make, recipes, run
 
 T, SWITCH, REPLICATES, WIDTH = 400, 200, 25, 1.81
 

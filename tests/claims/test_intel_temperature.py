@@ -1,7 +1,6 @@
 """On the Intel temperatures of 14 March 2004 a model that forgets finds the hottest sensors; others do not."""
 
-from bandits_torch import make, recipes, run
-from bandits_torch.problems import Problem
+from bandits_torch import Problem, make, recipes, run
 from tests.reference.real_data import REAL, needs_data
 
 STEPS, REPLICATES = 144, 25

@@ -8,7 +8,14 @@ import torch
 
 from bandits_torch.models import ArmGP
 from bandits_torch.theory import DualMixtureWidth
-from tests.reference.simulate_coverage import coverage, functions_of_norm, kernel, moving_bumps, normal
+from tests.reference.simulate_coverage import (
+    assert_tight,
+    coverage,
+    functions_of_norm,
+    kernel,
+    moving_bumps,
+    normal,
+)
 
 RUNS, ARMS, STEPS, WINDOW = 200, 15, 40, 12
 DELTA, B, R = 0.1, 5.0, 0.5
@@ -40,33 +47,26 @@ def needed(width, f, noise, noise_variance, window=None):
     return most
 
 
+def still(generator):
+    return functions_of_norm(B, X, RUNS, generator).expand(STEPS, RUNS, ARMS)
+
+
 @pytest.mark.parametrize("noise_variance", [R**2, 0.1, 1.0])
 def test_bounds_cover_a_function_of_known_norm(noise_variance, generator):
-    f, noise = (
-        functions_of_norm(B, X, RUNS, generator).expand(STEPS, RUNS, ARMS),
-        R * normal(generator, STEPS, RUNS),
-    )
+    f, noise = still(generator), R * normal(generator, STEPS, RUNS)
     most = needed(DualMixtureWidth(B, R, DELTA), f, noise, noise_variance)
-    assert coverage(most) >= 1 - DELTA
-    assert coverage(most, 0.5) < 1 - DELTA
+    assert_tight(most, DELTA)
 
 
 def test_bounds_cover_under_bounded_noise_of_two_values(generator):
-    f, noise = (
-        functions_of_norm(B, X, RUNS, generator).expand(STEPS, RUNS, ARMS),
-        R * normal(generator, STEPS, RUNS).sign(),
-    )
+    f, noise = still(generator), R * normal(generator, STEPS, RUNS).sign()
     assert coverage(needed(DualMixtureWidth(B, R, DELTA), f, noise, R**2)) >= 1 - DELTA
 
 
 def test_bounds_cover_in_a_window(generator):
-    f, noise = (
-        functions_of_norm(B, X, RUNS, generator).expand(STEPS, RUNS, ARMS),
-        R * normal(generator, STEPS, RUNS),
-    )
+    f, noise = still(generator), R * normal(generator, STEPS, RUNS)
     most = needed(DualMixtureWidth(B, R, DELTA, horizon=STEPS), f, noise, R**2, WINDOW)
-    assert coverage(most) >= 1 - DELTA
-    assert coverage(most, 0.5) < 1 - DELTA
+    assert_tight(most, DELTA)
 
 
 @pytest.mark.parametrize("window", [WINDOW, None])

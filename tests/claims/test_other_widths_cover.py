@@ -10,19 +10,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from bandits_torch import recipes
-from bandits_torch.acquisition import UpperConfidenceBound
-from bandits_torch.models import ArmGP
+from bandits_torch import ArmGP, UpperConfidenceBound, recipes
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory import PriorEliminationContinuousWidth, SrinivasContinuousWidth, Width
-from tests.reference.simulate_coverage import coverage, draws_of, functions_of_norm, normal
+from tests.reference.simulate_coverage import assert_tight, draws_of, functions_of_norm, normal
 
 RUNS, ARMS, STEPS, LENGTHSCALE = 200, 50, 25, 0.2
 DELTA, B, R = 0.1, 3.0, 0.3
 X = torch.linspace(0, 1, ARMS, dtype=torch.float64).unsqueeze(-1)
 KERNEL = make_kernel("se", LENGTHSCALE)
 K = KERNEL(X).to_dense()
+KNOWN = {"delta": DELTA, "rkhs_bound": B, "noise_scale": R, "replicates": RUNS}
 
 
 @pytest.fixture
@@ -47,31 +46,17 @@ def width_needed(policy: IndexPolicy, f: Tensor, generator: torch.Generator) -> 
 @pytest.mark.slow
 def test_bkb_width_covers_with_the_dictionary_of_the_theory(generator: torch.Generator) -> None:
     """Calandriello et al. 2019, Theorems 1 and 2, delta shared between them. Its bias part alone is 2 B and more."""
-    policy = recipes.bkb(
-        X,
-        KERNEL,
-        R**2,
-        preset="theory",
-        horizon=STEPS,
-        delta=DELTA,
-        rkhs_bound=B,
-        noise_scale=R,
-        replicates=RUNS,
-    )
+    policy = recipes.bkb(X, KERNEL, R**2, preset="theory", horizon=STEPS, **KNOWN)
     needed = width_needed(policy, functions_of_norm(B, X[:, 0], RUNS, generator), generator)
-    assert coverage(needed) >= 1 - DELTA
-    assert coverage(needed, 0.1) < 1 - DELTA
+    assert_tight(needed, DELTA, 0.1)
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.95])
 def test_weighted_width_covers_a_function_of_known_norm(discount: float, generator: torch.Generator) -> None:
     """Deng et al. 2022: sigma and the gain are those of the two weight matrices."""
-    policy = recipes.w_gp_ucb(
-        X, KERNEL, R**2, discount=discount, delta=DELTA, rkhs_bound=B, noise_scale=R, replicates=RUNS
-    )
+    policy = recipes.w_gp_ucb(X, KERNEL, R**2, discount=discount, **KNOWN)
     needed = width_needed(policy, functions_of_norm(B, X[:, 0], RUNS, generator), generator)
-    assert coverage(needed) >= 1 - DELTA
-    assert coverage(needed, 0.5) < 1 - DELTA
+    assert_tight(needed, DELTA)
 
 
 STEEPEST = math.sqrt(2) / LENGTHSCALE  # b with a = 1: the derivative of a draw is N(0, 1/l^2) at every point
@@ -86,5 +71,4 @@ def test_width_on_a_continuum_covers_a_draw_of_the_prior_on_a_fine_grid(width: W
     """Srinivas et al. 2010, Theorem 2, and Ziomek et al. 2024, Theorem 4.1 B; steps of 0.1 lengthscales."""
     policy = IndexPolicy(ArmGP(X, KERNEL, R**2, batch_shape=(RUNS,)), UpperConfidenceBound, width=width)
     needed = width_needed(policy, draws_of(K, generator, RUNS), generator)
-    assert coverage(needed) >= 1 - DELTA
-    assert coverage(needed, 0.4) < 1 - DELTA
+    assert_tight(needed, DELTA, 0.4)

@@ -7,8 +7,7 @@ import torch
 
 from bandits_torch import recipes
 from bandits_torch.models import CandidatePrior, arm_gp_over_priors
-from bandits_torch.policies import Observation, PriorElimination
-from bandits_torch.policies.policy import Policy
+from bandits_torch.policies import Observation, Policy, PriorElimination
 from bandits_torch.theory import PriorEliminationFiniteWidth
 from tests.reference.simulate_coverage import draws_of
 from tests.reference.simulate_elimination import rejected

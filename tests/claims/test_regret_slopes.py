@@ -10,9 +10,8 @@ import math
 import numpy as np
 import pytest
 
-from bandits_torch import recipes
-from bandits_torch.loop import run
-from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch import recipes, run
+from bandits_torch.policies import Constants
 from bandits_torch.problems import Hills, Problem, RKHSFunctions, SwitchingFunctions
 from benchmarks.papers._zhou_page import Slope, slope
 from benchmarks.papers._zhou_problem import TurningFunctions

@@ -2,9 +2,7 @@
 
 import torch
 
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketch.sketched_gp import SketchedGP
+from bandits_torch.models import ArmGP, LeverageSampling, SketchedGP
 from bandits_torch.problems.simulated import make_kernel
 from tests.reference.simulate_coverage import draws_of
 

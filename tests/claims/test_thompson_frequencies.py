@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
+from bandits_torch import ArmGP, IndexPolicy, ThompsonSampling
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_arm_gp import DenseArmGP, forgetting
 
@@ -48,7 +46,7 @@ def counts_of_plays(form, drifts, width):
     """How often a Thompson policy plays each arm, asked again and again in the same state."""
     kernel = ArmCovarianceKernel(smooth(N, 0.5))
     if drifts:
-        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(RATE).double()))
+        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(RATE))
     model = ArmGP(N, kernel, NOISE, batch_shape=(REPLICATES,), form=form)
     for step, (arm, reward) in enumerate(OBSERVATIONS):
         model.observe_arms(torch.tensor(arm), torch.tensor(reward), float(step))

@@ -9,13 +9,23 @@ import math
 import pytest
 import torch
 
-from bandits_torch.theory.forgetting_widths import DriftAwareWidth, RestartWidth, SlidingWindowWidth
-from bandits_torch.theory.information_gain import MaximumGain, RealisedGain
-from bandits_torch.theory.mixture_widths import RealisedInformationWidth
-from bandits_torch.theory.prior_widths import PriorEliminationFiniteWidth, SrinivasBayesianWidth
-from bandits_torch.theory.widths import ConstantWidth, GPTSWidth, IGPWidth, SrinivasRKHSWidth
+from bandits_torch.theory import (
+    ConstantWidth,
+    DriftAwareWidth,
+    GPTSWidth,
+    IGPWidth,
+    MaximumGain,
+    PriorEliminationFiniteWidth,
+    RealisedGain,
+    RealisedInformationWidth,
+    RestartWidth,
+    SlidingWindowWidth,
+    SrinivasBayesianWidth,
+    SrinivasRKHSWidth,
+)
 from tests.reference.simulate_coverage import (
     CovarianceGP,
+    assert_tight,
     coverage,
     draws_of,
     functions_of_norm,
@@ -38,6 +48,11 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(7)
 
 
+def needed_for(width, f, noise, noise_variance=R**2, **options):
+    """``width_needed`` for a function that stands still."""
+    return width_needed(width, lambda t: f, CovarianceGP(K, noise_variance, RUNS), noise, **options)
+
+
 RKHS_WIDTHS = {
     "IGP, realised gain": lambda lam: IGPWidth(B, R, DELTA, GAIN),
     "IGP, maximum gain": lambda lam: IGPWidth(B, R, DELTA, MaximumGain(K, lam, STEPS)),
@@ -51,27 +66,24 @@ RKHS_WIDTHS = {
 @pytest.mark.parametrize("make", RKHS_WIDTHS.values(), ids=RKHS_WIDTHS.keys())
 def test_width_covers_a_function_of_known_norm(make, noise_variance, generator):
     f, noise = functions_of_norm(B, X, RUNS, generator), R * normal(generator, STEPS, RUNS)
-    needed = width_needed(make(noise_variance), lambda t: f, CovarianceGP(K, noise_variance, RUNS), noise)
-    assert coverage(needed) >= 1 - DELTA
-    assert coverage(needed, factor=0.5) < 1 - DELTA
+    needed = needed_for(make(noise_variance), f, noise, noise_variance)
+    assert_tight(needed, DELTA)
 
 
 def test_srinivas_rkhs_width_covers_under_bounded_noise(generator):
     f = functions_of_norm(B, X, RUNS, generator)
     noise = R * (2 * torch.rand(STEPS, RUNS, generator=generator, dtype=torch.float64) - 1)
     width = SrinivasRKHSWidth(B, DELTA, MaximumGain(K, R**2, STEPS))
-    needed = width_needed(width, lambda t: f, CovarianceGP(K, R**2, RUNS), noise)
-    assert coverage(needed) >= 1 - DELTA
-    assert coverage(needed, factor=0.5) < 1 - DELTA
+    needed = needed_for(width, f, noise)
+    assert_tight(needed, DELTA)
 
 
 @pytest.mark.parametrize("width", [IGPWidth(0.0, R, DELTA, GAIN), RealisedInformationWidth(0.0, R, DELTA)])
 @pytest.mark.parametrize("noise_variance", [R**2, 0.1])
 def test_width_covers_when_noise_is_all_there_is(width, noise_variance, generator):
     noise = R * normal(generator, STEPS, RUNS)
-    needed = width_needed(width, lambda t: NO_FUNCTION, CovarianceGP(K, noise_variance, RUNS), noise)
-    assert coverage(needed) >= 1 - DELTA
-    assert coverage(needed, factor=0.5) < 1 - DELTA
+    needed = needed_for(width, NO_FUNCTION, noise, noise_variance)
+    assert_tight(needed, DELTA)
 
 
 @pytest.mark.parametrize("make", [IGPWidth, GPTSWidth])
@@ -82,9 +94,7 @@ def test_printed_form_fails_below_noise_variance_one(make, generator):
     held = {}
     for form in ("theory", "printed"):
         width = make(0.0, scale, DELTA, GAIN, form)
-        held[form] = coverage(
-            width_needed(width, lambda t: NO_FUNCTION, CovarianceGP(K, scale**2, RUNS), noise)
-        )
+        held[form] = coverage(needed_for(width, NO_FUNCTION, noise, scale**2))
     assert held["theory"] >= 1 - DELTA
     assert held["printed"] < 0.5
 
@@ -99,9 +109,8 @@ WINDOW_WIDTHS = [
 @pytest.mark.parametrize("width", WINDOW_WIDTHS)
 def test_window_width_covers_a_function_that_stands_still(width, generator):
     f, noise = functions_of_norm(B, X, RUNS, generator), R * normal(generator, STEPS, RUNS)
-    needed = width_needed(width, lambda t: f, CovarianceGP(K, R**2, RUNS), noise, window=WINDOW)
-    assert coverage(needed) >= 1 - DELTA
-    assert coverage(needed, factor=0.5) < 1 - DELTA
+    needed = needed_for(width, f, noise, window=WINDOW)
+    assert_tight(needed, DELTA)
 
 
 def test_window_needs_every_step_to_be_an_event_of_its_own(generator):
@@ -110,9 +119,7 @@ def test_window_needs_every_step_to_be_an_event_of_its_own(generator):
     scale = math.sqrt(noise_variance)
     noise = scale * normal(generator, STEPS, RUNS)
     held = [
-        coverage(
-            width_needed(width, lambda t: NO_FUNCTION, CovarianceGP(K, noise_variance, RUNS), noise, window=1)
-        )
+        coverage(needed_for(width, NO_FUNCTION, noise, noise_variance, window=1))
         for width in (
             IGPWidth(0.0, scale, DELTA, GAIN),
             SlidingWindowWidth(1, STEPS, 0.0, scale, DELTA, GAIN),
@@ -127,14 +134,10 @@ def test_restarts_need_every_interval_to_be_an_event_of_its_own(generator):
     noise_variance = 0.1
     scale = math.sqrt(noise_variance)
     noise = scale * normal(generator, STEPS, RUNS)
-    model = CovarianceGP(K, noise_variance, RUNS)
     printed, corrected = (RestartWidth(m, 0.0, scale, DELTA, GAIN) for m in (1, STEPS // 2))
-    first_interval = width_needed(printed, lambda t: NO_FUNCTION, model, noise[:2], restart_every=2)
-    assert coverage(first_interval) >= 1 - DELTA
-    whole_run = width_needed(printed, lambda t: NO_FUNCTION, model, noise, restart_every=2)
-    assert coverage(whole_run) < 1 - DELTA
-    whole_run = width_needed(corrected, lambda t: NO_FUNCTION, model, noise, restart_every=2)
-    assert coverage(whole_run) >= 1 - DELTA
+    for width, steps, holds in ((printed, 2, True), (printed, STEPS, False), (corrected, STEPS, True)):
+        needed = needed_for(width, NO_FUNCTION, noise[:steps], noise_variance, restart_every=2)
+        assert (coverage(needed) >= 1 - DELTA) == holds
 
 
 DRIFTER_SCALE = 0.1
@@ -186,9 +189,8 @@ BAYESIAN_WIDTHS = [SrinivasBayesianWidth(ARMS, DELTA), PriorEliminationFiniteWid
 @pytest.mark.parametrize("width", BAYESIAN_WIDTHS)
 def test_bayesian_width_covers_a_draw_of_the_prior(width, generator):
     f, noise = draws_of(K, generator, RUNS), R * normal(generator, STEPS, RUNS)
-    needed = width_needed(width, lambda t: f, CovarianceGP(K, R**2, RUNS), noise)
-    assert coverage(needed) >= 1 - DELTA
-    assert coverage(needed, factor=0.5) < 1 - DELTA
+    needed = needed_for(width, f, noise)
+    assert_tight(needed, DELTA)
 
 
 def test_bayesian_width_covers_a_function_that_drifts_as_the_model_says(generator):
@@ -199,5 +201,4 @@ def test_bayesian_width_covers_a_function_that_drifts_as_the_model_says(generato
     noise = R * normal(generator, STEPS, RUNS)
     width, model = SrinivasBayesianWidth(ARMS, DELTA), CovarianceGP(K, R**2, RUNS)
     needed = width_needed(width, lambda t: f[t - 1], model, noise, drift_rate=rate)
-    assert coverage(needed) >= 1 - DELTA
-    assert coverage(needed, factor=0.5) < 1 - DELTA
+    assert_tight(needed, DELTA)

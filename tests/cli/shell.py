@@ -7,10 +7,15 @@ from click.testing import CliRunner, Result
 from bandits_torch import cli
 from bandits_torch.recorder import Recorder
 
+REPORT = ["regret.csv", "regret.png", "report.html", "run.json"]
 
-def call(*arguments: object) -> Result:
-    """What ``bandits-torch ARGUMENTS`` answers."""
-    return CliRunner().invoke(cli.app, list(map(str, arguments)))
+
+def call(*arguments: object, code: int | None = 0) -> Result:
+    """What ``bandits-torch ARGUMENTS`` answers, which ends with this code (None: any); an error (2) is one line."""
+    result = CliRunner().invoke(cli.app, list(map(str, arguments)))
+    assert code in (None, result.exit_code), result.output
+    assert code != 2 or result.stderr.count("\n") == 1, result.stderr
+    return result
 
 
 def interrupted(step: int, *arguments: object) -> Result:
@@ -24,4 +29,4 @@ def interrupted(step: int, *arguments: object) -> Result:
         whole(self, now, *rest)
 
     with patch.object(Recorder, "pulled", pulled):
-        return call(*arguments)
+        return call(*arguments, code=130)

@@ -11,15 +11,14 @@ from types import SimpleNamespace
 import pytest
 from matplotlib.image import imread
 
-from bandits_torch import make, problems, recipes, run
-from bandits_torch._version import __version__
+from bandits_torch import __version__, make, problems, recipes, run
 from bandits_torch.cli import asked
 from bandits_torch.cli.asked import DEFAULT_POLICIES
 from bandits_torch.cli.catalogue import Catalogue, Entry, catalogue
 from bandits_torch.cli.output import one_line_errors
-from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.policies import RandomPolicy
 from bandits_torch.recipes import build
-from tests.cli.shell import call
+from tests.cli.shell import REPORT, call
 
 pytestmark = pytest.mark.usefixtures("without_a_page")
 
@@ -70,14 +69,8 @@ def stub_recipes(monkeypatch):
 
 def test_a_race_writes_a_table_a_picture_and_a_record(stub_recipes, tmp_path):
     out = tmp_path / "made" / "on the way"
-    result = call("race", *SMALL, "--seed", "5", "--out", out)
-    assert result.exit_code == 0, result.output
-    assert sorted(path.name for path in out.iterdir()) == [
-        "regret.csv",
-        "regret.png",
-        "report.html",
-        "run.json",
-    ]
+    call("race", *SMALL, "--seed", "5", "--out", out)
+    assert sorted(path.name for path in out.iterdir()) == REPORT
 
     record = json.loads((out / "run.json").read_text())
     assert record["format"] == "bandits_torch race"
@@ -123,14 +116,13 @@ def test_the_table_shows_regret_against_random_and_the_oracle(stub_recipes, tmp_
 
 def test_the_same_seed_gives_the_same_race(stub_recipes, tmp_path):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        assert call("race", *SMALL, "--seed", seed, "--out", tmp_path / name).exit_code == 0
+        call("race", *SMALL, "--seed", seed, "--out", tmp_path / name)
     tables = [(tmp_path / name / "regret.csv").read_text() for name in "abc"]
     assert tables[0] == tables[1] != tables[2]
 
 
 def test_a_single_replicate_has_no_standard_error(stub_recipes, tmp_path):
-    result = call("race", *SMALL, "--replicates", "1", "--out", tmp_path)
-    assert result.exit_code == 0, result.output
+    call("race", *SMALL, "--replicates", "1", "--out", tmp_path)
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["results"]["first"]["standard_error"] is None
 
@@ -138,8 +130,7 @@ def test_a_single_replicate_has_no_standard_error(stub_recipes, tmp_path):
 def test_options_reach_the_problem_and_the_policies(stub_recipes, tmp_path):
     settings = ["problem.switches=[10, 20]", "luck=2", "prior_mean=0.5", "first.prior_mean=0.25", "offset=3"]
     arguments = [part for setting in settings for part in ("--option", setting)]
-    result = call("race", *SMALL, *arguments, "--out", tmp_path)
-    assert result.exit_code == 0, result.output
+    call("race", *SMALL, *arguments, "--out", tmp_path)
     assert stub_recipes.asked == [
         {"name": "first", "horizon": 30, "seed": 0, "prior_mean": 0.25, "offset": 3},
         {"name": "lucky", "horizon": 30, "seed": 0, "luck": 2, "prior_mean": 0.5},
@@ -150,8 +141,8 @@ def test_options_reach_the_problem_and_the_policies(stub_recipes, tmp_path):
 
 
 def test_an_error_of_another_kind_within_a_policy_is_one_clear_line_too(stub_recipes, tmp_path):
-    result = call("race", *SMALL, "--out", tmp_path, "--option", "luck=much")
-    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    result = call("race", *SMALL, "--out", tmp_path, "--option", "luck=much", code=2)
+    assert result.stdout == ""
     assert result.stderr.startswith("error: ")
     assert "TypeError: " in result.stderr
     assert list(tmp_path.iterdir()) == []
@@ -159,23 +150,19 @@ def test_an_error_of_another_kind_within_a_policy_is_one_clear_line_too(stub_rec
 
 def test_cuda_where_there_is_none_is_an_error(stub_recipes, tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    result = call("race", *SMALL, "--out", tmp_path, "--device", "cuda")
-    assert (result.exit_code, result.stderr) == (
-        2,
-        "error: device 'cuda' is not there: torch sees no CUDA device\n",
-    )
+    result = call("race", *SMALL, "--out", tmp_path, "--device", "cuda", code=2)
+    assert result.stderr == "error: device 'cuda' is not there: torch sees no CUDA device\n"
 
 
 def test_a_file_in_the_way_of_the_folder_is_an_error(stub_recipes, tmp_path):
     (tmp_path / "taken").write_text("")
-    result = call("race", *SMALL, "--out", tmp_path / "taken")
-    assert result.exit_code == 2
+    result = call("race", *SMALL, "--out", tmp_path / "taken", code=2)
     assert result.stderr == f"error: {tmp_path / 'taken'}: File exists\n"
 
 
 def test_the_defaults_exist():
     assert set(DEFAULT_POLICIES.split(",")) <= set(recipes.RECIPES)
-    assert len(call().output) > 0
+    assert len(call(code=None).output) > 0
 
 
 def test_version():
@@ -187,12 +174,11 @@ def test_an_error_of_the_module_shows_no_traceback():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: problem must be a known name")
-    assert done.stderr.count("\n") == 1
 
 
 def test_a_policy_s_error_says_whose_it_is_and_of_which_option(tmp_path):
     asked = ["--policies", "random,et_gp_ucb", "--option", "et_gp_ucb.width=-1", "--out", tmp_path / "out"]
-    result = call("race", *SMALL[:6], *asked)
+    result = call("race", *SMALL[:6], *asked, code=2)
     assert result.stderr == "error: et_gp_ucb(width=-1): value must be a finite number >= 0, got -1\n"
 
 
@@ -201,7 +187,6 @@ def test_data_without_a_problem_are_replayed(tmp_path):
     (tmp_path / "my.csv").write_text("\n".join(rows))
     arguments = ["--data", tmp_path / "my.csv", "--policies", "igp_ucb,gp_ts", "--out", tmp_path / "out"]
     result = call("race", *arguments)
-    assert result.exit_code == 0, result.output
     assert "replay: 32 steps, 10 replicates" in result.output
     record = json.loads((tmp_path / "out" / "run.json").read_text())
     assert (record["problem"], record["arm_names"]) == ("replay", ["a", "b", "c"])
@@ -223,7 +208,7 @@ def test_identical_replicates_have_no_standard_error_and_the_reason_is_told(tmp_
 
 def test_the_record_holds_what_was_known_and_the_arms_pulled(tmp_path):
     arguments = ["--problem", "hills", "--policies", "pe_gp_ucb,random", "--horizon", 7, "--replicates", 2]
-    assert call("race", *arguments, "--out", tmp_path).exit_code == 0
+    call("race", *arguments, "--out", tmp_path)
     record = json.loads((tmp_path / "run.json").read_text())
     problem = make("hills", horizon=7, replicates=2)
     known = record["knowledge"]
@@ -234,7 +219,7 @@ def test_the_record_holds_what_was_known_and_the_arms_pulled(tmp_path):
     history = run(build("pe_gp_ucb", problem, horizon=7, replicates=2), problem, 7)
     assert record["results"]["pe_gp_ucb"]["arms"] == history.arms.tolist()
     another = ["--problem", "gp", *arguments[2:], "--policies", "gp_ts", "--out", tmp_path / "gp"]
-    assert call("race", *another).exit_code == 0
+    call("race", *another)
     known = json.loads((tmp_path / "gp" / "run.json").read_text())["knowledge"]
     assert known["kernel.lengthscale"] == pytest.approx(0.2)
     assert len(known["rkhs_bound"]) == 2
@@ -265,8 +250,7 @@ def test_one_name_is_described_with_its_options_and_their_defaults():
 
 
 def test_an_unknown_name_is_one_line_and_exit_code_2():
-    result = call("list", "nonsense")
-    assert result.exit_code == 2
+    result = call("list", "nonsense", code=2)
     assert result.output.splitlines() == [
         "error: name must be one of those that `bandits-torch list` shows, got 'nonsense'"
     ]
@@ -303,7 +287,7 @@ def test_an_interrupt_is_exit_code_130_as_shells_have_it(capsys):
 )
 def test_what_decides_how_a_table_is_read_is_named_as_it_is_given_here(text, said, tmp_path):
     (tmp_path / "my.csv").write_text(text)
-    done = call("race", "--data", tmp_path / "my.csv", "--policies", "random", "--out", tmp_path / "out")
-    assert done.exit_code == 2
+    done = call(
+        "race", "--data", tmp_path / "my.csv", "--policies", "random", "--out", tmp_path / "out", code=2
+    )
     assert said in done.stderr
-    assert done.stderr.count("\n") == 1

@@ -25,7 +25,6 @@ def table(path, rows, seed=0):
 
 def raced(tmp_path, *arguments):
     result = call("race", *arguments, "--out", tmp_path / "out")
-    assert result.exit_code == 0, result.output
     return result.output, json.loads((tmp_path / "out" / "run.json").read_text())["advice"]
 
 

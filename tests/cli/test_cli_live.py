@@ -1,15 +1,17 @@
 """``ask``, ``tell`` and ``show``: a live system in a file, from the shell."""
 
 import json
+import re
+from datetime import UTC, datetime
 
 import pytest
 
-from bandits_torch import AskTell, load_policy, save_policy
+from bandits_torch import AskTell, load_policy, recipes, save_policy
 from tests.cli.shell import call
 
 
 def shell(*arguments):
-    done = call(*arguments)
+    done = call(*arguments, code=None)
     return (json.loads(done.stdout) if done.stdout.startswith("{") else done.stdout), done.output
 
 
@@ -47,6 +49,24 @@ def test_what_is_believed_is_shown_and_nothing_changes(tmp_path):
     assert "arms must be given" in shell("show", tmp_path / "none")[1]
 
 
+def test_times_are_the_date_of_now_by_default_and_shown_in_seconds(tmp_path):
+    state = tmp_path / "live.state"
+    shell("ask", state, "--arms", "north,east")
+    shell("tell", state, 0, 1.5)
+    said, _ = shell("show", state)
+    (played,) = re.findall(r" (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00) ", said)
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(played)).total_seconds()) < 60
+    assert "time must be a date with a zone" in shell("ask", state, "--time", 5)[1]
+
+
+def test_a_system_without_names_is_asked_and_another_file_is_refused(tmp_path):
+    save_policy(tmp_path / "live.state", AskTell.auto(3))
+    question, _ = shell("ask", tmp_path / "live.state", "--time", 0)
+    assert question["arm"] in range(3)
+    save_policy(tmp_path / "policy", recipes.auto(3))
+    assert "state must be a file that `ask` began" in shell("show", tmp_path / "policy")[1]
+
+
 def test_an_arm_with_one_open_question_stands_for_it(tmp_path):
     state = tmp_path / "live.state"
     shell("ask", state, "--arms", "north,east", "--time", 0, "--available", "east")
@@ -70,7 +90,7 @@ def test_what_cannot_be_asked_is_one_line_and_changes_nothing(arguments, said, t
     state = tmp_path / "live.state"
     shell("ask", state, "--arms", "north,east", "--time", 0)
     before = state.read_bytes()
-    _, output = shell("ask", state, *arguments)
+    _, output = shell("ask", state, "--time", 1, *arguments)
     assert said in output
     assert output.count("\n") == 1
     assert state.read_bytes() == before

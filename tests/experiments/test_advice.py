@@ -116,9 +116,8 @@ def test_nobody_loses_more_than_all_of_the_regret(units):
     """Regret is not negative: no policy has more than 100 % less, nor an interval beyond the ratios that were seen."""
     for seed in range(200):
         g = generator(seed)
-        own, other = torch.rand(2, units, generator=g, dtype=torch.float64).pow(
-            6.0 + seed % 7
-        )  # most are small
+        # Most are small.
+        own, other = torch.rand(2, units, generator=g, dtype=torch.float64).pow(6.0 + seed % 7)
         middle, low, high = _less(own, other)
         ratio = own / other
         assert 1 - float(ratio.max()) <= low <= middle <= high <= 1 - float(ratio.min()) <= 1
@@ -168,6 +167,12 @@ def test_the_policy_random_is_left_to_its_expectation():
     assert found.rivals == M
 
 
+def test_regrets_may_be_whole_numbers():
+    regret = {"a": torch.arange(6), "b": 2 + 2 * torch.arange(6)}
+    wanted = advise({name: value.double() for name, value in regret.items()}, torch.full((6,), 20.0))
+    assert advise(regret, torch.full((6,), 20)) == wanted
+
+
 def test_more_rivals_make_less_sure():
     for seed in range(8):
         regret, random = table(seed, gap=0.25)
@@ -183,6 +188,8 @@ def test_more_rivals_make_less_sure():
         ({"a": torch.ones(4)}, torch.ones(5), "regret of a must have shape"),
         ({"a": torch.full((5,), torch.nan)}, torch.ones(5), "regret of a"),
         ({"a": torch.ones(0)}, torch.ones(0), "regret of a must have shape"),
+        ({"a": torch.ones(5)}, 1.0, "regret of random must be a tensor"),
+        ({"a": [1.0] * 5}, torch.ones(5), "regret of a must be a tensor"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(regret, random, message):
@@ -238,10 +245,8 @@ AT_ONE = torch.where(torch.arange(T) < 250, 3, 0)  # at the wrong arm, until ste
         (torch.arange(T) % 4, None),  # it changes all the time
         (torch.where(torch.arange(T) < STEPS - 1, 3, 0), None),  # not for long
         (torch.where(torch.arange(T) % STEPS == 7, 1, AT_ONE), None),  # it looked elsewhere
-        (
-            torch.where(torch.arange(T) < 100, 2, torch.where(torch.arange(T) < 260, 3, 0)),
-            (3, 101, 260),
-        ),  # longest
+        # Longest.
+        (torch.where(torch.arange(T) < 100, 2, torch.where(torch.arange(T) < 260, 3, 0)), (3, 101, 260)),
     ],
 )
 def test_stuck_is_who_pulls_one_arm_alone_and_loses_by_it(arms, found):

@@ -11,16 +11,12 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 
-from bandits_torch import recipes
-from bandits_torch.experiments import advise, race, random_regret
+from bandits_torch import History, recipes
+from bandits_torch.experiments import Starts, advise, plot_regret, race, random_regret
 from bandits_torch.experiments.comparison import Comparison
 from bandits_torch.experiments.earned import earned
 from bandits_torch.experiments.page import page
-from bandits_torch.experiments.plots import plot_regret
-from bandits_torch.experiments.starts import Starts
-from bandits_torch.history import History
-from bandits_torch.problems import Replay
-from bandits_torch.problems.tables import RewardTable
+from bandits_torch.problems import Replay, RewardTable
 
 T = 60
 NASTY = (
@@ -81,35 +77,9 @@ class Elements(HTMLParser):
 def test_no_name_becomes_an_element_and_nothing_is_loaded(shown):
     _, text = shown
     found = Elements(text)
-    allowed = {
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "main",
-        "header",
-        "section",
-        "details",
-        "summary",
-    }
-    allowed |= {
-        "h1",
-        "h2",
-        "p",
-        "pre",
-        "ul",
-        "li",
-        "span",
-        "div",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-    }
+    allowed = {"html", "head", "meta", "title", "style", "body", "main", "header", "section", "details"}
+    allowed |= {"summary", "h1", "h2", "p", "pre", "ul", "li", "span", "div"}
+    allowed |= {"table", "thead", "tbody", "tr", "th", "td"}
     allowed |= {"figure", "figcaption", "dl", "dt", "dd", "svg", "g", "path", "use", "defs", "text", "tspan"}
     allowed |= {"clippath", "rect", "image"}
     assert {tag for tag, _ in found.tags} <= allowed
@@ -293,9 +263,8 @@ def test_where_rows_have_ties_the_best_arm_is_that_of_the_smoothed_table(monkeyp
         assert f"the arm that was best {said}" in " ".join(text.split())
     of_clicks, of_numbers = drawn[0], drawn[-1]
     assert of_clicks.shape == of_numbers.shape == (1, 60)
-    assert (
-        float((of_clicks == 3).double().mean()) > 0.9
-    )  # in many rows no arm has a click: the first would count
+    # In many rows no arm has a click: the first would count.
+    assert float((of_clicks == 3).double().mean()) > 0.9
     assert float((of_numbers == 3).double().mean()) < 0.8
 
 

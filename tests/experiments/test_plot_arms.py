@@ -51,6 +51,9 @@ def test_bad_sizes_are_refused() -> None:
         plot_arms(two_runs(), best=torch.zeros(3, 4))
     with pytest.raises(ValueError, match=r"positions must have shape \(N,\), with N at least 4"):
         plot_arms(two_runs(), best=BEST, positions=torch.zeros(3))
+    for name in ("best", "positions"):
+        with pytest.raises(ValueError, match=f"{name} must be a tensor"):
+            plot_arms(two_runs(), **{name: [0.0] * 4})
 
 
 def test_best_arms_are_those_of_regret_zero() -> None:
@@ -84,10 +87,8 @@ def test_depth_is_the_share_of_pulls_of_a_stretch():
     shares = np.asarray(ax.images[0].get_array())
     np.testing.assert_allclose(shares, [[3 / 8, 1 / 8], [5 / 8, 0], [0, 7 / 8], [0, 0]])
     (bars,) = ax.collections
-    assert [segment[0][1] for segment in bars.get_segments()] == [
-        0,
-        1,
-    ]  # best: 0 three times of four, then 1 and 2 tie
+    # Best: 0 three times of four, then 1 and 2 tie.
+    assert [segment[0][1] for segment in bars.get_segments()] == [0, 1]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b", "c", "never"]
 
 

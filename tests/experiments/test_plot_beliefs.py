@@ -6,8 +6,14 @@ import torch
 from matplotlib.figure import Figure
 
 from bandits_torch import make, recipes, run
-from bandits_torch.experiments import plot_beliefs, plot_detections
-from bandits_torch.experiments.plots import mark_detections, plot_priors, plot_regret, plot_surviving_priors
+from bandits_torch.experiments import (
+    mark_detections,
+    plot_beliefs,
+    plot_detections,
+    plot_priors,
+    plot_regret,
+    plot_surviving_priors,
+)
 from bandits_torch.experiments.plots.beliefs import BELIEFS
 from tests.experiments.made_up import history
 
@@ -153,6 +159,21 @@ def test_restarts_serve_where_nothing_is_said_of_detections() -> None:
 def test_one_trace_for_all_replicates_is_drawn_in_every_row() -> None:
     ticks = plot_detections(detecting(restarts=torch.tensor([0.0, 0, 0, 1, 1, 1]))).lines[0]
     np.testing.assert_allclose(ticks.get_xydata(), [[4, -0.2], [4, 0.2]])
+
+
+def test_one_prior_for_all_replicates_is_drawn_as_if_each_had_said_it() -> None:
+    prior, dropped = torch.tensor([0.0, 1, 1, 0]), torch.tensor([-1.0, -1, 0, -1])
+    one = {"prior": prior, "dropped": dropped, "surviving": torch.tensor([2.0, 2, 1, 1])}
+    each = {name: value.expand(3, 4) for name, value in one.items()}
+    for draw in (lambda h: plot_priors({"p": h}).axes[0], plot_surviving_priors):
+        images = [draw(history(torch.zeros(3, 4).long(), trace=trace)).images[0] for trace in (one, each)]
+        np.testing.assert_array_equal(images[0].get_array(), images[1].get_array())
+
+
+def test_detections_of_policies_over_points_are_drawn() -> None:
+    played = history(torch.zeros(2, 6, 3), best=torch.ones(2, 6), trace={"detected": DETECTED})
+    assert len(plot_detections(played).lines[0].get_xdata()) == int(DETECTED.sum())
+    mark_detections(plot_regret(played), {"p": played})
 
 
 def test_histories_that_tell_nothing_are_refused() -> None:

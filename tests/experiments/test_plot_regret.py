@@ -141,6 +141,6 @@ def test_starts_are_dots_and_their_mean_a_tick_least_first():
     dots, tick = ax.lines[0], ax.lines[1]
     np.testing.assert_allclose(dots.get_xdata(), [10, 20])
     np.testing.assert_allclose(tick.get_xdata(), [15])
-    for bad in ({}, {"a": torch.ones(3)}):
+    for bad in ({}, {"a": torch.ones(3)}, {"a": [1.0, 2.0]}):
         with pytest.raises(ValueError, match="regret"):
             plot_starts(bad, torch.ones(2))

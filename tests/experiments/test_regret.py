@@ -5,17 +5,14 @@ import math
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.experiments.regret import per_step, random_regret, summary
-from bandits_torch.loop import run
-from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.problems import make
+from bandits_torch import make, recipes, run
+from bandits_torch.experiments import per_step, random_regret, summary
+from bandits_torch.experiments.earned import earned
+from bandits_torch.policies import RandomPolicy
 from tests.reference.stubs import FixedPolicy, TableProblem
 
-TABLE = [
-    [[0.0, 1.0, 0.5], [2.0, 1.0, 0.5]],
-    [[3.0, 0.0, 0.0], [1.0, 1.0, 1.0]],
-]  # 2 replicates, 2 steps, 3 arms
+# 2 replicates, 2 steps, 3 arms.
+TABLE = [[[0.0, 1.0, 0.5], [2.0, 1.0, 0.5]], [[3.0, 0.0, 0.0], [1.0, 1.0, 1.0]]]
 
 
 def test_random_regret_equals_best_minus_mean():
@@ -33,6 +30,17 @@ def test_random_regret_counts_available_arms_only():
 def test_random_regret_looks_past_unknown_rewards_of_unavailable_arms():
     problem = TableProblem([[[0.0, 1.0, math.nan]]], [torch.tensor([True, True, False])])
     assert random_regret(problem, 1).tolist() == [[0.5]]
+
+
+def test_random_play_is_compared_with_the_best_arm_within_a_limit():
+    problem = make("safe-tv-gp", num_arms=8, horizon=60, replicates=2)
+    arm = torch.zeros(2, dtype=torch.long)
+    best = torch.stack([problem.score(step, arm, None)[1] for step in range(1, 61)], -1)
+    mean = torch.stack([problem.expected_rewards(step).mean(-1) for step in range(1, 61)], -1)
+    torch.testing.assert_close(random_regret(problem, 60), best - mean)
+    history = run(RandomPolicy(8, 2), problem, 60)
+    found = earned(problem, {"random": history}, random_regret(problem, 60))
+    assert found.random == pytest.approx(float(mean.sum(-1).mean()))
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -1,6 +1,7 @@
 """Starts: the same problem from a later step on, in stretches that do not overlap."""
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -70,6 +71,32 @@ def test_simulations_have_starts_too():
     problem = make("tv-gp", num_arms=6, replicates=2)
     starts = play_starts(problem, {"r": lambda part, steps: RandomPolicy(6, replicates=2)}, 300)
     assert (starts.regret["r"] / starts.random - 1).abs().max() < 0.5
+
+
+def test_what_is_measured_beside_the_reward_is_there_from_any_start():
+    problem = make("safe-tv-gp", num_arms=8, horizon=120, replicates=2)
+    part, arm = FromStep(problem, 61, 60), torch.tensor([3, 5])
+    for one, other in zip(
+        (
+            part.measure(1, arm, ReplicateStreams(0, 2)),
+            *part.score(1, arm, None),
+            *part.trace(1, arm).values(),
+        ),
+        (
+            problem.measure(61, arm, ReplicateStreams(0, 2)),
+            *problem.score(61, arm, None),
+            *problem.trace(61, arm).values(),
+        ),
+        strict=True,
+    ):
+        assert torch.equal(one, other)
+    build = partial(recipes.build, "safe_gp_ucb", replicates=2)
+    assert play_starts(problem, {"safe": lambda p, T: build(problem=p, horizon=T)}, 120).steps == 60
+
+
+def test_a_problem_over_points_has_no_starts():
+    with pytest.raises(ValueError, match="problem must be one over arms, got 'DynamicAckley'"):
+        FromStep(make("dynamic-ackley", dim=1, horizon=120), 1, 60)
 
 
 @pytest.mark.parametrize(("first", "horizon"), [(0, 5), (1, 0), (190, 20), (1.5, 2)])

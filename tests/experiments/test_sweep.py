@@ -12,13 +12,11 @@ from types import MappingProxyType
 import pytest
 import torch
 
+from bandits_torch import History, make, run
 from bandits_torch.experiments import engines
 from bandits_torch.experiments.cells import Block, Cell, ProblemSetting, RecipeSetting, make_cells
 from bandits_torch.experiments.sweep import SweepFailed, race, run_cells, sweep
-from bandits_torch.history import History
-from bandits_torch.loop import run
-from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.problems import make
+from bandits_torch.policies import RandomPolicy
 from bandits_torch.recipes import build
 from tests.reference.stubs import FixedPolicy, TableProblem
 

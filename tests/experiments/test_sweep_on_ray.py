@@ -11,26 +11,9 @@ from bandits_torch.experiments.engines import find_engine
 from bandits_torch.history import History
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='no Ray: pip install ".[ray]"')
-COMMAND = [
-    "sweep",
-    "--problems",
-    "switching,tv-gp",
-    "--policies",
-    "random,gp_ts",
-    "--horizon",
-    "20",
-    "--replicates",
-    "3",
-    "--block",
-    "2",
-    "--seed",
-    "7",
-    "--option",
-    "num_arms=10",
-    "--jobs",
-    "1",
-    "--out",
-]
+COMMAND = ["sweep", "--problems", "switching,tv-gp", "--policies", "random,gp_ts", "--horizon", "20"]
+COMMAND += ["--replicates", "3", "--block", "2", "--seed", "7", "--option", "num_arms=10"]
+COMMAND += ["--jobs", "1", "--out"]
 
 
 @needs_ray

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import Domain, models, recipes
+from bandits_torch import Domain, make, models, recipes
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies import Observation
-from bandits_torch.problems import make
 from tests.fuzz.bad_values import COVARIANCE, FEATURES, N
 
 S, NAN, INF = 2, math.nan, math.inf
@@ -45,9 +44,7 @@ def _lived(policy: Any, steps: int) -> Any:
 
 
 def _drifting() -> SpatioTemporalKernel:
-    return SpatioTemporalKernel(
-        ArmCovarianceKernel(COVARIANCE), ExponentialForgettingKernel(torch.tensor(0.1).double())
-    )
+    return SpatioTemporalKernel(ArmCovarianceKernel(COVARIANCE), ExponentialForgettingKernel(0.1))
 
 
 OVER_POINTS = ("auto", "random", "gp_ucb", "gp_ts", "tv_gp_ucb", "et_gp_ucb", "pe_gp_ucb")

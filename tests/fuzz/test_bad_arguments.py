@@ -64,16 +64,9 @@ def shown(value):
 
 # Records that policies and the loop make, and acquisition functions, which are built anew at every step: Python's own
 # TypeError names what they do not take.
-BUILT_OFTEN = {
-    "Choice",
-    "Pending",
-    "ForgettingFit",
-    "History",
-    "Knowledge",
-    "NamedProblem",
-    "Observation",
-    "Question",
-} | {*("Design", "ForgettingRule", "KeepEverything", "RealisedGain", "Recipe", "StepContext")}
+BUILT_OFTEN = {"Choice", "Pending", "ForgettingFit", "History", "Knowledge", "NamedProblem", "Observation"}
+BUILT_OFTEN |= {"Question", "Design", "ForgettingRule", "KeepEverything", "RealisedGain", "Recipe"}
+BUILT_OFTEN |= {"StepContext"}
 BUILT = sorted(
     name
     for name, thing in EXPORTS.items()

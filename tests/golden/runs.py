@@ -17,10 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bandits_torch import recipes
-from bandits_torch.history import History
-from bandits_torch.loop import run
-from bandits_torch.problems import make
+from bandits_torch import History, make, recipes, run
 
 KEPT = Path(__file__).with_name("chosen.json")
 STEPS, POINT_STEPS, LEARNING_STEPS, REPLICATES = 200, 40, 60, 3

@@ -12,10 +12,9 @@ pytest.importorskip("xopt", reason='Xopt is not installed: pip install ".[xopt]"
 from xopt import VOCS, Evaluator, Xopt
 from xopt.errors import VOCSError
 
-from bandits_torch import recipes
-from bandits_torch.domain import Domain
+from bandits_torch import Domain, recipes
 from bandits_torch.integrations.xopt import TimeVaryingUCBGenerator, _Feasible
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies import Observation
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Xopt's and its dependencies' own
 QUICK = {"search": {"initial": 4, "num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 15}}}

@@ -8,8 +8,12 @@ import unittest
 import pytest
 import torch
 
-from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.kernels.arms import estimate_covariance
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    SpatioTemporalKernel,
+    estimate_covariance,
+)
 from tests.kernels.test_temporal import OneColumn
 
 F64 = {"dtype": torch.float64}
@@ -59,9 +63,7 @@ def test_values_are_the_entries_of_the_matrix(batch, inputs):
 
 def test_it_multiplies_with_a_time_kernel():
     C = covariance()
-    kernel = SpatioTemporalKernel(
-        ArmCovarianceKernel(C), ExponentialForgettingKernel(torch.tensor(0.2, **F64))
-    )
+    kernel = SpatioTemporalKernel(ArmCovarianceKernel(C), ExponentialForgettingKernel(0.2))
     x = torch.tensor([[1.0, 0.0], [4.0, 3.0]], **F64)
     assert kernel(x).to_dense()[0, 1].item() == pytest.approx(C[1, 4].item() * 0.8**1.5)
 

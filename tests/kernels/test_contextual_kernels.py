@@ -4,8 +4,13 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
-from bandits_torch.kernels import ArmCovarianceKernel, PeriodKernel, SpatioTemporalKernel, arm_context_kernel
-from bandits_torch.kernels.temporal import ExponentialForgettingKernel
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    PeriodKernel,
+    SpatioTemporalKernel,
+    arm_context_kernel,
+)
 from bandits_torch.models import OnlineGP
 
 
@@ -89,9 +94,8 @@ def test_a_control_arm_tells_the_offset_up_to_noise() -> None:
         model = OnlineGP(kernel, 0.01, input_dim=2)
         model.observe(torch.tensor([[first, 3.0]]).double(), torch.tensor([[7.0]]).double())
         told[first] = model.posterior(torch.tensor([[2.0, 3.0]]).double()).variance.item()
-    assert told[0.0] == pytest.approx(
-        1 + 0.01, rel=1e-3
-    )  # its own variance, and what the noise hides of the offset
+    # Its own variance, and what the noise hides of the offset.
+    assert told[0.0] == pytest.approx(1 + 0.01, rel=1e-3)
     assert told[1.0] == pytest.approx(2 + 0.01, rel=2e-2)
 
 

@@ -130,9 +130,8 @@ def test_the_state_gives_the_covariance_of_gpytorchs_kernel(name):
     space = state_space_of(ours())
     assert space.dimension == size
     h, P = space.measurement, space.covariance
-    tau = torch.tensor(
-        [0.05, 0.3, 1.0, 2.2, 6.9, 7.0, 31.7, 400.0], dtype=F64
-    )  # GPyTorch's clamps distances at 0
+    # GPyTorch's clamps distances at 0.
+    tau = torch.tensor([0.05, 0.3, 1.0, 2.2, 6.9, 7.0, 31.7, 400.0], dtype=F64)
     told = torch.stack([h @ space.transition(t) @ P @ h for t in tau])
     expected = dense(gpytorchs(), tau.unsqueeze(-1), torch.zeros(1, 1, dtype=F64)).squeeze(-1)
     torch.testing.assert_close(told, expected, rtol=0, atol=1e-10)
@@ -146,9 +145,8 @@ def test_transition_is_the_matrix_exponential_and_keeps_the_stationary_covarianc
     for elapsed in (0.0, 0.01, 0.7, 12.5):
         A, Q = space.transition(elapsed), space.noise(elapsed)
         torch.testing.assert_close(A, torch.linalg.matrix_exp(space.drift * elapsed), rtol=0, atol=1e-11)
-        torch.testing.assert_close(
-            A @ space.covariance @ A.mT + Q, space.covariance, rtol=0, atol=1e-14
-        )  # the discrete Lyapunov equation
+        # The discrete Lyapunov equation.
+        torch.testing.assert_close(A @ space.covariance @ A.mT + Q, space.covariance, rtol=0, atol=1e-14)
         assert torch.linalg.eigvalsh((Q + Q.mT) / 2)[0] > -1e-15
     two = space.transition(0.4) @ space.transition(0.3)
     torch.testing.assert_close(two, space.transition(0.7), rtol=0, atol=1e-13)

@@ -4,20 +4,16 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch.acquisition import ThompsonSampling
+from bandits_torch import ArmGP, IndexPolicy, ThompsonSampling
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies.forgetting import SlidingWindow
-from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies import SlidingWindow
 from tests.reference.arm_gp_twins import smooth
 
 N, S = 6, 2
 
 
 def drifting_kernel():
-    return SpatioTemporalKernel(
-        ArmCovarianceKernel(smooth(N)), ExponentialForgettingKernel(torch.tensor(0.2).double())
-    )
+    return SpatioTemporalKernel(ArmCovarianceKernel(smooth(N)), ExponentialForgettingKernel(0.2))
 
 
 def model_of(form, drifts=False):

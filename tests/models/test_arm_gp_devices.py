@@ -6,18 +6,15 @@ Tensors on PyTorch's meta device have no values: reading one is an error, and so
 import pytest
 import torch
 
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch import ArmGP, UpperConfidenceBound
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies.forgetting import PeriodicRestart, SlidingWindow
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
-from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
+from bandits_torch.policies import IndexPolicy, Observation, PeriodicRestart, SlidingWindow
+from bandits_torch.theory import RestartWidth, SlidingWindowWidth
 from tests.reference.arm_gp_twins import Twins, isolated, smooth
 
 N, S, STEPS = 12, 3, 9  # so few that nothing has to be packed, which does read how much there is
@@ -26,9 +23,9 @@ N, S, STEPS = 12, 3, 9  # so few that nothing has to be packed, which does read 
 def model_of(form, drift=None):
     kernel = ArmCovarianceKernel(smooth(N))
     if drift == "forgetting":
-        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(0.1).double()))
+        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(0.1))
     if drift == "wiener":
-        kernel = SpatioTemporalKernel(kernel, WienerKernel(torch.tensor(0.1).double()))
+        kernel = SpatioTemporalKernel(kernel, WienerKernel(0.1))
     return ArmGP(N, kernel, 0.1, prior_mean=0.3, form=form, batch_shape=(S,))
 
 

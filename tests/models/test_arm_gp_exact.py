@@ -67,9 +67,8 @@ def test_it_is_exact_after_many_steps_at_irregular_times(form, drift, gap, held,
     pair, time = twins(form, **drift), 0.0
     grows = form == "factor" and "drift_variances" in drift and not held  # with every point
     for step in range(2000 if full and not grows else 150 if grows else 500 if not drift else 300):
-        time += (
-            2.5 * gap * float(torch.rand(())) * float(torch.rand(()) < 0.8)
-        )  # one in five at the time before
+        # One in five at the time before.
+        time += 2.5 * gap * float(torch.rand(())) * float(torch.rand(()) < 0.8)
         arm = some_arms()
         pair.observe(arm, pair.rewards(arm, time), time)
         if held and step >= held:

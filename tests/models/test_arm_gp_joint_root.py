@@ -5,11 +5,8 @@ import copy
 import pytest
 import torch
 
-from bandits_torch import recipes
+from bandits_torch import ArmGP, make, recipes, run
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.loop import run
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.problems import make
 from tests.reference.arm_gp_twins import smooth
 
 N, NOISE = 8, 0.05
@@ -91,7 +88,7 @@ def test_a_copy_and_a_loaded_state_have_the_very_same_root():
 
 @pytest.mark.parametrize("form", ["covariance", "factor"])
 def test_under_drift_it_is_a_cholesky_factor_of_the_covariance_at_that_time(form):
-    time = ExponentialForgettingKernel(torch.tensor(0.2).double())
+    time = ExponentialForgettingKernel(0.2)
     kernel = SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), time)
     model = ArmGP(N, kernel, NOISE, batch_shape=(2,), form=form)
     for step in range(6):

@@ -19,14 +19,8 @@ MORE = torch.tensor([[0.05], [1.3]], dtype=torch.float64)
 SPACE = rbf(0.3)
 KERNELS = {
     "static": (SPACE, None),
-    "fading": (
-        SpatioTemporalKernel(SPACE, ExponentialForgettingKernel(torch.tensor(0.1, dtype=torch.float64))),
-        forgetting(0.1),
-    ),
-    "wandering": (
-        SpatioTemporalKernel(SPACE, WienerKernel(torch.tensor(0.2, dtype=torch.float64))),
-        wiener(0.2),
-    ),
+    "fading": (SpatioTemporalKernel(SPACE, ExponentialForgettingKernel(0.1)), forgetting(0.1)),
+    "wandering": (SpatioTemporalKernel(SPACE, WienerKernel(0.2)), wiener(0.2)),
 }
 # arm, reward, time, in the order of arrival: late ones, one older than all, two of one time, the same again
 ARRIVALS = [

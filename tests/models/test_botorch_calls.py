@@ -20,8 +20,8 @@ from botorch.sampling import SobolQMCNormalSampler
 from botorch.utils.datasets import SupervisedDataset
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
+from bandits_torch import UpperConfidenceBound as OurUpperConfidenceBound
 from bandits_torch import models
-from bandits_torch.acquisition import UpperConfidenceBound as OurUpperConfidenceBound
 from tests.reference import botorch_twins as twins
 
 F64 = {"dtype": torch.float64}
@@ -191,9 +191,8 @@ def test_utilities_over_bounds_take_models_over_points(label):
     torch.testing.assert_close(ucb(best)[0], values.max(), rtol=0, atol=1e-12)
     gradient = qKnowledgeGradient(model, num_fantasies=2)
     assert gen_one_shot_kg_initial_conditions(gradient, BOUNDS, 1, 2, 8).shape == (2, 3, 2)
-    ours = [
-        OurUpperConfidenceBound(model, width) for width in (2.0, 1.0)
-    ]  # analytic ones know no pending points
+    # Analytic ones know no pending points.
+    ours = [OurUpperConfidenceBound(model, width) for width in (2.0, 1.0)]
     listed, _ = optimize_acqf_list(ours, BOUNDS, num_restarts=2, raw_samples=8)
     assert listed.shape == (2, 2)
     assert (listed[0] - listed[1]).abs().max() > 0.01

@@ -21,7 +21,7 @@ DRAWS = torch.Size([4000])
 
 
 def forgetting(rate=0.3):
-    return ExponentialForgettingKernel(torch.tensor(rate, **F64))
+    return ExponentialForgettingKernel(rate)
 
 
 def scaled(kernel, scale=2.0):

@@ -20,9 +20,8 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models import ArmGP, AtTime, OnlineGP
+from bandits_torch.models import ArmGP, ArmMembers, AtTime, OnlineGP, SmoothMembers
 from bandits_torch.models.arms import observed_points
-from bandits_torch.models.arms.members import ArmMembers, SmoothMembers
 from bandits_torch.models.arms.observed_points import ObservedPoints
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth

@@ -13,19 +13,13 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models import ArmGP, LeverageSampling, OnlineGP, SketchedGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.count_work import CountWork
 
 N = 20
-DRIFTS = {
-    "forgetting": lambda: ExponentialForgettingKernel(torch.tensor(0.6).double()),
-    "wiener": lambda: WienerKernel(torch.tensor(0.01).double()),
-}
+DRIFTS = {"forgetting": lambda: ExponentialForgettingKernel(0.6), "wiener": lambda: WienerKernel(0.01)}
 
 
 def work_of_steps(ends, step):

@@ -14,10 +14,9 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import LinearMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bandits_torch import OnlineGP
 from bandits_torch.acquisition import PathwisePointDraw
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models import fit_hyperparameters
+from bandits_torch.models import OnlineGP, fit_hyperparameters
 
 F64 = {"dtype": torch.float64}
 LOW, RANGE = torch.tensor([1000.0, -3.0], **F64), torch.tensor([100.0, 5.0], **F64)

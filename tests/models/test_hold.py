@@ -7,8 +7,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.models import ArmGP, OnlineGP
 from bandits_torch.state import differing
 from tests.fuzz.living import state_of
 from tests.reference.arm_gp_twins import smooth
@@ -18,7 +17,7 @@ N, S, ROWS = 6, 3, 8
 
 def drifting():
     kernel = ArmCovarianceKernel(smooth(N, 0.3))
-    return SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(0.1).double()))
+    return SpatioTemporalKernel(kernel, ExponentialForgettingKernel(0.1))
 
 
 MODELS = {

@@ -137,8 +137,7 @@ def assert_equal(one, other):
 
 
 def assert_close(one, other):
-    for a, b in zip(one, other, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
 def through_a_file(name, model):
@@ -343,9 +342,8 @@ def test_asking_changes_nothing(name):
 @pytest.mark.parametrize("read", [True, False])
 @every_model
 def test_a_model_moved_to_float32_as_botorch_s_acquisitions_move_theirs_goes_on(name, read):
-    start = (
-        0.0 if name.endswith("wanders") else 1.7e9
-    )  # the variance of a Wiener process would outgrow the noise
+    # The variance of a Wiener process would outgrow the noise.
+    start = 0.0 if name.endswith("wanders") else 1.7e9
     moved, stays = MODELS[name](()), MODELS[name](())
     for model in (moved, stays):
         learn(name, model, range(17), start)

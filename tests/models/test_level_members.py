@@ -8,11 +8,8 @@ import pytest
 import torch
 
 from bandits_torch import recipes
-from bandits_torch.models.arms.level_members import LevelMembers
-from bandits_torch.policies.averaging import ModelAveraging
-from bandits_torch.policies.learned_units import MemberScale
-from bandits_torch.policies.policy import Observation
-from bandits_torch.policies.sharing import FixedShare
+from bandits_torch.models import LevelMembers
+from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
 from tests.reference.dense_level import posterior
 
 S, N, CONTROL = 2, 4, 1
@@ -130,18 +127,10 @@ def test_a_level_that_jumps_costs_little():
         def forget_level(self, where):
             pass
 
-    def square(policy):
-        random, total = np.random.default_rng(5), 0.0
-        value, noise = random.normal(size=(4, N)), random.normal(size=(400, 4))
-        for t in range(400):
-            arm = policy.choose(float(t)).arm
-            level = 10.0 if t % 100 < 50 else -10.0
-            paid = torch.tensor(value[np.arange(4), arm] + level + noise[t])
-            policy.learn(Observation(float(t), arm, paid))
-            total += float((value.max(1) - value[np.arange(4), arm]).mean())
-        return total
+    def square(t):
+        return 10.0 if t % 100 < 50 else -10.0
 
-    assert square(average()) < 0.7 * square(average(kind=Slow))
+    assert regret(average(), square) < 0.7 * regret(average(kind=Slow), square)
 
 
 def test_the_control_must_be_an_arm():
@@ -178,30 +167,34 @@ def average(replicates=4, kind=LevelMembers):
     )
 
 
-def regret(policy, day, first=0, last=400):
-    """Of arms whose rewards differ by deviations of the noise, under a daily level of ten."""
+def daily(t):
+    return 10 * np.sin(2 * np.pi * t / 100)
+
+
+def regret(policy, level, first=0, last=400):
+    """Of arms whose rewards differ by deviations of the noise, under a level."""
     random = np.random.default_rng(5)
     value, noise = random.normal(size=(4, N)), random.normal(size=(400, 4))
     total = 0.0
     for t in range(first, last):
         arm = policy.choose(float(t)).arm
-        paid = torch.tensor(value[np.arange(4), arm] + 10 * np.sin(2 * np.pi * t / day) + noise[t])
+        paid = torch.tensor(value[np.arange(4), arm] + level(t) + noise[t])
         policy.learn(Observation(float(t), arm, paid))
         total += float((value.max(1) - value[np.arange(4), arm]).mean())
     return total
 
 
 def test_an_average_over_them_finds_the_best_arm_under_a_daily_level():
-    assert regret(average(), day=100) < 0.5 * regret(recipes.auto(N, replicates=4), day=100)
+    assert regret(average(), daily) < 0.5 * regret(recipes.auto(N, replicates=4), daily)
 
 
 def test_an_average_over_them_counts_pending_pulls_and_goes_on_from_a_save():
     policy, other = average(), average()
-    regret(policy, 100, 0, 30)
+    regret(policy, daily, 0, 30)
     asked = policy.choose_many(30.0, 3)
     other.load_state_dict(policy.state_dict())
     assert all(torch.equal(a.arm, b.arm) for a, b in zip(asked, other.choose_many(30.0, 3), strict=True))
-    assert regret(policy, 100, 30, 60) == regret(other, 100, 30, 60)
+    assert regret(policy, daily, 30, 60) == regret(other, daily, 30, 60)
 
 
 def test_what_it_predicts_is_what_is_paid():

@@ -15,6 +15,7 @@ from tests.reference.dense_cycles import DenseMember, matern
 N, S = 7, 2
 KERNELS = torch.stack([smooth(N, 0.3), 2 * torch.eye(N).double()])
 ROOTS = torch.randn(2, N, 3, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+ROOTS[:, :4, 2] = 0.0  # a column of later arms alone
 MEAN = torch.linspace(-1, 1, N).double()
 PERIODS, HARMONICS = (7.0, 31.5), (2, 1)
 WAVES = ((7.0, 1, 1.0), (7.0, 2, 0.25), (31.5, 1, 1.0))
@@ -31,19 +32,20 @@ GRIDS = {
 every_kind = pytest.mark.parametrize("kind", GRIDS)
 
 
-def members(kind, arms=N, replicates=S, unit=1.0):
-    """Over the first of the arms, for rewards in this unit."""
+def members(kind, arms=N, replicates=S, unit=1.0, like=range(N)):
+    """Over the first of the arms, which vary like these, for rewards in this unit."""
+    like = torch.tensor([*like])[:arms]
     kernel, *numbers = zip(*GRIDS[kind], strict=True)
     noise, change, *cycle = (torch.tensor(part, dtype=torch.float64) for part in numbers)
     told = torch.tensor(kernel), unit**2 * noise, change
     options = {"prior_mean": unit * MEAN[:arms], "replicates": replicates}
     if kind == "low rank":
-        return LowRankMembers(arms, unit * ROOTS[:, :arms], *told, **options)
+        return LowRankMembers(arms, unit * ROOTS[:, like, : 2 if arms <= 4 else 3], *told, **options)
     if kind.startswith("cyclic"):
         options |= {"periods": PERIODS, "harmonics": HARMONICS, "profile": unit * PROFILE[:, :arms]}
         options |= {"share": cycle[0], "cycle_rate": cycle[1]}
     build = {"fading": ArmMembers, "smooth": SmoothMembers}.get(kind, CyclicMembers)
-    return build(arms, unit**2 * KERNELS[:, :arms, :arms], *told, **options)
+    return build(arms, unit**2 * KERNELS[:, like][:, :, like], *told, **options)
 
 
 def dense_member(kind, kernel, noise, change, *cycle):
@@ -255,16 +257,34 @@ def test_a_number_is_the_time_that_fades_and_turns():
     assert all(torch.equal(one, two) for one, two in zip(*later, strict=True))
 
 
-def test_members_with_cycles_over_more_arms_know_what_those_over_the_first_of_them_learned():
-    """The other kinds: tests/test_growing_arms.py."""
-    whole, few, grown = members("cyclic"), members("cyclic", 4), members("cyclic")
-    for time, arm, reward in steps("cyclic", 40, seed=6):
-        for model in (whole, few):
-            model.observe_arms(arm.unsqueeze(-1) % 4, reward, time)
-    grown.grow_from(few)
-    for now in (None, later(time, 1.0)):
-        for exact, ours in zip(whole.marginals(now), grown.marginals(now), strict=True):
-            torch.testing.assert_close(ours, exact, rtol=0, atol=1e-7)
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("count", [0, 1, 24, 61])
+@pytest.mark.parametrize("like", [range(N), [0, 1, 2, 1, 4, 5, 2]], ids=["regular", "singular"])
+@every_kind
+def test_members_over_more_arms_know_what_they_would_have_known(kind, like, count):
+    """Singular: an old arm and a new one are each the same as one before."""
+    whole, few, grown = members(kind, like=like), members(kind, 4, like=like), members(kind, like=like)
+    told = whole, few
+    for k, (time, arm, reward) in enumerate(steps(kind, count + 30, seed=6)):
+        if k == count:
+            grown.grow_from(few)
+            told = whole, grown
+        for model in told:
+            model.observe_arms(
+                (arm % 4 if k < count else arm).unsqueeze(-1), reward, time, some(kind, k, 0.9)
+            )
+            if k == 17:
+                model.reset(some(kind, k, 0.4))
+    now = later(time, 1.0)
+    torch.testing.assert_close(grown.marginals(now), whole.marginals(now), rtol=1e-8, atol=1e-7)
+    for which in (torch.tensor([arm, N - 1 - arm]) for arm in (0, 5, 6)):
+        ours, theirs = grown.covariance_with(which, now), whole.covariance_with(which, now)
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-7)
+
+
+def test_members_of_low_rank_do_not_grow_from_those_of_other_arms():
+    with pytest.raises(ValueError, match="must be those of the first arms"):
+        members("low rank").grow_from(members("low rank", 4, like=range(N)[::-1]))
 
 
 @pytest.mark.parametrize("other", [members("fading", replicates=1), members("fading", arms=4), "members"])

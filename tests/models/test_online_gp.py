@@ -1,12 +1,17 @@
-"""OnlineGP against a dense solve: whatever was observed and forgotten, the posterior is the exact one."""
+"""OnlineGP: exact whatever was observed and forgotten, alone and in batches; a BoTorch model; and what it refuses."""
+
+import copy
 
 import gpytorch
 import pytest
 import torch
+from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean, LinearMean
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
+from bandits_torch.models.points.conditioning import new_rows, predict
 from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.dense_gp import dense_posterior
 
@@ -24,12 +29,8 @@ def space_kernel(kind=RBFKernel, **kwargs):
 KERNELS = {
     "rbf": lambda: space_kernel(),
     "matern": lambda: ScaleKernel(space_kernel(MaternKernel, nu=2.5)).double(),
-    "tv": lambda: SpatioTemporalKernel(
-        space_kernel(), ExponentialForgettingKernel(torch.tensor(0.05, **F64))
-    ),
-    "wiener": lambda: SpatioTemporalKernel(
-        space_kernel(), WienerKernel(torch.tensor(0.02, **F64), start=3.0)
-    ),
+    "tv": lambda: SpatioTemporalKernel(space_kernel(), ExponentialForgettingKernel(0.05)),
+    "wiener": lambda: SpatioTemporalKernel(space_kernel(), WienerKernel(0.02, start=3.0)),
 }
 
 
@@ -177,3 +178,304 @@ def test_it_is_exact_whatever_gpytorch_s_settings_are():
         model.observe(X, Y)
         model.forget(20)
         assert_exact(model, kernel, X[20:], Y[20:], 1e-2)
+
+
+# -- batches: every member is the model it would be alone ------------------------------------------------
+
+
+def draw(*shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), **F64)
+
+
+def test_replicates_of_one_design_share_one_factor():
+    model = OnlineGP(RBFKernel(), 1e-2, input_dim=2, batch_shape=(5,))
+    alone = [OnlineGP(RBFKernel(), 1e-2, input_dim=2) for _ in range(5)]
+    A = draw(9, 1, 1, 2, seed=5)
+    for t in range(21):
+        X = draw(1, 2, seed=t) if t < 20 else draw(5, 1, 2, seed=t)
+        Y = draw(5, 1, 1, seed=100 + t)
+        model.observe(X, Y)
+        for k, one in enumerate(alone):
+            one.observe(X.expand(5, 1, 2)[k], Y[k])
+        assert model.data.factor_shape == ((1,) if t < 20 else (5,))
+        if t >= 19:
+            for k, one in enumerate(alone):
+                ours, theirs = model.posterior(A), one.posterior(A.squeeze(1))
+                torch.testing.assert_close(ours.mean[:, k], theirs.mean, atol=1e-8, rtol=0)
+                torch.testing.assert_close(ours.variance[:, k], theirs.variance, atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_windows_that_restart_or_not_keep_the_buffers_bounded(masked):
+    model = OnlineGP(RBFKernel(), 1e-2, input_dim=2, batch_shape=(2,))
+    sizes = []
+    for t in range(200):
+        if masked:
+            model.reset(torch.tensor([t % 37 == 0, t % 53 == 0]))
+        model.forget(1, model.num_observations >= 30) if masked else t < 30 or model.forget()
+        model.observe(draw(2, 1, 2, seed=t), draw(2, 1, 1, seed=1000 + t))
+        sizes.append(model.data.size)
+    assert max(sizes) <= (60 if masked else 31)
+    assert model.data.capacity <= (120 if masked else 64)
+    assert model.data.ragged == masked
+
+
+def test_members_that_hold_the_same_number_list_their_data_in_their_own_order():
+    model = OnlineGP(RBFKernel(), 1e-2, input_dim=2, batch_shape=(2,))
+    X, Y = draw(2, 6, 2), draw(2, 6, 1, seed=1)
+    for t in range(6):
+        model.observe(X[:, t : t + 1], Y[:, t : t + 1], where=torch.tensor([t < 3, t >= 3]))
+    assert torch.equal(model.train_inputs[0], torch.stack([X[0, :3], X[1, 3:]]))
+    assert torch.equal(model.train_targets, torch.stack([Y[0, :3, 0], Y[1, 3:, 0]]))
+    model.forget(where=torch.tensor([True, False]))
+    with pytest.raises(ValueError, match="the same in every member"):
+        _ = model.train_inputs
+
+
+def test_predicting_evaluates_the_kernel_once_per_training_point():
+    seen = []
+
+    class Watched(RBFKernel):
+        def forward(self, x1, x2, diag=False, **params):
+            seen.append((diag, x1.shape, x2.shape))
+            return super().forward(x1, x2, diag=diag, **params)
+
+    model = OnlineGP(Watched(batch_shape=torch.Size([3])), 1e-2, input_dim=2, batch_shape=(4, 3))
+    model.observe(draw(4, 1, 7, 2), draw(4, 3, 7, 1, seed=1))
+    seen.clear()
+    model.posterior(draw(50, 1, 1, 1, 2))
+    ((_, train, test),) = [call for call in seen if not call[0]]
+    assert train.numel() == 4 * 3 * 7 * 2 or train.numel() == 4 * 7 * 2
+    assert test[-2:] == (50, 2)
+
+
+class Waits(TorchDispatchMode):
+    """Counts operations for which a host waits for its GPU: values read, shapes that depend on values."""
+
+    names = ("_local_scalar_dense", "is_nonzero", "nonzero", "masked_select", "unique", "_unique2")
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func.__name__.split(".")[0] in self.names
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_steps_run_on_a_device_without_reading_from_it(masked):
+    """Tensors on the meta device have no values, and mixing them with the CPU's is an error.
+
+    The steps are so few that masked members need no compaction, which does read (see below).
+    """
+    kernel = SpatioTemporalKernel(WienerKernel(0.4), ExponentialForgettingKernel(0.1))
+    model = OnlineGP(kernel, 1e-2, input_dim=2, batch_shape=(3,), prior_mean=0.3).to("meta")
+    where = torch.ones(3, dtype=torch.bool, device="meta") if masked else None
+    for t in range(30):
+        model.observe(draw(3, 1, 2).to("meta"), draw(3, 1, 1).to("meta"), where)
+        if t >= 15:
+            model.forget(1, where)
+        assert model.posterior(draw(5, 1, 1, 2).to("meta")).mean.shape == (5, 3, 1, 1)
+        assert model.posterior(draw(5, 3, 4, 2).to("meta")).mean.shape == (5, 3, 4, 1)
+        assert model.information_gain.device.type == model.num_observations.device.type == "meta"
+    model.reset(where)
+
+
+def test_masked_steps_read_values_from_the_device_only_when_compacting():
+    kernel = SpatioTemporalKernel(WienerKernel(0.4), ExponentialForgettingKernel(0.1)).double()
+    model = OnlineGP(kernel, 1e-2, input_dim=2, batch_shape=(3,))
+    prior, data = model.prior, model.data
+    with Waits() as waits, torch.no_grad():
+        for t in range(200):
+            where = draw(3, seed=t) < 0.8
+            data.make_room(1)
+            data.widen(where.shape)
+            data.append(new_rows(prior, data, draw(3, 1, 2, seed=t), draw(3, 1, seed=100 + t), where))
+            data.ragged = True
+            data.drop_oldest(data.rows().held.sum(-1) > 60)
+            predict(prior, data, draw(5, 1, 1, 2, seed=200 + t))
+    assert 0 < waits.count <= 3 * 200 / 15
+
+
+# -- in BoTorch: shapes, gradients, saving ---------------------------------------------------------------
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:Data .* is not:botorch.exceptions.warnings.InputDataWarning")
+
+
+def hill(X):
+    """A smooth reward with its top at (0.6, 0.3)."""
+    return -4 * (X - torch.tensor([0.6, 0.3], **F64)).square().sum(-1, keepdim=True)
+
+
+def make_kernel(batch_shape=()):
+    kernel = MaternKernel(2.5, batch_shape=torch.Size(batch_shape)).double()
+    kernel.lengthscale = 0.5
+    return kernel
+
+
+def make_model(noise=1e-3, n=25):
+    model = OnlineGP(make_kernel(), noise, input_dim=2)
+    X = draw(n, 2)
+    model.observe(X, hill(X))
+    return model
+
+
+def botorch_twin(model):
+    (X,), Y = model.train_inputs, model.train_targets.unsqueeze(-1)
+    noise = model.noise_variance.expand(model.batch_shape)[..., None, None].expand_as(Y)
+    twin = SingleTaskGP(
+        X,
+        Y,
+        noise.clone(),
+        covar_module=copy.deepcopy(model.kernel),
+        mean_module=None,
+        outcome_transform=None,
+    )
+    twin.mean_module.constant.data.zero_()
+    return twin
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("t_batch", ["none", "many", "own", "many ones", "many own"])
+@pytest.mark.parametrize("q", [1, 4])
+def test_shapes_and_values_are_those_of_a_botorch_model(batch, t_batch, q, noisy):
+    model = OnlineGP(make_kernel(batch), 1e-2, input_dim=2, batch_shape=batch)
+    model.observe(draw(*batch, 12, 2), draw(*batch, 12, 1, seed=1))
+    ones = [1] * len(batch)
+    shape = {
+        "none": [],
+        "many": [5, *ones],
+        "own": batch,
+        "many ones": [5, 2, *ones],
+        "many own": [5, *batch],
+    }
+    X = draw(*shape[t_batch], q, 2, seed=2)
+    ours = model.posterior(X, observation_noise=noisy)
+    theirs = botorch_twin(model).posterior(X, observation_noise=noisy)
+    assert ours.mean.shape == theirs.mean.shape
+    torch.testing.assert_close(ours.mean, theirs.mean, atol=1e-8, rtol=0)
+    torch.testing.assert_close(ours.variance, theirs.variance, atol=1e-8, rtol=0)
+    covariance = theirs.distribution.covariance_matrix
+    torch.testing.assert_close(ours.distribution.covariance_matrix, covariance, atol=1e-8, rtol=0)
+    assert ours.rsample(torch.Size([6])).shape == theirs.rsample(torch.Size([6])).shape
+
+
+def test_members_beyond_the_model_s_singleton_batch_come_from_the_candidates():
+    model = OnlineGP(make_kernel(), 1e-2, input_dim=2, batch_shape=(1,))
+    model.observe(draw(12, 2), draw(12, 1, seed=1))
+    X = draw(4, 5, 1, 2, seed=2)
+    posterior = model.posterior(X)
+    assert posterior.mean.shape == (4, 5, 1, 1)
+    torch.testing.assert_close(posterior.mean[2, 3], model.posterior(X[2, 3]).mean[0])
+
+
+@pytest.mark.parametrize("size", [0, 12])
+@pytest.mark.parametrize("q", [1, 3])
+def test_gradients_with_respect_to_candidates_agree_with_finite_differences(q, size):
+    kernel = SpatioTemporalKernel(RBFKernel(ard_num_dims=2), ExponentialForgettingKernel(0.2)).double()
+    model = OnlineGP(kernel, 1e-2, input_dim=3, batch_shape=(2,))
+    if size:
+        model.observe(draw(2, size, 3), draw(2, size, 1, seed=1))
+        model.forget(3, where=torch.tensor([True, False]))
+
+    def moments(X):
+        posterior = model.posterior(X)
+        return posterior.mean, posterior.variance
+
+    assert torch.autograd.gradcheck(moments, (draw(4, 1, q, 3, seed=2).requires_grad_(True),))
+
+
+def test_gradients_with_respect_to_observations_conditioned_on_agree_with_finite_differences():
+    model = OnlineGP(RBFKernel(ard_num_dims=2).double(), 1e-2, input_dim=2)
+    model.observe(draw(10, 2), draw(10, 1, seed=1))
+    A = draw(4, 1, 1, 1, 2, seed=2)
+
+    def moments(X, Y):
+        posterior = model.condition_on_observations(X, Y).posterior(A)
+        return posterior.mean, posterior.variance
+
+    X, Y = draw(3, 2, 2, seed=3).requires_grad_(True), draw(5, 3, 2, 1, seed=4).requires_grad_(True)
+    assert torch.autograd.gradcheck(moments, (X, Y))
+
+
+def test_learning_records_no_graph():
+    model = make_model()
+    model.observe(draw(1, 2).requires_grad_(True), draw(1, 1))
+    model.forget(3)
+    model.rebuild()
+    assert not any(buffer.requires_grad for buffer in model.buffers())
+
+
+def ragged_model():
+    model = OnlineGP(
+        make_kernel((2,)), torch.tensor([1e-2, 0.1]), input_dim=2, batch_shape=(2,), prior_mean=0.4
+    )
+    model.observe(draw(70, 2), draw(2, 70, 1, seed=1))
+    model.forget(20, where=torch.tensor([False, True]))
+    return model
+
+
+def test_state_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match="batch_shape"):
+        make_model().load_state_dict(ragged_model().state_dict())
+
+
+# -- what is refused, with nothing changed ---------------------------------------------------------------
+
+
+NAN = float("nan")
+
+
+def two_members(batch_shape=(2,)):
+    model = OnlineGP(RBFKernel(), 1e-2, input_dim=2, batch_shape=batch_shape)
+    model.observe(torch.rand(5, 2, **F64), torch.rand(5, 1, **F64))
+    return model
+
+
+def state(model):
+    tensors = {name: tensor.clone() for name, tensor in model.named_buffers()}
+    return tensors, model.data.get_extra_state()
+
+
+def assert_refused(model, match, action):
+    tensors, extra = state(model)
+    with pytest.raises(ValueError, match=match):
+        action()
+    after, extra_after = state(model)
+    assert extra == extra_after
+    assert all(torch.equal(tensors[name], after[name]) for name in tensors)
+
+
+def test_forgetting_more_than_a_chosen_member_holds_is_refused():
+    model = two_members()
+    model.forget(3, where=torch.tensor([True, False]))
+    assert_refused(model, "count", lambda: model.forget(3))
+    assert_refused(model, "count", lambda: model.forget(3, where=torch.tensor([True, False])))
+    model.forget(3, where=torch.tensor([False, True]))
+    model.forget(7, where=torch.tensor([False, False]))
+    assert model.num_observations.tolist() == [2, 2]
+
+
+def test_conditioning_refuses_what_it_cannot_do():
+    model = two_members()
+    X, Y = torch.rand(4, 2, 1, 2, **F64), torch.rand(4, 2, 1, 1, **F64)
+    assert_refused(model, "noise", lambda: model.condition_on_observations(X, Y, noise=-Y))
+    assert_refused(
+        model, "broadcast", lambda: model.condition_on_observations(X[:, :1].expand(4, 3, 1, 2), Y)
+    )
+    assert_refused(model, "broadcast", lambda: model.expand(torch.Size([3])))
+    assert_refused(model, "Y must be finite", lambda: model.condition_on_observations(X, Y * NAN))
+
+
+def test_a_kernel_that_is_not_positive_definite_leaves_the_data_unchanged():
+    class Negative(RBFKernel):
+        def forward(self, x1, x2, **params):
+            return -super().forward(x1, x2, **params)
+
+    model = OnlineGP(Negative(), 1e-2, input_dim=2)
+    with pytest.raises(torch.linalg.LinAlgError):
+        model.observe(torch.rand(3, 2, **F64), torch.rand(3, 1, **F64))
+    assert model.num_observations == 0

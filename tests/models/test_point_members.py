@@ -11,10 +11,9 @@ from botorch.models.utils.gpytorch_modules import (
 from gpytorch.kernels import MaternKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel
+from bandits_torch.models import MemberMixture, PointMembers
 from bandits_torch.models.points.member_kernels import covariance
-from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.member_refinement import HeldRows, log_posterior, refine
-from bandits_torch.models.points.point_members import PointMembers
 from tests.reference.plain_points import Process
 
 BOX = torch.tensor([[-2.0, 0.0, 10.0], [2.0, 1.0, 30.0]], dtype=torch.float64)

@@ -57,9 +57,7 @@ def spoil(model, member=0):
 
 
 def drifting():
-    return SpatioTemporalKernel(
-        ArmCovarianceKernel(K), ExponentialForgettingKernel(torch.tensor(0.01, dtype=F64))
-    )
+    return SpatioTemporalKernel(ArmCovarianceKernel(K), ExponentialForgettingKernel(0.01))
 
 
 CASES = {
@@ -226,9 +224,7 @@ def test_checks_are_part_of_the_state():
 @pytest.mark.parametrize("replicates", [1, 2])
 def test_points_dropped_as_faint_are_no_reason_to_rebuild(replicates):
     """What they said of other faint points is lost to a rebuild, so there is none, and looks become rarer."""
-    fast = SpatioTemporalKernel(
-        ArmCovarianceKernel(K), ExponentialForgettingKernel(torch.tensor(0.5, dtype=F64))
-    )
+    fast = SpatioTemporalKernel(ArmCovarianceKernel(K), ExponentialForgettingKernel(0.5))
     model = ArmGP(N, fast, 0.1, form="factor", batch_shape=(replicates,))
     play(model, 300)
     form = model._belief.form

@@ -5,9 +5,8 @@ import copy
 import pytest
 import torch
 
-from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models import LeverageSampling, SketchedGP
 from bandits_torch.models.sketch.sketch import WatchedArms
-from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.problems import GPDraws
 
 

@@ -5,8 +5,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.models import ArmGP, OnlineGP
 from bandits_torch.models.window_densities import WindowDensities
 from tests.reference.dense_windows import dense_window_densities
 
@@ -21,7 +20,7 @@ def space():
 
 
 def drifting(space):
-    return SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(0.05).double()))
+    return SpatioTemporalKernel(space, ExponentialForgettingKernel(0.05))
 
 
 def arms(kernel):

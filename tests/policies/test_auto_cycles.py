@@ -6,23 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import AskTell, recipes
-from bandits_torch.loop import run
+from bandits_torch import AskTell, make, recipes, run
 from bandits_torch.models import CyclicMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
-from bandits_torch.problems import make
 from bandits_torch.problems.periods import fit_cycles
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_cycles import DenseMember
 from tests.reference.plain_averaging import Member, PlainAveraging
 
 N, S, DAY = 6, 2, 10.0
-GRID = [
-    (0.05, 0.0, 0.0),
-    (0.05, 0.1, 0.5),
-    (0.5, 0.1, 0.0),
-    (0.5, 0.0, 0.7),
-]  # noise, rate, share of the cycle
+# Noise, rate, share of the cycle.
+GRID = [(0.05, 0.0, 0.0), (0.05, 0.1, 0.5), (0.5, 0.1, 0.0), (0.5, 0.0, 0.7)]
 RULES = {"share": 0.02, "behind": 4.0, "memory": 0.8, "forget": 0.95, "tail": 6.0, "clip": 2.5}
 RULES |= {"width": 1.3, "wide": 3.0, "plausible": 2.0}
 

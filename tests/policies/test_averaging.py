@@ -6,15 +6,11 @@ from itertools import product
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.domain import Domain
+from bandits_torch import Domain, make, recipes, run
 from bandits_torch.kernels import estimate_covariance
-from bandits_torch.loop import run
 from bandits_torch.models import ArmMembers, CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.arms.members import LowRankMembers
-from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
-from bandits_torch.policies.policy import Pending
-from bandits_torch.problems import make
+from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation, Pending
 from bandits_torch.state import differing
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_priors import DensePrior
@@ -453,17 +449,13 @@ def test_a_reward_too_large_for_the_arms_dtype_is_refused_and_changes_nothing(dt
         return
     with pytest.raises(ValueError, match="reward"):
         policy.learn(Observation(1.0, torch.tensor([2]), reward, {}))
-    for ours, theirs in zip(policy.marginals(1.0), before, strict=True):
-        assert torch.equal(ours, theirs)
+    torch.testing.assert_close(policy.marginals(1.0), before, rtol=0, atol=0)
 
 
 def test_what_is_left_out_where_nothing_is_in_doubt_would_change_no_bit(monkeypatch):
     problem = make("switching", num_arms=20, replicates=S)
-    options = {
-        "replicates": S,
-        "horizon": 60,
-        "look_again": 0.5,
-    }  # so soon that arms are overdue now and then
+    # So soon that arms are overdue now and then.
+    options = {"replicates": S, "horizon": 60, "look_again": 0.5}
     short, long = (recipes.build("auto", problem, **options) for _ in range(2))
     monkeypatch.setattr(long.frame, "holds", lambda reward: False)
     monkeypatch.setattr(long.scale, "look", lambda: None)

@@ -3,16 +3,11 @@
 import pytest
 import torch
 
-from bandits_torch import loop, recipes
-from bandits_torch.acquisition import UpperConfidenceBound
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketch.sketched_gp import SketchedGP
-from bandits_torch.policies.batch_bkb import BatchBKB
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch import ArmGP, IndexPolicy, UpperConfidenceBound, loop, recipes
+from bandits_torch.models import LeverageSampling, SketchedGP
+from bandits_torch.policies import BatchBKB, Observation
 from bandits_torch.problems import GPDraws
-from bandits_torch.theory.widths import BKBWidth, ConstantWidth
+from bandits_torch.theory import BKBWidth, ConstantWidth
 
 
 @pytest.fixture
@@ -154,6 +149,7 @@ def test_batches_and_models_that_cannot_be_are_refused_by_name(problem):
         "horizon": lambda: recipes.bkb(
             problem.arms, problem.knowledge.kernel, 0.01, preset="theory", horizon=0
         ),
+        "reward must be a tensor": lambda: policy.learn_batch(arm.unsqueeze(-1), [[1.0], [1.0]]),
         "model": lambda: BKBWidth(1.0, 0.1, 0.1)(1, ArmGP(3, torch.eye(3), 0.1)),
         "rkhs_bound must be": lambda: BKBWidth(0.0, 0.1, 0.1, bound_is_guess=True),
     }.items():

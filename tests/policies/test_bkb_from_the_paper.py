@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import recipes
+from bandits_torch import ArmGP, IndexPolicy, recipes
 from bandits_torch.acquisition.upper_confidence_bound import UniformFirst
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketch.sketched_gp import SketchedGP
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch.models import LeverageSampling, SketchedGP
+from bandits_torch.policies import Observation
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.streams import ReplicateStreams
-from bandits_torch.theory.widths import BKBWidth, ConstantWidth
+from bandits_torch.theory import BKBWidth, ConstantWidth
 from tests.reference.numpy_bkb import NumpyBKB, squared_exponential
 from tests.reference.plain_bkb import PlainBKB, guessed_norm, share_drawn
 

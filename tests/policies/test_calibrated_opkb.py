@@ -6,13 +6,11 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import recipes
-from bandits_torch.loop import run
-from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch import ArmGP, recipes, run
+from bandits_torch.policies import Observation
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB, ShiryaevRoberts
-from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import SwitchingFunctions
-from bandits_torch.theory.optimal_design import features_of_covariance, optimal_design
+from bandits_torch.theory import features_of_covariance, optimal_design
 
 
 def problem(replicates: int = 4, **options) -> SwitchingFunctions:

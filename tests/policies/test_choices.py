@@ -4,12 +4,11 @@ import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound as BoTorchUCB
 
-from bandits_torch import Domain
+from bandits_torch import ArmGP, Domain, OnlineGP
 from bandits_torch.acquisition import StepContext, ThompsonSampling, UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models import ArmGP, OnlineGP
-from bandits_torch.policies import IndexPolicy, Observation
-from bandits_torch.policies.choices import Arms, Points, choices_of, choices_over
+from bandits_torch.policies import IndexPolicy
+from bandits_torch.policies.choices import choices_of, choices_over
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import ConstantWidth
 from tests.reference.kernels import rbf
@@ -24,7 +23,7 @@ def kernel():
 
 
 def drifting():
-    return SpatioTemporalKernel(kernel(), ExponentialForgettingKernel(torch.tensor(0.2).double()))
+    return SpatioTemporalKernel(kernel(), ExponentialForgettingKernel(0.2))
 
 
 def three(batch=(S,), made=kernel):
@@ -69,31 +68,6 @@ def test_a_model_s_own_arms_and_listed_ones_have_the_same_best():
         values.append((arm, value))
     assert torch.equal(values[0][0], values[1][0])
     torch.testing.assert_close(values[0][1], values[1][1], rtol=0, atol=1e-10)
-
-
-def test_what_is_available_and_chosen_is_checked_in_one_place():
-    arms, points = Arms(3, S), Points(LINE, S)
-    good = torch.zeros(S, dtype=torch.float64)
-    arms.check(Observation(1.0, torch.tensor([0, 2]), good))
-    points.check(Observation(1.0, good.unsqueeze(-1), good))
-    arms.check(
-        Observation(1, torch.tensor([0, 2]), good.float(), {"width": good}), "width"
-    )  # looked at closely
-    for choices, arm, why, name in (
-        (arms, torch.tensor([0, 3]), {"width": good}, "arm"),
-        (arms, torch.tensor([-1, 0]), {"width": good}, "arm"),
-        (arms, torch.tensor([0, 1, 2]), {"width": good}, "arm"),
-        (arms, torch.tensor([0, 1]), {}, "width"),
-        (arms, torch.tensor([0, 1]), {"width": good[:1]}, "width"),
-        (points, good, {"width": good}, "arm"),
-        (points, good.unsqueeze(-1) / 0, {"width": good}, "arm"),
-    ):
-        with pytest.raises(ValueError, match=name):
-            choices.check(Observation(1.0, arm, good, why), "width")
-    with pytest.raises(ValueError, match="available"):
-        arms.check_available(torch.zeros(3, dtype=torch.bool))
-    with pytest.raises(ValueError, match="available"):
-        points.check_available(Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]])))
 
 
 @pytest.mark.parametrize("bad", [0, 2.5, True, "three", None, torch.zeros(3)])

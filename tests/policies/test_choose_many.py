@@ -5,37 +5,19 @@ import copy
 import pytest
 import torch
 
-from bandits_torch import Domain, recipes
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch import ArmGP, Domain, IndexPolicy, UpperConfidenceBound, recipes
 from bandits_torch.checkpoint import described
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.members import ArmMembers
-from bandits_torch.policies.averaging import ModelAveraging
+from bandits_torch.models import ArmMembers
+from bandits_torch.policies import FixedShare, ModelAveraging, Observation, Pending
 from bandits_torch.policies.classical import UCB1, EpsilonGreedy
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation, Pending
-from bandits_torch.policies.sharing import FixedShare
-from bandits_torch.theory.information_gain import RealisedGain
-from bandits_torch.theory.widths import ConstantWidth, IGPWidth
+from bandits_torch.theory import ConstantWidth, IGPWidth, RealisedGain
 from tests.reference import all_recipes
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
 
 T = 40
-DRAW = {
-    "random",
-    "gp_ts",
-    "band_gp_ucb",
-    "r_perp",
-    "opkb",
-    "ada_opkb",
-    "ada_opkb_calibrated",
-    "opnn",
-    "ada_opnn",
-    "discounted_ts",
-    "exp3_s",
-}
-DRAW |= {"epsilon_greedy", "hp_gp_ts", "pe_gp_ts", "predictive_sampling"}
+DRAW = {"random", "gp_ts", "hp_gp_ts", "pe_gp_ts", "band_gp_ucb", "r_perp", "predictive_sampling", "exp3_s"}
+DRAW |= {"opkb", "ada_opkb", "ada_opkb_calibrated", "opnn", "ada_opnn", "discounted_ts", "epsilon_greedy"}
 
 
 def taught(policy, steps=6):
@@ -151,6 +133,13 @@ def test_an_error_within_leaves_the_policy_as_it_was():
 
 
 # -- several priors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arm", [torch.tensor([9]), torch.tensor([0, 1]), torch.tensor([0.0]), 0])
+@pytest.mark.parametrize("recipe", [recipes.ucb1, recipes.auto])
+def test_pending_choices_of_what_there_is_not_are_refused_by_name(recipe, arm):
+    with pytest.raises(ValueError, match=r"pending\.arm must"):
+        recipe(4).choose_many(1.0, 2, pending=[Pending(0.0, arm)])
 
 
 def test_prior_elimination_judges_by_what_was_learned_alone():

@@ -170,7 +170,8 @@ def test_exp3_s_has_the_probabilities_of_its_plain_twin():
     for t in range(T):
         choice = policy.choose(t + 1.0)
         expected = [twins[k].probabilities()[int(choice.arm[k])] for k in range(S)]
-        torch.testing.assert_close(choice.why["probability"], torch.tensor(expected).double())
+        exact = torch.tensor(expected, dtype=torch.float64)
+        torch.testing.assert_close(choice.why["probability"], exact, rtol=1e-12, atol=0)
         reward = table[t].gather(-1, choice.arm.unsqueeze(-1)).squeeze(-1)
         for k in range(S):
             twins[k].learn(int(choice.arm[k]), float(reward[k]))
@@ -192,6 +193,14 @@ def test_exp3_s_draws_with_the_probabilities_it_tells():
     assert shares[2] == 0
     for share, p in zip(shares[[0, 1, 3]].tolist(), told, strict=True):
         assert abs(share - p) < 4 * math.sqrt(p * (1 - p) / 4000)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.5, math.nan])
+def test_exp3_s_refuses_what_is_no_probability_of_a_draw(p):
+    policy, why = EXP3S(N, horizon=T), {"probability": torch.tensor([p]).double()}
+    with pytest.raises(ValueError, match=r"probability.* must be in"):
+        policy.learn(Observation(1.0, torch.tensor([0]), torch.ones(1).double(), why))
+    assert policy.state["clock"].tolist() == [0.0]
 
 
 @pytest.mark.parametrize(("binary", "noise"), [(True, None), (False, None), (False, 0.01)])
@@ -235,7 +244,8 @@ def test_epsilon_greedy_weighs_rewards_as_the_book_does_and_explores_as_often():
         policy.learn(Observation(t + 1.0, arm, table[t].gather(-1, arm.unsqueeze(-1)).squeeze(-1)))
     for k in range(S):
         means = [plain.weighted_mean(plain.of(i, played[k]), 0.3) for i in range(N)]
-        torch.testing.assert_close(policy.state["sum"][k], torch.tensor(means).double())
+        exact = torch.tensor(means, dtype=torch.float64)
+        torch.testing.assert_close(policy.state["sum"][k], exact, rtol=1e-12, atol=1e-14)
     many = EpsilonGreedy(N, 4000, epsilon=0.2)
     for i in range(N):
         many.learn(Observation(1.0 + i, torch.full((4000,), i), torch.full((4000,), float(i)).double()))

@@ -5,11 +5,20 @@ import math
 import pytest
 import torch
 
-from bandits_torch import ArmContext, AskTell, load_policy, make, recipes, run, save_policy
-from bandits_torch.acquisition import ThompsonSampling
+from bandits_torch import (
+    ArmContext,
+    AskTell,
+    OnlineGP,
+    ThompsonSampling,
+    load_policy,
+    make,
+    recipes,
+    run,
+    save_policy,
+)
+from bandits_torch.acquisition import SimultaneousBand
 from bandits_torch.kernels import PeriodKernel
-from bandits_torch.models import OnlineGP
-from bandits_torch.policies import ContextualPolicy, Observation
+from bandits_torch.policies import ContextualPolicy, Observation, StandardisedPolicy
 from tests.reference import kernels
 from tests.reference.plain_contextual import PlainCGPUCB, forgetting, se
 
@@ -151,14 +160,17 @@ def test_open_questions_under_listed_contexts_count_as_they_do_under_any() -> No
                 live.tell(question.id, float(k % 4))
 
 
-def test_thompson_sampling_draws_over_listed_contexts() -> None:
+@pytest.mark.parametrize("acquisition", [ThompsonSampling, SimultaneousBand(0.1, 39)])
+def test_what_draws_at_every_arm_draws_over_listed_contexts(acquisition) -> None:
     from bandits_torch.models import ArmGP
     from bandits_torch.policies.choices.contexts import pairs_of
 
     model = ArmGP(pairs_of(ARMS, LISTED), rbf(0.5), NOISE, batch_shape=(S,))
-    policy = ContextualPolicy(model, ThompsonSampling, choices=ARMS, context_dim=C, contexts=LISTED)
-    drawn = [policy.choose(1.0, ArmContext(LISTED[0])).arm for _ in range(20)]
-    assert len(torch.stack(drawn).unique()) > 2
+    policy = ContextualPolicy(model, acquisition, choices=ARMS, context_dim=C, contexts=LISTED)
+    drawn = [policy.choose(1.0, ArmContext(LISTED[0])) for _ in range(20)]
+    assert len(torch.stack([choice.why["index"] for choice in drawn]).unique()) > 2
+    with pytest.raises(ValueError, match="context must be one of those given"):
+        policy.joint(1.0, torch.zeros(S, 2, dtype=torch.long))
 
 
 @pytest.mark.parametrize(
@@ -358,6 +370,11 @@ def test_what_takes_no_context_says_so(name) -> None:
 def test_settings_that_contradict_each_other_are_refused_by_name(options, name) -> None:
     with pytest.raises(ValueError, match=name):
         policy_of(**options)
+
+
+def test_a_policy_around_another_takes_contexts_where_that_one_does() -> None:
+    assert StandardisedPolicy(policy_of()).takes_contexts
+    assert not StandardisedPolicy(recipes.ucb1(3)).takes_contexts
 
 
 def test_only_what_takes_contexts_is_built_for_a_problem_that_has_them() -> None:

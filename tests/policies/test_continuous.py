@@ -6,16 +6,12 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel
 
-from bandits_torch import History, recipes, run
-from bandits_torch.acquisition.point_search import PointSearch
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.domain import Domain
+from bandits_torch import Domain, History, IndexPolicy, OnlineGP, UpperConfidenceBound, recipes, run
+from bandits_torch.acquisition import PointSearch
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies import Observation
 from bandits_torch.problems import ContinuousProblem, Knowledge, make
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory import ConstantWidth
 
 SQUARE = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
 THOROUGH = PointSearch(num_restarts=8, raw_samples=256, options={"maxiter": 200})
@@ -24,7 +20,7 @@ THOROUGH = PointSearch(num_restarts=8, raw_samples=256, options={"maxiter": 200}
 def moving_kernel(rate=0.05):
     space = MaternKernel(nu=2.5).double()
     space.lengthscale = 0.3
-    return SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(rate).double()))
+    return SpatioTemporalKernel(space, ExponentialForgettingKernel(rate))
 
 
 def hill(X, time):

@@ -121,6 +121,9 @@ def test_false_alarms_are_rare_where_nothing_changes() -> None:
 
 WRONG = {
     "policy must be": lambda: DetectionAugmented(EXP3S(N, 1, horizon=T), horizon=T, noise_scale=1.0),
+    "policy must be.*Contextual": lambda: DetectionAugmented(
+        recipes.cgp_ucb(ARMS, smooth(), 0.01), horizon=T, noise_scale=1.0
+    ),
     "watched must be": lambda: DetectionAugmented(
         UCB1(N), horizon=T, noise_scale=1.0, watched=torch.tensor([1, 1])
     ),

@@ -111,11 +111,16 @@ def test_a_run_keeps_the_phase_in_its_trace():
 def test_bounds_of_the_phases_add_up_to_no_more_than_the_docstring_says(power):
     first, total, done = 8, 0.0, 0
     for k in range(12):
-        total += (
-            first * 2**k
-        ) ** power  # a phase of one step alone may already have all the regret of its bound
+        # A phase of one step alone may already have all the regret of its bound.
+        total += (first * 2**k) ** power
         assert total <= 2**power / (2**power - 1) * (done + 1 + first) ** power
         done += first * 2**k
+
+
+def test_a_phase_that_is_none_is_refused_and_no_reward_dropped():
+    policy = DoublingTrick(lambda horizon: recipes.ucb1(3))
+    with pytest.raises(ValueError, match=r"why\['phase'\] must be an integer"):
+        policy.learn(Observation(0.0, torch.tensor([1]), torch.ones(1).double(), {"phase": "b"}))
 
 
 def test_bad_arguments_are_refused():

@@ -5,19 +5,18 @@ import math
 import pytest
 import torch
 
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch import ArmGP, UpperConfidenceBound
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies.forgetting import (
+from bandits_torch.policies import (
     EventTriggeredRestart,
     ForgettingRule,
+    IndexPolicy,
     KeepEverything,
+    Observation,
     PeriodicRestart,
     SlidingWindow,
 )
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
-from bandits_torch.theory.widths import Width
+from bandits_torch.theory import Width
 from tests.reference.arm_gp_twins import smooth
 
 N, S, NOISE = 8, 3, 0.05
@@ -37,7 +36,7 @@ class Clock(Width):
 def policy_of(rule, replicates=S, drifts=False, form="auto"):
     kernel = ArmCovarianceKernel(smooth(N, 0.3))
     if drifts:
-        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(0.1).double()))
+        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(0.1))
     model = ArmGP(N, kernel, NOISE, batch_shape=(replicates,), form=form)
     return IndexPolicy(model, UpperConfidenceBound, width=Clock(), forgetting=rule)
 

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from botorch.acquisition.analytic import LogExpectedImprovement
 from gpytorch.kernels import RBFKernel
 from torch.distributions import Normal
 
-from bandits_torch import recipes
-from bandits_torch.ask_tell import AskTell
-from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Observation
+from bandits_torch import ArmGP, AskTell, Domain, SketchedGP, recipes
+from bandits_torch.models.arms.weighted_gp import WeightedGP
+from bandits_torch.policies import IndexPolicy, Observation, PeriodicRestart, RewardImprovementPolicy
+from bandits_torch.policies.index import Improvement
 
 NOISE, PRIOR_MEAN, MARGIN = 0.3, 0.7, 0.2
 torch.manual_seed(0)
@@ -118,3 +119,19 @@ def test_over_a_domain_the_point_has_more_improvement_than_any_of_a_grid() -> No
     normal = Normal(torch.zeros(()).double(), torch.ones(()).double())
     grid = (variance.sqrt() * (u * normal.cdf(u) + normal.log_prob(u).exp())).log()
     assert float(chosen.why["index"]) >= float(grid.max()) - 1e-9
+
+
+def test_a_restart_forgets_the_reward_that_ended_the_interval_and_no_other() -> None:
+    model = ArmGP(3, torch.eye(3).double(), NOISE, batch_shape=(1,))
+    acquisition = Improvement(LogExpectedImprovement, 0.0)
+    policy = RewardImprovementPolicy(model, acquisition, forgetting=PeriodicRestart(2))
+    for step in range(3):
+        policy.learn(Observation(float(step), torch.tensor([step]), torch.tensor([5.0 + step]).double()))
+    assert policy.largest.tolist() == [[-torch.inf, -torch.inf, 7.0]]
+
+
+@pytest.mark.parametrize("model", [SketchedGP, WeightedGP])
+def test_any_model_over_arms_has_a_largest_mean(model) -> None:
+    policy = IndexPolicy(model(FEATURES, RBFKernel(), NOISE), Improvement(LogExpectedImprovement, 0.0))
+    policy.learn(Observation(1.0, torch.tensor([4]), torch.tensor([3.0]).double()))
+    assert policy.choose(2.0, torch.arange(9) == 2).arm.tolist() == [2]

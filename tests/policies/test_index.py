@@ -6,13 +6,9 @@ import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction, LogExpectedImprovement
 
-from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch import ArmGP, IndexPolicy, OnlineGP, ThompsonSampling, UpperConfidenceBound
+from bandits_torch.policies import Observation
+from bandits_torch.theory import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, S, arm_gp, drifting, play, rewards
 

@@ -7,11 +7,9 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-from bandits_torch import recipes
-from bandits_torch.loop import run
+from bandits_torch import make, recipes, run
 from bandits_torch.policies import Observation
 from bandits_torch.policies.over_priors import LengthScaleBalancing, ShrinkingLengthScale
-from bandits_torch.problems import make
 from tests.reference.kernels import rbf
 from tests.reference.plain_length_scales import Balancing, Members, shrinking
 

@@ -7,19 +7,12 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import recipes, run
-from bandits_torch.acquisition.point_search import PointSearch
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.domain import Domain
+from bandits_torch import ArmGP, Domain, IndexPolicy, OnlineGP, UpperConfidenceBound, make, recipes, run
+from bandits_torch.acquisition import PointSearch
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.models.sketch.sketched_gp import SketchedGP
-from bandits_torch.policies.forgetting import LikelihoodWindow, SlidingWindow
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
-from bandits_torch.problems import make
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.models import SketchedGP
+from bandits_torch.policies import LikelihoodWindow, Observation, SlidingWindow
+from bandits_torch.theory import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_windows import dense_window_densities
 from tests.reference.kernels import rbf
@@ -31,9 +24,7 @@ RULE = {"candidates": (40, 5, 12), "every": 4, "memory": 10, "margin": 1.0}
 
 
 def drifting():
-    return SpatioTemporalKernel(
-        ArmCovarianceKernel(smooth(N, 0.3)), ExponentialForgettingKernel(torch.tensor(0.001).double())
-    )
+    return SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), ExponentialForgettingKernel(0.001))
 
 
 def over_arms(rule=None, replicates=S, kernel=None, form="auto"):

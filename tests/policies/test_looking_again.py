@@ -5,13 +5,10 @@ import math
 import pytest
 import torch
 
-from bandits_torch import AskTell, recipes
-from bandits_torch.domain import Domain
+from bandits_torch import AskTell, Domain, recipes
 from bandits_torch.models import CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers
-from bandits_torch.policies.averaging import ModelAveraging
-from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
-from bandits_torch.policies.policy import Observation, Pending
+from bandits_torch.policies import LookingAgain, LookingAtPoints, ModelAveraging, Observation, Pending
 from bandits_torch.recipes.point_averaging import auto_over_points
 from tests.reference import plain_looking
 

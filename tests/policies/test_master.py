@@ -5,11 +5,9 @@ import math
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.history import History
-from bandits_torch.loop import run
+from bandits_torch import History, Policy, recipes, run
+from bandits_torch.policies import Choice, Observation
 from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
-from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.problems import SwitchingFunctions
 from bandits_torch.theory import MaximumGain
 from tests.reference.plain_master import PlainMaster
@@ -134,6 +132,14 @@ def test_a_replicate_is_the_replicate_alone_though_others_restart_at_other_times
 def test_a_base_that_cannot_learn_in_some_replicates_is_refused(made) -> None:
     with pytest.raises(ValueError, match="base must be a function that makes a policy of 2 replicates"):
         Master(made, rho, MasterThresholds(1.0), 3, replicates=2)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "delta", "named"), [(0, 0.1, "horizon"), (9, 0.0, "delta"), (9, 2.0, "delta")]
+)
+def test_theory_thresholds_of_no_horizon_or_probability_are_refused(horizon, delta, named) -> None:
+    with pytest.raises(ValueError, match=f"{named} must be"):
+        MasterThresholds.theory(horizon, delta)
 
 
 def test_theory_thresholds_cannot_fire_at_practical_horizons() -> None:

@@ -7,14 +7,15 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import AskTell, Domain, load_policy, make, recipes, save_policy
-from bandits_torch.acquisition.point_search import PointSearch
+from bandits_torch import AskTell, Domain, make, recipes, run
+from bandits_torch.acquisition import PointSearch
 from bandits_torch.checkpoint import described
-from bandits_torch.loop import run
 from bandits_torch.policies import CostlyMoves, Observation, StandardisedPolicy
 from bandits_torch.recipes.registration import REGISTERED
+from bandits_torch.state import differing
 from bandits_torch.testing import RecipeLaws
 from tests.reference import all_recipes, plain_moves
+from tests.reference.kernels import rbf
 
 OVER_POINTS = [name for name, about in REGISTERED.items() if about.points]
 BELIEVES = [name for name in OVER_POINTS if name in ("auto", "gp_ts", "gp_ei", "tv_gp_ucb", "et_gp_ucb")]
@@ -36,16 +37,13 @@ def told(policy, problem, choice, step):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OVER_POINTS)
-def test_no_setting_moves_further_than_its_limit_saved_and_resumed(name, tmp_path):
-    """In every replicate, through openings, draws and refits; by more than nothing; from where a file was saved."""
+def test_no_setting_moves_further_than_its_limit(name):
+    """In every replicate, through openings, draws and refits; by more than nothing. Resumed, alone: "auto-moves" in
+    ``all_recipes``."""
     policy, problem = limited(name)
     sides = (problem.domain.bounds[1] - problem.domain.bounds[0]).tolist()
     played = []
     for step in range(STEPS):
-        if step == 5:
-            save_policy(tmp_path / "state", policy)
-            policy, _ = limited(name)
-            load_policy(tmp_path / "state", policy)
         choice = policy.choose(float(step))
         played.append(choice.arm)
         told(policy, problem, choice, step)
@@ -88,22 +86,6 @@ def test_without_what_a_wrapper_knows_the_limit_would_break():
         played.append(choice.arm[0].tolist())
         told(policy.policy, problem, choice, step)
     assert plain_moves.furthest(played, [1.0, 1.0]) > 5 * FAR
-
-
-@pytest.mark.parametrize("name", ["auto", "tv_gp_ucb"])
-def test_a_replicate_alone_goes_where_it_goes_in_a_batch(name):
-    played = []
-    for replicates in (3, 1):
-        policy, _ = all_recipes.build_over_points(name, replicates, 40)
-        domain = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
-        policy, arms = CostlyMoves(policy, domain, max_move=FAR, move_price=0.05), []
-        for step in range(8):
-            choice = policy.choose(float(step))
-            reward = torch.sin(9 * choice.arm).sum(-1) + 0.1 * torch.arange(replicates) * step
-            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
-            arms.append(choice.arm[0])
-        played.append(torch.stack(arms))
-    torch.testing.assert_close(*played, atol=1e-4, rtol=0)
 
 
 def test_the_best_within_reach_is_found_in_every_replicates_box():
@@ -266,6 +248,15 @@ def test_what_was_measured_elsewhere_says_where_the_setting_is():
     assert float((policy.choose(1.0).arm - there).abs().max()) <= FAR + 1e-12
 
 
+def test_a_setting_told_in_another_dtype_has_not_moved():
+    box = torch.tensor([[0.0], [1.0]])
+    policy = CostlyMoves(recipes.gp_ucb(Domain(box), rbf(0.2), 0.01), Domain(box), max_move=0.5)
+    there = torch.tensor([[0.3]], dtype=torch.float64)
+    for step in range(3):
+        policy.learn(Observation(float(step), there, torch.zeros(1)))
+    assert policy.trace()["moves"].tolist() == [0.0]
+
+
 def test_constraints_and_fixed_coordinates_of_a_step_hold_within_reach():
     square = Domain(
         torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(),
@@ -341,10 +332,20 @@ def test_what_does_not_fit_is_refused_by_name():
         (lambda: AskTell.auto({"k": (1, 9, "integer")}, max_move={"k": 0.5}), "at least 1, a whole step"),
         (lambda: AskTell.auto({"k": (1, 9, "log")}, max_move={"k": 1.0}), "a number above 1"),
         (lambda: AskTell.auto({"k": (1, 9)}, move_price={"j": 1.0}), "move_price"),
+        (lambda: AskTell.auto({"k": (1, torch.inf, "integer")}), r"k must be \(low, high\)"),
         (lambda: AskTell.auto(["a", "b"], start_at="c"), "start_at"),
     ):
         with pytest.raises(ValueError, match=message):
             build()
+
+
+@pytest.mark.parametrize("why", [{"move": "first"}, {"move": -1}, [3]])
+def test_a_number_of_a_move_that_is_none_is_refused_before_anything_is_learned(why):
+    policy = CostlyMoves(recipes.ucb1(3), move_price=0.0)
+    before = policy.state_dict()
+    with pytest.raises(ValueError, match="why"):
+        policy.learn(Observation(0.0, torch.tensor([1]), torch.ones(1).double(), why))
+    assert differing(policy.state_dict(), before) == []
 
 
 def test_a_step_that_leaves_nothing_within_reach_is_refused_and_changes_nothing():

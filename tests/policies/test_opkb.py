@@ -4,12 +4,10 @@ import pytest
 import torch
 
 from bandits_torch.loop import run
-from bandits_torch.policies.opkb import opkb
-from bandits_torch.policies.opkb.constants import Constants
-from bandits_torch.policies.opkb.features import FixedFeatures
+from bandits_torch.policies.opkb import Constants, FixedFeatures, opkb
 from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, draw
 from bandits_torch.problems import SwitchingFunctions
-from bandits_torch.theory.optimal_design import features_of_covariance, optimal_design, optimal_exploration
+from bandits_torch.theory import features_of_covariance, optimal_design, optimal_exploration
 
 SHORT = Constants(sigma=5.0, delta=0.1, c0=1.2, c1=0.2, c2=1.0, c3=0.05, c4=0.02, design_share=0.5)
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.models import ArmGP
+from bandits_torch import ArmGP, recipes
 from bandits_torch.policies import Observation
 from bandits_torch.policies.phased_elimination import PhasedElimination, batch_sizes
 from bandits_torch.streams import ReplicateStreams
@@ -81,6 +80,17 @@ def test_interval_follows_from_variation_and_information():
     assert make(interval=17).interval == 17
     assert float(make(variation_budget=0.3).width.drift) == pytest.approx(0.3)
     assert float(make(rkhs_bound=2.0).width.drift) == pytest.approx(4.0 * 1.01**0.5)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 1e9])
+def test_outside_the_plan_the_most_uncertain_arm_left_is_played_in_any_unit(unit):
+    model = ArmGP(4, torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]).double()) * unit, unit, batch_shape=(1,))
+    policy = PhasedElimination(model, ConstantWidth(1.0), H)
+    state = policy.state_dict()
+    state["left"], state["queue"] = torch.tensor([[True, True, False, False]]), state["queue"].fill_(-1)
+    policy.load_state_dict(state)
+    assert policy.choose(1.0).arm.tolist() == [1]
+    assert policy.choose(1.0, torch.tensor([False, False, True, True])).arm.tolist() == [3]
 
 
 def test_other_models_are_refused():

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.domain import Domain
-from bandits_torch.models.candidate_priors import arm_gp_over_priors
+from bandits_torch import Domain, recipes
+from bandits_torch.models import arm_gp_over_priors
 from bandits_torch.policies import Observation, PriorElimination, SampledPriorPolicy
 from bandits_torch.theory import ConstantWidth
 from tests.policies.test_unknown_prior import ARMS, NOISE, N, S, dense, masks, priors

@@ -6,11 +6,9 @@ from itertools import product
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.domain import Domain
+from bandits_torch import Domain, recipes
 from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.policies import Observation
-from bandits_torch.policies.policy import Pending
+from bandits_torch.policies import Observation, Pending
 from bandits_torch.policies.reward_range import RewardRange
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.plain_range import PlainRange

@@ -6,18 +6,13 @@ from copy import deepcopy
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.ask_tell import AskTell
+from bandits_torch import ArmGP, AskTell, make, recipes, run
 from bandits_torch.checkpoint import described
-from bandits_torch.loop import run
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.outcome_constraint import OutcomeConstraint
+from bandits_torch.models import OutcomeConstraint
+from bandits_torch.policies import Observation, Pending
 from bandits_torch.policies.limited import Bounded, NoSafeArmError, safe_set
-from bandits_torch.policies.policy import Observation, Pending
 from bandits_torch.policies.safe import SafePolicy, expanders
-from bandits_torch.problems import make
-from bandits_torch.theory.prior_widths import PosteriorSafetyWidth
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory import ConstantWidth, PosteriorSafetyWidth
 from tests.reference import dense_safe_set
 from tests.reference.kernels import rbf as kernel
 

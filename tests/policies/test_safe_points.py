@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from bandits_torch import Domain, recipes
-from bandits_torch.ask_tell import AskTell
+from bandits_torch import AskTell, Domain, recipes
 from bandits_torch.checkpoint import described
 from bandits_torch.models import OnlineGP, OutcomeConstraint
 from bandits_torch.policies import Observation, Pending, SafePointPolicy
 from bandits_torch.policies.limited import NoSafeArmError
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.state import differing
+from bandits_torch.theory import ConstantWidth
 from benchmarks.safety.points import SafePointDraws, play
 from tests.reference import dense_safe_set
 from tests.reference.kernels import rbf as kernel
@@ -173,7 +173,7 @@ def test_bad_settings_are_refused_by_name():
         (lambda: policy(when_empty="safe_arms"), "when_empty must be 'likeliest'"),
         (lambda: policy(safe_arms=torch.ones(3) > 0), "safe_arms must be None"),
         (lambda: policy(search={"initial": 4}), "search.initial must be 0"),
-        (lambda: recipes.safe_opt(SQUARE, kernel(0.4), NOISE, least_reward=0.0), "choices must be arms"),
+        (lambda: recipes.safe_opt(SQUARE, kernel(0.4), NOISE, least_reward=0.0), "arms must be arms"),
         (
             lambda: recipes.safe_gp_ucb(5, torch.eye(5).double(), NOISE, least_reward=0.0, safe_points=START),
             "safe_p",
@@ -182,10 +182,12 @@ def test_bad_settings_are_refused_by_name():
     for act, message in cases:
         with pytest.raises(ValueError, match=message):
             act()
-    ours = policy()
-    with pytest.raises(ValueError, match="outcomes must be given"):
-        ours.learn(Observation(0.0, START, torch.ones(1).double()))
-    assert int(ours.model.num_observations[0]) == 0
+    ours, large = policy(), torch.tensor([[0.0, 1e160]], dtype=torch.float64)
+    before = ours.state_dict()
+    for outcomes, message in ((None, "outcomes must be given"), (large, "outcomes must be at most")):
+        with pytest.raises(ValueError, match=message):
+            ours.learn(Observation(0.0, START, torch.ones(1).double(), outcomes=outcomes))
+        assert differing(ours.state_dict(), before) == []
 
 
 def test_after_a_reset_no_point_of_before_is_tried():

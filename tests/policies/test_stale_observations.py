@@ -7,14 +7,10 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
-from bandits_torch import recipes
-from bandits_torch.domain import Domain
+from bandits_torch import Domain, IndexPolicy, OnlineGP, recipes
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
-from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.points.staleness import loss_of_oldest
-from bandits_torch.policies.forgetting import KeepEverything
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.stale_observations import StaleObservations
+from bandits_torch.policies import KeepEverything, StaleObservations
 from tests.reference import dense_staleness as dense
 
 D = 2

@@ -5,13 +5,10 @@ import math
 import pytest
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.ask_tell import AskTell
+from bandits_torch import AskTell, Domain, recipes
 from bandits_torch.checkpoint import described
-from bandits_torch.domain import Domain
-from bandits_torch.models.outcome_constraint import OutcomeConstraint
-from bandits_torch.policies.counted import LatentRewards
-from bandits_torch.policies.policy import Observation
+from bandits_torch.models import OutcomeConstraint
+from bandits_torch.policies import LatentRewards, Observation
 from bandits_torch.policies.wrapping import CentredPolicy, DoublingTrick, StandardisedPolicy, WrappingPolicy
 from tests.reference import all_recipes
 from tests.reference.kernels import rbf

@@ -7,8 +7,7 @@ import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_over_priors
+from bandits_torch.models import ArmGP, CandidatePrior, arm_gp_over_priors
 from bandits_torch.policies import BayesianPriorPolicy, LikeliestPriorPolicy, Observation, PriorElimination
 from bandits_torch.theory import ConstantWidth, PriorEliminationFiniteWidth, elimination_xi
 from tests.reference.dense_priors import DensePrior, DenseRun

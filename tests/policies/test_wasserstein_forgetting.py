@@ -18,7 +18,7 @@ RATE, NOISE, LENGTH = 0.2, 0.05, 0.3
 def model(space, noise=NOISE):
     space = space.double()
     space.lengthscale = torch.tensor(LENGTH, dtype=torch.float64)  # GPyTorch rounds a Python number
-    kernel = SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(RATE, dtype=torch.float64)))
+    kernel = SpatioTemporalKernel(space, ExponentialForgettingKernel(RATE))
     return OnlineGP(kernel.requires_grad_(False), noise, input_dim=2, batch_shape=(1,))
 
 
@@ -77,7 +77,7 @@ def test_convolutions_are_the_sums_over_a_grid(nu, d, over_time):
     space = RBFKernel(ard_num_dims=d).double() if nu is None else MaternKernel(nu=nu, ard_num_dims=d).double()
     space.lengthscale = torch.tensor([0.5, 0.8][:d]).double()
     if over_time == "exponential":
-        time = ExponentialForgettingKernel(torch.tensor(RATE, dtype=torch.float64))
+        time = ExponentialForgettingKernel(RATE)
     else:
         time = MaternKernel(nu=over_time).double()
         time.lengthscale = 4.0

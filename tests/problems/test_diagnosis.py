@@ -7,15 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from matplotlib.image import imread
 
 from bandits_torch import diagnose
-from bandits_torch.cli.commands import app
 from bandits_torch.experiments.comparison import policies_for, unseen_cycles
 from bandits_torch.problems.periods import Period
 from bandits_torch.problems.replay import replay
 from bandits_torch.problems.tables import RewardTable, read_table
+from tests.cli.shell import call
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_look_says_the_day_the_noise_and_the_best_arm(tmp_path):
     rewards = 3 * np.sin(2 * np.pi * t[:, None] / 24) + generator.standard_normal((480, 3)) + [0, 1, 2]
     file = tmp_path / "my.csv"
     np.savetxt(file, rewards, delimiter=",", header="a,b,c", comments="")
-    said = CliRunner().invoke(app, ["look", str(file)]).output
+    said = call("look", file).output
     assert "480 rows, 3 arms, rewards are numbers" in said
     day = float(re.search(r"Cycles: ([\d.]+) rows", said)[1])
     assert abs(day / 24 - 1) < 0.005
@@ -61,11 +60,10 @@ def test_look_draws_what_it_found(tmp_path):
     rewards[150:] += 3 * generator.standard_normal(8)
     file, plot = tmp_path / "my.csv", tmp_path / "my.png"
     np.savetxt(file, rewards, delimiter=",", header=",".join("abcdefgh"), comments="")
-    result = CliRunner().invoke(app, ["look", str(file), "--plot", str(plot)])
-    assert result.exit_code == 0, result.output
+    result = call("look", file, "--plot", plot)
     assert "Jumps: between row 150 and row 151" in result.output
     assert imread(plot).shape[:2] == (750, 1200)
-    result = CliRunner().invoke(app, ["look", str(file), "--plot", "my.doc"])
+    result = call("look", file, "--plot", "my.doc", code=2)
     assert result.output == "error: plot must be a file ending in .png, .svg or .pdf, got 'my.doc'\n"
 
 
@@ -93,8 +91,7 @@ def test_a_race_of_zeros_and_ones_races_what_fits_unless_an_option_is_for_a_poli
     asked += ["--option", "problem.noise_fraction=0.5", "--option", "problem.forgetting_rate=0.1"]
     for option, fits in (([], True), (["--option", "r_gp_ucb.interval=9"], False)):
         out = tmp_path / f"out{fits}"
-        result = CliRunner().invoke(app, [*asked, *option, "--out", str(out)])
-        assert result.exit_code == 0, result.output
+        result = call(*asked, *option, "--out", out)
         assert ("As rewards are 0/1" in result.output) == fits
         raced = list(json.loads((out / "run.json").read_text())["results"])
         assert ("glr_kl_ucb" in raced, "r_gp_ucb" in raced) == (fits, not fits)

@@ -103,6 +103,12 @@ def test_bad_switches_are_refused(switches: tuple[float, ...]) -> None:
         SwitchingFunctions(horizon=1000, switches=switches)
 
 
+@pytest.mark.parametrize("switches", [0.3, None, "0.3", ["0.3"], (None,)])
+def test_switches_that_are_no_numbers_are_refused(switches: object) -> None:
+    with pytest.raises(ValueError, match="switches must be a sequence of numbers"):
+        SwitchingFunctions(horizon=1000, switches=switches)  # type: ignore[arg-type]
+
+
 # --- tv-gp ---
 
 

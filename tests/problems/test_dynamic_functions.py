@@ -4,8 +4,7 @@ import pytest
 import torch
 from botorch.test_functions import Ackley, Griewank, Hartmann, Levy, Shekel, StyblinskiTang
 
-from bandits_torch.problems import PROBLEMS, make
-from bandits_torch.problems.continuous import DynamicFunction
+from bandits_torch.problems import PROBLEMS, DynamicFunction, make
 from bandits_torch.streams import ReplicateStreams
 
 FUNCTIONS = {

@@ -81,11 +81,21 @@ def test_only_the_left_half_of_the_starvation_example_can_be_pulled():
     assert float(policy.model.marginals()[1][0, -20:].min()) > 0.99  # not starved where nothing was pulled
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_a_grid_moves_with_what_was_drawn_before(rate):
+    problem = problems.make("grid", side=5, forgetting_rate=rate)
+    before = problem.expected_rewards(2)
+    moved = problem.to(torch.float32).expected_rewards(2)
+    assert moved.dtype == torch.float32
+    torch.testing.assert_close(moved.double(), before, rtol=1e-6, atol=1e-6)
+
+
 BAD = {
     "target must be one of": lambda path: RegressionTable(data=path, target="z"),
     "target must be a column of numbers": lambda path: RegressionTable(data=path, target="name"),
     "data must be a file ending": lambda path: RegressionTable(data=path.with_suffix(".txt")),
     "data must be a readable .parquet file": lambda path: RegressionTable(data=path.with_suffix(".parquet")),
+    "data must be the path of a file": lambda path: RegressionTable(data=5),
     "replicates": lambda path: RegressionTable(data=path, replicates=0),
 }
 

@@ -26,9 +26,8 @@ def test_replicate_of_a_batch_equals_the_replicate_alone(name: str) -> None:
         budgets = ("variation_budget", "rkhs_variation_budget")
         for figure in ("noise_variance", "rkhs_bound", "forgetting_rate", *budgets, "prior_mean"):
             whole, single = getattr(batch.knowledge, figure), getattr(alone.knowledge, figure)
-            of_replicates = isinstance(whole, torch.Tensor) and whole.shape == (
-                3,
-            )  # else of all, or of the arms
+            # Of each replicate; else of all, or of the arms.
+            of_replicates = isinstance(whole, torch.Tensor) and whole.shape == (3,)
             own = whole[k] if of_replicates else whole
             assert (own is None) == (single is None)
             if own is not None:

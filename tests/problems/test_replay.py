@@ -191,6 +191,15 @@ def test_reward_table_brings_times_and_names() -> None:
     assert problem.time(2) == 2.0
 
 
+@pytest.mark.parametrize("kind", [torch.long, torch.float32])
+def test_a_table_of_other_numbers_is_replayed_as_one_of_float64(kind: torch.dtype) -> None:
+    rewards = (8 * _table()).round().to(kind)
+    one, other = (Replay(RewardTable(part)) for part in (rewards, rewards.double()))
+    assert torch.equal(one.table, other.table)
+    assert one.knowledge.noise_variance == other.knowledge.noise_variance
+    assert torch.equal(one.knowledge.prior_mean, other.knowledge.prior_mean)
+
+
 GOOD = {"table": _table(20)}
 BAD = [  # other single arguments: tests/fuzz
     ({"prior_mean": float("nan")}, "prior_mean must be a finite number"),
@@ -213,6 +222,17 @@ BAD = [  # other single arguments: tests/fuzz
     (
         {"history": _table(5), "times": torch.arange(20.0), "history_times": torch.arange(5.0)},
         "history_times must be before the times",
+    ),
+    (
+        {"table": RewardTable(_table(20)), "times": torch.arange(20.0)},
+        "times must be None beside a RewardTable",
+    ),
+    ({"times": list(range(20))}, "times must be a tensor"),
+    ({"arms": [[1.0]] * 4}, "arms must be a tensor"),
+    ({"history": [[1.0] * 4] * 5}, "history must be a tensor"),
+    (
+        {"history": _table(5), "times": torch.arange(20.0), "history_times": [-5, -4, -3, -2, -1]},
+        "history_times must be a tensor",
     ),
     ({"horizon": 17}, r"horizon must be an integer in 1, \.\.\., 16"),
 ]

@@ -1,8 +1,11 @@
 """Reading tables: what comes back, and what is refused."""
 
 import io
+import math
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,6 +13,7 @@ import pytest
 import torch
 
 from bandits_torch.problems import RewardTable, read_table
+from bandits_torch.problems.diagnosis import diagnose
 
 VALUES = torch.tensor(
     [[1.0, 2.5, -3.0], [4.0, float("nan"), 6.0], [7.0, 8.0, float("nan")]], dtype=torch.float64
@@ -77,6 +81,16 @@ def test_timestamps_become_seconds(tmp_path: Path, stamps: tuple[str, str]) -> N
     assert table.times.tolist() == [1704067200.0, 1704070800.0]
 
 
+@pytest.mark.parametrize("year", ["0900", "3000", "9999"])
+def test_dates_of_any_year_become_seconds(tmp_path: Path, year: str) -> None:
+    rows = "".join(f"{year}-01-0{k},{math.sin(k)},{math.cos(k)}\n" for k in range(1, 9))
+    (tmp_path / "x.csv").write_text(f"date,a,b\n{rows}", encoding="utf-8")
+    times = read_table(tmp_path / "x.csv").times
+    assert times is not None
+    first = datetime(int(year), 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    assert times.tolist() == [first.total_seconds() + 86400 * k for k in range(8)]
+
+
 def test_parquet_indexed_by_time_keeps_it(tmp_path: Path) -> None:
     index = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 00:30"], name="t")
     pd.DataFrame({"a": [1, 2], "b": [3, 4]}, index=index).to_parquet(tmp_path / "x.parquet")
@@ -90,6 +104,13 @@ NO_ROWS, CELLS = (
     "path must be a table with a header and at least one row",
     "row 1 must have 3 cells, as the header has, got",
 )
+TIMES = "time_column must be given"
+
+
+def _rows(header, begin):
+    return "\n".join([header, *(f"{begin(k)},{k % 3},{k % 5}" for k in range(20))]).encode()
+
+
 # What a file holds, and its rewards or the words of the refusal.
 FILES = {
     "empty": (b"", NO_ROWS),
@@ -129,6 +150,12 @@ FILES = {
         "row 2, column 'time' must be a number.*got 'soon'",
     ),
     "zones mixed": (b"time,a,b\n2020-01-01T00:00:00Z,1,2\n2020-01-01T00:30:00-01:00,3,4\n", [[1, 2], [3, 4]]),
+    "names of columns of two lines": (b'"a\nx",b\n1,2\n3,4\n5,7\n', "names of columns"),
+    "long": (_rows("time,arm,reward", lambda k: k), "long must be given"),
+    "times that are not called so": (_rows("elapsed,a,b", lambda k: k**1.1), TIMES),
+    "times that fall": (_rows("a,left,b,c", lambda k: f"{k % 2},{40 - k}"), TIMES),
+    "two columns of times": (_rows("date,id,a,b", lambda k: f"2024-01-{k + 1:02d},{10 * k}"), TIMES),
+    "no header": (b"0,1\n1,0\n0,0\n1,1\n", "header must be"),
 }
 
 
@@ -141,6 +168,22 @@ def test_a_file_is_read_as_meant_or_refused_by_what_is_wrong(tmp_path, content, 
             read_table(path)
     else:
         assert _same(read_table(path).rewards, torch.tensor(expected).double())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rewards": [["a"]]}, "rewards must be names"),
+        ({"ignore": [["a"]]}, "ignore must be names"),
+        ({"separator": "\r"}, "separator must be one character, no quote or end of a line"),
+        ({"long": "a,a"}, "long must be 'ARM,REWARD'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_by_name(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_table(_write(tmp_path, CSV), **options)
 
 
 def test_unknown_columns_and_options_are_refused(tmp_path: Path) -> None:
@@ -192,6 +235,9 @@ def test_bad_npz_arrays_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray
         (torch.ones(0, 2), None, (), "of at least one row"),
         (torch.ones(2, 1), None, (), "of at least two arms"),
         (torch.ones(2, 2), torch.ones(3), (), "times must have shape"),
+        (torch.ones(2, 2), [1.0, 2.0], (), "times must be a tensor"),
+        (torch.ones(2, 2), torch.ones(2) * 1j, (), "times must be real numbers"),
+        (torch.ones(2, 2) * 1j, None, (), "rewards must be real numbers"),
         (torch.ones(2, 2), None, ("a",), "arm_names must be 2 names"),
         (
             torch.tensor([[1.0, float("inf")]]),
@@ -206,6 +252,26 @@ def test_bad_reward_tables_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         RewardTable(rewards, times, names)
+
+
+@pytest.mark.parametrize("kind", [torch.long, torch.float32])
+def test_numbers_of_any_kind_are_a_table_of_float64(kind):
+    rewards = torch.arange(40).reshape(20, 2) % 7
+    table = RewardTable(rewards.to(kind), (torch.arange(20) * 1000 + 10**9).to(torch.long))
+    expected = RewardTable(rewards.double(), (torch.arange(20) * 1000 + 10**9).double())
+    for name in ("rewards", "times"):
+        assert torch.equal(getattr(table, name), getattr(expected, name))
+        assert getattr(table, name).dtype == torch.float64
+    assert diagnose(rewards.double().requires_grad_()).rows == len(rewards)
+
+
+@pytest.mark.parametrize(
+    "options", [{"ignore": "a,b"}, {"ignore": "a,b", "time_column": None}, {"ignore": "a,b", "long": True}]
+)
+def test_a_table_of_which_nothing_is_left_is_refused(tmp_path, options):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,5\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="path must be a table with a column that is not ignored"):
+        read_table(tmp_path / "x.csv", **options)
 
 
 @pytest.mark.parametrize("name", ["time", "Timestamp", "t", "date"])
@@ -277,30 +343,6 @@ def test_a_header_that_promises_more_than_the_file_holds_is_refused(tmp_path):
 def test_arrays_that_are_not_asked_for_are_not_read(tmp_path):
     np.savez(tmp_path / "x.npz", rewards=np.eye(3), other=np.array([1, None], dtype=object))
     assert read_table(tmp_path / "x.npz").rewards.shape == (3, 3)
-
-
-LATER_FOUND = [
-    ('"a\nx",b\n1,2\n3,4\n5,7\n', "names of columns"),
-    ("time,arm,reward\n" + "".join(f"{k},{k % 3},{k % 5}\n" for k in range(20)), "long must be given"),
-    (
-        "elapsed,a,b\n" + "".join(f"{k**1.1},{k % 3},{k % 5}\n" for k in range(20)),
-        "time_column must be given",
-    ),
-    ("a,left,b\n" + "".join(f"{k % 3},{40 - k},{k % 5}\n" for k in range(20)), "time_column must be given"),
-    (
-        "date,id,a,b\n" + "".join(f"2024-01-{k + 1:02d},{10 * k},{k % 3},{k % 5}\n" for k in range(20)),
-        "time_column must be given",
-    ),
-    ("0,1\n1,0\n0,0\n1,1\n", "header must be"),
-]
-
-
-@pytest.mark.parametrize(("text", "message"), LATER_FOUND)
-def test_what_would_be_read_as_something_else_is_refused_by_what_decides(text, message, tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_table(path)
 
 
 def test_a_reward_whose_square_overflows_is_refused_with_its_cell():

@@ -6,10 +6,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
 
-from bandits_torch import AskTell, load_policy, recipes, save_policy
-from bandits_torch.acquisition import UpperConfidenceBound
-from bandits_torch.arm_context import ArmContext
-from bandits_torch.domain import Domain
+from bandits_torch import ArmContext, AskTell, Domain, UpperConfidenceBound, load_policy, recipes, save_policy
 from bandits_torch.kernels import (
     ExponentialForgettingKernel,
     MaternTimeKernel,
@@ -54,7 +51,7 @@ def build(name, over, dtype, start, **told):
     options = dict(about.quick) | {key: value for key, value in options.items() if key in about.options}
     kernel = space(dtype)
     if name not in STATIC and "forgetting_rate" not in about.options:
-        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(RATE, dtype=F64)))
+        kernel = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(RATE))
     priors = [CandidatePrior(space(dtype, scale), forgetting_rate=RATE) for scale in (0.2, 0.5)]
     belief = {None: (), "kernel": (kernel, NOISE), "priors": (priors, NOISE), "prior": (priors[0], NOISE)}
     # Of fewer features float32 finds the kernel of a network not positive semi-definite.

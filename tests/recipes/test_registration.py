@@ -8,8 +8,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import recipes
-from bandits_torch.loop import run
+from bandits_torch import Domain, recipes, run
 from bandits_torch.policies import Observation
 from bandits_torch.problems import Replay, make
 from bandits_torch.recipes import Setup
@@ -53,6 +52,35 @@ def test_a_misspelt_argument_is_refused_with_what_was_perhaps_meant(name):
             call()
         with pytest.raises(TypeError):
             call()
+
+
+@pytest.mark.parametrize("name", [name for name, about in REGISTERED.items() if not about.points])
+def test_a_recipe_over_arms_alone_refuses_a_domain(name):
+    box = Domain(torch.tensor([[0.0], [1.0]]).double())
+    options = {"horizon": 20} if "horizon" in recipes.registered(name).options else {}
+    with pytest.raises(ValueError, match=f"arms must be arms: {name}"):
+        recipes.RECIPES[name](Setup(box, RBFKernel(), 0.1), **options)
+
+
+def test_over_a_domain_a_noise_variance_that_is_none_is_refused_by_name():
+    box = Domain(torch.tensor([[0.0], [1.0]]).double())
+    for noise in (None, "x"):
+        with pytest.raises(ValueError, match="noise_variance must be a number"):
+            recipes.gp_ucb(Setup(box, RBFKernel(), noise))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("auto", {"history": torch.ones(9, 3).double()}, "history must be of rewards that differ"),
+        ("r_perp", {"horizon": 9, "interval": 3, "variation_budget": -5.0}, "variation_budget must be"),
+        ("bkb", {"preset": "theory", "delta": 3.0}, "delta must be .*got 3.0"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_the_name_and_value_that_it_was_told_with(name, options, message):
+    given = () if name == "auto" else (torch.eye(3).double(), 0.1)
+    with pytest.raises(ValueError, match=message):
+        recipes.RECIPES[name](3, *given, **options)
 
 
 def test_a_missing_argument_is_named():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
 
-from bandits_torch import AskTell, recipes, run
+from bandits_torch import AskTell, make, recipes, run
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
@@ -14,8 +14,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
-from bandits_torch.policies.policy import Observation
-from bandits_torch.problems import make
+from bandits_torch.policies import Observation
 from bandits_torch.recipes.parts import as_time_kernel
 from tests.reference import dense_cycles as over
 from tests.reference.arm_gp_twins import smooth
@@ -150,8 +149,8 @@ def test_a_time_kernel_without_a_state_is_refused_over_arms(time_kernel):
         ("quasi-periodic:24", lambda: QuasiPeriodicKernel(24.0, 1.0, 120.0, order=3)),
         ("periodic:7.5", lambda: PeriodicTimeKernel(7.5, 1.0, order=3)),
         ("matern-5/2:60", lambda: MaternTimeKernel(60.0, 2.5)),
-        ("exponential:0.1", lambda: ExponentialForgettingKernel(torch.tensor(0.1, dtype=torch.float64))),
-        ("wiener:0.02", lambda: WienerKernel(torch.tensor(0.02, dtype=torch.float64))),
+        ("exponential:0.1", lambda: ExponentialForgettingKernel(0.1)),
+        ("wiener:0.02", lambda: WienerKernel(0.02)),
     ],
 )
 def test_a_kernel_over_time_goes_by_its_name_and_a_number(name, kernel):

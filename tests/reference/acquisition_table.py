@@ -180,9 +180,8 @@ def batch(acquisition: AcquisitionFunction, name: str, case: Case) -> Tensor:
     if isinstance(acquisition, OneShotAcquisitionFunction):
         q = acquisition.get_augmented_q_batch_size(1)
     choices = case.choices
-    if hasattr(
-        acquisition, "X_baseline"
-    ):  # at an arm it has seen, improvement is a tiny difference of samples
+    # At an arm it has seen, improvement is a tiny difference of samples.
+    if hasattr(acquisition, "X_baseline"):
         choices = choices[(choices.unsqueeze(1) != case.observed).any(-1).all(-1)]
     n = len(choices)
     turns = [torch.roll(choices, -2 * k, 0) for k in range(q)]

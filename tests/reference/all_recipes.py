@@ -2,8 +2,7 @@
 
 import pytest
 
-from bandits_torch import recipes
-from bandits_torch.problems import make
+from bandits_torch import make, recipes
 
 # Settings with a state of their own, by a word after the recipe's name: "sw_gp_ucb-likelihood".
 VARIANTS = {
@@ -11,6 +10,7 @@ VARIANTS = {
     "learning": {"learn_hyperparameters": {"every": 5, "first": 4}},
     "cycles": {"cycles": [24.0, 168.0]},
     "control": {"control": 0},
+    "moves": {"max_move": 0.04, "move_price": 0.05},
     "reward": {"incumbent": "reward"},
     "units": {"reward_scale": "warm-up"},
     "stale": {"forgetting_rate": 0.3, "stale": 1e-3},
@@ -40,7 +40,7 @@ def build(name, replicates, horizon, *, first=0, num_arms=12, seed=3):
 
 OVER_POINTS = ("gp_ei", "sw_gp_ucb", "tv_gp_ucb", "pe_gp_ucb")  # one for each kind of state there
 OF_THEIR_OWN = ("auto", "random", "regret_balancing", "gp_ucb-learning", "sw_gp_ucb-likelihood")
-OF_THEIR_OWN += ("tv_gp_ucb-stale", "tv_gp_ucb-wasserstein", "safe_gp_ucb")
+OF_THEIR_OWN += ("tv_gp_ucb-stale", "tv_gp_ucb-wasserstein", "safe_gp_ucb", "auto-moves")
 
 
 def build_over_points(name, replicates, horizon, *, first=0):

@@ -7,6 +7,9 @@ from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import described
 from tests.reference import all_recipes
 
+# Learn of the choice since the last reward.
+IN_TURN = ("opkb", "ada_opkb", "opnn", "ada_opnn", "master_gp_ucb")
+
 
 def live(name="gp_ucb", horizon=30):
     return AskTell(all_recipes.build(name, 1, horizon)[0])
@@ -14,6 +17,15 @@ def live(name="gp_ucb", horizon=30):
 
 def reward_of(question):
     return float(torch.sin(question.time + question.arm.double()))
+
+
+def bits(state):
+    """Every number of a state, tensors to the last bit."""
+    if isinstance(state, torch.Tensor):
+        return (str(state.dtype), tuple(state.shape), state.contiguous().numpy().tobytes())
+    if isinstance(state, dict):
+        return {key: bits(value) for key, value in state.items()}
+    return [bits(value) for value in state] if isinstance(state, (list, tuple)) else repr(state)
 
 
 def refused(asked, act, message):

@@ -36,7 +36,7 @@ class Case:
 
 
 def time_kernel() -> Kernel:
-    return ExponentialForgettingKernel(torch.tensor(0.1, **F64))
+    return ExponentialForgettingKernel(0.1)
 
 
 def single_task_gp(X: Tensor, Y: Tensor, kernel: Kernel) -> SingleTaskGP:

@@ -2,16 +2,10 @@
 
 import torch
 
-from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch import ArmGP, IndexPolicy, OnlineGP, ThompsonSampling, UpperConfidenceBound
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.forgetting import PeriodicRestart
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
-from bandits_torch.theory.prior_widths import SrinivasBayesianWidth
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.policies import Observation, PeriodicRestart
+from bandits_torch.theory import ConstantWidth, SrinivasBayesianWidth
 from tests.reference.kernels import rbf
 
 N, S = 6, 3
@@ -20,7 +14,7 @@ KERNEL = rbf(0.3)
 
 
 def drifting(space):
-    return SpatioTemporalKernel(space, ExponentialForgettingKernel(torch.tensor(0.1).double()))
+    return SpatioTemporalKernel(space, ExponentialForgettingKernel(0.1))
 
 
 def arm_gp(batch=(S,), **options):

@@ -22,10 +22,9 @@ from pathlib import Path
 
 import torch
 
-from bandits_torch import recipes, state_files
-from bandits_torch.history import History
-from bandits_torch.loop import run
+from bandits_torch import History, recipes, run, state_files
 from tests.reference import all_recipes
+from tests.reference.asking import bits
 
 HORIZON, REPLICATES = 80, 2
 NAMES = ("arms", "rewards", "expected_rewards", "best", "times")
@@ -88,10 +87,6 @@ def ended(child, seconds, writing=lambda: True):
     os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return None if status == -signal.SIGKILL else status
-
-
-def bits(values):
-    return values.contiguous().numpy().tobytes()
 
 
 def same(one, other):

@@ -7,8 +7,7 @@ import sys
 
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.loop import run
+from bandits_torch import recipes, run
 from tests.reference import all_recipes
 
 ARMS, STEPS, REPLICATES = 200, 8, 1

@@ -149,9 +149,8 @@ def play(
         port = free.getsockname()[1]
     chance, start = random.Random(seed), time.time()
 
-    threads = str(
-        torch.get_num_threads()
-    )  # a file says how many made it, and this process reads it at the end
+    # A file says how many made it, and this process reads it at the end.
+    threads = str(torch.get_num_threads())
 
     def begin() -> subprocess.Popen[bytes]:
         arguments = [sys.executable, str(program), str(folder), str(port)]

@@ -17,6 +17,7 @@ Each kind prints a line: rounds, calls, and what went wrong; 1 if anything did.
 
 import argparse
 import contextlib
+import functools
 import json
 import multiprocessing
 import os
@@ -33,33 +34,11 @@ import numpy as np
 import torch
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy
-from tests.reference import all_recipes
+from tests.reference import all_recipes, asking
+from tests.reference.asking import IN_TURN, bits, reward_of
 
-IN_TURN = (
-    "opkb",
-    "ada_opkb",
-    "opnn",
-    "ada_opnn",
-    "master_gp_ucb",
-)  # learn of the choice since the last reward
 THREADS, CALLS, PROCESSES = 8, 25, 4
-
-
-def live(name):
-    return AskTell(all_recipes.build(name, 1, 400)[0])
-
-
-def reward_of(question):
-    return float(torch.sin(question.time + question.arm.double()))
-
-
-def bits(state):
-    """Every number of a state, tensors to the last bit."""
-    if isinstance(state, torch.Tensor):
-        return state.contiguous().numpy().tobytes()
-    if isinstance(state, dict):
-        return {key: bits(value) for key, value in state.items()}
-    return [bits(value) for value in state] if isinstance(state, (list, tuple)) else repr(state)
+live = functools.partial(asking.live, horizon=400)
 
 
 # -- threads --------------------------------------------------------------------------------------------

@@ -101,6 +101,12 @@ def coverage(needed: Tensor, factor: float = 1.0) -> float:
     return (needed <= factor).double().mean().item()
 
 
+def assert_tight(needed: Tensor, delta: float, factor: float = 0.5) -> None:
+    """The band holds in 1 - delta of the runs, and one that is narrower by the factor does not."""
+    assert coverage(needed) >= 1 - delta
+    assert coverage(needed, factor) < 1 - delta
+
+
 def stand_in(
     information_gain: Any = 0.0,
     noise_variance: Any = 1.0,

@@ -6,19 +6,16 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.policies.forgetting import SlidingWindow
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch import ArmGP, UpperConfidenceBound
+from bandits_torch.policies import IndexPolicy, Observation, SlidingWindow
 from bandits_torch.theory import (
+    ConstantWidth,
     GPBUCBWidth,
     MaximumGain,
     SlidingWindowWidth,
     SrinivasBayesianWidth,
     uncertainty_sampling,
 )
-from bandits_torch.theory.widths import ConstantWidth
 from tests.reference.dense_arm_gp import DenseArmGP
 
 N, NOISE, B, INITIAL = 15, 0.1, 6, 60
@@ -58,9 +55,8 @@ def test_it_is_exp_of_the_bound_times_the_base():
     C = (B - 1) * float(GAIN(INITIAL, model)) / INITIAL
     base = float(SrinivasBayesianWidth(N, 0.1)(7, model))
     assert width(7, model).expand(2).tolist() == pytest.approx([math.exp(C) * base] * 2)
-    assert (
-        float(GPBUCBWidth(ConstantWidth(2.0), 1, initial=3, gain=GAIN)(5, model)) == 2.0
-    )  # nothing else is open
+    # Nothing else is open.
+    assert float(GPBUCBWidth(ConstantWidth(2.0), 1, initial=3, gain=GAIN)(5, model)) == 2.0
 
 
 def test_the_base_reads_the_policy_s_window():
@@ -111,9 +107,8 @@ def test_it_covers_with_pulls_pending_where_the_base_does_not():
     model = ArmGP(ARMS, KERNEL, NOISE)
     first = uncertainty_sampling(model, INITIAL).flatten().tolist()
     root = torch.linalg.cholesky(K)
-    z = float(
-        torch.distributions.Normal(0, 1).icdf(torch.tensor(1 - delta / 2))
-    )  # exact for one arm, one moment
+    # Exact for one arm, one moment.
+    z = float(torch.distributions.Normal(0, 1).icdf(torch.tensor(1 - delta / 2)))
     inflated = float(GPBUCBWidth(ConstantWidth(z), B, initial=INITIAL, gain=GAIN)(INITIAL + 1, model))
     missed = {"base": 0, "inflated": 0, "nothing pending": 0}
     for _ in range(runs):

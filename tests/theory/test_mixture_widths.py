@@ -99,6 +99,6 @@ def test_other_models_are_refused():
     with pytest.raises(ValueError, match="model must be an ArmGP"):
         width(1, stand_in())
     kernel = RBFKernel().double()
-    rate = ExponentialForgettingKernel(torch.tensor(0.1).double())
+    rate = ExponentialForgettingKernel(0.1)
     with pytest.raises(ValueError, match="model must be static"):
         width(1, ArmGP(X.unsqueeze(-1), SpatioTemporalKernel(kernel, rate), 0.1))

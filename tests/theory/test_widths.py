@@ -1,20 +1,41 @@
+"""Widths against numbers by hand; what they read from the policy that they serve; widths over contexts."""
+
 import math
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandits_torch.theory.forgetting_widths import DriftAwareWidth, RestartWidth, SlidingWindowWidth
-from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
-from bandits_torch.theory.mixture_widths import RealisedInformationWidth
-from bandits_torch.theory.prior_widths import (
+from bandits_torch import ArmContext, OnlineGP, UpperConfidenceBound, recipes
+from bandits_torch.models import ArmGP, CandidatePrior
+from bandits_torch.policies import (
+    IndexPolicy,
+    KeepEverything,
+    LikelihoodWindow,
+    Observation,
+    PeriodicRestart,
+    SlidingWindow,
+)
+from bandits_torch.theory import (
+    CGPUCBWidth,
+    ConstantWidth,
+    DriftAwareWidth,
+    GPTSWidth,
+    GrowthBound,
+    IGPWidth,
+    MaximumGain,
     PriorEliminationContinuousWidth,
     PriorEliminationFiniteWidth,
+    RealisedGain,
+    RealisedInformationWidth,
+    RestartWidth,
+    SlidingWindowWidth,
     SrinivasBayesianWidth,
     SrinivasContinuousWidth,
+    SrinivasRKHSWidth,
 )
-from bandits_torch.theory.widths import ConstantWidth, GPTSWidth, IGPWidth, SrinivasRKHSWidth
 from tests.reference.simulate_coverage import stand_in
 
 GAIN = RealisedGain()
@@ -215,3 +236,167 @@ def test_bad_parameters_are_named(make, message):
 def test_a_may_be_as_small_as_leaves_the_inner_logarithm_positive():
     PriorEliminationContinuousWidth(2, 10, 1.0, 0.013, 1.0, DELTA)
     SrinivasContinuousWidth(2, 1.0, 0.013, 1.0, DELTA)
+
+
+# -- what a width reads from the policy that it serves ---------------------------------------------------
+
+
+NOISE = 0.04
+KERNEL = torch.eye(4, dtype=torch.float64) + 0.5
+
+
+def policy(width, forgetting):
+    model = ArmGP(4, KERNEL, NOISE, batch_shape=(2,))
+    return IndexPolicy(model, UpperConfidenceBound, width=width, forgetting=forgetting)
+
+
+def gain_of(n):
+    return lambda points, model: model.noise_variance.new_tensor(float(points))
+
+
+def test_a_window_is_read_from_the_rule():
+    width = SlidingWindowWidth(horizon=100, gain=gain_of(1))
+    for window in (3, 5):
+        played = policy(width, SlidingWindow(window))
+        expected = 1 + math.sqrt(2 * window + 2 * math.log(100 / 0.1))
+        width_now = played.width(50, played.model)
+        assert width_now.tolist() == pytest.approx([expected] * len(width_now))
+    assert width.window is None  # one width serves both
+    assert policy(width, LikelihoodWindow((4, 9))).width.window == 9
+    around = policy(DriftAwareWidth(width, 0.3), SlidingWindow(3)).width
+    assert around.base.window == 3
+    assert around.drift == 0.3
+
+
+def test_an_interval_is_read_from_the_rule():
+    played = policy(RestartWidth(horizon=100), PeriodicRestart(30))
+    assert played.width.num_intervals == 4
+    told = policy(RestartWidth(4), PeriodicRestart(30))
+    assert torch.equal(played.width(1, played.model), told.width(1, told.model))
+
+
+@pytest.mark.parametrize(
+    ("width", "forgetting", "message"),
+    [
+        (
+            SlidingWindowWidth(50, 1000, noise_scale=0.7),
+            SlidingWindow(200),
+            "window of the width must be 200, .* got 50",
+        ),
+        (SlidingWindowWidth(50, 1000), LikelihoodWindow((4, 9)), "window of the width must be 9"),
+        (
+            SlidingWindowWidth(50, 1000),
+            KeepEverything(),
+            "window of the width must come from a forgetting rule",
+        ),
+        (SlidingWindowWidth(horizon=1000), None, "window of the width must come from a forgetting rule"),
+        (
+            DriftAwareWidth(SlidingWindowWidth(50, 1000), 0.1),
+            SlidingWindow(20),
+            "window of the width must be 20",
+        ),
+        (RestartWidth(3, horizon=100), PeriodicRestart(30), "num_intervals of the width must be 4, .* got 3"),
+        (RestartWidth(horizon=100), SlidingWindow(30), "num_intervals of the width must come from"),
+    ],
+)
+def test_a_contradiction_is_refused_when_the_policy_is_built(width, forgetting, message):
+    with pytest.raises(ValueError, match=message):
+        policy(width, forgetting)
+
+
+@pytest.mark.parametrize("width", [SlidingWindowWidth(horizon=9), RestartWidth(horizon=9)])
+def test_a_width_that_was_told_nothing_says_so_alone(width):
+    with pytest.raises(ValueError, match="must be given, or the width bound"):
+        width(1, ArmGP(4, KERNEL, NOISE))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda scale: IGPWidth(2.0, scale, 0.1, RealisedGain()),
+        lambda scale: GPTSWidth(2.0, scale, 0.1, RealisedGain()),
+        lambda scale: RestartWidth(2, 2.0, scale),
+        lambda scale: SlidingWindowWidth(7, 20, 2.0, scale),
+        lambda scale: RealisedInformationWidth(2.0, scale, 0.1),
+    ],
+)
+def test_the_noise_scale_is_read_from_the_model_unless_told(make):
+    model = ArmGP(4, KERNEL, NOISE)
+    torch.testing.assert_close(make(None)(3, model), make(math.sqrt(NOISE))(3, model))
+    assert float(make(0.7)(3, model)) > float(make(None)(3, model)) + 1
+
+
+def test_recipes_leave_the_noise_to_the_model():
+    """So a noise variance that is learned on the way is the width's, too."""
+    played = recipes.sw_gp_ucb(4, KERNEL, NOISE, horizon=50, window=5)
+    before = float(played.width(1, played.model))
+    assert played.width.noise_scale is None
+    assert played.width.window == 5
+    assert before == float(
+        recipes.sw_gp_ucb(4, KERNEL, 4 * NOISE, horizon=50, window=5).width(1, played.model)
+    )
+
+
+def test_policies_that_forget_nothing_take_no_width_of_a_window():
+    width = SlidingWindowWidth(5, 20)
+    priors = [CandidatePrior(KERNEL), CandidatePrior(KERNEL + 0.5)]
+    with pytest.raises(ValueError, match="window of the width must come from a forgetting rule"):
+        recipes.pe_gp_ucb(4, priors, NOISE, horizon=20, width=width)
+    with pytest.raises(ValueError, match="window of the width must come from a forgetting rule"):
+        recipes.bbkb(torch.rand(4, 1).double(), RBFKernel().double(), NOISE, width=width)
+
+
+def test_a_width_that_comes_with_more_arms_is_bound_too():
+    features = torch.linspace(0, 1, 4).double().unsqueeze(-1)
+    model = ArmGP(features, RBFKernel().double(), NOISE)
+    played = IndexPolicy(
+        model, UpperConfidenceBound, width=SlidingWindowWidth(horizon=9), forgetting=SlidingWindow(3)
+    )
+    played.add_arms(torch.tensor([[2.0]]).double(), width=SlidingWindowWidth(horizon=99))
+    assert played.width.window == 3
+
+
+# -- over contexts ---------------------------------------------------------------------------------------
+
+
+def test_it_is_the_formula_over_pairs() -> None:
+    model = OnlineGP(RBFKernel().double(), 0.1, input_dim=1)
+    width = CGPUCBWidth(20, 40, 0.1)
+    for step in (1, 7, 2000):
+        expected = math.sqrt(2 * math.log(20 * 40 * step**2 * math.pi**2 / (6 * 0.1)))
+        assert float(width(step, model)) == pytest.approx(expected, rel=1e-12)
+        assert float(CGPUCBWidth(20, 1, 0.1)(step, model)) == float(
+            SrinivasBayesianWidth(20, 0.1)(step, model)
+        )
+
+
+@pytest.mark.parametrize("nature", ["random", "where it has failed"])
+def test_it_covers_at_all_pairs_even_where_contexts_are_chosen_against_it(nature) -> None:
+    """400 draws over 4 arms x 5 contexts, delta .5, 25 steps: shares of draws with any failure at any pair. An
+    adversary shows, at every step, the context of the largest error in standard deviations."""
+    S, N, M, T, delta, noise = 400, 4, 5, 25, 0.5, 0.25
+    draw = torch.Generator().manual_seed(0)
+    arms, contexts = torch.rand(N, 1, generator=draw).double(), torch.rand(M, 1, generator=draw).double()
+    kernel, width = RBFKernel().double(), CGPUCBWidth(N, M, delta)
+    kernel.lengthscale = torch.tensor(0.3).double()
+    pairs = torch.cat([arms.repeat_interleave(M, 0), contexts.repeat(N, 1)], -1)
+    K = kernel(pairs[:, :1]).to_dense() * kernel(pairs[:, 1:]).to_dense()
+    root = torch.linalg.cholesky(K.detach() + 1e-10 * torch.eye(N * M).double())
+    f = torch.randn(S, N * M, generator=draw, dtype=torch.float64) @ root.T
+    options = {"context_dim": 1, "context_kernel": kernel, "num_contexts": M, "delta": delta, "replicates": S}
+    policy = recipes.cgp_ucb(arms, kernel, noise, **options)
+    failed, narrow = torch.zeros(S, dtype=torch.bool), torch.zeros(S, dtype=torch.bool)
+    for step in range(1, T + 1):
+        moments = [policy.marginals(float(step), ArmContext(z)) for z in contexts]
+        mean, deviation = (torch.stack(parts, -1).flatten(1) for parts in zip(*moments, strict=True))
+        ratio = (f - mean).abs() / deviation.sqrt()
+        failed |= (ratio > width(step, policy.model)).any(-1)
+        narrow |= (ratio > 0.4 * width(step, policy.model)).any(-1)
+        worst = ratio.reshape(S, N, M).amax(1).argmax(-1)
+        number = worst if nature != "random" else torch.randint(M, (S,), generator=draw)
+        choice = policy.choose(float(step), ArmContext(contexts[number]))
+        reward = f[torch.arange(S), choice.arm * M + number]
+        reward = reward + noise**0.5 * torch.randn(S, generator=draw, dtype=torch.float64)
+        policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+    assert failed.double().mean() <= delta
+    assert narrow.double().mean() > delta  # or the test sees nothing

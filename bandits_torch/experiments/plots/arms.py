@@ -17,6 +17,7 @@ from bandits_torch.experiments.plots.style import (
     axes_or_new,
     check_replicate,
     finish,
+    label_rows,
     named,
     title_of,
 )
@@ -50,6 +51,8 @@ def plot_arms(
     and for either of them on a continuous domain.
     """
     check_replicate(history, replicate)
+    if best is not None:
+        validation.tensor("best", best)
     points = history.arms.dim() == 3
     if points:
         validation.require(best is None, "best", best, "None where points were played")
@@ -60,6 +63,7 @@ def plot_arms(
     arms = history.arms[replicate, :, coordinate] if points else history.arms[replicate]
     steps = np.arange(1, T + 1)
     if positions is not None:
+        validation.tensor("positions", positions)
         most = int(arms.max() if best is None else max(arms.max(), best.max())) + 1
         ok = positions.dim() == 1 and len(positions) >= most
         validation.shape_is("positions", positions, ok, f"(N,), with N at least {most}")
@@ -113,7 +117,11 @@ def plot_pulls(
     """
     validation.require(history.arms.dim() == 2, "history", tuple(history.arms.shape), "of a run over arms")
     T = history.horizon
-    ok = best.dim() == 2 and best.shape[1] == T and best.shape[0] in (1, history.replicates)
+    ok = (
+        validation.tensor("best", best).dim() == 2
+        and best.shape[1] == T
+        and best.shape[0] in (1, history.replicates)
+    )
     validation.shape_is("best", best, ok, f"(1, {T}) or ({history.replicates}, {T})")
     count = int(max(history.arms.max(), best.max())) + 1
     if names is not None:
@@ -130,9 +138,8 @@ def plot_pulls(
     )
     _mark_best(ax, was_best[order], T)
     labels = [_short(str(n) if names is None else names[n]) for n in order.tolist()]
-    ax.set_yticks(range(len(order)), labels, fontsize=8)
-    for label in ax.get_yticklabels():
-        label.set_parse_math(False)  # an arm may be called $x
+    label_rows(ax, labels, fontsize=8)
+    ax.set_ylim(len(order) - 0.5, -0.5)
     ((name, _),) = named(history).items()
     finish(ax, title_of({name: history}, f"arms that {name} pulled; bars: the best arm"), "step", "")
     ax.grid(visible=False)

@@ -21,6 +21,7 @@ from bandits_torch.experiments.plots.style import (
     named,
     thinned,
     title_of,
+    traced,
     with_trace,
 )
 from bandits_torch.history import History
@@ -109,7 +110,7 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
     pyplot does not manage. Raises ValueError where no history has such a trace, and for
     fewer names than priors.
     """
-    played = {name: h.trace["prior"] for name, h in with_trace(histories, ["prior"]).items()}
+    played = {name: traced(h, "prior") for name, h in with_trace(histories, ["prior"]).items()}
     most = int(max(prior.max() for prior in played.values())) + 1
     count = most if names is None else len(names)
     validation.require(count >= most, "names", names, f"names of {most} or more priors")
@@ -144,7 +145,7 @@ def plot_surviving_priors(
     """
     lacking = [name for name in ("dropped", "surviving") if name not in history.trace]
     validation.require(not lacking, "history.trace", sorted(history.trace), "with 'dropped', 'surviving'")
-    dropped, surviving = history.trace["dropped"], history.trace["surviving"]
+    dropped, surviving = traced(history, "dropped"), traced(history, "surviving")
     count = int(surviving[0, 0] + (dropped[0, 0] >= 0))
     fits = names is None or len(names) == count
     validation.require(fits, "names", names, f"None or {count} names, one for each prior")
@@ -180,7 +181,7 @@ def _ticks(count: int, names: Sequence[str] | None) -> list[str]:
 def _draw_surviving(ax: Axes, history: History, count: int) -> None:
     if "surviving" not in history.trace:
         return
-    mean = history.trace["surviving"].mean(0).numpy()
+    mean = traced(history, "surviving").mean(0).numpy()
     twin = ax.twinx()
     twin.plot(np.arange(1, len(mean) + 1), mean, color=COLOURS[1], linewidth=1.4)
     twin.set_ylim(0, count + 0.5)
@@ -234,10 +235,9 @@ def mark_detections(ax: Axes, histories: Mapping[str, History], switches: Sequen
     mark_switches(ax, switches)
     look = looks(histories)
     for name, history in histories.items():
-        detected = history.trace.get("detected")
-        if detected is None:
+        if "detected" not in history.trace:
             continue
-        steps = (detected > 0).nonzero()[:, 1]
+        steps = (traced(history, "detected") > 0).nonzero()[:, 1]
         height = history.cumulative_regret.mean(0)[steps]
         share = max(0.15, 1 / history.replicates)
         colour = look[name][0]
@@ -248,8 +248,8 @@ def mark_detections(ax: Axes, histories: Mapping[str, History], switches: Sequen
 def _detected(history: History) -> Tensor | None:
     """(S, T) booleans, or None where the trace does not say."""
     if "detected" in history.trace:
-        return history.trace["detected"].expand(history.arms.shape) > 0
+        return traced(history, "detected") > 0
     if "restarts" not in history.trace:
         return None
-    restarts = history.trace["restarts"].expand(history.arms.shape)
+    restarts = traced(history, "restarts")
     return torch.diff(restarts, prepend=torch.zeros_like(restarts[:, :1])) > 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
-from bandits_torch.experiments.plots.style import COLOURS, GREY, finish
+from bandits_torch.experiments.plots.style import COLOURS, GREY, finish, in_dates
 from bandits_torch.problems.diagnosis import Diagnosis
 from bandits_torch.problems.smoothing import mean_of_held, others_smoothed
 from bandits_torch.problems.tables import RewardTable
@@ -50,9 +50,7 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
         where = place(np.array([(times[one.before] + times[one.after]) / 2]))
         ax.axvline(float(where[0]), color=GREY, linestyle=":", linewidth=1.2, zorder=0)
     if dates:
-        locator = AutoDateLocator()
-        ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        in_dates(ax)
     what = {"rows": "row", "seconds": "date (UTC)", "times": "time"}[found.unit]
     dotted = "; dotted: jumps" if found.jumps else ""
     finish(ax, f"Smoothed rewards{dotted}", what, "reward")

@@ -132,8 +132,9 @@ def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = 
     Raises ValueError without a policy, and for regrets of another shape.
     """
     validation.require(len(regret) > 0, "regret", dict(regret), "of one policy or more")
+    validation.tensor("random", random)
     for name, values in regret.items():
-        fits = values.shape == random.shape
+        fits = validation.tensor(f"regret of {name}", values).shape == random.shape
         validation.shape_is(f"regret of {name}", values, fits, f"{tuple(random.shape)}")
     ax = axes_or_new(ax, height=1.2 + 0.32 * len(regret))
     colours = {name: colour for name, (colour, _) in looks(regret).items()}

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.history import History
@@ -31,11 +33,24 @@ def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
     return numbered | {"random": (GREY, "--")}
 
 
-def axes_or_new(ax: Axes | None, width: float = 8.0, height: float = 5.0) -> Axes:
-    """The axes given, or those of a new figure of this size in inches, which pyplot does not manage."""
-    if ax is not None:
-        return ax
-    return Figure(figsize=(width, height), dpi=150, layout="constrained").add_subplot()
+def axes_or_new(ax: Axes | None, height: float = 5.0) -> Axes:
+    """The axes given, or those of a new figure, 8 inches wide, which pyplot does not manage."""
+    return ax or Figure(figsize=(8.0, height), dpi=150, layout="constrained").add_subplot()
+
+
+def label_rows(ax: Axes, names: Sequence[str], **look: Any) -> None:
+    """Names at the rows 0, 1, ... of a picture, from top to bottom, as they are written: an arm may be called $x$."""
+    ax.set_yticks(range(len(names)), names, **look)
+    for label in ax.get_yticklabels():
+        label.set_parse_math(False)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+
+
+def in_dates(ax: Axes, **about: Any) -> None:
+    """Short dates on the horizontal axis; ``about``: arguments of ``AutoDateLocator``."""
+    locator = AutoDateLocator(**about)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=about.get("tz")))
 
 
 def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: bool = False) -> Axes:
@@ -73,6 +88,11 @@ def with_trace(histories: Mapping[str, History], names: Sequence[str]) -> dict[s
     expected = f"at least one with {', '.join(map(repr, names))} in its trace"
     validation.require(len(found) > 0, "histories", list(histories), expected)
     return found
+
+
+def traced(history: History, name: str) -> Tensor:
+    """What the trace says under a name for every replicate, (S, T): it may hold one value a step for all of them."""
+    return history.trace[name].expand(history.arms.shape[:2])
 
 
 def title_of(histories: Mapping[str, History], text: str) -> str:

@@ -46,7 +46,7 @@ class Arms(Choices):
             self._dtype, self._most = dtype, validation.largest_reward(dtype) ** 2
 
     def check(self, observation: Observation, *needed: str) -> None:
-        """See ``Choices``. A quick check accepts what is plainly right; everything else is checked closely."""
+        """See ``Choices``. The usual kinds of tensors pass a quick check; all else is checked part by part."""
         arm, reward, S, time = observation.arm, observation.reward, self._shape, observation.time
         right = type(arm) is type(reward) is Tensor and type(time) is float and type(observation.why) is dict
         right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
@@ -94,10 +94,6 @@ class Arms(Choices):
         passed = available.cumsum(-1) > rank.unsqueeze(-1)  # True from the rank-th available arm on
         return passed.long().argmax(-1)
 
-    def none_yet(self, like: Tensor) -> Tensor:
-        """Integers of the shape of ``like``."""
-        return torch.zeros_like(like, dtype=torch.long)
-
     def _inside(self, arm: Tensor) -> bool:
         least, most = arm.aminmax()
         return least.item() >= 0 and most.item() < self.num_arms
@@ -115,6 +111,7 @@ class ArmsWithModel(Arms, ModelChoices):
         batch = model.batch_shape
         super().__init__(arms.shape[-2], batch[0] if batch else 1, model.noise_variance.dtype)
         self.model, self.arms = model, arms
+        self._count = self.num_arms  # of what the model is over: more than the arms where there are contexts
         self._each = tuple(batch) or (1,)
         self._first = (*batch[:1], *[1] * (len(batch) - 1))  # a choice as it broadcasts to the batch
 
@@ -126,17 +123,21 @@ class ArmsWithModel(Arms, ModelChoices):
     def inputs(self, time: float) -> Tensor:
         """Inputs of all arms, ``N x 1 x D``, with a 1 for each dimension of the batch in between."""
 
+    def _of_arms(self, values: Tensor) -> Tensor:
+        """Of values (S, ...) of all that the model is over those of the arms, (S, N)."""
+        return values
+
     def _normal(self, streams: ReplicateStreams) -> Callable[..., Tensor]:
-        """A function that draws normal numbers for every arm, ``batch_shape x sizes x N``."""
-        batch, N = self.model.batch_shape, self.num_arms
+        """Gives ``batch_shape x sizes x N`` numbers of every arm."""
+        batch, N = self.model.batch_shape, self._count
         return lambda *sizes: streams.normal(*batch[1:], *sizes, N).reshape(*batch, *sizes, N)
 
     def best(
         self, acquisition: AcquisitionFunction, time: float, available: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """All arms scored in one call; see ``best_available``."""
-        scores = acquisition(self.inputs(time)).reshape(self.num_arms, -1)  # N x S
-        value, arm = best_available(scores, available)
+        scores = acquisition(self.inputs(time)).reshape(self._count, -1)  # N x S
+        value, arm = best_available(self._of_arms(scores.mT).mT, available)
         return arm.expand(self.replicates), value.expand(self.replicates)
 
     def best_under(self, over: OverPriors, time: float, available: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -167,37 +168,41 @@ class ModelArms(ArmsWithModel):
         """Inputs of all arms, ``N x 1 x D``, with a 1 for each dimension of the batch in between."""
         return self.model.candidates(time)
 
+    def _index(self, arm: Tensor) -> Tensor:
+        """The model's index of arms (S,) or (S, K)."""
+        return arm
+
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
         """Index, and time if the model drifts."""
-        index = arm.to(self.arms.dtype).reshape(*self._first, 1, 1)
-        return with_time(index, time) if self.model.drifts else index
+        return self._inputs_at(time, arm).reshape(*self._first, 1, -1)
 
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """One reward of every replicate."""
-        self.model.take(arm.reshape(self._first), reward.reshape(self._first), time, late=late)
+        self.model.take(self._index(arm).reshape(self._first), reward.reshape(self._first), time, late=late)
 
     def _expect(self, arm: Tensor, time: float) -> None:
-        self.model.expect_arms(arm.reshape(self._first), time)
+        self.model.expect_arms(self._index(arm).reshape(self._first), time)
 
     def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
-        """See ``ModelChoices``; an ``ArmGP`` can do it."""
-        arm, reward, noise_variance = (x.reshape(self._first) for x in (arm, reward, noise_variance))
-        cast(ArmGP, self.model).take_noisy(arm, reward, time, noise_variance)
+        """By an ``ArmGP``."""
+        own = (x.reshape(self._first) for x in (self._index(arm), reward, noise_variance))
+        index, reward, noise_variance = own
+        cast(ArmGP, self.model).take_noisy(index, reward, time, noise_variance)
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """From the marginals of all arms."""
-        mean, variance = self.model.at(arm, time)
+        mean, variance = self.model.at(self._index(arm), time)
         return mean.reshape(self._each), variance.reshape(self._each).sqrt()
 
     def _inputs_at(self, time: float, at: Tensor) -> Tensor:
-        index = at.to(self.arms.dtype).unsqueeze(-1)
+        index = self._index(at).to(self.arms.dtype).unsqueeze(-1)
         return with_time(index, time) if self.model.drifts else index
 
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Of every arm, (S, N) each; ``points`` are for domains."""
         mean, variance = self.model.marginals(time)
-        shape = (self.replicates, self.num_arms)
-        return mean.reshape(shape), variance.reshape(shape)
+        shape = (self.replicates, self._count)
+        return self._of_arms(mean.reshape(shape)), self._of_arms(variance.reshape(shape))
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
         """Normal numbers of every arm."""

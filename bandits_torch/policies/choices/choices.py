@@ -44,10 +44,6 @@ class Choices(ABC):
         """A choice for each replicate, uniform over what is available: (S,) or (S, d)."""
 
     @abstractmethod
-    def none_yet(self, like: Tensor) -> Tensor:
-        """Empty choices for numbers ``... x S``: zeros ``... x S`` or ``... x S x d``."""
-
-    @abstractmethod
     def check(self, observation: Observation, *needed: str) -> None:
         """Raise ValueError unless this is a choice and a finite reward of every replicate.
 
@@ -96,9 +92,7 @@ class Choices(ABC):
     _dtypes: tuple[torch.dtype, ...]  # that it may have
     _expected: str  # what it must be, for an error
     _dtype: torch.dtype | None = None  # that rewards are computed with, where that is not their own
-    _most = (
-        validation.LARGEST_REWARD[torch.float64] ** 2
-    )  # the sum of their squares, of what is seen at a glance
+    _most = validation.LARGEST_REWARD[torch.float64] ** 2  # of the sum of their squares, in a quick check
 
 
 class ModelChoices(Choices, HasState):

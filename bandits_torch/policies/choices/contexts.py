@@ -7,17 +7,14 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
-from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.policies.choices.arms import Arms, ListedArms, ModelArms, best_available
+from bandits_torch.policies.choices.arms import Arms, ListedArms, ModelArms
 from bandits_torch.policies.policy import Observation
-from bandits_torch.streams import ReplicateStreams
 
 INPUTS = "inputs"  # in ``Choice.why``
 
@@ -243,59 +240,18 @@ class ListedContexts(ModelArms):
 
     def features(self, arm: Tensor) -> Tensor:
         """Features and context of a choice of this step, (S, d + c)."""
-        return self._pairs[self._pair(arm)]
+        return self._pairs[self._index(arm)]
 
-    def _pair(self, arm: Tensor) -> Tensor:
+    def _index(self, arm: Tensor) -> Tensor:
         number = self._of_step if self._of_choice is None else self._of_choice
         expected = "one of those given: there is none outside of a step"
         validation.require(number is not None, "context", number, expected)
         assert number is not None
-        return arm * len(self.contexts) + number
+        return arm * len(self.contexts) + number.reshape(-1, *[1] * (arm.dim() - 1))
 
-    def _of_all(self, values: Tensor) -> Tensor:
-        """The entries of values (S, N M) for the step's context, (S, N)."""
-        every = torch.arange(self.num_arms, device=values.device).unsqueeze(-1)
-        return values.gather(-1, self._pair(every).mT)
-
-    def inputs_of(self, arm: Tensor, time: float) -> Tensor:
-        """See ``ModelArms``, of the pair."""
-        return super().inputs_of(self._pair(arm), time)
-
-    def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """See ``ModelArms``, of the pair."""
-        super().observe(self._pair(arm), reward, time, late=late)
-
-    def _expect(self, arm: Tensor, time: float) -> None:
-        super()._expect(self._pair(arm), time)
-
-    def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
-        """See ``ModelArms``, of the pair."""
-        super().observe_noisy(self._pair(arm), reward, time, noise_variance)
-
-    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """See ``ModelArms``, of the pair."""
-        return super().predict(self._pair(arm), time)
-
-    def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Of every arm under the step's context, (S, N) each."""
-        shape = (self.replicates, len(self._pairs))
-        mean, variance = (moment.reshape(shape) for moment in self.model.marginals(time))
-        return self._of_all(mean), self._of_all(variance)
-
-    def best(
-        self, acquisition: AcquisitionFunction, time: float, available: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """All pairs scored in one call, the best of the step's context."""
-        scores = acquisition(self.inputs(time)).reshape(len(self._pairs), -1)
-        scores = scores.expand(-1, self.replicates)
-        value, arm = best_available(self._of_all(scores.mT).mT, available)
-        return arm, value
-
-    def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
-        """Normal numbers of every pair."""
-        pairs = len(self._pairs)
-        shape = (*self.model.batch_shape, pairs)
-        return StepContext(time, width, base_samples=lambda: streams.normal(pairs).reshape(shape))
+    def _of_arms(self, values: Tensor) -> Tensor:
+        every = torch.arange(self.num_arms, device=values.device).expand(self.replicates, -1)
+        return values.expand(self.replicates, -1).gather(-1, self._index(every))
 
 
 def check_contexts(contexts: Tensor) -> None:

@@ -68,10 +68,6 @@ class Points(Choices):
         validation.require(found, "available", domain, "a domain whose constraints leave some of its box")
         return points
 
-    def none_yet(self, like: Tensor) -> Tensor:
-        """Zeros of the shape of ``like``, with a last dimension of size d added."""
-        return like.new_zeros(*like.shape, self.dim)
-
     def _inside(self, arm: Tensor) -> bool:
         return bool(arm.isfinite().all())
 

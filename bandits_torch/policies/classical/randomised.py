@@ -59,7 +59,9 @@ class EpsilonGreedy(MeansPolicy):
         """See ``MeansPolicy``; Q takes the place of a sum."""
         Q, at = state["sum"], observation.arm.unsqueeze(-1)
         mean, first = Q.gather(-1, at), state["count"].gather(-1, at) == 0
-        mean = mean + torch.where(first, 1.0, self.step_size) * (observation.reward.unsqueeze(-1) - mean)
+        # torch.where of two numbers would be in float32.
+        step = torch.full_like(mean, self.step_size).masked_fill(first, 1.0)
+        mean = mean + step * (observation.reward.unsqueeze(-1) - mean)
         state = super().learned(state, observation)
         state["sum"].scatter_(-1, at, mean)
         return state
@@ -214,12 +216,18 @@ class EXP3S(MeansPolicy):
     ) -> Choice:
         """An arm drawn; its probability is ``why["probability"]``, (S,)."""
         mask, g = self.mask(available), cast(float, self.exploration)
-        weight = state["weight"] * mask
+        weight, spread = state["weight"] * mask, mask.double()  # a number times booleans would be in float32
         share = weight / weight.sum(-1, keepdim=True)
-        p = (1 - g) * share + g * mask / mask.sum(-1, keepdim=True)
+        p = (1 - g) * share + g * spread / spread.sum(-1, keepdim=True)
         reached = p.cumsum(-1) > (streams.uniform() * p.sum(-1)).unsqueeze(-1)
         arm = (reached & mask).long().argmax(-1)
         return Choice(arm, {"probability": p.gather(-1, arm.unsqueeze(-1)).squeeze(-1)})
+
+    def check(self, observation: Observation) -> None:
+        """See ``ArmPolicy``: of a probability of 0, or NaN, no weight would ever be finite again."""
+        p = observation.why["probability"]
+        right = not p.is_cpu or bool(((p > 0) & (p <= 1 + 1e-6)).all())  # it may have been rounded
+        validation.require(right, "why['probability']", p, "in (0, 1]")
 
     def learned(self, state: State, observation: Observation) -> State:
         """Raise the weight of the arm by its reward over its probability."""

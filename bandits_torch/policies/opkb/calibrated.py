@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -158,25 +159,19 @@ class CalibratedOPKB(Policy):
         covariance = model.prior.matrix()
         phi = features_of_covariance(covariance)
         self._phi = phi.expand(S, -1, -1)
-        noise = model.noise_variance.expand(S)
-        self._noise, self._scalar_noise = noise, noise.tolist()
-        self._base, self._pi = self._first_blocks(shared=covariance.shape[0] == 1)
+        self._noise = model.noise_variance.expand(S)
+        first_block = cache(lambda s, noise: self._first_block(self._phi[s], noise))  # of those that agree
+        each = enumerate(self._noise.tolist())
+        found = [first_block(s if len(covariance) > 1 else 0, noise) for s, noise in each]
+        self._base = [base for base, _ in found]
+        self._pi = torch.stack([pi for _, pi in found])
         self._alarm = ShiryaevRoberts(self.num_arms, S, run_length, like=phi)
         self._streams = ReplicateStreams(seed, S, purpose="policy", first=first_replicate, like=phi)
         self._begin()
 
-    def _first_blocks(self, shared: bool) -> tuple[list[int], Tensor]:
-        """E and pi of each replicate; solved once for replicates that agree."""
-        known: dict[Any, tuple[int, Tensor]] = {}
-        for s, noise in enumerate(self._scalar_noise):
-            key = (noise, 0 if shared else s)
-            if key not in known:
-                known[key] = self._first_block(self._phi[s], noise)
-        found = [known[noise, 0 if shared else s] for s, noise in enumerate(self._scalar_noise)]
-        return [base for base, _ in found], torch.stack([pi for _, pi in found])
-
     def _first_block(self, phi: Tensor, noise: float) -> tuple[int, Tensor]:
-        """The smallest n, up to 10 %, that is at least ``first`` times the effective dimension at ridge lambda/n."""
+        """E, the smallest n, up to 10 %, that is at least ``first`` times the effective dimension at ridge lambda/n,
+        and pi, (N,)."""
         n = 1
         while n < _MOST_FIRST_STEPS:
             design = optimal_design(phi, noise / n, tolerance=_TOLERANCE)

@@ -147,10 +147,12 @@ class RewardUnits(HasState):
         return (sums - centre * counts) / self.scale[s]
 
 
-class BlockPolicy(Policy):
-    """Plays P^(0) = pi for E steps, then P^(j) = (1 - mu_j) Q^(j) + mu_j pi for 2^j E steps, j = 1, 2, ...
+class OPKB(Policy):
+    """OPKB (Hong, Li & Tewari 2023, Algorithm 2); with neural features, OPNN (Algorithm 5).
 
-    Subclasses define the gaps of Q^(j), the replays and the restarts of an epoch.
+    It plays P^(0) = pi for E steps, then in block j = 1, 2, ... P^(j) = (1 - mu_j) Q^(j) + mu_j pi for 2^j E steps,
+    Q^(j) the solution of OP for the gaps of the IPS estimates over all earlier blocks. With ``Constants.theory()``,
+    block 0 lasts thousands of steps; ``policy.schedules[0].describe()`` shows how the number comes about.
 
     A step costs O(S N) for all replicates; the start of a replicate's block costs two convex programs of about 10 ms
     each at N = 100. Unavailable arms are excluded from the draw (uniform over the rest if no mass is left), for which
@@ -207,11 +209,7 @@ class BlockPolicy(Policy):
         self._begin()
         self._restarted(None)
 
-    # -- what subclasses say ---------------------------------------------------------------------------
-
-    def _gaps(self, s: int) -> Tensor:
-        """Gaps (N,) for the next block's Q: those of the IPS estimates over the epoch."""
-        return estimated_gaps(self._estimates(s, self._sums[s], self._epochs[s].clock))
+    # -- what ADA-OPKB adds ----------------------------------------------------------------------------
 
     def _replays(self, s: int, start: int, block: int) -> list[Interval]:
         """Intervals inside block j, which starts at ``start``, at which older strategies are played."""
@@ -309,7 +307,8 @@ class BlockPolicy(Policy):
                 epoch.matrices = self._matrices(s, epoch.block)
             alike.setdefault((epoch.phi.shape, epoch.phi is first), []).append(s)
         for group in alike.values():
-            strategies = self._next_strategies(group, torch.stack([self._gaps(s) for s in group]))
+            estimates = [self._estimates(s, self._sums[s], self._epochs[s].clock) for s in group]
+            strategies = self._next_strategies(group, torch.stack([estimated_gaps(one) for one in estimates]))
             for s, strategy in zip(group, strategies, strict=True):
                 self._strategies[s, self._epochs[s].block] = strategy
         for s in replicates:
@@ -396,18 +395,7 @@ class BlockPolicy(Policy):
         self._begin_blocks(which)
 
 
-class OPKB(BlockPolicy):
-    """OPKB (Hong, Li & Tewari 2023, Algorithm 2); with neural features, OPNN (Algorithm 5).
-
-    Block j = 1, 2, ... plays P^(j) = (1 - mu_j) Q^(j) + mu_j pi for 2^j E steps, Q^(j) the solution of OP for the
-    gaps of the IPS estimates over all earlier blocks. Arguments and cost: ``BlockPolicy``.
-
-    With ``Constants.theory()``, block 0 lasts thousands of steps; ``policy.schedules[0].describe()`` shows how the
-    number comes about.
-    """
-
-
-class AdaOPKB(BlockPolicy):
+class AdaOPKB(OPKB):
     """ADA-OPKB (Hong, Li & Tewari 2023, Algorithms 3 and 4); with neural features, ADA-OPNN (Algorithm 7).
 
     * Schedule: inside block j and for each m < j, at every multiple of 2^m E a replay of P^(m) of length
@@ -417,7 +405,7 @@ class AdaOPKB(BlockPolicy):
       gap_I(x) - 4 gap_C(k)(x) > 4 c0 mu_{min(m, k)}, or the same with I and C(k) exchanged (equation 8).
 
     Corrections of the print: P^(j) is built from Q^(j), not from Q^(m_t), which is not yet defined; E and alpha keep
-    the C0 of Algorithm 2. Arguments and cost: ``BlockPolicy``.
+    the C0 of Algorithm 2. Arguments and cost: ``OPKB``.
     """
 
     def _replays(self, s: int, start: int, block: int) -> list[Interval]:
