@@ -229,8 +229,9 @@ class NeuralTangentKernel(Kernel):
         else:
             inner, scale = x1 @ x2.mT, first.unsqueeze(-1) * second.unsqueeze(-2)
         covariance = tangent = inner
+        tiny = torch.finfo(scale.dtype).tiny  # of a vector that is 0
         for _ in range(self.depth - 1):
-            cosine = (covariance / scale.clamp_min(1e-300)).clamp(-1.0, 1.0)
+            cosine = (covariance / scale.clamp_min(tiny)).clamp(-1.0, 1.0)
             angle = torch.arccos(cosine)
             share = (math.pi - angle) / math.pi
             covariance = scale * ((1 - cosine.square()).clamp_min(0.0).sqrt() / math.pi + share * cosine)
