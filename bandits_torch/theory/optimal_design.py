@@ -100,7 +100,8 @@ def exploration_problem(
         features, gaps, ridge, weight, among: as in the module's table; ``weight`` a number or (...).
         tolerance, method: as for ``optimal_design``. The gap is in units of ``gaps``.
 
-    Cost and errors: as for ``optimal_design``; also raises ValueError for ``gaps`` or a ``weight`` that do not fit.
+    Computes in float64, whatever the dtype of the features, which is that of the result. Cost and errors: as for
+    ``optimal_design``; also raises ValueError for ``gaps`` or a ``weight`` that do not fit.
 
     Source: Hong, Li & Tewari 2023, equation 1.
     """
@@ -117,7 +118,7 @@ def exploration_problem(
     lowest = gradient.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
     # sum P (grad - min) rather than sum P grad - min: no difference of large numbers.
     gap = (P * (gradient - lowest)).sum(-1)
-    return Design(P, gap, h, log_det)
+    return Design(*(value.to(features.dtype) for value in (P, gap, h, log_det)))
 
 
 def optimal_exploration(
@@ -195,7 +196,7 @@ def _checked(
     validation.tensor("features", features)
     validation.shape_is("features", features, features.dim() >= 2 and features.numel() > 0, "(..., N, p)")
     validation.finite_tensor("features", features)
-    features = _over_ridge(features, ridge)
+    features = _over_ridge(features.double(), ridge)
     arms = features.shape[-2]
     g = features.new_zeros(arms) if gaps is None else validation.tensor("gaps", gaps).to(features)
     validation.shape_is("gaps", g, g.dim() >= 1 and g.shape[-1] == arms, f"(..., {arms})")

@@ -183,3 +183,14 @@ def test_whether_a_covariance_is_symmetric_does_not_depend_on_its_unit(scale: fl
     features_of_covariance(scale * nearly)
     with pytest.raises(ValueError, match="symmetric"):
         features_of_covariance(scale * (nearly + torch.tensor([[0.0, 0.1], [0.0, 0.0]])))
+
+
+@pytest.mark.parametrize("method", ["interior_point", "active_set", "frank_wolfe"])
+def test_float32_is_solved_in_float64(method: str) -> None:
+    phi = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    design, exact = (optimal_design(features, 1e-3, method=method) for features in (phi, phi.double()))
+    for name in ("probabilities", "duality_gap", "leverages", "log_det"):
+        assert torch.equal(getattr(design, name), getattr(exact, name).float())
+    among = optimal_exploration(phi, uniform(30).float(), 1e-3, 5.0, 0.5, design.log_det)
+    assert among.dtype == torch.float32
+    assert among.sum() == pytest.approx(1)
