@@ -23,6 +23,7 @@ from bandits_torch.kernels import (
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
+from bandits_torch.models.online_model import require_within
 from bandits_torch.models.points.online_gp import OnlineGP
 
 ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where others forget
@@ -215,9 +216,9 @@ def online_gp_over_priors(
     over_time = isinstance(kernels[0], SpatioTemporalKernel)
     if learn:
         kernels = [learnable(kernel, domain.dim, replicates, anisotropy) for kernel in kernels]
-    given = torch.as_tensor(noise_variance).to(domain.bounds)
+    given = validation.numbers("noise_variance", noise_variance, domain.bounds)
     noise = torch.stack([_noise_of(prior, given) for prior in priors], -1)
-    means = domain.bounds.new_tensor([_mean_number(p, prior) for p, prior in enumerate(priors)])
+    means = torch.stack([_mean_number(p, prior, domain.bounds) for p, prior in enumerate(priors)])
     return _online_gp(domain, StackedKernel(kernels), noise, means, (replicates, len(priors)), over_time)
 
 
@@ -231,9 +232,9 @@ def online_gp_of_prior(
     check_priors([prior])
     validation.positive_integer("replicates", replicates)
     kernel, like = _kernel_over_points(0, prior), domain.bounds
-    noise, mean = _noise_of(prior, torch.as_tensor(noise_variance).to(like)), _mean_number(0, prior)
+    noise = _noise_of(prior, validation.numbers("noise_variance", noise_variance, like))
     over_time = isinstance(kernel, SpatioTemporalKernel)
-    return _online_gp(domain, kernel, noise, like.new_tensor(mean), (replicates,), over_time)
+    return _online_gp(domain, kernel, noise, _mean_number(0, prior, like), (replicates,), over_time)
 
 
 def _online_gp(
@@ -241,6 +242,7 @@ def _online_gp(
 ) -> OnlineGP:
     """Of this batch shape, to which noise variances and means broadcast."""
     shape, like = torch.Size(batch), domain.bounds
+    require_within(shape, noise.shape, "noise_variance")
     mean = ConstantMean(batch_shape=shape).to(like)
     mean.constant.data.copy_(means)
     return OnlineGP(
@@ -274,7 +276,8 @@ def _forgetting(kernel: Kernel, rate: float) -> Kernel:
     return SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(rate, dtype=torch.float64)))
 
 
-def _mean_number(p: int, prior: CandidatePrior) -> float:
+def _mean_number(p: int, prior: CandidatePrior, like: Tensor) -> Tensor:
+    name = f"priors[{p}].mean"
     number = not isinstance(prior.mean, Tensor) or prior.mean.dim() == 0
-    validation.require(number, f"priors[{p}].mean", prior.mean, "a number: there are no arms")
-    return float(prior.mean)
+    validation.require(number, name, prior.mean, "a number: there are no arms")
+    return validation.rewards(name, validation.numbers(name, prior.mean, like))

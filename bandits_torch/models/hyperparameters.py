@@ -182,9 +182,9 @@ def kernel_inputs(model: ArmGP | OnlineGP, X: Tensor, member: int) -> Tensor:
     """A model's inputs (n, D) as its kernel takes them: features in place of the indices of arms."""
     if isinstance(model, OnlineGP):
         return X
-    inputs = model.prior.inputs
-    features = inputs.reshape(-1, *inputs.shape[-2:])[member % (inputs[..., 0, 0].numel())][X[:, 0].long()]
-    return torch.cat([features, X[:, 1:]], -1)
+    N, d = model.prior.inputs.shape[-2:]
+    features = model.prior.inputs.expand(*model.batch_shape, N, d).reshape(-1, N, d)[member]
+    return torch.cat([features[X[:, 0].long()], X[:, 1:]], -1)
 
 
 def fit_hyperparameters(

@@ -24,7 +24,7 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.models import LeverageSampling, SketchedGP, hyperparameters
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.models.candidate_priors import CandidatePrior, online_gp_of_prior, online_gp_over_priors
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
 from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.kernels import rbf
@@ -339,6 +339,16 @@ def test_members_over_arms_adopt_noise_and_mean_of_their_own():
         assert torch.equal(model.noise_variance, noise.double())
 
 
+def test_members_under_several_priors_are_fitted_with_the_arms_of_their_replicate():
+    arms = torch.rand(3, 1, 5, 2).double()  # replicates, priors
+    model = ArmGP(arms, RBFKernel(batch_shape=torch.Size([2])).double(), 0.1)
+    model.observe_arms(torch.tensor(4), torch.tensor(0.5).double())
+    for member in range(6):
+        X, y = held_data(model, member)
+        assert torch.equal(X, arms[member // 2, 0, 4:])
+        assert y.tolist() == [0.5]
+
+
 def test_candidate_priors_of_a_stack_are_fitted_each():
     X = inputs_of(25, over_time=True)
     y = draw_of(kernel_of(0.3, 0.1), X, 0.05)
@@ -357,6 +367,23 @@ def test_candidate_priors_of_a_stack_are_fitted_each():
     assert (after[0] > before[0] + 1).all()
     torch.testing.assert_close(after[1], before[1], rtol=0, atol=1e-8)
     assert kernels[1].time_kernel.forgetting_rate.max() < 1e-12  # static, and it stays so
+
+
+@pytest.mark.parametrize(
+    ("mean", "noise", "argument"),
+    [
+        (math.nan, 0.1, r"priors\[0\]\.mean"),
+        (1e200, 0.1, r"priors\[0\]\.mean"),
+        (0.0, "loud", "noise_variance"),
+        (0.0, torch.ones(3), "noise_variance"),
+    ],
+)
+@pytest.mark.parametrize("build", [online_gp_of_prior, online_gp_over_priors])
+def test_a_prior_over_points_that_makes_no_sense_is_refused_by_name(build, mean, noise, argument):
+    domain, prior = Domain(torch.tensor([[0.0], [1.0]]).double()), CandidatePrior(rbf(0.3), mean)
+    told = prior if build is online_gp_of_prior else [prior]
+    with pytest.raises(ValueError, match=f"^{argument}"):
+        build(domain, told, noise, replicates=2)
 
 
 def test_stacked_kernels_are_their_kernels():
