@@ -294,8 +294,10 @@ class ArmGP(ArmModel):
         n = index.shape[-1]
         moments = inputs.moments(times, n, in_order=False)
         check_held(held, self._batch_shape, n)
-        self._belief.check_spread(max(moments))
-        self._belief.hold(index, rewards.to(self.arms.dtype), moments, held.reshape(-1, n))
+        self._belief.check_spread(max(moments, default=None))
+        self._belief.hold(
+            index, rewards.to(self.arms.dtype), moments, held.reshape(self._batch_shape.numel(), n)
+        )
 
     def take(
         self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False, where: Tensor | None = None
@@ -446,7 +448,11 @@ class ArmGP(ArmModel):
         covariance of the new arms with the present ones: build a model with the larger matrix, and observe again.
         """
         own = self.arms
-        ok = arms.dim() == 2 and arms.shape[0] >= 1 and arms.shape[1] == own.shape[-1]
+        ok = (
+            validation.tensor("arms", arms).dim() == 2
+            and arms.shape[0] >= 1
+            and arms.shape[1] == own.shape[-1]
+        )
         validation.shape_is("arms", arms, ok, f"(n, {own.shape[-1]}) with n >= 1")
         means = self._belief.prior_mean
         if prior_mean is None:

@@ -200,6 +200,7 @@ class SketchedGP(ArmModel):
     def reward(self, arm: Tensor, reward: Tensor) -> None:
         """Rewards of arms placed before, ``batch_shape x n`` each, in any order and any number of calls."""
         validation.rewards("reward", reward, self.arms.dtype)
+        validation.shape_is("arm", arm, validation.tensor("arm", arm).dim() > 0, "batch_shape x n")
         n = arm.shape[-1]
         arms = inputs.flat("arm", arm, self._batch_shape, n)
         rewards = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape, n)
@@ -241,8 +242,9 @@ class SketchedGP(ArmModel):
         return self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)
 
     def _checked_arm(self, arm: Tensor) -> Tensor:
-        in_range = all(0 <= index < self.num_arms for index in arm.reshape(-1).tolist())
-        validation.require(in_range, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
+        numbers = validation.tensor("arm", arm).reshape(-1).tolist()
+        ok = all(type(index) is int and 0 <= index < self.num_arms for index in numbers)
+        validation.require(ok, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
         return inputs.flat("arm", arm, self._batch_shape)
 
     def _mask(self, where: Tensor | None) -> list[bool] | None:
