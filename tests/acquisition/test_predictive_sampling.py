@@ -91,6 +91,17 @@ def test_wide_kernels_of_low_rank_and_float32_are_no_trouble() -> None:
         assert float(left.min()) > (-1e-3 if dtype == torch.float32 else -1e-8)
 
 
+def test_hyperparameters_that_change_are_those_of_the_next_draw() -> None:
+    model = learned(0.1)
+    acquisition = PredictiveSampling(model)
+    acquisition.root(model, 5.0)
+    model.adopt(torch.tensor([1.0, 2.0]).double(), torch.zeros(2).double())
+    assert torch.equal(acquisition.root(model, 5.0), PredictiveSampling(model).root(model, 5.0))
+    model.prior.kernel.time_kernel.forgetting_rate = 0.5
+    model.rebuild()
+    assert torch.equal(acquisition.root(model, 5.0), PredictiveSampling(model).root(model, 5.0))
+
+
 def test_other_models_are_refused() -> None:
     walk = SpatioTemporalKernel(kernel(), WienerKernel(torch.tensor(0.1).double()))
     with pytest.raises(ValueError, match="kernel over time must be a stationary MarkovTimeKernel"):
