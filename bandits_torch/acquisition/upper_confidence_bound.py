@@ -100,8 +100,9 @@ class UpperConfidenceBound(AcquisitionFunction):
 
     @staticmethod
     def of(mean: Tensor, variance: Tensor, width: Tensor) -> Tensor:
-        """The bounds of what has these moments."""
-        return torch.addcmul(mean, width.to(mean), variance.clamp_min(1e-12).sqrt())
+        """The bounds for these moments. Rewards may be in any unit, so the least variance is the smallest number."""
+        least = torch.finfo(variance.dtype).tiny  # where the square root has a finite gradient
+        return torch.addcmul(mean, width.to(mean), variance.clamp_min(least).sqrt())
 
 
 def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
