@@ -81,6 +81,11 @@ class ArmCovarianceKernel(Kernel):
         return x.long()
 
 
+def over_indices(kernel: Kernel) -> bool:
+    """Whether inputs are indices of arms: whether an ``ArmCovarianceKernel`` is part of the kernel, or is it."""
+    return any(isinstance(part, ArmCovarianceKernel) for part in kernel.modules())
+
+
 def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tensor:
     """Covariance between arms, estimated from past rewards and shrunk towards independent arms.
 
