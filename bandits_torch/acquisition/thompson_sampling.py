@@ -131,9 +131,8 @@ class ThompsonSampling(IndependentDraws):
         mean, root = self._moments()
         if base_samples is None:
             base_samples = torch.randn_like(mean)
-        validation.shape_is(
-            "base_samples", base_samples, base_samples.shape == mean.shape, str(tuple(mean.shape))
-        )
+        fits = validation.tensor("base_samples", base_samples).shape == mean.shape
+        validation.shape_is("base_samples", base_samples, fits, str(tuple(mean.shape)))
         return self.of(mean, root, base_samples, self._scale)
 
     @staticmethod
@@ -263,14 +262,12 @@ class PredictiveSampling(Described):
     @staticmethod
     def _future(noise: Tensor, K: Tensor, kept: Tensor, gained: Tensor) -> Tensor:
         """B of noise variances ``batch_shape``, the different K and a, c of an interval."""
-        noise = noise.reshape(-1, 1)
+        b, noise = noise.numel(), noise.reshape(-1, 1)
         if bool((noise == noise[0]).all()):
             noise = noise[:1]
         values, vectors = torch.linalg.eigh(K)
-        if len(noise) > len(values):  # member m has K number m % q
-            values, vectors = (
-                part.repeat(len(noise) // len(part), *[1] * (part.dim() - 1)) for part in (values, vectors)
-            )
+        if len(K) > 1:  # member m has K number m % q
+            values, vectors = values.repeat(b // len(K), 1), vectors.repeat(b // len(K), 1, 1)
         fresh = gained * values.clamp_min(0.0)
         lead = noise * (1 - kept.square()) - fresh
         root = (lead.square() + 4 * noise * fresh).sqrt()

@@ -178,7 +178,12 @@ class PeriodKernel(Kernel):
         like = variance if isinstance(variance, Tensor) else torch.empty((), dtype=torch.float64)
         value = validation.finite_tensor("variance", validation.numbers("variance", variance, like))
         validation.require(bool((value >= 0).all()), "variance", variance, "finite and >= 0")
-        self.register_buffer("variance", value.expand(self.batch_shape).clone())
+        try:
+            value = value.expand(self.batch_shape)
+        except RuntimeError:
+            expected = f"that broadcasts to batch_shape {tuple(self.batch_shape)}"
+            validation.shape_is("variance", value, False, expected)
+        self.register_buffer("variance", value.clone())
 
     @property
     def dtype(self) -> torch.dtype:

@@ -167,12 +167,8 @@ def _set_decay(kernel: ExponentialForgettingKernel, value: Tensor) -> None:
 def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
     """What a member of a batch of replicates holds, oldest first: inputs (n, D), features of arms, and targets (n,)."""
     if isinstance(model, OnlineGP):
-        rows = model.data.rows()
-        batch, t = model.batch_shape, model.data.size
-        b, d = batch.numel(), rows.inputs.shape[-1]
-        held = rows.held.expand(*batch, t).reshape(b, t)[member]
-        inputs = rows.inputs.expand(*batch, t, d).reshape(b, t, d)[member]
-        return inputs[held], rows.targets.reshape(b, t)[member][held]
+        rows = model.data.of(member)
+        return rows.inputs[rows.held], rows.targets[rows.held]
     arm, reward, time, valid = (column[member] for column in model.held())
     X = torch.stack([arm[valid].to(time), time[valid]], -1)[:, : 1 + model.drifts]
     return kernel_inputs(model, X, member), reward[valid]

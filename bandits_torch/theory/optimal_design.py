@@ -150,10 +150,11 @@ def optimal_exploration(
     checked(validation.non_negative, "gain", gain)  # 0 if all features are 0
     given = {"beta": beta, "alpha": alpha, "gain": gain}
     b, a, gamma = (validation.numbers(name, value, gaps) for name, value in given.items())
-    _together(gaps=gaps.shape[:-1], beta=b.shape, alpha=a.shape, gain=gamma.shape)
+    batch = _together(gaps=gaps.shape[:-1], beta=b.shape, alpha=a.shape, gain=gamma.shape)
+    gaps = gaps.expand(*batch, gaps.shape[-1])
     good = gaps <= (2 * a * gamma / b).unsqueeze(-1)
     among = torch.stack([torch.ones_like(good), good])
-    of_gaps = (2 / b).expand(gaps.shape[:-1])
+    of_gaps = (2 / b).expand(batch)
     weight = torch.stack([of_gaps, torch.ones_like(of_gaps)])
     # P* and pi(A) in one batch: half as many steps.
     both = torch.stack([gaps, torch.zeros_like(gaps)])
@@ -204,7 +205,11 @@ def _checked(
     w = validation.numbers("weight", weight, features)
     validation.require(bool((torch.isfinite(w) & (w > 0)).all()), "weight", w, "finite and > 0")
     allowed = torch.ones(arms, dtype=torch.bool, device=features.device) if among is None else among
-    ok = allowed.dtype == torch.bool and allowed.dim() >= 1 and allowed.shape[-1] == arms
+    ok = (
+        validation.tensor("among", allowed).dtype == torch.bool
+        and allowed.dim() >= 1
+        and allowed.shape[-1] == arms
+    )
     validation.shape_is("among", allowed, ok, f"(..., {arms}) and dtype torch.bool")
     validation.require(bool(allowed.any(-1).all()), "among", allowed, "at least one arm in every member")
     batch = _together(

@@ -21,7 +21,7 @@ from bandits_torch.models.arms.observed_points import ROOM
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.at_time import with_time
-from bandits_torch.models.online_model import MarginalPosterior, check_held, joint_posterior
+from bandits_torch.models.online_model import MarginalPosterior, check_held, joint_posterior, require_within
 
 _FIRST = 16  # pulls of each member that the first comparison of the two forms assumes
 _GROWING_VARIANCE_UP_TO = 1_500  # most arms for the covariance form, if the prior variance grows with time
@@ -255,7 +255,10 @@ class ArmGP(ArmModel):
 
     def expect_arms(self, arm: Tensor, time: float) -> None:
         """``expect`` of one pull per member, integers that broadcast to ``batch_shape``."""
-        self._belief.expect(inputs.flat("arm", arm, self._batch_shape), float(time))
+        integers = validation.tensor("arm", arm).dtype == torch.long
+        validation.require(integers, "arm", arm, f"int64 from 0 to {self.num_arms - 1}")
+        moment = validation.finite_number("time", time)
+        self._belief.expect(inputs.flat("arm", arm, self._batch_shape), moment)
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Unlearn the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
@@ -334,7 +337,8 @@ class ArmGP(ArmModel):
         Raises ValueError for another shape, and for values that the constructor refuses, with nothing changed.
         """
         for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
-            validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
+            fits = validation.tensor(name, value).shape == self._batch_shape
+            validation.shape_is(name, value, fits, str(tuple(self._batch_shape)))
         inputs.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
         validation.rewards("prior_mean", prior_mean, self.arms.dtype)
         self.noise_variance.copy_(noise_variance)
@@ -463,13 +467,14 @@ class ArmGP(ArmModel):
                 "given, because the present arms have several",
             )
             prior_mean = float(means[0, 0])
-        new = torch.as_tensor(prior_mean, dtype=own.dtype, device=own.device)
-        new = new.expand(*self._batch_shape, len(arms))
+        new = inputs.prior_mean_over(arms.to(own), prior_mean)
+        shape = torch.Size((*self._batch_shape, len(arms)))
+        require_within(shape, new.shape, "prior_mean")
         model = ArmGP(
             torch.cat([own, arms.to(own).expand(*own.shape[:-2], -1, -1)], -2),
             self.prior.kernel,
             self.noise_variance,
-            prior_mean=torch.cat([means.reshape(*self._batch_shape, -1), new], -1),
+            prior_mean=torch.cat([means.reshape(*self._batch_shape, -1), new.expand(shape)], -1),
             form=self.form,
             batch_shape=self._batch_shape,
         )
