@@ -174,7 +174,7 @@ def _inputs_of_thompson_sampling(
     choices: Tensor | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    return {"model": model, "width": width, "choices": choices, "X_pending": X_pending}
+    return locals()
 
 
 class PredictiveSampling(Described):

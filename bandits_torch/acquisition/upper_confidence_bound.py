@@ -135,8 +135,7 @@ def _inputs_of_upper_confidence_bound(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    given = {"posterior_transform": posterior_transform, "X_pending": X_pending}
-    return {"model": model, "width": width} | given
+    return locals()
 
 
 class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # BoTorch's name and habit
@@ -184,14 +183,7 @@ def _inputs_of_q_upper_confidence_bound(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    return {
-        "model": model,
-        "width": width,
-        "sampler": sampler,
-        "objective": objective,
-        "posterior_transform": posterior_transform,
-        "X_pending": X_pending,
-    }
+    return locals()
 
 
 class SimultaneousBand(Described):

@@ -252,9 +252,15 @@ def _fit_one(
 ) -> tuple[Kernel, Tensor, Tensor] | None:
     """Kernel, noise variance and mean learned from (n, D) inputs and (n,) targets; None if the fit failed.
 
-    It computes in the dtype of the inputs, which with times is float64 in a model of float32, too."""
+    It computes in the dtype of the inputs, which with times is float64 in a model of float32, too, and in a unit of
+    rewards in which the outputscale of a ``learnable`` kernel began near 1, for which the optimiser's bounds and
+    tolerances are made."""
     least, y = SMALLEST_RATIO[y.dtype], y.to(X)
     scale = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
+    square = _squared_unit(scale)
+    if scale is not None and square != 1:
+        _rescale(scale, 1 / square)
+    y, mean, noise = y / math.sqrt(square), mean / math.sqrt(square), noise / square
     prior = getattr(scale, "outputscale_prior", None)
     unit = 1.0 if prior is None else float(prior.mode)
     likelihood = GaussianLikelihood(
@@ -280,7 +286,29 @@ def _fit_one(
         prior = kernel(X, diag=True).max()
     if not likelihood.noise >= least * prior:
         return None
-    return kernel, likelihood.noise.detach().squeeze(), constant.constant.detach()
+    if scale is not None and square != 1:
+        _rescale(scale, square)
+    return (
+        kernel,
+        square * likelihood.noise.detach().squeeze(),
+        math.sqrt(square) * constant.constant.detach(),
+    )
+
+
+def _squared_unit(scale: ScaleKernel | None) -> float:
+    """A power of 4, so that nothing is rounded, near the outputscale that ``learnable`` was given; 1 for others."""
+    prior = getattr(scale, "outputscale_prior", None)
+    if scale is None or not isinstance(prior, LogNormalPrior) or scale.raw_outputscale_constraint.enforced:
+        return 1.0
+    return 4.0 ** round(math.log2(float(prior.mode)) / 2)
+
+
+def _rescale(scale: ScaleKernel, factor: float) -> None:
+    """The outputscale and its log-normal prior in another unit."""
+    prior, *closures = scale._priors["outputscale_prior"]
+    scale.outputscale = factor * scale.outputscale.detach()
+    moved = LogNormalPrior(prior.loc + math.log(factor), prior.scale)
+    scale.register_prior("outputscale_prior", moved, *closures)
 
 
 def _place(kernel: Kernel, member: int) -> tuple[Kernel, int]:

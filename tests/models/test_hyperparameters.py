@@ -97,6 +97,22 @@ def test_the_optimum_is_no_worse_than_botorch_finds_by_itself():
     assert model.log_likelihood == pytest.approx(float(theirs.log_likelihood), abs=0.5)
 
 
+def test_a_fit_is_the_same_in_any_unit_of_rewards():
+    X = inputs_of(40)
+    y, found = draw_of(kernel_of(0.3), X, 0.05), []
+    for unit in (1.0, 2.0**-20, 2.0**20):
+        kernel = ScaleKernel(kernel_of(0.5)).double()
+        kernel.outputscale = torch.tensor(unit**2).double()
+        model = model_over(learnable(kernel, 2), noise=0.1 * unit**2)
+        model.observe(X, unit * y)
+        assert fit_hyperparameters(model, [0]) == [0]
+        values = [model.kernel.outputscale / unit**2, model.noise_variance / unit**2]
+        values += [model.prior_mean.constant / unit, *model.kernel.base_kernel.lengthscale.flatten()]
+        found.append(torch.stack(values).detach())
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-4, atol=1e-6)
+
+
 def learned_rate(X, y, with_prior):
     model = model_over(learnable(kernel_of(0.3, 0.05), 2), d=3)
     if not with_prior:

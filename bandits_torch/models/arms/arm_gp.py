@@ -235,11 +235,11 @@ class ArmGP(ArmModel):
             validation.require(in_range, "arm", arm, expected)
         if noise_variance is not None:
             self._check_own_noise(noise_variance, where)
-            self.take_noisy(arm, reward, moment, noise_variance)
-            return
+            noise_variance = noise_variance.to(self.arms.dtype)
+            noise_variance = inputs.flat("noise_variance", noise_variance, self._batch_shape)
         flat_arm = inputs.flat("arm", arm, self._batch_shape)
         flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape)
-        self._belief.take(flat_arm, flat_reward, moment, self._mask(where))
+        self._belief.take(flat_arm, flat_reward, moment, self._mask(where), noise_variance)
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
