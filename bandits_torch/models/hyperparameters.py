@@ -165,13 +165,23 @@ def _set_decay(kernel: ExponentialForgettingKernel, value: Tensor) -> None:
 
 
 def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
-    """What a member of a batch of replicates holds, oldest first: inputs (n, D), features of arms, and targets (n,)."""
+    """What a member of a batch of replicates holds, oldest first: inputs (n, D), features of arms, and targets (n,), of
+    which ``mean_offsets`` are subtracted."""
     if isinstance(model, OnlineGP):
         rows = model.data.of(member)
         return rows.inputs[rows.held], rows.targets[rows.held]
     arm, reward, time, valid = (column[member] for column in model.held())
     X = torch.stack([arm[valid].to(time), time[valid]], -1)[:, : 1 + model.drifts]
-    return kernel_inputs(model, X, member), reward[valid]
+    return kernel_inputs(model, X, member), reward[valid] - mean_offsets(model, X, member)
+
+
+def mean_offsets(model: ArmGP | OnlineGP, X: Tensor, member: int) -> Tensor:
+    """By how much prior means at a model's inputs (n, D) exceed that of the first arm, (n,); 0 over points. A fit
+    learns the mean of the first arm, and these differences stay."""
+    if isinstance(model, OnlineGP):
+        return model.noise_variance.new_zeros(len(X))
+    means = model.prior_mean.reshape(-1, model.num_arms)[member]
+    return means[X[:, 0].long()] - means[0]
 
 
 def kernel_inputs(model: ArmGP | OnlineGP, X: Tensor, member: int) -> Tensor:
@@ -193,9 +203,9 @@ def fit_hyperparameters(
     """Maximise each member's marginal likelihood times its priors, then rebuild the model once.
 
     Kernel, noise variance and a constant prior mean are learned by BoTorch's ``fit_gpytorch_mll``, begun at their
-    present values, member by member, so that a replicate's do not depend on the others. Noise has BoTorch's
-    log-normal prior, around exp(-4) times the outputscale that ``learnable`` was given. In place of a
-    ``fit_gpytorch_mll`` of one's own::
+    present values, member by member, so that a replicate's do not depend on the others. Where arms have different prior
+    means, that of the first arm is learned, and the differences stay. Noise has BoTorch's log-normal prior, around
+    exp(-4) times the outputscale that ``learnable`` was given. In place of a ``fit_gpytorch_mll`` of one's own::
 
         model = OnlineGP(learnable(MaternKernel(), dim=2), noise_variance=0.1, input_dim=2)
         model.observe(X, Y)
@@ -205,15 +215,16 @@ def fit_hyperparameters(
         model: of batch shape () or (S,), with a ``learnable`` kernel, or (S, P) with a ``StackedKernel`` of P.
         members: which members of the batch, flattened.
         most: the latest so many observations are used.
-        data: kernel's inputs (n, D) and rewards (n,) to fit in place of what the model holds, by member.
+        data: kernel's inputs (n, D) and rewards (n,) less ``mean_offsets``, to fit in place of what the model holds, by
+            member.
         seconds: of all fits together, each with an equal share; a fit whose share is over stops after the round it is
             in and keeps what it has found. None: no limit, so that the result does not depend on the clock.
 
     Returns the members fitted; one whose fit fails, or that has fewer than 2 rewards, stays as it is.
     Cost: O(n^3) a round, n <= most, up to 75 rounds a member; and a rebuild.
 
-    Raises ValueError for another model, ``members`` it does not have, ``most`` that is no integer >= 1, and ``seconds``
-    that are not positive.
+    Raises ValueError for another model, an ``OnlineGP`` whose prior mean is no ``ConstantMean``, ``members`` it does not
+    have, ``most`` that is no integer >= 1, and ``seconds`` that are not positive; on any, the model is as before.
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("most", most)
@@ -225,7 +236,10 @@ def fit_hyperparameters(
     kernel = model.kernel if isinstance(model, OnlineGP) else model.prior.kernel
     expected = "one without transforms: a model from a SingleTaskGP learns by model.refit()"
     validation.require(not isinstance(kernel, TransformedKernel), "model.kernel", kernel, expected)
-    count = model.batch_shape.numel()
+    if isinstance(model, OnlineGP):
+        constant = isinstance(model.prior_mean, ConstantMean)
+        validation.require(constant, "model.prior_mean", model.prior_mean, "a ConstantMean, to be learned")
+    count, before = model.batch_shape.numel(), copy.deepcopy(kernel.state_dict())
     noise = model.noise_variance.expand(model.batch_shape).reshape(count).clone()
     mean = _prior_means(model)
     fitted = []
@@ -243,7 +257,11 @@ def fit_hyperparameters(
             _write(part, learned, index)
             fitted.append(member)
     if fitted:
-        model.adopt(noise.reshape(model.batch_shape), mean.reshape(model.batch_shape))
+        try:
+            model.adopt(noise.reshape(model.batch_shape), mean.reshape(model.batch_shape))
+        except ValueError:
+            kernel.load_state_dict(before)
+            raise
     return fitted
 
 
@@ -327,7 +345,7 @@ def _write(kernel: Kernel, learned: Kernel, member: int) -> None:
 
 
 def _prior_means(model: ArmGP | OnlineGP) -> Tensor:
-    """The constant prior mean of each member, (S,)."""
+    """The prior mean of each member, (S,); over arms that of the first."""
     if isinstance(model, ArmGP):
         return model.prior_mean.reshape(-1, model.num_arms)[:, 0].clone()
     constant = model.prior_mean(model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim))

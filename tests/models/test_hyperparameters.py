@@ -9,7 +9,7 @@ from botorch.exceptions import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
-from gpytorch.means import ConstantMean
+from gpytorch.means import ConstantMean, LinearMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NanError, NotPSDError
 
@@ -363,6 +363,39 @@ def test_members_under_several_priors_are_fitted_with_the_arms_of_their_replicat
         X, y = held_data(model, member)
         assert torch.equal(X, arms[member // 2, 0, 4:])
         assert y.tolist() == [0.5]
+
+
+def test_arms_of_different_prior_means_keep_their_differences():
+    """As if rewards were counted from these means."""
+    arms, means = inputs_of(5), torch.tensor([[0.5, 3.0, -1.0, 2.0, 0.0]] * 2).double()
+    own = ArmGP(arms, learnable(kernel_of(), 2, 2), 0.1, prior_mean=means)
+    plain = ArmGP(arms, learnable(kernel_of(), 2, 2), 0.1, prior_mean=0.5)
+    for k in range(15):
+        arm, reward = torch.tensor([k % 5, k % 4]), torch.sin(torch.tensor([k, 2.0 * k])).double()
+        own.observe_arms(arm, reward + means[0, arm])
+        plain.observe_arms(arm, reward + 0.5)
+    assert fit_hyperparameters(own, [0]) == fit_hyperparameters(plain, [0]) == [0]
+    torch.testing.assert_close(own.prior_mean - means, plain.prior_mean - 0.5, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(own.noise_variance, plain.noise_variance, rtol=1e-5, atol=0)
+    assert torch.equal(own.prior_mean[1], means[1])  # not fitted
+    assert float((own.prior_mean - means)[0].abs().min()) > 1e-3
+
+
+def test_a_fit_that_is_refused_leaves_the_kernel_as_it_was(monkeypatch):
+    linear = OnlineGP(learnable(kernel_of(), 2), 0.1, input_dim=2, prior_mean=LinearMean(2))
+    refused = model_over(learnable(kernel_of(), 2))
+
+    def refuse(*_arguments):
+        raise ValueError("noise_variance must be larger")
+
+    monkeypatch.setattr(refused, "adopt", refuse)
+    for model, name in ((linear, r"model\.prior_mean"), (refused, "noise_variance")):
+        model.observe(inputs_of(12), draw_of(kernel_of(), inputs_of(12), 0.1))
+        before = copy.deepcopy(model.kernel.state_dict())
+        with pytest.raises(ValueError, match=f"^{name} must"):
+            fit_hyperparameters(model, [0])
+        after = model.kernel.state_dict()
+        assert all(torch.equal(value, after[key]) for key, value in before.items())
 
 
 def test_candidate_priors_of_a_stack_are_fitted_each():

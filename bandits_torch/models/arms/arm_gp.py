@@ -332,7 +332,8 @@ class ArmGP(ArmModel):
         self._belief.relearn(self._belief.form_name)
 
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
-        """Set the noise variance and the prior mean of all arms, ``batch_shape`` each, and ``rebuild``.
+        """Set the noise variance and the prior mean of the first arm, ``batch_shape`` each, and ``rebuild``. The prior
+        means of other arms keep their differences from it.
 
         Raises ValueError for another shape, and for values that the constructor refuses, with nothing changed.
         """
@@ -343,7 +344,7 @@ class ArmGP(ArmModel):
         validation.rewards("prior_mean", prior_mean, self.arms.dtype)
         self.noise_variance.copy_(noise_variance)
         self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
-        self._belief.prior_mean.copy_(prior_mean.reshape(-1, 1).expand_as(self._belief.prior_mean))
+        self._belief.move_prior_mean(prior_mean.reshape(-1, 1))
         self.rebuild()
 
     def _check_own_noise(self, noise_variance: Tensor, where: Tensor | None) -> None:
@@ -491,8 +492,8 @@ class ArmGP(ArmModel):
         self.noise_variance.copy_(small.noise_variance)
         belief, mean = self._belief, small.belief.prior_mean
         belief.noise_variance.copy_(small.belief.noise_variance)
-        if not torch.equal(belief.prior_mean[:, :n], mean):  # learned: one for all arms
-            belief.prior_mean.copy_(mean[:, :1].expand_as(belief.prior_mean))
+        if not torch.equal(belief.prior_mean[:, :n], mean):  # learned
+            belief.move_prior_mean(mean[:, :1])
         belief.observations, belief.now = copy.deepcopy(small.belief.observations), small.now
         belief.forgets = small.belief.forgets
         keeps_form = belief.forgets or belief.observations.noise is not None

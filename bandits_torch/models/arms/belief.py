@@ -145,6 +145,11 @@ class ArmBelief(PlainState):
         mean = self.prior_mean.gather(-1, arm.unsqueeze(-1) if one else arm)
         return reward - (mean.squeeze(-1) if one else mean)
 
+    def move_prior_mean(self, first: Tensor) -> None:
+        """Let the prior mean of the first arm be ``first`` (b, 1), and that of others differ from it as it did."""
+        own = self.prior_mean
+        own.copy_(torch.where(first == own[:, :1], own, first + (own - own[:, :1])))
+
     def keep(self, arm: Tensor, reward: Tensor, times: Sequence[float], held: int) -> None:
         """Hold observations (b, k) of these times, oldest first, that the form has learned step by step, still to be
         ``count``-ed; ``held``: the most that a member held before."""
