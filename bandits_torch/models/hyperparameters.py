@@ -223,8 +223,8 @@ def fit_hyperparameters(
     Returns the members fitted; one whose fit fails, or that has fewer than 2 rewards, stays as it is.
     Cost: O(n^3) a round, n <= most, up to 75 rounds a member; and a rebuild.
 
-    Raises ValueError for another model, an ``OnlineGP`` whose prior mean is no ``ConstantMean``, ``members`` it does not
-    have, ``most`` that is no integer >= 1, and ``seconds`` that are not positive; on any, the model is as before.
+    Raises ValueError for another model, an ``OnlineGP`` whose prior mean is no ``ConstantMean``, ``members`` it does
+    not have, ``most`` that is no integer >= 1, and ``seconds`` that are not positive; the model is then as before.
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("most", most)
