@@ -121,6 +121,7 @@ def arm_gp_of_prior(
     ``arms``, ``noise_variance``, ``replicates`` and ``form`` as for ``arm_gp_over_priors``. Raises ValueError for
     ``replicates`` below 1.
     """
+    validation.instance("prior", prior, CandidatePrior, "a CandidatePrior")
     check_priors([prior])
     validation.positive_integer("replicates", replicates)
     features = _features(arms)

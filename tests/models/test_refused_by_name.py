@@ -56,7 +56,7 @@ CASES = [
     ("sampling", lambda: SketchedGP(ARMS, RBFKernel(), 0.1, sampling="theory")),
     ("dictionary", lambda: LeverageSampling(5.0, dictionary=["kept"])),
     ("bounds", lambda: WideningMembers(torch.tensor([True]), [0.0, 1.0], ONE, ONE, 0 * ONE, ONE)),
-    (r"priors\[0\]", lambda: arm_gp_of_prior(ARMS, None, 0.1, replicates=2)),
+    ("prior", lambda: arm_gp_of_prior(ARMS, None, 0.1, replicates=2)),
     (r"priors\[0\].kernel", lambda: arm_gp_of_prior(ARMS, prior(kernel=None), 0.1, replicates=2)),
     (
         r"priors\[0\].forgetting_rate",
