@@ -69,6 +69,8 @@ class OverPriors(AcquisitionFunction, ABC):
     def _check_per_prior(self, name: str, value: Tensor) -> Tensor:
         fits = validation.tensor(name, value).shape[-1:] == (self.num_priors,)
         validation.shape_is(name, value, fits, f"(..., {self.num_priors}), one entry per prior")
+        if value.is_cpu:  # on a GPU, a check of values would synchronise
+            validation.require(not bool(value.isnan().any()), name, value, "free of NaN")
         return value
 
 

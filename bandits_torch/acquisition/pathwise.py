@@ -29,7 +29,6 @@ from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.at_time import with_time
 from bandits_torch.models.cholesky import safe_cholesky, solve_lower
 from bandits_torch.models.points.botorch_twin import TransformedKernel
-from bandits_torch.models.points.growing_cholesky import Rows
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.widths import Width
 
@@ -81,7 +80,7 @@ class PathwiseThompsonSampling:
         validation.require(even, "features", features, "an even number")
         self._generator = torch.Generator().manual_seed(validation.natural("seed", seed))
         if root is not None:
-            fits = root.dim() == 2 and root.shape[0] == model.num_arms
+            fits = validation.tensor("root", root).dim() == 2 and root.shape[0] == model.num_arms
             validation.shape_is("root", root, fits, f"({model.num_arms}, r)")
         self.root = self._make_root(model.prior, features) if root is None else root
 
@@ -155,7 +154,7 @@ class PathwiseThompsonSampling:
             if prior.time_kernel is None:
                 rows.append(rows[0] if rows else fresh)
             elif before is None:
-                rows.append(fresh * torch.as_tensor(prior.over_time(moment, moment)).reshape(()).sqrt())
+                rows.append(fresh * prior.over_time(moment, moment).reshape(()).sqrt())
             else:
                 kept, gained = (part.reshape(()) for part in prior.drift(before, moment))
                 rows.append(kept * rows[-1] + gained.clamp_min(0).sqrt() * fresh)
@@ -307,7 +306,8 @@ class _PointDraw:
         space, temporal = kernel, None
         if isinstance(kernel, SpatioTemporalKernel):
             space, temporal = kernel.space_kernel, kernel.time_kernel
-        rows, held = _rows_of(model, member)
+        rows = model.data.of(member)
+        upper, whitened = (part.to(rows.inputs) for part in (rows.corner, rows.whitened))
         self._kernel, self._inputs = own, rows.inputs
         seen, d = self._seen(rows.inputs), model.input_dim - (temporal is not None)
         self._mean = lambda X: (
@@ -324,11 +324,9 @@ class _PointDraw:
             noisy = drawn + noise.sqrt() * torch.randn(len(drawn), dtype=torch.float64).to(drawn)
         self._path = width * scale * weights[-1]
         # (K + lambda I)^{-1} (y - m) of the mean, and (K + lambda I)^{-1} (g + e) of the draw.
-        of_mean = torch.linalg.solve_triangular(rows.corner, rows.whitened.unsqueeze(-1), upper=True).squeeze(
-            -1
-        )
-        of_draw = _solve(rows.corner, torch.where(held, noisy, 0.0))
-        self._coefficients = (of_mean - width * of_draw) * held
+        of_mean = torch.linalg.solve_triangular(upper, whitened.unsqueeze(-1), upper=True).squeeze(-1)
+        of_draw = _solve(upper, torch.where(rows.held, noisy, 0.0))
+        self._coefficients = (of_mean - width * of_draw) * rows.held
         self._d = d
 
     @staticmethod
@@ -363,18 +361,6 @@ def _features(space: Kernel, d: int, features: int, like: Tensor) -> Callable[[T
     return lambda X: phi(X)
 
 
-def _rows_of(model: OnlineGP, member: int) -> tuple[Rows, Tensor]:
-    """The rows of one member's factor, in the dtype of its inputs, and a mask of those it holds."""
-    rows, batch = model.data.rows(), model.batch_shape
-    parts = {}
-    for name in ("inputs", "targets", "corner", "whitened", "held"):
-        value = getattr(rows, name)
-        shape = value.shape[len(batch) :]
-        part = value.expand(*batch, *shape).reshape(batch.numel(), *shape)[member]
-        parts[name] = part if name == "held" else part.to(rows.inputs)
-    return Rows(**parts, columns=rows.columns.new_zeros(0, model.data.size)), parts["held"]
-
-
 def _solve(upper: Tensor, right: Tensor) -> Tensor:
     """(K + lambda I)^{-1} right from L^T."""
     half = solve_lower(upper.mT, right.unsqueeze(-1))
@@ -389,4 +375,4 @@ def _inputs_of_pathwise_point_draw(
     seeds: Sequence[int] = (0,),
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    return {"model": model, "width": width, "time": time, "seeds": seeds, "X_pending": X_pending}
+    return locals()

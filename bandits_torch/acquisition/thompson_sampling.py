@@ -131,9 +131,8 @@ class ThompsonSampling(IndependentDraws):
         mean, root = self._moments()
         if base_samples is None:
             base_samples = torch.randn_like(mean)
-        validation.shape_is(
-            "base_samples", base_samples, base_samples.shape == mean.shape, str(tuple(mean.shape))
-        )
+        fits = validation.tensor("base_samples", base_samples).shape == mean.shape
+        validation.shape_is("base_samples", base_samples, fits, str(tuple(mean.shape)))
         return self.of(mean, root, base_samples, self._scale)
 
     @staticmethod
@@ -175,7 +174,7 @@ def _inputs_of_thompson_sampling(
     choices: Tensor | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    return {"model": model, "width": width, "choices": choices, "X_pending": X_pending}
+    return locals()
 
 
 class PredictiveSampling(Described):
@@ -220,7 +219,7 @@ class PredictiveSampling(Described):
     def __init__(self, model: ArmGP, interval: float = 1.0) -> None:
         self.interval = validation.positive("interval", interval)
         self._check(model)
-        self._of: tuple[ArmGP, Tensor] | None = None
+        self._noise_of: tuple[tuple[Tensor, ...], Tensor] | None = None  # B, and what it was computed from
 
     def __call__(
         self,
@@ -243,35 +242,38 @@ class PredictiveSampling(Described):
     @torch.no_grad()
     def root(self, model: ArmGP, time: float | None = None) -> Tensor:
         """R, ``batch_shape x N x N``, at ``time`` (default: the latest observation)."""
-        if self._of is None or self._of[0] is not model:
-            self._check(model)
-            self._of = model, self._noise(model)
+        self._check(model)
         if not model.drifts:
             return model.joint_root()[1]
         covariance = model.joint(time)[1]
         flat = covariance.reshape(-1, *covariance.shape[-2:])
         kept = model.prior.drift(0.0, self.interval)[0].unsqueeze(-1).to(flat)
-        factor = batched_cholesky(kept.square() * flat + self._of[1])
+        factor = batched_cholesky(kept.square() * flat + self._noise(model).to(flat))
         return torch.linalg.solve_triangular(factor, kept * flat, upper=False).mT.reshape(covariance.shape)
 
     def _noise(self, model: ArmGP) -> Tensor:
-        """B of each member of the flat batch, or one for all, (b or 1, N, N)."""
-        if not model.drifts:
-            return model.arms.new_zeros(1, 1, 1)
-        noise, K = model.noise_variance.double().reshape(-1, 1), model.prior.matrix().double()
+        """B of each member of the flat batch, or one for all, (b or 1, N, N), float64. Kept until noise or kernel
+        change: what they say is compared, since hyperparameters may be learned."""
+        told = model.noise_variance.clone(), model.prior.matrix(), *model.prior.drift(0.0, self.interval)
+        before = self._noise_of
+        if before is None or not all(map(torch.equal, before[0], told)):
+            self._noise_of = before = told, self._future(*(part.double() for part in told))
+        return before[1]
+
+    @staticmethod
+    def _future(noise: Tensor, K: Tensor, kept: Tensor, gained: Tensor) -> Tensor:
+        """B of noise variances ``batch_shape``, the different K and a, c of an interval."""
+        b, noise = noise.numel(), noise.reshape(-1, 1)
         if bool((noise == noise[0]).all()):
             noise = noise[:1]
         values, vectors = torch.linalg.eigh(K)
-        if len(noise) > len(values):  # member m has K number m % q
-            values, vectors = (
-                part.repeat(len(noise) // len(part), *[1] * (part.dim() - 1)) for part in (values, vectors)
-            )
-        kept, gained = (part.double() for part in model.prior.drift(0.0, self.interval))
+        if len(K) > 1:  # member m has K number m % q
+            values, vectors = values.repeat(b // len(K), 1), vectors.repeat(b // len(K), 1, 1)
         fresh = gained * values.clamp_min(0.0)
         lead = noise * (1 - kept.square()) - fresh
         root = (lead.square() + 4 * noise * fresh).sqrt()
         v = torch.where(lead > 0, (lead + root) / 2, 2 * noise * fresh / (root - lead).clamp_min(1e-300))
-        return ((vectors * (fresh + v).unsqueeze(-2)) @ vectors.mT).to(model.arms)
+        return (vectors * (fresh + v).unsqueeze(-2)) @ vectors.mT
 
     def _check(self, model: ArmGP) -> None:
         validation.instance("model", model, ArmGP, "an ArmGP")

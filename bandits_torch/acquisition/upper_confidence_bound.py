@@ -100,8 +100,9 @@ class UpperConfidenceBound(AcquisitionFunction):
 
     @staticmethod
     def of(mean: Tensor, variance: Tensor, width: Tensor) -> Tensor:
-        """The upper bounds for these moments."""
-        return torch.addcmul(mean, width.to(mean), variance.clamp_min(1e-12).sqrt())
+        """The bounds for these moments. Rewards may be in any unit, so the least variance is the smallest number."""
+        least = torch.finfo(variance.dtype).tiny  # where the square root has a finite gradient
+        return torch.addcmul(mean, width.to(mean), variance.clamp_min(least).sqrt())
 
 
 def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
@@ -134,8 +135,7 @@ def _inputs_of_upper_confidence_bound(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    given = {"posterior_transform": posterior_transform, "X_pending": X_pending}
-    return {"model": model, "width": width} | given
+    return locals()
 
 
 class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # BoTorch's name and habit
@@ -183,14 +183,7 @@ def _inputs_of_q_upper_confidence_bound(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    return {
-        "model": model,
-        "width": width,
-        "sampler": sampler,
-        "objective": objective,
-        "posterior_transform": posterior_transform,
-        "X_pending": X_pending,
-    }
+    return locals()
 
 
 class SimultaneousBand(Described):

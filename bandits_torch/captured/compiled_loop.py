@@ -12,7 +12,8 @@ from bandits_torch.models.arms.covariance_form import FOLD
 from bandits_torch.models.arms.posterior_of_counts import LEAST_LEFT, REMOVED
 
 TINY = np.finfo(np.float64).eps
-_LEAST_VARIANCE = 1e-12  # under a bound, as BoTorch's analytic acquisitions have it
+_LEAST_VARIANCE = 1e-12  # of an improvement, as BoTorch's analytic acquisitions have it
+_LEAST_UNDER_A_BOUND = np.finfo(np.float64).tiny  # as ``UpperConfidenceBound`` has it
 _TOGETHER = 64  # rows of C that are folded together, so that they stay in the cache
 compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 
@@ -53,6 +54,7 @@ def play(state, told, world, widths, moves, has, margin, largest, out):
         prior, own, lam = K[s % len(K)], prior_mean[s], noise_variance[s]
         prior_variance = np.diag(prior)
         filled, count = 0, 0
+        least = _LEAST_VARIANCE if improves else _LEAST_UNDER_A_BOUND
         for j in range(k):
             if drifts:
                 a, e = kept[j, s % kept.shape[1], 0], gained[j, s % kept.shape[1], 0]
@@ -75,7 +77,7 @@ def play(state, told, world, widths, moves, has, margin, largest, out):
             for n in range(N):
                 if not may[n]:
                     continue
-                spread = draw[n] if draws else math.sqrt(max(v[n], _LEAST_VARIANCE))
+                spread = draw[n] if draws else math.sqrt(max(v[n], least))
                 index = m[n] + own[n] + w * spread
                 if improves:
                     index = (m[n] + own[n] - (best + margin)) / spread

@@ -81,6 +81,11 @@ class ArmCovarianceKernel(Kernel):
         return x.long()
 
 
+def over_indices(kernel: Kernel) -> bool:
+    """Whether inputs are indices of arms: whether an ``ArmCovarianceKernel`` is part of the kernel, or is it."""
+    return any(isinstance(part, ArmCovarianceKernel) for part in kernel.modules())
+
+
 def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tensor:
     """Covariance between arms, estimated from past rewards and shrunk towards independent arms.
 
@@ -173,7 +178,12 @@ class PeriodKernel(Kernel):
         like = variance if isinstance(variance, Tensor) else torch.empty((), dtype=torch.float64)
         value = validation.finite_tensor("variance", validation.numbers("variance", variance, like))
         validation.require(bool((value >= 0).all()), "variance", variance, "finite and >= 0")
-        self.register_buffer("variance", value.expand(self.batch_shape).clone())
+        try:
+            value = value.expand(self.batch_shape)
+        except RuntimeError:
+            expected = f"that broadcasts to batch_shape {tuple(self.batch_shape)}"
+            validation.shape_is("variance", value, False, expected)
+        self.register_buffer("variance", value.clone())
 
     @property
     def dtype(self) -> torch.dtype:
@@ -229,8 +239,9 @@ class NeuralTangentKernel(Kernel):
         else:
             inner, scale = x1 @ x2.mT, first.unsqueeze(-1) * second.unsqueeze(-2)
         covariance = tangent = inner
+        tiny = torch.finfo(scale.dtype).tiny  # of a vector that is 0
         for _ in range(self.depth - 1):
-            cosine = (covariance / scale.clamp_min(1e-300)).clamp(-1.0, 1.0)
+            cosine = (covariance / scale.clamp_min(tiny)).clamp(-1.0, 1.0)
             angle = torch.arccos(cosine)
             share = (math.pi - angle) / math.pi
             covariance = scale * ((1 - cosine.square()).clamp_min(0.0).sqrt() / math.pi + share * cosine)

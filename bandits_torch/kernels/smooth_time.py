@@ -162,8 +162,27 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
         return StateSpace.periodic(*parameters, self.order, self.tolerance)
 
 
+class _OfTimeKernels(StateSpaceTimeKernel):
+    """Base of sums and products."""
+
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        some = isinstance(kernels, Sequence) and len(kernels) > 0
+        validation.require(some, "kernels", kernels, "at least one kernel, in a sequence")
+        for kernel in kernels:
+            validation.require(has_state_space(kernel), "kernels", type(kernel).__name__, KNOWN)
+        super().__init__(*kernels)
+
+    def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """The sum, or the product, of the covariances."""
+        return _covariance(self, s, t)
+
+    def state_space(self) -> StateSpace:
+        """The states stacked, or their Kronecker product."""
+        return state_space_of(self)
+
+
 @validation.names_arguments
-class SumOfTimeKernels(StateSpaceTimeKernel, AdditiveKernel):
+class SumOfTimeKernels(_OfTimeKernels, AdditiveKernel):
     """The sum of kernels over time; states are stacked.
 
     Args:
@@ -174,20 +193,9 @@ class SumOfTimeKernels(StateSpaceTimeKernel, AdditiveKernel):
     Source: Solin & Sarkka 2014, section 3.4.
     """
 
-    def __init__(self, kernels: Sequence[Kernel]) -> None:
-        super().__init__(*_checked(kernels))
-
-    def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
-        """The sum of the covariances."""
-        return functools.reduce(torch.add, [_covariance(kernel, s, t) for kernel in self.kernels])
-
-    def state_space(self) -> StateSpace:
-        """The states stacked."""
-        return functools.reduce(StateSpace.__add__, [state_space_of(kernel) for kernel in self.kernels])
-
 
 @validation.names_arguments
-class ProductOfTimeKernels(StateSpaceTimeKernel, ProductKernel):
+class ProductOfTimeKernels(_OfTimeKernels, ProductKernel):
     """The product of kernels over time; the state is the Kronecker product of states.
 
     Args:
@@ -197,17 +205,6 @@ class ProductOfTimeKernels(StateSpaceTimeKernel, ProductKernel):
 
     Source: Solin & Sarkka 2014, section 3.4.
     """
-
-    def __init__(self, kernels: Sequence[Kernel]) -> None:
-        super().__init__(*_checked(kernels))
-
-    def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
-        """The product of the covariances."""
-        return functools.reduce(torch.mul, [_covariance(kernel, s, t) for kernel in self.kernels])
-
-    def state_space(self) -> StateSpace:
-        """The product of the states."""
-        return functools.reduce(StateSpace.__mul__, [state_space_of(kernel) for kernel in self.kernels])
 
 
 @validation.names_arguments
@@ -255,14 +252,14 @@ def state_space_of(kernel: Kernel) -> StateSpace:
     Source: Hartikainen & Sarkka 2010; Solin & Sarkka 2014.
     """
     with torch.no_grad():
+        if isinstance(kernel, AdditiveKernel):
+            return functools.reduce(StateSpace.__add__, map(state_space_of, kernel.kernels))
+        if isinstance(kernel, ProductKernel):
+            return functools.reduce(StateSpace.__mul__, map(state_space_of, kernel.kernels))
         if isinstance(kernel, StateSpaceTimeKernel | ExponentialForgettingKernel):
             return kernel.state_space()
         if isinstance(kernel, ScaleKernel):
             return state_space_of(kernel.base_kernel).scaled(kernel.outputscale)
-        if isinstance(kernel, AdditiveKernel):
-            return functools.reduce(StateSpace.__add__, [state_space_of(part) for part in kernel.kernels])
-        if isinstance(kernel, ProductKernel):
-            return functools.reduce(StateSpace.__mul__, [state_space_of(part) for part in kernel.kernels])
         if isinstance(kernel, ConstantKernel):
             return StateSpace.constant(kernel.constant.squeeze(-1))
         if isinstance(kernel, MaternKernel):
@@ -292,24 +289,16 @@ def has_state_space(kernel: Any) -> bool:
     return isinstance(kernel, (*single, ConstantKernel))
 
 
-def _checked(kernels: Sequence[Kernel]) -> Sequence[Kernel]:
-    some = isinstance(kernels, Sequence) and len(kernels) > 0
-    validation.require(some, "kernels", kernels, "at least one kernel, in a sequence")
-    for kernel in kernels:
-        validation.require(has_state_space(kernel), "kernels", type(kernel).__name__, KNOWN)
-    return kernels
-
-
 def _covariance(kernel: Kernel, s: Tensor | float, t: Tensor | float) -> Tensor:
     """Covariance between times element by element, ``batch x n``: GPyTorch's formulas, from differences of times."""
-    if isinstance(kernel, TimeKernel):
-        return kernel.covariance(s, t)
-    if isinstance(kernel, ScaleKernel):
-        return kernel.outputscale.unsqueeze(-1) * _covariance(kernel.base_kernel, s, t)
     if isinstance(kernel, AdditiveKernel):
         return functools.reduce(torch.add, [_covariance(part, s, t) for part in kernel.kernels])
     if isinstance(kernel, ProductKernel):
         return functools.reduce(torch.mul, [_covariance(part, s, t) for part in kernel.kernels])
+    if isinstance(kernel, TimeKernel):
+        return kernel.covariance(s, t)
+    if isinstance(kernel, ScaleKernel):
+        return kernel.outputscale.unsqueeze(-1) * _covariance(kernel.base_kernel, s, t)
     elapsed = elapsed_between(s, t)
     if isinstance(kernel, ConstantKernel):
         return kernel.constant * torch.ones_like(elapsed)

@@ -20,9 +20,11 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     StackedKernel,
 )
+from bandits_torch.kernels.arms import over_indices
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
+from bandits_torch.models.online_model import require_within
 from bandits_torch.models.points.online_gp import OnlineGP
 
 ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where others forget
@@ -61,9 +63,11 @@ def check_priors(priors: Sequence[CandidatePrior]) -> None:
         validation.below_one(f"priors[{p}].forgetting_rate", prior.forgetting_rate)
 
 
-def _noise_of(prior: CandidatePrior, given: Tensor) -> Tensor:
+def _noise_of(p: int, prior: CandidatePrior, given: Tensor) -> Tensor:
     """The prior's noise variance; the set's, ``given``, if it has none."""
-    return given if prior.noise_variance is None else torch.full_like(given, prior.noise_variance)
+    if prior.noise_variance is None:
+        return given
+    return torch.full_like(given, validation.positive(f"priors[{p}].noise_variance", prior.noise_variance))
 
 
 def arm_gp_over_priors(
@@ -100,7 +104,7 @@ def arm_gp_over_priors(
         time_kernel = ExponentialForgettingKernel(positive, batch_shape=torch.Size([len(priors)]))
         kernel = SpatioTemporalKernel(kernel, time_kernel)
     given = validation.numbers("noise_variance", noise_variance, features)
-    noise = torch.stack([_noise_of(prior, given) for prior in priors], -1)
+    noise = torch.stack([_noise_of(p, prior, given) for p, prior in enumerate(priors)], -1)
     return ArmGP(features, kernel, noise, prior_mean=means, form=form, batch_shape=(*runs, len(priors)))
 
 
@@ -118,6 +122,7 @@ def arm_gp_of_prior(
     ``replicates`` below 1.
     """
     validation.instance("prior", prior, CandidatePrior, "a CandidatePrior")
+    check_priors([prior])
     validation.positive_integer("replicates", replicates)
     features = _features(arms)
     kernel: Kernel = _kernel_over_arms([prior], features)
@@ -125,11 +130,10 @@ def arm_gp_of_prior(
         kernel = SpatioTemporalKernel(
             kernel, ExponentialForgettingKernel(features.new_tensor(prior.forgetting_rate))
         )
-    noise = noise_variance if prior.noise_variance is None else prior.noise_variance
     return ArmGP(
         features,
         kernel,
-        noise,
+        _noise_of(0, prior, validation.numbers("noise_variance", noise_variance, features)),
         prior_mean=_mean_over_arms(0, prior, features),
         form=form,
         batch_shape=(replicates,),
@@ -169,13 +173,11 @@ def _covariance(p: int, kernel: Kernel | Tensor, arms: Tensor) -> Tensor:
             return ArmCovarianceKernel(kernel.to(arms)).covariance
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
-    parts = list(kernel.modules())
-    over_time = any(isinstance(part, MarkovTimeKernel | SpatioTemporalKernel) for part in parts)
+    over_time = any(isinstance(part, MarkovTimeKernel | SpatioTemporalKernel) for part in kernel.modules())
     validation.require(not over_time, name, kernel, "a kernel over arms alone; time is its forgetting_rate")
     with torch.no_grad():
-        by_index = any(isinstance(part, ArmCovarianceKernel) for part in parts)
-        index = torch.arange(n, dtype=arms.dtype, device=arms.device).unsqueeze(-1)
-        matrix = copy.deepcopy(kernel).to(arms)(index if by_index else arms).to_dense()
+        x = torch.arange(n).to(arms).unsqueeze(-1) if over_indices(kernel) else arms
+        matrix = copy.deepcopy(kernel).to(arms)(x).to_dense()
     validation.shape_is(name, matrix, matrix.shape == (n, n), f"({n}, {n}) when called with the arms")
     return (matrix + matrix.mT) / 2
 
@@ -215,11 +217,13 @@ def online_gp_over_priors(
     over_time = isinstance(kernels[0], SpatioTemporalKernel)
     if learn:
         kernels = [learnable(kernel, domain.dim, replicates, anisotropy) for kernel in kernels]
-    given = torch.as_tensor(noise_variance).to(domain.bounds)
-    noise = torch.stack([_noise_of(prior, given) for prior in priors], -1)
-    shape, like = torch.Size((replicates, len(priors))), domain.bounds
+    given, like = validation.numbers("noise_variance", noise_variance, domain.bounds), domain.bounds
+    noise = torch.stack([_noise_of(p, prior, given) for p, prior in enumerate(priors)], -1)
+    means = torch.stack([_mean_number(p, prior, like) for p, prior in enumerate(priors)])
+    shape = torch.Size((replicates, len(priors)))
+    require_within(shape, noise.shape, "noise_variance")
     mean = ConstantMean(batch_shape=shape).to(like)
-    mean.constant.data.copy_(like.new_tensor([_mean_number(p, prior) for p, prior in enumerate(priors)]))
+    mean.constant.data.copy_(means)
     return OnlineGP(
         StackedKernel(kernels),
         noise.expand(shape),
@@ -251,7 +255,8 @@ def _forgetting(kernel: Kernel, rate: float) -> Kernel:
     return SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(rate, dtype=torch.float64)))
 
 
-def _mean_number(p: int, prior: CandidatePrior) -> float:
+def _mean_number(p: int, prior: CandidatePrior, like: Tensor) -> Tensor:
+    name = f"priors[{p}].mean"
     number = not isinstance(prior.mean, Tensor) or prior.mean.dim() == 0
-    validation.require(number, f"priors[{p}].mean", prior.mean, "a number: there are no arms")
-    return float(prior.mean)
+    validation.require(number, name, prior.mean, "a number: there are no arms")
+    return validation.rewards(name, validation.numbers(name, prior.mean, like))

@@ -165,26 +165,32 @@ def _set_decay(kernel: ExponentialForgettingKernel, value: Tensor) -> None:
 
 
 def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
-    """What a member of a batch of replicates holds, oldest first: inputs (n, D), features of arms, and targets (n,)."""
+    """What a member of a batch of replicates holds, oldest first: inputs (n, D), features of arms, and targets (n,), of
+    which ``mean_offsets`` are subtracted."""
     if isinstance(model, OnlineGP):
-        rows = model.data.rows()
-        batch, t = model.batch_shape, model.data.size
-        b, d = batch.numel(), rows.inputs.shape[-1]
-        held = rows.held.expand(*batch, t).reshape(b, t)[member]
-        inputs = rows.inputs.expand(*batch, t, d).reshape(b, t, d)[member]
-        return inputs[held], rows.targets.reshape(b, t)[member][held]
+        rows = model.data.of(member)
+        return rows.inputs[rows.held], rows.targets[rows.held]
     arm, reward, time, valid = (column[member] for column in model.held())
     X = torch.stack([arm[valid].to(time), time[valid]], -1)[:, : 1 + model.drifts]
-    return kernel_inputs(model, X, member), reward[valid]
+    return kernel_inputs(model, X, member), reward[valid] - mean_offsets(model, X, member)
+
+
+def mean_offsets(model: ArmGP | OnlineGP, X: Tensor, member: int) -> Tensor:
+    """By how much prior means at a model's inputs (n, D) exceed that of the first arm, (n,); 0 over points. A fit
+    learns the mean of the first arm, and these differences stay."""
+    if isinstance(model, OnlineGP):
+        return model.noise_variance.new_zeros(len(X))
+    means = model.prior_mean.reshape(-1, model.num_arms)[member]
+    return means[X[:, 0].long()] - means[0]
 
 
 def kernel_inputs(model: ArmGP | OnlineGP, X: Tensor, member: int) -> Tensor:
     """A model's inputs (n, D) as its kernel takes them: features in place of the indices of arms."""
     if isinstance(model, OnlineGP):
         return X
-    inputs = model.prior.inputs
-    features = inputs.reshape(-1, *inputs.shape[-2:])[member % (inputs[..., 0, 0].numel())][X[:, 0].long()]
-    return torch.cat([features, X[:, 1:]], -1)
+    N, d = model.prior.inputs.shape[-2:]
+    features = model.prior.inputs.expand(*model.batch_shape, N, d).reshape(-1, N, d)[member]
+    return torch.cat([features[X[:, 0].long()], X[:, 1:]], -1)
 
 
 def fit_hyperparameters(
@@ -197,9 +203,9 @@ def fit_hyperparameters(
     """Maximise each member's marginal likelihood times its priors, then rebuild the model once.
 
     Kernel, noise variance and a constant prior mean are learned by BoTorch's ``fit_gpytorch_mll``, begun at their
-    present values, member by member, so that a replicate's do not depend on the others. Noise has BoTorch's
-    log-normal prior, around exp(-4) times the outputscale that ``learnable`` was given. Use it in place of
-    ``fit_gpytorch_mll``::
+    present values, member by member, so that a replicate's do not depend on the others. Where arms have different prior
+    means, that of the first arm is learned, and the differences stay. Noise has BoTorch's log-normal prior, around
+    exp(-4) times the outputscale that ``learnable`` was given. In place of a ``fit_gpytorch_mll`` of one's own::
 
         model = OnlineGP(learnable(MaternKernel(), dim=2), noise_variance=0.1, input_dim=2)
         model.observe(X, Y)
@@ -208,16 +214,17 @@ def fit_hyperparameters(
     Args:
         model: of batch shape () or (S,), with a ``learnable`` kernel, or (S, P) with a ``StackedKernel`` of P.
         members: which members of the batch, flattened.
-        most: the number of latest observations that are used.
-        data: by member, the kernel's inputs (n, D) and rewards (n,) to fit in place of the observations held.
-        seconds: time limit for all fits together, each with an equal share; a fit whose share is used up stops after
-            the present round and keeps its result. None: no limit, so that the result does not depend on the clock.
+        most: the latest so many observations are used.
+        data: kernel's inputs (n, D) and rewards (n,) less ``mean_offsets``, to fit in place of what the model holds, by
+            member.
+        seconds: of all fits together, each with an equal share; a fit whose share is over stops after the round it is
+            in and keeps what it has found. None: no limit, so that the result does not depend on the clock.
 
     Returns the members fitted; one whose fit fails, or that has fewer than 2 rewards, stays as it is.
     Cost: O(n^3) a round, n <= most, up to 75 rounds a member; and a rebuild.
 
-    Raises ValueError for another model, ``members`` it does not have, ``most`` that is not an integer >= 1, and
-    ``seconds`` that are not positive.
+    Raises ValueError for another model, an ``OnlineGP`` whose prior mean is no ``ConstantMean``, ``members`` it does
+    not have, ``most`` that is no integer >= 1, and ``seconds`` that are not positive; the model is then as before.
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("most", most)
@@ -229,7 +236,10 @@ def fit_hyperparameters(
     kernel = model.kernel if isinstance(model, OnlineGP) else model.prior.kernel
     expected = "one without transforms: a model from a SingleTaskGP learns by model.refit()"
     validation.require(not isinstance(kernel, TransformedKernel), "model.kernel", kernel, expected)
-    count = model.batch_shape.numel()
+    if isinstance(model, OnlineGP):
+        constant = isinstance(model.prior_mean, ConstantMean)
+        validation.require(constant, "model.prior_mean", model.prior_mean, "a ConstantMean, to be learned")
+    count, before = model.batch_shape.numel(), copy.deepcopy(kernel.state_dict())
     noise = model.noise_variance.expand(model.batch_shape).reshape(count).clone()
     mean = _prior_means(model)
     fitted = []
@@ -247,7 +257,11 @@ def fit_hyperparameters(
             _write(part, learned, index)
             fitted.append(member)
     if fitted:
-        model.adopt(noise.reshape(model.batch_shape), mean.reshape(model.batch_shape))
+        try:
+            model.adopt(noise.reshape(model.batch_shape), mean.reshape(model.batch_shape))
+        except ValueError:
+            kernel.load_state_dict(before)
+            raise
     return fitted
 
 
@@ -256,9 +270,15 @@ def _fit_one(
 ) -> tuple[Kernel, Tensor, Tensor] | None:
     """Kernel, noise variance and mean learned from (n, D) inputs and (n,) targets; None if the fit failed.
 
-    It computes in the dtype of the inputs, which with times is float64 in a model of float32, too."""
+    It computes in the dtype of the inputs, which with times is float64 in a model of float32, too, and in a unit of
+    rewards in which the outputscale of a ``learnable`` kernel began near 1, for which the optimiser's bounds and
+    tolerances are made."""
     least, y = SMALLEST_RATIO[y.dtype], y.to(X)
     scale = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
+    square = _squared_unit(scale)
+    if scale is not None and square != 1:
+        _rescale(scale, 1 / square)
+    y, mean, noise = y / math.sqrt(square), mean / math.sqrt(square), noise / square
     prior = getattr(scale, "outputscale_prior", None)
     unit = 1.0 if prior is None else float(prior.mode)
     likelihood = GaussianLikelihood(
@@ -284,7 +304,29 @@ def _fit_one(
         prior = kernel(X, diag=True).max()
     if not likelihood.noise >= least * prior:
         return None
-    return kernel, likelihood.noise.detach().squeeze(), constant.constant.detach()
+    if scale is not None and square != 1:
+        _rescale(scale, square)
+    return (
+        kernel,
+        square * likelihood.noise.detach().squeeze(),
+        math.sqrt(square) * constant.constant.detach(),
+    )
+
+
+def _squared_unit(scale: ScaleKernel | None) -> float:
+    """A power of 4, so that nothing is rounded, near the outputscale that ``learnable`` was given; 1 for others."""
+    prior = getattr(scale, "outputscale_prior", None)
+    if scale is None or not isinstance(prior, LogNormalPrior) or scale.raw_outputscale_constraint.enforced:
+        return 1.0
+    return 4.0 ** round(math.log2(float(prior.mode)) / 2)
+
+
+def _rescale(scale: ScaleKernel, factor: float) -> None:
+    """The outputscale and its log-normal prior in another unit."""
+    prior, *closures = scale._priors["outputscale_prior"]
+    scale.outputscale = factor * scale.outputscale.detach()
+    moved = LogNormalPrior(prior.loc + math.log(factor), prior.scale)
+    scale.register_prior("outputscale_prior", moved, *closures)
 
 
 def _place(kernel: Kernel, member: int) -> tuple[Kernel, int]:
@@ -303,7 +345,7 @@ def _write(kernel: Kernel, learned: Kernel, member: int) -> None:
 
 
 def _prior_means(model: ArmGP | OnlineGP) -> Tensor:
-    """The constant prior mean of each member, (S,)."""
+    """The prior mean of each member, (S,); over arms that of the first."""
     if isinstance(model, ArmGP):
         return model.prior_mean.reshape(-1, model.num_arms)[:, 0].clone()
     constant = model.prior_mean(model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim))

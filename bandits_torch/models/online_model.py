@@ -390,6 +390,15 @@ def noise_added(
     return noise_variance.unsqueeze(-1) if observation_noise else 0.0
 
 
+def empty(values: Iterable[Tensor], where: Tensor | None = None) -> None:
+    """Set tensors to 0 in place, in the members with ``where`` True: booleans of their first dimensions."""
+    for value in values:
+        if where is None:
+            value.zero_()
+        else:
+            value.masked_fill_(where.reshape(*where.shape, *[1] * (value.dim() - where.dim())), 0)
+
+
 def check_held(held: Tensor, batch_shape: torch.Size, n: int) -> None:
     """Raises ValueError unless these are booleans, ``batch x n``: which of n rows each member holds."""
     boolean = isinstance(held, Tensor) and held.dtype == torch.bool

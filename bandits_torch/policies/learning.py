@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.hyperparameters import fit_hyperparameters, kernel_inputs
+from bandits_torch.models.hyperparameters import fit_hyperparameters, kernel_inputs, mean_offsets
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.over_priors import PriorElimination
@@ -128,10 +128,12 @@ class LearnedHyperparameters(WrappingPolicy):
         if not self._remembers:
             return {}
         held, seen = self.model.num_observations.reshape(-1).tolist(), self._seen.tolist()
+        latest = {
+            k: (self._X[k, -seen[k] :], self._y[k, -seen[k] :]) for k in replicates if held[k] < self.first
+        }
         return {
-            k: (kernel_inputs(self.model, self._X[k, -seen[k] :], k), self._y[k, -seen[k] :])
-            for k in replicates
-            if held[k] < self.first
+            k: (kernel_inputs(self.model, X, k), y - mean_offsets(self.model, X, k))
+            for k, (X, y) in latest.items()
         }
 
     def trace(self) -> dict[str, Tensor | float]:

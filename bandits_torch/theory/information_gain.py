@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.online_model import OnlineModel, within
 
 _KINDS = ("squared_exponential", "matern", "linear")
 
@@ -76,10 +76,8 @@ class MaximumGain:
         noise = validation.numbers("noise_variance", noise_variance, prior)
         positive = bool((torch.isfinite(noise) & (noise > 0)).all())
         validation.require(positive, "noise_variance", noise_variance, "finite and > 0")
-        fits = noise.ndim <= len(batch) and all(
-            size in (1, other) for size, other in zip(reversed(noise.shape), reversed(batch), strict=False)
-        )
-        validation.shape_is("noise_variance", noise, fits, f"that broadcasts to {tuple(batch)}")
+        expected = f"that broadcasts to {tuple(batch)}"
+        validation.shape_is("noise_variance", noise, within(batch, noise.shape), expected)
         table = _greedy_gains(prior, noise.expand(batch), max_points)
         self._table = (table / (1 - math.exp(-1)) if upper_bound else table).to(covariance)
 

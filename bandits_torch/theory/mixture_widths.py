@@ -132,7 +132,8 @@ class DualMixtureWidth(NormWidth):
         assert isinstance(model, ArmGP)
         mean, variance = model.marginals()
         reach = torch.maximum(upper - mean, mean - lower)
-        return (reach / variance.clamp_min(1e-12).sqrt()).amax(-1)
+        least = 1e-12 * model.prior.diagonal().amax()  # of arms that are known: their reach is rounding
+        return (reach / torch.maximum(variance, least).sqrt()).amax(-1)
 
     @torch.no_grad()
     def bounds(self, model: OnlineModel) -> tuple[Tensor, Tensor]:

@@ -100,7 +100,8 @@ def exploration_problem(
         features, gaps, ridge, weight, among: as in the module's table; ``weight`` a number or (...).
         tolerance, method: as for ``optimal_design``. The gap is in units of ``gaps``.
 
-    Cost and errors: as for ``optimal_design``; also raises ValueError for ``gaps`` or a ``weight`` that do not fit.
+    Computes in float64, whatever the dtype of the features, which is that of the result. Cost and errors: as for
+    ``optimal_design``; also raises ValueError for ``gaps`` or a ``weight`` that do not fit.
 
     Source: Hong, Li & Tewari 2023, equation 1.
     """
@@ -117,7 +118,7 @@ def exploration_problem(
     lowest = gradient.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
     # sum P (grad - min) rather than sum P grad - min: no difference of large numbers.
     gap = (P * (gradient - lowest)).sum(-1)
-    return Design(P, gap, h, log_det)
+    return Design(*(value.to(features.dtype) for value in (P, gap, h, log_det)))
 
 
 def optimal_exploration(
@@ -149,10 +150,11 @@ def optimal_exploration(
     checked(validation.non_negative, "gain", gain)  # 0 if all features are 0
     given = {"beta": beta, "alpha": alpha, "gain": gain}
     b, a, gamma = (validation.numbers(name, value, gaps) for name, value in given.items())
-    _together(gaps=gaps.shape[:-1], beta=b.shape, alpha=a.shape, gain=gamma.shape)
+    batch = _together(gaps=gaps.shape[:-1], beta=b.shape, alpha=a.shape, gain=gamma.shape)
+    gaps = gaps.expand(*batch, gaps.shape[-1])
     good = gaps <= (2 * a * gamma / b).unsqueeze(-1)
     among = torch.stack([torch.ones_like(good), good])
-    of_gaps = (2 / b).expand(gaps.shape[:-1])
+    of_gaps = (2 / b).expand(batch)
     weight = torch.stack([of_gaps, torch.ones_like(of_gaps)])
     # P* and pi(A) in one batch: half as many steps.
     both = torch.stack([gaps, torch.zeros_like(gaps)])
@@ -195,7 +197,7 @@ def _checked(
     validation.tensor("features", features)
     validation.shape_is("features", features, features.dim() >= 2 and features.numel() > 0, "(..., N, p)")
     validation.finite_tensor("features", features)
-    features = _over_ridge(features, ridge)
+    features = _over_ridge(features.double(), ridge)
     arms = features.shape[-2]
     g = features.new_zeros(arms) if gaps is None else validation.tensor("gaps", gaps).to(features)
     validation.shape_is("gaps", g, g.dim() >= 1 and g.shape[-1] == arms, f"(..., {arms})")
@@ -203,7 +205,11 @@ def _checked(
     w = validation.numbers("weight", weight, features)
     validation.require(bool((torch.isfinite(w) & (w > 0)).all()), "weight", w, "finite and > 0")
     allowed = torch.ones(arms, dtype=torch.bool, device=features.device) if among is None else among
-    ok = allowed.dtype == torch.bool and allowed.dim() >= 1 and allowed.shape[-1] == arms
+    ok = (
+        validation.tensor("among", allowed).dtype == torch.bool
+        and allowed.dim() >= 1
+        and allowed.shape[-1] == arms
+    )
     validation.shape_is("among", allowed, ok, f"(..., {arms}) and dtype torch.bool")
     validation.require(bool(allowed.any(-1).all()), "among", allowed, "at least one arm in every member")
     batch = _together(

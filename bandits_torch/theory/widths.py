@@ -363,6 +363,7 @@ def uncertainty_sampling(model: ArmModel, count: int, time: float = 0.0) -> Tens
     """
     validation.instance("model", model, ArmModel, "a model over arms")
     validation.positive_integer("count", count)
+    validation.finite_number("time", time)
     chosen = []
     with model.provisional():
         for _ in range(count):

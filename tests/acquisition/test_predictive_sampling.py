@@ -7,7 +7,12 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import ArmGP, recipes
 from bandits_torch.acquisition import PredictiveSampling, ThompsonSampling
-from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    SpatioTemporalKernel,
+    WienerKernel,
+)
 from bandits_torch.policies import IndexPolicy, Observation
 from tests.reference.kernels import rbf
 from tests.reference.plain_draws import shares_of_predictive_sampling
@@ -88,6 +93,29 @@ def test_wide_kernels_of_low_rank_and_float32_are_no_trouble() -> None:
         left = (C - root @ root.mT).diagonal(dim1=-2, dim2=-1)
         assert bool(root.isfinite().all())
         assert float(left.min()) > (-1e-3 if dtype == torch.float32 else -1e-8)
+
+
+@pytest.mark.parametrize("noise", [0.1, torch.tensor([[0.1], [0.4]]).double()])
+def test_members_of_a_batch_of_kernels_draw_as_they_would_alone(noise) -> None:
+    K = torch.stack([kernel()(ARMS).to_dense(), 2.0 * torch.eye(4)])
+    fades = ExponentialForgettingKernel(torch.tensor(0.1).double())
+    model = ArmGP(ARMS, SpatioTemporalKernel(ArmCovarianceKernel(K), fades), noise, batch_shape=(2, 2))
+    roots = PredictiveSampling(model).root(model, 5.0)
+    for s, own in enumerate(torch.as_tensor(noise).double().expand(2, 1)[:, 0].tolist()):
+        for p in range(2):
+            alone = ArmGP(ARMS, SpatioTemporalKernel(ArmCovarianceKernel(K[p]), fades), own)
+            torch.testing.assert_close(roots[s, p], PredictiveSampling(alone).root(alone, 5.0))
+
+
+def test_hyperparameters_that_change_are_those_of_the_next_draw() -> None:
+    model = learned(0.1)
+    acquisition = PredictiveSampling(model)
+    acquisition.root(model, 5.0)
+    model.adopt(torch.tensor([1.0, 2.0]).double(), torch.zeros(2).double())
+    assert torch.equal(acquisition.root(model, 5.0), PredictiveSampling(model).root(model, 5.0))
+    model.prior.kernel.time_kernel.forgetting_rate = 0.5
+    model.rebuild()
+    assert torch.equal(acquisition.root(model, 5.0), PredictiveSampling(model).root(model, 5.0))
 
 
 def test_other_models_are_refused() -> None:

@@ -45,6 +45,16 @@ def test_equals_botorch_with_beta_the_square_of_the_width(kind, width):
     torch.testing.assert_close(ours, theirs, **exactly)
 
 
+@pytest.mark.parametrize("unit", [2.0**-40, 2.0**40])
+def test_rewards_may_be_in_any_unit(unit):
+    def values(unit):
+        model = ArmGP(N, unit**2 * smooth(N), 0.05 * unit**2)
+        model.observe_arms(torch.tensor(2), torch.tensor(0.7 * unit).double())
+        return UpperConfidenceBound(model, 2.0)(model.candidates())
+
+    assert torch.equal(values(unit), unit * values(1.0))
+
+
 def test_every_replicate_has_its_own_width():
     model = arm_gp((3,))
     widths = torch.tensor([0.0, 1.0, 5.0])  # float32: taken over into the model's dtype

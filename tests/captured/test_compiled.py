@@ -5,13 +5,14 @@ import sys
 import pytest
 import torch
 
-from bandits_torch import ArmGP, ThompsonSampling, make, recipes, run
+from bandits_torch import ArmGP, ThompsonSampling, UpperConfidenceBound, make, recipes, run
 from bandits_torch.captured import playing
 from bandits_torch.captured.compiled_blocks import compiled_blocks
 from bandits_torch.experiments import race
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.policies import IndexPolicy, SlidingWindow
-from bandits_torch.theory import IGPWidth, RealisedGain
+from bandits_torch.problems import Replay
+from bandits_torch.theory import ConstantWidth, IGPWidth, RealisedGain
 from tests.captured.test_captured_runs import (
     CASES,
     FACTOR,
@@ -186,3 +187,20 @@ def test_a_block_of_auto_that_the_loop_cannot_play_is_played_as_it_is():
 def test_members_that_know_their_scale_and_unit_are_compiled(rate):
     history, _ = same_as_plain(lambda: knows_its_scale(rate, look_again=2.0, try_all=rate > 0), 60)
     assert steps_of(history) == (55, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*suggest a value outside")
+def test_a_bound_is_the_same_in_any_unit_of_rewards():
+    """Variances of 1e-24 are far from 0 where rewards are 1e-12."""
+
+    def played(unit, **options):
+        table = torch.rand(60, 12, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+        problem = Replay(unit * table, history=unit * table[:5])
+        model = ArmGP(12, unit**2 * torch.eye(12).double(), 0.05 * unit**2)
+        return run(IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(2.0)), problem, 60, **options)
+
+    runs = [played(1.0), played(2.0**-40), played(2.0**-40, capture=True)]
+    assert steps_of(runs[2])[0] > 0
+    assert len(runs[0].arms.unique()) == 12
+    for history in runs[1:]:
+        assert torch.equal(history.arms, runs[0].arms)

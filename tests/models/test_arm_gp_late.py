@@ -117,6 +117,7 @@ def test_a_model_that_had_to_change_form_to_forget_forgets_on():
         (ArmGP(ARMS, SPACE, NOISE), MORE.squeeze(-1), r"arms must have shape \(n, 1\)"),
         (ArmGP(ARMS, SPACE, NOISE), MORE[:0], r"arms must have shape \(n, 1\)"),
         (ArmGP(ARMS, SPACE, NOISE), MORE / 0, "arms must be finite"),
+        (ArmGP(ARMS, SPACE, NOISE), 2, "arms must be a tensor"),
         (
             ArmGP(N, ArmCovarianceKernel(SPACE(ARMS).to_dense().detach()), NOISE),
             MORE,

@@ -64,6 +64,17 @@ def test_members_hold_these_rows_and_nothing_else(name):
         assert (own[0] - was[0]).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("name", ["covariance", "factor", "drift"])
+def test_no_rows_change_nothing(name):
+    model, (X, Y) = MODELS[name](S), rows(name)
+    model.observe(X, Y)
+    before = at_the_end(name, model)
+    model.hold(X[:, :0], Y[:, :0], HELD[:, :0])
+    for own, was in zip(at_the_end(name, model), before, strict=True):
+        torch.testing.assert_close(own, was, rtol=0, atol=1e-12)
+    assert model.num_observations.tolist() == [ROWS] * S
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_bad_rows_are_refused_and_change_nothing(name):
     model, (X, Y) = MODELS[name](S), rows(name)

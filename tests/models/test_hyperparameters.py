@@ -9,7 +9,7 @@ from botorch.exceptions import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
-from gpytorch.means import ConstantMean
+from gpytorch.means import ConstantMean, LinearMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from linear_operator.utils.errors import NanError, NotPSDError
 
@@ -29,6 +29,7 @@ from bandits_torch.models import (
     SketchedGP,
     hyperparameters,
 )
+from bandits_torch.models.candidate_priors import online_gp_over_priors
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
 from tests.reference.kernels import rbf
 
@@ -98,6 +99,22 @@ def test_the_optimum_is_no_worse_than_botorch_finds_by_itself():
     theirs.prior_mean.constant.data.copy_(fitted.mean_module.constant.data)
     theirs.observe(X, y)
     assert model.log_likelihood == pytest.approx(float(theirs.log_likelihood), abs=0.5)
+
+
+def test_a_fit_is_the_same_in_any_unit_of_rewards():
+    X = inputs_of(40)
+    y, found = draw_of(kernel_of(0.3), X, 0.05), []
+    for unit in (1.0, 2.0**-20, 2.0**20):
+        kernel = ScaleKernel(kernel_of(0.5)).double()
+        kernel.outputscale = torch.tensor(unit**2).double()
+        model = model_over(learnable(kernel, 2), noise=0.1 * unit**2)
+        model.observe(X, unit * y)
+        assert fit_hyperparameters(model, [0]) == [0]
+        values = [model.kernel.outputscale / unit**2, model.noise_variance / unit**2]
+        values += [model.prior_mean.constant / unit, *model.kernel.base_kernel.lengthscale.flatten()]
+        found.append(torch.stack(values).detach())
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-4, atol=1e-6)
 
 
 def learned_rate(X, y, with_prior):
@@ -340,6 +357,49 @@ def test_members_over_arms_adopt_noise_and_mean_of_their_own():
         assert torch.equal(model.noise_variance, noise.double())
 
 
+def test_members_under_several_priors_are_fitted_with_the_arms_of_their_replicate():
+    arms = torch.rand(3, 1, 5, 2).double()  # replicates, priors
+    model = ArmGP(arms, RBFKernel(batch_shape=torch.Size([2])).double(), 0.1)
+    model.observe_arms(torch.tensor(4), torch.tensor(0.5).double())
+    for member in range(6):
+        X, y = held_data(model, member)
+        assert torch.equal(X, arms[member // 2, 0, 4:])
+        assert y.tolist() == [0.5]
+
+
+def test_arms_of_different_prior_means_keep_their_differences():
+    """As if rewards were counted from these means."""
+    arms, means = inputs_of(5), torch.tensor([[0.5, 3.0, -1.0, 2.0, 0.0]] * 2).double()
+    own = ArmGP(arms, learnable(kernel_of(), 2, 2), 0.1, prior_mean=means)
+    plain = ArmGP(arms, learnable(kernel_of(), 2, 2), 0.1, prior_mean=0.5)
+    for k in range(15):
+        arm, reward = torch.tensor([k % 5, k % 4]), torch.sin(torch.tensor([k, 2.0 * k])).double()
+        own.observe_arms(arm, reward + means[0, arm])
+        plain.observe_arms(arm, reward + 0.5)
+    assert fit_hyperparameters(own, [0]) == fit_hyperparameters(plain, [0]) == [0]
+    torch.testing.assert_close(own.prior_mean - means, plain.prior_mean - 0.5, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(own.noise_variance, plain.noise_variance, rtol=1e-5, atol=0)
+    assert torch.equal(own.prior_mean[1], means[1])  # not fitted
+    assert float((own.prior_mean - means)[0].abs().min()) > 1e-3
+
+
+def test_a_fit_that_is_refused_leaves_the_kernel_as_it_was(monkeypatch):
+    linear = OnlineGP(learnable(kernel_of(), 2), 0.1, input_dim=2, prior_mean=LinearMean(2))
+    refused = model_over(learnable(kernel_of(), 2))
+
+    def refuse(*_arguments):
+        raise ValueError("noise_variance must be larger")
+
+    monkeypatch.setattr(refused, "adopt", refuse)
+    for model, name in ((linear, r"model\.prior_mean"), (refused, "noise_variance")):
+        model.observe(inputs_of(12), draw_of(kernel_of(), inputs_of(12), 0.1))
+        before = copy.deepcopy(model.kernel.state_dict())
+        with pytest.raises(ValueError, match=f"^{name} must"):
+            fit_hyperparameters(model, [0])
+        after = model.kernel.state_dict()
+        assert all(torch.equal(value, after[key]) for key, value in before.items())
+
+
 def test_candidate_priors_of_a_stack_are_fitted_each():
     X = inputs_of(25, over_time=True)
     y = draw_of(kernel_of(0.3, 0.1), X, 0.05)
@@ -358,6 +418,21 @@ def test_candidate_priors_of_a_stack_are_fitted_each():
     assert (after[0] > before[0] + 1).all()
     torch.testing.assert_close(after[1], before[1], rtol=0, atol=1e-8)
     assert kernels[1].time_kernel.forgetting_rate.max() < 1e-12  # static, and it stays so
+
+
+@pytest.mark.parametrize(
+    ("mean", "noise", "argument"),
+    [
+        (math.nan, 0.1, r"priors\[0\]\.mean"),
+        (1e200, 0.1, r"priors\[0\]\.mean"),
+        (0.0, "loud", "noise_variance"),
+        (0.0, torch.ones(3), "noise_variance"),
+    ],
+)
+def test_a_prior_over_points_that_makes_no_sense_is_refused_by_name(mean, noise, argument):
+    domain, prior = Domain(torch.tensor([[0.0], [1.0]]).double()), CandidatePrior(rbf(0.3), mean)
+    with pytest.raises(ValueError, match=f"^{argument}"):
+        online_gp_over_priors(domain, [prior], noise, replicates=2)
 
 
 def test_stacked_kernels_are_their_kernels():

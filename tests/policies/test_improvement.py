@@ -6,7 +6,8 @@ from botorch.acquisition.analytic import LogExpectedImprovement
 from gpytorch.kernels import RBFKernel
 from torch.distributions import Normal
 
-from bandits_torch import ArmGP, AskTell, Domain, SketchedGP, recipes
+from bandits_torch import ArmGP, AskTell, Domain, recipes
+from bandits_torch.models import SketchedGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies import IndexPolicy, Observation, PeriodicRestart, RewardImprovementPolicy
 from bandits_torch.policies.index import Improvement

@@ -50,6 +50,13 @@ def test_tangent_kernel_of_simple_inputs_is_known() -> None:
     assert not torch.equal(K(y + 1.0).to_dense(), K(y).to_dense())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_input_of_zeros_has_tangent_kernel_0(dtype: torch.dtype) -> None:
+    x = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=dtype)
+    expected = torch.tensor([[0.0, 0.0], [0.0, 15.0]], dtype=dtype)
+    torch.testing.assert_close(NeuralTangentKernel(3)(x).to_dense(), expected)
+
+
 def test_training_is_gradient_descent_on_the_papers_loss() -> None:
     features = NeuralFeatures(sphere(4), width=8, training_steps=3, regulariser=0.5)
     arm, reward = torch.tensor([0, 0, 2]), torch.tensor([0.3, 0.5, -0.2], dtype=torch.float64)

@@ -42,6 +42,15 @@ def test_bounds_are_those_of_the_dense_dual(noise, horizon, drift, mean):
         assert np.allclose(upper[s], mean + high, atol=1e-8)
 
 
+def test_a_width_is_the_same_in_any_unit_of_rewards():
+    widths = []
+    for unit in (1.0, 1e-9):
+        model = ArmGP(N, unit**2 * K, unit**2 * R**2)
+        model.observe_arms(torch.tensor(2), torch.tensor(0.7 * unit).double())
+        widths.append(float(DualMixtureWidth(B, None, DELTA)(2, model)))
+    assert widths[1] == pytest.approx(widths[0], rel=1e-6)
+
+
 def test_dual_is_the_best_bound_that_the_two_facts_allow():
     """The primal, solved as it is written, reaches it to 1 %, for the ridges are 17; it never exceeds it."""
     model, arms, y = taught(R**2, pulls=6, scale=0.3)

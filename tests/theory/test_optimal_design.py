@@ -183,3 +183,25 @@ def test_whether_a_covariance_is_symmetric_does_not_depend_on_its_unit(scale: fl
     features_of_covariance(scale * nearly)
     with pytest.raises(ValueError, match="symmetric"):
         features_of_covariance(scale * (nearly + torch.tensor([[0.0, 0.1], [0.0, 0.0]])))
+
+
+@pytest.mark.parametrize("method", ["interior_point", "active_set", "frank_wolfe"])
+def test_float32_is_solved_in_float64(method: str) -> None:
+    phi = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+    design, exact = (optimal_design(features, 1e-3, method=method) for features in (phi, phi.double()))
+    for name in ("probabilities", "duality_gap", "leverages", "log_det"):
+        assert torch.equal(getattr(design, name), getattr(exact, name).float())
+    among = optimal_exploration(phi, uniform(30).float(), 1e-3, 5.0, 0.5, design.log_det)
+    assert among.dtype == torch.float32
+    assert among.sum() == pytest.approx(1)
+
+
+def test_one_set_of_gaps_may_have_several_numbers_each() -> None:
+    phi, gaps = features_of_covariance(covariance(8, 2, 0.5)), uniform(8)
+    betas, alphas = torch.tensor([5.0, 20.0]).double(), torch.tensor([[0.5], [1.0], [2.0]]).double()
+    together = optimal_exploration(phi, gaps, 1e-2, betas, alphas, 3.0)
+    assert together.shape == (3, 2, 8)
+    for i, alpha in enumerate(alphas[:, 0].tolist()):
+        for j, beta in enumerate(betas.tolist()):
+            alone = optimal_exploration(phi, gaps, 1e-2, beta, alpha, 3.0)
+            torch.testing.assert_close(together[i, j], alone, rtol=0, atol=1e-6)

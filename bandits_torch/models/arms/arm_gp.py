@@ -21,7 +21,7 @@ from bandits_torch.models.arms.observed_points import ROOM
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.at_time import with_time
-from bandits_torch.models.online_model import MarginalPosterior, check_held, joint_posterior
+from bandits_torch.models.online_model import MarginalPosterior, check_held, joint_posterior, require_within
 
 _FIRST = 16  # pulls of each member that the first comparison of the two forms assumes
 _GROWING_VARIANCE_UP_TO = 1_500  # most arms for the covariance form, if the prior variance grows with time
@@ -236,11 +236,11 @@ class ArmGP(ArmModel):
             validation.require(in_range, "arm", arm, expected)
         if noise_variance is not None:
             self._check_own_noise(noise_variance, where)
-            self.take_noisy(arm, reward, moment, noise_variance)
-            return
+            noise_variance = noise_variance.to(self.arms.dtype)
+            noise_variance = inputs.flat("noise_variance", noise_variance, self._batch_shape)
         flat_arm = inputs.flat("arm", arm, self._batch_shape)
         flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape)
-        self._belief.take(flat_arm, flat_reward, moment, self._mask(where))
+        self._belief.take(flat_arm, flat_reward, moment, self._mask(where), noise_variance)
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
@@ -256,7 +256,10 @@ class ArmGP(ArmModel):
 
     def expect_arms(self, arm: Tensor, time: float) -> None:
         """``expect`` of one pull per member, integers that broadcast to ``batch_shape``."""
-        self._belief.expect(inputs.flat("arm", arm, self._batch_shape), float(time))
+        integers = validation.tensor("arm", arm).dtype == torch.long
+        validation.require(integers, "arm", arm, f"int64 from 0 to {self.num_arms - 1}")
+        moment = validation.finite_number("time", time)
+        self._belief.expect(inputs.flat("arm", arm, self._batch_shape), moment)
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Forget the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
@@ -295,8 +298,10 @@ class ArmGP(ArmModel):
         n = index.shape[-1]
         moments = inputs.moments(times, n, in_order=False)
         check_held(held, self._batch_shape, n)
-        self._belief.check_spread(max(moments))
-        self._belief.hold(index, rewards.to(self.arms.dtype), moments, held.reshape(-1, n))
+        self._belief.check_spread(max(moments, default=None))
+        self._belief.hold(
+            index, rewards.to(self.arms.dtype), moments, held.reshape(self._batch_shape.numel(), n)
+        )
 
     def take(
         self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False, where: Tensor | None = None
@@ -328,17 +333,19 @@ class ArmGP(ArmModel):
         self._belief.relearn(self._belief.form_name)
 
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
-        """Set the noise variance and the prior mean of all arms, ``batch_shape`` each, and ``rebuild``.
+        """Set the noise variance and the prior mean of the first arm, ``batch_shape`` each, and ``rebuild``. The prior
+        means of other arms keep their differences from it.
 
         Raises ValueError for another shape, and for values that the constructor refuses, with nothing changed.
         """
         for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
-            validation.shape_is(name, value, value.shape == self._batch_shape, str(tuple(self._batch_shape)))
+            fits = validation.tensor(name, value).shape == self._batch_shape
+            validation.shape_is(name, value, fits, str(tuple(self._batch_shape)))
         inputs.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
         validation.rewards("prior_mean", prior_mean, self.arms.dtype)
         self.noise_variance.copy_(noise_variance)
         self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
-        self._belief.prior_mean.copy_(prior_mean.reshape(-1, 1).expand_as(self._belief.prior_mean))
+        self._belief.move_prior_mean(prior_mean.reshape(-1, 1))
         self.rebuild()
 
     def _check_own_noise(self, noise_variance: Tensor, where: Tensor | None) -> None:
@@ -448,7 +455,11 @@ class ArmGP(ArmModel):
         covariance of the new arms with the present ones: build a model with the larger matrix, and observe again.
         """
         own = self.arms
-        ok = arms.dim() == 2 and arms.shape[0] >= 1 and arms.shape[1] == own.shape[-1]
+        ok = (
+            validation.tensor("arms", arms).dim() == 2
+            and arms.shape[0] >= 1
+            and arms.shape[1] == own.shape[-1]
+        )
         validation.shape_is("arms", arms, ok, f"(n, {own.shape[-1]}) with n >= 1")
         means = self._belief.prior_mean
         if prior_mean is None:
@@ -459,13 +470,14 @@ class ArmGP(ArmModel):
                 "given, because the present arms have several",
             )
             prior_mean = float(means[0, 0])
-        new = torch.as_tensor(prior_mean, dtype=own.dtype, device=own.device)
-        new = new.expand(*self._batch_shape, len(arms))
+        new = inputs.prior_mean_over(arms.to(own), prior_mean)
+        shape = torch.Size((*self._batch_shape, len(arms)))
+        require_within(shape, new.shape, "prior_mean")
         model = ArmGP(
             torch.cat([own, arms.to(own).expand(*own.shape[:-2], -1, -1)], -2),
             self.prior.kernel,
             self.noise_variance,
-            prior_mean=torch.cat([means.reshape(*self._batch_shape, -1), new], -1),
+            prior_mean=torch.cat([means.reshape(*self._batch_shape, -1), new.expand(shape)], -1),
             form=self.form,
             batch_shape=self._batch_shape,
         )
@@ -482,8 +494,8 @@ class ArmGP(ArmModel):
         self.noise_variance.copy_(small.noise_variance)
         belief, mean = self._belief, small.belief.prior_mean
         belief.noise_variance.copy_(small.belief.noise_variance)
-        if not torch.equal(belief.prior_mean[:, :n], mean):  # learned: one for all arms
-            belief.prior_mean.copy_(mean[:, :1].expand_as(belief.prior_mean))
+        if not torch.equal(belief.prior_mean[:, :n], mean):  # learned
+            belief.move_prior_mean(mean[:, :1])
         belief.observations, belief.now = copy.deepcopy(small.belief.observations), small.now
         belief.forgets = small.belief.forgets
         keeps_form = belief.forgets or belief.observations.noise is not None

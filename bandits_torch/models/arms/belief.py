@@ -18,7 +18,7 @@ from bandits_torch.models.arms.factor_form import FactorForm
 from bandits_torch.models.arms.inputs import SMALLEST_SPREAD
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior
-from bandits_torch.models.online_model import PlainState, held_elsewhere
+from bandits_torch.models.online_model import PlainState, empty, held_elsewhere
 
 _FIRST_PAUSE = 64  # observations before the first look
 _LARGEST = 2 * 2**30  # bytes of covariance matrices that ``form="auto"`` takes
@@ -149,6 +149,11 @@ class ArmBelief(PlainState):
         mean = self.prior_mean.gather(-1, arm.unsqueeze(-1) if one else arm)
         return reward - (mean.squeeze(-1) if one else mean)
 
+    def move_prior_mean(self, first: Tensor) -> None:
+        """Let the prior mean of the first arm be ``first`` (b, 1), and that of others differ from it as it did."""
+        own = self.prior_mean
+        own.copy_(torch.where(first == own[:, :1], own, first + (own - own[:, :1])))
+
     def keep(self, arm: Tensor, reward: Tensor, times: Sequence[float], held: int) -> None:
         """Hold observations (b, k) at these times, oldest first, that the form has learned already; call ``count`` for
         them afterwards. ``held``: the largest number that a member held before."""
@@ -265,8 +270,7 @@ class ArmBelief(PlainState):
         """
         suspect = self.form.suspect
         if not suspect.is_cpu:
-            for state in (self.form.gain, self.form.surprise, self.form.mean):
-                state.masked_fill_(emptied if state.dim() == 1 else emptied.unsqueeze(-1), 0.0)
+            empty((self.form.gain, self.form.surprise, self.form.mean), emptied)
         elif (suspect | emptied).any():
             self.form.reset(self._present(), emptied)
             if bool((suspect & ~emptied).any()):
@@ -465,7 +469,7 @@ class ArmBelief(PlainState):
             prior = self.form.prior.matrix()
             prior = prior.repeat(covariance.shape[0] // prior.shape[0], 1, 1)
             if self.now is None:
-                covariance = prior * torch.as_tensor(self.form.prior.over_time(time, time)).unsqueeze(-1)
+                covariance = prior * self.form.prior.over_time(time, time).unsqueeze(-1)
             else:
                 kept, gained = self.form.prior.drift(self.now, time)
                 covariance = covariance * (kept * kept).unsqueeze(-1) + prior * gained.unsqueeze(-1)
@@ -502,7 +506,7 @@ class ArmBelief(PlainState):
         first = times.unsqueeze(-1).expand(*times.shape, n).flatten(-2)
         second = times.unsqueeze(-2).expand(*times.shape, n).flatten(-2)
         if self.now is None:
-            between = torch.as_tensor(self.form.prior.over_time(first, second)).unflatten(-1, (n, n))
+            between = self.form.prior.over_time(first, second).unflatten(-1, (n, n))
             return torch.zeros_like(times), between
         earlier, later = torch.minimum(first, second), torch.maximum(first, second)
         kept, _ = self.form.prior.transition(self.now, times)

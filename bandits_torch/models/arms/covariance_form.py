@@ -16,7 +16,7 @@ from bandits_torch.models.arms.posterior_of_counts import (
     posterior_of_counts,
 )
 from bandits_torch.models.arms.prior import ArmPrior
-from bandits_torch.models.online_model import ResizableState, held_elsewhere
+from bandits_torch.models.online_model import ResizableState, empty, held_elsewhere
 
 Books = dict[str, list[Tensor]]  # what steps leave to be counted once for many
 FOLD = 32  # rows that wait, where rows wait
@@ -402,29 +402,22 @@ class CovarianceForm(ResizableState):
         """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""
         scale = torch.as_tensor(scale, dtype=self.mean.dtype, device=self.mean.device)
         prior = self._by_prior(scale.reshape(-1, 1, 1)) * self.prior_covariance
-        variance = (self.prior_variance * scale).expand_as(self.prior_variance)
+        mask = (torch.ones_like(self.suspect) if where is None else where).unsqueeze(-1)
         covariance = self._by_prior(self.covariance)
-        zeros = self.mean, self.gained, self.weight, self.gain, self.surprise, self.removed, self.suspect
+        covariance.copy_(torch.where(self._by_prior(mask.unsqueeze(-1)), prior, covariance))
+        if self.waiting > 1:
+            self.diagonal.copy_(torch.where(mask, self.prior_variance * scale, self.diagonal))
+        self.kept.masked_fill_(mask, 1.0)
+        self.written.copy_(torch.where(mask.unsqueeze(-1), self._prior_rows(), self.written))
+        empty(
+            (self.mean, self.gained, self.weight, self.gain, self.surprise, self.removed, self.suspect), where
+        )
         if where is None:
-            covariance.copy_(prior)
-            self.diagonal.copy_(variance[:, : self.diagonal.shape[-1]])
-            for held in zeros:
-                held.zero_()
-            self.kept.fill_(1.0)
             self.written_arm.fill_(-1)
             self.filled = 0
             self.root = None
-            return
-        covariance.copy_(torch.where(self._by_prior(where[:, None, None]), prior, covariance))
-        mask = where.unsqueeze(-1)
-        if self.waiting > 1:
-            self.diagonal.copy_(torch.where(mask, variance, self.diagonal))
-        self.kept.masked_fill_(mask, 1.0)
-        self.written.copy_(torch.where(mask.unsqueeze(-1), self._prior_rows(), self.written))
-        for held in zeros:
-            held.masked_fill_(mask if held.dim() == 2 else where, 0)
-        if self.root is not None:  # of the members reset alone, so that none depends on its neighbours
-            self.root = torch.where(where[:, None, None], _root(self.full(0.0)), self.root)
+        elif self.root is not None:  # of the members reset alone, so that none depends on its neighbours
+            self.root = torch.where(mask.unsqueeze(-1), _root(self.full(0.0)), self.root)
 
     def _prior_rows(self) -> Tensor:
         """Rows of K of the arms whose rows are written, (b, k, N)."""

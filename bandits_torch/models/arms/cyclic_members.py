@@ -81,11 +81,8 @@ class CyclicMembers(RecursiveMembers):
         ]
         like, J = validation.tensor("forgetting_rate", forgetting_rate), len(waves)
         v, rate = (
-            validation.numbers(name, value, like).expand(like.shape)
-            for name, value in (("share", share), ("cycle_rate", cycle_rate))
+            _shares(name, value, like) for name, value in (("share", share), ("cycle_rate", cycle_rate))
         )
-        for name, value in (("share", v), ("cycle_rate", rate)):
-            validation.require(bool(((value >= 0) & (value < 1)).all()), name, value, "in [0, 1)")
         self.states = 1 + 2 * J if bool((v > 0).any()) else 1
         super().__init__(
             arms,
@@ -178,3 +175,11 @@ class CyclicMembers(RecursiveMembers):
         super().reset(where)
         if where is None:
             self.turned = None
+
+
+def _shares(name: str, value: Tensor | float, like: Tensor) -> Tensor:
+    """Numbers in [0, 1), one for each member, as ``like`` has."""
+    value = validation.numbers(name, value, like)
+    validation.shape_is(name, value, value.shape in ((), like.shape), f"() or {tuple(like.shape)}")
+    validation.require(bool(((value >= 0) & (value < 1)).all()), name, value, "in [0, 1)")
+    return value.expand(like.shape)

@@ -17,6 +17,7 @@ from bandits_torch.models.arms.posterior_of_counts import (
     posterior_of_counts,
 )
 from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.online_model import empty
 
 
 def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
@@ -111,8 +112,7 @@ class FactorForm(ObservedPoints):
             point, told = self._open_points(arm, own_row, known, point, now, weight, deep)
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
         present = self.prior.present(now)
-        if isinstance(weight, Tensor):
-            weight = weight.scatter(-1, at_point, present.expand(at.shape))
+        weight = weight.scatter(-1, at_point, present.expand(at.shape))
         among_points = self.covariance[self._member, point]  # P_j
         own = among_points.gather(-1, at_point)  # P_jj: read, not derived, or rounding would feed back
         z = among_points * (self.point_count / self.noise_variance)
@@ -179,7 +179,7 @@ class FactorForm(ObservedPoints):
         known: Tensor,
         point: Tensor,
         now: float,
-        weight: Tensor | float,
+        weight: Tensor,
         deep: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Give ``arm`` a point, with its row of P, in the members where it is not ``known``.
@@ -224,13 +224,12 @@ class FactorForm(ObservedPoints):
         smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance  # E_j
 
         weight = self._weights(now)
-        own_weight = weight.gather(-1, at) if isinstance(weight, Tensor) else weight
-        column = self.rows.of(arm, self._member) * own_weight
+        own_row = self.rows.of(arm, self._member)
+        column = own_row * weight.gather(-1, at)
         z = among_points * (self.point_count / self.noise_variance)
         column = self._minus_through(column, z * weight)
         deep = self._deep(now) if self._wanders else None
         if deep is not None:
-            own_row = self.rows.of(arm, self._member)
             column = self._column_since(column, among_points, z, own_row, time.unsqueeze(-1), now, deep)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
@@ -247,15 +246,10 @@ class FactorForm(ObservedPoints):
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
         """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""
-        mask = torch.ones_like(self.gain, dtype=torch.bool) if where is None else where
-        column = mask.unsqueeze(-1)
-        self.variance.copy_(torch.where(column, self.prior_variance * scale, self.variance))
-        self.gain.masked_fill_(mask, 0.0)
-        self.surprise.masked_fill_(mask, 0.0)
-        self.removed.masked_fill_(mask, 0.0)
-        self.suspect.masked_fill_(mask, False)
-        for state in (self.mean, self.point_count, self.point_total):
-            state.masked_fill_(column, 0.0)
+        mask = (self._every if where is None else where).unsqueeze(-1)
+        self.variance.copy_(torch.where(mask, self.prior_variance * scale, self.variance))
+        empty((self.gain, self.surprise, self.removed, self.suspect), where)
+        empty((self.mean, self.point_count, self.point_total), where)
         if where is None:
             self._points_bound = 0
 
@@ -283,7 +277,7 @@ class FactorForm(ObservedPoints):
             exact = posterior_of_counts(K, n, y, noise)
             self.covariance[m] = 0.0
             self.covariance[m, held.unsqueeze(-1), held] = exact.among()[1]
-            weight = torch.as_tensor(self._weights(now)).expand(self.point_count.shape)[m, held].unsqueeze(-1)
+            weight = self._weights(now)[m, held].unsqueeze(-1)
             self.mean[m], v = exact.at(weight * self.rows.of(self.point_arm[m, held], self._member[m]))
             present = self.prior.present(now).expand(len(self.mean), 1)[m]
             self.variance[m] = self.prior_variance[m] * present - v.square().sum(-2)

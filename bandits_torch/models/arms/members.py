@@ -16,7 +16,7 @@ from bandits_torch import validation
 from bandits_torch.description import Described
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models.arms import inputs
-from bandits_torch.models.online_model import PlainState
+from bandits_torch.models.online_model import PlainState, empty
 
 PENDING = 24  # observations between two folds of a member
 _TIE = 1e-10  # of the largest variance: what differs by less differs by rounding, which depends on how many arms follow
@@ -424,16 +424,13 @@ class RecursiveMembers(MembersOverArms):
 
     def reset(self, where: Tensor | None = None) -> None:
         if where is None:
-            for tensor in (self.mean, self.reduction, self.rows, self.pending):
-                tensor.zero_()
+            empty((self.mean, self.reduction, self.rows, self.pending))
             self.frame = self._whole.expand_as(self.frame).clone()
             self.now, self.turn = None, 0
             return
         if self.counting is not None:
-            self.mean.masked_fill_(where[..., None, None], 0.0)
-            self.reduction.masked_fill_(where[..., None, None], 0.0)
-            self.pending.masked_fill_(where.T[..., None, None, None], 0.0)
-            self.counting.masked_fill_(where.T, 0.0)
+            empty((self.mean, self.reduction), where)
+            empty((self.pending, self.counting), where.T)
             return
         run, member = where.nonzero(as_tuple=True)
         self.mean[run, member] = 0.0

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from bandits_torch.models.online_model import ResizableState
 
@@ -94,12 +95,9 @@ class ObservationBuffer(ResizableState):
         none was ever given."""
         if self.noise is None:
             return None
-        length = int(self.count.max()) if length is None else length
-        column = torch.arange(length, device=self.end.device)
-        at = (self.start.unsqueeze(-1) + column).clamp(max=self.arm.shape[-1] - 1)
+        at, valid = self._columns(length)
         noise = self.noise.gather(-1, at)
-        usual = noise.isnan() | (column >= self.count.unsqueeze(-1))
-        return torch.where(usual, torch.as_tensor(otherwise).to(noise), noise)
+        return torch.where(noise.isnan() | ~valid, torch.as_tensor(otherwise).to(noise), noise)
 
     def pop(self, where: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Remove the oldest observation of the members with ``where`` True that hold any.
@@ -130,12 +128,15 @@ class ObservationBuffer(ResizableState):
     def held(self, length: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """(arm, reward, time, valid), each (b, n) with n the largest count (``length``: as it is known); older first,
         padding last."""
-        count = self.count
-        length = int(count.max()) if length is None else length
-        column = torch.arange(length, device=count.device)
-        at = (self.start.unsqueeze(-1) + column).clamp(max=self.arm.shape[-1] - 1)
-        valid = column < count.unsqueeze(-1)
+        at, valid = self._columns(length)
         return self.arm.gather(-1, at), self.reward.gather(-1, at), self.time.gather(-1, at), valid
+
+    def _columns(self, length: int | None) -> tuple[Tensor, Tensor]:
+        """Where each member's observations are, oldest first, and which of these columns it holds, (b, n) each."""
+        count = self.count
+        column = torch.arange(int(count.max()) if length is None else length, device=count.device)
+        at = (self.start.unsqueeze(-1) + column).clamp(max=self.arm.shape[-1] - 1)
+        return at, column < count.unsqueeze(-1)
 
     def _make_room(self) -> None:
         """Pack every member to the front; double the capacity if more than half of it stays in use."""
@@ -146,13 +147,10 @@ class ObservationBuffer(ResizableState):
         """Every member to the front, none of which holds more than ``length``."""
         arm, reward, time, _ = self.held(length)
         noise = self.noises(torch.nan, length)
-        for name, packed in (("arm", arm), ("reward", reward), ("time", time)):
-            column = packed.new_zeros(packed.shape[0], capacity)
-            column[:, :length] = packed
-            setattr(self, name, column)
+        room = (0, capacity - length)
+        self.arm, self.reward, self.time = (pad(packed, room) for packed in (arm, reward, time))
         if noise is not None:
-            self.noise = torch.full_like(self.reward, torch.nan)
-            self.noise[:, :length] = noise
+            self.noise = pad(noise, room, value=torch.nan)
         self.end.copy_(self.count)
         self.start.zero_()
         self._end_bound = length

@@ -109,9 +109,9 @@ class ObservedPoints(ResizableState):
         match = (self.point_arm == arm.unsqueeze(-1)) & (self.point_count > 0)
         return match if self.prior.time_kernel is None else match & (self.point_time == time)
 
-    def _weights(self, now: float) -> Tensor | float:
+    def _weights(self, now: float) -> Tensor:
         """w: time kernel between each point's time and now, (b, n); 1 when static."""
-        return 1.0 if self.prior.time_kernel is None else self.prior.over_time(self.point_time, now)
+        return self.prior.over_time(self.point_time, now).expand(self.point_time.shape)
 
     def _set_row(self, matrix: Tensor, point: Tensor, row: Tensor) -> None:
         matrix[self._member, point] = row

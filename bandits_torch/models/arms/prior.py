@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel, MarkovTimeKernel, SpatioTemporalKernel
+from bandits_torch.kernels.arms import over_indices
 from bandits_torch.kernels.smooth_time import KNOWN, has_state_space, state_space_of
 from bandits_torch.kernels.state_space import Component, StateSpace
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
@@ -95,7 +96,7 @@ class ArmPrior(torch.nn.Module):
         """The prior covariance among points (T, b, n) of arms and times: (T, b, n, n)."""
         covariance = self.among(arm)
         s, t = (at.expand(covariance.shape).flatten(-2) for at in (times.unsqueeze(-1), times.unsqueeze(-2)))
-        return covariance * torch.as_tensor(self.over_time(s, t)).unflatten(-1, covariance.shape[-2:])
+        return covariance * self.over_time(s, t).unflatten(-1, covariance.shape[-2:])
 
     def _inputs_of(self, arm: Tensor) -> Tensor:
         """The kernel's inputs of the points (T, b, n) of each member: (T, *model_batch_shape, n, d)."""
@@ -118,13 +119,13 @@ class ArmPrior(torch.nn.Module):
             diagonal = self.space_kernel(inputs, diag=True)
         return self._flat(diagonal.unsqueeze(-1)).squeeze(-1).clone()
 
-    def over_time(self, s: Tensor | float, t: Tensor | float) -> Tensor | float:
-        """Time kernel between times s and t; 1 when static.
+    def over_time(self, s: Tensor | float, t: Tensor | float) -> Tensor:
+        """Time kernel between times s and t; 1, of shape (1, 1), when static.
 
         Numbers give (b, 1), or (1, 1) when all members share the hyperparameters; tensors (..., b, n) give (..., b, n).
         """
         if self.time_kernel is None:
-            return 1.0
+            return self.inputs.new_ones(1, 1)
         with torch.no_grad():
             value = self.time_kernel.covariance(self._as_time(s), self._as_time(t))
         return self._by_member(value, isinstance(s, Tensor) or isinstance(t, Tensor))
@@ -153,8 +154,7 @@ class ArmPrior(torch.nn.Module):
         """``over_time(now, now)``, (b, 1) or (1, 1); ones when static. The last result is cached."""
         asked = 0.0 if self.time_kernel is None or self.time_kernel.is_stationary else now
         if self._present is None or self._present[0] != asked:
-            value = self.over_time(asked, asked)
-            self._present = asked, value if isinstance(value, Tensor) else self.inputs.new_ones(1, 1)
+            self._present = asked, self.over_time(asked, asked)
         return self._present[1]
 
     def forget_hyperparameters(self) -> None:
@@ -227,13 +227,9 @@ class StateSpacePrior(ArmPrior):
             known = has_state_space(over_time)
             validation.require(known, "kernel.time_kernel", type(over_time).__name__, KNOWN)
         held_elsewhere(self, terms=terms, _spaces=None, _components=None, _last_step=None)
-        indexed = [
-            any(isinstance(part, ArmCovarianceKernel) for part in space.modules()) for space, _, _ in terms
-        ]
-        alike = all(indexed) or not any(indexed)
-        validation.require(
-            alike, "kernel", kernel, "a sum of terms all over features, or all over indices of arms"
-        )
+        alike = len({over_indices(space) for space, _, _ in terms}) == 1
+        expected = "a sum of terms all over features, or all over indices of arms"
+        validation.require(alike, "kernel", kernel, expected)
         return terms[0][0], terms[0][1] if len(terms) == 1 and not terms[0][2] else kernel
 
     def _kernel_batch(self) -> torch.Size:

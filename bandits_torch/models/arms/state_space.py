@@ -13,7 +13,7 @@ from bandits_torch.models.arms.belief import ArmBelief
 from bandits_torch.models.arms.factor_form import half_log1p
 from bandits_torch.models.arms.members import PENDING
 from bandits_torch.models.arms.prior import StateSpacePrior
-from bandits_torch.models.online_model import ResizableState, held_elsewhere
+from bandits_torch.models.online_model import ResizableState, empty, held_elsewhere
 
 
 class StateSpaceForm(ResizableState):
@@ -197,12 +197,7 @@ class StateSpaceForm(ResizableState):
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
         """Back to the prior."""
-        for name in self._HELD:
-            held = getattr(self, name)
-            if where is None:
-                held.zero_()
-            else:
-                held.masked_fill_(where.reshape(-1, *[1] * (held.dim() - 1)), 0.0)
+        empty((getattr(self, name) for name in self._HELD), where)
         if where is None:
             self.frame.copy_(torch.eye(self.frame.shape[-1]))
             self.filled, self.origin = 0, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -157,6 +157,13 @@ class GrowingCholesky(ResizableState):
         empty, upper = self.upper[..., :0, :t], self.upper[..., :t, :t]
         targets, whitened = self.targets[..., :t], self.whitened[..., :t]
         return Rows(self.inputs[..., :t, :], targets, empty, upper, whitened, self.held[..., :t])
+
+    def of(self, member: int) -> Rows:
+        """``rows`` of one member, by its number in the flattened batch."""
+        rows, batch = self.rows(), self.batch_shape
+        parts = (getattr(rows, field.name) for field in fields(rows))
+        wide = (part.expand(*batch, *part.shape[len(batch) :]) for part in parts)
+        return Rows(*(part.reshape(batch.numel(), *part.shape[len(batch) :])[member] for part in wide))
 
     def solid(self) -> Tensor:
         """L^T of the rows there are, in one piece of memory: kept until the buffer changes. O(t^2) when it has.

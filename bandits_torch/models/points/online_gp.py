@@ -299,9 +299,9 @@ class OnlineGP(OnlineModel):
     @torch.no_grad()
     def expect(self, X: Tensor) -> None:
         """See ``OnlineModel``; of any time. O(t^2)."""
-        mean, self._expecting = predict(self.prior, self.data, X.to(self.data.inputs))[0], True
+        self._expecting = True
         try:
-            self.observe(X, mean.unsqueeze(-1))
+            super().expect(X)
         finally:
             self._expecting = False
         self._pending += 1
@@ -453,10 +453,9 @@ class OnlineGP(OnlineModel):
         validation.require(constant, "model.prior_mean", self.prior_mean, "a ConstantMean, to be learned")
         taken = ((self.noise_variance, noise_variance), (self.prior_mean.constant.data, prior_mean))
         for own, new in taken:
-            fits = own.numel() == new.numel()
-            validation.shape_is(
-                "noise_variance and prior_mean", new, fits, f"{tuple(own.shape)}, as the model's"
-            )
+            both = "noise_variance and prior_mean"
+            fits = own.numel() == validation.tensor(both, new).numel()
+            validation.shape_is(both, new, fits, f"{tuple(own.shape)}, as the model's")
         noise_variance = noise_variance.to(self.noise_variance)
         check_ratio(noise_variance, self._variance_at_origin())
         self._check_spread(self.data.rows().inputs, noise_variance.reshape(self.noise_variance.shape))
@@ -481,6 +480,8 @@ class OnlineGP(OnlineModel):
         As in BoTorch, ``noise`` may hold the variances of these observations, of Y's shape, instead of
         ``noise_variance``; such a copy cannot be rebuilt, and its information gain uses ``noise_variance``.
         """
+        for name, value in (("X", X), ("Y", Y)):
+            validation.tensor(name, value)
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
         X, Y = _points_and_targets(X, Y, wide, self.data)
         ratio = self._check_spread(X)
@@ -559,7 +560,11 @@ def _points_and_targets(
 
 def _variances(noise: Tensor, n: int, batch_shape: torch.Size, like: Tensor) -> Tensor:
     """Noise variances ``batch x n x 1`` checked, as ``batch x n``."""
-    ok = noise.dim() >= 2 and noise.shape[-2:] == (n, 1) and within(batch_shape, noise.shape[:-2])
+    ok = (
+        validation.tensor("noise", noise).dim() >= 2
+        and noise.shape[-2:] == (n, 1)
+        and within(batch_shape, noise.shape[:-2])
+    )
     validation.shape_is("noise", noise, ok, f"batch x {n} x 1, batch broadcasting to {tuple(batch_shape)}")
     if noise.device.type == "cpu":
         positive = bool((torch.isfinite(noise) & (noise > 0)).all())

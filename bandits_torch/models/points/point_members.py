@@ -322,8 +322,9 @@ class WideningMembers(PointMembers):
         replicates: int = 1,
         capacity: int = 200,
     ) -> None:
-        fits = validation.tensor("known", known).shape == bounds.shape[1:] and known.dtype == torch.bool
-        validation.shape_is("known", known, fits, f"{tuple(bounds.shape[1:])}, booleans")
+        inputs = validation.tensor("bounds", bounds).shape[1:]
+        fits = validation.tensor("known", known).shape == inputs and known.dtype == torch.bool
+        validation.shape_is("known", known, fits, f"{tuple(inputs)}, booleans")
         self.known = known
         grid = lengthscale, noise_variance, forgetting_rate, timescale
         super().__init__(bounds, *grid, replicates=replicates, capacity=capacity)

@@ -47,8 +47,7 @@ class LeverageSampling:
         validation.positive("oversampling", self.oversampling)
         validation.at_least_one("growth", self.growth)
         validation.probability("epsilon", self.epsilon)
-        known = self.dictionary in _SLACK
-        validation.require(known, "dictionary", self.dictionary, " or ".join(map(repr, _SLACK)))
+        validation.one_of("dictionary", self.dictionary, *_SLACK)
         validation.non_negative("rise", self.rise)
         validation.positive_integer("horizon", self.horizon)
 

@@ -14,7 +14,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.kernels.arms import over_indices
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import MarginalPosterior, joint_posterior, noise_added, require_within
@@ -78,7 +78,8 @@ class SketchedGP(ArmModel):
         self.register_buffer("noise_variance", noise)
         self.register_buffer("prior_mean", mean)
         self.prior_mean: Tensor
-        self.sampling = sampling or LeverageSampling.practical()
+        self.sampling = LeverageSampling.practical() if sampling is None else sampling
+        validation.instance("sampling", self.sampling, LeverageSampling, "a LeverageSampling")
         sketches = []
         for k, one in enumerate(noise.expand(self._batch_shape).reshape(-1)):
             streams = ReplicateStreams(
@@ -201,6 +202,7 @@ class SketchedGP(ArmModel):
     def reward(self, arm: Tensor, reward: Tensor) -> None:
         """Rewards of arms placed before, ``batch_shape x n`` each, in any order and any number of calls."""
         validation.rewards("reward", reward, self.arms.dtype)
+        validation.shape_is("arm", arm, validation.tensor("arm", arm).dim() > 0, "batch_shape x n")
         n = arm.shape[-1]
         arms = inputs.flat("arm", arm, self._batch_shape, n)
         rewards = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape, n)
@@ -242,8 +244,9 @@ class SketchedGP(ArmModel):
         return self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)
 
     def _checked_arm(self, arm: Tensor) -> Tensor:
-        in_range = all(0 <= index < self.num_arms for index in arm.reshape(-1).tolist())
-        validation.require(in_range, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
+        numbers = validation.tensor("arm", arm).reshape(-1).tolist()
+        ok = all(type(index) is int and 0 <= index < self.num_arms for index in numbers)
+        validation.require(ok, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
         return inputs.flat("arm", arm, self._batch_shape)
 
     def _mask(self, where: Tensor | None) -> list[bool] | None:
@@ -279,10 +282,11 @@ class SketchedGP(ArmModel):
 
     def off_arms(self) -> OffArms:
         """This posterior as a BoTorch model over features, ``X = t_batch x q x d``, on and off the arm set; it follows
-        what the model learns. Differentiable in X. Raises ValueError for a kernel over indices or a prior mean per
-        arm."""
-        by_index = any(isinstance(part, ArmCovarianceKernel) for part in self.prior.space_kernel.modules())
-        validation.require(not by_index, "kernel", type(self.prior.kernel).__name__, "a kernel over features")
+        what the model learns. Differentiable in X. ValueError for a kernel over indices or a prior mean per arm."""
+        over_features = not over_indices(self.prior.space_kernel)
+        validation.require(
+            over_features, "kernel", type(self.prior.kernel).__name__, "a kernel over features"
+        )
         one_mean = self.prior_mean.dim() == 0
         validation.require(
             one_mean, "prior_mean", self.prior_mean, "one number: off the arms the prior mean is not known"

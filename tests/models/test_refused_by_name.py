@@ -1,0 +1,104 @@
+"""What models and what is built on them cannot use is refused by a ValueError that names the argument.
+
+Of constructors, and of what every model is told, see tests/fuzz. Here is what that leaves out.
+"""
+
+import math
+
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+
+from bandits_torch.acquisition import (
+    BayesianOverPriors,
+    LikeliestPrior,
+    PathwiseThompsonSampling,
+    ThompsonSampling,
+    UpperConfidenceBound,
+)
+from bandits_torch.domain import Domain
+from bandits_torch.kernels import PeriodKernel
+from bandits_torch.models import (
+    ArmGP,
+    CandidatePrior,
+    LeverageSampling,
+    OnlineGP,
+    SketchedGP,
+    WideningMembers,
+)
+from bandits_torch.models.candidate_priors import arm_gp_of_prior, arm_gp_over_priors, online_gp_over_priors
+from bandits_torch.theory import optimal_design
+from bandits_torch.theory.widths import uncertainty_sampling
+
+ARMS = torch.rand(4, 2, generator=torch.Generator().manual_seed(0)).double()
+BOX, ONE, TWO = torch.tensor([[0.0], [1.0]]).double(), torch.ones(1).double(), torch.ones(2).double()
+LONE = torch.ones(1, 1).double()
+
+
+def arms(*batch):
+    return ArmGP(ARMS, RBFKernel(), 0.1, batch_shape=batch)
+
+
+def points():
+    return OnlineGP(RBFKernel(), 0.1, input_dim=1)
+
+
+def bound():
+    return UpperConfidenceBound(arms(2), 1.0)
+
+
+def prior(**options):
+    return CandidatePrior(**({"kernel": RBFKernel()} | options))
+
+
+CASES = [
+    ("variance", lambda: PeriodKernel(torch.ones(3).double(), batch_shape=(2,))),
+    ("sampling", lambda: SketchedGP(ARMS, RBFKernel(), 0.1, sampling="theory")),
+    ("dictionary", lambda: LeverageSampling(5.0, dictionary=["kept"])),
+    ("bounds", lambda: WideningMembers(torch.tensor([True]), [0.0, 1.0], ONE, ONE, 0 * ONE, ONE)),
+    ("prior", lambda: arm_gp_of_prior(ARMS, None, 0.1, replicates=2)),
+    (r"priors\[0\].kernel", lambda: arm_gp_of_prior(ARMS, prior(kernel=None), 0.1, replicates=2)),
+    (
+        r"priors\[0\].forgetting_rate",
+        lambda: arm_gp_of_prior(ARMS, prior(forgetting_rate="slow"), 0.1, replicates=2),
+    ),
+    (
+        r"priors\[0\].noise_variance",
+        lambda: arm_gp_of_prior(ARMS, prior(noise_variance=-1.0), 0.1, replicates=2),
+    ),
+    (r"priors\[0\].noise_variance", lambda: arm_gp_over_priors(ARMS, [prior(noise_variance="loud")], 0.1)),
+    (
+        r"priors\[0\].noise_variance",
+        lambda: online_gp_over_priors(Domain(BOX), [prior(noise_variance=[0.1])], 0.1),
+    ),
+    ("among", lambda: optimal_design(ARMS, 0.1, [True] * 4)),
+    ("time", lambda: uncertainty_sampling(arms(), 2, math.nan)),
+    ("noise_variance", lambda: arms(2).adopt(0.1, TWO)),
+    ("prior_mean", lambda: arms(2).adopt(TWO, None)),
+    ("noise_variance and prior_mean", lambda: points().adopt(ONE, 0.0)),
+    ("arm", lambda: arms(2).observe_arms(torch.tensor([0, 1, 2]), TWO, noise_variance=TWO)),
+    ("reward", lambda: arms(2).observe_arms(torch.tensor([0, 1]), torch.ones(3), noise_variance=TWO)),
+    ("noise_variance", lambda: arms(2).observe_arms(torch.tensor([0, 1]), TWO, noise_variance=torch.ones(3))),
+    ("arm", lambda: arms(2).expect_arms(TWO, 0.0)),
+    ("arm", lambda: arms(2).expect_arms([0, 1], 0.0)),
+    ("time", lambda: arms(2).expect_arms(torch.tensor([0, 1]), math.nan)),
+    ("prior_mean", lambda: arms().with_arms(ARMS, "high")),
+    ("prior_mean", lambda: arms().with_arms(ARMS, TWO)),
+    ("prior_mean", lambda: arms().with_arms(ARMS, math.nan)),
+    ("X", lambda: points().expect([[0.5]])),
+    ("X", lambda: points().expect(ONE)),
+    ("X", lambda: points().condition_on_observations([[0.5]], LONE)),
+    ("Y", lambda: points().condition_on_observations(LONE, 1.0)),
+    ("noise", lambda: points().condition_on_observations(LONE, LONE, noise=0.1)),
+    ("log_weights", lambda: BayesianOverPriors(bound(), TWO * math.nan)),
+    ("log_likelihood", lambda: LikeliestPrior(bound(), TWO * math.nan)),
+    ("base_samples", lambda: ThompsonSampling(arms(), base_samples=[0.0] * 4)),
+    ("root", lambda: PathwiseThompsonSampling(arms(), root=[[1.0]])),
+]
+
+
+@pytest.mark.parametrize("case", range(len(CASES)), ids=[name for name, _ in CASES])
+def test_it_is_refused_by_name(case):
+    name, call = CASES[case]
+    with pytest.raises(ValueError, match=f"^{name} must"):
+        call()
