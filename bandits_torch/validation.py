@@ -170,9 +170,10 @@ def covariance(name: str, value: Tensor) -> Tensor:
     shape_is(name, value, value.dim() >= 2 and value.shape[-1] == value.shape[-2] > 0, "(..., N, N), N >= 1")
     finite_tensor(name, value)
     tolerance = torch.finfo(value.dtype).eps ** 0.5
-    asymmetry = float((value - value.mT).abs().amax())
-    require(asymmetry <= tolerance * float(value.abs().amax()), name, f"|C - C^T| = {asymmetry}", "symmetric")
-    values = torch.linalg.eigvalsh(0.5 * (value + value.mT))
+    C = value.detach()
+    asymmetry = float((C - C.mT).abs().amax())
+    require(asymmetry <= tolerance * float(C.abs().amax()), name, f"|C - C^T| = {asymmetry}", "symmetric")
+    values = torch.linalg.eigvalsh(0.5 * (C + C.mT))
     positive = bool((values[..., 0] >= -tolerance * values[..., -1].abs()).all())
     least = f"a matrix of smallest eigenvalue {values[..., 0].min().item()}"
     require(positive, name, least, "positive semi-definite")

@@ -72,7 +72,7 @@ class SafePolicy(LimitedPolicy):
         self._set_up(model, outcomes, limits, (width, safety_width), ArmModel, ModelArms)
         self.explore, self.safe_arms = explore, self._checked_arms(safe_arms)
         models = {"reward": model, **outcomes}  # with nothing observed yet
-        self._scale = {name: one.marginals()[1].amax().sqrt() for name, one in models.items()}
+        self._scale = {name: one.marginals()[1].amax(-1, keepdim=True).sqrt() for name, one in models.items()}
         self._learned: dict[str, Bounded] | None = None
 
     # -- one step --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import torch
 
 from bandits_torch import ArmGP, AskTell, make, recipes, run
 from bandits_torch.checkpoint import described
+from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models import OutcomeConstraint
 from bandits_torch.policies import Observation, Pending
 from bandits_torch.policies.limited import Bounded, NoSafeArmError, safe_set
@@ -228,6 +229,26 @@ def test_expanders_are_those_of_copies_that_observed_the_favourable_outcome():
 
 
 # -- state, replicates, masks ---------------------------------------------------------------------------
+
+
+def test_bounds_are_compared_in_the_prior_deviations_of_their_own_replicate():
+    def build(scales):
+        K = torch.stack([scale * kernel(0.1)(ARMS).to_dense() for scale in scales])
+        model = ArmGP(ARMS, ArmCovarianceKernel(K), 0.01, batch_shape=(len(scales),))
+        heat = ArmGP(ARMS, kernel(0.6), 0.01, batch_shape=(len(scales),))
+        widths = {"width": ConstantWidth(1.0), "safety_width": ConstantWidth(1.0)}
+        vouched = {"safe_arms": torch.ones(N, dtype=torch.bool), "trust": "always"}
+        return SafePolicy(
+            model, {"heat": heat}, {"heat": (-5.0, 5.0)}, explore="safeopt", **widths, **vouched
+        )
+
+    both, alone = build([1.0, 1e4]), build([1.0])
+    for step in range(12):
+        choices = [both.choose(float(step)), alone.choose(float(step))]
+        assert choices[0].arm[0] == choices[1].arm[0]
+        for one, choice in zip((both, alone), choices, strict=True):
+            told = torch.zeros(len(choice.arm)).double()
+            one.learn(Observation(float(step), choice.arm, told, choice.why, told.unsqueeze(-1)))
 
 
 def test_a_mask_is_kept():
