@@ -81,6 +81,7 @@ def test_timestamps_become_seconds(tmp_path: Path, stamps: tuple[str, str]) -> N
     assert table.times.tolist() == [1704067200.0, 1704070800.0]
 
 
+@pytest.mark.skipif(int(pd.__version__.split(".")[0]) < 3, reason="before pandas 3 dates end in 2262")
 @pytest.mark.parametrize("year", ["0900", "3000", "9999"])
 def test_dates_of_any_year_become_seconds(tmp_path: Path, year: str) -> None:
     rows = "".join(f"{year}-01-0{k},{math.sin(k)},{math.cos(k)}\n" for k in range(1, 9))
