@@ -129,7 +129,7 @@ def test_a_restart_of_others_or_of_none_is_caught(laws):
 
 def test_a_unit_that_matters_is_caught(monkeypatch):
     laws = type("Laws", (RecipeLaws,), {"name": "gp_ucb"})()
-    with pytest.raises(SkipTest, match="gp_ucb does not say"):
+    with pytest.raises(SkipTest, match="gp_ucb does not declare"):
         laws.test_rewards_in_another_unit_are_the_same()
     monkeypatch.setitem(REGISTERED, "gp_ucb", replace(REGISTERED["gp_ucb"], scale_free=True))
     with pytest.raises(AssertionError, match="of rewards times 8"):

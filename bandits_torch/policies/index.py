@@ -151,7 +151,7 @@ class IndexPolicy(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Restart where the observation refutes the model, observe, then forget what the rule says."""
-        self.check(observation)
+        self.choices.check(observation)
         self.learn_checked(observation)
 
     def check(self, observation: Observation) -> None:

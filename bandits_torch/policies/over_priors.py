@@ -131,7 +131,8 @@ class UnknownPriorPolicy(Policy):
         right = prior.dtype == torch.long
         if right and prior.is_cpu:
             right = bool(((prior >= 0) & (prior < self.num_priors)).all())
-        validation.require(right, "why['prior']", prior, f"int64 from 0 to {self.num_priors - 1}")
+        if not right:
+            validation.require(False, "why['prior']", prior, f"int64 from 0 to {self.num_priors - 1}")
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` for an observation that ``choices.check`` has accepted, without another check."""

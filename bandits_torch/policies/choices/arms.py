@@ -137,7 +137,9 @@ class ArmsWithModel(Arms, ModelChoices):
     ) -> tuple[Tensor, Tensor]:
         """All arms scored in one call; see ``best_available``."""
         scores = acquisition(self.inputs(time)).reshape(self._count, -1)  # N x S
-        value, arm = best_available(self._of_arms(scores.mT).mT, available)
+        if self._count != self.num_arms:
+            scores = self._of_arms(scores.mT).mT
+        value, arm = best_available(scores, available)
         return arm.expand(self.replicates), value.expand(self.replicates)
 
     def best_under(self, over: OverPriors, time: float, available: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -178,7 +180,8 @@ class ModelArms(ArmsWithModel):
 
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """One reward of every replicate."""
-        self.model.take(self._index(arm).reshape(self._first), reward.reshape(self._first), time, late=late)
+        index = arm if self._count == self.num_arms else self._index(arm)
+        self.model.take(index.reshape(self._first), reward.reshape(self._first), time, late=late)
 
     def _expect(self, arm: Tensor, time: float) -> None:
         self.model.expect_arms(self._index(arm).reshape(self._first), time)
@@ -191,7 +194,8 @@ class ModelArms(ArmsWithModel):
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """From the marginals of all arms."""
-        mean, variance = self.model.at(self._index(arm), time)
+        index = arm if self._count == self.num_arms else self._index(arm)
+        mean, variance = self.model.at(index, time)
         return mean.reshape(self._each), variance.reshape(self._each).sqrt()
 
     def _inputs_at(self, time: float, at: Tensor) -> Tensor:
