@@ -96,11 +96,14 @@ def cells():
     [pytest.param(published.RACE, None, marks=pytest.mark.slow), (published.CSV, None), *cells()],
 )
 def test_a_command_plays_what_is_kept(command, policy, tmp_path):
-    """To a thousandth: another processor rounds otherwise, and a policy may then pull another arm of equals."""
+    """To a thousandth or a twentieth of the standard error: another processor rounds otherwise, and of arms that are
+    nearly alike a policy may then pull another, in a few of the runs."""
     kept, played = published.kept()[command], published.play(command, tmp_path, policy)
     assert list(played["policies"]) == ([policy] if policy else list(kept["policies"]))
     for name, figures in played["policies"].items():
-        assert figures == pytest.approx(kept["policies"][name], rel=1e-3), f"{name}: {PLAY}"
+        mean, *errors = kept["policies"][name]
+        assert figures[0] == pytest.approx(mean, rel=1e-3, abs=0.05 * sum(errors)), f"{name}: {PLAY}"
+        assert figures[1:] == pytest.approx(errors, rel=0.02), f"{name}: {PLAY}"
     assert played["random"] == pytest.approx(kept["random"], rel=1e-3)
     assert policy or played["advice"] == kept["advice"], PLAY
 
