@@ -406,7 +406,8 @@ class AskTell(Watched, Described):
             return about[0]
         whole = hasattr(id, "__index__") and not isinstance(id, bool | Tensor)
         known = whole and 0 <= operator.index(id) < self._asked
-        validation.require(known, "id", id, f"of a question asked, 0 to {self._asked - 1}")
+        asked = f"0 to {self._asked - 1}" if self._asked else "and none was"
+        validation.require(known, "id", id, f"of a question asked, {asked}")
         return operator.index(id)
 
     def predict(
