@@ -404,7 +404,9 @@ class CovarianceForm(ResizableState):
         prior = self._by_prior(scale.reshape(-1, 1, 1)) * self.prior_covariance
         mask = (torch.ones_like(self.suspect) if where is None else where).unsqueeze(-1)
         covariance = self._by_prior(self.covariance)
-        covariance.copy_(torch.where(self._by_prior(mask.unsqueeze(-1)), prior, covariance))
+        if where is not None:
+            prior = torch.where(self._by_prior(mask.unsqueeze(-1)), prior, covariance)
+        covariance.copy_(prior)
         if self.waiting > 1:
             self.diagonal.copy_(torch.where(mask, self.prior_variance * scale, self.diagonal))
         self.kept.masked_fill_(mask, 1.0)
