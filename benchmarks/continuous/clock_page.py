@@ -19,9 +19,8 @@ range, and `auto` expects less of ends than of the middle while little is known:
 elsewhere.
 
 Five seeds of six policies on eight functions and four turned ones would take 36 hours of one core at 30, 240 and 600 s
-together, 27 of them at 600 s (`PROTOCOL-CLOCK.md` has the reckoning). At 600 s one seed of `auto` and W-DBO was
-played, on as many functions as forty minutes of a core gave. What is missing at other horizons stands at the end of
-their sections.
+together, 27 of them at 600 s (`PROTOCOL-CLOCK.md` has the reckoning). At 600 s `auto` and W-DBO alone are played.
+What is missing of five seeds stands at the end of each horizon's section.
 """
 _TURNED = """Every second function of the list, turned about the middle of the unit cube by a random rotation and
 shifted by up to .35 of a side along each input (`Turned` in `clock.py`; drawn once for each, by its number as seed).
