@@ -375,4 +375,4 @@ def _inputs_of_pathwise_point_draw(
     seeds: Sequence[int] = (0,),
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    return locals()
+    return {"model": model, "width": width, "time": time, "seeds": seeds, "X_pending": X_pending}

@@ -174,7 +174,7 @@ def _inputs_of_thompson_sampling(
     choices: Tensor | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    return locals()
+    return {"model": model, "width": width, "choices": choices, "X_pending": X_pending}
 
 
 class PredictiveSampling(Described):
@@ -219,7 +219,8 @@ class PredictiveSampling(Described):
     def __init__(self, model: ArmGP, interval: float = 1.0) -> None:
         self.interval = validation.positive("interval", interval)
         self._check(model)
-        self._noise_of: tuple[tuple[Tensor, ...], Tensor] | None = None  # B, and what it was computed from
+        # A model, its hyperparameters, and B of them.
+        self._future_of: tuple[ArmGP, list[Tensor], Tensor] | None = None
 
     def __call__(
         self,
@@ -252,13 +253,15 @@ class PredictiveSampling(Described):
         return torch.linalg.solve_triangular(factor, kept * flat, upper=False).mT.reshape(covariance.shape)
 
     def _noise(self, model: ArmGP) -> Tensor:
-        """B of each member of the flat batch, or one for all, (b or 1, N, N), float64. Kept until noise or kernel
-        change: what they say is compared, since hyperparameters may be learned."""
-        told = model.noise_variance.clone(), model.prior.matrix(), *model.prior.drift(0.0, self.interval)
-        before = self._noise_of
-        if before is None or not all(map(torch.equal, before[0], told)):
-            self._noise_of = before = told, self._future(*(part.double() for part in told))
-        return before[1]
+        """B of each member of the flat batch, or one for all, (b or 1, N, N), float64. Kept while the hyperparameters
+        are what they were: they may be learned."""
+        now, before = [model.noise_variance, *model.prior.kernel.state_dict().values()], self._future_of
+        same = before is not None and before[0] is model and all(map(torch.equal, before[1], now))
+        if before is None or not same:
+            told = model.noise_variance, model.prior.matrix(), *model.prior.drift(0.0, self.interval)
+            future = self._future(*(part.double() for part in told))
+            self._future_of = before = model, [part.clone() for part in now], future
+        return before[2]
 
     @staticmethod
     def _future(noise: Tensor, K: Tensor, kept: Tensor, gained: Tensor) -> Tensor:

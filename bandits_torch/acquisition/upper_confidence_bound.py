@@ -135,7 +135,8 @@ def _inputs_of_upper_confidence_bound(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    return locals()
+    given = {"posterior_transform": posterior_transform, "X_pending": X_pending}
+    return {"model": model, "width": width} | given
 
 
 class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # BoTorch's name and habit
@@ -183,7 +184,14 @@ def _inputs_of_q_upper_confidence_bound(
     posterior_transform: PosteriorTransform | None = None,
     X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    return locals()
+    return {
+        "model": model,
+        "width": width,
+        "sampler": sampler,
+        "objective": objective,
+        "posterior_transform": posterior_transform,
+        "X_pending": X_pending,
+    }
 
 
 class SimultaneousBand(Described):
