@@ -404,21 +404,21 @@ class CovarianceForm(ResizableState):
         prior = self._by_prior(scale.reshape(-1, 1, 1)) * self.prior_covariance
         mask = (torch.ones_like(self.suspect) if where is None else where).unsqueeze(-1)
         covariance = self._by_prior(self.covariance)
-        if where is not None:
-            prior = torch.where(self._by_prior(mask.unsqueeze(-1)), prior, covariance)
-        covariance.copy_(prior)
-        if self.waiting > 1:
-            self.diagonal.copy_(torch.where(mask, self.prior_variance * scale, self.diagonal))
-        self.kept.masked_fill_(mask, 1.0)
-        self.written.copy_(torch.where(mask.unsqueeze(-1), self._prior_rows(), self.written))
-        empty(
-            (self.mean, self.gained, self.weight, self.gain, self.surprise, self.removed, self.suspect), where
-        )
         if where is None:
+            covariance.copy_(prior)
             self.written_arm.fill_(-1)
             self.filled = 0
             self.root = None
-        elif self.root is not None:  # of the members reset alone, so that none depends on its neighbours
+        else:
+            covariance.copy_(torch.where(self._by_prior(mask.unsqueeze(-1)), prior, covariance))
+            self.written.copy_(torch.where(mask.unsqueeze(-1), self._prior_rows(), self.written))
+        if self.waiting > 1:
+            self.diagonal.copy_(torch.where(mask, self.prior_variance * scale, self.diagonal))
+        self.kept.masked_fill_(mask, 1.0)
+        empty(
+            (self.mean, self.gained, self.weight, self.gain, self.surprise, self.removed, self.suspect), where
+        )
+        if self.root is not None:  # of the members reset alone, so that none depends on its neighbours
             self.root = torch.where(mask.unsqueeze(-1), _root(self.full(0.0)), self.root)
 
     def _prior_rows(self) -> Tensor:
