@@ -207,7 +207,7 @@ def read_log(
     validation.require(listed, "arm_names", arm_names, "a list of names, or None")
     as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
     frame, _, mark = read_frame(path, (), as_text, separator=separator, encoding=encoding, decimal=decimal)
-    return _log_of(frame, mark, time, arm, reward, propensity, available, contexts, arm_names)
+    return _log_of(frame, mark, time, arm, reward, propensity, available, [*contexts], arm_names)
 
 
 def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
@@ -227,7 +227,7 @@ def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
     of_arm, of_reward = _pulls(frame, {of_time, *claimed})
     if of_time is None or not (len(of_arm) == len(of_reward) == 1):
         return table_of(frame, mark, time_column=time)
-    log = _log_of(frame, mark)
+    log = _log_of(frame, mark, of_time, of_arm[0], of_reward[0])
     pairs = torch.stack([log.times, log.arms.double()]).unique(dim=1).shape[1]
     whole = len(log.arms) == pairs == log.num_arms * len(log.times.unique())
     return table_of(frame, mark, time_column=time, long=f"{of_arm[0]},{of_reward[0]}") if whole else log
@@ -276,7 +276,6 @@ def _log_of(
             raise ValueError(f"{argument} must be the name of a column, got None; there are {some(names)}")
         return found[0]
 
-    validation.require(not isinstance(contexts, str), "contexts", contexts, "a list of names of columns")
     asked = {"arm": arm, "reward": reward, "propensity": propensity, "available": available}
     for argument, name in asked.items():
         if name is not None and name not in names:

@@ -16,7 +16,6 @@ _LEVEL = 0.01  # the largest p-value of a cycle
 _FEWEST, _CYCLES = 40, 4  # rows; cycles that a record must hold
 _EULER = 0.5772156649  # minus the mean of the logarithm of an Exp(1) variable
 _SAME = 0.03  # relative difference of periods
-_REGULAR = 0.01  # p-value from which on what is missing of an arm has a cycle
 _DENSEST = 8  # times as many rows are looked at as there are, at most
 _OUTLIER = 4.0  # times the background: left out of it
 _MOST_HARMONICS, _RIDGE = 6, 1.0  # of a period; what is added to the squares of a wave, in rows
@@ -97,12 +96,10 @@ class Record:
                 self.centred[at, n] = residual / spread
         # Drift that is seen at regular times alone looks like a cycle.
         gappy = np.flatnonzero(~held.all(0))
-        for n, regular in zip(gappy, self._peaks(held[:, gappy].astype(float), _REGULAR, 1), strict=True):
+        for n, regular in zip(gappy, self._peaks(held[:, gappy].astype(float), _LEVEL, 1), strict=True):
             if any(regular):
-                at = self.times[held[:, n]]
-                self.centred[:, n] = np.interp(
-                    self.times, at, self.centred[held[:, n], n], left=0.0, right=0.0
-                )
+                at, seen = self.times[held[:, n]], self.centred[held[:, n], n]
+                self.centred[:, n] = np.interp(self.times, at, seen, left=0.0, right=0.0)
 
     @staticmethod
     def of(rewards: np.ndarray, times: np.ndarray | None) -> Record | None:
