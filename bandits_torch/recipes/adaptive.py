@@ -362,9 +362,9 @@ def r_perp(
 ) -> Policy:
     """R-PERP: phased elimination in random order, restarted every ``interval`` steps (Iwazaki & Takeno 2024).
 
-    ``interval``: None for gamma_T^{1/3} (T / P_T)^{2/3}, which balances the drift within an interval, P_T H / T per
-    step, and sqrt(gamma / H). ``variation_budget``: P_T, the sum of the largest changes of an arm; None if unknown: 1
-    in that formula. The width's V is P_T, or 2 B sqrt(max k(x, x)) if that is less.
+    ``interval``: None for gamma_T^{1/3} (s T / P_T)^{2/3}, s^2 = max k(x, x), which balances the drift within an
+    interval, P_T H / T per step, and s sqrt(gamma / H). ``variation_budget``: P_T, the sum of the largest changes of an
+    arm; None if unknown: s in that formula. The width's V is P_T, or 2 B s if that is less.
 
     Raises ValueError unless ``horizon`` and ``interval`` are integers >= 1.
     """
@@ -373,10 +373,11 @@ def r_perp(
     if variation_budget is not None:
         checked(validation.non_negative, "variation_budget", variation_budget)
     model = cast(ArmGP, model_over(setup))
+    noise, scale = model.noise_variance, model.prior.diagonal().max().sqrt()
     if interval is None:
-        interval = balanced_length(model, horizon, (1 / 3, 2 / 3), "variation_budget", variation_budget)
-    noise = model.noise_variance
-    drift = 2 * torch.as_tensor(rkhs_bound, dtype=noise.dtype) * model.prior.diagonal().max().sqrt()
+        budget = None if variation_budget is None else torch.as_tensor(variation_budget).to(noise) / scale
+        interval = balanced_length(model, horizon, (1 / 3, 2 / 3), "variation_budget", budget)
+    drift = 2 * torch.as_tensor(rkhs_bound, dtype=noise.dtype) * scale
     if variation_budget is not None:
         drift = torch.minimum(drift, torch.as_tensor(variation_budget, dtype=noise.dtype))
     batches = len(batch_sizes(interval)) * math.ceil(horizon / interval)
