@@ -16,6 +16,11 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.models.at_time import with_time
 
+_FLAT = (
+    0.01  # spread of values below which searches would end early: the optimisers stop at gradients of 1e-5
+)
+_ROUNDING = 1e-9  # of the largest value: a smaller spread is that of rounding
+
 
 @validation.names_arguments
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class PointSearch:
             bounds = with_time(bounds, time)
             fixed[domain.dim] = time
         scored = _OfReplicates(acquisition, replicates)
-        begin = self._starts(scored, domain, time, starts, seed)  # R x S x D
+        begin, scored.factor = self._starts(scored, domain, time, starts, seed)  # R x S x D, (S,)
         rounds = begin.shape[0]
         begin = begin.reshape(-1, 1, begin.shape[-1])
         fixed = {i: v.repeat(rounds) if Domain.differs(v) else v for i, v in fixed.items()}
@@ -148,7 +153,7 @@ class PointSearch:
         best = cast(Tensor, found).nan_to_num(nan=lowest, neginf=lowest).reshape(rounds, -1).max(0)
         points = X[:, 0, : domain.dim].reshape(rounds, replicates, -1).to(like)
         each = torch.arange(replicates, device=points.device)
-        return domain.fix(points[best.indices, each]), best.values
+        return domain.fix(points[best.indices, each]), best.values / scored.factor
 
     @staticmethod
     def score(
@@ -159,8 +164,9 @@ class PointSearch:
 
     def _starts(
         self, scored: _OfReplicates, domain: Domain, time: float | None, starts: Tensor | None, seed: int
-    ) -> Tensor:
-        """Starts of the searches, R x S x D: the warm starts first, then the best raw samples."""
+    ) -> tuple[Tensor, Tensor]:
+        """Starts of the searches, R x S x D: the warm starts first, then the best raw samples. And a factor for each
+        replicate's values, (S,), where those of the raw samples hardly differ."""
         raw = _with_time(domain.samples(self.raw_samples, seed, scored.replicates), time)  # n x S x d
         warm = raw[:0]
         if starts is not None and self.warm_start:
@@ -169,14 +175,17 @@ class PointSearch:
             values = scored.grid(raw).nan_to_num(nan=-torch.inf)
         order = values.topk(self.num_restarts, dim=0).indices
         best = raw.gather(0, order.unsqueeze(-1).expand(*order.shape, raw.shape[-1]))
+        spread = values.amax(0) - values.masked_fill(values.isinf(), torch.inf).amin(0)
+        differ = spread > _ROUNDING * values.abs().amax(0)
+        factor = torch.where(differ & (spread < _FLAT), 1 / spread, 1.0)
         if not len(warm):
-            return best
+            return best, factor
         outside = ~domain.contains(warm[..., : domain.dim])
         low, high = domain.bounds
         warm[..., : domain.dim] = warm[..., : domain.dim].clamp(low, high)  # against rounding
         spare = best[-1:].expand_as(warm)
         warm = torch.where(outside.unsqueeze(-1), spare, warm)
-        return torch.cat([warm, best])[: max(self.num_restarts, len(warm) + 1)]
+        return torch.cat([warm, best])[: max(self.num_restarts, len(warm) + 1)], factor
 
 
 class _InBoxes(AcquisitionFunction):
@@ -206,7 +215,10 @@ class _InBoxes(AcquisitionFunction):
 
 
 class _OfReplicates(AcquisitionFunction):
-    """Values of points whose last column is the index of their replicate (if there are several)."""
+    """Values of points whose last column is the index of their replicate (if there are several), times its ``factor``
+    (S,)."""
+
+    factor: Tensor
 
     def __init__(self, acquisition: AcquisitionFunction, replicates: int) -> None:
         super().__init__(model=acquisition.model)
@@ -222,14 +234,14 @@ class _OfReplicates(AcquisitionFunction):
         """Values b of X, b x 1 x (D + 1), or b x 1 x D of one replicate."""
         zero = 0.0 * X.sum((-2, -1))  # gives a gradient of 0 if the values do not depend on X
         if self.replicates == 1:
-            return self.grid(X).squeeze(-1) + zero
+            return self.grid(X).squeeze(-1) * self.factor + zero
         points, member = X[:, 0, :-1], X[:, 0, -1].long()
         one_hot = member.unsqueeze(-1) == torch.arange(self.replicates, device=X.device)
         # Place of each point among those of its replicate.
         rank = one_hot.cumsum(0).gather(-1, member.unsqueeze(-1)).squeeze(-1) - 1
         depth = int(rank.max()) + 1
         idle = points[:1].detach().expand(depth, self.replicates, -1)
-        return self.grid(idle.index_put((rank, member), points))[rank, member] + zero
+        return self.grid(idle.index_put((rank, member), points))[rank, member] * self.factor[member] + zero
 
 
 def _with_time(X: Tensor, time: float | None) -> Tensor:

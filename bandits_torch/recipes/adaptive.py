@@ -6,7 +6,8 @@ Arguments of the OPKB family:
 * ``constants``: ``"tuned"``, ``"theory"`` or a ``Constants``;
 * ``reward_scale``: rewards minus ``prior_mean`` are divided by it: S + B of section 2 of Hong, Li & Tewari (2023),
   with S a bound on the noise and B one on the rewards, or ``subgaussian_scale``; ``"warm-up"``: centre and scale are
-  learned in block 0; None: the scale of ``constants``, 1.
+  learned in block 0; None: the scale of ``constants``, 1. With a scale other than 1, the kernel is divided by its
+  largest variance: the paper assumes k(x, x) <= 1 (Assumption 1).
 """
 
 from __future__ import annotations
@@ -240,7 +241,8 @@ def opkb(
     reward_scale: float | str | None = None,
 ) -> Policy:
     """OPKB: randomised blocks that balance estimated gaps and log det (Hong, Li & Tewari 2023, Algorithm 2)."""
-    return _in_blocks(OPKB, setup, _features(setup), horizon, constants, reward_scale)
+    chosen = _constants(constants, reward_scale)
+    return _in_blocks(OPKB, setup, _features(setup, chosen), horizon, chosen)
 
 
 @recipe(takes=_TAKES, seeded=True, one_mean=True)
@@ -252,7 +254,8 @@ def ada_opkb(
     reward_scale: float | str | None = None,
 ) -> Policy:
     """ADA-OPKB: OPKB that replays old strategies to detect changes, and restarts (Hong et al. 2023, Algorithm 3)."""
-    return _in_blocks(AdaOPKB, setup, _features(setup), horizon, constants, reward_scale)
+    chosen = _constants(constants, reward_scale)
+    return _in_blocks(AdaOPKB, setup, _features(setup, chosen), horizon, chosen)
 
 
 @recipe(takes=_TAKES, seeded=True)
@@ -284,7 +287,7 @@ def opnn(
     for sizes below 1.
     """
     features = _network(setup, hidden, depth, training_steps, regulariser)
-    return _in_blocks(OPKB, setup, features, horizon, constants, reward_scale)
+    return _in_blocks(OPKB, setup, features, horizon, _constants(constants, reward_scale))
 
 
 @recipe(belief=None, takes=_TAKES, seeded=True, one_mean=True, quick=_NETWORK, race=_RACED_NETWORK)
@@ -304,12 +307,14 @@ def ada_opnn(
     ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``. Raises ValueError for sizes below 1.
     """
     features = _network(setup, hidden, depth, training_steps, regulariser)
-    return _in_blocks(AdaOPKB, setup, features, horizon, constants, reward_scale)
+    return _in_blocks(AdaOPKB, setup, features, horizon, _constants(constants, reward_scale))
 
 
-def _features(setup: Setup) -> FixedFeatures:
-    """phi (N, p) with the kernel's Gram matrix over the arms."""
+def _features(setup: Setup, constants: Constants) -> FixedFeatures:
+    """phi (N, p) with the kernel's Gram matrix over the arms, divided by its largest variance if rewards are scaled."""
     matrix = _gp(setup, one_noise(setup)).prior.matrix().squeeze(0)
+    if constants.reward_scale != 1:
+        matrix = matrix / matrix.diagonal().max().clamp_min(torch.finfo(matrix.dtype).tiny)
     return FixedFeatures(features_of_covariance(matrix), setup.replicates)
 
 
@@ -327,23 +332,21 @@ def _network(
     )
 
 
-def _in_blocks(
-    kind: type[OPKB],
-    setup: Setup,
-    features: FeatureSource,
-    horizon: int,
-    constants: str | Constants,
-    reward_scale: float | str | None,
-) -> Policy:
-    """A policy of a ``kind`` that gets rewards minus their prior mean, because it has no prior mean itself."""
-    mean = one_prior_mean(setup)
+def _constants(constants: str | Constants, reward_scale: float | str | None) -> Constants:
+    """Constants by name, or given, with this ``reward_scale`` unless it is None."""
     if not isinstance(constants, Constants):
         named = {"tuned": Constants.tuned, "theory": Constants.theory}
         known = isinstance(constants, str) and constants in named
         validation.require(known, "constants", constants, "'tuned', 'theory' or Constants")
         constants = named[constants]()
-    if reward_scale is not None:
-        constants = replace(constants, reward_scale=reward_scale)
+    return constants if reward_scale is None else replace(constants, reward_scale=reward_scale)
+
+
+def _in_blocks(
+    kind: type[OPKB], setup: Setup, features: FeatureSource, horizon: int, constants: Constants
+) -> Policy:
+    """A policy of a ``kind`` that gets rewards minus their prior mean, because it has no prior mean itself."""
+    mean = one_prior_mean(setup)
     policy = kind(features, horizon, constants, **setup.seeds)
     return CentredPolicy(policy, mean) if mean else policy
 
@@ -362,9 +365,9 @@ def r_perp(
 ) -> Policy:
     """R-PERP: phased elimination in random order, restarted every ``interval`` steps (Iwazaki & Takeno 2024).
 
-    ``interval``: None for gamma_T^{1/3} (T / P_T)^{2/3}, which balances the drift within an interval, P_T H / T per
-    step, and sqrt(gamma / H). ``variation_budget``: P_T, the sum of the largest changes of an arm; None if unknown: 1
-    in that formula. The width's V is P_T, or 2 B sqrt(max k(x, x)) if that is less.
+    ``interval``: None for gamma_T^{1/3} (s T / P_T)^{2/3}, s^2 = max k(x, x), which balances the drift within an
+    interval, P_T H / T per step, and s sqrt(gamma / H). ``variation_budget``: P_T, the sum of the largest changes of an
+    arm; None if unknown: s in that formula. The width's V is P_T, or 2 B s if that is less.
 
     Raises ValueError unless ``horizon`` and ``interval`` are integers >= 1.
     """
@@ -373,10 +376,11 @@ def r_perp(
     if variation_budget is not None:
         checked(validation.non_negative, "variation_budget", variation_budget)
     model = cast(ArmGP, model_over(setup))
+    noise, scale = model.noise_variance, model.prior.diagonal().max().sqrt()
     if interval is None:
-        interval = balanced_length(model, horizon, (1 / 3, 2 / 3), "variation_budget", variation_budget)
-    noise = model.noise_variance
-    drift = 2 * torch.as_tensor(rkhs_bound, dtype=noise.dtype) * model.prior.diagonal().max().sqrt()
+        budget = None if variation_budget is None else torch.as_tensor(variation_budget).to(noise) / scale
+        interval = balanced_length(model, horizon, (1 / 3, 2 / 3), "variation_budget", budget)
+    drift = 2 * torch.as_tensor(rkhs_bound, dtype=noise.dtype) * scale
     if variation_budget is not None:
         drift = torch.minimum(drift, torch.as_tensor(variation_budget, dtype=noise.dtype))
     batches = len(batch_sizes(interval)) * math.ceil(horizon / interval)

@@ -232,8 +232,26 @@ def families_of_pairs(
         expected = f"features, or at most {FULL_UP_TO} pairs of arm and context"
         validation.require(z is not None and len(covariances) > 0, "contexts", m, expected)
     noises, unknown = [arms.new_tensor(share) for share in _FEW_NOISES], [0.0] * len(_FEW_NOISES)
-    return given + [
-        Family(K, noises, _RATES_OF_PAIRS, weight / len(covariances), unknown) for K in covariances
+    without = [Family(K, noises, _RATES_OF_PAIRS, weight / len(covariances), unknown) for K in covariances]
+    return in_one_unit(given + without, pairs)
+
+
+def in_one_unit(groups: Sequence[Family], first: int | None) -> list[Family]:
+    """These families, where those without a unit begin with that of a given kernel, the root of its mean variance.
+
+    ``first``: the number of arms at the start (None: all); only these decide it.
+    """
+    root = groups[0].shape
+    full = root.shape[0] == root.shape[1]
+    variance = (root.diagonal() if full else root.square().sum(-1))[:first].mean()
+    if not any(groups[0].strengths) or variance == 0:  # no kernel is given, or one without a unit
+        return list(groups)
+    factor = variance if full else variance.sqrt()
+    return [
+        one
+        if any(one.strengths)
+        else replace(one, shape=factor * one.shape, noises=[variance * noise for noise in one.noises])
+        for one in groups
     ]
 
 

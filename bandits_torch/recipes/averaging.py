@@ -38,6 +38,7 @@ from bandits_torch.recipes.auto_members import (
     Family,
     families,
     families_of_pairs,
+    in_one_unit,
     spread,
     with_cycles,
     with_level,
@@ -257,6 +258,7 @@ def _over_arms(
         most = len(features[:first]) <= _LEARNED_UP_TO
         validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
         groups = with_level(groups)
+    groups = in_one_unit(groups, first)
     width, look_again = settings["width"], settings["look_again"]
     alone = spread(features, first) is None
     if look_again is None:

@@ -144,7 +144,10 @@ def gp_ei(setup: Setup, *, incumbent: str = "mean") -> Policy:
     """GP-EI: BoTorch's expected improvement over the incumbent.
 
     ``incumbent``: ``"mean"``, the largest posterior mean (of an arm, or of an observed point), or ``"reward"``, the
-    largest reward observed, as for rewards without noise. Raises ValueError for any other.
+    largest reward observed, as for rewards without noise. BoTorch counts a variance below 1e-12 as 1e-12: if the
+    prior's standard deviation is below about 1e-4, use another unit of rewards.
+
+    Raises ValueError for any other ``incumbent``.
     """
     return _improvement(setup, incumbent, LogExpectedImprovement, 0.0)
 
@@ -153,7 +156,8 @@ def gp_ei(setup: Setup, *, incumbent: str = "mean") -> Policy:
 def gp_pi(setup: Setup, *, margin: float = 0.01, incumbent: str = "mean") -> Policy:
     """GP-PI: BoTorch's probability of improving the incumbent by ``margin`` (in units of reward).
 
-    ``incumbent``: as for ``gp_ei``. Raises ValueError for a ``margin`` that is not a finite number.
+    ``incumbent``, and the smallest unit of rewards: as for ``gp_ei``. Raises ValueError for a ``margin`` that is not a
+    finite number.
     """
     validation.finite_number("margin", margin)
     return _improvement(setup, incumbent, LogProbabilityOfImprovement, margin)

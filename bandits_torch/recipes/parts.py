@@ -215,16 +215,22 @@ def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width
     """The width of Srinivas et al. for draws of the prior: Theorem 1 over arms, Theorem 2 over a domain.
 
     Over a domain a = 1, and b = sqrt(2) times the standard deviation of the steepest partial derivative under the prior
-    (``steepness``): the tail of the derivative at one point. The a of the theorem, over all points, is larger, and
-    enters as the root of a logarithm.
+    (``steepness``) over that of f, since the theorem assumes k(x, x) <= 1: the tail of the derivative at one point. The
+    a of the theorem, over all points, is larger, and enters as the root of a logarithm.
     """
     domain = setup.domain
     if domain is None:
         return SrinivasBayesianWidth(cast(ArmGP, model).num_arms, delta)
     side = float((domain.bounds[1] - domain.bounds[0]).max())
-    return SrinivasContinuousWidth(
-        domain.dim, side, 1.0, math.sqrt(2) * float(steepness(cast(OnlineGP, model), domain).max()), delta
-    )
+    b = math.sqrt(2) * float(relative_steepness(cast(OnlineGP, model), domain).max())
+    return SrinivasContinuousWidth(domain.dim, side, 1.0, b, delta)
+
+
+def relative_steepness(model: OnlineGP, domain: Domain) -> Tensor:
+    """``steepness`` over the largest standard deviation of f at 64 points, (batch,), the same in any unit."""
+    with torch.no_grad():
+        variance = model.kernel(_at_time_zero(model, domain.sample(64, 0)), diag=True).double().amax(-1)
+    return steepness(model, domain) / torch.where(variance > 0, variance, 1.0).sqrt()
 
 
 def steepness(model: OnlineGP, domain: Domain) -> Tensor:

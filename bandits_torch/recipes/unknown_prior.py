@@ -46,7 +46,7 @@ from bandits_torch.policies.over_priors import (
     UnknownPriorPolicy,
 )
 from bandits_torch.policies.policy import Policy
-from bandits_torch.recipes.parts import as_learning, as_width, steepness
+from bandits_torch.recipes.parts import as_learning, as_width, relative_steepness
 from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
 from bandits_torch.recipes.setup import Number, Setup
 from bandits_torch.theory.information_gain import RealisedGain
@@ -208,7 +208,7 @@ def _width(
     if domain is None:
         return PriorEliminationFiniteWidth(cast(ArmGP, model).num_arms, horizon, delta)
     side = float((domain.bounds[1] - domain.bounds[0]).max())
-    b = (math.sqrt(2) * steepness(cast(OnlineGP, model), domain)).clamp_min(_FLAT)
+    b = (math.sqrt(2) * relative_steepness(cast(OnlineGP, model), domain)).clamp_min(_FLAT)
     return PriorEliminationContinuousWidth(domain.dim, horizon, side, 1.0, b, delta)
 
 

@@ -5,8 +5,9 @@ from itertools import product
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel, ScaleKernel
 
-from bandits_torch import Domain, make, recipes, run
+from bandits_torch import ArmContext, Domain, make, recipes, run
 from bandits_torch.kernels import estimate_covariance
 from bandits_torch.models import ArmMembers, CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.arms.members import LowRankMembers
@@ -180,6 +181,29 @@ def test_told_nothing_the_unit_and_the_origin_of_rewards_do_not_matter(features)
     torch.testing.assert_close(moved[0], 5000 + 1000 * mean, rtol=1e-6, atol=1e-4)
     torch.testing.assert_close(moved[1], 1e6 * variance, rtol=1e-6, atol=1e-4)
     assert len(set(plain)) > 3  # it has looked around
+
+
+@pytest.mark.parametrize("way", ["arms", "many arms", "contexts"])
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
+def test_told_a_kernel_the_unit_of_rewards_does_not_matter(way, unit):
+    x = torch.linspace(0, 1, 520 if way == "many arms" else 9).double().unsqueeze(-1)
+    contexts = {"contexts": x[::4], "context_kernel": RBFKernel().double()} if way == "contexts" else {}
+
+    def made(unit):
+        kernel = ScaleKernel(RBFKernel()).double()
+        kernel.base_kernel.lengthscale, kernel.outputscale = 0.2, unit**2
+        return recipes.auto(x, kernel, 0.01 * unit**2, **contexts)
+
+    policies = {1.0: made(1.0), unit: made(unit)}
+    for step in range(8):
+        under = ArmContext(contexts["contexts"][step % 3]) if contexts else None
+        (mean, variance), (other, scaled) = (one.marginals(float(step), under) for one in policies.values())
+        torch.testing.assert_close(other / unit, mean, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(scaled / unit**2, variance, rtol=1e-6, atol=1e-6)
+        arm = torch.tensor([step * 5 % len(x)])
+        for size, policy in policies.items():
+            why = policy.choose(float(step), under).why
+            policy.learn(Observation(float(step), arm, size * (6 * x[arm, 0]).cos(), why))
 
 
 # -- arms never pulled ---------------------------------------------------------------------------------

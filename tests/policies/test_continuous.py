@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bandits_torch import Domain, History, IndexPolicy, OnlineGP, UpperConfidenceBound, recipes, run
 from bandits_torch.acquisition import PointSearch
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import Observation
 from bandits_torch.problems import ContinuousProblem, Knowledge, make
 from bandits_torch.theory import ConstantWidth
@@ -125,6 +126,41 @@ def test_a_warm_start_never_hurts_and_helps_where_raw_samples_are_few():
         gains.append(indices[0] - indices[1])
     assert min(gains) > -1e-6
     assert sum(gains) > 0.05
+
+
+@pytest.mark.parametrize("replicates", [None, 2])
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6])
+def test_the_best_point_is_found_in_any_unit_of_rewards(unit, replicates):
+    def best(unit):
+        kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
+        kernel.base_kernel.lengthscale, kernel.outputscale = 0.3, unit**2
+        model = OnlineGP(kernel, 0.01 * unit**2, input_dim=2, batch_shape=() if replicates is None else (2,))
+        search = PointSearch(4, 16, options={"maxiter": 200})
+        policy = IndexPolicy(
+            model, UpperConfidenceBound, choices=SQUARE, width=ConstantWidth(0.1), search=search
+        )
+        points = torch.rand(replicates or 1, 20, 2, generator=torch.Generator().manual_seed(1)).double()
+        for step, x in enumerate(points.unbind(1)):
+            policy.learn(Observation(float(step), x, unit * hill(x, 7)))
+        choice = policy.choose(20.0)
+        return choice.arm, choice.why["index"] / unit
+
+    points, values = best(1.0)
+    torch.testing.assert_close(best(unit)[0], points, rtol=0, atol=1e-3)
+    torch.testing.assert_close(best(unit)[1], values, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_widths_of_recipes_do_not_depend_on_the_unit_of_rewards(unit):
+    def widths(unit):
+        kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
+        kernel.base_kernel.lengthscale, kernel.outputscale = 0.3, unit**2
+        priors = [CandidatePrior(kernel, 3 * unit)]
+        one = recipes.gp_ucb(SQUARE, kernel, 0.01 * unit**2)
+        several = recipes.pe_gp_ucb(SQUARE, priors, 0.01 * unit**2, horizon=50)
+        return torch.stack([p.width(t, p.model).reshape(()) for p in (one, several) for t in (1, 9)])
+
+    torch.testing.assert_close(widths(unit), widths(1.0))
 
 
 def test_the_opening_is_a_sobol_sequence_and_then_the_acquisition_decides():

@@ -82,6 +82,18 @@ def test_interval_follows_from_variation_and_information():
     assert float(make(rkhs_bound=2.0).width.drift) == pytest.approx(4.0 * 1.01**0.5)
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_interval_does_not_depend_on_the_unit_of_rewards(unit):
+    def interval(unit, **options):
+        made = recipes.r_perp(X.unsqueeze(-1), unit**2 * K, unit**2 * NOISE, horizon=400, **options)
+        return made.interval
+
+    assert interval(unit) == interval(1.0) < 400
+    assert (
+        interval(unit, variation_budget=20.0 * unit) == interval(1.0, variation_budget=20.0) < interval(1.0)
+    )
+
+
 @pytest.mark.parametrize("unit", [1e-12, 1.0, 1e9])
 def test_outside_the_plan_the_most_uncertain_arm_left_is_played_in_any_unit(unit):
     model = ArmGP(4, torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]).double()) * unit, unit, batch_shape=(1,))

@@ -68,6 +68,17 @@ def test_told_units_make_the_run_that_of_rewards_in_them(name: str, options: dic
     assert played(degrees, 20.0 + 8.0 * rewards()) == scaled
 
 
+@pytest.mark.parametrize("unit", [2.0**-30, 2.0**30])
+@pytest.mark.parametrize("name", ["opkb", "ada_opkb"])
+def test_a_kernel_in_the_unit_of_rewards_changes_nothing(name: str, unit: float) -> None:
+    def made(unit: float, reward_scale: float | str):
+        told = {"constants": QUICK, "horizon": STEPS, "reward_scale": reward_scale}
+        return recipes.registered(name).call(arms(), kernel(unit), 0.01 * unit**2, **told)
+
+    assert played(made(unit, 2 * unit), unit * rewards()) == played(made(1.0, 2.0), rewards())
+    assert played(made(unit, "warm-up"), unit * rewards()) == played(made(1.0, "warm-up"), rewards())
+
+
 def test_warm_up_is_block_0_and_learns_from_all_rewards_since_the_start() -> None:
     phi = torch.linalg.cholesky(kernel()(arms()).to_dense().detach())
     made = AdaOPKB(FixedFeatures(phi), STEPS, Constants(**{**vars(QUICK), "reward_scale": "warm-up"}))

@@ -159,6 +159,7 @@ class CalibratedOPKB(Policy):
         covariance = model.prior.matrix()
         phi = features_of_covariance(covariance)
         self._phi = phi.expand(S, -1, -1)
+        self._unit = covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt().expand(S)  # of rewards
         self._noise = model.noise_variance.expand(S)
         first_block = cache(lambda s, noise: self._first_block(self._phi[s], noise))  # of those that agree
         each = enumerate(self._noise.tolist())
@@ -233,8 +234,10 @@ class CalibratedOPKB(Policy):
         gaps = estimated_gaps(mean + self.width * variance.sqrt())
         lengths = [math.ceil(self._length[s] * self.growth) for s in replicates]
         n, noise = gaps.new_tensor(lengths), self._noise[replicates].to(gaps)
+        unit = self._unit[replicates]  # the tolerance is a share of it
+        price = self.price * noise.sqrt() / unit
         solved = exploration_problem(
-            self._phi[replicates], gaps, noise / n, self.price * noise.sqrt() / n, tolerance=_TOLERANCE
+            self._phi[replicates], gaps / unit.unsqueeze(-1), noise / n, price / n, tolerance=_TOLERANCE
         )
         share = (
             (self.design * gaps.new_tensor([self._base[s] for s in replicates]) / n)
