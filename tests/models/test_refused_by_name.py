@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import MultitaskKernel, RBFKernel, RBFKernelGrad, ScaleKernel
 
 from bandits_torch.acquisition import (
     BayesianOverPriors,
@@ -53,6 +53,9 @@ def prior(**options):
 
 CASES = [
     ("variance", lambda: PeriodKernel(torch.ones(3).double(), batch_shape=(2,))),
+    ("kernel", lambda: ArmGP(ARMS, RBFKernelGrad(), 0.1)),
+    ("kernel", lambda: ArmGP(ARMS, MultitaskKernel(RBFKernel(), 2), 0.1)),
+    ("kernel", lambda: OnlineGP(ScaleKernel(RBFKernelGrad()), 0.1, input_dim=2)),
     ("sampling", lambda: SketchedGP(ARMS, RBFKernel(), 0.1, sampling="theory")),
     ("dictionary", lambda: LeverageSampling(5.0, dictionary=["kept"])),
     ("bounds", lambda: WideningMembers(torch.tensor([True]), [0.0, 1.0], ONE, ONE, 0 * ONE, ONE)),

@@ -122,12 +122,15 @@ def kernel_over(arms: Tensor, kernel: Kernel | Tensor) -> Kernel:
 
 @contextmanager
 def takes_columns(kernel: Kernel, count: int) -> Iterator[None]:
-    """Within the block a kernel is evaluated at inputs with this many columns. Raises ValueError if that fails."""
+    """Within the block a kernel is evaluated at inputs with this many columns. Raises ValueError if that fails, and for
+    a kernel of several outputs."""
+    x, kind = torch.zeros(1, count), type(kernel).__name__
+    one = kernel.num_outputs_per_input(x, x) == 1
+    validation.require(one, "kernel", kind, "a kernel of one output for each input")
     try:
         with torch.no_grad():
             yield
     except (RuntimeError, IndexError) as error:
-        kind = type(kernel).__name__
         raise ValueError(f"kernel must take inputs of {count} columns, got a {kind}: {error}") from error
 
 
