@@ -204,10 +204,11 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
                 is.
             posterior_transform: as in BoTorch.
 
-        Raises ValueError for inputs that do not fit the model, and for a time before the latest observation.
+        Raises ValueError for inputs and variances that do not fit the model, negative variances, and a time before the
+        latest observation.
         """
         plain = observation_noise is False and output_indices is None
-        noise = 0.0 if plain else noise_added(output_indices, observation_noise, self.noise_variance)
+        noise = 0.0 if plain else noise_added(self, X, output_indices, observation_noise)
         posterior = self._posterior_at(X, noise)
         return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
 
@@ -380,14 +381,24 @@ def broadcast(name: str, *shapes: Sequence[int]) -> torch.Size:
 
 
 def noise_added(
-    output_indices: list[int] | None, observation_noise: bool | Tensor, noise_variance: Tensor
+    model: OnlineModel, X: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor
 ) -> float | Tensor:
-    """Variances to add to a posterior of one output, as BoTorch's arguments request, broadcasting to ``batch x q``."""
+    """Variances to add to a posterior of one output at X, as BoTorch's arguments request, broadcasting to
+    ``batch x q``."""
     one = output_indices in (None, [0])
     validation.require(one, "output_indices", output_indices, "None or [0]: one output")
-    if isinstance(observation_noise, Tensor):
-        return observation_noise.squeeze(-1)
-    return noise_variance.unsqueeze(-1) if observation_noise else 0.0
+    if not isinstance(observation_noise, Tensor):
+        return model.noise_variance.unsqueeze(-1) if observation_noise else 0.0
+    validation.tensor("X", X)
+    batch, q = broadcast("X and the model", X.shape[:-2], model.batch_shape), X.shape[-2:-1]
+    variances = observation_noise.shape
+    ok = variances[-1:] == (1,) and within(batch + q, variances[:-1])
+    validation.shape_is("observation_noise", observation_noise, ok, f"t_batch x {sum(q)} x 1")
+    if observation_noise.is_cpu:
+        validation.finite_tensor("observation_noise", observation_noise)
+        least = float(observation_noise.min())
+        validation.require(least >= 0, "observation_noise", least, "variances >= 0")
+    return observation_noise.squeeze(-1)
 
 
 def empty(values: Iterable[Tensor], where: Tensor | None = None) -> None:

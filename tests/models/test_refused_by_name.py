@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import MultitaskKernel, RBFKernel, RBFKernelGrad, ScaleKernel
 
 from bandits_torch.acquisition import (
@@ -33,6 +34,7 @@ from bandits_torch.theory.widths import uncertainty_sampling
 ARMS = torch.rand(4, 2, generator=torch.Generator().manual_seed(0)).double()
 BOX, ONE, TWO = torch.tensor([[0.0], [1.0]]).double(), torch.ones(1).double(), torch.ones(2).double()
 LONE = torch.ones(1, 1).double()
+SAMPLER = SobolQMCNormalSampler(torch.Size([2]))
 
 
 def arms(*batch):
@@ -93,6 +95,12 @@ CASES = [
     ("X", lambda: points().condition_on_observations([[0.5]], LONE)),
     ("Y", lambda: points().condition_on_observations(LONE, 1.0)),
     ("noise", lambda: points().condition_on_observations(LONE, LONE, noise=0.1)),
+    ("observation_noise", lambda: points().posterior(LONE, observation_noise=-LONE)),
+    ("observation_noise", lambda: points().posterior(LONE, observation_noise=math.nan * LONE)),
+    ("observation_noise", lambda: points().posterior(LONE, observation_noise=LONE.expand(3, 1))),
+    ("observation_noise", lambda: arms().posterior(LONE, observation_noise=LONE.expand(3, 1))),
+    ("observation_noise", lambda: points().posterior(LONE.expand(3, 1), observation_noise=LONE.expand(2, 1))),
+    ("observation_noise", lambda: points().fantasize(LONE, SAMPLER, observation_noise=LONE.expand(2, 1))),
     ("log_weights", lambda: BayesianOverPriors(bound(), TWO * math.nan)),
     ("log_likelihood", lambda: LikeliestPrior(bound(), TWO * math.nan)),
     ("base_samples", lambda: ThompsonSampling(arms(), base_samples=[0.0] * 4)),

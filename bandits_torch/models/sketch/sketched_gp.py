@@ -344,7 +344,7 @@ class OffArms(Model):
         model = self.model
         d = model.arms.shape[-1]
         validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == d, f"t_batch x q x {d}")
-        noise = noise_added(output_indices, observation_noise, model.noise_variance)
+        noise = noise_added(model, X, output_indices, observation_noise)
         points = torch.broadcast_shapes(X.shape[:-2], model.batch_shape)
         mean, covariance = moments_at(model.sketches, X.expand(*points, *X.shape[-2:]))
         found = joint_posterior(mean + model.prior_mean, covariance, noise)
