@@ -269,3 +269,15 @@ def test_units_follow_the_data_of_one_model_alone(fitted):
     with pytest.raises(ValueError, match="one model"):
         many.observe(points(1, 0), outcomes(points(1, 0), 1))
     OnlineGP.from_botorch(fitted["standardised"]).expand(torch.Size([3])).observe(points(1, 0), X[:1, :1])
+
+
+def test_noise_variances_are_in_the_unit_of_outcomes_where_botorch_s_are_of_standardised_ones():
+    X, new, A = points(12, 0), points(3, 1), points(5, 2)
+    Y, Y_new = outcomes(X, 3), outcomes(new, 4)
+    fitted = SingleTaskGP(X, Y, torch.full_like(Y, 100.0), input_transform=Normalize(2)).eval()
+    fitted.posterior(A)
+    own, unit = torch.tensor([[50.0], [400.0], [900.0]], **F64), fitted.outcome_transform.stdvs
+    ours = OnlineGP.from_botorch(fitted).condition_on_observations(new, Y_new, noise=own).posterior(A)
+    theirs = fitted.condition_on_observations(new, Y_new, noise=own / unit**2).posterior(A)
+    assert torch.allclose(ours.mean, theirs.mean, rtol=1e-8)
+    assert torch.allclose(ours.variance, theirs.variance, rtol=1e-6)

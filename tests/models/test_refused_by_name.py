@@ -45,6 +45,16 @@ def points():
     return OnlineGP(RBFKernel(), 0.1, input_dim=1)
 
 
+def of_own_noise():
+    return points().condition_on_observations(LONE, LONE, noise=0.01 * LONE)
+
+
+def loaded(model):
+    other = points()
+    other.load_state_dict(model.state_dict())
+    return other
+
+
 def bound():
     return UpperConfidenceBound(arms(2), 1.0)
 
@@ -101,6 +111,9 @@ CASES = [
     ("observation_noise", lambda: arms().posterior(LONE, observation_noise=LONE.expand(3, 1))),
     ("observation_noise", lambda: points().posterior(LONE.expand(3, 1), observation_noise=LONE.expand(2, 1))),
     ("observation_noise", lambda: points().fantasize(LONE, SAMPLER, observation_noise=LONE.expand(2, 1))),
+    ("model", lambda: of_own_noise().to_botorch()),
+    ("model", lambda: of_own_noise().rebuild()),
+    ("model", lambda: loaded(of_own_noise()).rebuild()),
     ("log_weights", lambda: BayesianOverPriors(bound(), TWO * math.nan)),
     ("log_likelihood", lambda: LikeliestPrior(bound(), TWO * math.nan)),
     ("base_samples", lambda: ThompsonSampling(arms(), base_samples=[0.0] * 4)),

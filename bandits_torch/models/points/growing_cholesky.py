@@ -108,6 +108,7 @@ class GrowingCholesky(ResizableState):
         ragged: whether members may hold different rows. False is certain; True is looked up again (which
             waits for the device) whenever the rows are compacted: once in t/4 calls of ``drop_oldest``, or
             when the buffers are full.
+        own_noise: whether some rows came with noise variances of their own, which only the factor holds.
     """
 
     inputs: Tensor
@@ -115,7 +116,7 @@ class GrowingCholesky(ResizableState):
     held: Tensor
     targets: Tensor
     whitened: Tensor
-    _PLAIN = ("size", "ragged", "_drops")
+    _PLAIN = ("size", "ragged", "_drops", "own_noise")
 
     def __init__(
         self,
@@ -134,7 +135,11 @@ class GrowingCholesky(ResizableState):
         self.register_buffer("held", torch.zeros(*factor_shape, 0, dtype=torch.bool, device=device))
         self.register_buffer("targets", zeros.new_zeros(*batch_shape, 0))
         self.register_buffer("whitened", zeros.new_zeros(*batch_shape, 0))
-        self.size, self.ragged, self._drops = 0, False, 0
+        self.size, self.ragged, self._drops, self.own_noise = 0, False, 0, False
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Counterpart of ``get_extra_state``; states of before ``own_noise`` was kept have none."""
+        super().set_extra_state({"own_noise": False} | state)
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -293,7 +298,7 @@ class GrowingCholesky(ResizableState):
     def clear(self, where: Tensor | None = None) -> None:
         """Forget everything (of the members with ``where`` True). O(1), or O(t^2) with ``where``."""
         if where is None:
-            self.size, self.ragged, self._drops = 0, False, 0
+            self.size, self.ragged, self._drops, self.own_noise = 0, False, 0, False
             return
         self.widen(where.shape)
         old, goes = self.rows(), where.unsqueeze(-1)

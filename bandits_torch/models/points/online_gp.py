@@ -88,7 +88,6 @@ class OnlineGP(OnlineModel):
     noise_variance: Tensor
     data: GrowingCholesky
     _pending = 0  # the last rows, of which no target is known
-    _own_noise = False  # whether some observations came with noise variances of their own
     _expecting = False  # whether what is observed now is pending, and no outcome
     _likelihood: Any = None  # of the SingleTaskGP that it was taken from, with the prior of its noise
 
@@ -151,14 +150,16 @@ class OnlineGP(OnlineModel):
     def to_botorch(self) -> SingleTaskGP:
         """A ``SingleTaskGP`` with the hyperparameters, transforms and observations held now. O(t^3) when it predicts.
 
-        Raises ValueError for a batch of models and without observations.
+        Raises ValueError for a batch of models, without observations, and for observations with noise variances of
+        their own.
         """
+        self.check_one_noise()
         return twin_of(self, self._likelihood)
 
     def check_one_noise(self) -> None:
         """Raise ValueError if observations have noise variances of their own."""
         expected = "one whose noise is noise_variance alone"
-        validation.require(not self._own_noise, "model", "conditioned with noise=", expected)
+        validation.require(not self.data.own_noise, "model", "conditioned with noise=", expected)
 
     def refit(self, **options: Any) -> None:
         """Learn kernel, noise, prior mean and transforms from the observations held, as BoTorch does, and take them.
@@ -478,7 +479,8 @@ class OnlineGP(OnlineModel):
         factor and new observation.
 
         As in BoTorch, ``noise`` may hold the variances of these observations, of Y's shape, instead of
-        ``noise_variance``; such a copy cannot be rebuilt, and its information gain uses ``noise_variance``.
+        ``noise_variance``; such a copy cannot be rebuilt, and its information gain uses ``noise_variance``. They are in
+        squared units of Y, also for a model made by ``from_botorch`` (BoTorch expects those of standardised outcomes).
         """
         for name, value in (("X", X), ("Y", Y)):
             validation.tensor(name, value)
@@ -487,7 +489,7 @@ class OnlineGP(OnlineModel):
         ratio = self._check_spread(X)
         model, noise = self.expand(wide), kwargs.get("noise")
         if noise is not None:
-            noise, model._own_noise = _variances(noise, X.shape[-2], wide, Y), True
+            noise, model.data.own_noise = _variances(noise, X.shape[-2], wide, Y), True
         for new in model._new_rows(X, Y, None, ratio, noise):
             model.data.join(new)
         return model
