@@ -1,5 +1,6 @@
 """What BoTorch's and GPyTorch's own functions call on a model: beside a ``SingleTaskGP``, or refused by name."""
 
+import copy
 import re
 import textwrap
 
@@ -97,6 +98,17 @@ def test_conditioning_and_fantasies_are_botorch_s(case):
                 1e-5,
             )
     assert torch.equal(case.model.posterior(at).mean, before)
+
+
+def test_a_conditioned_model_can_be_copied():
+    """Its rows record a graph of the kernel's parameters, and PyTorch refuses to copy such tensors."""
+    model, X = models.OnlineGP(gpytorch.kernels.RBFKernel(), 0.1, input_dim=2), torch.rand(3, 2, **F64)
+    model.observe(X, X[:, :1])
+    conditioned = model.condition_on_observations(1 - X, X[:, 1:])
+    copied = copy.deepcopy(conditioned)
+    assert torch.equal(copied.posterior(X / 2).mean, conditioned.posterior(X / 2).mean)
+    copied.forget()
+    assert int(conditioned.num_observations) == 6
 
 
 @pytest.mark.parametrize("label", [label for label in twins.MODELS if "OnlineGP" not in label])

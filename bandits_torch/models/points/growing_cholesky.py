@@ -196,8 +196,12 @@ class GrowingCholesky(ResizableState):
     _padded: PaddedFactor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without caches."""
-        return {name: value for name, value in vars(self).items() if name not in ("_solid", "_padded")}
+        """The state without caches, and without a graph, which ``condition_on_observations`` records: a deep copy of
+        tensors with one is refused."""
+        state = {name: value for name, value in vars(self).items() if name not in ("_solid", "_padded")}
+        return state | {
+            "_buffers": {name: buffer.detach() for name, buffer in self.named_buffers(recurse=False)}
+        }
 
     def widen(self, shape: torch.Size) -> None:
         """Give every member that differs along ``shape`` a factor of its own."""
