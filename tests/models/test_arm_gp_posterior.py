@@ -160,3 +160,14 @@ def test_numbers_of_arms_and_noise_may_be_anything_that_broadcasts():
             alone.observe(model.train_inputs[0][i, j], model.train_targets[i, j].unsqueeze(-1))
             torch.testing.assert_close(model.marginals()[0][i, j], alone.marginals()[0])
             torch.testing.assert_close(model.marginals()[1][i, j], alone.marginals()[1])
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("form", FORMS)
+def test_covariance_with_an_arm_is_a_column_of_the_joint_covariance(form, batch):
+    model = model_of(form, batch, 0.1)
+    arm = torch.tensor([5, 2]) if batch else torch.tensor(5)
+    _, joint = model.joint(7.0)
+    columns = joint.movedim(-1, 0)[arm]
+    expected = columns if not batch else torch.stack([columns[s, s] for s in range(batch[0])])
+    assert torch.allclose(model.covariance_with(arm, 7.0), expected, **exactly)

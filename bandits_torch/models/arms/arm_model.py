@@ -104,11 +104,11 @@ class ArmModel(OnlineModel):
         return mean, variance
 
     def covariance_with(self, arm: Tensor, time: float) -> Tensor:
-        """Posterior covariance of every arm with one per replicate, ``arm`` (S,): ``batch_shape x N``. O(N)."""
+        """Posterior covariance of every arm with one per replicate, ``arm`` (S,), or () for a model without a batch:
+        ``batch_shape x N``. O(N)."""
         ones = [1] * len(self._batch_shape)
-        own = (
-            arm.to(self.arms.dtype).reshape(1, -1, *ones[1:], 1, 1).expand(self.num_arms, -1, *ones[1:], 1, 1)
-        )
+        members = [-1, *ones[1:]] if ones else []
+        own = arm.to(self.arms.dtype).reshape(1, *members, 1, 1).expand(self.num_arms, *members, 1, 1)
         every = torch.arange(self.num_arms).to(own).reshape(-1, *ones, 1, 1).expand_as(own)
         X = torch.cat([own, every], -2)
         if self.drifts:
