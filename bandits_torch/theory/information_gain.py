@@ -108,7 +108,7 @@ class GrowthBound:
 
     These are orders of growth on a compact domain: the true factor depends on the length-scale, the domain
     and lambda, so a width built on them is guaranteed only if ``constant`` is known to be
-    large enough. Below n = e the logarithm is set to 1, since gamma_1 > 0 = ln 1; gamma_0 = 0.
+    large enough. An n from 1 to e counts as e, since gamma_1 > 0 = ln 1; gamma_0 = 0.
 
     Args:
         kind: one of the three names above.
