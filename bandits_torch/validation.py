@@ -132,7 +132,7 @@ def rewards(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tenso
     Small rewards are never refused: below 1e-150 (float32: 1e-20) their squares are 0, and so is their contribution to
     a likelihood, but means are linear in rewards and keep them.
     """
-    tensor(name, value)
+    require(tensor(name, value).dtype != torch.bool, name, value, "numbers, not booleans")
     dtype = value.dtype if dtype is None else dtype
     most = largest_reward(dtype)
     if value.numel() == 0 or (not value.is_complex() and float(value.detach().abs().amax()) <= most):

@@ -519,6 +519,8 @@ class ArmBelief(PlainState):
         return super().get_extra_state() | {"form_name": self.form_name}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        complete = prefix + "_extra_state" in state_dict
+        validation.require(complete, "state_dict", sorted(state_dict), "the state of such a model")
         form = state_dict[prefix + "_extra_state"]["form_name"]
         if form != self.form_name:
             self.start(form)

@@ -373,6 +373,8 @@ class GrowingCholesky(ResizableState):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Buffers of any length, but for the same batch and kind of inputs."""
         own = (*self.batch_shape, self.inputs.shape[-1])
+        complete = {prefix + "whitened", prefix + "inputs"} <= state_dict.keys()
+        validation.require(complete, "state_dict", sorted(state_dict), "the state of such a model")
         theirs = (*state_dict[prefix + "whitened"].shape[:-1], state_dict[prefix + "inputs"].shape[-1])
         validation.require(
             own == theirs, "(*batch_shape, input_dim) of state_dict", theirs, f"{own}, the model's"

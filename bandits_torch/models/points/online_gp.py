@@ -402,7 +402,7 @@ class OnlineGP(OnlineModel):
             return None
         boolean = isinstance(where, Tensor) and where.dtype == torch.bool
         validation.require(boolean, "where", where, "a boolean tensor")
-        expected = f"a shape that broadcasts to {tuple(self.batch_shape)}"
+        expected = f"{tuple(self.batch_shape)}, or one that broadcasts to it"
         validation.shape_is("where", where, within(self.batch_shape, where.shape), expected)
         if where.is_cpu and bool(where.all()):
             return None
