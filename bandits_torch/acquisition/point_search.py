@@ -16,9 +16,8 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.models.at_time import with_time
 
-_FLAT = (
-    0.01  # spread of values below which searches would end early: the optimisers stop at gradients of 1e-5
-)
+# A spread of values below which the optimisers, which stop at gradients of 1e-5, would end early.
+_FLAT = 0.01
 _ROUNDING = 1e-9  # of the largest value: a smaller spread is that of rounding
 
 
@@ -100,42 +99,32 @@ class PointSearch:
         Returns:
             Points (S, d) and values (S,).
         """
-        like = domain.bounds
-        if like.dim() == 3:
-            inside = _InBoxes(acquisition, *like)
-            unit = Domain(torch.stack([torch.zeros_like(like[0, 0]), torch.ones_like(like[0, 0])]))
-            there = inside.to_unit(domain.fix(like[0]))
-            begun = None if starts is None else inside.to_unit(starts.transpose(0, 1)).transpose(0, 1)
-            given = {i: there[:, i] if replicates > 1 else float(there[0, i]) for i in domain.fixed_features}
-            X, values = PointSearch.maximise(
-                self,
-                inside,
-                replace(unit, fixed_features=given),
-                replicates=replicates,
-                time=time,
-                starts=begun,
-                seed=seed,
-            )
-            return domain.fix(inside.from_unit(X)), values
-        fixed: dict[int, float | Tensor] = dict(domain.fixed_features)
-        bounds = like
+        box = domain.bounds
+        if box.dim() == 2:
+            box = box.unsqueeze(1).expand(2, replicates, -1)
+        inside = _InBoxes(acquisition, *box)
+        unit = inside.unit(domain)
+        if starts is not None:
+            starts = inside.to_unit(starts.transpose(0, 1)).transpose(0, 1)
+        fixed: dict[int, float | Tensor] = dict(unit.fixed_features)
+        bounds = unit.bounds
         if time is not None:
             bounds = with_time(bounds, time)
-            fixed[domain.dim] = time
-        scored = _OfReplicates(acquisition, replicates)
-        begin, scored.factor = self._starts(scored, domain, time, starts, seed)  # R x S x D, (S,)
+            fixed[unit.dim] = time
+        scored = _OfReplicates(inside, replicates)
+        begin, scored.factor = self._starts(scored, unit, time, starts, seed)  # R x S x D, (S,)
         rounds = begin.shape[0]
         begin = begin.reshape(-1, 1, begin.shape[-1])
         fixed = {i: v.repeat(rounds) if Domain.differs(v) else v for i, v in fixed.items()}
         options = dict(self.options)
-        if domain.inequality_constraints:
+        if unit.inequality_constraints:
             options.pop("factr", None)  # of L-BFGS-B alone
         if replicates > 1:
-            member = torch.arange(replicates, dtype=bounds.dtype, device=like.device).repeat(rounds)
+            member = torch.arange(replicates, dtype=bounds.dtype, device=bounds.device).repeat(rounds)
             fixed[bounds.shape[-1]] = member
             bounds = torch.cat([bounds, bounds.new_tensor([[0.0], [replicates - 1.0]])], -1)
             begin = torch.cat([begin, member.reshape(-1, 1, 1)], -1)
-            if domain.inequality_constraints:
+            if unit.inequality_constraints:
                 options["max_optimization_problem_aggregation_size"] = 1
         X, found = optimize_acqf(
             scored,
@@ -144,16 +133,16 @@ class PointSearch:
             num_restarts=len(begin),
             batch_initial_conditions=begin,
             fixed_features=fixed or None,
-            inequality_constraints=list(domain.inequality_constraints) or None,
+            inequality_constraints=list(unit.inequality_constraints) or None,
             options=options,
             return_best_only=False,
             retry_on_optimization_warning=False,
         )
-        lowest = torch.finfo(like.dtype).min
+        lowest = torch.finfo(box.dtype).min
         best = cast(Tensor, found).nan_to_num(nan=lowest, neginf=lowest).reshape(rounds, -1).max(0)
-        points = X[:, 0, : domain.dim].reshape(rounds, replicates, -1).to(like)
+        points = X[:, 0, : domain.dim].reshape(rounds, replicates, -1).to(box)
         each = torch.arange(replicates, device=points.device)
-        return domain.fix(points[best.indices, each]), best.values / scored.factor
+        return domain.fix(inside.from_unit(points[best.indices, each])), best.values / scored.factor
 
     @staticmethod
     def score(
@@ -189,7 +178,7 @@ class PointSearch:
 
 
 class _InBoxes(AcquisitionFunction):
-    """Values at points of the unit cube, which is stretched to each replicate's own box."""
+    """Values at points of the unit cube, which is stretched to each replicate's box."""
 
     def __init__(self, acquisition: AcquisitionFunction, low: Tensor, high: Tensor) -> None:
         """``low``, ``high``: (S, d)."""
@@ -197,6 +186,20 @@ class _InBoxes(AcquisitionFunction):
         self.acquisition = acquisition
         self.low, self.high, self.side = low, high, torch.where(high > low, high - low, 1.0)
         self._batched = len(acquisition.model.batch_shape) > 0
+
+    def unit(self, domain: Domain) -> Domain:
+        """The domain of points of the unit cube for ``domain``, whose boxes these are."""
+        there = self.to_unit(domain.fix(self.low.clone()))
+        fixed = {
+            i: there[:, i] if bool((there[:, i] != there[0, i]).any()) else float(there[0, i])
+            for i in domain.fixed_features
+        }
+        low, side = self.low[0], self.side[0]  # constraints come only with boxes that are all the same
+        constraints = [
+            (i, c * side[i], rhs - float(c @ low[i])) for i, c, rhs in domain.inequality_constraints
+        ]
+        bounds = torch.stack([torch.zeros_like(low), torch.ones_like(low)])
+        return Domain(bounds, constraints, fixed)
 
     def to_unit(self, X: Tensor) -> Tensor:
         """Points of the unit cube for points ``... x S x d`` of the boxes."""
