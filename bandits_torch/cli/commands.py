@@ -314,9 +314,10 @@ def tell(state: Path, id: str, reward: float) -> None:
 @click.argument("state", type=FILE)
 @click.option("--html", type=FILE, help="Also write a page with pictures and the latest questions here.")
 def show(state: Path, html: Path | None) -> None:
-    """Print the present beliefs of the live system in the file STATE about its arms, and the changes it noticed.
+    """Print what the live system in the file STATE believes of its arms at the time of its latest question or reward,
+    and the changes it noticed.
 
-    Intervals are 95 % intervals of expected rewards. Nothing changes.
+    Intervals are 90 % intervals of expected rewards. Nothing changes.
     """
     live = _live(state, None)
 
@@ -342,7 +343,9 @@ def _live(state: Path, arms: str | None) -> Any:
     names = None if arms is None else [name.strip() for name in arms.split(",")]
     if not state.exists():
         if names is None:
-            raise ValueError(f"arms must be given if the file of the state is new, {str(state)!r}, got None")
+            raise ValueError(
+                f"arms must be given, to `ask`, if the file of the state is new, {str(state)!r}, got None"
+            )
         return AskTell.auto(names)
     roster = read_state(state, "policy")[1]["state"].get("arms")
     if roster is None:

@@ -17,6 +17,7 @@ from bandits_torch.streams import ReplicateStreams
 
 _LEARNING = 50  # rewards that teach the policy alone
 _FEW = 8  # rewards of an arm and of the control, in comparison, below which nothing is said of its lift
+_ALIKE = 30.0  # rewards that the mean of all arms counts for in the variance of an arm's noise
 _TIGHTEST = 500.0  # comparisons after which the interval is as narrow as one can be at that time
 
 
@@ -37,7 +38,8 @@ class ControlledPolicy(WrappingPolicy):
 
     contains it for all n at once with probability 1 - alpha, asymptotically. So you may look after each reward and stop
     at any time. sigma^2 is the larger of the variance of psi and v_a / (1 - p) + v_c / p, with v the mean squared
-    errors of the predictions; rho makes the interval narrowest at n = 500.
+    errors of the predictions, and that of all arms counted as thirty more: if successes are rare, the first rewards of
+    the control may all be 0, which would leave no variance. rho makes the interval narrowest at n = 500.
 
     The first 50 rewards do not count, nor do times at which the control was not available or was itself proposed. A
     reward counts once it is learned, but its prediction is from the time of the choice, so late rewards do no harm.
@@ -156,7 +158,8 @@ class ControlledPolicy(WrappingPolicy):
         alpha = 1 - validation.probability("level", level)
         n = self.compared.clamp_min(1)
         mean = self.total / n
-        of_arms = self.errors / self.played.clamp_min(1)
+        alike = self.errors.sum(-1, keepdim=True) / self.played.sum(-1, keepdim=True).clamp_min(1)
+        of_arms = (self.errors + _ALIKE * alike) / (self.played + _ALIKE)
         of_control = of_arms[:, self.control].unsqueeze(-1)
         expected = of_arms / (1 - self.control_share) + of_control / self.control_share
         variance = torch.maximum((self.squares / n - mean.square()).clamp_min(0.0), expected)

@@ -115,7 +115,9 @@ class Diagnosis:
                 "by more than a tenth."
             ]
         if self.noise is None or self.noise_interval is None:
-            lines += [f"Noise, and what arms share: cannot tell; {_FEWEST} whole rows are needed."]
+            lines += [
+                f"Noise: cannot tell; {_FEWEST} rows are needed where an arm has a reward, and also before and after."
+            ]
         else:
             low, high = self.noise_interval
             lines += [
@@ -128,7 +130,7 @@ class Diagnosis:
                 "the noise has heavy tails. An outlier is not called a jump."
             ]
         if self.correlation is None:
-            if self.arms > 1 and self.noise is not None:
+            if self.arms > 1:
                 lines += [f"What arms share: cannot tell; {_FEWEST} rows with two arms that vary are needed."]
         else:
             shares = "they share something" if self.shared else "chance explains that"
@@ -349,17 +351,16 @@ def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None
         meet = np.arange(length, _ROWS, length)
         bends = np.delete(bends, np.concatenate([meet - 2, meet - 1]), axis=0)
     seen = ~np.isnan(bends)
-    if seen.any(1).sum() < _FEWEST:
+    told = seen.any(1)
+    if told.sum() < _FEWEST:
         return None, None
-    bends[~seen] = 0.0
+    bends, seen = np.where(seen, bends, 0.0)[told], seen[told]
     variance = float(bends.sum() / seen.sum()) * len(plain) / max(1.0, len(plain) - fitted)
     noise = max(variance - drift / 3, 0.25 * variance) ** 0.5
     if noise == 0:
         return 0.0, (0.0, 0.0)
     parts = zip(np.array_split(bends, _BLOCKS), np.array_split(seen, _BLOCKS), strict=True)
-    blocks = np.array([block.sum() / max(1, held.sum()) for block, held in parts])
-    if (blocks <= 0).any():
-        return None, None
+    blocks = np.array([block.sum() / held.sum() for block, held in parts])
     half = _T_90 * float(blocks.std(ddof=1) / blocks.mean()) / _BLOCKS**0.5 / 2
     return noise, (noise * float(np.exp(-half)), noise * float(np.exp(half)))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.special import rel_entr
 from scipy.stats import chi2
 
 from bandits_torch.problems.smoothing import mean_of_held
@@ -22,6 +23,7 @@ _EDGE = 5  # rows on either side of a jump, with a reward of the arm
 _SHARES = ((0.8, 1.28), (0.95, 1.96))  # of distances, and their quantile in normal noise
 _BEYOND = 3.0  # robust deviations from the neighbours
 _DROP = 4.6  # of twice the log-likelihood: the 90 % interval of two unknowns
+_RARE = 0.2  # share of an arm's rewards that differ from its usual one, below which they must also be more or fewer
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,10 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
         outliers = float((np.abs(last - _drawn_in(last)) > 0).sum() / (~np.isnan(last)).sum())
     size = -(-T // _BINS)
     rows = np.minimum(np.arange(0, T, size)[:, None] + np.arange(size), T - 1)  # bins x size
+    usual = np.nan_to_num(pd.DataFrame(rewards[::size]).median().to_numpy())
+    seen = np.add.reduceat(~np.isnan(rewards), rows[:, 0])  # bins x N
+    others = seen - np.add.reduceat(rewards == usual, rows[:, 0])
+    rare = others.sum(0) < _RARE * seen.sum(0)
     if size > 1:
         full = T // size
         parts = [rewards[: full * size].reshape(full, size, N), rewards[None, full * size :]]
@@ -116,6 +122,10 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
     places: list[int] = []
     while True:
         fit, ratios = _likelihood_ratios(y, gaps, fresh)
+        for k, n in enumerate(kept):
+            if rare[n]:
+                most = _of_rates(others[:, n], seen[:, n], fresh[:, k])
+                ratios[:, k] = np.minimum(ratios[:, k], most)
         if len(found) == MOST:
             break
         jump = _clearest(ratios, fit.residuals)
@@ -210,6 +220,20 @@ def _likelihood_ratios(y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray) -> tu
     )
     p_drift = 0.5 * float(chi2.sf(gained / _inflation(residuals), 1)) if gained > 0 else 1.0
     return _Fit(RATIOS[best] * scale, scale, p_drift, residuals * enough), over
+
+
+def _of_rates(others: np.ndarray, seen: np.ndarray, fresh: np.ndarray) -> np.ndarray:
+    """Twice the log-likelihood ratio of a jump after each row, (T - 1,), of the rate of other rewards among those
+    seen, (T,)."""
+    ratios = np.zeros(len(seen) - 1)
+    for start, end in itertools.pairwise([0, *(np.flatnonzero(fresh) + 1), len(seen)]):
+        k, m = others[start:end].cumsum(), seen[start:end].cumsum()
+        likelihood = [
+            rel_entr(a, np.maximum(b, 1)) + rel_entr(b - a, np.maximum(b, 1))
+            for a, b in ((k, m), (k[-1] - k, m[-1] - m))
+        ]
+        ratios[start : end - 1] = 2 * (sum(likelihood) - likelihood[0][-1])[:-1]
+    return ratios
 
 
 def _inflation(residuals: np.ndarray) -> float:

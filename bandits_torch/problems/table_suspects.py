@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ _CALENDAR = {
     *("dayofmonth", "dayofweek", "dow", "dayofyear", "doy", "weekofyear", "holiday"),
     *("stunde", "wochentag", "monat", "jahr"),
 }
+_NAMING = {"id", "arm", "action", "variant", "choice", "item"}
 _FEWEST_COUNTED = 3  # rows; of fewer a counter cannot be told from rewards
 _STRICT_ROWS = 10  # an arm that falls or grows in every one of so many rows is a counter, or a clock
 _FEWEST_DATED = 4  # rows; in fewer a column agrees with a field of the date by chance
@@ -48,6 +50,22 @@ def refuse_calendar(names: list[str], values: np.ndarray, dates: np.ndarray | No
         raise ValueError(
             f"rewards must be given, as {', '.join(map(repr, found))} may tell the time rather than be an arm: "
             f"ignore={','.join(found)} leaves it out; if it is an arm, rewards= names it with the others"
+        )
+
+
+def refuse_names_of_arms(names: list[str], values: np.ndarray) -> None:
+    """Refuse columns of integers that are called an id, or an arm: they say which arm it was, or which user."""
+    found = [
+        name
+        for name, column in zip(names, values.T, strict=True)
+        if re.split(r"[\W_]|(?<=[a-z])(?=[A-Z])", name.strip())[-1].lower() in _NAMING
+        and bool((column == column.round())[~np.isnan(column)].all())
+    ]
+    if found:
+        raise ValueError(
+            f"rewards must be given, as {', '.join(map(repr, found))} may name something rather than be an arm: "
+            f"ignore={','.join(found)} leaves it out; in a log of pulls, arm={found[0]} of `look` and `value` says "
+            "which arm was pulled; if it is an arm, rewards= names it with the others"
         )
 
 

@@ -27,7 +27,13 @@ from bandits_torch.problems.table_cells import (
     words,
 )
 from bandits_torch.problems.table_files import read_frame
-from bandits_torch.problems.table_suspects import refuse_calendar, refuse_counters, refuse_log, suspects
+from bandits_torch.problems.table_suspects import (
+    refuse_calendar,
+    refuse_counters,
+    refuse_log,
+    refuse_names_of_arms,
+    suspects,
+)
 
 _LOGGED = {"arm", "action", "variant", "choice"}  # with "reward", columns of a log of pulls
 _ARM_NAMES = {
@@ -296,6 +302,7 @@ def _wide_table(
     if asked is None and time_column is not None:
         refuse_counters(names, rewards, time, asked_for=time_column != "auto")
         refuse_calendar(names, rewards, dates)
+        refuse_names_of_arms(names, rewards)
     source = "" if time is None else "the index, " if time == "" else f"{time!r}, "
     nothing = [name for name, none in zip(names, np.isnan(rewards).all(0), strict=True) if none]
     of_nothing = f"without any reward: {some(nothing, 3)}; ignore={','.join(nothing)} leaves them out"

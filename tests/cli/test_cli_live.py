@@ -45,8 +45,12 @@ def test_what_is_believed_is_shown_and_nothing_changes(tmp_path):
     assert "best now east" in said
     assert said.index("probability_best") < said.index("changes noticed") < said.rindex("north")
     assert "north" in page.read_text()
+    (level,) = re.findall(r"Intervals are (\d+) % intervals", call("show", "--help").output)
+    table = live.beliefs(level=int(level) / 100)
+    for end in ("lower", "upper"):
+        assert {f"{value:.4g}" for value in table[end]} <= set(said.split())
     assert state.read_bytes() == before
-    assert "arms must be given" in shell("show", tmp_path / "none")[1]
+    assert "arms must be given, to `ask`, if" in shell("show", tmp_path / "none")[1]
 
 
 def test_times_are_the_date_of_now_by_default_and_shown_in_seconds(tmp_path):

@@ -41,6 +41,25 @@ def test_the_interval_of_noise_covers_it_nine_times_in_ten():
     assert 170 <= covered <= 190
 
 
+def test_noise_is_told_of_a_record_with_an_outage_or_of_rare_rewards():
+    generator = np.random.default_rng(33)
+    table = 2.0 * generator.standard_normal((400, 3))
+    table[100:160] = np.nan
+    found = diagnose(torch.from_numpy(table))
+    low, high = found.noise_interval
+    assert low < 2.0 < high < 2.3
+    assert found.noise == pytest.approx(2.0, rel=0.1)
+    rare = (generator.random((400, 3)) < 0.01).astype(float)
+    low, high = diagnose(torch.from_numpy(rare)).noise_interval
+    assert 0.05 < low < 0.01**0.5 < high < 0.2
+    table[::2] = np.nan
+    said = str(diagnose(torch.from_numpy(table)))
+    assert (
+        "Noise: cannot tell; 40 rows are needed where an arm has a reward, and also before and after." in said
+    )
+    assert "Rewards of two arms have a mean correlation of" in said
+
+
 def test_look_says_the_day_the_noise_and_the_best_arm(tmp_path):
     generator, t = np.random.default_rng(4), np.arange(480)
     rewards = 3 * np.sin(2 * np.pi * t[:, None] / 24) + generator.standard_normal((480, 3)) + [0, 1, 2]

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 from scipy.signal import lombscargle
+from scipy.stats import binom
 
 from bandits_torch import diagnose
-from bandits_torch.problems.jumps import RATIOS, _drawn_in, _likelihood_ratios, find_jumps
+from bandits_torch.problems.jumps import RATIOS, _drawn_in, _likelihood_ratios, _of_rates, find_jumps
 from bandits_torch.problems.periods import Period, Record, Waves
 
 
@@ -71,6 +72,40 @@ def test_noise_with_heavy_tails_is_hardly_ever_called_a_jump_and_is_told(share, 
         assert levels.outliers > 0.0075
     assert told <= 1  # of 12 at 1 %: two or more have probability 0.006
     assert find_jumps(g.standard_normal((1000, 3)), np.arange(1000)).outliers < 0.003
+
+
+@pytest.mark.parametrize("size", ["one", "of any size"])
+def test_rare_rewards_are_hardly_ever_called_a_jump_unless_they_become_common(size):
+    g, told, found = np.random.default_rng(32), 0, 0
+
+    def rare(rate):
+        worth = 1.0 if size == "one" else g.lognormal(size=(len(rate), 4))
+        return np.where(g.random((len(rate), 4)) < rate[:, None], worth, 0.0)
+
+    for _ in range(20):
+        told += bool(find_jumps(rare(np.full(400, 0.01)), np.arange(400), bounded=size == "one").jumps)
+        rate = np.where(np.arange(1600) < 900, 0.01, 0.08)  # rows are averaged two by two
+        jumps = find_jumps(rare(rate), np.arange(1600), bounded=size == "one").jumps
+        found += any(one.first <= 900 <= one.last + 2 for one in jumps)
+    assert told <= 1  # of 20 at 1 %: two or more have probability 0.017
+    assert found >= 15
+
+
+def test_a_jump_of_the_rate_of_rare_rewards_has_the_likelihood_ratio_of_two_rates():
+    others, seen = np.array([0, 1, 0, 2, 1, 3]), np.array([2, 2, 1, 3, 2, 3])
+    fresh = np.array([False, False, True, False, False])
+    found = _of_rates(others, seen, fresh)
+
+    def likelihood(k, m):
+        return binom.logpmf(k, m, k / m) - binom.logpmf(k, m, 0.5) + m * np.log(0.5)
+
+    for start, end in ((0, 3), (3, 6)):
+        for row in range(start, end - 1):
+            parts = [slice(start, row + 1), slice(row + 1, end)]
+            apart = sum(likelihood(others[part].sum(), seen[part].sum()) for part in parts)
+            alike = likelihood(others[start:end].sum(), seen[start:end].sum())
+            assert found[row] == pytest.approx(2 * (apart - alike))
+    assert found[2] == 0
 
 
 def test_rewards_are_drawn_in_to_the_medians_of_their_neighbours():

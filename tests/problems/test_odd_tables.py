@@ -90,6 +90,20 @@ def test_columns_that_tell_the_time_are_no_arms(name, cells, tmp_path):
     assert read(tmp_path, text, rewards=[name, "a"]).arm_names == (name, "a")
 
 
+@pytest.mark.parametrize("name", ["banner_id", "User ID", "offerId", "id", "variant"])
+def test_a_column_that_names_what_was_pulled_is_no_arm(name, tmp_path):
+    """A log of integers, (time, banner_id, clicked), is no table of two arms of which the numbers pay most."""
+    numbers = [101 + n % 3 for n in range(14)]
+    text = rows(("time", HOURS), (name, numbers))
+    with pytest.raises(
+        ValueError, match=rf"rewards must be given, as '{name}' may name .* arm={name} of `look`"
+    ):
+        read(tmp_path, text)
+    assert read(tmp_path, text, rewards=[name, "a"]).arm_names == (name, "a")
+    paid = rows(("time", HOURS), (name, [number + 0.5 for number in numbers]))
+    assert name in read(tmp_path, paid).arm_names
+
+
 def test_an_hour_without_times_is_no_arm_but_binary_and_constant_arms_are(tmp_path):
     with pytest.raises(ValueError, match="rewards must be given, as 'hour'"):
         read(tmp_path, rows(("hour", HOURS.hour)))
