@@ -54,14 +54,15 @@ def refuse_calendar(names: list[str], values: np.ndarray, dates: np.ndarray | No
 
 
 def refuse_names_of_arms(names: list[str], values: np.ndarray) -> None:
-    """Refuse columns of integers that are called an id, or an arm: they say which arm it was, or which user."""
+    """Refuse columns of integers that are called an id, or an arm, unless all are: they say which arm it was, or which
+    user."""
     found = [
         name
         for name, column in zip(names, values.T, strict=True)
         if re.split(r"[\W_]|(?<=[a-z])(?=[A-Z])", name.strip())[-1].lower() in _NAMING
         and bool((column == column.round())[~np.isnan(column)].all())
     ]
-    if found:
+    if 0 < len(found) < len(names):
         raise ValueError(
             f"rewards must be given, as {', '.join(map(repr, found))} may name something rather than be an arm: "
             f"ignore={','.join(found)} leaves it out; in a log of pulls, arm={found[0]} of `look` and `value` says "

@@ -104,6 +104,15 @@ def test_a_column_that_names_what_was_pulled_is_no_arm(name, tmp_path):
     assert name in read(tmp_path, paid).arm_names
 
 
+def test_arms_that_are_all_called_variants_are_arms(tmp_path):
+    clicks = [n % 2 for n in range(14)]
+    columns = ("time", HOURS), ("red variant", clicks), ("blue variant", clicks)
+    assert read(tmp_path, rows(*columns, names=(), values=[[]] * 14)).arm_names == (
+        "red variant",
+        "blue variant",
+    )
+
+
 def test_an_hour_without_times_is_no_arm_but_binary_and_constant_arms_are(tmp_path):
     with pytest.raises(ValueError, match="rewards must be given, as 'hour'"):
         read(tmp_path, rows(("hour", HOURS.hour)))
