@@ -214,7 +214,9 @@ class _Feasible(AcquisitionFunction):
             mean, variance = (
                 moment.squeeze(-1).squeeze(-1) for moment in (posterior.mean, posterior.variance)
             )
-            spread = variance.clamp_min(_LEAST_SPREAD * (1 + mean.detach().square())).sqrt()
+            scale = (model.weights * model.scale).sum(-1) / model.unit.square()
+            least = _LEAST_SPREAD * (scale + mean.detach().square())
+            spread = variance.clamp_min(least).sqrt()
             below, above = (low - mean) / spread, (high - mean) / spread
             if math.isinf(low):
                 value = value + log_ndtr(above)

@@ -122,6 +122,18 @@ def test_what_is_maximised_is_the_bound_plus_the_log_probability_of_the_constrai
     torch.testing.assert_close(acquisition(inputs).reshape(-1), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_constraints_in_a_small_unit_hold_where_they_would_in_any_other():
+    """Losses of 1e-9 A."""
+    shots = []
+    for unit in (1.0, 2.0**-30):
+        made = generator(problem(constraints={"c": ["LESS_THAN", 0.2 * unit]}))
+        X = session(made, lambda inputs, unit=unit: {"f": (inputs["a"] - 1) ** 2, "c": unit * inputs["a"]})
+        for _ in range(14):
+            X.step()
+        shots.append(torch.tensor(X.data[["a", "b"]].to_numpy()))
+    torch.testing.assert_close(*shots, rtol=0, atol=0.02)
+
+
 def _often_broken(inputs):
     broken = int(abs(inputs["a"]) * 1000) % 4 == 2
     return {"f": math.nan if broken else (inputs["a"] - 0.9) ** 2, "c": inputs["a"]}
