@@ -302,7 +302,7 @@ def _when(times: np.ndarray, row: int, unit: str) -> str:
         return (
             datetime.fromtimestamp(float(times[row]), UTC).strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
         )
-    return f"time {times[row]:.10g}"
+    return f"time {times[row]:.15g}"
 
 
 def _without_cycles(

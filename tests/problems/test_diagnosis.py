@@ -60,6 +60,14 @@ def test_noise_is_told_of_a_record_with_an_outage_or_of_rare_rewards():
     assert "Rewards of two arms have a mean correlation of" in said
 
 
+def test_a_jump_between_times_in_milliseconds_is_told_to_the_millisecond():
+    g = np.random.default_rng(34)
+    rewards = g.standard_normal((200, 2)) + 8 * (np.arange(200) >= 100)[:, None]
+    times = 1783933200000 + 7.0 * torch.arange(200).double()
+    said = str(diagnose(RewardTable(torch.from_numpy(rewards), times)))
+    assert "between time 1783933200693 and time 1783933200700" in said
+
+
 def test_look_says_the_day_the_noise_and_the_best_arm(tmp_path):
     generator, t = np.random.default_rng(4), np.arange(480)
     rewards = 3 * np.sin(2 * np.pi * t[:, None] / 24) + generator.standard_normal((480, 3)) + [0, 1, 2]
