@@ -164,6 +164,21 @@ def test_parts_of_a_cycle_are_named_as_that_and_few_of_single_arms():
     ]
 
 
+def test_a_long_record_says_in_which_rows_there_is_no_cycle():
+    """A day of 1440 rows for 14 days is not seen in the last 2048 rows."""
+    generator, minutes = np.random.default_rng(35), torch.arange(20_000).double()
+    rewards = torch.sin(2 * torch.pi * minutes / 1440)[:, None] + torch.from_numpy(
+        generator.standard_normal((20_000, 2))
+    )
+    said = str(diagnose(RewardTable(rewards, 60 * minutes, in_seconds=True)))
+    assert (
+        "Cycles: none is clear beside drift in the last 2048 rows (1.422 days), which alone are searched."
+        in said
+    )
+    assert "none is clear beside drift." in str(diagnose(rewards[:2048]))
+    assert "in the last 2048 rows, which" in str(diagnose(rewards))
+
+
 def test_a_long_record_says_of_which_rows_the_gain_is():
     generator = np.random.default_rng(16)
     rewards = generator.standard_normal((10_500, 2)) + np.array([0.0, 1.0])
