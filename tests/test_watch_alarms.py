@@ -9,7 +9,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy
-from bandits_torch.watch import Watch
+from bandits_torch.watch import ArmTest, Watch
 from tests.reference.asking import bits
 
 RNG = np.random.default_rng(7)
@@ -84,6 +84,17 @@ def test_a_change_of_rewards_of_0_and_1_is_found():
     assert len(found) >= 34
     assert np.median([one["id"] for one in found.values()]) <= 130
     assert np.median([one["since"] for one in found.values()]) == pytest.approx(100, abs=5)
+
+
+@pytest.mark.parametrize(("rates", "least", "most"), [((0.2, 0.6), 0.6, 0.85), ((0.02, 0.1), 0.0, 0.15)])
+def test_a_change_of_rewards_of_0_and_1_is_found_as_often_as_the_page_says(rates, least, most):
+    g = np.random.default_rng(12)
+    found = 0
+    for _ in range(100):
+        test = ArmTest()
+        told = [test.hear(float(g.random() < rates[t >= 100]), float(t)) for t in range(500)]
+        found += any(told[100:])
+    assert least <= found / 100 <= most
 
 
 def test_ranks_and_the_likelihood_ratio_are_those_of_the_definition():

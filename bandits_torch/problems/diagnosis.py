@@ -45,7 +45,7 @@ class Diagnosis:
         outliers: share of rewards that lie far from their neighbours: .001 with normal noise, .01 and more with heavy
             tails. They count as noise, not as jumps.
         correlation: mean correlation of two arms' rewards.
-        shared: whether arms are more correlated than chance explains.
+        shared: whether arms are more correlated than chance can explain.
         periods: of cycles that arms share, in units of the times.
         own_periods: of cycles that are clear in one arm alone, by its name.
         drift: standard deviation of the change of a typical arm's level in 100 gaps, without cycles and jumps; 0: no
@@ -133,7 +133,7 @@ class Diagnosis:
             if self.arms > 1:
                 lines += [f"What arms share: cannot tell; {_FEWEST} rows with two arms that vary are needed."]
         else:
-            shares = "they share something" if self.shared else "chance explains that"
+            shares = "they share something" if self.shared else "chance can explain that"
             lines += [f"Rewards of two arms have a mean correlation of {self.correlation:.2f}: {shares}."]
         lines += [self._of_cycles(), self._of_drift(), self._of_jumps()]
         if self.random is not None and self.best_arm is not None:
@@ -161,7 +161,11 @@ class Diagnosis:
                 told[-more:] = [f"cycles of {more} more arms alone"]
             shape = " What is 1/n of a cycle belongs to its shape, as edges do." if any(parts) else ""
             return f"Cycles: {'; '.join(told)}.{shape}"
-        return f"Cycles: {'cannot tell, the record is short' if short else 'none is clear beside drift'}."
+        if short:
+            return "Cycles: cannot tell, the record is short."
+        length = "" if self.unit == "rows" else f" ({self.span(self.record)})"
+        last = f" in the last {ROWS} rows{length}, which alone are searched" if self.rows > ROWS else ""
+        return f"Cycles: none is clear beside drift{last}."
 
     def _part_of_another(self, one: Period) -> str:
         """``", 1/n of"`` a longer common cycle, or an empty string."""
@@ -302,7 +306,7 @@ def _when(times: np.ndarray, row: int, unit: str) -> str:
         return (
             datetime.fromtimestamp(float(times[row]), UTC).strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
         )
-    return f"time {times[row]:.10g}"
+    return f"time {times[row]:.15g}"
 
 
 def _without_cycles(

@@ -201,10 +201,12 @@ def _timestamps(cells: pd.Series) -> pd.Series | None:
 
 
 def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, str]:
-    """The times of a column, as given or in seconds (since 1970 for dates), and their unit in words."""
+    """The times of a column, as given or in seconds (for dates since 1970, in UTC if they have a zone), and their unit
+    in words."""
     known = _timestamps(cells)
     if known is not None:
-        return _since_1970(known), "seconds, from timestamps"
+        zone = ", in UTC" if pd.Timestamp(cells.iloc[0]).tz is not None else ""
+        return _since_1970(known), f"seconds, from timestamps{zone}"
     row = empty_row(cells)
     if row is not None:
         raise ValueError(f"row {row}, column {name!r} must hold a time, got an empty cell")

@@ -315,11 +315,11 @@ def _wide_table(
     except ValueError as error:
         if "times must increase" in str(error) and clock is not None:
             falls = bool((np.diff(clock) < 0).any())
-            advice = (
-                "sort the rows by time, and write local times with their offset"
-                if falls
-                else "time_column= names another"
+            offset = "write local times with their offset"
+            other = (
+                "time_column= names another" if dates is None else f"time_column= names another, or {offset}"
             )
+            advice = f"sort the rows by time, and {offset}" if falls else other
             long = "long=True if a row is one reward; " if len(names) < _FEW_COLUMNS else ""
             raise ValueError(f"{error} ({long}{advice})") from None
         raise

@@ -60,6 +60,14 @@ def test_noise_is_told_of_a_record_with_an_outage_or_of_rare_rewards():
     assert "Rewards of two arms have a mean correlation of" in said
 
 
+def test_a_jump_between_times_in_milliseconds_is_told_to_the_millisecond():
+    g = np.random.default_rng(34)
+    rewards = g.standard_normal((200, 2)) + 8 * (np.arange(200) >= 100)[:, None]
+    times = 1783933200000 + 7.0 * torch.arange(200).double()
+    said = str(diagnose(RewardTable(torch.from_numpy(rewards), times)))
+    assert "between time 1783933200693 and time 1783933200700" in said
+
+
 def test_look_says_the_day_the_noise_and_the_best_arm(tmp_path):
     generator, t = np.random.default_rng(4), np.arange(480)
     rewards = 3 * np.sin(2 * np.pi * t[:, None] / 24) + generator.standard_normal((480, 3)) + [0, 1, 2]
@@ -154,6 +162,21 @@ def test_parts_of_a_cycle_are_named_as_that_and_few_of_single_arms():
         "2.806 hours in arm 1 alone; 2.667 hours in arm 2 alone, 1/9 of 1 day; 2.806 hours in arm 3 alone; cycles of 3 "
         "more arms alone. What is 1/n of a cycle belongs to its shape, as edges do."
     ]
+
+
+def test_a_long_record_says_in_which_rows_there_is_no_cycle():
+    """A day of 1440 rows for 14 days is not seen in the last 2048 rows."""
+    generator, minutes = np.random.default_rng(35), torch.arange(20_000).double()
+    rewards = torch.sin(2 * torch.pi * minutes / 1440)[:, None] + torch.from_numpy(
+        generator.standard_normal((20_000, 2))
+    )
+    said = str(diagnose(RewardTable(rewards, 60 * minutes, in_seconds=True)))
+    assert (
+        "Cycles: none is clear beside drift in the last 2048 rows (1.422 days), which alone are searched."
+        in said
+    )
+    assert "none is clear beside drift." in str(diagnose(rewards[:2048]))
+    assert "in the last 2048 rows, which" in str(diagnose(rewards))
 
 
 def test_a_long_record_says_of_which_rows_the_gain_is():

@@ -62,6 +62,14 @@ def test_one_decimal_comma_tells_how_the_other_columns_are_meant(tmp_path):
         read(tmp_path, 'a,b\n"1,5",1.25\n"2,5",5.5\n')
 
 
+def test_times_with_a_zone_are_said_to_be_in_utc(tmp_path):
+    zoned = read(tmp_path, rows(("time", HOURS.strftime("%Y-%m-%dT%H:%M+02:00"))))
+    local = read(tmp_path, rows(("time", HOURS.strftime("%Y-%m-%dT%H:%M"))))
+    assert zoned.times[0] == local.times[0] - 2 * 3600
+    assert zoned.notes[0] == "times: 'time', seconds, from timestamps, in UTC"
+    assert local.notes[0] == "times: 'time', seconds, from timestamps"
+
+
 def test_months_as_digits_are_dates(tmp_path):
     months = [f"{month:%Y%m}" for month in pd.date_range("2000-06-01", periods=14, freq="MS")]
     table = read(tmp_path, rows(("date", months)))
@@ -223,6 +231,10 @@ HINTS = [
     ("time,a,b\n1,1,2\n2,1,2\nTotal,2,4\n", "row 3, column 'time' must be a number.*got 'Total'"),
     ("time,a,b,c,d\n2,1,2,1,2\n1,1,2,1,2\n", r"times must increase.*\(sort the rows by time"),
     ("time,a,b,c,d\n2,1,2,1,2\n2,1,2,1,2\n", r"times must increase.*\(time_column= names another\)"),
+    (
+        "time,a,b,c,d\n2026-10-25T02:00,1,2,1,2\n2026-10-25T02:00,2,1,2,1\n",
+        r"\(time_column= names another, or write local times with their offset\)",
+    ),
     (",result,_time,_value,host\n,0,1,3,a\n,0,1,4,b\n,0,2,1,a\n", "long=host,REWARD if it names the arm"),
     ("when,layout,revenue\n1,a,3\n1,b,4\n2,a,1\n2,b,2\n", "long=layout,revenue if it names the arm"),
     ("time,arm,reward\n1,a,3\n1,b,4\n2,a,1\n2,b,2\n", "one row per reward: long=True if so"),
