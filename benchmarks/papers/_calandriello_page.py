@@ -89,13 +89,14 @@ arms that `bkb` chooses. *printed* takes the square root of K_S by its eigenvalu
 its Cholesky factor in its place, which keeps the digits that eigenvalues of 1e-12 lose, and takes SciPy's triangular
 solve. "same choices": at how many steps NumPy would have chosen the arm that was played.
 
-**What could be gained at most.** A dictionary is drawn anew at every step: of some 250 arms pulled 70 change sides, so
-nothing of an embedding outlives a step. The upper bounds of hundreds of arms lie within a hundredth of the largest, so
-none can be left out without its variance. What is left of a step are dense products, for which NumPy and PyTorch have
-the same kind of BLAS: two Cholesky factors and an inverse (m^3), the projection of the arms pulled (m^2 u), and half a
-product of m x m with m x N, a quadratic form for every arm. "least ms" is the processor time of these alone at the
-final sizes, the least of nine, when all they need is in the cache; "times at most" is NumPy's step over that. It bounds
-what any implementation by these products can gain.
+**What could be gained at most.** A dictionary is drawn anew at every step: of some 250 arms pulled 70 change sides,
+so nothing of an embedding outlives a step. The upper bounds of hundreds of arms lie within a hundredth of the
+largest, so none can be left out without its variance; and after half of the sum that gives a variance, which bounds
+it from above, the share "left after half" of all arms may still have the largest index. What is left of a step are
+dense products, for which NumPy and PyTorch have the same kind of BLAS: two Cholesky factors and an inverse (m^3), the
+projection of the arms pulled (m^2 u), and half a product of m x m with m x N, a quadratic form for every arm. "least
+ms" is the processor time of these alone at the final sizes, the least of nine, when all they need is in the cache;
+"times at most" is NumPy's step over that. It bounds what any implementation by these products can gain.
 
 **What ours could gain at most.** "products ms" is the processor time of the products that a step of ours calls, each
 alone at the final sizes: three Cholesky factors, an inverse and an inverse factor, a solve and a product for the arms

@@ -28,8 +28,10 @@ from time import perf_counter, process_time
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import torch
+from scipy.linalg import lapack, solve_triangular
 from torch import Tensor
 
 from bandits_torch import loop, recipes
@@ -420,7 +422,8 @@ def _beside_numpy(num_arms: int, horizon: int) -> dict[str, Any]:
         row[f"{root}_same_choices"] = same[root]
     row |= {"last_printed_ms": last, "least_ms": least, "times_at_most": last / least}
     called = 1e3 * _product_seconds(num_arms, m, u)
-    return row | {"products_ms": called, "times_by_products": last / called}
+    row |= {"products_ms": called, "times_by_products": last / called}
+    return row | {"left_after_half": _left_after_half(theirs["cholesky"], width)}
 
 
 def _coins() -> Callable[[int], Any]:
@@ -463,6 +466,27 @@ def _product_seconds(num_arms: int, m: int, u: int) -> float:
     if u > m:
         once += [lambda: torch.cholesky_solve(outside, factor), lambda: outside @ outside.mT]
     return 3 * _quickest(lambda: torch.linalg.cholesky(positive)) + sum(map(_quickest, once))
+
+
+def _left_after_half(one: Any, width: Callable[[float, int], float]) -> float:
+    """The share of all arms that may still have the largest index after half of the rows of their variances.
+
+    A variance is k(x, x) less the sum of the squares of L^{-1} k_S(x), V = L L^T (``OneStepPosterior``), so any first
+    rows bound it from above. The dictionary is in the order of a pivoted Cholesky factor, which explains most first."""
+    one.choose()  # with the dictionary of now
+    inducing = one.points[one.dictionary]
+    S = np.array(one.dictionary)[lapack.dpstrf(one.kernel(inducing, inducing))[1] - 1]
+    outside = np.setdiff1d(one.pulled, S)
+    count = np.zeros(len(one.points))
+    count[one.pulled] = one.count
+    K, cross = one.kernel(one.points[S], one.points[S]), one.kernel(one.points[S], one.points)
+    shared = np.linalg.solve(K + 1e-13 * np.eye(len(S)), cross[:, outside])
+    V = K + one.lam * np.linalg.inv(np.diag(count[S]) + (shared * count[outside]) @ shared.T)
+    rows = solve_triangular(np.linalg.cholesky(V), cross, lower=True)[: len(S) // 2]
+    half = 1 - (rows**2).sum(0)
+    beta = width(one.count @ one.variance[one.pulled] / one.lam, int(one.count.sum()) + 1)
+    largest = (one.mean + beta * np.sqrt(one.variance)).max()
+    return float((one.mean + beta * np.sqrt(np.maximum(half, 0.0)) >= largest).mean())
 
 
 def _quickest(task: Callable[[], Any]) -> float:
