@@ -312,7 +312,12 @@ def knowledge_from(
     rewards = (~torch.isnan(history)).sum(0)
     poor = [past.arm_names[n] for n in (rewards < 2).nonzero().squeeze(-1).tolist()]
     name, rows = ("history", "a table") if warm_up is None else ("warm_up", "a share of the rows")
-    validation.require(not poor, name, poor, f"{rows} with two rewards of every arm (these have fewer)")
+    validation.require(
+        not poor,
+        name,
+        poor,
+        f"{rows} with two rewards of every arm (these have fewer; ignore= leaves out columns)",
+    )
     if forgetting_rate is not None:
         validation.below_one("forgetting_rate", forgetting_rate)
     covariance, fit = estimate_covariance(history), None

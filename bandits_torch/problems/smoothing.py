@@ -107,7 +107,7 @@ def best_smoothed(rewards: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, n
         return filled.sum(1) / held.sum(1), held.argmax(1), best
     said, seen = values[told], alone[told]
     middle, spread = said.mean(), said.var()
-    slope = float(np.mean((said - middle) * seen) / spread) if spread > 0 else 0.0
+    slope = float(np.mean((said - middle) * (seen - middle)) / spread) if spread > 0 else 0.0
     known = np.where(told, values, -np.inf)
     arm = np.where(told.any(1), known.argmax(1), held.argmax(1))
     worth = middle + min(1.0, max(0.0, slope)) * (known.max(1) - middle) + common[:, 0]

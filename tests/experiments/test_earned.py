@@ -47,6 +47,17 @@ def played(rewards, name="random", seed=0):
     return earned(problem, histories, random_regret(problem, problem.horizon)), problem, histories
 
 
+def test_what_is_attainable_does_not_depend_on_the_level_of_rewards():
+    g = np.random.default_rng(2)
+    times = np.arange(300.0)
+    rewards = 3 * np.sin(times[:, None] / 20 + np.arange(4)) + g.standard_normal((300, 4))
+    worth, arm, bandwidth = best_smoothed(rewards, times)
+    raised, same, again = best_smoothed(rewards + 1e9, times)
+    np.testing.assert_allclose(raised - 1e9, worth, atol=1e-4)
+    assert (same == arm).all()
+    assert again == bandwidth
+
+
 def test_no_policy_is_said_to_have_got_more_than_could_be_gained():
     found = Earned(9, "reward", {"a": 7.0}, {"a": None}, 1.0, None, 5.0, 2.0, 9.0, True)
     assert found.gain(7.0) == 1.5
