@@ -316,7 +316,7 @@ def knowledge_from(
         not poor,
         name,
         poor,
-        f"{rows} with two rewards of every arm (these have fewer; ignore= leaves out columns)",
+        f"{rows} with two rewards of every arm (these have fewer; ignore= leaves columns out of a race)",
     )
     if forgetting_rate is not None:
         validation.below_one("forgetting_rate", forgetting_rate)

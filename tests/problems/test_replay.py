@@ -207,7 +207,7 @@ BAD = [  # other single arguments: tests/fuzz
     ({"table": _table(20) / 0}, "rewards must be finite"),
     ({"table": _table(5)}, r"warm_up must be a share of the rows with two rewards of every arm .*got \['0'"),
     ({"table": torch.ones(20, 4)}, r"warm_up must be a share of the rows with rewards that vary, got 0\.2"),
-    ({"table": _table(5)}, r"\(these have fewer; ignore= leaves out columns\)"),
+    ({"table": _table(5)}, r"\(these have fewer; ignore= leaves columns out of a race\)"),
     ({"history": _table(1)}, "history must be a table with two rewards of every arm"),
     ({"table": _table(1)}, "table must be long enough for a warm_up"),
     ({"times": torch.arange(19.0)}, "times must have shape"),
