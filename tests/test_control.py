@@ -174,7 +174,7 @@ def test_intervals_of_rare_successes_hold_though_the_control_has_none_for_a_whil
         def marginals(self, time, points=None):
             return torch.full((400, 2), chance).double(), torch.ones(400, 2).double()
 
-    one, random = ControlledPolicy(Steady([1], [0.0, 0.0], 400), 0, 0.1), np.random.default_rng(2)
+    one, random = ControlledPolicy(Steady([1], [0.0, 0.0], 400), 0, 0.1), np.random.default_rng(11)
     held = torch.ones(400, dtype=torch.bool)
     for t in range(600):
         choice, reward = one.choose(float(t)), torch.tensor(random.random(400) < chance).double()
