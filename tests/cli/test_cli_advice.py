@@ -103,7 +103,7 @@ def test_policies_no_better_than_chance_are_said_to_be(tmp_path):
 @pytest.mark.slow
 def test_a_tie_is_auto_and_nobody_who_was_stuck(tmp_path):
     """Five products that are worth more or less from one day to the next, three times each in the record."""
-    g = np.random.default_rng(6)
+    g = np.random.default_rng(51)
     worth = np.zeros((400, 5))
     for n in range(5):
         changes = np.sort(g.choice(400, 3, replace=False))
@@ -112,19 +112,19 @@ def test_a_tie_is_auto_and_nobody_who_was_stuck(tmp_path):
     pd.DataFrame(rewards, columns=list("abcde")).to_csv(tmp_path / "past.csv", index=False)
     policies = ["--policies", "igp_ucb,et_gp_ucb,auto,random", "--replicates", 1]
     output, advice = raced(tmp_path, "--data", tmp_path / "past.csv", *policies)
-    assert "No policy is surely the best: et_gp_ucb, igp_ucb and auto cannot be told apart." in output
-    assert (advice["verdict"], advice["policy"], advice["taken"]) == ("tie", "et_gp_ucb", "auto")
+    assert "No policy is surely the best: igp_ucb, et_gp_ucb and auto cannot be told apart." in output
+    assert (advice["verdict"], advice["policy"], advice["taken"]) == ("tie", "igp_ucb", "auto")
     assert (
-        "et_gp_ucb is not to be taken: played once through all 320 rows it pulled 'a' alone from step"
+        "igp_ucb is not to be taken: played once through all 320 rows it pulled 'b' alone from step"
         in output
     )
     assert "lost over twice what auto did." in output
     assert "Of these take auto, which needs the least prior knowledge." in output
     assert 'recipes.build("auto"' in advice["python"]
     run = json.loads((tmp_path / "out" / "run.json").read_text())
-    where = advice["stuck"]["et_gp_ucb"]
-    pulled = run["results"]["et_gp_ucb"]["arms"][0][where["first"] - 1 : where["last"]]
-    assert set(pulled) == {where["arm"]} == {0}
+    where = advice["stuck"]["igp_ucb"]
+    pulled = run["results"]["igp_ucb"]["arms"][0][where["first"] - 1 : where["last"]]
+    assert set(pulled) == {where["arm"]} == {1}
     page = (tmp_path / "out" / "report.html").read_text()
     for name in ("auto", "et_gp_ucb", "igp_ucb"):
         assert f"{name}: the darker, the more often" in page
