@@ -115,8 +115,7 @@ def test_a_tie_is_auto_and_nobody_who_was_stuck(tmp_path):
     assert "No policy is surely the best: igp_ucb, et_gp_ucb and auto cannot be told apart." in output
     assert (advice["verdict"], advice["policy"], advice["taken"]) == ("tie", "igp_ucb", "auto")
     assert (
-        "igp_ucb is not to be taken: played once through all 320 rows it pulled 'b' alone from step"
-        in output
+        "igp_ucb is not to be taken: played once through all 320 rows it pulled 'b' alone from step" in output
     )
     assert "lost over twice what auto did." in output
     assert "Of these take auto, which needs the least prior knowledge." in output
