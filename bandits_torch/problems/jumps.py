@@ -228,11 +228,11 @@ def _of_rates(others: np.ndarray, seen: np.ndarray, fresh: np.ndarray) -> np.nda
     ratios = np.zeros(len(seen) - 1)
     for start, end in itertools.pairwise([0, *(np.flatnonzero(fresh) + 1), len(seen)]):
         k, m = others[start:end].cumsum(), seen[start:end].cumsum()
-        likelihood = [
+        before, after = (
             rel_entr(a, np.maximum(b, 1)) + rel_entr(b - a, np.maximum(b, 1))
             for a, b in ((k, m), (k[-1] - k, m[-1] - m))
-        ]
-        ratios[start : end - 1] = 2 * (sum(likelihood) - likelihood[0][-1])[:-1]
+        )
+        ratios[start : end - 1] = 2 * (before + after - before[-1])[:-1]
     return ratios
 
 

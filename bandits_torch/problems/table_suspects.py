@@ -17,7 +17,8 @@ _CALENDAR = {
     *("dayofmonth", "dayofweek", "dow", "dayofyear", "doy", "weekofyear", "holiday"),
     *("stunde", "wochentag", "monat", "jahr"),
 }
-_NAMING = {"id", "arm", "action", "variant", "choice", "item"}
+LOGGED = {"arm", "action", "variant", "choice"}  # columns of a log of pulls that say which arm was pulled
+_NAMING = LOGGED | {"id", "item"}
 _FEWEST_COUNTED = 3  # rows; of fewer a counter cannot be told from rewards
 _STRICT_ROWS = 10  # an arm that falls or grows in every one of so many rows is a counter, or a clock
 _FEWEST_DATED = 4  # rows; in fewer a column agrees with a field of the date by chance
@@ -60,7 +61,7 @@ def refuse_names_of_arms(names: list[str], values: np.ndarray) -> None:
         name
         for name, column in zip(names, values.T, strict=True)
         if re.split(r"[\W_]|(?<=[a-z])(?=[A-Z])", name.strip())[-1].lower() in _NAMING
-        and bool((column == column.round())[~np.isnan(column)].all())
+        and _whole(column[~np.isnan(column)])
     ]
     if 0 < len(found) < len(names):
         raise ValueError(
@@ -78,7 +79,11 @@ def _called_so(name: str, column: np.ndarray) -> bool:
     if not len(held):
         return False
     within = held.min() >= 0 and held.max() <= (LATEST_YEAR if plain in ("year", "jahr") else 366)
-    return bool(within and (held == held.round()).all())
+    return bool(within) and _whole(held)
+
+
+def _whole(numbers: np.ndarray) -> bool:
+    return bool((numbers == numbers.round()).all())
 
 
 def _fields(dates: np.ndarray) -> list[np.ndarray]:
@@ -105,7 +110,7 @@ def refuse_counters(names: list[str], values: np.ndarray, time: str | None, aske
     first = np.diff(values[:50], axis=0)
     for n in np.flatnonzero((first >= 0).all(axis=0) | (first < 0).all(axis=0)):
         name, column, step = names[n], values[:, n], np.diff(values[:, n])
-        whole = bool((column == column.round()).all())
+        whole = _whole(column)
         strict = len(values) >= _STRICT_ROWS and bool((step > 0).all() or (step < 0).all())
         rises = whole and bool((step >= 0).all()) and int((step > 0).sum()) >= 2
         even = step[0] > 0 and bool(np.allclose(step, step[0], rtol=1e-6, atol=0))

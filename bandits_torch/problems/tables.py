@@ -28,6 +28,7 @@ from bandits_torch.problems.table_cells import (
 )
 from bandits_torch.problems.table_files import read_frame
 from bandits_torch.problems.table_suspects import (
+    LOGGED,
     refuse_calendar,
     refuse_counters,
     refuse_log,
@@ -35,7 +36,6 @@ from bandits_torch.problems.table_suspects import (
     suspects,
 )
 
-_LOGGED = {"arm", "action", "variant", "choice"}  # with "reward", columns of a log of pulls
 _ARM_NAMES = {
     *("arm", "arms", "action", "item", "sensor", "station"),
     *("site", "name", "id", "variable", "series"),
@@ -278,7 +278,7 @@ def _wide_table(
 ) -> RewardTable:
     """A table from a column for every arm."""
     lower = {name.strip().lower() for name in frame.columns}
-    if asked is None and "reward" in lower and lower & _LOGGED:
+    if asked is None and "reward" in lower and lower & LOGGED:
         raise ValueError(
             f"long must be given, as the columns {some(list(frame.columns))} look like one row per reward: long=True "
             "if so, rewards= with the arms' names if not"
