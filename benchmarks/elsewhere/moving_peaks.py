@@ -58,7 +58,10 @@ DEAP_SCENARIOS = {
 }
 # Played with ten seeds (PROTOCOL-TEN.md): what, by whom, and how many environments where these are long; there the slow
 # do not play.
-TEN_PROBLEMS = ("deap-3", "gmpb-F7", "deap-1", "deap-2", "gmpb-F1", "gmpb-F2", "gmpb-F9")
+TEN_PROBLEMS = (
+    *("deap-3", "gmpb-F7", "deap-1", "deap-2", "gmpb-F1", "gmpb-F2", "gmpb-F9"),
+    *("gmpb-F3", "gmpb-F4", "gmpb-F5", "gmpb-F6", "gmpb-F10", "gmpb-F11", "gmpb-F12"),
+)
 TEN = (
     "ours: auto",
     "ours: tv_gp_ucb, standardised",
