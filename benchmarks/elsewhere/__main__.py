@@ -60,10 +60,12 @@ def main(
             path = results / f"ten-{name}.csv"
             if wanted and name not in wanted:
                 continue
-            kept = pages.played(path, ("replicate",))
-            for seed in sorted(set(range(moving_peaks.TEN_SEEDS)) - kept):  # each is kept as it is played
-                rows = moving_peaks.race_ten(name, seed, pages.say)
-                pages.keep(path, rows, ("problem", "policy", "replicate", "environment"))
+            kept = pages.played(path, ("policy", "replicate"))
+            for seed in range(moving_peaks.TEN_SEEDS):
+                for optimiser in moving_peaks.TEN:
+                    if (optimiser, seed) not in kept:  # each is kept as it is played
+                        rows = moving_peaks.play_ten(name, optimiser, seed, pages.say)
+                        pages.keep(path, rows, ("problem", "policy", "replicate", "environment"))
     pages.say(f"wrote {write_page(results)}")
 
 

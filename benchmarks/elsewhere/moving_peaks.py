@@ -56,8 +56,7 @@ DEAP_SCENARIOS = {
     "deap-2": movingpeaks.SCENARIO_2,
     "deap-3": movingpeaks.SCENARIO_3 | {"bfunc": lambda x: 10.0},
 }
-# Played with ten seeds (PROTOCOL-TEN.md): what, by whom, and how many environments where these are long; there the slow
-# do not play.
+# Played with ten seeds (PROTOCOL-TEN.md): what, by whom, and how many environments where these are long.
 TEN_PROBLEMS = (
     *("deap-3", "gmpb-F7", "deap-1", "deap-2", "gmpb-F1", "gmpb-F2", "gmpb-F9"),
     *("gmpb-F3", "gmpb-F4", "gmpb-F5", "gmpb-F6", "gmpb-F10", "gmpb-F11", "gmpb-F12"),
@@ -69,7 +68,6 @@ TEN = (
     "deap CMA-ES",
     "BoTorch UCB, time an input",
 )
-SLOW = TEN[-1:]
 TEN_SEEDS, TEN_LONG = 10, 2
 MEASURES = ["offline_error", "before_change", "regret", "seconds"]
 PROBLEMS = (*GMPB_INSTANCES, *DEAP_SCENARIOS)
@@ -199,14 +197,11 @@ def race(name: str, seed: int, tell: Callable[[str], None], environments: int = 
     return played.groupby(kinds, sort=False)[MEASURES].mean().reset_index()
 
 
-def race_ten(name: str, seed: int, tell: Callable[[str], None]) -> pd.DataFrame:
-    """One row per optimiser of ``TEN`` and environment, of a seed of PROTOCOL-TEN.md."""
+def play_ten(name: str, optimiser: str, seed: int, tell: Callable[[str], None]) -> pd.DataFrame:
+    """One row per environment: an optimiser of ``TEN`` on a problem and seed of PROTOCOL-TEN.md."""
     at = problem(name, seed)
-    built, long = racers(at, seed), at.period > FEWEST
-    count = TEN_LONG if long else ENVIRONMENTS
-    raced = [optimiser for optimiser in TEN if not (long and optimiser in SLOW)]
-    rows = [play(at, name, optimiser, built[optimiser], seed, tell, count) for optimiser in raced]
-    return pd.concat(rows, ignore_index=True)
+    count = TEN_LONG if at.period > FEWEST else ENVIRONMENTS
+    return play(at, name, optimiser, racers(at, seed)[optimiser], seed, tell, count)
 
 
 def play(

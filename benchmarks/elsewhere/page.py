@@ -14,7 +14,7 @@ Nobody is told more than the bounds or the number of arms. The protocol stands a
 `bandits.py`; nothing was tuned on these problems.
 """
 _PEAKS = """
-## Moving peaks: {count} of the 14 instances
+## Moving peaks, the longer form: {count} of the 14 instances
 
 {seeds}. Mean over seeds; in brackets the standard error, where there are several. Evaluations between changes are a
 hundredth of the published (at least 10; so F8 would be F7, and is left out): these figures are not those of the
@@ -27,7 +27,7 @@ _TEN = """
 ## Ten seeds on {count} instances
 
 {seeds}. `PROTOCOL-TEN.md`, written first, says what is played: where fifty evaluations lie between changes, two
-environments, and not by BoTorch's UCB, whose steps are too slow; where ten do, six environments by all. In brackets the
+environments; where ten do, six. In brackets the
 standard error over seeds. The competitions and deap's papers print errors after 1 000 to 5 000 evaluations between
 changes. Nowhere do evaluations agree, so no published figure stands beside these.
 
@@ -68,15 +68,15 @@ def write_page(results: Path) -> Path:
     bandits = [table for table in tables if "reward" in table]
     fresh = [table for table in tables if "total" in table]
     said, parts = [], []
-    if peaks:
-        said.append(
-            _place(pd.concat(peaks), "offline_error", "instances of moving peaks", largest_first=False)
-        )
-        parts.append(_peaks(pd.concat(peaks)))
     if ten:
         told, text = _ten(pd.concat(ten))
         said.append(told)
         parts.append(text)
+    if peaks:
+        said.append(
+            _place(pd.concat(peaks), "offline_error", "instances in the longer form", largest_first=False)
+        )
+        parts.append(_peaks(pd.concat(peaks)))
     if bandits:
         said.append(_place(pd.concat(bandits), "reward", "bandits", largest_first=True))
         parts.append(_bandits(pd.concat(bandits)))
@@ -133,8 +133,8 @@ def _ten(played: pd.DataFrame) -> tuple[str, str]:
     text += _TEN_DIFFERENCES + markdown(["auto against", "of", *sorted(runs["problem"].unique())], rows)
     count = played["problem"].nunique()
     told = (
-        f"With ten seeds on {count} of them `auto` has less offline error, is level, has more (beyond two standard "
-        f"errors) than: {'; '.join(said)}."
+        f"With ten seeds on {count} instances of moving peaks `auto` has less offline error, is level, has more "
+        f"(beyond two standard errors) than: {'; '.join(said)}."
     )
     return told, text
 
