@@ -23,8 +23,7 @@ from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.problems.logs import Log
-from bandits_torch.threads import fitting
-from bandits_torch.turn import Turn
+from bandits_torch.threads import Turn, fitting
 from bandits_torch.watch import Watch, Watched
 
 _BEFORE = "before other arms"  # in ``Choice.why``: the policy has started again since, with other arms

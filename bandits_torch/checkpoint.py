@@ -14,9 +14,9 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.description import description, said_differences
 from bandits_torch.files import remove_parts
+from bandits_torch.history import name_of, versions
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recorder import name_of, versions
 from bandits_torch.state_files import check_kinds, described, read_state, whole_or_refused, write_state
 
 

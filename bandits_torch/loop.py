@@ -13,10 +13,9 @@ from bandits_torch import validation
 from bandits_torch.captured.playing import play_captured
 from bandits_torch.captured.steps import NotCaptured
 from bandits_torch.checkpoint import RunCheckpoint, what_is_run
-from bandits_torch.history import History
+from bandits_torch.history import History, Recorder, name_of, versions
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recorder import Recorder, name_of, versions
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.threads import fitting
 

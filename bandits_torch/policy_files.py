@@ -31,7 +31,7 @@ from bandits_torch.description import (
     said_differences,
 )
 from bandits_torch.files import remove_parts, writing_alone
-from bandits_torch.recorder import name_of
+from bandits_torch.history import name_of
 from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
 
 # By policy and path: the mark of the save that the policy loaded or wrote last.

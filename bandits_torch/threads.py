@@ -1,7 +1,8 @@
-"""The number of CPU threads of a step: one for a small step, unless the user has set a number.
+"""Threads: how many CPU threads a step uses, and a lock for an object that threads share.
 
 PyTorch uses one thread for each core. Its threads wait for each other by spinning. If another process uses the cores as
-well, a step of less than a millisecond on one thread takes tens or hundreds of milliseconds on two threads.
+well, a step of less than a millisecond on one thread takes tens or hundreds of milliseconds on two threads. So a small
+step uses one thread, unless the user has set a number.
 """
 
 from __future__ import annotations
@@ -10,8 +11,44 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import torch
+
+
+class Turn:
+    """A reentrant lock for the threads of the process that made it."""
+
+    def __init__(self) -> None:
+        self.own()
+
+    def own(self) -> None:
+        """Make the present process the owner."""
+        if getattr(self, "_process", None) != os.getpid():
+            self._lock, self._process = threading.RLock(), os.getpid()
+
+    def any_process(self) -> threading.RLock:
+        """Hold the lock, also in a forked child, where a thread that no longer exists may have held the parent's
+        lock."""
+        return self._lock if self._process == os.getpid() else threading.RLock()
+
+    def __enter__(self) -> None:
+        if self._process != os.getpid():
+            raise RuntimeError(
+                "this AskTell was made in another process, of which this one is a fork: both would ask questions of "
+                "the same numbers. Load the file that they share (load_policy), or build an AskTell here"
+            )
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Turn:
+        return Turn()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Turn, ()
+
 
 # Numbers that a step passes over (``Policy.numbers_per_step``). On two cores that nobody else wanted, two threads were
 # 0.6 to 1.4 times as fast as one in steps below, and 1.0 to 1.8 times from there on.

@@ -27,7 +27,7 @@ from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.sharing import mixture_moments
 from bandits_torch.state import HasState
-from bandits_torch.turn import Turn
+from bandits_torch.threads import Turn
 
 OPEN, TOLD, DROPPED = 0, 1, 2
 _STATES = ("open", "told", "dropped")

@@ -32,19 +32,15 @@ ROOMS: dict[str, dict[str, str]] = {
         "kernels/arms.py": "kernels/test_arm_covariance.py kernels/test_contextual_kernels.py policies/test_neural.py",
         "kernels/composed.py": "kernels/test_spatio_temporal.py kernels/test_contextual_kernels.py "
         "models/test_botorch_paths.py models/test_hyperparameters.py",
-        "kernels/smooth_time.py": "kernels/test_smooth_time.py",
         "kernels/state_space.py": "kernels/test_smooth_time.py models/test_state_space_arms.py",
-        "kernels/temporal.py": "kernels/test_temporal.py",
+        "kernels/temporal.py": "kernels/test_temporal.py kernels/test_smooth_time.py",
     },
     "models": {
         **{
             f"models/arms/{name}.py": _ARMS for name in ("arm_gp", "belief", "covariance_form", "factor_form")
         },
-        **{f"models/points/{name}.py": _POINTS for name in ("online_gp", "growing_cholesky", "conditioning")},
-        **{
-            f"models/arms/{name}.py": "models/test_members.py"
-            for name in ("members", "cyclic_members", "stacked_members")
-        },
+        **{f"models/points/{name}.py": _POINTS for name in ("online_gp", "growing_cholesky")},
+        **{f"models/arms/{name}.py": "models/test_members.py" for name in ("members", "structured_members")},
         "models/arms/state_space.py": "models/test_laws.py models/test_state_space_arms.py",
         "models/arms/weighted_gp.py": "models/test_laws.py models/test_attack_models.py models/test_weighted_gp.py",
         "models/online_model.py": f"{_ARMS} test_botorch_loop.py",
@@ -57,7 +53,6 @@ ROOMS: dict[str, dict[str, str]] = {
         "state.py": f"test_state.py policies/test_index.py {_laws('ucb1', 'gp_ucb')}",
         "policies/opkb/opkb.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py "
         + _laws("ada_opkb", "ada_opkb-units"),
-        "policies/opkb/constants.py": f"{_OPKB} policies/test_opkb.py policies/test_reward_units.py",
         "policies/opkb/calibrated.py": f"policies/test_calibrated_opkb.py {_laws('ada_opkb_calibrated')}",
         "policies/opkb/features.py": f"{_OPKB} policies/test_opkb.py policies/test_neural.py",
         "policies/averaging.py": "policies/test_averaging.py policies/test_choose_many.py",
@@ -71,8 +66,8 @@ ROOMS: dict[str, dict[str, str]] = {
         + _laws("sw_gp_ucb", "r_gp_ucb", "et_gp_ucb", "sw_gp_ucb-likelihood"),
         "policies/index.py": f"policies/test_index.py {_laws('gp_ucb')} policies/test_improvement.py test_ask_tell.py",
         "policies/wrapping.py": "policies/test_doubling.py policies/test_standardised.py",
-        "policies/master.py": f"policies/test_master.py {_laws('master_gp_ucb')}",
-        "policies/phased_elimination.py": f"policies/test_phased_elimination.py {_laws('r_perp')}",
+        "policies/detection.py": f"policies/test_master.py {_laws('master_gp_ucb')}",
+        "policies/batches.py": f"policies/test_phased_elimination.py {_laws('r_perp')}",
     },
     "problems": {
         "problems/continuous.py": "problems/test_dynamic_functions.py",

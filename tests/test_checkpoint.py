@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from bandits_torch import checkpoint, load_policy, recipes, run, save_policy
+from bandits_torch.history import Recorder
 from bandits_torch.policies import RandomPolicy
 from bandits_torch.problems import Replay
-from bandits_torch.recorder import Recorder
 from bandits_torch.state import differing
 from bandits_torch.state_files import write_state
 from tests.reference import all_recipes

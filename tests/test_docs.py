@@ -18,8 +18,8 @@ import pytest
 
 import bandits_torch
 from bandits_torch import recipes
-from bandits_torch.experiments.advice import FEWEST
-from bandits_torch.experiments.starts import SHORTEST
+from bandits_torch.experiments.comparison import FEWEST
+from bandits_torch.experiments.sweep import SHORTEST
 from bandits_torch.problems import PROBLEMS
 from tests.cli.shell import call
 from tests.reference.forked import Forked

@@ -11,7 +11,7 @@ import bandits_torch
 ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
-    {"validation", "naming", "_version", "turn", "threads", "plugins"},
+    {"validation", "naming", "_version", "threads"},
     {"streams"},
     {"state"},
     {"arm_context", "files", "domain", "description"},
@@ -20,8 +20,8 @@ FLOORS = [
     {"models"},
     {"theory"},
     {"acquisition"},
-    {"policies", "problems", "history"},
-    {"recorder", "mixed_points"},
+    {"policies", "problems"},
+    {"history", "mixed_points"},
     {"checkpoint", "captured"},
     {"loop"},
     {"recipes"},

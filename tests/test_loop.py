@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from bandits_torch.history import Recorder
 from bandits_torch.loop import run
 from bandits_torch.policies import Choice, RandomPolicy
-from bandits_torch.recorder import Recorder
 from tests.reference.plain_loop import play
 from tests.reference.stubs import FixedPolicy, TableProblem
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import AskTell, load_policy, recipes, save_policy, turn
+from bandits_torch import AskTell, load_policy, recipes, save_policy, threads
 from bandits_torch.policies.random import RandomPolicy
 from tests.reference import all_recipes, share_a_policy
 
@@ -23,8 +23,8 @@ def test_eight_threads_are_one_after_the_other(name):
 
 @pytest.mark.slow
 def test_threads_without_turns_would_be_seen(monkeypatch):
-    monkeypatch.setattr(turn.Turn, "__enter__", lambda self: None)
-    monkeypatch.setattr(turn.Turn, "__exit__", lambda self, *error: None)
+    monkeypatch.setattr(threads.Turn, "__enter__", lambda self: None)
+    monkeypatch.setattr(threads.Turn, "__exit__", lambda self, *error: None)
     assert share_a_policy.attack("threads", 4, ["bbkb", "gp_ts"])[2] != {}
 
 

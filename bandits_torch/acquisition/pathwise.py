@@ -26,8 +26,8 @@ from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.kernels import MarkovTimeKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.prior import ArmPrior
-from bandits_torch.models.at_time import with_time
 from bandits_torch.models.cholesky import safe_cholesky, solve_lower
+from bandits_torch.models.online_model import with_time
 from bandits_torch.models.points.botorch_twin import TransformedKernel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.widths import Width

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.domain import Domain
-from bandits_torch.models.at_time import with_time
+from bandits_torch.models.online_model import with_time
 
 # A spread of values below which the optimisers, which stop at gradients of 1e-5, would end early.
 _FLAT = 0.01

@@ -18,13 +18,11 @@ rounding; tests compare each with the first.
 
 ``capture="auto"`` takes the last of these that a policy has.
 
-* ``steps.py``: what the captured steps of a policy are.
-* ``arm_steps.py``, ``index_steps.py``, ``averaging_steps.py``: policies whose state is a dictionary of tensors, index
-  policies over ``ArmGP``, and ``ModelAveraging``.
+* ``steps.py``: what captured steps are, and those of ``ArmPolicy``, of index policies over ``ArmGP``, and of
+  ``ModelAveraging``.
 * ``playing.py``: rewards, noise and masks laid out for a block, and a run in blocks.
-* ``launching.py``: how a block is launched: as it is or as a CUDA graph.
-* ``compiled_blocks.py``: which blocks are compiled, and what the loops of ``compiled_loop.py`` (index policies) and
-  ``averaging_loop.py`` (``auto``) are given.
+* ``blocks.py``: how a block is launched: as it is, as a CUDA graph, or compiled. Which blocks are compiled, and what
+  the loops of ``compiled_loop.py`` (index policies) and ``averaging_loop.py`` (``auto``) are given.
 """
 
 from bandits_torch.captured.playing import captured_steps, play_captured

@@ -13,18 +13,22 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.arm_context import ArmContext, mask_of
-from bandits_torch.captured.arm_steps import ArmSteps
-from bandits_torch.captured.averaging_steps import AveragingSteps
-from bandits_torch.captured.compiled_blocks import compiled_blocks
-from bandits_torch.captured.index_steps import IndexSteps
-from bandits_torch.captured.launching import CudaGraphs, PlainCalls, best, launcher
-from bandits_torch.captured.steps import Books, CapturedSteps, Given, refused
+from bandits_torch.captured.blocks import CudaGraphs, PlainCalls, best, compiled_blocks, launcher
+from bandits_torch.captured.steps import (
+    ArmSteps,
+    AveragingSteps,
+    Books,
+    CapturedSteps,
+    Given,
+    IndexSteps,
+    refused,
+)
+from bandits_torch.history import Recorder
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.index import IndexPolicy, RewardImprovementPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
-from bandits_torch.recorder import Recorder
 from bandits_torch.streams import ReplicateStreams
 
 _STEPS: dict[type[Policy], Callable[[Any], CapturedSteps]] = {

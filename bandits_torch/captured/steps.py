@@ -1,13 +1,48 @@
-"""What the captured steps of a policy are."""
+"""Captured steps: what they are, and those of each kind of policy.
+
+The kinds are policies whose state is a dictionary of tensors (``ArmPolicy``), whose own methods are called, index
+policies over ``ArmGP``, and ``ModelAveraging`` over members over arms (the recipe ``auto``).
+"""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import cast
 
 import torch
+from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityOfImprovement
 from torch import Tensor
+
+from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.members import PENDING, RecursiveMembers
+from bandits_torch.models.arms.prior import StateSpacePrior
+from bandits_torch.models.arms.structured_members import LevelMembers, StackedMembers
+from bandits_torch.policies.arm_policy import ArmPolicy
+from bandits_torch.policies.averaging import ModelAveraging
+from bandits_torch.policies.choices.arms import best_available
+from bandits_torch.policies.forgetting import (
+    EventTriggeredRestart,
+    KeepEverything,
+    PeriodicRestart,
+    SlidingWindow,
+)
+from bandits_torch.policies.index import (
+    Improvement,
+    IndexPolicy,
+    RewardImprovementPolicy,
+    incumbent,
+    with_reward,
+)
+from bandits_torch.policies.learned_units import HELD
+from bandits_torch.policies.policy import Observation
+from bandits_torch.state import HasState, copied
+from bandits_torch.streams import ReplicateStreams
+from bandits_torch.theory.widths import Width
 
 Given = dict[str, Tensor]  # what the host lays out for a block, by name; first dimension k
 Pull = Callable[[Tensor], Tensor]  # arms (S,) to rewards (S,)
@@ -75,3 +110,474 @@ def write_back(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
         news.append(new)
     for olds, news in by_dtype.values():
         torch._foreach_copy_(olds, news)
+
+
+_RULES = (KeepEverything, SlidingWindow, PeriodicRestart, EventTriggeredRestart)
+_ACQUISITIONS = (UpperConfidenceBound, ThompsonSampling)
+
+
+class IndexSteps(CapturedSteps):
+    """Steps of GP-UCB, GP-TS and their variants: any width, window and drift, restarts at intervals or by mask.
+
+    Width, index, the test of a restart and the change of the posterior are the functions that plain steps call. All
+    else that a plain step does is done once a block.
+
+    Args:
+        policy: an ``IndexPolicy`` over an ``ArmGP``.
+
+    Raises ValueError that says why for a policy that cannot be captured.
+    """
+
+    def __init__(self, policy: IndexPolicy) -> None:
+        _check(policy)
+        self.policy, self.model = policy, cast(ArmGP, policy.model)
+        self.belief, self.rule = self.model.belief, policy.forgetting
+        self.samples = policy.acquisition is ThompsonSampling
+        self.improves: Improvement | None = policy.acquisition if _improves(policy) else None
+        self.by_mask = type(self.rule) is EventTriggeredRestart
+        self.window = self.rule.window if isinstance(self.rule, SlidingWindow) else None
+        self.interval = self.rule.interval if isinstance(self.rule, PeriodicRestart) else None
+
+    # -- between blocks --------------------------------------------------------------------------------
+
+    def begin(self, steps: int, most: int) -> None:
+        """Read once how many observations are held, and make room for new ones."""
+        held, clock = self.belief.observations.count, self.policy.clock
+        self._held = int(held.max())  # of every member, while all hold the same; else of the fullest
+        even = bool((held == self._held).all()) and not isinstance(clock, Tensor)
+        if self.window is not None and not (even and self._held == min(clock, self.window)):
+            raise refused("SlidingWindow", "its replicates hold different numbers of observations")
+        if self.interval is not None and not even:
+            raise refused("PeriodicRestart", "its replicates do not restart together")
+        if self.samples and self.by_mask:
+            raise refused("ThompsonSampling", "a restart by mask would factor its covariance")
+        if self.samples:
+            self.belief.want_root()  # as the first draw of a plain step would
+        factor, kernel = self.belief.form_name == "factor", self.belief.prior.time_kernel
+        if self.samples and factor:
+            raise refused("ThompsonSampling", "form='factor' keeps no root of the covariance")
+        if self.static and factor and kernel is not None and not kernel.is_stationary:
+            raise refused(
+                "form='factor'", "under a kernel whose variance grows, the work depends on the arms pulled"
+            )
+        least = self.window or self.interval  # of what is held from then on
+        room = steps if least is None else min(steps, least)
+        self.belief.observations.reserve(room + most, self._held)
+        self._even, each = even, self.by_mask or not even
+        # The largest rewards so far, -inf where what is to be improved is the largest mean.
+        none = self.model.noise_variance.new_full((self.policy.replicates, 1), -torch.inf)
+        self.largest = getattr(self.policy, "largest", none).clone()
+        clock = torch.as_tensor(clock, device=held.device).expand(self.policy.replicates)
+        self._clock = clock.clone() if each else None  # a counter for each replicate, on the device
+        self._centred = not bool(self.belief.prior_mean.any())  # x + 0 is x
+
+    @property
+    def _full(self) -> bool:
+        """Whether the window is full: one observation leaves for each that comes."""
+        return self.window is not None and self._held >= self.window
+
+    def most(self, times: Sequence[float]) -> int:
+        """The steps until the window is full, until the next restart at an interval, or until the next check of the
+        form's costs; no more than there is room for."""
+        belief, clock, wanted = self.belief, self.policy.clock, self.belief.before_look(len(times))
+        if self.window is not None:
+            wanted = min(wanted, self.window if self._full else self.window - self._held)
+            if self._full and not (belief.forgets and belief.form.can_forget):
+                return 0  # the first removal is the model's to prepare for
+        if self.interval is not None:
+            wanted = min(wanted, self.interval - cast(int, clock) % self.interval)
+        if belief.drifts and belief.now is None:
+            return 0  # the clock starts with the first observation
+        if self.samples:
+            belief.form.joint_root()  # kept from now on
+        return belief.form.reserve(wanted, belief.now or 0.0, self.static)
+
+    def given(self, times: Sequence[float]) -> Given:
+        """Clock, drift, normal numbers, and the observations that leave."""
+        k, belief, given = len(times), self.belief, dict[str, Tensor]()
+        device = self.model.noise_variance.device
+        if self._clock is None and self.policy.width is not None:
+            clock = cast(int, self.policy.clock)
+            given["clock"] = torch.arange(clock + 1, clock + k + 1, device=device)
+        if belief.drifts:
+            prior, moves, now = belief.form.prior, [], cast(float, belief.now)
+            for time in times:
+                self.model.check_not_past(time)
+                moves.append(prior.drift(now, time))
+                now = time
+            kept, gained = zip(*moves, strict=True)
+            given |= {"kept": torch.stack(kept), "gained": torch.stack(gained)}
+            if belief.form_name == "factor":  # which tells points by it
+                given["time"] = torch.tensor(times, dtype=torch.float64, device=device)
+            if self.by_mask:
+                given["prior"] = torch.stack([prior.present(time) for time in times])
+        if self.samples:
+            draws = [self.policy.streams.normal(self.model.num_arms) for _ in range(k)]
+            given["normal"] = torch.stack(draws)
+        if self._full:
+            arm, reward, then, _ = belief.observations.held(k)
+            leaving = {"leaving_arm": arm, "leaving": belief.residual(arm, reward)}
+            if belief.form_name == "factor":
+                leaving["leaving_time"] = then
+            given |= {name: value.mT.contiguous() for name, value in leaving.items()}
+        return given
+
+    def key(self) -> Hashable:
+        """The form, where its tensors are stored, and whether observations are removed."""
+        return id(self.belief.form), self._full, self.belief.form.place
+
+    # -- in a block ------------------------------------------------------------------------------------
+
+    def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
+        """Advance time, pull the best available arm, restart where the reward refutes the model, and learn."""
+        belief, form, policy = self.belief, self.belief.form, self.policy
+        told: Given = {}
+        if belief.drifts:
+            form.advance(given["kept"][j], given["gained"][j])
+        width = None
+        if policy.width is not None:
+            counted = self._clock if self._clock is None else self._clock + 1
+            step = given["clock"][j] if counted is None else counted.reshape(self.model.batch_shape)
+            width = told["width"] = policy.width.at(step, self.model)
+        told["arm"] = arm = best_available(self._index(given, j, width, available).mT, available)[1]
+        reward = pull(arm).to(belief.prior_mean.dtype)
+        if self.by_mask:
+            told["restarted"] = self._restart(arm, reward, given["prior"][j] if "prior" in given else 1.0)
+        if self._clock is not None:
+            self._clock.add_(1)
+        if isinstance(policy, RewardImprovementPolicy):
+            self.largest.copy_(with_reward(self.largest, arm, reward))
+        residual = reward if self._centred else belief.residual(arm, reward)
+        now = given["time"][j] if "time" in given else 0.0
+        leaving = [given[name][j] for name in ("leaving_arm", "leaving", "leaving_time") if name in given]
+        later = None if self.by_mask else books  # a restart must find all counted
+        form.observe(arm, residual, now, leaving or None, later, self.static)
+        return told
+
+    def _index(self, given: Given, j: int, width: Tensor | None, available: Tensor | None) -> Tensor:
+        """The index of every arm, (S, N): UCB, or the draw of Thompson sampling."""
+        belief, form = self.belief, self.belief.form
+        mean = form.mean if self._centred else form.mean + belief.prior_mean
+        mean = mean.to(belief.prior_mean.dtype)
+        if self.samples:
+            width = None if width is None else width.reshape(-1)
+            return ThompsonSampling.of(mean, cast(Tensor, form.joint_root()), given["normal"][j], width)
+        if self.improves is not None:
+            among = mean if available is None else mean.masked_fill(~available, -torch.inf)
+            best = incumbent(self.largest, among.amax(-1, keepdim=True), available)
+            return self.improves.of(mean, form.variance.to(mean.dtype), best)
+        return UpperConfidenceBound.of(mean, form.variance.to(mean.dtype), cast(Tensor, width).reshape(-1, 1))
+
+    def _restart(self, arm: Tensor, reward: Tensor, prior: Tensor | float) -> Tensor:
+        """Which replicates (S,) start anew before they learn. ``prior``: the present prior variance."""
+        policy, clock = self.policy, cast(Tensor, self._clock)
+
+        def predict() -> tuple[Tensor, Tensor]:
+            mean, variance = self.model.at(arm)
+            return mean.reshape(-1), variance.reshape(-1).sqrt()
+
+        where = cast(Tensor, self.rule.refuted(reward, predict, clock, self.model)).reshape(-1)
+        self.belief.form.reset(prior, where)
+        clock.masked_fill_(where, 0)
+        policy.restarts.add_(where)
+        return where
+
+    def close(self, books: Books) -> None:
+        """Count what is counted once a block."""
+        self.belief.form.close(books)
+
+    # -- after a block ---------------------------------------------------------------------------------
+
+    def after(self, times: Sequence[float], rows: Given) -> None:
+        """Keep the observations, advance the clocks, and check rounding errors when that is due."""
+        belief, policy, k, full = self.belief, self.policy, len(times), self._full
+        if self.static:
+            belief.form.played(k, k if full else 0)
+        belief.keep(rows["arm"].mT, rows["reward"].to(belief.prior_mean.dtype).mT, times, self._held)
+        rows["restarts"] = policy.restarts.repeat(k, 1)
+        if self.by_mask:
+            restarted, step = rows.pop("restarted"), torch.arange(k, device=policy.restarts.device)
+            last = torch.where(restarted, step.unsqueeze(-1), -1).amax(0)
+            belief.observations.clear(last >= 0, k - last)
+            rows["restarts"] += restarted.cumsum(0) - restarted.sum(0)
+        if full:
+            belief.observations.drop_oldest(k)
+            belief.settle(belief.observations.count == 0)
+        else:
+            self._held += k
+        belief.count(k)
+        policy.clock = self._clock.clone() if self._clock is not None else cast(int, policy.clock) + k
+        if isinstance(policy, RewardImprovementPolicy):
+            policy.largest = self.largest.clone()
+        policy.used_width = rows["width"][-1] if "width" in rows else None
+        if self.interval is not None and cast(int, policy.clock) % self.interval == 0:
+            policy.restart(True)
+            self._held = 0
+            rows["restarts"][-1] = policy.restarts
+
+    def finish(self) -> tuple[str, ...]:
+        """A clock that no restart has changed becomes one number again; so does a width that depends on it alone."""
+        policy, clock = self.policy, self.policy.clock
+        if not (self._even and isinstance(clock, Tensor)) or bool(policy.restarts.any()):
+            return ()
+        policy.clock = int(clock[0])
+        width = policy.used_width
+        if width is None or not width.dim() or cast(Width, policy.width).at(policy.clock, self.model).dim():
+            return ()
+        policy.used_width = width[0]
+        return ("width",)
+
+
+def _improves(policy: IndexPolicy) -> bool:
+    kinds = LogExpectedImprovement, LogProbabilityOfImprovement
+    return isinstance(policy.acquisition, Improvement) and policy.acquisition.acquisition in kinds
+
+
+def _check(policy: IndexPolicy) -> None:
+    """Raises ValueError for an index policy that cannot be captured."""
+    model, rule, name = policy.model, policy.forgetting, type(policy.model).__name__
+    if type(model) is not ArmGP:
+        raise refused(name, "the steps of an ArmGP can")
+    if isinstance(model.prior, StateSpacePrior):
+        raise refused("a kernel over time with a state space", "those with a MarkovTimeKernel can")
+    if policy.acquisition not in _ACQUISITIONS and not (_improves(policy) and type(rule) is KeepEverything):
+        shown = getattr(policy.acquisition, "__name__", type(policy.acquisition).__name__)
+        raise refused(f"acquisition {shown}", "UpperConfidenceBound, ThompsonSampling, gp_ei and gp_pi can")
+    if type(rule) not in _RULES:
+        raise refused(type(rule).__name__, f"{', '.join(kind.__name__ for kind in _RULES)} can")
+    if policy.acquisition is ThompsonSampling and model.drifts:
+        raise refused("ThompsonSampling", "under drift every step factors an N x N covariance")
+
+
+class Draws:
+    """Stands in for the streams: notes which random numbers are drawn from them, or returns those drawn in advance."""
+
+    def __init__(self, streams: ReplicateStreams | None = None, laid: Sequence[Tensor] = ()) -> None:
+        self._streams, self._laid = streams, iter(laid)
+        self.asked: list[tuple[str, tuple[int, ...]]] = []
+
+    def normal(self, *shape: int) -> Tensor:
+        """See ``ReplicateStreams``."""
+        return self._next("normal", shape)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """See ``ReplicateStreams``."""
+        return self._next("uniform", shape)
+
+    def _next(self, kind: str, shape: tuple[int, ...]) -> Tensor:
+        self.asked.append((kind, shape))
+        return next(self._laid) if self._streams is None else getattr(self._streams, kind)(*shape)
+
+
+class ArmSteps(CapturedSteps):
+    """Calls ``choice`` and ``learned`` with random numbers drawn in advance, then copies the new state to the old.
+
+    Raises ValueError for a policy that is not ``fixed``, or whose state holds anything but tensors.
+    """
+
+    def __init__(self, policy: ArmPolicy) -> None:
+        of_tensors = all(isinstance(value, Tensor) for value in policy.state.values())
+        if not (policy.fixed and of_tensors):
+            raise refused(type(policy).__name__, "its steps read values, or its state grows")
+        self.policy = policy
+
+    def begin(self, steps: int, most: int) -> None:
+        """Choose once to see which random numbers a step draws, and restore the streams."""
+        policy, before = self.policy, self.policy.streams.state_dict()
+        policy.state = copied(policy.state)  # no two tensors in one place
+        draws = Draws(policy.streams)
+        with torch.no_grad():
+            policy.choice(policy.state, 0.0, None, cast(ReplicateStreams, draws))
+        policy.streams.load_state_dict(before)
+        self._asked = draws.asked
+
+    def most(self, times: Sequence[float]) -> int:
+        """All of the steps: no tensor grows."""
+        return len(times)
+
+    def given(self, times: Sequence[float]) -> Given:
+        """The times, and the random numbers."""
+        streams, device = self.policy.streams, self.policy.device
+        drawn = [[getattr(streams, kind)(*shape) for kind, shape in self._asked] for _ in times]
+        given = {f"draw {i}": torch.stack(of) for i, of in enumerate(zip(*drawn, strict=True))}
+        return given | {"time": torch.tensor(times, dtype=torch.float64, device=device)}
+
+    def key(self) -> Hashable:
+        """Where the state is stored, which changes at a reset."""
+        return tuple(value.data_ptr() for value in self.policy.state.values())
+
+    def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
+        """A step of the policy, with its state updated in place."""
+        policy, time = self.policy, cast(float, given["time"][j])
+        draws = Draws(laid=[given[f"draw {i}"][j] for i in range(len(self._asked))])
+        choice = policy.choice(policy.state, time, available, cast(ReplicateStreams, draws))
+        reward = pull(choice.arm).double()
+        state = policy.learned(dict(policy.state), Observation(time, choice.arm, reward, choice.why))
+        # Copies: a new value may be, or share, another's old one.
+        write_back(
+            [(old, state[name].clone()) for name, old in policy.state.items() if state[name] is not old]
+        )
+        told = {name: torch.as_tensor(value).clone() for name, value in policy.trace().items()}
+        return {"arm": choice.arm} | told
+
+    def after(self, times: Sequence[float], rows: Given) -> None:
+        """Nothing to do: everything is in the state."""
+
+
+class AveragingSteps(CapturedSteps):
+    """The steps of ``auto``. Members that fall behind are reset by mask. A flag says at which steps the plausible
+    members are checked. The first rewards, held until the origin and unit of rewards are fixed, take plain steps.
+
+    Args:
+        policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers``.
+
+    After a block the host checks whether a member was reset in it. Raises ValueError for another model.
+    """
+
+    def __init__(self, policy: ModelAveraging) -> None:
+        if not isinstance(policy.model, (RecursiveMembers, StackedMembers)):
+            raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
+        if policy.model.has_cycles:
+            raise refused("ModelAveraging over CyclicMembers", "without periods it can be")
+        if isinstance(policy.model, LevelMembers):
+            raise refused("ModelAveraging over LevelMembers", "without a control it can be")
+        self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
+        states: tuple[HasState, ...] = (policy.range, *policy.judged)
+        self._states = [(state, name) for state in states for name in state.snapshot]
+        self._plain_steps = 0  # after one the policy has other tensors
+
+    @property
+    def turn(self) -> int:
+        """The row of every part that is written next."""
+        return self.parts[0].turn
+
+    # -- between blocks --------------------------------------------------------------------------------
+
+    def begin(self, steps: int, most: int) -> None:
+        """Mark that the fading of members must be read again when it is next needed."""
+        self._frames: list[Tensor] | None = None  # of each part, now
+        self._counting = [part.rows.new_ones(part.rows.shape[:2]) for part in self.parts]
+        self._rates = [part.forgetting_rate.cpu() for part in self.parts]
+
+    def most(self, times: Sequence[float]) -> int:
+        """The steps up to the end of the members' turns, or up to a pause so long that a plain step has to rescale
+        them."""
+        policy, model = self.policy, self.model
+        if model.now is None or policy.count < HELD:
+            return self._plainly()
+        clock, now, gaps = copy.copy(policy.clock), model.now, []  # ``tick`` replaces what a clock holds
+        for time in times[: PENDING - self.turn]:
+            gaps.append(clock.tick(time) - now)
+            now += gaps[-1]
+        self._coming = [self._ahead(k, gaps) for k in range(len(self.parts))]
+        far = [part.far(frame).any(-1) for part, frame in zip(self.parts, self._coming, strict=True)]
+        faded = torch.stack(far).any(0).nonzero()
+        return (int(faded[0]) if len(faded) else len(gaps)) or self._plainly()
+
+    def _plainly(self) -> int:
+        """No step can be captured: the next one is a plain step."""
+        self._frames = None
+        self._plain_steps += 1
+        return 0
+
+    def _ahead(self, k: int, gaps: list[float]) -> Tensor:
+        """The frames of part k at the next steps, (steps, P, s, s)."""
+        if self._frames is None:
+            self._frames = [part.frame.cpu() for part in self.parts]
+        rate, frame = self._rates[k], self._frames[k]
+        moved = self.parts[k].passing(rate, torch.tensor(gaps, dtype=rate.dtype).unsqueeze(-1))
+        for j, move in enumerate(moved):
+            moved[j] = move @ frame
+            frame = self._left(k, moved[j], j)
+        return moved
+
+    def _left(self, k: int, frame: Tensor, j: int) -> Tensor:
+        """The frames of part k after step j of a block: whole again where members fold."""
+        frame, part = frame.clone(), self.parts[k]
+        frame[part.whose_turn(self.turn + j + 1)] = torch.eye(part.states).to(frame)
+        return frame
+
+    def given(self, times: Sequence[float]) -> Given:
+        """How much members fade from step to step, at which steps the plausible ones are checked, the width of the
+        bounds, the number of tried arms below which a new one is tried, and how long an arm may go unexamined."""
+        policy, model = self.policy, self.model
+        self._read_anew()
+        asked, frames = [], self._coming
+        for time in times:
+            now = policy.clock.tick(time)
+            asked.append(policy.asked(policy.count))
+            policy.counted()
+        end = len(times) - 1
+        self._frames = [self._left(k, frame[end], end) for k, frame in enumerate(frames)]
+        device, kinds = model.arms.device, {"check": torch.bool}
+        given = {
+            name: torch.tensor([one[name] for one in asked], dtype=kinds.get(name, frames[0].dtype)).to(
+                device
+            )
+            for name in asked[0]
+        }
+        self._checks = bool(any(one["check"] for one in asked))
+        for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
+            part.now = now
+            part.counting = counting if self.static else None
+            given[frames_of(k)] = frames[k][: len(times)].to(device)
+        return given
+
+    def _read_anew(self) -> None:
+        """What a block has computed from the policy's state lies in memory that only this block writes again."""
+        self.policy.scale.read_anew()
+        self.policy.frame.state_changed()
+
+    def key(self) -> Hashable:
+        """The members whose turn it is, whether there is a check, and the policy's tensors."""
+        return self.turn, self._checks, self._plain_steps
+
+    # -- in a block ------------------------------------------------------------------------------------
+
+    def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
+        """A step of the policy, with its state updated in place."""
+        policy, model = self.policy, self.model
+        for k, part in enumerate(self.parts):
+            part.frame.copy_(given[frames_of(k)][j])
+        asked = {name: given[name][j] for name in ("width", "few", "tau")}
+        check = given["check"][j] if self._checks else False
+        arm = policy.pick(policy.members(None), asked | {"check": check}, available)
+        reward = pull(arm).to(model.noise_variance)
+        held = [(state, name, getattr(state, name)) for state, name in self._states]
+        believed = policy.range.believe(reward, arm)
+        at = model.at(arm)
+        due, seen, learned = policy.weigh(arm, reward, at, believed)
+        held = [(state, name, old) for state, name, old in held if getattr(state, name) is not old]
+        write_back([(old, getattr(state, name)) for state, name, old in held])
+        for state, name, old in held:
+            setattr(state, name, old)
+        if self.static or bool(due.any()):
+            model.reset(due)
+            prior = model.prior_at(arm)
+            at = torch.where(due, prior[0], at[0]), torch.where(due, prior[1], at[1])
+            learned = torch.where(due, seen - at[0], learned)
+        where = believed.unsqueeze(-1)
+        policy.tried(arm, where)
+        model.learn_now(arm, at[0] + learned, at, (self.turn + j) % PENDING, where)
+        told = cast(dict[str, Tensor], policy.trace())
+        return {"arm": arm} | told | {name: told[name].clone() for name in ("resets", "doubted")}
+
+    # -- after a block ---------------------------------------------------------------------------------
+
+    def after(self, times: Sequence[float], rows: Given) -> None:
+        """Empty members that were reset and have not had their turn since."""
+        self._read_anew()
+        for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
+            part.turn, part.counting = (part.turn + len(times)) % PENDING, None
+            if not self.static:  # a compiled loop leaves them
+                part.frame = cast(list[Tensor], self._frames)[k].clone()
+            empty = counting == 0
+            if self.static and bool(empty.any()):
+                member, run = empty.nonzero(as_tuple=True)
+                part.rows[member, run] = 0.0
+                counting.fill_(1.0)
+
+
+def frames_of(part: int) -> str:
+    """The frames of a part at every step, by name."""
+    return f"frames of part {part}"

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bandits_torch.plugins import installed
+from bandits_torch.naming import installed
 
 FILE = Path(__file__).with_name("catalogue.json")
 NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by flags, or never

@@ -27,8 +27,7 @@ from bandits_torch.cli.asked import (
 )
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import one_line_errors
-from bandits_torch.naming import did_you_mean
-from bandits_torch.plugins import installed
+from bandits_torch.naming import did_you_mean, installed
 
 FILE = click.Path(path_type=Path)  # or a folder
 REPORT = "Folder for regret.csv, regret.png, report.html and run.json."
@@ -452,7 +451,7 @@ def sweep(
     sweep continues with --resume. A cell that fails is named at the end, and the others are kept (exit code 1).
     """
     options = asked_sweep(problems, policies, engine, option)
-    from bandits_torch.cli.sweep import run_sweep
+    from bandits_torch.cli.play import run_sweep
 
     failures = run_sweep(
         *options, data=data, engine=engine, out=out, resume=resume, overwrite=overwrite, **numbers

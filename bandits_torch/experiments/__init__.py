@@ -1,7 +1,8 @@
 """Races, their regret, reports and pictures."""
 
-from bandits_torch.experiments.advice import Advice, advise
-from bandits_torch.experiments.cells import Block, ProblemSetting, RecipeSetting
+from bandits_torch.experiments.comparison import Advice, advise
+from bandits_torch.experiments.earned import best_arms, per_step, random_regret, summary
+from bandits_torch.experiments.engines import Block, ProblemSetting, RecipeSetting
 from bandits_torch.experiments.plots import (
     COLOURS,
     mark_detections,
@@ -15,10 +16,8 @@ from bandits_torch.experiments.plots import (
     plot_starts,
     plot_surviving_priors,
 )
-from bandits_torch.experiments.regret import best_arms, per_step, random_regret, summary
 from bandits_torch.experiments.report import write_report
-from bandits_torch.experiments.starts import Starts, play_starts
-from bandits_torch.experiments.sweep import SweepFailed, race, sweep
+from bandits_torch.experiments.sweep import Starts, SweepFailed, play_starts, race, sweep
 
 __all__ = [
     "COLOURS",

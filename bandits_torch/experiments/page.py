@@ -26,11 +26,10 @@ from matplotlib.ticker import EngFormatter
 from torch import Tensor
 
 from bandits_torch.experiments.comparison import Comparison, unseen_cycles
-from bandits_torch.experiments.earned import Earned
-from bandits_torch.experiments.plots.arms import plot_pulls
+from bandits_torch.experiments.earned import WRITTEN_OUT, Earned, best_arms, standings, summary
 from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
 from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
-from bandits_torch.experiments.plots.regret import plot_regret, plot_starts
+from bandits_torch.experiments.plots.runs import plot_pulls, plot_regret, plot_starts
 from bandits_torch.experiments.plots.style import (
     COLOURS,
     GREY,
@@ -42,8 +41,7 @@ from bandits_torch.experiments.plots.style import (
     label_rows,
     looks,
 )
-from bandits_torch.experiments.regret import WRITTEN_OUT, best_arms, standings, summary
-from bandits_torch.experiments.starts import Starts
+from bandits_torch.experiments.sweep import Starts
 from bandits_torch.history import PER_REPLICATE, History
 from bandits_torch.problems.diagnosis import Diagnosis, kind_of_values
 from bandits_torch.problems.problem import Problem

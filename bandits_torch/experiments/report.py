@@ -13,12 +13,10 @@ from typing import Any
 from rich.table import Table
 from torch import Tensor
 
-from bandits_torch.experiments.earned import Earned
+from bandits_torch.experiments.earned import WRITTEN_OUT, Earned, per_step, standings
 from bandits_torch.experiments.plots import plot_regret
-from bandits_torch.experiments.regret import WRITTEN_OUT, per_step, standings
 from bandits_torch.files import atomic_write
-from bandits_torch.history import History
-from bandits_torch.recorder import versions
+from bandits_torch.history import History, versions
 
 NOISY_REGRET = "regret to noisy maximum"
 REPORT = ("regret.csv", "regret.png", "report.html", "run.json")

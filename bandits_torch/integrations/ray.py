@@ -17,8 +17,7 @@ from ray.tune.search.sample import Categorical, Float, Integer, LogUniform, Norm
 
 from bandits_torch import validation
 from bandits_torch.files import atomic_write
-from bandits_torch.integrations.population import Population
-from bandits_torch.integrations.ranges import Categories, Numbers, Range, Scale, Space
+from bandits_torch.integrations.population import Categories, Numbers, Population, Range, Scale, Space
 
 __all__ = ["PB2"]
 _FILE = "bandits_torch_pb2.json"  # in Tune's folder of an experiment

@@ -24,16 +24,18 @@ from bandits_torch.kernels.arms import (
     estimate_covariance,
 )
 from bandits_torch.kernels.composed import SpatioTemporalKernel, StackedKernel, arm_context_kernel
-from bandits_torch.kernels.smooth_time import (
+from bandits_torch.kernels.temporal import (
+    ExponentialForgettingKernel,
+    MarkovTimeKernel,
     MaternTimeKernel,
     PeriodicTimeKernel,
     ProductOfTimeKernels,
     QuasiPeriodicKernel,
     StateSpaceTimeKernel,
     SumOfTimeKernels,
+    WienerKernel,
     state_space_of,
 )
-from bandits_torch.kernels.temporal import ExponentialForgettingKernel, MarkovTimeKernel, WienerKernel
 
 __all__ = [
     "ArmCovarianceKernel",

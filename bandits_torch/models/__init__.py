@@ -2,19 +2,16 @@
 
 from bandits_torch.models import botorch_paths  # noqa: F401  # registers
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.cyclic_members import CyclicMembers
-from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import ArmMembers, SmoothMembers
-from bandits_torch.models.arms.stacked_members import StackedMembers
-from bandits_torch.models.at_time import AtTime
+from bandits_torch.models.arms.structured_members import CyclicMembers, LevelMembers, StackedMembers
 from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_of_prior, arm_gp_over_priors
 from bandits_torch.models.hyperparameters import fit_hyperparameters, learnable
-from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.online_model import AtTime, OnlineModel
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.models.points.point_members import PointMembers, WideningMembers
-from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.embedding import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 
 __all__ = [

@@ -28,7 +28,7 @@ from torch import Size, Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.at_time import AtTime, with_time
+from bandits_torch.models.online_model import AtTime, with_time
 from bandits_torch.models.points.online_gp import OnlineGP
 
 # -- paths of OnlineGP -------------------------------------------------------------------------------------

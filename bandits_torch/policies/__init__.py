@@ -1,13 +1,11 @@
 """Policies, which choose and learn: index policies, forgetting rules, policies for an unknown prior, random play."""
 
 from bandits_torch.policies.arm_policy import ArmPolicy
-from bandits_torch.policies.averaging import ModelAveraging
-from bandits_torch.policies.batch_bkb import BatchBKB
-from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging
-from bandits_torch.policies.contextual import ContextualPolicy
+from bandits_torch.policies.averaging import ContextAveraging, ModelAveraging, PairAveraging
+from bandits_torch.policies.batches import BatchBKB
 from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
-from bandits_torch.policies.detection import DetectionAugmented
+from bandits_torch.policies.detection import DetectionAugmented, Master, MasterThresholds
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
@@ -16,16 +14,14 @@ from bandits_torch.policies.forgetting import (
     PeriodicRestart,
     SlidingWindow,
 )
-from bandits_torch.policies.index import IndexPolicy, RewardImprovementPolicy
+from bandits_torch.policies.index import ContextualPolicy, IndexPolicy, RewardImprovementPolicy
 from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
-from bandits_torch.policies.master import Master, MasterThresholds
 from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
-from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, NeuralFeatures
-from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB
+from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, Constants
 from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
     LikeliestPriorPolicy,
@@ -37,8 +33,7 @@ from bandits_torch.policies.over_priors import (
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.policies.safe import SafePolicy
-from bandits_torch.policies.safe_points import SafePointPolicy
+from bandits_torch.policies.safe import SafePointPolicy, SafePolicy
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.policies.stale_observations import StaleObservations, WassersteinForgetting
 from bandits_torch.policies.wrapping import CentredPolicy, DoublingTrick, StandardisedPolicy

@@ -1,4 +1,5 @@
-"""Index policies: they score the choices with an acquisition function over an online model, and play the best."""
+"""Index policies: they score the choices with an acquisition function over an online model, and play the best. The
+choices may be arms under a context."""
 
 from __future__ import annotations
 
@@ -14,12 +15,14 @@ from torch.nn.functional import pad
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.step_context import AtStep
+from bandits_torch.arm_context import ArmContext
 from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import ModelChoices, choices_over
+from bandits_torch.policies.choices.contexts import INPUTS, ContextualArms, ListedContexts
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.streams import ReplicateStreams
@@ -394,3 +397,104 @@ def largest_mean(model: ArmModel | OnlineGP, available: Tensor | None = None) ->
     mean = posterior.mean[..., 0, 0].movedim(0, -1)
     empty = ~rows.held.any(-1, keepdim=True)
     return mean.masked_fill(~rows.held & ~empty, -torch.inf).amax(-1, keepdim=True)
+
+
+class ContextualPolicy(IndexPolicy):
+    """Plays argmax over the arms of acquisition(model) at [features, context] of a step: CGP-UCB and similar policies.
+
+    A context that all arms share, features that change from step to step, and a mask come with ``choose``::
+
+        choice = policy.choose(time, ArmContext(torch.tensor([temperature, load])))
+
+    One exact model over arm x context learns them all (Krause & Ong 2011, Algorithm 1). ``choice.why`` carries the
+    inputs of the arm chosen, ``inputs`` (S, d + c), and ``learn`` takes them from there: a reward that comes late is
+    learned with the context of its own question.
+
+    If there are finitely many contexts and all are known (``contexts``), a model over all pairs of arm and context
+    replaces it, and a step costs the same however many observations there are.
+
+    Args:
+        model: an ``OnlineModel`` over d + c inputs [features, context], or d + c + 1 with the time the last
+            (``OnlineGP``), of batch shape () or (S,). With ``contexts`` an ``ArmModel`` (``ArmGP``) over the N M pairs
+            [features, context], those of the first arm first.
+        acquisition, width, seed, first_replicate: see ``IndexPolicy``.
+        choices: features of the arms, (N, d).
+        context_dim: c, numbers of the context; 0 if only features change, or nothing.
+        contexts: (M, c), all possible contexts, with features that do not change; None: any context.
+        forgetting: bounds the cost of a step, which is O(n (n + N)) with n observations held; default: keep all.
+
+    Raises ValueError for a model over another number of inputs, or other pairs, and as ``IndexPolicy``. ``choose``
+    raises ValueError, with nothing changed, for a context that is missing, not taken, of another shape, or none of
+    ``contexts``.
+    """
+
+    choices: ContextualArms | ListedContexts
+    takes_contexts = True
+
+    def __init__(
+        self,
+        model: OnlineModel,
+        acquisition: Callable[..., AcquisitionFunction] | AtStep,
+        *,
+        choices: Tensor,
+        context_dim: int = 0,
+        contexts: Tensor | None = None,
+        width: Width | None = None,
+        forgetting: ForgettingRule | None = None,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        validation.tensor("choices", choices)
+        self.context_dim, self.contexts = validation.natural("context_dim", context_dim), contexts
+        super().__init__(
+            model,
+            acquisition,
+            choices=choices,
+            width=width,
+            forgetting=forgetting,
+            seed=seed,
+            first_replicate=first_replicate,
+        )
+
+    def _choices_over(self, model: OnlineModel, choices: Any, **search: Any) -> ModelChoices:
+        if self.contexts is None:
+            return ContextualArms(model, choices, self.context_dim)
+        validation.instance("model", model, ArmModel, "an ArmModel, with contexts")
+        listed = ListedContexts(cast(ArmModel, model), choices, self.contexts)
+        own = listed.contexts.shape[-1]
+        validation.require(self.context_dim == own, "context_dim", self.context_dim, f"{own}, as contexts")
+        return listed
+
+    def add_arms(self, arms: Tensor, **options: Any) -> None:
+        """Raises ValueError: not possible under contexts. Features may change from step to step instead."""
+        validation.require(False, "arms", arms, "those that the policy was built with, under contexts")
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Tensor | ArmContext | None = None) -> Choice:  # type: ignore[override]
+        """The best available arm (S,) under the step's context; its index is ``why["index"]``, its inputs
+        ``why["inputs"]``, (S, d + c)."""
+        rows, mask = self.choices.read(available)
+        with self.choices.at_step(rows):
+            choice = super().choose(time, mask)
+            return Choice(choice.arm, {**choice.why, INPUTS: self.choices.features(choice.arm)})
+
+    def learn_checked(self, observation: Observation) -> None:
+        """See ``IndexPolicy``, with the inputs of the choice."""
+        with self.choices.as_chosen(observation.why[INPUTS]):
+            super().learn_checked(observation)
+
+    def predicted(self, observation: Observation) -> tuple[Tensor, Tensor]:
+        """See ``IndexPolicy``, with the inputs of the choice."""
+        with self.choices.as_chosen(observation.why[INPUTS]):
+            return super().predicted(observation)
+
+    def expect(self, pending: Pending, time: float) -> None:
+        """See ``IndexPolicy``: pending pulls count with the inputs of their own question."""
+        with self.choices.as_chosen(pending.why[INPUTS]):
+            super().expect(pending, time)
+
+    @torch.no_grad()
+    def marginals(self, time: float, points: Tensor | ArmContext | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior mean and variance of every arm at ``time`` under a context, an ``ArmContext``, (S, N) each."""
+        with self.choices.at_step(self.choices.read(points)[0]):
+            return self.choices.marginals(time)

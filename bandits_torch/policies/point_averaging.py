@@ -12,10 +12,9 @@ from bandits_torch import validation
 from bandits_torch.acquisition.point_search import LoweredEnds, PointSearch
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
-from bandits_torch.models.at_time import with_time
+from bandits_torch.models.online_model import with_time
 from bandits_torch.models.points.member_posterior import MemberMixture
-from bandits_torch.models.points.member_refinement import refine
-from bandits_torch.models.points.point_members import PointMembers
+from bandits_torch.models.points.point_members import PointMembers, refine
 from bandits_torch.policies.choices.points import Points
 from bandits_torch.policies.learned_units import LEAST, MemberScale, TypicalClock
 from bandits_torch.policies.looking_again import LookingAtPoints

@@ -1,19 +1,225 @@
-"""A policy that plays only arms whose measurements stay within limits, with high probability."""
+"""Policies that play only arms, or points, whose measurements stay within limits, with high probability.
+
+A bound is a posterior mean plus or minus ``width`` posterior standard deviations, and there is no Lipschitz constant:
+Berkenkamp, Krause & Schoellig 2016/2021 (GP-SafeOpt), after Sui et al. 2015.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_model import ArmModel
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.outcome_constraint import check_limits
+from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.policies.choices import ModelChoices
 from bandits_torch.policies.choices.arms import ModelArms, best_available
-from bandits_torch.policies.limited import Bounded, LimitedPolicy, Limits, least_margin, safe_set
-from bandits_torch.policies.policy import Choice, Pending
+from bandits_torch.policies.choices.points import ModelPoints
+from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
+from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.theory.widths import Width
+
+Limits = tuple[float, float]  # low, high; one may be infinite
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A function that must stay within limits: posterior moments (S, N) and the width (S, 1) of its bounds."""
+
+    mean: Tensor
+    deviation: Tensor
+    width: Tensor
+    limits: Limits
+
+    @property
+    def certain(self) -> Tensor:
+        """Whether both confidence bounds lie within the limits, (S, N) booleans."""
+        low, high = self.limits
+        half = self.width * self.deviation
+        return (self.mean - half >= low) & (self.mean + half <= high)
+
+    @property
+    def margin(self) -> Tensor:
+        """Posterior deviations from the nearest limit, negative outside, (S, N)."""
+        low, high = self.limits
+        room = torch.minimum(self.mean - low, high - self.mean)
+        return room / self.deviation.clamp_min(torch.finfo(room.dtype).tiny)
+
+
+def safe_set(functions: list[Bounded]) -> Tensor:
+    """Arms whose functions are all certainly within their limits, (S, N) booleans."""
+    return torch.stack([one.certain for one in functions]).all(0)
+
+
+def least_margin(functions: list[Bounded]) -> Tensor:
+    """The smallest margin of any function, (S, N)."""
+    return torch.stack([one.margin for one in functions]).amin(0)
+
+
+class NoSafeArmError(RuntimeError):
+    """No arm, or no point found, is certainly within the limits, and ``when_empty`` is ``"raise"``."""
+
+
+class LimitedPolicy(Policy):
+    """A reward and measured outcomes, each with a model, and limits on some of them.
+
+    ``_set_up`` takes them, and ``learn`` passes every model its own measurements. A subclass defines ``choose``.
+    """
+
+    choices: ModelChoices
+    model: OnlineModel
+    trust: str
+    when_empty: str
+    _clock: int | Tensor
+
+    def _set_up(
+        self,
+        model: OnlineModel,
+        outcomes: Mapping[str, OnlineModel],
+        limits: Mapping[str, Limits],
+        widths: tuple[Width, Width],
+        kind: type[Any],
+        over: Callable[[Any], ModelChoices],
+        forgetting: Mapping[str, ForgettingRule] | None = None,
+    ) -> None:
+        """``kind``: of the models; ``over``: the choices that one is of; ``forgetting``: their rules by name."""
+        validation.instance("outcomes", outcomes, Mapping, "models by name")
+        for name, one in {"reward": model, **outcomes}.items():
+            validation.instance(f"model of {name!r}", one, kind, f"an {kind.__name__}")
+            found, same = ((getattr(of, "num_arms", 0), tuple(of.batch_shape)) for of in (one, model))
+            expected = f"of {same[0]} arms and batch shape {same[1]}, () or (S,)"
+            validation.require(found == same and len(found[1]) <= 1, f"model of {name!r}", found, expected)
+        validation.require("reward" not in outcomes, "outcomes", "reward", "named otherwise")
+        self.limits = _checked_limits(limits, outcomes)
+        for name, value in zip(("width", "safety_width"), widths, strict=True):
+            validation.instance(name, value, Width, "a Width")
+        self.model, self.outcomes = model, dict(outcomes)
+        self.choices = over(model)
+        self._others = {name: over(one) for name, one in self.outcomes.items()}
+        self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
+        self.dim = self.choices.dim
+        self.outcome_names = tuple(self.outcomes)
+        models, given = {"reward": model, **self.outcomes}, dict(forgetting or {})
+        for name, rule in given.items():
+            validation.require(name in models, "forgetting", name, f"rules of {tuple(models)}")
+            validation.instance("forgetting", rule, ForgettingRule, "ForgettingRules by name")
+        rules = {name: given.get(name, KeepEverything()).begin(one) for name, one in models.items()}
+        self._rules = list(rules.values())
+        width, self.safety_width = widths
+        self.width = width.bind(model, self._rules[0])
+        self._safety = {name: self.safety_width.bind(self._model(name), rules[name]) for name in self.limits}
+        self._begin()
+        self._told: dict[str, Tensor | float] = {}
+
+    @property
+    def needs_unit(self) -> str:  # type: ignore[override]
+        """The reason why the policy needs the unit of rewards: the reward has limits. Empty if it has none."""
+        return "it holds limits of the reward, in units of reward" if "reward" in self.limits else ""
+
+    def _set_fallback(self, trust: str, when_empty: str, name: str, initial: Tensor | None) -> None:
+        """Set how long the initial safe set (the argument ``name``) counts, and what is played if nothing is safe."""
+        validation.one_of("trust", trust, "start", "always")
+        validation.one_of("when_empty", when_empty, "likeliest", name, "raise")
+        missing = when_empty == name and initial is None
+        validation.require(not missing, name, None, f"given where when_empty is {name!r}")
+        self.trust, self.when_empty = trust, when_empty
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """Every model learns its measurement. Raises ValueError, with nothing changed, unless there is one for each."""
+        measured = observation.outcomes
+        self.choices.check(replace(observation, outcomes=None))
+        shape = (self.replicates, len(self.outcome_names))
+        if self.outcome_names:
+            expected = f"given, ({shape[0]}, {shape[1]}) numbers for {self.outcome_names}"
+            validation.require(measured is not None, "outcomes", None, expected)
+        if measured is not None:
+            validation.shape_is("outcomes", measured, measured.shape == shape, f"{shape}")
+            validation.require(measured.is_floating_point(), "outcomes", measured.dtype, "real numbers")
+            if measured.is_cpu:
+                for one, value in zip(self._others.values(), measured.unbind(-1), strict=True):
+                    validation.rewards("outcomes", value, one.model.noise_variance.dtype)
+        values = [observation.reward, *(() if measured is None else measured.unbind(-1))]
+        arm, time, clock = observation.arm, observation.time, self._clock + 1
+        for one, rule, value in zip((self.choices, *self._others.values()), self._rules, values, strict=True):
+            one.observe(arm, value, time, late=True)
+            rule.observed(partial(one.inputs_of, arm, time), value, one.model)
+            rule.after(one.model, clock)
+        self._clock = clock
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """Size of the safe set, whether the fallback was played, and the width of safety, of the last choice."""
+        return dict(self._told)
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    _parts = ("choices", "_others", "_rules")
+    _clocks = ("_clock",)
+
+    def _fresh(self) -> dict[str, Any]:
+        return {"_clock": 0}
+
+    # -- helpers ---------------------------------------------------------------------------------------
+
+    def _model(self, name: str) -> Any:
+        return self.outcomes.get(name, self.model)
+
+    def _safety_of(self, name: str) -> Tensor:
+        return self._column(self._safety[name].at(self._clock + 1, self._model(name)))
+
+    def _column(self, value: Tensor) -> Tensor:
+        """() or (S,) as (S, 1)."""
+        return value.expand(self.replicates).unsqueeze(-1)
+
+    def _bounded(self, name: str, mean: Tensor, variance: Tensor) -> Bounded:
+        """The bounds for moments (S, n) of a function that has limits."""
+        return Bounded(mean, variance.sqrt(), self._safety_of(name), self.limits[name])
+
+    def _first(self) -> Tensor:
+        """Replicates that have learned nothing yet, (S, 1)."""
+        return self._column(torch.as_tensor(self._clock == 0, device=self.model.noise_variance.device))
+
+    def _check_not_lost(self, lost: Tensor, what: str) -> None:
+        """Raises NoSafeArmError if a replicate is ``lost``, (S,) booleans, and ``when_empty`` is ``"raise"``."""
+        if self.when_empty == "raise" and bool(lost.any()):
+            where = lost.nonzero().flatten().tolist()[:8]
+            raise NoSafeArmError(f"no {what} is certainly within the limits, in replicates {where}")
+
+    def _tell(self, safe: Tensor, lost: Tensor) -> None:
+        width = self._safety_of(next(iter(self.limits))).squeeze(-1)
+        self._told = {
+            "safe": safe.double(),
+            "fallback": lost.double(),
+            "safety_width": width.expand(self.replicates),
+        }
+
+
+def _checked_limits(limits: Mapping[str, Limits], outcomes: Mapping[str, OnlineModel]) -> dict[str, Limits]:
+    validation.instance("limits", limits, Mapping, "(low, high) by name of an outcome, or 'reward'")
+    validation.require(len(limits) > 0, "limits", limits, "of at least one outcome, or of 'reward'")
+    without = sorted(set(limits) - set(outcomes) - {"reward"})
+    known = f"of outcomes that have a model, {tuple(outcomes)}, or of 'reward'"
+    validation.require(not without, "limits", without, known)
+    free = sorted(set(outcomes) - set(limits))
+    validation.require(not free, "outcomes", free, "without those that have no limits")
+    return {name: check_limits(name, pair) for name, pair in limits.items()}
+
+
+def count_limits(limits: Mapping[str, Limits]) -> int:
+    """Finite bounds among all limits."""
+    return sum(math.isfinite(x) for pair in limits.values() for x in pair)
 
 
 class SafePolicy(LimitedPolicy):
@@ -208,3 +414,190 @@ def maximisers(safe: Tensor, mean: Tensor, half: Tensor) -> Tensor:
     """Safe arms whose upper bound ``mean + half`` is at least the best lower bound of a safe arm, (S, N) booleans."""
     best = (mean - half).masked_fill(~safe, -torch.inf).amax(-1, keepdim=True)
     return safe & (mean + half >= best)
+
+
+_KEPT = 32  # of the latest points played, each of which may be played again
+_RADII = (0.3, 0.1, 0.03, 0.01, 0.003)  # of the box's sides: how far from the best so far the next are drawn
+_PER_RADIUS = 48
+
+
+class SafePointPolicy(LimitedPolicy):
+    """Plays points whose reward and outcomes lie within their limits by the confidence bounds of their models.
+
+    ``SafePolicy`` over a ``Domain``: among points x with low_i <= mu_i(x, t) - w_t sigma_i(x, t) and mu_i(x, t) + w_t
+    sigma_i(x, t) <= high_i for all i, it plays the one with the largest upper bound of the reward that a search finds.
+    The search tries Sobol points of the domain, the latest points played, ``safe_points``, and ever shorter normal
+    steps around the best of them. A point counts only if it is within all limits, so the search needs no gradient and
+    never leaves the safe set. ``PosteriorSafetyWidth`` holds for the point played, however it was found, because it is
+    a function of the data.
+
+    Args:
+        model: of the reward, an ``OnlineGP`` of batch shape () or (S,) over d inputs, or d + 1 with time the last.
+        outcomes: models of the other measurements, by name, of the same kind.
+        limits: (low, high) of each outcome, by name, and of ``"reward"`` if it has limits.
+        domain: where points are played.
+        width: of the reward's bounds in choosing.
+        safety_width: w_t.
+        safe_points: (k, d) or (S, k, d), an initial safe set. It is part of the safe set before the first reward
+            (``trust="start"``), or always (``trust="always"``).
+        when_empty: what is played if no point found is safe: ``"likeliest"``, the one with the most posterior
+            deviations to its nearest limit; ``"safe_points"``, the best of those by upper bound; or ``"raise"``,
+            ``NoSafeArmError``. No guarantee holds at such a step; ``trace`` counts it as ``fallback``.
+        forgetting: rules of the models, such as ``StaleObservations``, by the outcome's name, or ``"reward"``; default:
+            keep all.
+        raw_samples: Sobol points tried at each step.
+        seed: of the points tried; replicates share it.
+
+    Cost: that of the models' predictions at ``raw_samples`` + 270 points, O(n^2) each. ``trace``: safe, the share of
+    Sobol points within the limits, fallback, safety_width.
+
+    Source: as for ``SafePolicy``; the search is ours. Raises ValueError as ``SafePolicy`` does, for a domain of another
+    dimension, and for ``safe_points`` outside of the domain.
+    """
+
+    model: OnlineGP
+    choices: ModelPoints
+    _others: dict[str, ModelPoints]  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        model: OnlineGP,
+        outcomes: Mapping[str, OnlineGP],
+        limits: Mapping[str, Limits],
+        *,
+        domain: Domain,
+        width: Width,
+        safety_width: Width,
+        safe_points: Tensor | None = None,
+        trust: str = "start",
+        when_empty: str = "likeliest",
+        forgetting: Mapping[str, ForgettingRule] | None = None,
+        raw_samples: int = 256,
+        seed: int = 0,
+    ) -> None:
+        validation.instance("domain", domain, Domain, "a Domain")
+        if forgetting is not None:
+            validation.instance("forgetting", forgetting, Mapping, "ForgettingRules by name")
+        self._set_fallback(trust, when_empty, "safe_points", safe_points)
+        self.raw_samples = validation.positive_integer("raw_samples", raw_samples)
+        self._seed = validation.natural("seed", seed)
+        over, widths = partial(ModelPoints, domain=domain), (width, safety_width)
+        self._set_up(model, outcomes, limits, widths, OnlineGP, over, forgetting)
+        self.safe_points = self._checked_points(safe_points)
+        self._settled: ModelPoints | None = None
+
+    # -- one step --------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def choose(self, time: float, available: Domain | None = None) -> Choice:
+        """The best safe point found, (S, d); ``why["certain"]`` (S,) says whether it was within the safe set.
+
+        Raises NoSafeArmError if none was found and ``when_empty`` is ``"raise"``.
+        """
+        if available is not None:
+            self.choices.check_available(available)
+        domain = self.choices.domain if available is None else available
+        best, certain, share = self._searched(domain, time)
+        lost = ~certain
+        self._check_not_lost(lost, "point found")
+        if self.when_empty == "safe_points" and bool(lost.any()):
+            initial = domain.fix(self.safe_points.movedim(1, 0))
+            index, _, _ = self._scored(initial, time)
+            index = index.masked_fill(~domain.contains(initial).mT, torch.finfo(index.dtype).min)
+            best = torch.where(lost.unsqueeze(-1), _taken(initial, index.argmax(-1)), best)
+        self._tell(share, lost)
+        index, _, _ = self._scored(best.unsqueeze(0), time)
+        return Choice(best, {"index": index.squeeze(-1), "certain": ~lost})
+
+    def _searched(self, domain: Domain, time: float) -> tuple[Tensor, Tensor, Tensor]:
+        """The best point, (S, d), whether it is within the limits, and the share of Sobol points that are."""
+        seed = (1_000_003 * self._seed + self.choices.steps) % 2**31
+        S, low, high = self.replicates, *domain.bounds
+        raw = domain.samples(self.raw_samples, seed, S)
+        initial = domain.fix(self.safe_points.movedim(1, 0))
+        X = torch.cat([raw, initial, domain.fix(self._played.movedim(1, 0))])
+        vouched = torch.zeros(S, len(X), dtype=torch.bool, device=X.device)
+        vouched[:, len(raw) : len(raw) + len(initial)] = self._first() | (self.trust == "always")
+        inside = domain.contains(X).mT
+        generator = torch.Generator().manual_seed(seed)
+        share, best, kept = None, X[0], vouched[:, 0]
+        for radius in (*_RADII, 0.0):
+            index, certain, margin = self._scored(X, time)
+            share = certain[:, : len(raw)].double().mean(-1) if share is None else share
+            safe = (certain | vouched) & inside
+            some, lowest = safe.any(-1, keepdim=True), torch.finfo(index.dtype).min
+            value = torch.where(some, torch.where(safe, index, lowest), torch.where(inside, margin, lowest))
+            place = value.argmax(-1)
+            best, kept = _taken(X, place), vouched.gather(-1, place.unsqueeze(-1))
+            if radius == 0.0:
+                break
+            step = torch.randn(_PER_RADIUS, 1, domain.dim, generator=generator, dtype=torch.float64).to(X)
+            around = domain.fix((best + radius * (high - low) * step).clamp(low, high))
+            X = torch.cat([best.unsqueeze(0), around])
+            inside = domain.contains(X).mT
+            vouched = torch.cat([kept, torch.zeros_like(inside[:, 1:])], -1)
+        assert share is not None
+        return best, some.squeeze(-1), share
+
+    def _scored(self, X: Tensor, time: float) -> tuple[Tensor, Tensor, Tensor]:
+        """For points (n, S, d): upper bounds of the reward, whether they are within all limits, and least margins, (S,
+        n)."""
+        mean, variance = self.choices.moments(X, time)
+        index = mean + self._column(self.width.at(self._clock + 1, self.model)) * variance.sqrt()
+        functions = []
+        for name in self.limits:
+            moments = mean, variance
+            if name != "reward":
+                moments = self._others[name].moments(X, time)
+            elif self._settled is not None:
+                moments = self._settled.moments(X, time)
+            functions.append(self._bounded(name, *moments))
+        return index, safe_set(functions), least_margin(functions)
+
+    @torch.no_grad()
+    def within_limits(self, time: float, points: Tensor) -> Tensor:
+        """Which points (n, d) are within all limits by the bounds at ``time``, without the initial safe set: (S, n)."""
+        return self._scored(points.unsqueeze(1).expand(-1, self.replicates, -1), time)[1]
+
+    _expects = ("choices", "_settled")
+
+    def expect(self, pending: Pending, time: float) -> None:
+        """Pending pulls lower the variance of the reward that scores points. The safe set depends only on learned
+        measurements, because a measurement that is only expected makes nothing safer."""
+        if "reward" in self.limits and self._settled is None:
+            self._settled = ModelPoints(copy.deepcopy(self.model), self.choices.domain)
+        self.choices.expect(pending.arm, pending.time)
+
+    @torch.no_grad()
+    def learn(self, observation: Observation) -> None:
+        """See ``LimitedPolicy``; searches try the point from now on."""
+        super().learn(observation)
+        latest = observation.arm.to(self._played).unsqueeze(1)
+        self._played = torch.cat([self._played, latest], 1)[:, -_KEPT:]
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    _played: Tensor  # the latest points, (S, k, d): tried at every step
+
+    def _fresh(self) -> dict[str, Any]:
+        none = self.choices.domain.bounds.new_zeros(self.replicates, 0, self.dim)
+        return super()._fresh() | {"_played": none}
+
+    def _checked_points(self, points: Tensor | None) -> Tensor:
+        domain, S = self.choices.domain, self.replicates
+        if points is None:
+            return domain.bounds.new_zeros(S, 0, domain.dim)
+        validation.finite_tensor("safe_points", points)
+        d = domain.dim
+        fits = points.dim() in (2, 3) and points.shape[-1] == d and points.shape[-2] > 0
+        fits = fits and (points.dim() == 2 or len(points) == S)
+        validation.shape_is("safe_points", points, fits, f"(k, {d}) or ({S}, k, {d}), k >= 1")
+        points = points.to(domain.bounds).expand(S, -1, -1).clone()
+        inside = bool(domain.contains(points).all())
+        validation.require(inside, "safe_points", points, "within the domain")
+        return points
+
+
+def _taken(X: Tensor, place: Tensor) -> Tensor:
+    """Point number ``place`` (S,) of each replicate of X (n, S, d): (S, d)."""
+    return X.gather(0, place.reshape(1, -1, 1).expand(1, -1, X.shape[-1])).squeeze(0)

@@ -1,25 +1,216 @@
-"""Rules that drop the observations with least influence on later predictions, within a bound or budget on the loss."""
+"""Rules that drop the observations with least influence on later predictions, within a bound or budget on the loss.
+
+How much observations still matter: the loss of predictions without the oldest, and the distances of W-DBO.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, cast
 
+import numpy as np
+import scipy.special
 import torch
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.models.points.staleness import (
-    check_forgets_exponentially,
-    check_has_distances,
-    kept_over,
-    loss_of_oldest,
-    relevance,
-    time_lengthscale,
-)
 from bandits_torch.policies.forgetting import ForgettingRule
+
+_NODES = 8  # of Gauss-Laguerre quadrature: exact for a Matern kernel of smoothness up to 7/2 over time
+
+
+def space_and_time(kernel: Kernel) -> SpatioTemporalKernel | None:
+    """The ``SpatioTemporalKernel`` that a kernel is, or is a multiple of; None for another kernel."""
+    inner = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
+    return inner if isinstance(inner, SpatioTemporalKernel) else None
+
+
+def time_kernel_of(model: OnlineGP) -> Any:
+    """The kernel over time of a model that has one."""
+    parts = space_and_time(model.kernel)
+    assert parts is not None
+    return parts.time_kernel
+
+
+def check_forgets_exponentially(model: OnlineGP) -> None:
+    """Raise ValueError unless the model is an ``OnlineGP`` over k_S times exponential forgetting."""
+    validation.instance("model", model, OnlineGP, "an OnlineGP")
+    parts = space_and_time(model.kernel)
+    fits = parts is not None and isinstance(parts.time_kernel, ExponentialForgettingKernel)
+    expected = "a SpatioTemporalKernel with an ExponentialForgettingKernel over time"
+    validation.require(fits, "model.kernel", model.kernel, expected)
+
+
+def kept_over(model: OnlineGP, before: Tensor, after: Tensor) -> Tensor:
+    """rho, the correlation over time between two moments, (S, ...) each, in the model's dtype."""
+    return time_kernel_of(model).covariance(before, after).to(model.noise_variance)
+
+
+@torch.no_grad()
+def loss_of_oldest(model: OnlineGP, count: int, now: Tensor) -> tuple[Tensor, Tensor]:
+    """Bounds (l, b), ``batch_shape`` each, on what the ``count`` oldest observations still change at ``now``.
+
+    With P and P' the posterior covariances of f(., now) with and without them, and e the difference of the means,
+
+        |e(x)| <= l sqrt(P'(x, x)),    (1 - b) P' <= P <= P'    (as operators: for every linear functional).
+
+    Let A = K + lambda I over all observations held, O those to drop, C = A^{-1}_{., O}, alpha = A^{-1} (y - m) and
+    r_i = rho(now - t_i). Without O the weights change by d = C (A^{-1}_{OO})^{-1} alpha_O, and P' - P is
+    F (A^{-1}_{OO})^{-1} F^T with the functions F = k_S(., X) diag(r) C (block inversion), so e = F (A^{-1}_{OO})^{-1}
+    alpha_O. Given f(., now), the observations that stay are its values times r and noise of covariance N = lambda I +
+    k_S o (rho(|t_i - t_j|) - r_i r_j) >= lambda I (Markov; Schur), so P'^{-1} = k_S^{-1} + (r h)^T N^{-1} (r h) and
+
+        F^T P'^{-1} F <= G = (r C)^T K_S (r C) + V^T V / lambda,    V = r_i F(x_i) at those that stay,
+        l^2 = alpha_O^T (A^{-1}_{OO})^{-1} G (A^{-1}_{OO})^{-1} alpha_O,    b = tr((A^{-1}_{OO})^{-1} G).
+
+    ``now``: (S,) or one, not before any observation held. Infinite for members that hold fewer than ``count``. Source:
+    derived here, from Rasmussen & Williams 2006, equations 2.25-2.26. Cost: O(n^2 count + n^2 d).
+    """
+    if model.data.ragged:
+        model.data.compact()
+    rows, noise = model.data.rows(), model.noise_variance[..., None, None]
+    if model.data.size < count:
+        infinite = rows.targets.new_full(model.batch_shape, torch.inf)
+        return infinite, infinite
+    unit = torch.eye(model.data.size, count, dtype=rows.corner.dtype, device=rows.corner.device)
+    C = torch.cholesky_solve(unit.expand(*rows.corner.shape[:-1], count), rows.corner, upper=True)
+    alpha = torch.linalg.solve_triangular(rows.corner, rows.whitened.unsqueeze(-1), upper=True)
+    held = rows.held.unsqueeze(-1)
+    r = kept_over(model, rows.inputs[..., -1], now.unsqueeze(-1)).unsqueeze(-1) * held
+    places = torch.cat([rows.inputs[..., :-1], torch.zeros_like(rows.inputs[..., -1:])], -1)
+    weights = r * C
+    F = model.prior.covariance(places, places) @ weights
+    V = (r * F)[..., count:, :]
+    G = weights.mT @ F + V.mT @ V / noise
+    corner = torch.linalg.cholesky(C[..., :count, :])
+    T = torch.cholesky_solve(alpha[..., :count, :], corner)
+    mean = (T.mT @ G @ T).clamp_min(0.0).sqrt()[..., 0, 0]
+    variance = torch.cholesky_solve(G, corner).diagonal(dim1=-2, dim2=-1).sum(-1)
+    enough = rows.held.sum(-1) >= count
+    mean, variance = (torch.where(enough, b, torch.inf).expand(model.batch_shape) for b in (mean, variance))
+    return mean, variance
+
+
+def check_has_distances(model: OnlineGP) -> None:
+    """Raise ValueError unless space is squared exponential or Matern, and time Matern or exponential forgetting."""
+    validation.instance("model", model, OnlineGP, "an OnlineGP")
+    parts = space_and_time(model.kernel)
+    expected = (
+        "a SpatioTemporalKernel, squared exponential or Matern over space, Matern or exponential over time"
+    )
+    space = None if parts is None else _scaled(parts.space_kernel)[0]
+    time = None if parts is None else parts.time_kernel
+    fits = isinstance(space, RBFKernel | MaternKernel) and space.active_dims is None
+    fits = fits and isinstance(time, MaternKernel | ExponentialForgettingKernel)
+    validation.require(fits, "model.kernel", model.kernel, expected)
+
+
+@torch.no_grad()
+def relevance(model: OnlineGP, now: Tensor) -> Tensor:
+    """R_i of every observation held, (S, n): its effect on the posterior, relative to the effect of all observations.
+
+    With D the observations held, and W the 2-Wasserstein distance between the normal marginals of two posteriors,
+    integrated over all of space and all times from ``now`` on,
+
+        R_i = W(D, D without i) / W(D, nothing),
+
+    both bounded from above by (sigma - sigma')^2 <= |sigma^2 - sigma'^2|. With A = K + lambda I, alpha = A^{-1} (y - m)
+    and C_ij = integral of k((x, t), z_i) k((x, t), z_j), removing i changes mean and variance by alpha_i / A^{-1}_{ii}
+    and 1 / A^{-1}_{ii} times sums over A^{-1}_{.i}, so
+
+        W(D, D without i)^2 = (alpha_i^2 / (A^{-1}_{ii})^2 + 1 / A^{-1}_{ii}) (A^{-1} C A^{-1})_{ii},
+        W(D, nothing)^2 = alpha^T C alpha + tr(A^{-1} C).
+
+    C is a product of convolutions: over space a kernel of the same family, over time an integral from ``now`` on.
+    Infinite if no observation is held. ``now``: (S,).
+
+    Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), its criterion and its two bounds; the short form of the
+    sums is ours. Cost: O(n^3).
+    """
+    if model.data.ragged:
+        model.data.compact()
+    rows = model.data.rows()
+    held = rows.held.to(rows.targets)
+    both = held.unsqueeze(-1) * held.unsqueeze(-2)
+    inverse = torch.cholesky_inverse(rows.corner, upper=True) * both
+    alpha = (inverse @ (rows.targets - model.prior.mean(rows.inputs)).unsqueeze(-1)).squeeze(-1)
+    C = convolution(model.kernel, rows.inputs, now).to(both) * both
+    product = inverse @ C
+    of_each = (product * inverse).sum(-1)
+    diagonal = inverse.diagonal(dim1=-2, dim2=-1)
+    safe = torch.where(rows.held, diagonal, 1.0)
+    squared = (alpha.square() / safe.square() + 1 / safe) * of_each
+    total = (alpha.unsqueeze(-2) @ C @ alpha.unsqueeze(-1))[..., 0, 0] + product.diagonal(
+        dim1=-2, dim2=-1
+    ).sum(-1)
+    ratio = (squared / total.clamp_min(torch.finfo(total.dtype).tiny).unsqueeze(-1)).clamp_min(0.0).sqrt()
+    return torch.where(rows.held, ratio, torch.inf)
+
+
+def time_lengthscale(model: OnlineGP) -> Tensor:
+    """Length-scale over time, ``batch``; 2 / -ln(1 - eps) for exponential forgetting, which is a Matern kernel."""
+    time = time_kernel_of(model)
+    if isinstance(time, ExponentialForgettingKernel):
+        return -2 / torch.log1p(-time.forgetting_rate).squeeze(-1)
+    return cast(Tensor, time.lengthscale)[..., 0, 0]
+
+
+def convolution(kernel: Kernel, inputs: Tensor, now: Tensor) -> Tensor:
+    """Integral of k((x, t), z_i) k((x, t), z_j) over all x and all t >= ``now``, ``... x n x n``."""
+    parts = space_and_time(kernel)
+    assert parts is not None
+    outer = kernel.outputscale if isinstance(kernel, ScaleKernel) else inputs.new_ones(())
+    space, scale = _scaled(parts.space_kernel)
+    squared = (outer * scale).square()[..., None, None]
+    return (
+        squared * _over_space(space, inputs[..., :-1]) * _over_time(parts.time_kernel, inputs[..., -1], now)
+    )
+
+
+def _scaled(kernel: Kernel) -> tuple[Kernel, Tensor]:
+    if isinstance(kernel, ScaleKernel):
+        return kernel.base_kernel, kernel.outputscale
+    return kernel, torch.ones(())
+
+
+def _over_space(kernel: Kernel, x: Tensor) -> Tensor:
+    """(k * k)(x_i - x_j). Matern of smoothness nu: by its spectral density, Matern of smoothness 2 nu + d/2."""
+    d, lengthscale = x.shape[-1], cast(Tensor, kernel.lengthscale)
+    volume = lengthscale.expand(*lengthscale.shape[:-1], d).prod(-1, keepdim=True)
+    r = torch.cdist(x / lengthscale, x / lengthscale)
+    if isinstance(kernel, RBFKernel):
+        return volume * math.pi ** (d / 2) * (-0.25 * r.square()).exp()
+    nu = cast(MaternKernel, kernel).nu
+    gamma, order = scipy.special.gammaln, 2 * nu + d / 2
+    log_total = d * math.log(2) + d / 2 * math.log(math.pi) - d / 2 * math.log(2 * nu)
+    log_total += 2 * gamma(nu + d / 2) + gamma(order) - 2 * gamma(nu) - gamma(2 * nu + d)
+    z = (math.sqrt(2 * nu) * r).clamp_min(1e-8)
+    log_bessel = np.log(scipy.special.kve(order, z.cpu().numpy())) - z.cpu().numpy()
+    log_matern = (
+        (1 - order) * math.log(2) - gamma(order) + order * z.log() + torch.as_tensor(log_bessel).to(z)
+    )
+    return volume * math.exp(log_total) * log_matern.exp()
+
+
+def _over_time(kernel: Kernel, times: Tensor, now: Tensor) -> Tensor:
+    """Integral of k_T(t - t_i) k_T(t - t_j) over t from ``now`` on: a polynomial times exp(-2 decay t)."""
+    if isinstance(kernel, ExponentialForgettingKernel):
+        decay = -0.5 * torch.log1p(-kernel.forgetting_rate).squeeze(-1)
+    else:
+        matern = cast(MaternKernel, kernel)
+        decay = math.sqrt(2 * matern.nu) / cast(Tensor, matern.lengthscale)[..., 0, 0]
+    nodes, weights = (torch.as_tensor(v).to(times) for v in np.polynomial.laguerre.laggauss(_NODES))
+    later = now.unsqueeze(-1) + nodes / (2 * decay.unsqueeze(-1))  # ... x nodes
+    stacked = torch.cat([times, later], -1).unsqueeze(-1)
+    cross = kernel(stacked, stacked).to_dense()[..., : times.shape[-1], times.shape[-1] :]  # ... x n x nodes
+    share = weights * nodes.exp() / (2 * decay.unsqueeze(-1))
+    return (cross * share.unsqueeze(-2)) @ cross.mT
+
 
 _FEWEST = 2  # observations that ``WassersteinForgetting`` keeps in any case
 

@@ -15,8 +15,16 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.naming import some, unknown_name
-from bandits_torch.problems.table_cells import empty_row, find_time, is_numeric, numbers, seconds, words
-from bandits_torch.problems.table_files import TEXT, read_frame
+from bandits_torch.problems.table_files import (
+    TEXT,
+    empty_row,
+    find_time,
+    is_numeric,
+    numbers,
+    read_frame,
+    seconds,
+    words,
+)
 from bandits_torch.problems.tables import REWARD_NAMES, RewardTable, table_of
 
 _ARM = ("arm", "arms", "action", "variant", "choice", "item")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bandits_torch import plugins, validation
+from bandits_torch import naming, validation
 from bandits_torch.naming import unknown_name
 from bandits_torch.problems import continuous, datasets, drifting, many_arms, replay, stationary, tv_gp
 from bandits_torch.problems.problem import PROBLEMS, REGISTERED, NamedProblem, Problem
@@ -59,7 +59,7 @@ def registered(name: str) -> NamedProblem:
     ValueError for an unknown name.
     """
     if isinstance(name, str) and name not in PROBLEMS:
-        found = plugins.find("problems", name)
+        found = naming.find("problems", name)
         about = next((one for one in REGISTERED.values() if one.factory is found), None)
         validation.require(found is None or about is not None, "problem name", name, "of a problem (@named)")
         if about is not None:

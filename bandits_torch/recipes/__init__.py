@@ -75,10 +75,9 @@ from bandits_torch.recipes.index_policies import (
     ui_gp_ucb,
 )
 from bandits_torch.recipes.parts import memory_length
-from bandits_torch.recipes.registration import Recipe, recipe
+from bandits_torch.recipes.registration import Recipe, Setup, recipe
 from bandits_torch.recipes.registry import RECIPES, build, options_of, registered
 from bandits_torch.recipes.safe import safe_gp_ucb, safe_opt
-from bandits_torch.recipes.setup import Setup
 from bandits_torch.recipes.sketched import bbkb, bkb
 from bandits_torch.recipes.unknown_prior import (
     a_gp_ucb,

@@ -27,14 +27,12 @@ from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
-from bandits_torch.policies.detection import DetectionAugmented
+from bandits_torch.policies.batches import PhasedElimination, batch_sizes
+from bandits_torch.policies.detection import DetectionAugmented, Master, MasterThresholds, simulated_rate
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
-from bandits_torch.policies.opkb.constants import Constants
 from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, NeuralFeatures
-from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB
-from bandits_torch.policies.phased_elimination import PhasedElimination, batch_sizes
+from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, Constants
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.wrapping import CentredPolicy
 from bandits_torch.recipes.parts import (
@@ -45,8 +43,15 @@ from bandits_torch.recipes.parts import (
     one_noise,
     one_prior_mean,
 )
-from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RECIPES, REGISTERED, RUN, recipe
-from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.recipes.registration import (
+    OWN_WIDTH_AND_CONSTANT,
+    RECIPES,
+    REGISTERED,
+    RUN,
+    Number,
+    Setup,
+    recipe,
+)
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.forgetting_widths import PermutationWidth
 from bandits_torch.theory.information_gain import MaximumGain, RealisedGain

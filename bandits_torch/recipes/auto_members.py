@@ -15,7 +15,7 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.members import pivoted_root
 from bandits_torch.policies.choices.contexts import pairs_of
-from bandits_torch.recipes.setup import Number
+from bandits_torch.recipes.registration import Number
 
 RATES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 _UNKNOWN_RATES = (0.0, 0.01, 0.03, 0.1, 0.3)

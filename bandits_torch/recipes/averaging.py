@@ -18,13 +18,10 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import arm_context_kernel, estimate_covariance
 from bandits_torch.models.arms import inputs
-from bandits_torch.models.arms.cyclic_members import CyclicMembers
-from bandits_torch.models.arms.level_members import LevelMembers
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, RecursiveMembers, SmoothMembers
-from bandits_torch.models.arms.stacked_members import StackedMembers
-from bandits_torch.policies.averaging import ModelAveraging
+from bandits_torch.models.arms.structured_members import CyclicMembers, LevelMembers, StackedMembers
+from bandits_torch.policies.averaging import ContextAveraging, ModelAveraging, PairAveraging, UnderContexts
 from bandits_torch.policies.choices.contexts import INPUTS, check_contexts, pairs_of
-from bandits_torch.policies.context_averaging import ContextAveraging, PairAveraging, UnderContexts
 from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.moves import CostlyMoves
@@ -45,8 +42,7 @@ from bandits_torch.recipes.auto_members import (
 )
 from bandits_torch.recipes.contextual import kernel_over_arms
 from bandits_torch.recipes.point_averaging import auto_over_points, auto_under_contexts
-from bandits_torch.recipes.registration import RUN, recipe
-from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.recipes.registration import RUN, Number, Setup, recipe
 
 PLAUSIBLE = 4.0  # nats
 _LEARNED_UP_TO, _HARMONICS = 200, 2  # arms with cycles that are learned; harmonics of these

@@ -20,8 +20,7 @@ from bandits_torch.policies.classical import (
 from bandits_torch.policies.classical.confidence_bounds import tuned_discount, tuned_window
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.parts import arm_settings
-from bandits_torch.recipes.registration import RUN, recipe
-from bandits_torch.recipes.setup import Setup
+from bandits_torch.recipes.registration import RUN, Setup, recipe
 
 Range = tuple[float, float]
 

@@ -22,8 +22,8 @@ from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices.contexts import check_contexts, pairs_of
-from bandits_torch.policies.contextual import ContextualPolicy
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything, SlidingWindow
+from bandits_torch.policies.index import ContextualPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.stale_observations import StaleObservations
 from bandits_torch.recipes.parts import (
@@ -34,8 +34,7 @@ from bandits_torch.recipes.parts import (
     model_over,
     one_prior_mean,
 )
-from bandits_torch.recipes.registration import RUN, recipe
-from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.recipes.registration import RUN, Number, Setup, recipe
 from bandits_torch.theory.prior_widths import CGPUCBWidth
 from bandits_torch.theory.widths import Width
 

@@ -46,8 +46,7 @@ from bandits_torch.recipes.parts import (
     policy_over,
     steepness,
 )
-from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, RUN, recipe
-from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, RUN, Number, Setup, recipe
 from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
 from bandits_torch.theory.information_gain import RealisedGain
 from bandits_torch.theory.widths import GPTSWidth, IGPWidth

@@ -38,7 +38,7 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.stale_observations import StaleObservations, WassersteinForgetting
-from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.recipes.registration import Number, Setup
 from bandits_torch.theory.information_gain import MaximumGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth
 from bandits_torch.theory.widths import ConstantWidth, Width

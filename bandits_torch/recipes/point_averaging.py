@@ -14,7 +14,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.models.points.point_members import PointMembers, WideningMembers
-from bandits_torch.policies.context_averaging import ContextAveraging
+from bandits_torch.policies.averaging import ContextAveraging
 from bandits_torch.policies.point_averaging import PointAveraging
 
 _RATES = (0.0, 0.01, 0.05, 0.3)  # per typical gap between observations

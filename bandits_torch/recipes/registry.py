@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from bandits_torch import plugins, validation
+from bandits_torch import naming, validation
 from bandits_torch.naming import unknown_name
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.continuous import ContinuousProblem
@@ -38,7 +38,7 @@ def registered(name: str) -> Recipe:
     Raises ValueError for an unknown name.
     """
     if isinstance(name, str) and name not in RECIPES:
-        found = plugins.find("recipes", name)
+        found = naming.find("recipes", name)
         recipe = next((one for one in REGISTERED.values() if one.call is found), None)
         is_other = found is not None and recipe is None
         validation.require(not is_other, "policy name", name, "the name of a recipe (@recipe)")

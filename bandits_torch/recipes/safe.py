@@ -14,10 +14,8 @@ from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.limited import count_limits
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.safe import SafePolicy
-from bandits_torch.policies.safe_points import SafePointPolicy
+from bandits_torch.policies.safe import SafePointPolicy, SafePolicy, count_limits
 from bandits_torch.policies.stale_observations import StaleObservations
 from bandits_torch.recipes.parts import (
     STALE,
@@ -27,8 +25,7 @@ from bandits_torch.recipes.parts import (
     exponential_forgetting,
     model_over,
 )
-from bandits_torch.recipes.registration import RUN, recipe
-from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.recipes.registration import RUN, Number, Setup, recipe
 from bandits_torch.theory.prior_widths import PosteriorSafetyWidth
 from bandits_torch.theory.widths import Width
 

@@ -10,13 +10,12 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UniformFirst, UpperConfidenceBound
-from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.embedding import LeverageSampling
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
-from bandits_torch.policies.batch_bkb import BatchBKB
+from bandits_torch.policies.batches import BatchBKB
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.parts import as_width, policy_over
-from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, recipe
-from bandits_torch.recipes.setup import Number, Setup
+from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, Number, Setup, recipe
 from bandits_torch.theory.widths import BKBWidth, Width
 
 _TAKES = (*RUN, "prior_mean")

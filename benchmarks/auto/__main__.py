@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bandits_torch.experiments.cells import Block
+from bandits_torch.experiments.engines import Block
 from benchmarks import options, pages
 from benchmarks.auto.page import write_page
 from benchmarks.auto.playing import ENVIRONMENTS, KEY, PLAYERS, POLICIES, play

@@ -9,7 +9,7 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bandits_torch.experiments.cells import Block
+from bandits_torch.experiments.engines import Block
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.problems.problem import Knowledge, Problem
 from bandits_torch.problems.simulated import make_kernel

@@ -41,7 +41,7 @@ import torch
 import typer
 from scipy.optimize import minimize
 
-from bandits_torch.experiments.cells import Block
+from bandits_torch.experiments.engines import Block
 from bandits_torch.loop import run
 from benchmarks.auto.environments import _arms, _draws
 from benchmarks.auto.playing import HISTORY, POLICIES, make_policy

@@ -17,7 +17,7 @@ import torch
 import typer
 
 from bandits_torch import recipes
-from bandits_torch.experiments.cells import Block
+from bandits_torch.experiments.engines import Block
 from bandits_torch.loop import run
 from benchmarks.auto.playing import ENVIRONMENTS, make_problem
 from benchmarks.leaderboard import settings

@@ -12,7 +12,7 @@ import torch
 from gpytorch.kernels import ScaleKernel
 
 from bandits_torch import recipes
-from bandits_torch.experiments.cells import Block, RecipeSetting
+from bandits_torch.experiments.engines import Block, RecipeSetting
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Knowledge, Problem

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bandits_torch.experiments.cells import Block
+from bandits_torch.experiments.engines import Block
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams

@@ -11,7 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch.domain import Domain
-from bandits_torch.experiments.cells import Block
+from bandits_torch.experiments.engines import Block
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Knowledge, Problem

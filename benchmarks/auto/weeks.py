@@ -10,7 +10,7 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from bandits_torch.experiments.regret import random_regret
+from bandits_torch.experiments.earned import random_regret
 from bandits_torch.kernels import ExponentialForgettingKernel, QuasiPeriodicKernel
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy

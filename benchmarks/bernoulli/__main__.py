@@ -12,8 +12,7 @@ import typer
 
 from bandits_torch import recipes, run
 from bandits_torch.experiments.comparison import compare
-from bandits_torch.experiments.earned import earned
-from bandits_torch.experiments.regret import random_regret
+from bandits_torch.experiments.earned import earned, random_regret
 from bandits_torch.problems import Replay
 from benchmarks import options, pages
 from benchmarks.bernoulli.problems import KINDS, drawn

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib
 import pandas as pd
 
-from bandits_torch.recorder import versions
+from bandits_torch.history import versions
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, REFIT, SMOOTH, WIDTH, WIDTHS
 from benchmarks.continuous.step import AUTO_DIM
 from benchmarks.pages import markdown, opening, save, seeds_of, write

@@ -14,7 +14,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import problems, recipes
-from bandits_torch.experiments.regret import random_regret
+from bandits_torch.experiments.earned import random_regret
 from bandits_torch.kernels import ExponentialForgettingKernel, MaternTimeKernel, QuasiPeriodicKernel
 from bandits_torch.loop import run
 from bandits_torch.problems.replay import Replay

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bandits_torch.captured import captured_steps
-from bandits_torch.captured.launching import CudaGraphs, launcher
+from bandits_torch.captured.blocks import CudaGraphs, launcher
 from bandits_torch.captured.playing import World, block
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem

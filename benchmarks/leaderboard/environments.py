@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import problems, recipes, validation
-from bandits_torch.experiments.cells import Block, MakeProblem, ProblemSetting
+from bandits_torch.experiments.engines import Block, MakeProblem, ProblemSetting
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Knowledge, Problem

@@ -9,8 +9,7 @@ from time import monotonic
 import numpy as np
 import pandas as pd
 
-from bandits_torch.experiments.cells import Block, Cell
-from bandits_torch.experiments.engines import Failure
+from bandits_torch.experiments.engines import Block, Cell, Failure
 from bandits_torch.experiments.sweep import run_cells
 from bandits_torch.history import History, standard_error
 from benchmarks.leaderboard import settings

@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bandits_torch import recipes
-from bandits_torch.experiments.cells import MakePolicy, MakeProblem, ProblemSetting, RecipeSetting
+from bandits_torch.experiments.engines import MakePolicy, MakeProblem, ProblemSetting, RecipeSetting
 from benchmarks.leaderboard.environments import Cached, CentredSetting, RecordSetting, Untold
 
 HORIZON, REPLICATES, SEED = 500, 25, 0

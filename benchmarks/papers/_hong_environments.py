@@ -13,7 +13,7 @@ import torch
 from bandits_torch import recipes
 from bandits_torch.history import History
 from bandits_torch.loop import run
-from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch.policies.opkb.opkb import Constants
 from bandits_torch.problems import Problem, make
 
 HORIZON, REPLICATES = 10_000, 25

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bandits_torch.policies.master import MasterThresholds
-from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch.policies.detection import MasterThresholds
+from bandits_torch.policies.opkb.opkb import Constants
 from benchmarks.papers._hong_environments import (
     ALGORITHMS,
     HORIZON,

@@ -33,7 +33,7 @@ from bandits_torch import recipes
 from bandits_torch.experiments.plots import mark_detections, plot_regret
 from bandits_torch.history import History
 from bandits_torch.loop import run
-from bandits_torch.policies.opkb.constants import Constants
+from bandits_torch.policies.opkb.opkb import Constants
 from bandits_torch.problems import make
 from bandits_torch.theory.optimal_design import features_of_covariance, fractional_gain
 from benchmarks.pages import replaced, save

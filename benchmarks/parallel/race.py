@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import make, recipes
-from bandits_torch.experiments.regret import random_regret
+from bandits_torch.experiments.earned import random_regret
 from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.streams import ReplicateStreams

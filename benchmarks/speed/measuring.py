@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from bandits_torch.recorder import versions
+from bandits_torch.history import versions
 
 Result = TypeVar("Result")
 

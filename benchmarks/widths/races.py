@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 from torch import Tensor
 
-from bandits_torch.experiments.cells import Block, MakeProblem, ProblemSetting, RecipeSetting
+from bandits_torch.experiments.engines import Block, MakeProblem, ProblemSetting, RecipeSetting
 from bandits_torch.loop import run
 from bandits_torch.models import CandidatePrior
 from bandits_torch.problems.problem import Problem

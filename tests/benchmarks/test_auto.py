@@ -7,7 +7,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from bandits_torch.experiments.cells import Block
+from bandits_torch.experiments.engines import Block
 from bandits_torch.problems import make
 from benchmarks import options
 from benchmarks.auto import __main__ as command

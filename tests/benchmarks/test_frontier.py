@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bandits_torch.experiments.cells import Block
+from bandits_torch.experiments.engines import Block
 from benchmarks.auto import frontier
 from benchmarks.auto.frontier import Hypotheses, bound, least, needed, phi
 from benchmarks.auto.risers import AFTER, SHAPES, Riser

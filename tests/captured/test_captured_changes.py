@@ -5,8 +5,7 @@ import torch
 
 from bandits_torch import ArmGP, IndexPolicy, ThompsonSampling, UpperConfidenceBound, make, run
 from bandits_torch.captured import playing
-from bandits_torch.captured.compiled_blocks import compiled_blocks
-from bandits_torch.captured.launching import PlainCalls
+from bandits_torch.captured.blocks import PlainCalls, compiled_blocks
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models.arms import arm_gp, belief
 from bandits_torch.policies import EventTriggeredRestart, PeriodicRestart

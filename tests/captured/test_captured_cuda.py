@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bandits_torch import run
-from bandits_torch.captured.launching import CudaGraphs, PlainCalls, launcher
+from bandits_torch.captured.blocks import CudaGraphs, PlainCalls, launcher
 from benchmarks.gpu.stepping import Stepper, ucb
 from benchmarks.speed.saturation import host_waits
 from tests.captured.test_captured_runs import CASES, HORIZON, REFUSED, averaging, built

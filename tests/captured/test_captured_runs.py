@@ -7,14 +7,13 @@ import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import play_captured, playing
-from bandits_torch.captured.averaging_steps import AveragingSteps
-from bandits_torch.captured.compiled_blocks import compiled_blocks
-from bandits_torch.captured.launching import PlainCalls
+from bandits_torch.captured.blocks import PlainCalls, compiled_blocks
+from bandits_torch.captured.steps import AveragingSteps
+from bandits_torch.history import Recorder
 from bandits_torch.models import ArmMembers
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.policies import ModelAveraging, Observation
 from bandits_torch.problems import StationaryProblem
-from bandits_torch.recorder import Recorder
 from bandits_torch.state_files import described
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import GPTSWidth, GrowthBound, SrinivasRKHSWidth

@@ -7,7 +7,7 @@ import torch
 
 from bandits_torch import ArmGP, ThompsonSampling, UpperConfidenceBound, make, recipes, run
 from bandits_torch.captured import playing
-from bandits_torch.captured.compiled_blocks import compiled_blocks
+from bandits_torch.captured.blocks import compiled_blocks
 from bandits_torch.experiments import race
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.policies import IndexPolicy, SlidingWindow

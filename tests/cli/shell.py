@@ -5,7 +5,7 @@ from unittest.mock import patch
 from click.testing import CliRunner, Result
 
 from bandits_torch import cli
-from bandits_torch.recorder import Recorder
+from bandits_torch.history import Recorder
 
 REPORT = ["regret.csv", "regret.png", "report.html", "run.json"]
 

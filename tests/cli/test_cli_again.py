@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from bandits_torch.recorder import Recorder
+from bandits_torch.history import Recorder
 from tests.cli.shell import REPORT, call, interrupted
 from tests.reference.forked import Forked
 

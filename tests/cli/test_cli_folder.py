@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bandits_torch.recorder import Recorder
+from bandits_torch.history import Recorder
 from tests.cli.shell import REPORT, call, interrupted
 
 pytestmark = pytest.mark.usefixtures("without_a_page")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bandits_torch.recorder import Recorder
+from bandits_torch.history import Recorder
 from tests.reference.forked import Forked
 
 ROOT = Path(__file__).parents[2]

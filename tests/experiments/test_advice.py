@@ -8,8 +8,17 @@ import pytest
 import torch
 from scipy.signal import lfilter
 
-from bandits_torch.experiments.advice import LIKELY, SURE, Stuck, _less, advise, stuck, with_whole_run
-from bandits_torch.experiments.comparison import advice_of_record, advice_of_replicates
+from bandits_torch.experiments.comparison import (
+    LIKELY,
+    SURE,
+    Stuck,
+    _less,
+    advice_of_record,
+    advice_of_replicates,
+    advise,
+    stuck,
+    with_whole_run,
+)
 from tests.experiments.made_up import history
 from tests.reference import plain_advice
 

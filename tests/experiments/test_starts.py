@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from bandits_torch import make, recipes, run
-from bandits_torch.experiments.regret import random_regret
-from bandits_torch.experiments.starts import FromStep, play_starts, starts_of
+from bandits_torch.experiments.earned import random_regret
+from bandits_torch.experiments.sweep import FromStep, play_starts, starts_of
 from bandits_torch.policies import RandomPolicy
 from bandits_torch.problems import Replay
 from bandits_torch.streams import ReplicateStreams

@@ -14,7 +14,7 @@ import torch
 
 from bandits_torch import History, make, run
 from bandits_torch.experiments import engines
-from bandits_torch.experiments.cells import Block, Cell, ProblemSetting, RecipeSetting, make_cells
+from bandits_torch.experiments.engines import Block, Cell, ProblemSetting, RecipeSetting, make_cells
 from bandits_torch.experiments.sweep import SweepFailed, race, run_cells, sweep
 from bandits_torch.policies import RandomPolicy
 from bandits_torch.recipes import build

@@ -9,8 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch.integrations.population import Population, _draws, _View, levelled, mixture_of_gains
-from bandits_torch.integrations.ranges import Categories, Numbers, Space
+from bandits_torch.integrations.population import (
+    Categories,
+    Numbers,
+    Population,
+    Space,
+    _draws,
+    _View,
+    levelled,
+    mixture_of_gains,
+)
 from tests.reference import plain_gains
 
 
@@ -256,7 +264,7 @@ FIRST = """
 import sys
 
 from bandits_torch.integrations.population import Population
-from bandits_torch.integrations.ranges import Numbers, Space
+from bandits_torch.integrations.population import Numbers, Space
 
 population = Population(Space({"lr": Numbers(1e-4, 1.0, "both")}), 1.0)
 for time in range(4):

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandits_torch.integrations.ranges import Categories, Numbers, Space
+from bandits_torch.integrations.population import Categories, Numbers, Space
 
 UNIT = st.floats(0, 1)
 

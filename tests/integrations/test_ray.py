@@ -16,7 +16,7 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import pb2 as rays
 
-from bandits_torch.integrations.ranges import Categories, Numbers
+from bandits_torch.integrations.population import Categories, Numbers
 from bandits_torch.integrations.ray import PB2
 from benchmarks.ray.running import ITERATION, SCORE, Controller, Record, Saved, Training, run
 

@@ -21,8 +21,8 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models import ArmGP, ArmMembers, AtTime, OnlineGP, SmoothMembers
-from bandits_torch.models.arms import observed_points
-from bandits_torch.models.arms.observed_points import ObservedPoints
+from bandits_torch.models.arms import observation_buffer
+from bandits_torch.models.arms.observation_buffer import ObservedPoints
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 
@@ -80,7 +80,7 @@ def test_rows_from_the_prior_and_from_the_latest_points_agree(name, noises, wind
     def play(deep=None, noises=noises):
         taken = []
         if deep is not None:
-            monkeypatch.setattr(observed_points, "_DEEP", deep)
+            monkeypatch.setattr(observation_buffer, "_DEEP", deep)
         whole = ObservedPoints._row_since
         monkeypatch.setattr(ObservedPoints, "_row_since", lambda *args: taken.append(1) or whole(*args))
         noise = torch.tensor(noises, dtype=torch.float64)

@@ -11,7 +11,7 @@ from gpytorch.means import ConstantMean, LinearMean
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
-from bandits_torch.models.points.conditioning import new_rows, predict
+from bandits_torch.models.points.growing_cholesky import new_rows, predict
 from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.dense_gp import dense_posterior
 

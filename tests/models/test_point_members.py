@@ -12,8 +12,8 @@ from gpytorch.kernels import MaternKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models import MemberMixture, PointMembers
-from bandits_torch.models.points.member_kernels import covariance
-from bandits_torch.models.points.member_refinement import HeldRows, log_posterior, refine
+from bandits_torch.models.points.member_posterior import covariance
+from bandits_torch.models.points.point_members import HeldRows, log_posterior, refine
 from tests.reference.plain_points import Process
 
 BOX = torch.tensor([[-2.0, 0.0, 10.0], [2.0, 1.0, 30.0]], dtype=torch.float64)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bandits_torch.models.cholesky import remove_row, solve_lower
-from bandits_torch.models.points.conditioning import fold
+from bandits_torch.models.points.growing_cholesky import fold
 
 F64 = {"dtype": torch.float64}
 

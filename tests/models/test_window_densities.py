@@ -6,7 +6,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, OnlineGP
-from bandits_torch.models.window_densities import WindowDensities
+from bandits_torch.policies.forgetting import WindowDensities
 from tests.reference.dense_windows import dense_window_densities
 
 S, N, STEPS, WINDOWS, MEMORY, NOISE = 3, 12, 70, [40, 13, 5, 1], 30, 0.003

@@ -7,7 +7,7 @@ import torch
 
 from bandits_torch import History, Policy, recipes, run
 from bandits_torch.policies import Choice, Observation
-from bandits_torch.policies.master import Master, MasterThresholds, simulated_rate
+from bandits_torch.policies.detection import Master, MasterThresholds, simulated_rate
 from bandits_torch.problems import SwitchingFunctions
 from bandits_torch.theory import MaximumGain
 from tests.reference.plain_master import PlainMaster

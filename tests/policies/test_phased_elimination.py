@@ -5,7 +5,7 @@ import torch
 
 from bandits_torch import ArmGP, recipes
 from bandits_torch.policies import Observation
-from bandits_torch.policies.phased_elimination import PhasedElimination, batch_sizes
+from bandits_torch.policies.batches import PhasedElimination, batch_sizes
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import ConstantWidth
 from tests.reference.plain_perp import Perp

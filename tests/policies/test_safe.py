@@ -11,8 +11,7 @@ from bandits_torch.checkpoint import described
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models import OutcomeConstraint
 from bandits_torch.policies import Observation, Pending
-from bandits_torch.policies.limited import Bounded, NoSafeArmError, safe_set
-from bandits_torch.policies.safe import SafePolicy, expanders
+from bandits_torch.policies.safe import Bounded, NoSafeArmError, SafePolicy, expanders, safe_set
 from bandits_torch.theory import ConstantWidth, PosteriorSafetyWidth
 from tests.reference import dense_safe_set
 from tests.reference.kernels import rbf as kernel

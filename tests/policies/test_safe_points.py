@@ -7,7 +7,7 @@ from bandits_torch import AskTell, Domain, recipes
 from bandits_torch.checkpoint import described
 from bandits_torch.models import OnlineGP, OutcomeConstraint
 from bandits_torch.policies import Observation, Pending, SafePointPolicy
-from bandits_torch.policies.limited import NoSafeArmError
+from bandits_torch.policies.safe import NoSafeArmError
 from bandits_torch.state import differing
 from bandits_torch.theory import ConstantWidth
 from benchmarks.safety.points import SafePointDraws, play

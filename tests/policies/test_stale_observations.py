@@ -9,8 +9,8 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bandits_torch import Domain, IndexPolicy, OnlineGP, recipes
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
-from bandits_torch.models.points.staleness import loss_of_oldest
 from bandits_torch.policies import KeepEverything, StaleObservations
+from bandits_torch.policies.stale_observations import loss_of_oldest
 from tests.reference import dense_staleness as dense
 
 D = 2

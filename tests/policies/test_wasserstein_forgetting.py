@@ -8,8 +8,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.models.points.staleness import convolution, relevance
-from bandits_torch.policies.stale_observations import WassersteinForgetting
+from bandits_torch.policies.stale_observations import WassersteinForgetting, convolution, relevance
 from tests.reference import dense_staleness as dense
 
 RATE, NOISE, LENGTH = 0.2, 0.05, 0.3

@@ -17,7 +17,7 @@ from typing import IO
 
 import torch
 
-from bandits_torch import plugins
+from bandits_torch import naming
 from bandits_torch.cli import main
 
 
@@ -57,7 +57,7 @@ class Forked:
             if site is not None:
                 sys.path.insert(0, str(site))
                 os.environ["PYTHONPATH"] = os.pathsep.join(map(str, [os.environ.get("PYTHONPATH", ""), site]))
-                plugins.installed.cache_clear()
+                naming.installed.cache_clear()
             if first is not None:
                 first()
             sys.argv = ["bandits-torch", *arguments]

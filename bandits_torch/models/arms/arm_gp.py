@@ -17,11 +17,16 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.belief import FORMS, ArmBelief, covariance_pays
-from bandits_torch.models.arms.observed_points import ROOM
+from bandits_torch.models.arms.observation_buffer import ROOM
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceBelief
-from bandits_torch.models.at_time import with_time
-from bandits_torch.models.online_model import MarginalPosterior, check_held, joint_posterior, require_within
+from bandits_torch.models.online_model import (
+    MarginalPosterior,
+    check_held,
+    joint_posterior,
+    require_within,
+    with_time,
+)
 
 _FIRST = 16  # pulls of each member that the first comparison of the two forms assumes
 _GROWING_VARIANCE_UP_TO = 1_500  # most arms for the covariance form, if the prior variance grows with time
@@ -362,17 +367,17 @@ class ArmGP(ArmModel):
         ``late``."""
         if not self.drifts:
             return 0.0
-        moment = validation.finite_number("time", time)
-        if not late or self.now is None or moment >= self.now:
-            self.check_not_past(moment)
-            self._belief.check_spread(moment)
+        moment = self.check_not_past(time, late)
+        self._belief.check_spread(moment)
         return moment
 
-    def check_not_past(self, time: float | None) -> float:
-        """``time`` as a number. Raises ValueError if it is before the latest observation, or not finite."""
-        moment = validation.finite_number("time", time)
-        ok = self.now is None or moment >= self.now
-        validation.require(ok, "time", time, f"finite and at or after the latest observation, {self.now}")
+    def check_not_past(self, time: float | None, late: bool = False) -> float:
+        """``time`` as a number. Raises ValueError if it is not finite, or before the latest observation and not
+        ``late``."""
+        moment, now = validation.finite_number("time", time), self.now
+        if now is not None and moment < now and not late:
+            expected = f"finite and at or after the latest observation, {now}"
+            validation.require(False, "time", time, expected)
         return moment
 
     # -- predicting ------------------------------------------------------------------------------------

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.prior import prior_over
-from bandits_torch.models.at_time import with_time
 from bandits_torch.models.cholesky import batched_cholesky
-from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.online_model import OnlineModel, with_time
 
 
 class ArmModel(OnlineModel):

@@ -451,15 +451,16 @@ class ArmBelief(PlainState):
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Mean and variance of every arm at ``time`` (default: now), (b, N) each. O(N)."""
-        mean, variance = self.form.mean, self.form.variance
+        form, prior_mean = self.form, self.prior_mean
+        mean, variance = form.mean, form.variance
         if self.drifts and time is not None and time != self.now:
             if self.now is None:
-                variance = self.form.prior_variance * self.form.prior.over_time(time, time)
+                variance = form.prior_variance * form.prior.over_time(time, time)
             else:
-                kept, gained = self.form.prior.drift(self.now, time)
+                kept, gained = form.prior.drift(self.now, time)
                 mean = mean * kept
-                variance = torch.addcmul(self.form.prior_variance * gained, variance, kept * kept)
-        return (mean + self.prior_mean).to(self.prior_mean), variance.clamp_min(0.0).to(self.prior_mean)
+                variance = torch.addcmul(form.prior_variance * gained, variance, kept * kept)
+        return (mean + prior_mean).to(prior_mean), variance.clamp_min(0.0).to(prior_mean)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Mean (b, N) and covariance (b, N, N) over all arms at ``time`` (default: now)."""

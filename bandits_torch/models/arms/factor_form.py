@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.models.arms.covariance_form import Books
-from bandits_torch.models.arms.observed_points import ObservedPoints
+from bandits_torch.models.arms.observation_buffer import ObservedPoints
 from bandits_torch.models.arms.posterior_of_counts import (
     column_error,
     count_removed,

@@ -13,8 +13,8 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel, MarkovTimeKernel, SpatioTemporalKernel
 from bandits_torch.kernels.arms import over_indices
-from bandits_torch.kernels.smooth_time import KNOWN, has_state_space, state_space_of
 from bandits_torch.kernels.state_space import Component, StateSpace
+from bandits_torch.kernels.temporal import KNOWN, has_state_space, state_space_of
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 

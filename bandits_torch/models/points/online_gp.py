@@ -37,8 +37,14 @@ from bandits_torch.models.online_model import (
     within,
 )
 from bandits_torch.models.points.botorch_twin import TransformedKernel, parts_of, relearn, twin_of
-from bandits_torch.models.points.conditioning import GaussianPrior, factor_anew, new_rows, predict
-from bandits_torch.models.points.growing_cholesky import GrowingCholesky, Rows
+from bandits_torch.models.points.growing_cholesky import (
+    GaussianPrior,
+    GrowingCholesky,
+    Rows,
+    factor_anew,
+    new_rows,
+    predict,
+)
 
 
 class OnlineGP(OnlineModel):

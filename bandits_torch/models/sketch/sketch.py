@@ -11,11 +11,9 @@ from bandits_torch import validation
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.cholesky import solve_lower
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
-from bandits_torch.models.sketch.embedding import ArmEmbedding
+from bandits_torch.models.sketch.embedding import ArmEmbedding, LeverageSampling
 from bandits_torch.models.sketch.feature_regression import FeatureRegression
-from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
-from bandits_torch.models.sketch.marginals import SketchMarginals
-from bandits_torch.models.sketch.one_step import OneStepPosterior
+from bandits_torch.models.sketch.marginals import OneStepPosterior, SketchMarginals
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 

@@ -18,7 +18,7 @@ from bandits_torch.kernels.arms import over_indices
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import MarginalPosterior, joint_posterior, noise_added, require_within
-from bandits_torch.models.sketch.leverage_sampling import LeverageSampling
+from bandits_torch.models.sketch.embedding import LeverageSampling
 from bandits_torch.models.sketch.sketch import Sketch
 from bandits_torch.streams import ReplicateStreams
 

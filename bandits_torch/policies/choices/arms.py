@@ -16,8 +16,7 @@ from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.at_time import with_time
-from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.online_model import OnlineModel, with_time
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
 from bandits_torch.policies.policy import Observation
 from bandits_torch.streams import ReplicateStreams

@@ -15,8 +15,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.over_priors import OverPriors
 from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.domain import Domain
-from bandits_torch.models.at_time import with_time
-from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.online_model import OnlineModel, with_time
 from bandits_torch.policies.policy import Observation
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams

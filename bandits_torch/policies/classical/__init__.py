@@ -9,8 +9,13 @@ unit or the zero of rewards. No theorem covers that: noise without bounds widens
 widen it at once.
 """
 
-from bandits_torch.policies.classical.confidence_bounds import GLRKLUCB, UCB1, DiscountedUCB, SlidingWindowUCB
-from bandits_torch.policies.classical.log_odds import LogOddsUCB
+from bandits_torch.policies.classical.confidence_bounds import (
+    GLRKLUCB,
+    UCB1,
+    DiscountedUCB,
+    LogOddsUCB,
+    SlidingWindowUCB,
+)
 from bandits_torch.policies.classical.randomised import EXP3S, DiscountedThompsonSampling, EpsilonGreedy
 
 __all__ = [

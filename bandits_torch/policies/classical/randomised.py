@@ -12,8 +12,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.policies.arm_policy import State
-from bandits_torch.policies.classical.confidence_bounds import checked_discount
-from bandits_torch.policies.classical.means_policy import MeansPolicy, scaled
+from bandits_torch.policies.classical.confidence_bounds import MeansPolicy, checked_discount, scaled
 from bandits_torch.policies.policy import Choice, Observation, Pending
 from bandits_torch.streams import ReplicateStreams
 

@@ -1,0 +1,467 @@
+"""Members with structure over arms: arms that share a level, arms that have cycles, and members of several kinds as one
+model.
+
+A shared level moves all arms alike, and faster than their differences change. Cycles may be in the prior mean, in the
+learned part, or in both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from bandits_torch import validation
+from bandits_torch.models.arms.members import _FADED, MembersOverArms, RecursiveMembers, SmoothMembers, Time
+
+
+class CyclicMembers(RecursiveMembers):
+    """P Gaussian processes over N arms, S replicates of each, with cycles of known periods.
+
+    With harmonics j of frequencies w_j = 2 pi h / period, member p is
+
+        f(x, t) = mean(x) + sum_j (cos(w_j u) a_j(x) + sin(w_j u) b_j(x)) + g(x, t),
+        Cov(g(x, t), g(x', t')) = K(x, x') [(1 - v) (1 - eps)^{|t - t'| / 2}
+                                            + v (1 - delta)^{|t - t'| / 2} sum_j q_j cos(w_j (u - u'))].
+
+    The cycle a, b of the prior mean is given (``profile``); a cycle with share v of the variance is learned. Forgetting
+    depends on t, and the phase of a cycle on u: u = t, or the second number of a time that is a pair.
+
+    This is the recursion of ``RecursiveMembers`` with s = 1 + 2 J numbers for J harmonics and diagonal frames: each
+    number fades by itself, and the measurement vector of an observation is
+
+        h(u) = (sqrt(1 - v), sqrt(v q_1) cos(w_1 u), sqrt(v q_1) sin(w_1 u), ...)
+
+    in place of (1, 0, ...). With v = 0 for all members, s = 1, and a step costs as much as with ``ArmMembers``.
+
+    Args:
+        arms, covariances, kernel, noise_variance, prior_mean, replicates: of ``ArmMembers``.
+        forgetting_rate: (P,) eps in [0, 1), per unit of t.
+        periods: of the cycles, in units of u; finite and > 0.
+        harmonics: of each period.
+        profile: (P, 2 J, N), the a_j and b_j in turn, periods one after the other; 0: none.
+        share: (P,) v in [0, 1).
+        cycle_rate: (P,) delta in [0, 1).
+
+    q_j is in proportion to 1 / h^2, for each period alike, and adds up to 1.
+
+    Cost: s^2 times the memory and the folds of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does, and for
+    numbers out of range.
+
+    Source: cycles as states that turn (Solin & Sarkka 2014, section 3), here in coordinates that turn with them.
+    """
+
+    has_cycles = True
+    _PLAIN = (*RecursiveMembers._PLAIN, "turned")
+
+    def __init__(
+        self,
+        arms: Tensor | int,
+        covariances: Tensor,
+        kernel: Tensor,
+        noise_variance: Tensor,
+        forgetting_rate: Tensor,
+        *,
+        periods: Sequence[float],
+        harmonics: Sequence[int],
+        profile: Tensor | float = 0.0,
+        share: Tensor | float = 0.0,
+        cycle_rate: Tensor | float = 0.0,
+        prior_mean: float | Tensor = 0.0,
+        replicates: int = 1,
+    ) -> None:
+        some = isinstance(periods, (list, tuple)) and len(periods) > 0
+        validation.require(some, "periods", periods, "a list of numbers > 0")
+        for period in periods:
+            validation.positive("periods", period)
+        fits = isinstance(harmonics, (list, tuple)) and len(harmonics) == len(periods)
+        validation.require(fits, "harmonics", harmonics, f"{len(periods)} integers >= 1, one for each period")
+        waves = [
+            (float(period), h)
+            for period, count in zip(periods, harmonics, strict=True)
+            for h in range(1, validation.positive_integer("harmonics", count) + 1)
+        ]
+        like, J = validation.tensor("forgetting_rate", forgetting_rate), len(waves)
+        v, rate = (
+            _shares(name, value, like) for name, value in (("share", share), ("cycle_rate", cycle_rate))
+        )
+        self.states = 1 + 2 * J if bool((v > 0).any()) else 1
+        super().__init__(
+            arms,
+            covariances,
+            kernel,
+            noise_variance,
+            forgetting_rate,
+            prior_mean=prior_mean,
+            replicates=replicates,
+        )
+        P, N = self.prior_mean.shape
+        told = validation.rewards("profile", validation.numbers("profile", profile, self.prior_mean))
+        fits = told.shape in ((), (2 * J, N), (P, 2 * J, N))
+        validation.shape_is("profile", told, fits, f"({P}, {2 * J}, {N}), ({2 * J}, {N}) or ()")
+        q = v.new_tensor([1 / h**2 for _, h in waves])
+        size = (v.unsqueeze(-1) * q / q.sum()).sqrt().repeat_interleave(2, -1)
+        size = torch.cat([(1 - v).sqrt().unsqueeze(-1), size], -1)[:, : self.states]
+        rates = torch.stack([like] + [rate] * (self.states - 1), -1)
+        held = {"profile": told.expand(P, 2 * J, N), "share": v, "cycle_rate": rate, "_amplitude": size}
+        for name, value in (held | {"_rates": rates}).items():
+            self.register_buffer(name, value.to(self.prior_mean).clone(), persistent=False)
+        self.profile: Tensor
+        self._amplitude: Tensor
+        self._rates: Tensor
+        self.periods, self.harmonics, self._waves = tuple(map(float, periods)), tuple(harmonics), waves
+        self.turned: float | None = None  # where in the cycles the latest observation was
+
+    def waves(self, time: Time | None) -> Tensor:
+        """cos(w_1 u), sin(w_1 u), cos(w_2 u), ...: (2 J,)."""
+        u = self.turned if time is None else time[1] if isinstance(time, tuple) else time
+        angles = [2 * math.pi * h * (math.fmod(u or 0.0, period) / period) for period, h in self._waves]
+        return self.mean.new_tensor([wave(angle) for angle in angles for wave in (math.cos, math.sin)])
+
+    def _seen_through(self, time: Time | None) -> Tensor:
+        """h, (P, s)."""
+        size = self._amplitude
+        if self.states == 1:
+            return size
+        return size * torch.cat([size.new_ones(1), self.waves(time)])
+
+    def _seen_at(self, time: Time | None) -> Tensor:
+        return self._seen_through(time) * self._frame_at(time).diagonal(dim1=-2, dim2=-1)
+
+    def _origin_of(self) -> Tensor:
+        return self._seen_through(None) / self.frame.diagonal(dim1=-2, dim2=-1)
+
+    def _prior_mean_at(self, time: Time | None) -> Tensor:
+        return self.prior_mean + self.waves(time) @ self.profile
+
+    def _advance(self, time: Time | None) -> None:
+        super()._advance(time)
+        if time is not None:
+            self.turned = time[1] if isinstance(time, tuple) else time
+
+    def passing(self, rate: Tensor, gap: float | Tensor) -> Tensor:  # type: ignore[override]
+        """Each number fades by its own rate: (1 - eps)^{gap / 2} and (1 - delta)^{gap / 2}."""
+        gap = gap.unsqueeze(-1) if isinstance(gap, Tensor) else gap
+        rates = self._rates.reshape(-1, *[1] * (rate.dim() - 1), self.states)
+        return torch.diag_embed((1 - rates) ** (gap / 2))
+
+    @staticmethod
+    def far(frame: Tensor) -> Tensor:
+        return frame.diagonal(dim1=-2, dim2=-1).amin(-1).square() < _FADED
+
+    def _carried(self, time: Time, times: Sequence[Time]) -> Tensor:
+        seen = torch.stack([self._seen_through(one) for one in times], 1)  # (P, K, s)
+        return self._passing_between(time, times).diagonal(dim1=-2, dim2=-1) * seen
+
+    def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
+        seen = torch.stack([self._seen_through(one) for one in times], 1)
+        passed = self._passing_between(times, times).diagonal(dim1=-2, dim2=-1)  # (P, K, K, s)
+        return self._between(arms) * (passed * seen.unsqueeze(-2) * seen.unsqueeze(-3)).sum(-1)
+
+    @staticmethod
+    def _congruence(G: Tensor) -> Tensor:
+        d = G.diagonal(dim1=-2, dim2=-1)
+        i, j = torch.triu_indices(d.shape[-1], d.shape[-1], device=d.device)
+        return torch.diag_embed(d[..., i] * d[..., j])
+
+    def _turned(self, rows: Tensor, G: Tensor) -> Tensor:
+        d = G.diagonal(dim1=-2, dim2=-1).repeat_interleave(rows.shape[-1] // self.states, -1).unsqueeze(1)
+        return rows * d.unsqueeze(-1) * d.unsqueeze(-2)
+
+    def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
+        """Take over what ``small`` learned, a model built like these members over the first of these arms."""
+        super().grow_from(small)
+        self.turned = cast(CyclicMembers, small).turned
+
+    def reset(self, where: Tensor | None = None) -> None:
+        super().reset(where)
+        if where is None:
+            self.turned = None
+
+
+def _shares(name: str, value: Tensor | float, like: Tensor) -> Tensor:
+    """Numbers in [0, 1), one for each member, as ``like`` has."""
+    value = validation.numbers(name, value, like)
+    validation.shape_is(name, value, value.shape in ((), like.shape), f"() or {tuple(like.shape)}")
+    validation.require(bool(((value >= 0) & (value < 1)).all()), name, value, "in [0, 1)")
+    return value.expand(like.shape)
+
+
+class LevelMembers(RecursiveMembers):
+    """P Gaussian processes over N arms, S replicates of each: the sum of a part for each arm and a common level:
+
+        y = f(arm, t) + l(t) + noise,    Cov(f(i, t), f(j, t')) = K_ij (1 - eps)^{|t - t'| / 2},
+        Cov(l(t), l(t')) = v (1 + r) e^{-r},    r = sqrt(3) |t - t'| / timescale,
+
+    so the kernel is K (x) k_time + 1 1^T (x) k_level. For example, l is the rise of all rewards by day and their fall
+    by night. Arms are compared by f alone.
+
+    This is the recursion of ``RecursiveMembers`` with s = 3 numbers for each arm, (f, l, l' timescale / sqrt(3)). Their
+    prior covariances are K, v 1 1^T and v 1 1^T, and an observation sees the first two: h = (1, 1, 0). F is block
+    diagonal, with (1 - eps)^{gap / 2} and the F of ``SmoothMembers``.
+
+    ``at`` and ``rewards`` refer to f + l, the reward. ``marginals`` and ``covariance_with`` compare arms: they return
+    the mean of the lift f - f_control, and the covariance of f given the level at that time. Without the level f stays
+    uncertain, because the level may be higher and all arms lower. This uncertainty is common to all arms and does not
+    tell which arm is best; conditioning on l removes it.
+
+    Args:
+        arms, covariances, kernel, noise_variance, prior_mean, replicates: of ``ArmMembers``.
+        forgetting_rate: (P,) eps in [0, 1), of the arms' parts.
+        level_variance: (P,) v > 0.
+        timescale: (P,) > 0.05, of the level.
+        control: the arm that lifts are over.
+
+    Cost: nine times the memory and the folds of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does, and for
+    numbers out of range.
+
+    Source: Kalman's filter over fixed places with a sum of kernels (Sarkka, Solin & Hartikainen 2013, section 4); the
+    dense solution of the same equations agrees with it (tests). The comparison of arms is ours.
+    """
+
+    states = 3
+
+    def __init__(
+        self,
+        arms: Tensor | int,
+        covariances: Tensor,
+        kernel: Tensor,
+        noise_variance: Tensor,
+        forgetting_rate: Tensor,
+        *,
+        level_variance: Tensor,
+        timescale: Tensor,
+        control: int,
+        prior_mean: float | Tensor = 0.0,
+        replicates: int = 1,
+    ) -> None:
+        super().__init__(
+            arms,
+            covariances,
+            kernel,
+            noise_variance,
+            forgetting_rate,
+            prior_mean=prior_mean,
+            replicates=replicates,
+        )
+        for name, value, least in (("level_variance", level_variance, 0.0), ("timescale", timescale, 0.05)):
+            validation.finite_tensor(name, value)
+            fits = value.shape == self.kernel.shape
+            validation.shape_is(name, value, fits, f"({len(self.kernel)},), one for each member")
+            validation.require(bool((value > least).all()), name, value, f"> {least}")
+        inside = validation.natural("control", control) < self.num_arms
+        validation.require(inside, "control", control, f"an arm, 0 to {self.num_arms - 1}")
+        self.control = control
+        rate = -torch.expm1(-math.sqrt(3) / timescale.double())
+        held = {"level_variance": level_variance, "timescale": timescale, "_level_rate": rate}
+        for name, value in (held | {"_variance_of_f": self.prior_variance}).items():
+            self.register_buffer(name, value.to(self.prior_mean), persistent=False)
+        self.level_variance: Tensor
+        self._level_rate: Tensor
+        self._variance_of_f: Tensor
+        self.prior_variance = self.prior_variance + self.level_variance.unsqueeze(-1)
+        self._least = torch.finfo(self._least.dtype).eps * self.prior_variance
+
+    # -- time ------------------------------------------------------------------------------------------
+
+    def passing(self, rate: Tensor, gap: float | Tensor) -> Tensor:  # type: ignore[override]
+        """F, block diagonal."""
+        level = SmoothMembers.passing(self._level_rate.reshape(-1, *[1] * (rate.dim() - 1)), gap)
+        F = pad(level, (1, 0, 1, 0))
+        F[..., 0, 0] = (1 - rate) ** (gap / 2)
+        return F
+
+    @staticmethod
+    def far(frame: Tensor) -> Tensor:
+        return torch.minimum(frame[:, 0, 0].square(), torch.linalg.det(frame[:, 1:, 1:]).abs()) < _FADED
+
+    def _seen_at(self, time: Time | None) -> Tensor:
+        return self._frame_at(time)[:, :2].sum(1)
+
+    def _origin_of(self) -> Tensor:
+        return torch.linalg.solve(
+            self.frame, self.frame.new_tensor([1.0, 1.0, 0.0]).expand(len(self.frame), 3)
+        )
+
+    def _prior_column(self, row: Tensor, start: Tensor) -> Tensor:
+        level = self.level_variance.unsqueeze(-1) * start[:, 1:]
+        of_level = level.unsqueeze(-1).expand(*row.shape[:-1], 2, row.shape[-1])
+        return torch.cat([(row * start[:, :1]).unsqueeze(-2), of_level], -2)
+
+    # -- predicting ------------------------------------------------------------------------------------
+
+    def rewards(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and variance of every arm's expected reward, including the level, at ``time`` (default: now): (S, P,
+        N)."""
+        return super().marginals(time)
+
+    def level(self, time: Time | None = None) -> Tensor:
+        """Posterior mean of the level at ``time`` (default: now), (S, P)."""
+        return (self._frame_at(time)[:, 1, 1:] * self.mean[:, :, 1:, 0]).sum(-1)
+
+    def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
+        """Mean of every arm's lift over the control, and variance of its part given the level at ``time``."""
+        g = self._frame_at(time)[:, :1, 0]
+        mean = self.prior_mean + g * self.mean[:, :, 0]
+        shared, unsure = self._with_level(time)
+        variance = self._variance_of_f - g.square() * self.reduction[:, :, 0] - shared.square() / unsure
+        lift = mean - mean[..., self.control].unsqueeze(-1)
+        return lift, torch.maximum(variance, torch.finfo(variance.dtype).eps * self._variance_of_f)
+
+    def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
+        """Posterior covariance of every arm's part with that of one arm per replicate, ``arm`` (S,), given the level at
+        ``time``: (S, P, N)."""
+        g = pad(self._frame_at(time)[:, :1, 0], (0, 2))
+        row = self._prior_row(arm)
+        shared, unsure = self._with_level(time)
+        of_arm = shared[self._run, :, arm].unsqueeze(-1)
+        return row - g[:, :1] * self._learned_of(arm, row, g)[:, :, 0] - of_arm * shared / unsure
+
+    def _with_level(self, time: Time | None) -> tuple[Tensor, Tensor]:
+        """Covariance of every arm's part with the level, and the variance of the level, (S, P, N) each."""
+        frame = self._frame_at(time)
+        g, (u, w) = frame[:, :1, 0], frame[:, 1, 1:].unsqueeze(-1).unbind(1)
+        _, fl, fd, ll, ld, dd = self.reduction.unbind(2)
+        unsure = self.level_variance.unsqueeze(-1) - (u * u * ll + 2 * u * w * ld + w * w * dd)
+        return -g * (u * fl + w * fd), torch.maximum(unsure, self._least)
+
+    # -- learning --------------------------------------------------------------------------------------
+
+    def forget_level(self, where: Tensor) -> None:
+        """Return the level to its prior in the members with ``where`` (S, P) True, because it has jumped; the posterior
+        of the arms' parts stays."""
+        run, member = where.nonzero(as_tuple=True)
+        n = self.rows.shape[-1] // 3
+        self.mean[run, member, 1:] = 0.0
+        self.reduction[run, member, 1:] = 0.0
+        self.pending[member, run, :, 1:] = 0.0
+        self.rows[member, run, n:] = 0.0
+        self.rows[member, run, :, n:] = 0.0
+
+    def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
+        F = self._passing_between(times, times)
+        return self._between(arms) * F[..., 0, 0] + self.level_variance[:, None, None] * F[..., 1, 1]
+
+    def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
+        F = self._passing_between(times[-1] if self.now is None else self.now, times)  # (P, K, 3, 3)
+        level = self.level_variance.unsqueeze(-1) * torch.einsum("zpk,pki->zpi", weights, F[..., 1:, 1])
+        of_f = self._combined(arms, weights * F[..., 0, 0])
+        now = torch.cat([of_f.unsqueeze(-2), level.unsqueeze(-1).expand(-1, -1, -1, self.num_arms)], -2)
+        self.mean.copy_(torch.where(where[..., None, None], torch.linalg.solve(self.frame, now), self.mean))
+
+    def _extension(self, small: RecursiveMembers) -> Tensor:
+        of_f = super()._extension(small)[:, :1]
+        of_level = torch.zeros_like(of_f)
+        of_level[..., 0] = 1.0  # the level is the same at every arm
+        return torch.cat([of_f, of_level, of_level], 1)
+
+
+class StackedMembers(MembersOverArms):
+    """The members of several models, one model after the other: for example ``ArmMembers``, then ``SmoothMembers``.
+
+    Args:
+        parts: models over the same arms, of the same replicates.
+
+    Cost: the sum of the parts' costs. Source: that of its parts; the combination is ours.
+    Raises ValueError for parts that do not fit each other, and without a part.
+    """
+
+    def __init__(self, parts: Sequence[RecursiveMembers]) -> None:
+        super().__init__()
+        validation.instance("parts", parts, (list, tuple), "a list of models")
+        validation.require(len(parts) > 0, "parts", parts, "at least one")
+        for part in parts:
+            expected = "ArmMembers, SmoothMembers or CyclicMembers"
+            validation.instance("parts", part, RecursiveMembers, expected)
+            validation.require(not isinstance(part, LevelMembers), "parts", part, expected)
+            fits = part.replicates == parts[0].replicates and torch.equal(part.arms, parts[0].arms)
+            validation.require(fits, "parts", part, "models over the same arms, of the same replicates")
+        self.stacked = torch.nn.ModuleList(parts)
+        self.replicates = parts[0].replicates
+        self.has_cycles = any(part.has_cycles for part in parts)
+        self._sizes = [len(part.forgetting_rate) for part in parts]
+        noises = [part.noise_variance.expand(part.batch_shape) for part in parts]
+        self.register_buffer("noise_variance", torch.cat(noises, -1), persistent=False)
+        for name in ("forgetting_rate", "prior_mean"):
+            whole = torch.cat([getattr(part, name) for part in parts])
+            self.register_buffer(name, whole, persistent=False)
+
+    @property
+    def parts(self) -> tuple[RecursiveMembers, ...]:
+        """The parts that have a recursion of their own, in the order of their members."""
+        return tuple(self.stacked)  # type: ignore[arg-type]
+
+    @property
+    def arms(self) -> Tensor:  # type: ignore[override]
+        """(N, d)."""
+        return self.parts[0].arms
+
+    @property
+    def now(self) -> float | None:  # type: ignore[override]
+        """The time of the latest observation."""
+        return self.parts[0].now
+
+    def _each(self, *values: Tensor) -> list[tuple[RecursiveMembers, list[Tensor]]]:
+        """Each part, with its slices of tensors (S, P, ...)."""
+        shares = [value.split(self._sizes, 1) for value in values]
+        return [(part, [share[k] for share in shares]) for k, part in enumerate(self.parts)]
+
+    def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
+        return _joined([part.marginals(time) for part in self.parts])
+
+    def at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
+        return _joined([part.at(arm, time) for part in self.parts])
+
+    def prior_at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
+        return _joined([part.prior_at(arm, time) for part in self.parts])
+
+    def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
+        return torch.cat([part.covariance_with(arm, time) for part in self.parts], 1)
+
+    def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
+        return sum(part.likeness(arm, own) for part, (own,) in self._each(weights))  # type: ignore[return-value]
+
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
+    ) -> None:
+        for part, (own, *here) in self._each(*self._expanded(reward, where)):
+            part.observe_arms(arm, own, time, *here)
+
+    def learn_now(
+        self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
+    ) -> None:
+        for part, (mean, variance, own, *here) in self._each(*at, *self._expanded(reward, where)):
+            part.learn_now(arm, own, (mean, variance), turn, *here)
+
+    def _expanded(self, reward: Tensor, where: Tensor | None) -> list[Tensor]:
+        """Both, (S, P), or ``reward`` alone."""
+        return [value.expand(self.batch_shape) for value in (reward, where) if value is not None]
+
+    def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
+        return torch.cat([part.prior_between(arms, times) for part in self.parts], 1)
+
+    def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
+        for part, (here, own) in self._each(where, weights):
+            part.condition_mean(here, arms, times, own)
+
+    def grow_from(self, small: StackedMembers) -> None:  # type: ignore[override]
+        """Take over what ``small`` learned, a model of the same kinds of members over the first of these arms."""
+        for part, other in zip(self.parts, small.parts, strict=True):
+            part.grow_from(other)
+
+    def reset(self, where: Tensor | None = None) -> None:
+        if where is None:
+            for part in self.parts:
+                part.reset()
+            return
+        for part, (here,) in self._each(where):
+            part.reset(here)
+
+
+def _joined(moments: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    mean, variance = zip(*moments, strict=True)
+    return torch.cat(mean, 1), torch.cat(variance, 1)
