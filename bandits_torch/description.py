@@ -68,7 +68,7 @@ def _kept(value: Any) -> Any:
 class Described:
     """Notes its constructor's arguments; the base of policies and of their parts."""
 
-    _built_with: BuiltWith
+    built_with: BuiltWith | None = None  # None for one that no constructor has built
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -79,8 +79,8 @@ class Described:
 def _noting(cls: type, init: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(init)
     def noting(self: Any, *args: Any, **kwargs: Any) -> None:
-        if "_built_with" not in self.__dict__:  # else a base's constructor, called by its subclass's
-            self.__dict__["_built_with"] = BuiltWith(type(self), args, kwargs)
+        if self.built_with is None:  # else a base's constructor, called by its subclass's
+            self.__dict__["built_with"] = BuiltWith(type(self), args, kwargs)
         try:
             init(self, *args, **kwargs)
         except TypeError:
@@ -169,8 +169,8 @@ def _name(value: Any) -> str:
 
 def items_of(value: Any) -> Iterator[tuple[str, Any]]:
     """The contents of an object, each with its place in the path."""
-    if isinstance(value, Described) and "_built_with" in value.__dict__:
-        pairs: Any = value._built_with.arguments(value).items()
+    if isinstance(value, Described) and value.built_with is not None:
+        pairs: Any = value.built_with.arguments(value).items()
     elif isinstance(value, torch.nn.Module):
         pairs = module_items_of(value)
     elif isinstance(value, Mapping):

@@ -208,8 +208,8 @@ def _part_rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[i
     if isinstance(value, torch.nn.Module) and not isinstance(value, Described):
         return _module_rebuilt(value, path, wanted)
     items = {key: _value_rebuilt(item, f"{path}{key}", wanted, made) for key, item in items_of(value)}
-    if isinstance(value, Described) and "_built_with" in value.__dict__:
-        return _called(type(value), value._built_with, {key.lstrip("."): item for key, item in items.items()})
+    if isinstance(value, Described) and value.built_with is not None:
+        return _called(type(value), value.built_with, {key.lstrip("."): item for key, item in items.items()})
     if isinstance(value, (list, tuple)):
         return type(value)(items.values()) if type(value) in (list, tuple) else value
     if isinstance(value, Mapping):

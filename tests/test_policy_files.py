@@ -410,7 +410,7 @@ def test_a_kernel_that_is_changed_later_changes_no_model(tmp_path):
     assert policy.model.prior.kernel.lengthscale.item() == pytest.approx(0.693, abs=1e-3)
     twin = RBFKernel().double()
     load_policy(tmp_path / "file", recipes.gp_ucb(arms, twin, 0.1, width=1.0))
-    assert copy.deepcopy(model)._built_with is model._built_with
+    assert copy.deepcopy(model).built_with is model.built_with
 
 
 # -- saves ----------------------------------------------------------------------------------------------
