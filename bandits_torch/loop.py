@@ -10,7 +10,7 @@ from time import perf_counter
 import torch
 
 from bandits_torch import validation
-from bandits_torch.captured.playing import play_captured
+from bandits_torch.captured.blocks import play_captured
 from bandits_torch.captured.steps import NotCaptured
 from bandits_torch.checkpoint import RunCheckpoint, what_is_run
 from bandits_torch.history import History, Recorder, name_of, versions

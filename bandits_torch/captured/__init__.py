@@ -20,12 +20,11 @@ rounding; tests compare each with the first.
 
 * ``steps.py``: what captured steps are, and those of ``ArmPolicy``, of index policies over ``ArmGP``, and of
   ``ModelAveraging``.
-* ``playing.py``: rewards, noise and masks laid out for a block, and a run in blocks.
-* ``blocks.py``: how a block is launched: as it is, as a CUDA graph, or compiled. Which blocks are compiled, and what
-  the loops of ``compiled_loop.py`` (index policies) and ``averaging_loop.py`` (``auto``) are given.
+* ``blocks.py``: rewards, noise and masks laid out for a block, a run in blocks, and how a block is launched: as it is,
+  as a CUDA graph, or compiled; ``compiled_loops.py``: the loops of compiled blocks.
 """
 
-from bandits_torch.captured.playing import captured_steps, play_captured
+from bandits_torch.captured.blocks import captured_steps, play_captured
 from bandits_torch.captured.steps import NotCaptured
 
 __all__ = ["NotCaptured", "captured_steps", "play_captured"]

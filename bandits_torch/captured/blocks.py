@@ -1,9 +1,15 @@
-"""How a block of captured steps is launched: as a plain call, as a CUDA graph, or as a loop that numba compiles."""
+"""A run in blocks of captured steps: a problem's inputs to a block, the loop over blocks, and how a block is launched.
+
+A block is a plain call, a CUDA graph, or a loop that numba compiles.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable
+from functools import partial
 from importlib.util import find_spec
+from time import perf_counter
 from typing import Any, cast
 
 import numpy as np
@@ -11,12 +17,29 @@ import torch
 from botorch.acquisition.analytic import LogExpectedImprovement
 from torch import Tensor
 
-from bandits_torch.captured.steps import AveragingSteps, CapturedSteps, Given, IndexSteps, frames_of
+from bandits_torch import validation
+from bandits_torch.arm_context import ArmContext, mask_of
+from bandits_torch.captured.steps import (
+    ArmSteps,
+    AveragingSteps,
+    Books,
+    CapturedSteps,
+    Given,
+    IndexSteps,
+    frames_of,
+    refused,
+)
+from bandits_torch.history import Recorder
 from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.members import PENDING, ArmMembers, SmoothMembers
+from bandits_torch.policies.arm_policy import ArmPolicy
+from bandits_torch.policies.averaging import ModelAveraging
+from bandits_torch.policies.index import IndexPolicy, RewardImprovementPolicy
 from bandits_torch.policies.learned_units import MemberScale
+from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.sharing import FixedShare
-from bandits_torch.problems.problem import available_rewards
+from bandits_torch.problems.problem import Problem, available_rewards
+from bandits_torch.streams import ReplicateStreams
 
 Block = Callable[[Given], Given]
 
@@ -148,9 +171,9 @@ def index_block(
     Cost: O(32 N) a step and replicate, and a fold, O(32 N^2), every 32 steps, at the speed of the cache while N^2
     numbers fit in it.
     """
-    from bandits_torch.captured import compiled_loop
+    from bandits_torch.captured import compiled_loops
 
-    loop: Any = compiled_loop
+    loop: Any = compiled_loops
     policy, belief, improves = steps.policy, steps.belief, steps.improves
     form, width = belief.form, policy.width
     used, bounds = torch.zeros_like(written[1]), improves is None and width is not None
@@ -181,7 +204,9 @@ def index_block(
     kinds = "kept" in given, "leaving" in given, "normal" in given, improves is not None, by_most
     inputs = _arrays(*told), world, _arrays(A, P, Q), _arrays(*moves), (*kinds, hasattr(policy, "largest"))
     margin = 0.0 if improves is None else improves.margin
-    loop.play(_shared(*state, *rounding), *inputs, margin, steps.largest.numpy(), _shared(*written, used))
+    loop.play_index(
+        _shared(*state, *rounding), *inputs, margin, steps.largest.numpy(), _shared(*written, used)
+    )
     return {"width": used if at.dim() else used[:, 0].clone()} if bounds else {}
 
 
@@ -193,9 +218,9 @@ def averaging_block(
 
     Cost: that of the members, at the speed of the cache while P N 24 numbers fit in it.
     """
-    from bandits_torch.captured import averaging_loop
+    from bandits_torch.captured import compiled_loops
 
-    loop: Any = averaging_loop
+    loop: Any = compiled_loops
     policy, parts = steps.policy, steps.parts
     scale, sharing, frame, noise = policy.scale, policy.sharing, policy.frame, policy.model.noise_variance
     if not all(type(part) in (ArmMembers, SmoothMembers) for part in parts) or policy.looks is None:
@@ -229,7 +254,7 @@ def averaging_block(
     told = loop.Told(*_arrays(*members, *of_all), *numbers, *shared, policy.plausible, policy.try_all)
     asked = loop.Asked(*_arrays(*(given[name] for name in loop.Asked._fields)))
     trace = noise.new_zeros(len(loop.TRACE), *written[0].shape)
-    loop.play(of_parts, held, told, asked, steps.turn, *world, *_shared(*written, trace))
+    loop.play_averaging(of_parts, held, told, asked, steps.turn, *world, *_shared(*written, trace))
     scale.state_changed()
     rows = dict(zip(loop.TRACE, trace, strict=True))
     return rows | {name: rows[name].long() for name in ("resets", "doubted")}
@@ -254,3 +279,169 @@ def compiled_blocks(steps: CapturedSteps, device: torch.device) -> CompiledBlock
     # 256: the first pass over C, from memory, is paid once in so many
     by_index = isinstance(steps, IndexSteps) and not steps.by_mask
     return CompiledBlocks(steps, index_block, 256) if by_index else None
+
+
+_STEPS: dict[type[Policy], Callable[[Any], CapturedSteps]] = {
+    **dict.fromkeys((IndexPolicy, RewardImprovementPolicy), IndexSteps),
+    ModelAveraging: AveragingSteps,
+}
+
+
+class World:
+    """What a problem does in a block of steps.
+
+    Args:
+        problem: one whose noise does not depend on the arms pulled (``noise_is_added``).
+        streams: of the noise, which is drawn number by number as in a plain run.
+
+    Raises ValueError that says why for a problem that cannot be captured.
+    """
+
+    def __init__(self, problem: Problem, streams: ReplicateStreams) -> None:
+        name = type(problem).__name__
+        if problem.dim:
+            raise refused(name, "arms by index can be, points of a domain cannot")
+        if type(problem).pull is not Problem.pull or type(problem).score is not Problem.score:
+            raise refused(name, "it has a pull or a score of its own")
+        if isinstance(problem.available(1), ArmContext):
+            raise refused(name, "every step has a context")
+        if not (problem.noise_is_added and _told_with_noise(type(problem))):
+            raise refused(name, "its noise may depend on the arms pulled (noise_is_added is not declared)")
+        self.problem, self.streams = problem, streams
+        self._none = torch.zeros(streams.replicates, dtype=torch.long, device=problem.arms.device)
+
+    def given(self, first: int, count: int) -> Given:
+        """Expected rewards (k, R, N), noise (k, S) and, if arms are missing, masks (k, 1, N) or (k, S, N); k is 1 for
+        values that do not change."""
+        steps, problem = range(first, first + count), self.problem
+        given = {
+            "expected": _stacked([problem.expected_rewards(step) for step in steps]),
+            "noise": torch.stack([problem.noise(step, self._none, self.streams) for step in steps]),
+        }
+        masks = [mask_of(problem.available(step)) for step in steps]
+        if any(mask is not None for mask in masks):
+            every = torch.ones(problem.num_arms, dtype=torch.bool, device=problem.arms.device)
+            filled = [(every if mask is None else mask).reshape(-1, problem.num_arms) for mask in masks]
+            given["available"] = _stacked(filled)
+        return given
+
+
+def at_step(values: Tensor, j: int) -> Tensor:
+    """Row j, or the only row if there is one for all steps."""
+    return values[j if len(values) > 1 else 0]
+
+
+def pulled(given: Given, j: int, arm: Tensor) -> tuple[Tensor, Tensor]:
+    """Expected rewards and rewards (S,) of the arms (S,) of step j."""
+    expected = at_step(given["expected"], j).expand(len(arm), -1).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+    return expected, expected + given["noise"][j]
+
+
+def _stacked(values: list[Tensor]) -> Tensor:
+    first = values[0]
+    same = all(
+        value.data_ptr() == first.data_ptr()
+        and value.shape == first.shape
+        and value.stride() == first.stride()
+        for value in values
+    )
+    return first.unsqueeze(0) if same else torch.stack(values)
+
+
+def _told_with_noise(kind: type) -> bool:
+    """Whether ``noise_is_added`` was declared in the class that defines ``noise``, or in a subclass of it."""
+    order = kind.__mro__
+    said = next(i for i, base in enumerate(order) if "noise_is_added" in vars(base))
+    return said <= next(i for i, base in enumerate(order) if "noise" in vars(base))
+
+
+def block(steps: CapturedSteps, count: int, given: Given) -> Given:
+    """``count`` steps as one function of tensors, from inputs (k, ...) to recorded values (k, S)."""
+    books: Books = defaultdict(list)
+    rows = []
+    for j in range(count):
+        expected: list[Tensor] = []
+
+        def pull(arm: Tensor, j: int = j, expected: list[Tensor] = expected) -> Tensor:
+            mean, reward = pulled(given, j, arm)
+            expected += [mean, reward]
+            return reward
+
+        available = given.get("available")
+        mask = None if available is None else at_step(available, j)
+        row = steps.step(given, j, mask, pull, books)
+        rows.append(row | {"expected": expected[0], "reward": expected[1]})
+    steps.close(books)
+    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]} | {"best": best(given)}
+
+
+def captured_steps(policy: Policy) -> CapturedSteps:
+    """The captured steps of ``policy``; ValueError that says why, if it has none."""
+    validation.instance("policy", policy, Policy, "a Policy")
+    if isinstance(policy, ArmPolicy):
+        return ArmSteps(policy)
+    if type(policy) not in _STEPS:
+        can = "an ArmPolicy, an IndexPolicy over an ArmGP and ModelAveraging (auto) can"
+        raise refused(type(policy).__name__, can)
+    return _STEPS[type(policy)](policy)
+
+
+def may_look(launch: PlainCalls | CudaGraphs) -> bool:
+    """Whether a block launched this way may read values on the host. If so, a form that grows does less work."""
+    return isinstance(launch, PlainCalls)
+
+
+def play_captured(
+    policy: Policy,
+    problem: Problem,
+    horizon: int,
+    done: int,
+    streams: ReplicateStreams,
+    recorder: Recorder,
+    plain: Callable[[int], None],
+    after: Callable[[int], None],
+    pause: Callable[[int], int],
+    most: int | None = None,
+) -> str:
+    """Play steps ``done`` + 1 to ``horizon``, at most ``most`` in one launch. Returns how they were launched.
+
+    Args:
+        policy, problem, horizon: as of ``run``.
+        done: steps played before.
+        streams: of the noise.
+        recorder: records every block.
+        plain: plays a step like ``run`` if it cannot be captured.
+        after: called with the number of the last step of every block.
+        pause: the number of steps from this one after which the host must decide again.
+        most: steps in a launch; None: the number that suits the launcher.
+
+    A block in a graph has ``most`` steps or a power of two: every length is a graph of its own.
+    """
+    steps, world = captured_steps(policy), World(problem, streams)
+    device = problem.arms.device
+    launch = compiled_blocks(steps, device) or launcher(device)
+    most = launch.block_steps if most is None else most
+    steps.static = not may_look(launch)
+    steps.begin(horizon - done, most)
+    step = done
+    while step < horizon:
+        wanted = min(most, horizon - step, pause(step))
+        times = [problem.time(s) for s in range(step + 1, step + wanted + 1)]
+        count = steps.most(times)
+        if steps.static and count < most:
+            count = 1 << count.bit_length() >> 1  # 0 stays 0
+        if count == 0:
+            plain(step + 1)
+            step += 1
+            continue
+        start = perf_counter()
+        times = times[:count]
+        with torch.no_grad():
+            given = world.given(step + 1, count) | steps.given(times)
+            rows = launch((count, steps.key()), partial(block, steps, count), given)
+            steps.after(times, rows)
+        recorder.block(step + 1, times, rows, perf_counter() - start)
+        step += count
+        after(step)
+    recorder.one_a_step(steps.finish())
+    return launch.said

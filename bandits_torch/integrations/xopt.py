@@ -26,7 +26,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Observation, Pending, Policy
-from bandits_torch.recipes.point_averaging import auto_over_points
+from bandits_torch.recipes.averaging import auto_over_points
 from bandits_torch.state_files import read_state, write_state
 
 __all__ = ["TimeVaryingUCBGenerator"]

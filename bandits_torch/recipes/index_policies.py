@@ -48,8 +48,7 @@ from bandits_torch.recipes.parts import (
 )
 from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, RUN, Number, Setup, recipe
 from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
-from bandits_torch.theory.information_gain import RealisedGain
-from bandits_torch.theory.widths import GPTSWidth, IGPWidth
+from bandits_torch.theory.widths import GPTSWidth, IGPWidth, RealisedGain
 
 
 @recipe(belief=None, seeded=True, points=True, contexts=True, scale_free=True)

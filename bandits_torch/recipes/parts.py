@@ -39,9 +39,8 @@ from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.stale_observations import StaleObservations, WassersteinForgetting
 from bandits_torch.recipes.registration import Number, Setup
-from bandits_torch.theory.information_gain import MaximumGain
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth
-from bandits_torch.theory.widths import ConstantWidth, Width
+from bandits_torch.theory.widths import ConstantWidth, MaximumGain, Width
 
 STALE = 1e-6  # largest change of a mean due to stale observations, in prior standard deviations
 

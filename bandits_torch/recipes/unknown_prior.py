@@ -48,9 +48,8 @@ from bandits_torch.policies.over_priors import (
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.parts import as_learning, as_width, relative_steepness
 from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, Number, Setup, recipe
-from bandits_torch.theory.information_gain import RealisedGain
 from bandits_torch.theory.prior_widths import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
-from bandits_torch.theory.widths import IGPWidth, Width, checked
+from bandits_torch.theory.widths import IGPWidth, RealisedGain, Width, checked
 
 Priors = Sequence[CandidatePrior]
 _TAKES = (*RUN, "form")

@@ -40,7 +40,6 @@ from bandits_torch.theory.forgetting_widths import (
     RestartWidth,
     SlidingWindowWidth,
 )
-from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
 from bandits_torch.theory.mixture_widths import DualMixtureWidth, RealisedInformationWidth
 from bandits_torch.theory.optimal_design import (
     Design,
@@ -67,7 +66,10 @@ from bandits_torch.theory.widths import (
     ConstantWidth,
     GPBUCBWidth,
     GPTSWidth,
+    GrowthBound,
     IGPWidth,
+    MaximumGain,
+    RealisedGain,
     SrinivasRKHSWidth,
     Width,
     uncertainty_sampling,

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.information_gain import GainProvider, RealisedGain
 from bandits_torch.theory.widths import (
+    GainProvider,
     NormWidth,
     Parameter,
+    RealisedGain,
     SelfNormalisedWidth,
     Width,
     WidthAround,

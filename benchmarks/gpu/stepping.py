@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from bandits_torch.captured import captured_steps
-from bandits_torch.captured.blocks import CudaGraphs, launcher
-from bandits_torch.captured.playing import World, block
+from bandits_torch.captured.blocks import CudaGraphs, World, block, launcher
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.stationary import StationaryProblem

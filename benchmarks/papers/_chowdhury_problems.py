@@ -26,7 +26,7 @@ from bandits_torch.theory import (
     RealisedGain,
     SrinivasRKHSWidth,
 )
-from bandits_torch.theory.information_gain import GainProvider
+from bandits_torch.theory.widths import GainProvider
 
 OVER_MEAN = {"gp_ei_mean": "gp_ei", "gp_pi_mean": "gp_pi"}  # EI and PI over the largest posterior mean
 POLICIES = ("gp_ucb", "igp_ucb", "gp_ts", "gp_ei", "gp_pi", *OVER_MEAN)

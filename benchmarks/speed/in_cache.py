@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 
 from bandits_torch import make, recipes, run
-from bandits_torch.captured import playing
+from bandits_torch.captured import blocks
 from benchmarks.pages import figures, of, table, whole
 from benchmarks.speed.measuring import at_work, copy_seconds, median, peak_mib
 from benchmarks.speed.page import Settings
@@ -88,15 +88,15 @@ def _turn(
 ) -> tuple[float, int, float]:
     """Processor seconds a step of a run; bytes that the model holds after it; the share of steps compiled."""
     policy = recipes.build(recipe, problem, replicates=problem.replicates, horizon=100_000, **options)
-    before = playing.compiled_blocks
+    before = blocks.compiled_blocks
     if way == "blocks":
-        playing.compiled_blocks = lambda *_: None
+        blocks.compiled_blocks = lambda *_: None
     try:
         start = at_work("cpu")
         history = run(policy, problem, steps, capture="auto" if way != "plain" else False)
         seconds = (at_work("cpu") - start) / steps
     finally:
-        playing.compiled_blocks = before
+        blocks.compiled_blocks = before
     held = sum(
         value.nbytes for value in policy.model.state_dict().values() if isinstance(value, torch.Tensor)
     )

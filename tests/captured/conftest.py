@@ -5,4 +5,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def plain_calls(monkeypatch):
-    monkeypatch.setattr("bandits_torch.captured.playing.compiled_blocks", lambda steps, device: None)
+    monkeypatch.setattr("bandits_torch.captured.blocks.compiled_blocks", lambda steps, device: None)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bandits_torch import ArmGP, IndexPolicy, ThompsonSampling, UpperConfidenceBound, make, run
-from bandits_torch.captured import playing
+from bandits_torch.captured import blocks
 from bandits_torch.captured.blocks import PlainCalls, compiled_blocks
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models.arms import arm_gp, belief
@@ -84,7 +84,7 @@ class Watched(PlainCalls):
 def watched(policy, problem, monkeypatch, **options):
     never_looks(monkeypatch)
     launched = Watched(policy)
-    monkeypatch.setattr("bandits_torch.captured.playing.launcher", lambda device: launched)
+    monkeypatch.setattr("bandits_torch.captured.blocks.launcher", lambda device: launched)
     run(policy, problem, HORIZON, seed=7, capture=8, **options)
     return launched
 
@@ -157,7 +157,7 @@ def changing(name, monkeypatch, capture):
 def test_captured_steps_change_form_after_the_step_that_plain_steps_would(name, numba, capture, monkeypatch):
     if numba:
         pytest.importorskip("numba", reason="the extra `fast` is not installed")
-        monkeypatch.setattr(playing, "compiled_blocks", compiled_blocks)
+        monkeypatch.setattr(blocks, "compiled_blocks", compiled_blocks)
     expected, step = changing(name, monkeypatch, False)
     history, after = changing(name, monkeypatch, capture)
     assert after == step

@@ -5,7 +5,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import ArmGP, IndexPolicy, OnlineGP, UpperConfidenceBound, make, recipes, run
-from bandits_torch.captured.playing import World
+from bandits_torch.captured.blocks import World
 from bandits_torch.kernels import SpatioTemporalKernel, WienerKernel
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.problems.stationary import GPDraws

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bandits_torch import make, recipes, run
-from bandits_torch.captured import play_captured, playing
+from bandits_torch.captured import blocks, play_captured
 from bandits_torch.captured.blocks import PlainCalls, compiled_blocks
 from bandits_torch.captured.steps import AveragingSteps
 from bandits_torch.history import Recorder
@@ -160,7 +160,7 @@ def books(policy):
 
 def never_looks(monkeypatch):
     """Blocks look at no value, as on a GPU, though they are plain calls."""
-    monkeypatch.setattr("bandits_torch.captured.playing.may_look", lambda launch: False)
+    monkeypatch.setattr("bandits_torch.captured.blocks.may_look", lambda launch: False)
 
 
 FACTOR = [name for name in CASES if "factor" in name]
@@ -186,7 +186,7 @@ def under_masks(name, capture):
 def test_an_incumbent_is_among_the_arms_that_are_available(name, numba, monkeypatch):
     if numba:
         pytest.importorskip("numba", reason="the extra `fast` is not installed")
-        monkeypatch.setattr(playing, "compiled_blocks", compiled_blocks)
+        monkeypatch.setattr(blocks, "compiled_blocks", compiled_blocks)
     same(under_masks(name, True), under_masks(name, False))
 
 
@@ -338,7 +338,7 @@ def test_auto_is_rescaled_in_time_after_a_long_pause(monkeypatch):
         policy, problem = averaging("tv-gp")
         monkeypatch.setattr(type(problem), "time", lambda self, step: step + 1e4 * (step > 60))
         launched = Launched(policy)
-        monkeypatch.setattr("bandits_torch.captured.playing.launcher", lambda device, one=launched: one)
+        monkeypatch.setattr("bandits_torch.captured.blocks.launcher", lambda device, one=launched: one)
         histories.append(run(policy, problem, 160, seed=7, capture=capture))
     same(*histories)
     assert launched.again > 0

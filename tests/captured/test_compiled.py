@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bandits_torch import ArmGP, ThompsonSampling, UpperConfidenceBound, make, recipes, run
-from bandits_torch.captured import playing
+from bandits_torch.captured import blocks
 from bandits_torch.captured.blocks import compiled_blocks
 from bandits_torch.experiments import race
 from bandits_torch.models.arms import covariance_form
@@ -35,7 +35,7 @@ COMPILED = [name for name in CASES if name not in FACTOR and "et_gp_ucb" not in 
 
 @pytest.fixture(autouse=True)
 def compiled_calls(plain_calls, monkeypatch):
-    monkeypatch.setattr(playing, "compiled_blocks", compiled_blocks)
+    monkeypatch.setattr(blocks, "compiled_blocks", compiled_blocks)
 
 
 def steps_of(history):

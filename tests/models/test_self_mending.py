@@ -5,7 +5,7 @@ import torch
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.posterior_of_counts import column_error, posterior_of_counts
+from bandits_torch.models.arms.covariance_form import column_error, posterior_of_counts
 from tests.reference.arm_gp_twins import smooth
 
 N = 12

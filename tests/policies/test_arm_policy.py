@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bandits_torch import make, recipes, run
-from bandits_torch.captured.playing import captured_steps
+from bandits_torch.captured.blocks import captured_steps
 from bandits_torch.experiments import race
 from bandits_torch.policies import ArmPolicy, Choice, Observation, Pending
 from bandits_torch.policies.classical import EXP3S, GLRKLUCB, SlidingWindowUCB

@@ -7,7 +7,7 @@ import torch
 
 from bandits_torch import ArmContext, Domain, recipes
 from bandits_torch.policies import Observation
-from bandits_torch.recipes.point_averaging import auto_over_points
+from bandits_torch.recipes.averaging import auto_over_points
 
 S, STEPS = 2, 18
 BOX = Domain(torch.tensor([[-1.0, 0.0], [3.0, 2.0]]).double())

@@ -9,7 +9,7 @@ from bandits_torch import AskTell, Domain, recipes
 from bandits_torch.models import CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers
 from bandits_torch.policies import LookingAgain, LookingAtPoints, ModelAveraging, Observation, Pending
-from bandits_torch.recipes.point_averaging import auto_over_points
+from bandits_torch.recipes.averaging import auto_over_points
 from tests.reference import plain_looking
 
 RATES = [0.0, 0.01, 0.3]

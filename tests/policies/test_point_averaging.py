@@ -14,7 +14,7 @@ from bandits_torch.acquisition import PointSearch
 from bandits_torch.models import PointMembers
 from bandits_torch.policies import Observation, PointAveraging
 from bandits_torch.policies.sharing import heaviest
-from bandits_torch.recipes.point_averaging import auto_over_points
+from bandits_torch.recipes.averaging import auto_over_points
 from bandits_torch.state import differing
 from tests.reference.plain_points import PlainPointAveraging, Process
 

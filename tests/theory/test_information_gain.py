@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from bandits_torch.theory.information_gain import GrowthBound, MaximumGain, RealisedGain
+from bandits_torch.theory.widths import GrowthBound, MaximumGain, RealisedGain
 from tests.reference.dense_information_gain import greedy_gain, largest_gain
 from tests.reference.simulate_coverage import stand_in
 

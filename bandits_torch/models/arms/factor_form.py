@@ -8,14 +8,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from bandits_torch.models.arms.covariance_form import Books
-from bandits_torch.models.arms.observation_buffer import ObservedPoints
-from bandits_torch.models.arms.posterior_of_counts import (
+from bandits_torch.models.arms.covariance_form import (
+    Books,
     column_error,
     count_removed,
     is_off,
     posterior_of_counts,
 )
+from bandits_torch.models.arms.observation_buffer import ObservedPoints
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import empty
 
