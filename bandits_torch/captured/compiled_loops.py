@@ -12,7 +12,7 @@ from numba import njit
 
 from bandits_torch.models.arms.covariance_form import FOLD, LEAST_LEFT, REMOVED
 from bandits_torch.models.arms.members import PENDING
-from bandits_torch.policies.averaging import TIE
+from bandits_torch.policies.averaging import ROUNDINGS, TIE
 from bandits_torch.policies.learned_units import LEAST
 from bandits_torch.policies.looking_again import ALIKE, LATEST, SETTLED, SOONEST
 from bandits_torch.policies.reward_range import EARLY, FIRST, LATE
@@ -305,7 +305,8 @@ def _pick(held, told, asked, s, j, ok, w, unit, offset, scale, mu, va):
         index = np.zeros(N)
         index[held.arm[s]] = 1.0
     largest = index[ok].max()
-    return np.argmax(ok & (index >= largest - TIE * abs(largest - index.mean())))
+    rounding = ROUNDINGS * TINY * abs(largest)
+    return np.argmax(ok & (index >= largest - max(TIE * abs(largest - index.mean()), rounding)))
 
 
 @compiled

@@ -38,6 +38,7 @@ from bandits_torch.state import HasState, only_where
 _FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
 _WIDE_EVERY = 10  # observations
 TIE = 1e-9  # of the largest index over the mean one
+ROUNDINGS = 64  # of the largest index
 _FRESH = 2.0  # so many times sqrt(t + 1) arms are tried after t observations
 
 
@@ -286,7 +287,8 @@ class ModelAveraging(Policy):
         the unit of rewards.
         """
         largest = best_available(index.mT, available)[0].unsqueeze(-1)
-        near = TIE * (largest - index.mean(-1, keepdim=True)).abs()
+        rounding = ROUNDINGS * torch.finfo(index.dtype).eps * largest.abs()  # if all of them tie
+        near = torch.maximum(TIE * (largest - index.mean(-1, keepdim=True)).abs(), rounding)
         return best_available((index >= largest - near).to(index).mT, available)[1]
 
     def _examine(self, arm: Tensor) -> None:

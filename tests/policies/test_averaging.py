@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bandits_torch import ArmContext, Domain, make, recipes, run
 from bandits_torch.kernels import estimate_covariance
@@ -338,6 +338,17 @@ def test_a_model_of_arm_gp_and_one_of_members_play_alike():
         reward = torch.sin(5 * x[a.arm, 0]) + 0.1 * torch.randn(1, generator=g).double()
         for policy, choice in ((one, a), (other, b)):
             policy.learn(Observation(time, choice.arm, reward, choice.why))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_where_all_arms_tie_the_first_is_played_in_every_replicate(dtype):
+    """Rounding would choose, and depends on where a replicate lies in its batch."""
+    kernel = ScaleKernel(MaternKernel(nu=2.5, ard_num_dims=2)).to(dtype)
+    kernel.outputscale, kernel.base_kernel.lengthscale = 0.8, torch.tensor([0.4, 0.7])
+    arms = torch.rand(9, 2, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    for replicates in (1, 3, 25):
+        policy = recipes.auto(arms, kernel, 0.04, prior_mean=0.3, cycles=[24.0, 100.0], replicates=replicates)
+        assert policy.choose(0.0).arm.tolist() == [0] * replicates
 
 
 @pytest.mark.parametrize(("wide", "looks"), [(0.0, []), (1.5, []), (2.0, [10])])
