@@ -491,13 +491,16 @@ class UnderContexts(WrappingPolicy):
     def learn(self, observation: Observation) -> None:
         """Learn the reward of a choice with the inputs that it was made with."""
         self.choices.check(observation)
-        inputs = check_inputs(observation, (self.replicates, self.arms.shape[-1] + self.context_dim))
-        self.policy.learn(replace(observation, arm=self._known_as(observation.arm, inputs), why={}))
+        arm = self._known_as(observation.arm, self._inputs_in(observation))
+        self.policy.learn(replace(observation, arm=arm, why={}))
 
     def expect(self, pending: Pending, time: float) -> None:
         """Pending pulls count with the inputs of their own question, as in the inner policy."""
-        arm = self._known_as(pending.arm, pending.why[INPUTS])
+        arm = self._known_as(pending.arm, self._inputs_in(pending))
         self.policy.expect(replace(pending, arm=arm), time)
+
+    def _inputs_in(self, one: Observation | Pending) -> Tensor:
+        return check_inputs(one, (self.replicates, self.arms.shape[-1] + self.context_dim))
 
     @property
     def innermost(self) -> Policy:

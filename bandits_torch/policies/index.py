@@ -490,7 +490,7 @@ class ContextualPolicy(IndexPolicy):
 
     def expect(self, pending: Pending, time: float) -> None:
         """See ``IndexPolicy``: pending pulls count with the inputs of their own question."""
-        with self.choices.as_chosen(pending.why[INPUTS]):
+        with self.choices.as_chosen(self.choices.inputs_in(pending)):
             super().expect(pending, time)
 
     @torch.no_grad()

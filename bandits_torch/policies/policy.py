@@ -186,6 +186,8 @@ class Policy(Described, HasState, ABC):
     def _check_pending(self, one: Any) -> None:
         """Raise ValueError unless this is a ``Pending`` choice of every replicate (values are seen on a CPU only)."""
         validation.instance("pending", one, Pending, "Pending choices")
+        validation.finite_number("pending.time", one.time)
+        validation.instance("pending.why", one.why, Mapping, "a mapping, the why of the choice")
         arm, shape = (
             validation.tensor("pending.arm", one.arm),
             (self.replicates, *[self.dim] * (self.dim > 0)),
@@ -233,6 +235,14 @@ class Policy(Described, HasState, ABC):
     @abstractmethod
     def learn(self, observation: Observation) -> None:
         """Learn the outcome of a choice. A ValueError leaves the policy unchanged."""
+
+    def reset(self, where: Tensor | None = None) -> None:
+        """See ``HasState``. Raises ValueError, with nothing changed, unless ``where`` is (S,) booleans."""
+        if where is not None:
+            validation.tensor("where", where)
+            validation.shape_is("where", where, where.numel() == self.replicates, f"({self.replicates},)")
+            validation.require(where.dtype == torch.bool, "where", where.dtype, "booleans")
+        super().reset(where)
 
     def trace(self) -> dict[str, Tensor | float]:
         """Numbers to record of the last step, each a scalar or (S,); the loop records them."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from bandits_torch import AskTell, recipes
-from bandits_torch.policies import Observation
+from bandits_torch.policies import Observation, Pending, RegretBalancing
 from tests.fuzz.living import (
     BAD_ARMS,
     BAD_AVAILABLE,
@@ -67,6 +67,18 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
             lambda why=why: policy.learn(Observation(step, choice.arm, reward, why)),
             ("why",),
         )
+    for what, where in BAD_WHERE.items():
+        yield f"reset: where {what}", lambda where=where: policy.reset(where), ("where",)
+    pending = {f"time {what}": Pending(time, choice.arm, choice.why) for what, time in BAD_TIMES.items()}
+    pending["why nothing"] = Pending(step, choice.arm, None)
+    if isinstance(policy, RegretBalancing):
+        pending |= {
+            f"why {what}": Pending(step, choice.arm, why)
+            for what, why in {**told, "other priors": {"prior": torch.tensor([0, 99])}}.items()
+        }
+    for what, one in pending.items():
+        named = ("pending." + what.split()[0], "why")
+        yield f"choose: pending {what}", lambda one=one: policy.choose_many(step, 1, None, [one]), named
     for what, bad in (BAD_DOMAINS if policy.dim else BAD_AVAILABLE).items():
         yield f"choose: available {what}", lambda bad=bad: policy.choose(step, bad), ("available",)
 

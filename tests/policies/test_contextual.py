@@ -18,7 +18,7 @@ from bandits_torch import (
 )
 from bandits_torch.acquisition import SimultaneousBand
 from bandits_torch.kernels import PeriodKernel
-from bandits_torch.policies import ContextualPolicy, Observation, StandardisedPolicy
+from bandits_torch.policies import ContextualPolicy, Observation, Pending, StandardisedPolicy
 from tests.reference import kernels
 from tests.reference.plain_contextual import PlainCGPUCB, forgetting, se
 
@@ -316,12 +316,17 @@ def _observed(policy, time, step):
 @pytest.mark.parametrize("listed", [None, LISTED], ids=["any", "listed"])
 def test_a_reward_without_the_inputs_of_its_choice_is_refused(listed) -> None:
     policy = policy_of(contexts=listed)
+    automatic = recipes.auto(ARMS, context_dim=LISTED.shape[-1], contexts=listed, replicates=S)
     observation = _observed(policy, 1.0, ArmContext(LISTED[1]))
     policy.learn(observation)
     held = observation.why["inputs"]
     for inputs in (None, held[:, :D], held * torch.nan, held[0], *([] if listed is None else [held + 0.01])):
         with pytest.raises(ValueError, match=r"why\['inputs'\]"):
             policy.learn(Observation(2.0, observation.arm, observation.reward, {"inputs": inputs}))
+        pending = [Pending(1.0, observation.arm, {"inputs": inputs})]
+        for asked in (policy, automatic):
+            with pytest.raises(ValueError, match=r"why\['inputs'\]"):
+                asked.choose_many(2.0, 1, ArmContext(LISTED[1]), pending)
     assert policy.model.num_observations.tolist() == [1] * S
     if listed is not None:
         with pytest.raises(ValueError, match="arms must be those"):

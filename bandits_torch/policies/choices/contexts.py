@@ -14,7 +14,7 @@ from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.policies.choices.arms import Arms, ListedArms, ModelArms
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies.policy import Observation, Pending
 
 INPUTS = "inputs"  # in ``Choice.why``
 
@@ -68,7 +68,11 @@ class ContextualArms(ListedArms):
     def check(self, observation: Observation, *needed: str) -> None:
         """See ``Choices``; the inputs of the choice are checked as well."""
         super().check(observation, *needed)
-        check_inputs(observation, (self.replicates, self._told))
+        self.inputs_in(observation)
+
+    def inputs_in(self, one: Observation | Pending) -> Tensor:
+        """The inputs that a choice carries, (S, d + c). Raises ValueError for others."""
+        return check_inputs(one, (self.replicates, self._told))
 
     # -- inputs ----------------------------------------------------------------------------------------
 
@@ -148,8 +152,8 @@ def checked_context(context: Tensor | None, c: int, S: int) -> Tensor:
     return context
 
 
-def check_inputs(observation: Observation, shape: tuple[int, int]) -> Tensor:
-    """The inputs of an observation. Raises ValueError unless they have the right number and are finite."""
+def check_inputs(observation: Observation | Pending, shape: tuple[int, int]) -> Tensor:
+    """The inputs of a choice. Raises ValueError unless they have the right number and are finite."""
     name, inputs = f"why[{INPUTS!r}]", observation.why.get(INPUTS)
     fits = isinstance(inputs, Tensor) and inputs.shape == shape and inputs.is_floating_point()
     validation.require(fits, name, inputs, f"a tensor {shape}, the inputs that the choice was made with")
@@ -234,7 +238,11 @@ class ListedContexts(ModelArms):
     def check(self, observation: Observation, *needed: str) -> None:
         """See ``Choices``; the context of the choice is checked as well."""
         super().check(observation, *needed)
-        self._number_in(check_inputs(observation, (self.replicates, self._pairs.shape[-1])))
+        self._number_in(self.inputs_in(observation))
+
+    def inputs_in(self, one: Observation | Pending) -> Tensor:
+        """The inputs that a choice carries, (S, d + c). Raises ValueError for others."""
+        return check_inputs(one, (self.replicates, self._pairs.shape[-1]))
 
     # -- pairs -----------------------------------------------------------------------------------------
 
