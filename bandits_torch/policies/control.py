@@ -99,6 +99,7 @@ class ControlledPolicy(WrappingPolicy):
 
     def choose(self, time: float, available: Any = None) -> Choice:
         """The policy's proposal, or the control."""
+        mean = self.policy.marginals(time)[0]  # type: ignore[attr-defined]  # refuses a past time before draws
         choice = self.policy.choose(time, available)
         proposed = choice.arm
         control = torch.full_like(proposed, self.control)
@@ -106,7 +107,6 @@ class ControlledPolicy(WrappingPolicy):
         free = proposed != self.control
         if available is not None:
             free = free & available[..., self.control].to(proposed.device)
-        mean = self.policy.marginals(time)[0]  # type: ignore[attr-defined]
         predicted = torch.stack(
             [mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1) for arm in (proposed, control)]
         )

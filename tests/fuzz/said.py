@@ -196,6 +196,11 @@ def _life_of_drifting_policy(name: str, **options: Any) -> tuple[Callable[[], An
     return policy.state_dict, [*times_to_policy(policy)]
 
 
+def _life_over_points_that_drift(name: str) -> tuple[Callable[[], Any], list[Said]]:
+    policy = policy_over_points(name)  # which takes a past time
+    return policy.state_dict, [said for said in times_to_policy(policy) if "backwards" not in said[0]]
+
+
 def _life_of_ask_tell(name: str) -> tuple[Callable[[], Any], list[Said]]:
     policy = policy_of(name)
     asked = AskTell(policy)
@@ -221,5 +226,10 @@ LIVES: dict[str, Callable[[], tuple[Callable[[], Any], list[Said]]]] = {
     },
     "policy tv_gp_ucb, times": partial(_life_of_drifting_policy, "tv_gp_ucb", forgetting_rate=0.1),
     "policy ui_gp_ucb, times": partial(_life_of_drifting_policy, "ui_gp_ucb"),
+    "policy predictive_sampling, times": partial(
+        _life_of_drifting_policy, "predictive_sampling", forgetting_rate=0.1
+    ),
+    "policy auto with a control, times": partial(_life_of_drifting_policy, "auto", control=0),
+    "policy tv_gp_ucb over points, times": partial(_life_over_points_that_drift, "tv_gp_ucb"),
     **{f"model {name}": partial(_life_of_model, name) for name in MODELS},
 }

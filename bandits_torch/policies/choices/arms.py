@@ -208,7 +208,8 @@ class ModelArms(ArmsWithModel):
         return self._of_arms(mean.reshape(shape)), self._of_arms(variance.reshape(shape))
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
-        """Normal numbers of every arm."""
+        """Normal numbers of every arm. Raises ValueError for a time that the model refuses, with nothing drawn."""
+        self.model.candidates(time)
         return StepContext(time, width, base_samples=self._normal(streams))
 
 

@@ -187,7 +187,9 @@ class ModelChoices(Choices, HasState):
         """The ``StepContext`` of a step; ``streams`` are the policy's random numbers."""
 
     def _checked_time(self, time: float) -> float:
-        """The time, a model's last input. Raises ValueError if inputs are held in float32, which has too few digits."""
+        """The time, a model's last input. Raises ValueError unless it is a finite number, and if inputs are held in
+        float32, which has too few digits."""
+        validation.finite_number("time", time)
         exact = self.model.input_dtype == torch.float64 or abs(time) <= 2**24
         expected = (
             "at most 2^24 for a model of float32 without a SpatioTemporalKernel, whose times are in float64"
