@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import math
 import tempfile
 import time
@@ -15,8 +16,8 @@ import pandas as pd
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.utils.probability.utils import log_ndtr, log_prob_normal_in
-from gest_api.vocs import VOCS, BoundsConstraint, GreaterThanConstraint, MaximizeObjective
-from pydantic import Field, PositiveFloat, PrivateAttr, field_serializer
+from gest_api.vocs import VOCS, BoundsConstraint, ExploreObjective, GreaterThanConstraint, MaximizeObjective
+from pydantic import Field, PositiveFloat, PrivateAttr, field_serializer, field_validator
 from torch import Tensor
 from xopt.generator import Generator
 from xopt.generators import generators
@@ -48,8 +49,9 @@ class TimeVaryingUCBGenerator(Generator):
     so a point that surely breaks a constraint is never chosen. This is no guarantee: shots may break constraints
     that are still being learned (``recipes.safe_gp_ucb``, over arms, is for limits that must hold).
 
-    Rows without a finite objective and constraints are not learned. After a later change of the data
-    (``remove_data``, ``reset_data``) it learns all data again.
+    Rows without a finite objective, constraints and time are not learned. After a later change of the data
+    (``remove_data``, ``reset_data``), of the objective's direction, of a constraint or of an attribute, it learns all
+    data again.
 
     Attributes:
         width: multiplies the standard deviation.
@@ -65,8 +67,9 @@ class TimeVaryingUCBGenerator(Generator):
 
     Cost: a step of ``PointAveraging`` for each shot and each output.
 
-    Raises ValueError (Xopt's ``VOCSError``) for several objectives, and discrete or contextual variables; for
-    ``max_travel_distances`` that are not one above 0 for each variable, and a ``move_price`` with constraints.
+    Raises ValueError (Xopt's ``VOCSError``) for several objectives, and discrete or contextual variables; for an
+    objective to explore, ``max_travel_distances`` that are not one above 0 for each variable, and a ``move_price`` with
+    constraints.
     """
 
     name = "time_varying_ucb"
@@ -86,14 +89,24 @@ class TimeVaryingUCBGenerator(Generator):
 
     _models: list[Policy] = PrivateAttr(default_factory=list)
     _of: tuple[str, ...] = PrivateAttr(default=())
-    _moves: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _built_with: dict[str, Any] = PrivateAttr(default_factory=dict)
     _rows: np.ndarray | None = PrivateAttr(default=None)
+
+    @field_validator("vocs", mode="after")
+    @classmethod
+    def _no_exploration(cls, vocs: VOCS) -> VOCS:
+        for name, one in vocs.objectives.items():
+            explores = isinstance(one, ExploreObjective)
+            validation.require(not explores, f"objectives[{name!r}]", "EXPLORE", "MINIMIZE or MAXIMIZE")
+        return vocs
 
     def generate(self, n_candidates: int) -> list[dict[Hashable, Any]]:
         """The next shots, each of which counts those before it as pending."""
         validation.positive_integer("n_candidates", n_candidates)
         self._learn()
-        last = -math.inf if self._rows is None or not len(self._rows) else float(self._rows[:, -1].max())
+        assert self._rows is not None
+        times = self._rows[:, -1]  # those of failed shots may be missing
+        last = max(times[np.isfinite(times)].tolist(), default=-math.inf)
         shots = 0 if self.data is None else len(self.data)
         now = max(last, time.time() + self.added_time) if self.clock == "time" else float(shots)
         choices = self._models[0].choose_many(now, n_candidates, _domain(self.vocs))
@@ -110,7 +123,7 @@ class TimeVaryingUCBGenerator(Generator):
             return self.state
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "state"
-            header = {"of": list(self._of), "rows": len(self._rows)}
+            header = {"of": list(self._of), "sign": self._built_with["sign"], "rows": len(self._rows)}
             write_state(path, _KIND, header, [model.state_dict() for model in self._models])
             return base64.b64encode(path.read_bytes()).decode()
 
@@ -121,9 +134,19 @@ class TimeVaryingUCBGenerator(Generator):
         outputs = (*self.vocs.objective_names, *self.vocs.constraint_names)
         of = (*self.vocs.variable_names, *outputs)
         rows = self._numbers([*of])
-        moves = {"max_move": self.max_travel_distances, "move_price": self.move_price}
-        if self._of != of or not self._models or self._moves != moves or not _begins_with(rows, self._rows):
-            self._moves = moves
+        told = {
+            "sign": _sign(self.vocs),
+            "limits": [_limits(one) for one in self.vocs.constraints.values()],
+            "max_move": self.max_travel_distances,
+            "move_price": self.move_price,
+            "width": self.width,
+            "capacity": self.capacity,
+            "options": copy.deepcopy(self.options),
+            "seed": self.seed,
+        }
+        same = self._of == of and self._built_with == told and _begins_with(rows, self._rows)
+        if not self._models or not same:
+            self._built_with = told
             known = self._begin(of, len(outputs))
             self._rows = rows[:known] if known <= len(rows) else rows[:0]
             if known > len(rows):
@@ -181,6 +204,8 @@ class TimeVaryingUCBGenerator(Generator):
             path.write_bytes(base64.b64decode(given))
             header, states = read_state(path, _KIND)
         validation.require(tuple(header["of"]) == of, "state", header["of"], f"of {of}")
+        sign = header.get("sign", _sign(self.vocs))
+        validation.require(sign == _sign(self.vocs), "state", sign, "of an objective of the same direction")
         for model, one in zip(self._models, states, strict=True):
             model.load_state_dict(one)
         return int(header["rows"])

@@ -240,6 +240,53 @@ def test_rows_without_a_number_are_left_out():
     assert len(made.generate(1)) == 1
 
 
+@pytest.mark.parametrize("failure", [math.nan, RuntimeError])
+def test_a_shot_without_a_time_does_not_stop_a_session_on_the_clock(failure):
+    calls = []
+
+    def machine(inputs):
+        calls.append(inputs)
+        if len(calls) == 3 and failure is RuntimeError:
+            raise failure
+        return {"f": inputs["a"] ** 2, "time": math.nan if len(calls) == 3 else 100.0 + len(calls)}
+
+    X = Xopt(generator=generator(clock="time"), evaluator=Evaluator(function=machine), strict=False)
+    for _ in range(6):
+        X.step()
+    assert len(X.data) == 6
+    assert int(X.generator._models[0].members.num_held.max()) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        ("vocs", problem(objectives={"f": "MAXIMIZE"}, constraints={"c": ["LESS_THAN", 0.5]})),
+        ("vocs", problem(constraints={"c": ["LESS_THAN", -0.5]})),
+        ("vocs", problem(constraints={"c": ["GREATER_THAN", 0.5]})),
+        ("width", 3.0),
+    ],
+)
+def test_what_is_changed_in_a_session_holds_from_the_next_shot_on(change, value):
+    before = {"vocs": problem(constraints={"c": ["LESS_THAN", 0.5]})}
+    X = session(generator(**before), _plain)
+    for _ in range(7):
+        X.step()
+    setattr(X.generator, change, value)
+    anew = generator(**{**before, change: value})
+    anew.add_data(X.data)
+    assert X.generator.generate(1) == anew.generate(1)
+
+
+def test_a_state_of_the_other_direction_is_refused():
+    X = session(generator(), _plain)
+    for _ in range(3):
+        X.step()
+    turned = X.yaml().replace("MinimizeObjective", "MaximizeObjective")
+    assert turned != X.yaml()
+    with pytest.raises(ValueError, match="state must be of an objective of the same direction"):
+        Xopt.from_yaml(turned).step()
+
+
 def test_several_shots_at_once_differ():
     made = generator()
     made.add_data(pd.DataFrame({"a": [0.1, 0.5, -0.3], "b": [11.0, 25.0, 18.0], "f": [1.0, 3.0, 2.0]}))
@@ -268,6 +315,8 @@ def test_the_clock_may_be_the_column_of_times(monkeypatch):
 def test_what_it_cannot_do_is_refused():
     with pytest.raises(VOCSError, match="multi-objective"):
         generator(problem(objectives={"f": "MINIMIZE", "g": "MAXIMIZE"}))
+    with pytest.raises(ValueError, match=r"objectives\['f'\] must be MINIMIZE or MAXIMIZE"):
+        generator(problem(objectives={"f": "EXPLORE"}))
     for options in ({"width": -1.0}, {"capacity": 1}, {"clock": "day"}, {"seed": -1}, {"added_time": -1.0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             TimeVaryingUCBGenerator(vocs=problem(), **options)
