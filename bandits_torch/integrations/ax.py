@@ -28,7 +28,8 @@ class BanditNode(ExternalGenerationNode):
 
     Every parameter has coordinates in the policy's unit cube: one for a range, its logarithm, an integer or an ordered
     choice (its rank), and one per value for other choices. Fixed parameters are passed on. Points that are pending in
-    Ax lower the variance (``Policy.choose_many``) and leave the mean unchanged.
+    Ax lower the variance (``Policy.choose_many``) and leave the mean unchanged. Ax also calls a completed trial pending
+    while any metric lacks data; here it no longer counts.
 
     A point may be generated again, since the objective may have changed there. Standard errors in Ax's data are not
     used. The node holds its policy in memory. Ax does not save external nodes, so after a reload a new node learns the
@@ -67,6 +68,9 @@ class BanditNode(ExternalGenerationNode):
         self._parameters: dict[str, Parameter] = {}
         self._axes: dict[str, Axis] = {}
         self._now = 0.0
+        self._trials = 0
+        self._given: set[tuple[Any, ...]] = set()  # points generated since the latest trial
+        self._completed: set[tuple[Any, ...]] = set()  # points of completed trials and of no other trial
 
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
         """See Ax: learn the new trials."""
@@ -87,26 +91,40 @@ class BanditNode(ExternalGenerationNode):
         values = {
             (int(row.trial_index), row.arm_name): float(row.mean) for row in table.itertuples(index=False)
         }
+        if len(experiment.trials) != self._trials:
+            self._trials, self._given = len(experiment.trials), set()
+        completed, other = set(), set(self._given)
         latest = -math.inf
         for index, trial in sorted(experiment.trials.items()):
             latest = max(latest, self._time_of(trial))
+            (completed if trial.status.is_completed else other).update(
+                self._values(arm.parameters) for arm in trial.arms
+            )
             for arm in trial.arms if trial.status.is_completed else []:
                 value = values.get((index, arm.name), math.nan)
                 if (index, arm.name) not in self._learned and math.isfinite(value):
                     reward = torch.tensor([sign * value], dtype=torch.float64)
                     self._policy.learn(Observation(self._time_of(trial), self._point(arm.parameters), reward))
                     self._learned.add((index, arm.name))
+        self._completed = completed - other
         self._now = max(self._now, latest + 1.0 if self._time == "number" else latest, 0.0)
 
     def get_next_candidate(self, pending_parameters: list[Any]) -> Any:
         """See Ax: the next choice of the policy."""
-        pending = [Pending(self._now, self._point(values)) for values in pending_parameters]
+        pending = [
+            Pending(self._now, self._point(values))
+            for values in pending_parameters
+            if self._values(values) not in self._completed
+        ]
         (choice,) = self._policy.choose_many(self._now, 1, pending=pending)
         numbers = self._space.decode(choice.arm[0])
-        return {
+        found = {
             name: _value(one, numbers[name]) if name in numbers else _only(one)
             for name, one in self._parameters.items()
         }
+        self._given.add(self._values(found))
+        self._completed.discard(self._values(found))
+        return found
 
     def _begin(self, axes: dict[str, Axis]) -> None:
         """Begin a new policy over these parameters."""
@@ -115,6 +133,10 @@ class BanditNode(ExternalGenerationNode):
             self._space, self._build, initial=None, seed=self._seed, standardise=self._standardise
         )
         self._learned: set[tuple[int, str]] = set()
+
+    def _values(self, parameters: _Values) -> tuple[Any, ...]:
+        """The values of all parameters, in their order."""
+        return tuple(parameters.get(name) for name in self._parameters)
 
     def _point(self, values: _Values) -> Tensor:
         """(1, d)."""

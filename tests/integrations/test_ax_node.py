@@ -97,6 +97,20 @@ def test_completed_trials_are_learned_once_running_ones_are_pending():
     assert waiting[3] == pytest.approx([first[0]["x"]])
 
 
+def test_a_completed_trial_is_not_pending_while_another_metric_lacks_data():
+    policy = Recorded()
+    client = client_of(BanditNode(policy), [ALL[4]])
+    client.configure_tracking_metrics(["seconds"])
+    play(client, 9, lambda index, values: float(index))
+    waiting = [
+        values["size"]
+        for values in [*client.get_next_trials(3).values(), *client.get_next_trials(1).values()]
+    ]
+    assert len(policy.learned) == 9
+    # Ax passes equal points once.
+    assert [len(pending) for pending in policy.pending] == [0] * 9 + [len({*waiting[:k]}) for k in range(4)]
+
+
 def test_the_largest_value_is_sought_where_the_objective_is_maximised():
     policy = Recorded()
     client = client_of(BanditNode(policy), objective="loss")
