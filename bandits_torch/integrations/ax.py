@@ -32,8 +32,8 @@ class BanditNode(ExternalGenerationNode):
     while any metric lacks data; here it no longer counts.
 
     A point may be generated again, since the objective may have changed there. Standard errors in Ax's data are not
-    used. The node holds its policy in memory. Ax does not save external nodes, so after a reload a new node learns the
-    experiment's trials again.
+    used. The node holds its policy in memory. Ax cannot save external nodes: save under another strategy. After a load
+    a new node learns the experiment's trials again.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes take a

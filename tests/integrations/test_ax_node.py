@@ -8,10 +8,11 @@ from gpytorch.kernels import RBFKernel
 
 pytest.importorskip("ax", reason='Ax is not installed: pip install ".[ax]"')
 
+from ax.adapter.registry import Generators
 from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
 from ax.exceptions.core import AxError
-from ax.generation_strategy.generation_strategy import GenerationStrategy
+from ax.generation_strategy.generation_strategy import GenerationStep, GenerationStrategy
 
 from bandits_torch import recipes
 from bandits_torch.integrations.ax import BanditNode
@@ -127,6 +128,20 @@ def test_time_may_be_the_clock():
     trials = client._experiment.trials.values()
     started = [trial.time_run_started.timestamp() for trial in trials if trial.status.is_completed]
     assert [one.time for one in policy.learned] == started
+
+
+def test_an_experiment_saved_under_another_strategy_goes_on_with_a_new_node(tmp_path):
+    client, path = client_of(BanditNode()), str(tmp_path / "saved.json")
+    play(client, 6, moving)
+    ours = client._generation_strategy
+    sobol = GenerationStep(generator=Generators.SOBOL, num_trials=-1)
+    client.set_generation_strategy(GenerationStrategy(name="plain", nodes=[sobol]))
+    client.save_to_json_file(path)
+    client.set_generation_strategy(ours)
+    loaded = Client.load_from_json_file(path)
+    loaded.set_generation_strategy(GenerationStrategy(name="ours", nodes=[BanditNode()]))
+    (there,), (here,) = (one.get_next_trials(1).values() for one in (loaded, client))
+    assert there["x"] == pytest.approx(here["x"], abs=1e-6)
 
 
 def test_another_recipe_with_a_kernel_over_the_unit_cube():
