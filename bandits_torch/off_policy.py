@@ -310,15 +310,23 @@ def _player(
     validation.require(first > 0, "log", f"{rows} pulls", told)
     table = torch.full((rows, log.num_arms), torch.nan, dtype=torch.float64)
     table[torch.arange(rows), log.arms.long()] = log.rewards
-    gaps = log.times.diff()
-    usual = float(gaps[gaps > 0].median()) if bool((gaps > 0).any()) else 1.0
-    apart = log.times + torch.arange(rows) * usual * 1e-6  # rows of one time follow each other closely
-    problem = Replay(RewardTable(table, apart, log.arm_names), warm_up=first / rows)
+    problem = Replay(RewardTable(table, _one_by_one(log.times), log.arm_names), warm_up=first / rows)
 
     def build(number: int) -> Policy:
         return recipes.build(policy, problem, replicates=1, horizon=n, seed=seed + number, **options)
 
     return build, [problem.time(step) for step in range(1, n + 1)]
+
+
+def _one_by_one(times: Tensor) -> Tensor:
+    """Times since the first that increase from row to row: k rows of one time are spread evenly over the gap to the
+    next time, or over a usual gap if that is shorter."""
+    moments, group, counts = (times - times[0]).unique_consecutive(return_inverse=True, return_counts=True)
+    gaps = moments.diff() if len(moments) > 1 else torch.ones(1, dtype=torch.float64)
+    usual = gaps.median()
+    room = torch.cat([gaps, usual.unsqueeze(0)])[: len(moments)].clamp_max(usual) / counts
+    before = torch.arange(len(times)) - (counts.cumsum(0) - counts)[group]
+    return moments[group] + before * room[group]
 
 
 def _played(

@@ -40,6 +40,21 @@ def test_a_learning_policy_is_replayed_as_in_li_et_al():
     assert built.choose(0.0).arm == 0  # it is as before
 
 
+def test_rows_of_one_time_count_as_spread_over_the_gap_to_the_next():
+    rng = np.random.default_rng(0)
+    rows = torch.arange(1200)
+    arms = torch.from_numpy(rng.integers(0, 4, 1200))
+    rewards = torch.sin(rows / 60 + arms) + 0.3 * torch.from_numpy(rng.normal(size=1200))
+    each = Log(rows.double(), arms, rewards)
+    expected = value(each, "tv_gp_ucb", replays=2)
+    five = replace(each, times=(rows // 5 * 5).double())
+    assert value(five, "tv_gp_ucb", replays=2) == expected
+    milliseconds = replace(each, times=1.7e12 + rows // 2)
+    assert value(milliseconds, "tv_gp_ucb", replays=2).value == pytest.approx(expected.value, rel=1e-6)
+    at_once = replace(each, times=torch.zeros(1200).double())
+    assert value(at_once, "tv_gp_ucb", replays=2).value == pytest.approx(expected.value, rel=1e-6)
+
+
 @pytest.mark.parametrize("estimator", ["snips", "dr"])
 def test_fixed_policies_are_valued_as_in_the_papers(estimator):
     log, _ = drawn(2, 120, skewed=True)
