@@ -93,7 +93,8 @@ class BanditNode(ExternalGenerationNode):
         }
         if len(experiment.trials) != self._trials:
             self._trials, self._given = len(experiment.trials), set()
-        completed, other = set(), set(self._given)
+        completed: set[tuple[Any, ...]] = set()
+        other = set(self._given)
         latest = -math.inf
         for index, trial in sorted(experiment.trials.items()):
             latest = max(latest, self._time_of(trial))
