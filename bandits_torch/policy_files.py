@@ -98,7 +98,8 @@ def _own_save(place: str, policy: Stateful) -> int:
         raise ValueError(
             f"path must be of a file that this policy loaded or saved last, got {place!r}: it holds save "
             f"{header.get('save')} of {header.get('policy')}, and this policy {last}. Load it and do anew "
-            "what was done since, or save with overwrite=True, which loses what others learned"
+            "what was done since (at the command line: run the command again), or save with overwrite=True, which "
+            "loses what others learned"
         )
     return int(header["save"])
 
