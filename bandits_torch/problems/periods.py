@@ -59,7 +59,9 @@ def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[P
 
     Drift that is seen only at regular times, such as weekdays, looks like a cycle. So if the missing rewards of an arm
     have a cycle of their own, its rewards are bridged by straight lines. A short cycle between such gaps then also
-    appears at the sums and differences of its frequency with theirs.
+    appears at the sums and differences of its frequency with theirs. Straight lines hold nothing of cycles shorter than
+    two of the arm's typical gaps, which are not looked for in it; an arm that leaves half of the frequencies of another
+    or fewer does not count for common cycles.
 
     Args:
         rewards: (T, N), NaN where missing. Only the last 2048 rows are examined.
@@ -95,11 +97,14 @@ class Record:
             if spread > 1e-12 * np.abs(rewards[at, n]).max():
                 self.centred[at, n] = residual / spread
         # Drift that is seen at regular times alone looks like a cycle.
+        self.told = np.full(rewards.shape[1], len(k))  # how many frequencies an arm's rewards can tell
         gappy = np.flatnonzero(~held.all(0))
         for n, regular in zip(gappy, self._peaks(held[:, gappy].astype(float), _LEVEL, 1), strict=True):
             if any(regular):
                 at, seen = self.times[held[:, n]], self.centred[held[:, n], n]
                 self.centred[:, n] = np.interp(self.times, at, seen, left=0.0, right=0.0)
+                self.told[n] = np.sum(self.frequency * np.median(np.diff(at)) <= 0.5 + 1e-9)
+        self.centred[:, self.told <= _FEWEST // 4] = 0.0
 
     @staticmethod
     def of(rewards: np.ndarray, times: np.ndarray | None) -> Record | None:
@@ -119,24 +124,26 @@ class Record:
 
     def common_periods(self) -> list[Period]:
         """Cycles that arms have in common: see ``find_periods``."""
-        u, s, _ = np.linalg.svd(self.centred, full_matrices=False)
+        together = 2 * self.told > self.told.max()
+        u, s, _ = np.linalg.svd(self.centred * together, full_matrices=False)
+        told = np.full(u.shape[1], self.told[together].min(initial=len(self.frequency)))
         kept = [i for i in range(min(_SERIES, len(s))) if s[i] > 1e-9 * max(s[0], 1e-300)]
         found = [
             Period(one.length, min(1.0, one.p_value * len(kept)))
-            for peaks in self._peaks(u[:, kept], _LEVEL / max(1, len(kept)), 4 * _MOST)
+            for peaks in self._peaks(u[:, kept], _LEVEL / max(1, len(kept)), 4 * _MOST, told[kept])
             for one in peaks
         ]
-        told: list[Period] = []
+        clear: list[Period] = []
         for one in sorted(found, key=lambda each: each.p_value):
-            if any(self._repeats(one, other, range(1, 7)) for other in told):
+            if any(self._repeats(one, other, range(1, 7)) for other in clear):
                 continue
-            parts = [other for other in told if self._repeats(other, one, (2, 3))]
+            parts = [other for other in clear if self._repeats(other, one, (2, 3))]
             if parts:  # a day whose second wave is clearer than its first
-                told[told.index(parts[0])] = Period(one.length, parts[0].p_value)
-                told = [other for other in told if other not in parts]
-            elif len(told) < _MOST:
-                told.append(one)
-        return told
+                clear[clear.index(parts[0])] = Period(one.length, parts[0].p_value)
+                clear = [other for other in clear if other not in parts]
+            elif len(clear) < _MOST:
+                clear.append(one)
+        return clear
 
     def _repeats(self, one: Period, other: Period, orders: Iterable[int]) -> bool:
         """Whether one cycle is a harmonic of the other with one of these orders, within the record's resolution."""
@@ -153,7 +160,7 @@ class Record:
         """
         N = self.centred.shape[1]
         found: dict[int, Period] = {}
-        for n, peaks in enumerate(self._peaks(self.centred, _LEVEL / N, 4)):
+        for n, peaks in enumerate(self._peaks(self.centred, _LEVEL / N, 4, self.told)):
             for one in peaks:
                 ratios = [m * one.length / other.length for other in common for m in range(1, 7)]
                 ratios += [one.length / (m * other.length) for other in common for m in range(1, 7)]
@@ -162,24 +169,29 @@ class Record:
                     break
         return found
 
-    def _peaks(self, series: np.ndarray, level: float, most: int) -> Iterator[Iterator[Period]]:
-        """The clearest cycles of each series (T, n) with a p-value up to ``level``."""
+    def _peaks(
+        self, series: np.ndarray, level: float, most: int, told: np.ndarray | None = None
+    ) -> Iterator[Iterator[Period]]:
+        """The clearest cycles of each series (T, n) with a p-value up to ``level``, among the first ``told``
+        frequencies (n,); None: among all."""
         tapered = (series - series.mean(0)) * self.taper
+        counts = np.full(series.shape[1], len(self.frequency)) if told is None else told
         for n, power in enumerate(self.waves.powers(tapered)):
-            yield self._peaks_of(tapered[:, n : n + 1], power, level, most)
+            yield self._peaks_of(tapered[:, n : n + 1], power[: counts[n]], level, most)
 
     def _peaks_of(self, series: np.ndarray, power: np.ndarray, level: float, most: int) -> Iterator[Period]:
-        if power.max() <= 0:
+        if not series.any():
             return
-        count = len(self.frequency)
-        ratio = power / _background(np.log(self.frequency), power)
+        count = len(power)
+        frequency = self.frequency[:count]
+        ratio = power / _background(np.log(frequency), power)
         p = np.clip(-np.expm1(count * np.log1p(-np.minimum(np.exp(-ratio), 1 - 1e-16))), _LEAST, 1.0)
         peak = power[1:] >= np.maximum(power[:-1], np.append(power[2:], 0.0))
         clearest = [j for j in np.argsort(p, kind="stable") if j > 0 and peak[j - 1]]
         for j in clearest[:most]:
             if p[j] > level:
                 return
-            low, high = self.frequency[max(j - 1, 0)], self.frequency[min(j + 1, count - 1)]
+            low, high = frequency[max(j - 1, 0)], frequency[min(j + 1, count - 1)]
             fine = np.linspace(low, high, 41)
             best = fine[np.argmax(Waves(self.times, fine).powers(series)[0])]
             yield Period(float(1 / best), float(p[j]))

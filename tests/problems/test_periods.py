@@ -108,6 +108,48 @@ def test_a_cycle_is_found_between_regular_gaps_and_no_other(which, length):
     assert [one.length for one in find_periods(*closed(rewards, which))] == [pytest.approx(length, rel=0.02)]
 
 
+def in_turn(rewards, every):
+    """Of every arm only each second row, or each third, or so; beginning at rows of its own."""
+    t = np.arange(len(rewards))
+    for n, step in enumerate(every):
+        rewards[(t + n) % step != 0, n] = np.nan
+    return rewards
+
+
+MEASURED = {
+    "second": [2] * 5,
+    "third": [3] * 5,
+    "one is slower": [1, 1, 1, 1, 3],
+    "one is faster": [1, 3, 3, 3, 3],
+}
+
+
+@pytest.mark.parametrize("every", MEASURED.values(), ids=MEASURED)
+@pytest.mark.parametrize("kind", ["noise", "walk in noise"])
+def test_arms_that_are_measured_in_turn_have_no_cycle_of_that(kind, every):
+    generator = np.random.default_rng(12)
+    common, alone = 0, 0
+    for _ in range(20):
+        record = Record.of(in_turn(drift(kind, generator), every), None)
+        common, alone = common + bool(record.common_periods()), alone + bool(record.own_periods())
+    assert max(common, alone) <= 2  # of 20 at 1 %: three or more have probability 0.001
+
+
+def test_a_few_rewards_of_each_arm_in_turn_tell_no_cycle():
+    rewards = drift("walk", np.random.default_rng(14), T=120, N=20)
+    record = Record.of(in_turn(rewards, [20] * 20), None)
+    assert record.told.tolist() == [0] * 20
+    assert record.common_periods() == []
+    assert record.own_periods() == {}
+
+
+@pytest.mark.parametrize("every", MEASURED.values(), ids=MEASURED)
+def test_a_cycle_of_arms_that_are_measured_in_turn_is_found(every):
+    generator = np.random.default_rng(13)
+    rewards = drift("noise", generator) + 1.5 * np.sin(2 * np.pi * np.arange(300.0)[:, None] / 15)
+    assert [one.length for one in find_periods(in_turn(rewards, every))] == [pytest.approx(15, rel=0.02)]
+
+
 def test_a_slow_wave_that_a_record_holds_fewer_than_four_times_is_no_cycle():
     t = np.arange(364.0)[:, None]
     for seed in range(20):
