@@ -206,7 +206,7 @@ class PointMembers(MemberPosterior, HasState, Described):
         in_space = covariance(self.inputs.unsqueeze(1), new.unsqueeze(1), self.lengthscale)
         self.prior = moved(self.prior, dropped, in_space * self.over_time(gap))
         self.in_space = moved(self.in_space, dropped, in_space)
-        self.inverse, self.weights = self._factored(...)
+        self._factor()
 
     def information(self, time: float) -> Tensor:
         """1/2 ln(1 + rho^2 c / lambda) of every observation for every member, (S, P, n); 0 where it is not held."""
@@ -225,27 +225,26 @@ class PointMembers(MemberPosterior, HasState, Described):
     @torch.no_grad()
     def rebuild(self, where: Tensor | None = None) -> None:
         """Factor anew after observations or hyperparameters changed; with ``where`` (S, P), only in those members,
-        which then hold as many observations as before."""
+        which then hold as many observations as before. All are factored together in any case: the last bits of a factor
+        depend on its place in a batch, and a state that is loaded has them all made anew."""
         gap = self.times.unsqueeze(-1) - self.times.unsqueeze(-2)
         if where is None:
             points = self.inputs.unsqueeze(1)
             self.in_space = covariance(points, points, self.lengthscale)
             self.prior = self.in_space * self.over_time(gap.unsqueeze(1))
-            self.inverse, self.weights = self._factored(...)
-            return
-        run, member = where.nonzero(as_tuple=True)
-        points, gap = self.inputs[run], gap[run]
-        in_space = covariance(points, points, self.lengthscale[run, member])
-        self.in_space[run, member] = in_space
-        self.prior[run, member] = in_space * self.over_time.of(member)(gap)
-        self.inverse[run, member], self.weights[run, member] = self._factored((run, member))
+        else:
+            run, member = where.nonzero(as_tuple=True)
+            points, gap = self.inputs[run], gap[run]
+            in_space = covariance(points, points, self.lengthscale[run, member])
+            self.in_space[run, member] = in_space
+            self.prior[run, member] = in_space * self.over_time.of(member)(gap)
+        self._factor()
 
-    def _factored(self, which: Any) -> tuple[Tensor, Tensor]:
-        """A^{-1} and A^{-1} y of the members selected by this index (replicate, member); ``...`` selects all."""
-        held = self.held[which]
-        A = noisy(self.prior[which], held, self.noise_variance[which])
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
-        return inverse, (inverse @ (self.targets[which] * held).unsqueeze(-1)).squeeze(-1)
+    def _factor(self) -> None:
+        """A^{-1} and A^{-1} y of all members."""
+        A = noisy(self.prior, self.held, self.noise_variance)
+        self.inverse = torch.cholesky_inverse(torch.linalg.cholesky(A))
+        self.weights = (self.inverse @ (self.targets * self.held).unsqueeze(-1)).squeeze(-1)
 
     def means_held(self, time: float) -> Tensor:
         """Mean at ``time`` of every point observed, (S, P, n). O(S P n^2)."""
