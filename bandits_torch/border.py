@@ -115,7 +115,8 @@ class Times:
             number = (date - start).total_seconds() / SECONDS[self.unit]
         kinds = {"number": "a number", "none": "a date without a zone"}
         before, now = (kinds.get(kind, "a date with a zone") for kind in (self.zone, zone))
-        expected = f"{before}, as the times before, in zone {self.zone!r}"
+        where = "" if self.zone in kinds else f", in zone {self.zone!r}"
+        expected = f"{before}, as the times before{where}"
         validation.require(not self.zone or before == now, name, value, expected)
         return number, self.zone or zone
 

@@ -120,7 +120,7 @@ def test_kinds_of_time_are_never_mixed_and_the_zone_outlives_a_file(tmp_path):
     assert (again.hour, again.minute, str(again.tzinfo)) == (12, 30, "Europe/Berlin")
     number = AskTell.auto(2)
     number.ask(0.0)
-    refused(number, lambda: number.ask(NOON), "time must be a number, as the times before")
+    refused(number, lambda: number.ask(NOON), "time must be a number, as the times before, got")
 
 
 def test_a_refused_question_decides_no_zone():

@@ -149,7 +149,7 @@ def race(
 
     bandits-torch race --data my.csv --policies tv_gp_ucb,sw_gp_ucb,random
 
-    bandits-torch race --problem tv-gp --option forgetting_rate=0.1 --option sw_gp_ucb.window=150
+    bandits-torch race --problem tv-gp --option problem.forgetting_rate=0.1 --option sw_gp_ucb.window=150
     """
     fitting = settings["policies"] is None
     asked = asked_race(**settings | ({"policies": DEFAULT_POLICIES} if fitting else {}))
@@ -342,9 +342,7 @@ def _live(state: Path, arms: str | None) -> Any:
     names = None if arms is None else [name.strip() for name in arms.split(",")]
     if not state.exists():
         if names is None:
-            raise ValueError(
-                f"arms must be given, to `ask`, if the file of the state is new, {str(state)!r}, got None"
-            )
+            raise ValueError(f"arms must be given to `ask` first, as there is no file {str(state)!r}, got None")
         return AskTell.auto(names)
     roster = read_state(state, "policy")[1]["state"].get("arms")
     if roster is None:

@@ -1,10 +1,13 @@
 """key=value settings: what they mean and who gets them."""
 
 import math
+import shlex
 
 import pytest
 
+from bandits_torch.cli import app
 from bandits_torch.cli.asked import parse_value, send_options
+from tests.cli.shell import call
 
 ACCEPTED = {
     "problem": ["num_arms", "lengthscale", "delta"],
@@ -77,3 +80,18 @@ def test_a_named_setting_goes_before_a_general_one(order):
 def test_settings_that_mean_nothing_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         send_options(options, ACCEPTED)
+
+
+def test_the_examples_of_help_are_accepted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("bandits_torch.cli.play.play", lambda *asked, **flags: None)
+    (tmp_path / "my.csv").touch()
+    examples = [
+        line.strip()
+        for command in app.commands.values()
+        for line in (command.help or "").splitlines()
+        if line.strip().startswith("bandits-torch ")
+    ]
+    assert len(examples) >= 6
+    for example in examples:
+        call(*shlex.split(example)[1:])
