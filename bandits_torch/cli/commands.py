@@ -342,7 +342,9 @@ def _live(state: Path, arms: str | None) -> Any:
     names = None if arms is None else [name.strip() for name in arms.split(",")]
     if not state.exists():
         if names is None:
-            raise ValueError(f"arms must be given to `ask` first, as there is no file {str(state)!r}, got None")
+            raise ValueError(
+                f"arms must be given to `ask` first, as there is no file {str(state)!r}, got None"
+            )
         return AskTell.auto(names)
     roster = read_state(state, "policy")[1]["state"].get("arms")
     if roster is None:

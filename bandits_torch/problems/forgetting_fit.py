@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
@@ -195,6 +195,15 @@ def fit_forgetting(
 
     Cost: O(T N) for each of some hundred evaluations, and 5 x 64 for the intervals.
     """
+    fit, outside = estimate_forgetting(table, times, covariance, max_rows)
+    warn_of(fit, outside)
+    return fit
+
+
+def estimate_forgetting(
+    table: Tensor, times: Tensor, covariance: Tensor, max_rows: int = 1000
+) -> tuple[ForgettingFit, tuple[str, ...]]:
+    """``fit_forgetting`` without its warnings, and the names of the estimates of which it warns."""
     _check_record(table, times, covariance)
     covariance = ArmCovarianceKernel(covariance).covariance.double()
     validation.require(float(covariance.diagonal().mean()) > 0, "covariance", covariance, "not 0")
@@ -227,10 +236,14 @@ def fit_forgetting(
         noise_interval=(least, noise * math.exp(noise_spread)),
         at_end=tuple(ends),
     )
+    return fit, tuple(name for name, end in ends.items() if (name, end) != ("noise_variance", "low"))
+
+
+def warn_of(fit: ForgettingFit, names: Collection[str]) -> None:
+    """Warn the caller's caller that these estimates of the fit lie at an end of the range searched."""
     for name, line in zip(_NAMES, fit.describe(), strict=True):
-        if name in ends and (name, ends[name]) != ("noise_variance", "low"):
-            warnings.warn(f"{line}; the rewards suggest a value outside it, if any", stacklevel=2)
-    return fit
+        if name in names:
+            warnings.warn(f"{line}; the rewards suggest a value outside it, if any", stacklevel=3)
 
 
 def _ends(place: Tensor, low: Tensor, high: Tensor) -> dict[str, str]:

@@ -17,8 +17,10 @@ from bandits_torch.naming import some
 from bandits_torch.problems.diagnosis import kind_of_values
 from bandits_torch.problems.forgetting_fit import (
     ForgettingFit,
+    estimate_forgetting,
     fit_forgetting,
     fit_forgetting_rate,
+    warn_of,
     without_noise,
 )
 from bandits_torch.problems.periods import FIND, checked_periods, fit_cycles
@@ -360,14 +362,16 @@ def _fit(history: Tensor, times: Tensor, covariance: Tensor) -> ForgettingFit:
     variance = covariance.diagonal()
     deviation = torch.where(variance > 0, variance, 1.0).sqrt()
     both = deviation * deviation.unsqueeze(-1)
-    fit, usual = fit_forgetting(history / deviation, times, covariance / both), float(variance.mean())
-    low, high = fit.noise_interval
-    return replace(
+    fit, outside = estimate_forgetting(history / deviation, times, covariance / both)
+    usual, (low, high) = float(variance.mean()), fit.noise_interval
+    fit = replace(
         fit,
         covariance=fit.covariance * both,
         noise_variance=usual * fit.noise_variance,
         noise_interval=(usual * low, usual * high),
     )
+    warn_of(fit, outside)
+    return fit
 
 
 def _prior_mean(history: Tensor, asked: str | float) -> float | Tensor:

@@ -101,6 +101,17 @@ def test_a_rate_at_an_end_of_the_range_is_said() -> None:
     assert any("at an end of the range" in line for line in fit.describe())
 
 
+def test_a_warning_tells_the_noise_of_0_and_1_in_units_of_the_rewards() -> None:
+    clicks = (torch.rand(80, 6, generator=torch.Generator().manual_seed(3)) < 0.1).double()
+    with pytest.warns(UserWarning, match="at an end of the range") as given:
+        fit = Replay(torch.cat([clicks, clicks]), warm_up=0.5).fit
+    assert fit is not None
+    said = [str(one.message).partition(";")[0] for one in given]
+    assert said == [line for line in fit.describe() if "at an end" in line]
+    assert fit.noise_variance < 0.25
+    assert any(line.startswith("noise variance") for line in said)
+
+
 def test_less_noise_than_the_range_holds_is_told_without_a_warning() -> None:
     fit = _fit(_table(300, 0.03, 1e-6, 0))
     assert fit.at_end == ("noise_variance",)
