@@ -211,7 +211,7 @@ class Roster:
             grown["prior_mean"] = torch.cat([mean, new], -1)
         for prior in setup.priors or ():
             one = not isinstance(prior.mean, Tensor) or prior.mean.numel() == 1
-            over_features = not isinstance(prior.kernel, Tensor) and one
+            over_features = not isinstance(prior.kernel, Tensor) and not _counts_arms(prior.kernel) and one
             expected = "kernels over features, with one mean each: others say nothing about new arms"
             validation.require(over_features, "priors", type(prior.kernel).__name__, expected)
         return grown

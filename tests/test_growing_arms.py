@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bandits_torch import ArmGP, AskTell, load_policy, recipes, save_policy
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.problems import Log
 from bandits_torch.recipes import Setup
@@ -431,6 +432,8 @@ REFUSED = [  # a system, arms that are added, what else is told of them, and wha
     ("history", 1, {}, "history must be None: it says nothing about arms added later"),
     ("domain", 1, {}, "policy must be over arms, not over the points of a domain"),
     ("kernel over indices", 1, {}, "kernel must be over features, or a matrix"),
+    ("priors of matrices", 1, {}, "priors must be kernels over features"),
+    ("priors over indices", 1, {}, "priors must be kernels over features"),
 ]
 NOT_RETIRED = [
     ("named", ["x"], f"{OF_NUMBERS}: names among"),
@@ -451,6 +454,10 @@ def systems():
         "history": AskTell(recipes.auto(2, history=torch.randn(9, 2, dtype=torch.float64))),
         "domain": AskTell.auto({"price": (1.0, 2.0)}),
         "kernel over indices": AskTell(recipes.gp_ucb(4, ArmCovarianceKernel(K), 0.1)),
+        "priors of matrices": AskTell(recipes.pe_gp_ucb(4, [CandidatePrior(K)] * 2, 0.1, horizon=50)),
+        "priors over indices": AskTell(
+            recipes.pe_gp_ucb(4, [CandidatePrior(ArmCovarianceKernel(K))] * 2, 0.1, horizon=50)
+        ),
     }
 
 
