@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from bandits_torch.experiments.plots.style import COLOURS, GREY, finish, in_dates
 from bandits_torch.problems.diagnosis import Diagnosis
+from bandits_torch.problems.periods import ROWS
 from bandits_torch.problems.smoothing import mean_of_held, others_smoothed
 from bandits_torch.problems.tables import RewardTable
 
@@ -15,7 +16,8 @@ _ARMS, _BINS, _PHASES, _SMOOTH = 6, 1000, 24, 60
 
 
 def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None = None) -> Figure:
-    """Draw the levels of the arms, smoothed over a sixtieth of the time, jumps as dotted lines, and a cycle.
+    """Draw the levels of the arms, smoothed over a sixtieth of the time, jumps as dotted lines, and the clearest
+    cycle of the last rows, those in which it was found.
 
     Args:
         table: the diagnosed table.
@@ -58,16 +60,17 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     figure.legend(frameon=False, fontsize=8, ncols=columns, loc="outside lower center")
     if cycle is not None:
         ax = axes[1]
-        phases = int(np.clip(T / 30, 8, _PHASES))
+        rewards, times = rewards[-ROWS:], times[-ROWS:]  # over more, an error of the length would smear it
+        phases = int(np.clip(len(times) / 30, 8, _PHASES))
         phase = np.floor(phases * ((times - times[0]) / cycle.length % 1.0)).astype(int) % phases
-        centred = rewards - np.nan_to_num(means)
+        centred = rewards - np.nan_to_num(mean_of_held(rewards))
         for colour, n in zip(COLOURS, shown, strict=False):
             held = ~np.isnan(centred[:, n])
             counts = np.bincount(phase[held], minlength=phases)
             sums = np.bincount(phase[held], centred[held, n], minlength=phases)
             curve = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
             ax.plot((np.arange(phases) + 0.5) / phases, curve, color=colour, linewidth=1.1)
-        finish(ax, f"A cycle of {found.span(cycle.length)}", "share of the cycle", "minus the arm's mean")
+        finish(ax, f"A cycle of {found.span(cycle)}", "share of the cycle", "minus the arm's mean")
     return figure
 
 

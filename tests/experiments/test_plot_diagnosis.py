@@ -1,0 +1,20 @@
+"""The picture of a table shows what its labels say."""
+
+import numpy as np
+import torch
+
+from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
+from bandits_torch.problems import RewardTable
+from bandits_torch.problems.diagnosis import diagnose
+
+
+def test_a_cycle_of_a_long_record_has_its_size_and_the_length_that_is_told():
+    rows = np.arange(60_000)
+    noise = np.random.default_rng(0).normal(0, 0.3, (len(rows), 2))
+    table = RewardTable(torch.from_numpy(np.sin(2 * np.pi * rows / 168)[:, None] * [1.0, 0.5] + noise))
+    found = diagnose(table)
+    cycle = plot_diagnosis(table, found).axes[1]
+    assert "Cycles: 168 rows" in str(found)
+    assert cycle.get_title(loc="left") == "A cycle of 168 rows"
+    sizes = sorted(np.ptp(line.get_ydata()) / 2 for line in cycle.lines)
+    np.testing.assert_allclose(sizes, [0.5, 1.0], rtol=0.1)
