@@ -47,8 +47,9 @@ def make(
         raise ValueError(f"data must be given for problem {name!r}: the path of its file, got None")
     if "data" not in parameters and data is not None:
         raise ValueError(f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}")
-    common: dict[str, Any] = {"replicates": replicates, "horizon": horizon, "seed": seed, "data": data}
-    given = {key: value for key, value in common.items() if key in parameters and value is not None}
+    common: dict[str, Any] = {"replicates": replicates, "seed": seed}
+    common |= {key: value for key, value in {"horizon": horizon, "data": data}.items() if value is not None}
+    given = {key: value for key, value in common.items() if key in parameters}
     return PROBLEMS[name](**given, **options)
 
 

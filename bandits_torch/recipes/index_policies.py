@@ -121,6 +121,7 @@ def gp_ts(
 
 def _grid(setup: Setup, model: ArmGP | OnlineGP, rkhs_bound: Number, until: int) -> GridSearch:
     """The search over the decision sets of GP-TS, with the initial design of the setup's search."""
+    validation.positive_integer("grid_until", until)
     learn = setup.learn_hyperparameters
     expected = "False with grid_until: D_t needs one kernel"
     validation.require(not learn, "learn_hyperparameters", learn, expected)

@@ -1,4 +1,4 @@
-"""What an argument of each kind must refuse, as hypothesis strategies: one bad value after another."""
+"""What an argument of each kind must refuse: a list of values, all of which are tried."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 
-import hypothesis.strategies as st
 import torch
 
 NAN, INF = math.nan, math.inf
-NO_NUMBERS = ["three", "", None, [], {}, (1,), 1j, b"1", object]
 N = 5  # arms of every valid call
 
-# No argument that is a number takes any of these: integers that float64 or 64 bits do not hold, of which Python
-# refuses to write the last, and numbers of other kinds.
-ODD_NUMBERS = [
+# No argument that is a number takes any of these: other things, integers that float64 or 64 bits do not hold, of which
+# Python refuses to write the last, and numbers of other kinds.
+NO_NUMBERS = ["three", "", None, [], {}, (1,), 1j, b"1", object, True]
+NO_NUMBERS += [
     10**400,
     -(10**400),
     10**5000,
@@ -24,40 +23,17 @@ ODD_NUMBERS = [
     Fraction(1, 2),
     Fraction(10**5000),
 ]
-NUMERIC = []  # (strategy, numbers at the ends of what is allowed) of the arguments that are numbers alone
+NUMBERS = [NAN, INF, -INF, -5e-324, -1e308, -1.5, 0.0, 0.5, 1.0, 1.0 + 1e-9, 1.5, 0, 1, -1]
 
 
-def _numeric(strategy, ends):
-    NUMERIC.append((strategy, ends))
-    return strategy
-
-
-def numbers(allowed, *, none=False, tensors=False):
+def numbers(allowed):
     """Numbers that are not ``allowed``, and things that are no numbers."""
-    junk = [value for value in NO_NUMBERS if not (none and value is None)]
-    floats = st.floats(allow_nan=True, allow_infinity=True).filter(lambda x: not allowed(x))
-    floats = st.one_of(st.sampled_from([*(x for x in (NAN, INF, -INF) if not allowed(x)), *junk]), floats)
-    return _numeric(floats, [x for x in (0.0, 1.0, -1.0, 0, 1, -1) if not allowed(x)])
+    return [*(x for x in NUMBERS if not allowed(x)), *NO_NUMBERS]
 
 
-def integers(smallest, *, none=False):
-    junk = [value for value in [*NO_NUMBERS, True] if not (none and value is None)]
-    fractions = st.floats().filter(lambda x: x != x or x in (INF, -INF) or x != int(x) or x < smallest)
-    below = st.integers(max_value=smallest - 1)
-    drawn = st.one_of(st.sampled_from([NAN, INF, 1.5, *junk]), below, fractions)
-    return _numeric(drawn, [smallest - 1, smallest + 0.5, -1.0, True])
-
-
-def words(*allowed, none=False):
-    junk = [value for value in [0, 1.5, None, [], "nonsense", ""] if not (none and value is None)]
-    return st.one_of(st.sampled_from(junk), st.text(max_size=8).filter(lambda x: x not in allowed))
-
-
-def things(*, none=False):
-    """Nothing of the right type."""
-    return st.sampled_from(
-        [value for value in ["rbf", 3, -1.5, [], {}, None] if not (none and value is None)]
-    )
+def integers(smallest):
+    """Integers below the smallest, fractions, and things that are no numbers."""
+    return [smallest - 1, -(2**63), smallest + 0.5, -1.0, NAN, INF, -INF, *NO_NUMBERS]
 
 
 def spoiled(good, *more):
@@ -67,7 +43,7 @@ def spoiled(good, *more):
         bad = good.clone()
         bad.view(-1)[bad.numel() // 2] = value
         values.append(bad)
-    return st.sampled_from([*values, *more, "arms", None, [1.0], {}])
+    return [*values, *more, "arms", None, [1.0], {}]
 
 
 FEATURES = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(-1)
@@ -80,18 +56,16 @@ covariances = spoiled(
     COVARIANCE, COVARIANCE[:3], COVARIANCE[0], _asymmetric, _indefinite, COVARIANCE[:0, :0], 3.0
 )
 features = spoiled(FEATURES, FEATURES[:0], FEATURES[:, 0], torch.tensor(1.0))
-arms = st.one_of(features, st.sampled_from([0, -1, True, 2.5]))
-tables = st.sampled_from(
-    [torch.full((30, N), INF), torch.rand(6), torch.zeros(0, N), torch.zeros(6, 0), "t", None, [1.0], {}]
-)
-paths = st.sampled_from(["", "no/such/file.csv", "no/such/file.npz", 3, None, [], "."])
-windows = st.one_of(
-    st.sampled_from([(), [], "8", 8, None, (3, 3), (True,), (2.5,), (4, None)]), st.tuples(integers(1))
-)
+arms = [*features, 0, -1, True, 2.5]
+tables = [torch.full((30, N), INF), torch.rand(6), torch.zeros(0, N), torch.zeros(6, 0), "t", None, [1.0], {}]
 _box = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 bounds = spoiled(_box, _box[:1], _box[0], _box[:, :0], _box.flip(0), 0 * _box, _box.long(), _box.unsqueeze(0))
 _columns, _ones = torch.tensor([0, 1]), torch.ones(2).double()
-_constraints = [
+constraints = [
+    None,
+    3,
+    "sum",
+    _ones,
     [(_columns, _ones)],
     [(_columns + 1, _ones, 0.1)],
     [(_columns - 1, _ones, 0.1)],
@@ -104,19 +78,18 @@ _constraints = [
     [None],
     ["x0 + x1 > 0.1"],
 ]
-constraints = st.sampled_from([None, 3, "sum", _ones, *_constraints])
 
 positive = numbers(lambda x: 0 < x < INF)
-positive_or_none = numbers(lambda x: 0 < x < INF, none=True)
+positive_or_infinite = numbers(lambda x: x > 0)
 non_negative = numbers(lambda x: 0 <= x < INF)
-finite = numbers(lambda x: math.isfinite(x))
+finite = numbers(math.isfinite)
 above_one = numbers(lambda x: 1 < x < INF)
 at_least_one = numbers(lambda x: 1 <= x < INF)
-share = numbers(lambda x: 0 < x < 1)
-share_or_none = numbers(lambda x: 0 < x < 1, none=True)
+probability = numbers(lambda x: 0 < x < 1)
+share = numbers(lambda x: 0 <= x <= 1)
+positive_share = numbers(lambda x: 0 < x <= 1)
 rate = numbers(lambda x: 0 <= x < 1)
-rate_or_none = numbers(lambda x: 0 <= x < 1, none=True)
 count = integers(1)
-count_or_none = integers(1, none=True)
 natural = integers(0)
-thing = things()
+words = ["nonsense", "", " ", "\x00", b"auto", 0, 1.5, NAN, True, None, [], {}, object]
+things = ["rbf", 3, -1.5, [], {}, None]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
 from typing import Any
-
-from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.fuzz.public import ALSO_CALLED
 
@@ -27,17 +24,9 @@ def outcome(call: Callable[[], Any], *names: str) -> str:
     return "accepted"
 
 
-@cache
-def drawn(strategy: Any, count: int) -> list[Any]:
-    """The first values of a strategy, the same in every run."""
-    values: list[Any] = []
-    quiet = {"database": None, "derandomize": True, "deadline": None, "phases": [Phase.generate]}
-    everything = {"suppress_health_check": list(HealthCheck)}
-
-    @settings(max_examples=count, **quiet, **everything)
-    @given(strategy)
-    def collect(value: Any) -> None:
-        values.append(value)
-
-    collect()
-    return values
+def shown(value: Any) -> str:
+    """A value as a message shows it."""
+    try:
+        return repr(value)
+    except ValueError:  # Python does not write all integers
+        return "an integer of many digits"

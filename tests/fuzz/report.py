@@ -1,7 +1,7 @@
 """Count the bad inputs tried and list what each gets: ``python -m tests.fuzz.report``.
 
 Writes every input with its answer to ``bad_inputs.csv`` (``--out``), and their counts to ``tests/fuzz/RESULTS.md``.
-``--tries``: how many values of each argument. Files and command lines have tests with the words of each answer:
+Files and command lines have tests with the words of each answer:
 ``tests/problems/test_tables.py``, ``tests/fuzz/test_bad_options.py``.
 """
 
@@ -16,22 +16,22 @@ from pathlib import Path
 import pandas as pd
 
 from bandits_torch.state import differing
-from tests.fuzz.outcome import REFUSED, drawn, outcome
-from tests.fuzz.public import cases, exports, kind_of, valid
+from tests.fuzz.outcome import REFUSED, outcome, shown
+from tests.fuzz.public import bad_values, cases, exports, valid
 from tests.fuzz.said import LIVES
 
 _PAGE = Path(__file__).with_name("RESULTS.md")
 Row = tuple[str, str, str]  # what to whom, the bad input, what it gets
 
 
-def arguments(tries: int) -> Iterator[Row]:
+def arguments() -> Iterator[Row]:
     """Arguments of constructors and functions."""
     public = exports()
     for name, argument in cases():
         call = partial(public[name], **valid(name))
-        for value in drawn(kind_of(name, argument), tries):
+        for value in bad_values(name, argument):
             got = outcome(partial(call, **{argument: value}), argument)
-            yield f"{name}({argument})", " ".join(repr(value).split())[:80], got
+            yield f"{name}({argument})", " ".join(shown(value).split())[:80], got
 
 
 def mid_life() -> Iterator[Row]:
@@ -47,11 +47,10 @@ def mid_life() -> Iterator[Row]:
 def main() -> None:
     """Write the list and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tries", type=int, default=40, help="values of each argument")
     parser.add_argument("--out", type=Path, default=Path("bad_inputs.csv"))
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    frame = pd.DataFrame([*arguments(asked.tries), *mid_life()], columns=["who", "input", "gets"])
+    frame = pd.DataFrame([*arguments(), *mid_life()], columns=["who", "input", "gets"])
     frame.to_csv(asked.out, index=False)
     for row in frame[frame["gets"] != REFUSED].itertuples():
         print(f"{row.who}: {row.input}: {row.gets}")

@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from functools import partial
 
 import pytest
+import torch
 from botorch.acquisition import AcquisitionFunction
 
-from bandits_torch import policies
-from tests.fuzz.outcome import REFUSED, drawn, outcome
+from bandits_torch import models, policies
+from tests.fuzz.bad_values import COVARIANCE, NAN
+from tests.fuzz.outcome import REFUSED, outcome, shown
 from tests.fuzz.public import (
     BAD,
-    BAD_PRIORS,
     GOOD,
-    LEFT_OUT,
+    OF_TYPE,
+    OTHER,
+    bad_values,
     cases,
-    ends,
     exports,
-    kind_of,
+    fits,
+    kind,
+    left_out,
     names,
     parameters,
-    unknown,
     valid,
 )
 
 EXPORTS = exports()
-TRIES = 6  # of each argument here; the report tries more
+ARGUMENTS = [(name, argument) for name in names() for argument in parameters(name)]
 
 
-def test_nothing_public_is_left_out():
-    assert set(LEFT_OUT) <= set(EXPORTS)
-    assert unknown() == []
-    for _, arguments, *of in [*GOOD, *BAD]:  # each row is of something
-        found = [
-            name for name in names() if any(fnmatchcase(name, one) for one in " ".join(of or "*").split())
-        ]
-        assert found, of
-        for argument in arguments.split():
-            assert any(argument in parameters(name) for name in found), (argument, of)
+def test_every_row_is_of_something():
+    assert left_out() <= set(EXPORTS)
+    assert set(OF_TYPE) <= {kind(*one) for one in ARGUMENTS}
+    for rows, of in [(GOOD, ARGUMENTS), (OTHER, [one for one in ARGUMENTS if kind(*one) not in BAD])]:
+        assert nothing(rows, of) == []
+    for annotation, rows in BAD.items():
+        assert nothing(rows, [one for one in ARGUMENTS if kind(*one) == annotation]) == []
+
+
+def nothing(rows, arguments):
+    patterns = [pattern for _, them in rows for pattern in them.split()]
+    return [one for one in patterns if not any(fits(one, *argument) for argument in arguments)]
 
 
 @pytest.mark.parametrize("name", sorted(set(names()) - {"problems.read_table"}))
@@ -48,18 +52,10 @@ def test_the_valid_call_is_valid(name):
 
 @pytest.mark.parametrize(("name", "argument"), cases())
 def test_bad_arguments_are_refused_by_name(name, argument):
-    """Those drawn, and of numbers the ends and odd ones: hypothesis draws floats and integers that a float can hold."""
     right = valid(name)  # a call that is refused changes nothing of what it was given
-    for k, value in enumerate([*drawn(kind_of(name, argument), TRIES), *ends(name, argument)]):
+    for k, value in enumerate(bad_values(name, argument)):
         call = partial(EXPORTS[name], **right | {argument: value})
         assert outcome(call, argument) == REFUSED, f"value {k}: {shown(value)}"
-
-
-def shown(value):
-    try:
-        return repr(value)
-    except ValueError:  # Python does not write all integers
-        return "an integer of many digits"
 
 
 # Records that policies and the loop make, and acquisition functions, which are built anew at every step: Python's own
@@ -103,10 +99,19 @@ def test_a_type_error_within_a_constructor_stays_what_it_is():
     assert not isinstance(raised.value, ValueError)
 
 
-@pytest.mark.parametrize("build", BAD_PRIORS)
-def test_bad_candidate_priors_are_refused_by_name(build):
-    priors = [*valid("models.arm_gp_over_priors")["priors"], build()]
-    call = partial(
-        EXPORTS["models.arm_gp_over_priors"], **valid("models.arm_gp_over_priors") | {"priors": priors}
-    )
+BAD_PRIORS = [
+    {"kernel": "rbf"},
+    {"kernel": COVARIANCE[:3]},
+    *({"mean": mean} for mean in (NAN, torch.zeros(3), "zero")),
+    *({"forgetting_rate": rate} for rate in (1.0, -0.1, NAN, "slow")),
+    *({"noise_variance": noise} for noise in (0.0, -1.0, NAN)),
+]
+
+
+@pytest.mark.parametrize("given", BAD_PRIORS, ids=str)
+def test_bad_candidate_priors_are_refused_by_name(given):
+    """A record: the model over it checks it."""
+    right = valid("models.arm_gp_over_priors")
+    wrong = models.CandidatePrior(**{"kernel": COVARIANCE} | given)
+    call = partial(models.arm_gp_over_priors, **right | {"priors": [*right["priors"], wrong]})
     assert outcome(call, "priors", "noise_variance") == REFUSED
