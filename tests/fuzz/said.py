@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,42 +34,34 @@ from tests.fuzz.living import (
 )
 
 Said = tuple[str, Callable[[], Any], tuple[str, ...]]
+LATE = {**BAD_TIMES, "backwards": 1.0}
+JUNK = {"a word": "1", "bytes": b"1", "too long an integer": 10**400, "a dict": {}, "a class": object}
+
+
+def each(what: str, values: Mapping[str, Any], call: Callable[[Any], Any], *names: str) -> Iterator[Said]:
+    """The same thing said with each of some values; an answer may use the names."""
+    for kind, value in values.items():
+        yield f"{what} {kind}", partial(call, value), names
 
 
 def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
     """Observations that cannot be, and masks or domains that leave nothing."""
     choice = policy.choose(step)
-    reward = torch.tensor([0.3, 0.4]).double()
-    for what, arm in (BAD_POINTS if policy.dim else BAD_ARMS).items():
-        yield (
-            f"learn: arm {what}",
-            lambda arm=arm: policy.learn(Observation(step, arm, reward, choice.why)),
-            ("arm",),
-        )
-    for what, bad in BAD_REWARDS.items():
-        yield (
-            f"learn: reward {what}",
-            lambda bad=bad: policy.learn(Observation(step, choice.arm, bad, choice.why)),
-            ("reward", "rewards", "Y"),
-        )
-    for what, time in BAD_TIMES.items():
-        yield (
-            f"learn: time {what}",
-            lambda time=time: policy.learn(Observation(time, choice.arm, reward, choice.why)),
-            ("time",),
-        )
-    told = {"nothing": None, "text": "why"}
+    right = Observation(step, choice.arm, torch.tensor([0.3, 0.4]).double(), choice.why)
+
+    def learn(**changes: Any) -> None:
+        policy.learn(replace(right, **changes))
+
+    points = BAD_POINTS if policy.dim else BAD_ARMS
+    yield from each("learn: arm", points, lambda bad: learn(arm=bad), "arm")
+    yield from each("learn: reward", BAD_REWARDS, lambda bad: learn(reward=bad), "reward", "rewards", "Y")
+    yield from each("learn: time", BAD_TIMES, lambda bad: learn(time=bad), "time")
+    told: dict[str, Any] = {"nothing": None, "text": "why"}
     needed = choice.why.keys() - {"turn", "certain"}
     if needed and needed != {"index"}:
         told |= {"empty": {}, "of others": {name: torch.zeros(3) for name in choice.why}}
-    for what, why in told.items():
-        yield (
-            f"learn: why {what}",
-            lambda why=why: policy.learn(Observation(step, choice.arm, reward, why)),
-            ("why",),
-        )
-    for what, where in BAD_WHERE.items():
-        yield f"reset: where {what}", lambda where=where: policy.reset(where), ("where",)
+    yield from each("learn: why", told, lambda bad: learn(why=bad), "why")
+    yield from each("reset: where", BAD_WHERE, policy.reset, "where")
     pending = {f"time {what}": Pending(time, choice.arm, choice.why) for what, time in BAD_TIMES.items()}
     pending["why nothing"] = Pending(step, choice.arm, None)
     if isinstance(policy, RegretBalancing):
@@ -79,45 +72,33 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
     for what, one in pending.items():
         named = ("pending." + what.split()[0], "why")
         yield f"choose: pending {what}", lambda one=one: policy.choose_many(step, 1, None, [one]), named
-    for what, bad in (BAD_DOMAINS if policy.dim else BAD_AVAILABLE).items():
-        yield f"choose: available {what}", lambda bad=bad: policy.choose(step, bad), ("available",)
+    domains = BAD_DOMAINS if policy.dim else BAD_AVAILABLE
+    yield from each("choose: available", domains, lambda bad: policy.choose(step, bad), "available")
 
 
 def times_to_policy(policy: Any) -> Iterator[Said]:
     """Times that cannot be, for a policy whose model drifts."""
-    for what, time in {**BAD_TIMES, "backwards": 1.0}.items():
-        yield f"choose: time {what}", lambda time=time: policy.choose(time), ("time",)
+    return each("choose: time", LATE, policy.choose, "time")
 
 
 def to_ask_tell(asked: Any) -> Iterator[Said]:
     """Numbers of no question, rewards that are no numbers, times that are none."""
-    question = asked.ask(4.0)
-    for id in (-1, question.id + 1, 10**400, 0.0, 1.5, True, "0", None, torch.tensor(0), [0]):
-        yield f"tell: id {str(id)[:9]}", lambda id=id: asked.tell(id, 1.0), ("id",)
-    junk = {"a word": "1", "bytes": b"1", "too long an integer": 10**400, "a dict": {}, "a class": object}
-    refused = {
-        what: bad for what, bad in BAD_REWARDS.items() if what not in ("one for two", "list", "number")
-    }
-    refused.pop("no dimension")  # one number for all replicates
-    for what, bad in (refused | junk).items():
-        yield f"tell: reward {what}", lambda bad=bad: asked.tell(question.id, bad), ("reward",)
-    for what, time in BAD_TIMES.items():
-        yield f"ask: time {what}", lambda time=time: asked.ask(time), ("time",)
-    arms = {
-        "none": [],
-        "one that is not here": [10**6],
-        "half": [0.5],
-        "booleans": [True],
-        "twice": [0, 0],
-        "0": 0,
-    }
-    for what, bad in (arms | junk | {"None": None, "a fraction": 1.5}).items():
-        for act in (asked.add_arms, asked.retire_arms):
-            yield f"{act.__name__}: {what}", lambda act=act, bad=bad: act(bad), ("arms", "policy")
-    for what, bad in BAD_REWARDS.items():
-        if bad is not None:
-            told = {"features": bad, "prior_mean": bad, "covariance": bad}
-            yield f"add_arms: {what}", lambda told=told: asked.add_arms(1, **told), (*told, "policy")
+    id = asked.ask(4.0).id
+    ids = [-1, id + 1, 10**400, 0.0, 1.5, True, "0", None, torch.tensor(0), [0]]
+    yield from each("tell: id", {str(bad)[:9]: bad for bad in ids}, lambda bad: asked.tell(bad, 1.0), "id")
+    one_number = ("one for two", "list", "number", "no dimension")  # it is that of all replicates
+    refused = {what: bad for what, bad in BAD_REWARDS.items() if what not in one_number}
+    yield from each("tell: reward", refused | JUNK, lambda bad: asked.tell(id, bad), "reward")
+    yield from each("ask: time", BAD_TIMES, asked.ask, "time")
+    arms = {"none": [], "one that is not here": [10**6], "half": [0.5], "booleans": [True], "twice": [0, 0]}
+    arms |= {"0": 0, "None": None, "a fraction": 1.5} | JUNK
+    for act in (asked.add_arms, asked.retire_arms):
+        yield from each(f"{act.__name__}:", arms, act, "arms", "policy")
+    told = ("features", "prior_mean", "covariance")
+    some = {what: bad for what, bad in BAD_REWARDS.items() if bad is not None}
+    yield from each(
+        "add_arms:", some, lambda bad: asked.add_arms(1, **dict.fromkeys(told, bad)), *told, "policy"
+    )
 
 
 def to_model(name: str, model: Any) -> Iterator[Said]:
@@ -128,93 +109,78 @@ def to_model(name: str, model: Any) -> Iterator[Said]:
     bad_x = dict(BAD_X) if name == "OnlineGP" else BAD_X | BAD_INDICES
     for what, X in bad_x.items():
         if drifts and isinstance(X, torch.Tensor) and X.dim() == 3 and X.shape[-1] == 1:
-            X = torch.cat([X, torch.full_like(X, 5.0)], -1)
-        yield f"observe: X {what}", lambda X=X: model.observe(X, good_y), ("X",)
-        yield f"posterior: X {what}", lambda X=X: model.posterior(X), ("X",)
-    for what, Y in BAD_Y.items():
-        yield f"observe: Y {what}", lambda Y=Y: model.observe(good_x, Y), ("Y",)
-    for what, where in BAD_WHERE.items():
-        yield f"observe: where {what}", lambda where=where: model.observe(good_x, good_y, where), ("where",)
-        yield f"reset: where {what}", lambda where=where: model.reset(where), ("where",)
-        if model.can_forget:
-            yield f"forget: where {what}", lambda where=where: model.forget(1, where), ("where",)
+            bad_x[what] = torch.cat([X, torch.full_like(X, 5.0)], -1)
+    yield from each("observe: X", bad_x, lambda bad: model.observe(bad, good_y), "X")
+    yield from each("posterior: X", bad_x, model.posterior, "X")
+    yield from each("observe: Y", BAD_Y, lambda bad: model.observe(good_x, bad), "Y")
+    yield from each("observe: where", BAD_WHERE, lambda bad: model.observe(good_x, good_y, bad), "where")
+    yield from each("reset: where", BAD_WHERE, model.reset, "where")
     if name.startswith("ArmGP"):
         yield from _to_arms(model, 5.0 if drifts else None)
     if model.can_forget:
-        for what, count in BAD_COUNTS.items():
-            yield f"forget: count {what}", lambda count=count: model.forget(count), ("count",)
+        yield from each("forget: where", BAD_WHERE, lambda bad: model.forget(1, bad), "where")
+        yield from each("forget: count", BAD_COUNTS, model.forget, "count")
     if drifts:
-        for what, time in {**BAD_TIMES, "backwards": 1.0}.items():
-            for call in ("candidates", "marginals", "joint"):
-                if not (call != "candidates" and time is None):  # None is now
-                    yield (
-                        f"{call}: time {what}",
-                        lambda call=call, time=time: getattr(model, call)(time),
-                        ("time",),
-                    )
+        yield from each("candidates: time", LATE, model.candidates, "time")
+        some = {what: time for what, time in LATE.items() if time is not None}  # None is now
+        yield from each("marginals: time", some, model.marginals, "time")
+        yield from each("joint: time", some, model.joint, "time")
 
 
 def _to_arms(model: Any, time: float | None) -> Iterator[Said]:
     """Arms, rewards, masks and times that cannot be, of a model over arms that is told by index."""
-    good_arm, good_reward = torch.tensor([0, 1]), torch.ones(S).double()
-    told = (good_arm, good_reward, time)
-    for what in ("too large", "negative", "floats", "booleans", "too many"):
-        arm = BAD_ARMS[what]
-        yield f"arms: arm {what}", lambda arm=arm: model.observe_arms(arm, good_reward, time), ("arm",)
-    for what in ("NaN", "minus infinity", "too many"):
-        reward = BAD_REWARDS[what]
-        yield f"arms: reward {what}", lambda r=reward: model.observe_arms(good_arm, r, time), ("reward",)
-    for what, where in BAD_WHERE.items():
-        yield f"arms: where {what}", lambda where=where: model.observe_arms(*told, where), ("where",)
+    arm, reward = torch.tensor([0, 1]), torch.ones(S).double()
+    arms = {what: BAD_ARMS[what] for what in ("too large", "negative", "floats", "booleans", "too many")}
+    yield from each("arms: arm", arms, lambda bad: model.observe_arms(bad, reward, time), "arm")
+    rewards = {what: BAD_REWARDS[what] for what in ("NaN", "minus infinity", "too many")}
+    yield from each("arms: reward", rewards, lambda bad: model.observe_arms(arm, bad, time), "reward")
+    yield from each("arms: where", BAD_WHERE, lambda bad: model.observe_arms(arm, reward, time, bad), "where")
     if time is not None:
-        for what, bad in {**BAD_TIMES, "backwards": 1.0}.items():
-            yield f"arms: time {what}", lambda t=bad: model.observe_arms(good_arm, good_reward, t), ("time",)
-        late, moved = (
-            torch.tensor([[[0.0, 6.0], [1.0, 5.0]]]).double().expand(S, 2, 2),
-            torch.arange(S).double(),
-        )
+        yield from each("arms: time", LATE, lambda bad: model.observe_arms(arm, reward, bad), "time")
+        late = torch.tensor([[[0.0, 6.0], [1.0, 5.0]]]).double().expand(S, 2, 2)
+        apart = late.flip(-2) + torch.arange(S).double().reshape(S, 1, 1)
         Y = torch.ones(S, 2, 1).double()
         yield "observe: times that decrease", lambda: model.observe(late, Y), ("X",)
         yield "observe: times of the past", lambda: model.observe(late.flip(-2) - 5.0, Y), ("X", "time")
-        apart = late.flip(-2) + moved.reshape(S, 1, 1)
         yield "observe: times that differ between members", lambda: model.observe(apart, Y), ("X",)
         yield "observe: no times", lambda: model.observe(torch.zeros(S, 1, 1).double(), Y[:, :1]), ("X",)
         past = torch.tensor([[0.0, 1.0]]).double()
         yield "posterior: of the past", lambda: model.posterior(past), ("X", "time")
 
 
-def _life_of_policy(
-    build: Callable[..., Any], name: str, **options: Any
-) -> tuple[Callable[[], Any], list[Said]]:
+Life = tuple[Callable[[], Any], list[Said]]
+
+
+def _life_of_policy(build: Callable[..., Any], name: str, **options: Any) -> Life:
     policy = build(name, **options)
     policy.choose(4.0)  # draws ahead what the choice below would draw
     return policy.state_dict, [*to_policy(policy)]
 
 
-def _life_of_drifting_policy(name: str, **options: Any) -> tuple[Callable[[], Any], list[Said]]:
+def _life_of_drifting_policy(name: str, **options: Any) -> Life:
     policy = policy_of(name, **options)
     return policy.state_dict, [*times_to_policy(policy)]
 
 
-def _life_over_points_that_drift(name: str) -> tuple[Callable[[], Any], list[Said]]:
+def _life_over_points_that_drift(name: str) -> Life:
     policy = policy_over_points(name)  # which takes a past time
     return policy.state_dict, [said for said in times_to_policy(policy) if "backwards" not in said[0]]
 
 
-def _life_of_ask_tell(name: str) -> tuple[Callable[[], Any], list[Said]]:
+def _life_of_ask_tell(name: str) -> Life:
     policy = policy_of(name)
     asked = AskTell(policy)
     asked.ask(4.0)
     return asked.state_dict, [*to_ask_tell(asked), *to_policy(policy)]
 
 
-def _life_of_model(name: str) -> tuple[Callable[[], Any], list[Said]]:
+def _life_of_model(name: str) -> Life:
     model = model_of(name)
     return partial(state_of, model), [*to_model(name, model)]
 
 
 # Each makes one in mid-life: a function that gives its state, and what is said to it.
-LIVES: dict[str, Callable[[], tuple[Callable[[], Any], list[Said]]]] = {
+LIVES: dict[str, Callable[[], Life]] = {
     **{f"policy {name}": partial(_life_of_ask_tell, name) for name in recipes.RECIPES},
     **{
         f"policy {name} over points": partial(_life_of_policy, policy_over_points, name)
