@@ -152,6 +152,17 @@ def test_what_arms_share_is_told_though_no_row_is_whole():
     assert alone.shared is False
 
 
+@pytest.mark.parametrize("sizes", [[1.0, 1.0, 0.5], [1.0, 0.0, 0.0]], ids=["common", "of one arm"])
+@pytest.mark.parametrize("hours", [2000, 8760])
+def test_a_week_in_months_of_hours_is_no_drift(hours, sizes):
+    drifts = 0
+    for seed in range(8):
+        wave = 3 * np.sin(2 * np.pi * np.arange(hours) / 168 + seed)
+        noise = np.random.default_rng(seed).normal(0, 0.3, (hours, 3))
+        drifts += diagnose(torch.from_numpy(wave[:, None] * sizes + noise)).drift > 0
+    assert drifts <= 1  # of 8 at 1 %: two or more have probability 0.003
+
+
 def test_parts_of_a_cycle_are_named_as_that_and_few_of_single_arms():
     table = RewardTable(torch.rand(60, 2).double(), 3600.0 * torch.arange(60).double(), in_seconds=True)
     day, part, other = Period(86400.0, 1e-20), Period(9601.0, 1e-5), Period(10100.0, 1e-5)
