@@ -418,7 +418,12 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
 @click.option("--policies", default=DEFAULT_POLICIES, help="Comma-separated names.")
 @number("--horizon", 1, default=1000, help="Steps; fewer if a problem has fewer.")
 @number("--replicates", 1, default=10, help="Independent runs of each policy on each problem.")
-@number("--block", 1, help="Replicates in a cell; default: all of them.")
+@number(
+    "--block",
+    1,
+    help="Replicates in a cell; default: all of them. A window that follows from the variation budgets of a problem is "
+    "averaged over a cell, so it depends on this.",
+)
 @number("--seed", 0, default=0, help="Seed of all random numbers.")
 @click.option("--engine", default="local", help=f"Where cells run: {', '.join(catalogue().engines)}.")
 @number("--threads", 1, MOST_THREADS, default=1, help="CPU threads of a cell.")

@@ -94,7 +94,8 @@ def sweep(
         policies: by name, each a ``RecipeSetting`` or a function of a problem and a ``Block``.
         horizon: T, cut to a problem's own horizon where that is shorter.
         replicates: S of each policy on each problem.
-        block: replicates per cell of the sweep; None: all of them.
+        block: replicates per cell of the sweep; None: all of them. A window or interval that a recipe takes from the
+            problem's variation budget is averaged over the replicates of a cell, so it depends on the block.
         seed: of all random numbers.
         engine: ``"local"`` in this process, ``"processes"`` of this machine, or ``"ray"``. Results are the same bit for
             bit, except times.
