@@ -34,6 +34,7 @@ _ADVICE = "write numbers as -1234.5 without a unit, true as 1, dates as 2024-01-
 LATEST_YEAR = 2100
 _TIME_NAMES = {"time", "times", "t", "date", "datetime", "timestamp", "timestamps", "when", "ts", "epoch"}
 _FIRST = 50  # cells that are read before all are
+_ZONED = re.compile(r"\d[T ]\d.*(Z|[+-]\d\d(:?\d\d)?)\s*$", re.IGNORECASE)  # not the day of a date
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
@@ -212,6 +213,7 @@ def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, s
     in words."""
     known = _timestamps(cells)
     if known is not None:
+        _refuse_some_zones(name, cells)
         zone = ", in UTC" if pd.Timestamp(cells.iloc[0]).tz is not None else ""
         return _since_1970(known), f"seconds, from timestamps{zone}"
     row = empty_row(cells)
@@ -237,6 +239,19 @@ def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, s
             f"({_ADVICE}; time_column= names the times)"
         )
     return _since_1970(stamps), f"seconds, from {kind}"
+
+
+def _refuse_some_zones(name: str, cells: pd.Series) -> None:
+    """Refuse text of which some times name their zone: the others would be read as UTC, hours away."""
+    texts = [cell for cell in cells if isinstance(cell, str)] if cells.dtype == object else []
+    zoned = np.array([_ZONED.search(text) is not None for text in texts])
+    differ = zoned != zoned[:1]
+    if differ.any():
+        row = int(differ.argmax())
+        raise ValueError(
+            f"row {row + 1}, column {name!r} must name its time zone if row 1 does, and only then, got {texts[row]!r} "
+            f"after {texts[0]!r}: write local times with their offset"
+        )
 
 
 def _since_1970(stamps: pd.Series) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Tables as people have them: read as meant, or refused with the reason and the argument that decides."""
 
 import gzip
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -60,6 +61,15 @@ def test_one_decimal_comma_tells_how_the_other_columns_are_meant(tmp_path):
     assert table.rewards.tolist() == [[1.5, 1234], [2.5, 5678]]
     with pytest.raises(ValueError, match="decimal must be"):
         read(tmp_path, 'a,b\n"1,5",1.25\n"2,5",5.5\n')
+
+
+@pytest.mark.parametrize("first", ["with", "without"])
+def test_times_of_which_some_name_their_zone_are_refused(tmp_path, first):
+    zoned, plain = HOURS.strftime("%Y-%m-%dT%H:%M+02:00"), HOURS.strftime("%Y-%m-%d %H:%M")
+    parts = (zoned[:5], plain[5:]) if first == "with" else (plain[:5], zoned[5:])
+    said = f"row 6, column 'time' must name its time zone if row 1 does, and only then, got {parts[1][0]!r}"
+    with pytest.raises(ValueError, match=re.escape(said)):
+        read(tmp_path, rows(("time", [*parts[0], *parts[1]])))
 
 
 def test_times_with_a_zone_are_said_to_be_in_utc(tmp_path):
