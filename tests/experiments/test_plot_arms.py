@@ -30,6 +30,13 @@ def test_one_row_of_best_arms_serves_every_replicate(best: torch.Tensor) -> None
     np.testing.assert_allclose(ax.lines[0].get_ydata(), [3, 0, 0, 0])
 
 
+def test_arms_are_whole_numbers_on_their_axis() -> None:
+    few = plot_arms(history(torch.tensor([[0, 2, 1, 1]]), policy="one", problem="made up"))
+    ticks = few.get_yticks()
+    np.testing.assert_array_equal(ticks, ticks.round())
+    assert {0, 1, 2} <= set(ticks)
+
+
 def test_positions_place_dots_and_line() -> None:
     ax = plot_arms(two_runs(), best=BEST, positions=torch.tensor([0.1, 0.2, 0.3, 0.4]))
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 1], [0.1, 0.3, 0.2, 0.2], rtol=1e-6)

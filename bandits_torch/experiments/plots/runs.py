@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgba
+from matplotlib.ticker import MaxNLocator
 from scipy.optimize import isotonic_regression
 from torch import Tensor
 
@@ -89,6 +90,8 @@ def plot_arms(
     text = title_of({name: history}, f"{name}, replicate {replicate}")
     label = f"coordinate {coordinate}" if points else "arm" if positions is None else "position of the arm"
     finish(ax, text, "step", label, legend=True)
+    if positions is None and not points:
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     legend: Any = ax.get_legend()
     legend.legend_handles[0].set_sizes([24.0])  # however small the dots
     return ax
