@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from bandits_torch.cli.asked import (
     send_options,
     whole_number,
 )
-from bandits_torch.cli.catalogue import catalogue
+from bandits_torch.cli.catalogue import Entry, catalogue
 from bandits_torch.cli.output import one_line_errors
 from bandits_torch.naming import did_you_mean, installed
 
@@ -373,7 +373,7 @@ def list_names(name: str | None) -> None:
             _print_table(("kernel", "what it is"), kernels)
         return
     known = {one: entries for entries in (catalogue().problems, catalogue().policies) for one in entries}
-    entries = known.get(name, catalogue().policies if ":" in name else {})
+    entries = known.get(name, _kind_of(name) if ":" in name else {})
     if name not in entries:
         close = did_you_mean(name, known)
         raise ValueError(f"name must be one of those that `bandits-torch list` shows, got {name!r}{close}")
@@ -381,6 +381,15 @@ def list_names(name: str | None) -> None:
     options = entries[name].options.items()
     rows = [(key, "must be given" if default is None else default) for key, default in options]
     _print_table(("option", "default"), rows)
+
+
+def _kind_of(name: str) -> Mapping[str, Entry]:
+    """The problems if ``module:name`` is one, else the policies."""
+    try:
+        catalogue().problems[name]
+    except ValueError:
+        return catalogue().policies
+    return catalogue().problems
 
 
 def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:

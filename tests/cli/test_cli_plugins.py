@@ -50,7 +50,13 @@ def test_it_is_listed(plugin):
     assert re.search(r"^halving_gp_ucb +GP-UCB that drops", listed, re.M)
     assert re.search(r"^fading +of the plug-in", listed, re.M)
     assert re.search(r"^most +60$", run(plugin, "list", "halving_gp_ucb"), re.M)
-    assert re.search(r"^period +100$", run(plugin, "list", "seesaw"), re.M)
+    for name in ("seesaw", "seesaw_bandits:Seesaw"):
+        assert re.search(r"^period +100$", run(plugin, "list", name), re.M)
+    assert re.search(r"^most +60$", run(plugin, "list", "seesaw_bandits:halving_gp_ucb"), re.M)
+    for name in ("seesaw_bandits:Halving", "no_such_module:thing"):
+        said = run(plugin, "list", name, code=2)
+        assert said.startswith("error: ")
+        assert said.count("\n") == 1
 
 
 def test_it_is_raced_by_either_name_and_raced_again(plugin, tmp_path):
