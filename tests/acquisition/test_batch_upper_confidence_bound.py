@@ -105,12 +105,3 @@ def test_it_is_found_by_name_and_moves_with_its_model():
     assert ucb.width == 1.5
     assert ucb.X_pending.shape == (1, 2)
     assert {"width", "beta_prime"} <= dict(ucb.named_buffers()).keys()
-
-
-@pytest.mark.parametrize("make", [UpperConfidenceBound, qUpperConfidenceBound])
-@pytest.mark.parametrize(
-    "width", [-1.0, float("nan"), torch.tensor([1.0, -1.0]), torch.ones(3), torch.tensor([1.0, float("nan")])]
-)
-def test_bad_widths_are_refused(make, width):
-    with pytest.raises(ValueError, match="width must"):
-        make(online_gp((2,)), width)

@@ -130,21 +130,6 @@ def test_a_point_that_is_no_choice_is_refused():
         acquisition(torch.rand(3, 1, 2).double())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"choices": torch.zeros(N, 1)}, "choices"),
-        ({"base_samples": torch.zeros(N + 1)}, "base_samples"),
-        ({"base_samples": torch.zeros(2, N)}, "base_samples"),
-        ({"width": -1.0}, "width"),
-        ({"width": float("nan")}, "width"),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, name):
-    with pytest.raises(ValueError, match=name):
-        ThompsonSampling(arm_gp(), **arguments)
-
-
 def test_another_model_without_choices_is_refused():
     with pytest.raises(ValueError, match="choices"):
         ThompsonSampling(continuous("SingleTaskGP"))

@@ -110,6 +110,10 @@ def ones(*shape):
     return torch.ones(*shape).double()
 
 
+def numbers(*values):
+    return torch.tensor(values).double()
+
+
 def zeros(*shape):
     return torch.zeros(*shape).double()
 
@@ -136,7 +140,7 @@ def design_features():
 # A row: what, and for which arguments. An argument's name alone is of all exports that have it, a name with dots of the
 # exports that it matches, and goes first. Of several rows the last one holds.
 Rows = list[tuple[Any, str]]
-_SWITCHING = "problems.S*Switch*.horizon problems.TVGPDraws.horizon problems.MovingPeaks.horizon"
+_SWITCHING = "problems.*Switch*.horizon problems.TVGPDraws.horizon problems.MovingPeaks.horizon"
 _WIDTHS = "policies.IndexPolicy.width policies.ContextualPolicy.width policies.RewardImprovementPolicy.width"
 _STEPS = torch.arange(80).double()
 
@@ -277,6 +281,7 @@ ALIKE = {
 
 _CONTEXTS = bad.spoiled(torch.rand(3, 1).double(), torch.ones(3, 1))
 _NO_KERNELS = [[], (), None, "rbf", 3, ["rbf"]]
+_OUTSIDE = (0.0, -3, 1, 7.5, 1001)  # no step within 20
 _OF_POINTS = bad.spoiled(ones(3), -ones(3), ones(2, 3, 4))
 
 
@@ -294,6 +299,7 @@ BAD: dict[str, Rows] = {
         (bad.count, "kernels.NeuralTangentKernel.depth policies.SafePointPolicy.raw_samples"),
         ([-1, 1.5, "a", NAN, torch.ones(3), 99, []], "start_at"),
         ([*bad.count, 20], "grid_until"),  # over arms none
+        ([*bad.natural, N], "models.LevelMembers.control"),
         ([value for value in bad.count if value != {}], "window"),  # {}: LikelihoodWindow without arguments
         (None, "theory.RestartWidth.horizon problems.make.horizon"),
     ],
@@ -301,16 +307,14 @@ BAD: dict[str, Rows] = {
         (bad.positive, "*"),
         (bad.non_negative, "rkhs_bound drift value design rkhs_variation_budget variation_budget climb"),
         (bad.non_negative, "width safety_width variance look_again move_price plausible wide ends"),
-        (
-            bad.non_negative,
-            "problems.*.noise_scale models.LeverageSampling.rise policies.LikelihoodWindow.margin theory.*.gain",
-        ),
+        (bad.non_negative, "height_severity width_severity problems.*.noise_scale theory.*.gain"),
+        (bad.non_negative, "models.LeverageSampling.rise policies.LikelihoodWindow.margin"),
         (bad.positive, "problems.Hills.noise_scale"),
         ([x for x in bad.non_negative if x is not None], "problems.VarianceStarvation.noise_scale"),
         (bad.finite, "margin prior_mean start short tall limit least_reward time"),
         (bad.probability, "delta epsilon warm_up shrink policies.MemberScale.memory"),
         (bad.probability, "problems.Replay.noise_fraction kernels.*.forgetting_rate"),
-        (bad.share, "shrinkage design_share *epsilon_greedy.epsilon *EpsilonGreedy.epsilon"),
+        (bad.share, "shrinkage design_share excluded *epsilon_greedy.epsilon *EpsilonGreedy.epsilon"),
         (bad.share, "*EXP3S.exploration *GLRKLUCB.exploration policies.DetectionAugmented.exploration"),
         (bad.share, "recipes.glr_kl_ucb.exploration recipes.exp3_s.exploration recipes.dal.exploration"),
         (bad.positive_share, "discount step_size"),
@@ -325,12 +329,14 @@ BAD: dict[str, Rows] = {
         ([NAN, 1.0, 7.0, INF, "low"], "models.OutcomeConstraint.low"),
         ([NAN, -INF, "high", None], "models.OutcomeConstraint.high"),
         (bad.spoiled(torch.zeros(2, N).double(), torch.zeros(3, N), "profile"), "profile"),
-        (None, "excluded height_severity width_severity models.OutcomeConstraint.prior_mean"),
-        (None, "models.OutcomeConstraint.noise_variance acquisition.ThompsonSampling.time"),
-        (None, "theory.uncertainty_sampling.time"),
+        (None, "models.OutcomeConstraint.prior_mean models.OutcomeConstraint.noise_variance"),
+        (None, "acquisition.ThompsonSampling.time"),
+        ([*bad.non_negative, numbers(1, -1), numbers(1, NAN), ones(3)], "acquisition.*Upper*.width"),
+        ([*bad.rate, zeros(2), numbers(0, 1, 0)], "models.CyclicMembers.share *.cycle_rate"),
     ],
     "str": [
         (bad.words, "*"),
+        ([*bad.words, "sphere"], "problems.MovingPeaks.layout"),
         (["", "reward", 3, None], "models.OutcomeConstraint.name"),
         ([word for word in bad.words if word not in (0, 1.5)], "problems.Replay.prior_mean"),
         ([None, 3, "gp_ucbb", "exp3_s", "auto", []], "recipes.dal.base"),
@@ -372,8 +378,12 @@ BAD: dict[str, Rows] = {
         ([ones(N), ones(2, 3) > 0, zeros(N) > 0, "arms", [True], 3], "safe_arms"),
         (["all", ones(3) > 0, zeros(2) > 0, ones(2), [True, True]], "surviving"),
         ([ones(3), ones(2) > 0, "yes", None, [True]], "learn_offset"),
-        ([None, "w", zeros(3), [0.0, 0.0]], "log_weights log_likelihood"),
-        (None, "X_pending choices root times history history_times among watched pending base_samples"),
+        ([None, "w", zeros(3), [0.0, 0.0], NAN * ones(2)], "log_weights log_likelihood"),
+        ([zeros(N) > 0, ones(6) > 0, [True] * N], "among"),
+        ([[0.0] * N, zeros(N + 1), zeros(3, N)], "base_samples"),
+        ([[[1.0]]], "root"),
+        ([zeros(N, 1)], "acquisition.ThompsonSampling.choices"),
+        (None, "X_pending choices times history history_times watched pending"),
         (None, "unit offset models.MemberMixture.weights models.MemberMixture.scale problems.Replay.arms"),
         (None, "policies.ModelAveraging.forgetting_rate"),
     ],
@@ -390,6 +400,7 @@ OTHER: Rows = [
     ([{}, {"flow": (0.0, 1.0)}, {"reward": (1.0, 0.0)}, {"reward": 3.0}, 3, None], "limits"),
     ([[], [0.0], [NAN], [-1.0, 2.0], ["day"], 24.0, None], "periods"),
     ([[], [0], [1.5], [1, 2], 1, None], "harmonics"),
+    ([0.3, None, "0.3", ["0.3"], (None,), (5, 5), (9, 3), (0.5, 0.2), *([x] for x in _OUTSIDE)], "switches"),
     ([["a", "a"], ["a"], [1, 2, 3, 4, 5], ["", *"bcde"], "abcde", 3, {}], "names context_names"),
     ([3, "heat", ["heat"], [None], {"heat": (0.0, 1.0)}], "constraints"),
     ([[], [None], "parts", 3, None], "parts"),
@@ -403,8 +414,8 @@ OTHER: Rows = [
         + [{1: value} for value in (NAN, "half", None, ones(2))],
         "fixed_features",
     ),
-    (None, "batch_shape active_dims arm_names notes switches problems.read_table.*"),
-    (None, "models.fit_hyperparameters.data models.SketchedGP.sampling recipes.auto.log"),
+    (None, "batch_shape active_dims arm_names notes problems.read_table.*"),
+    (None, "models.fit_hyperparameters.data recipes.auto.log"),
     (None, "policies.ModelAveraging.scale policies.ModelAveraging.sharing"),
     (None, "recipes.memory_length.domain problems.Rosenbrock.function problems.Hartmann3.function"),
     (None, "policies.*.choices"),  # of a policy with a model: tests/policies/test_choices.py

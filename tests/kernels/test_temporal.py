@@ -186,8 +186,6 @@ def test_forgetting_rate_outside_the_unit_interval_is_refused(value):
 
 
 def test_other_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="start"):
-        WienerKernel(0.1, start=float("nan"))
     with pytest.raises(ValueError, match="forgetting_rate_constraint"):
         ExponentialForgettingKernel(0.5, forgetting_rate_constraint=Interval(0.1, 2.0))
     with pytest.raises(ValueError, match="drift_variance_constraint"):

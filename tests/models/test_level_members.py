@@ -133,11 +133,6 @@ def test_a_level_that_jumps_costs_little():
     assert regret(average(), square) < 0.7 * regret(average(kind=Slow), square)
 
 
-def test_the_control_must_be_an_arm():
-    with pytest.raises(ValueError, match="control"):
-        members(control=N)
-
-
 def average(replicates=4, kind=LevelMembers):
     """A policy over such members, told no unit: three sizes of the arms' parts, two rates, three time-scales."""
     grid = torch.tensor(

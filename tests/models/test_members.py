@@ -301,11 +301,3 @@ def test_a_pivoted_root_leaves_little_out():
     assert float((root @ root.T - K).diagonal().abs().max()) < 1e-8
     whole = [pivoted_root(lambda i, K=K: K[:, i], K.diagonal(), N, 0.0) for K in KERNELS]
     torch.testing.assert_close(torch.stack([root @ root.mT for root in whole]), KERNELS, rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize("name", ["share", "cycle_rate"])
-@pytest.mark.parametrize("value", [torch.zeros(3).double(), torch.tensor([0.0, 1.0]).double(), -0.1])
-def test_shares_of_a_cycle_that_do_not_fit_are_refused_by_name(name, value):
-    told = KERNELS, torch.tensor([0, 1]), torch.ones(2).double(), torch.zeros(2).double()
-    with pytest.raises(ValueError, match=f"^{name} must"):
-        CyclicMembers(N, *told, periods=PERIODS, harmonics=HARMONICS, **{name: value})

@@ -10,25 +10,11 @@ import torch
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import MultitaskKernel, RBFKernel, RBFKernelGrad, ScaleKernel
 
-from bandits_torch.acquisition import (
-    BayesianOverPriors,
-    LikeliestPrior,
-    PathwiseThompsonSampling,
-    ThompsonSampling,
-    UpperConfidenceBound,
-)
+from bandits_torch.acquisition import UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import PeriodKernel
-from bandits_torch.models import (
-    ArmGP,
-    CandidatePrior,
-    LeverageSampling,
-    OnlineGP,
-    SketchedGP,
-    WideningMembers,
-)
+from bandits_torch.models import ArmGP, CandidatePrior, OnlineGP, WideningMembers
 from bandits_torch.models.candidate_priors import arm_gp_of_prior, arm_gp_over_priors, online_gp_over_priors
-from bandits_torch.theory import optimal_design
 from bandits_torch.theory.widths import uncertainty_sampling
 
 ARMS = torch.rand(4, 2, generator=torch.Generator().manual_seed(0)).double()
@@ -68,10 +54,7 @@ CASES = [
     ("kernel", lambda: ArmGP(ARMS, RBFKernelGrad(), 0.1)),
     ("kernel", lambda: ArmGP(ARMS, MultitaskKernel(RBFKernel(), 2), 0.1)),
     ("kernel", lambda: OnlineGP(ScaleKernel(RBFKernelGrad()), 0.1, input_dim=2)),
-    ("sampling", lambda: SketchedGP(ARMS, RBFKernel(), 0.1, sampling="theory")),
-    ("dictionary", lambda: LeverageSampling(5.0, dictionary=["kept"])),
     ("bounds", lambda: WideningMembers(torch.tensor([True]), [0.0, 1.0], ONE, ONE, 0 * ONE, ONE)),
-    ("prior", lambda: arm_gp_of_prior(ARMS, None, 0.1, replicates=2)),
     (r"priors\[0\].kernel", lambda: arm_gp_of_prior(ARMS, prior(kernel=None), 0.1, replicates=2)),
     (
         r"priors\[0\].forgetting_rate",
@@ -86,7 +69,6 @@ CASES = [
         r"priors\[0\].noise_variance",
         lambda: online_gp_over_priors(Domain(BOX), [prior(noise_variance=[0.1])], 0.1),
     ),
-    ("among", lambda: optimal_design(ARMS, 0.1, [True] * 4)),
     ("time", lambda: uncertainty_sampling(arms(), 2, math.nan)),
     ("noise_variance", lambda: arms(2).adopt(0.1, TWO)),
     ("prior_mean", lambda: arms(2).adopt(TWO, None)),
@@ -118,10 +100,6 @@ CASES = [
     ("Y", lambda: points().observe(LONE, LONE.bool())),
     ("state_dict", lambda: points().load_state_dict({})),
     ("state_dict", lambda: arms().load_state_dict({})),
-    ("log_weights", lambda: BayesianOverPriors(bound(), TWO * math.nan)),
-    ("log_likelihood", lambda: LikeliestPrior(bound(), TWO * math.nan)),
-    ("base_samples", lambda: ThompsonSampling(arms(), base_samples=[0.0] * 4)),
-    ("root", lambda: PathwiseThompsonSampling(arms(), root=[[1.0]])),
 ]
 
 

@@ -182,9 +182,6 @@ def test_dates_have_days_and_weeks():
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("cycles", {"cycles": -1.0}),
-        ("cycles", {"cycles": "day"}),
-        ("cycles", {"cycles": [24.0, 24.0]}),
         ("cycles", {"history": record(), "cycles": fit_cycles(record().numpy())}),
         ("cycles", {"kernel": torch.eye(5).double(), "cycles": fit_cycles(record(arms=4).numpy())}),
         ("history_times", {"history_times": torch.arange(5).double()}),

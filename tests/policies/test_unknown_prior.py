@@ -202,7 +202,6 @@ def test_almost_static_member_equals_a_static_model() -> None:
 
 
 BAD = [
-    ([], "priors must be at least one CandidatePrior"),
     (
         [CandidatePrior(RBFKernel(), torch.zeros(N)), CandidatePrior(RBFKernel(), torch.zeros(N + 1))],
         "priors\\[1\\].mean",

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bandits_torch import make, recipes, run
+from bandits_torch import recipes, run
 from bandits_torch.problems import Hills
 
 
@@ -50,12 +50,6 @@ def test_the_best_arm_of_an_even_step_is_one_that_is_available() -> None:
     history = run(recipes.random(101, None, 0.1, replicates=2), problem, 10)
     inside = problem.expected_rewards(1).masked_fill(~problem.available(2), -torch.inf).amax(-1)
     torch.testing.assert_close(history.best[:, 1], inside)
-
-
-@pytest.mark.parametrize("value", [-0.1, 2.0])
-def test_a_share_of_functions_excluded_that_is_none_is_refused(value) -> None:
-    with pytest.raises(ValueError, match="excluded must be"):
-        make("hills", excluded=value)
 
 
 def test_prior_elimination_finds_the_true_prior_where_the_likeliest_gets_stuck() -> None:

@@ -171,12 +171,6 @@ def test_a_single_arm_gets_all() -> None:
     assert only.probabilities.tolist() == [0.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize("among", [torch.zeros(3, dtype=torch.bool), torch.ones(4, dtype=torch.bool)])
-def test_among_must_be_some_of_the_arms(among: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"^among must"):
-        exploration_problem(torch.eye(3, dtype=torch.float64), None, 1e-2, 1.0, among)
-
-
 @pytest.mark.parametrize("scale", [1e6, 1e-6])
 def test_whether_a_covariance_is_symmetric_does_not_depend_on_its_unit(scale: float) -> None:
     nearly = torch.tensor([[1.0, 0.5 + 1e-10], [0.5, 1.0]]).double()
