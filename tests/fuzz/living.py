@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import Domain, make, models, recipes
+from bandits_torch import make, models, recipes
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies import Observation
 from tests.fuzz.bad_values import COVARIANCE, FEATURES, N
 
-S, NAN, INF = 2, math.nan, math.inf
+S = 2
 _SMALL = {"hidden": 8, "depth": 2, "training_steps": 2, "least_reward": -1.0}
 
 
@@ -84,104 +83,3 @@ def state_of(model: Any) -> dict[str, Any]:
 
 def numbers(*values: float) -> torch.Tensor:
     return torch.tensor(values).double()
-
-
-BAD_ARMS = {
-    "too large": torch.tensor([0, 99]),
-    "negative": torch.tensor([-1, 0]),
-    "fractions": numbers(0.5, 1),
-    "floats": numbers(0, 1),
-    "booleans": torch.tensor([True, False]),
-    "int32": torch.tensor([0, 1], dtype=torch.int32),
-    "too many": torch.tensor([0, 1, 2]),
-    "one for two": torch.tensor([0]),
-    "no dimension": torch.tensor(0),
-    "list": [0, 1],
-    "number": 1,
-    "text": "first",
-    "nothing": None,
-}
-BAD_POINTS = {
-    "NaN": torch.full((S, 2), NAN).double(),
-    "infinite": torch.full((S, 2), INF).double(),
-    "too many": torch.zeros(S + 1, 2).double(),
-    "one for two": torch.zeros(1, 2).double(),
-    "other dimension": torch.zeros(S, 3).double(),
-    "indices": torch.tensor([0, 1]),
-    "list": [[0.0, 0.0], [0.0, 0.0]],
-    "text": "here",
-    "nothing": None,
-}
-BAD_DOMAINS = {
-    "another dimension": Domain(torch.tensor([[0.0], [1.0]]).double()),
-    "a mask": torch.ones(2) > 0,
-    "bounds alone": torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(),
-    "text": "all",
-}
-BAD_REWARDS = {
-    "NaN": numbers(NAN, 1),
-    "infinity": numbers(1, INF),
-    "minus infinity": numbers(-INF, 1),
-    "whose squares overflow": numbers(1e155, -1e155),
-    "too many": numbers(1, 2, 3),
-    "one for two": numbers(1),
-    "no dimension": torch.tensor(1.0).double(),
-    "complex": torch.tensor([1j, 2j]),
-    "list": [1.0, 2.0],
-    "number": 1.0,
-    "text": "much",
-    "nothing": None,
-}
-BAD_TIMES = {
-    "NaN": NAN,
-    "infinite": INF,
-    "text": "noon",
-    "nothing": None,
-    "list": [1.0],
-    "beyond float64": 10**400,
-}
-BAD_AVAILABLE = {
-    "none left": torch.zeros(11, dtype=torch.bool),
-    "none left in one replicate": torch.tensor([[True] * 11, [False] * 11]),
-    "numbers": torch.ones(11),
-    "too long": torch.ones(12, dtype=torch.bool),
-    "other replicates": torch.ones(3, 11, dtype=torch.bool),
-    "list": [True] * 11,
-    "text": "all",
-}
-_X, _Y = torch.zeros(S, 1, 1).double(), torch.ones(S, 1, 1).double()
-BAD_X = {
-    "NaN": _X * NAN,
-    "infinite": _X + INF,
-    "one dimension": torch.zeros(1).double(),
-    "other batch": torch.zeros(3, 1, 1).double(),
-    "too many columns": torch.zeros(S, 1, 7).double(),
-    "no rows": torch.zeros(S, 0, 1).double(),
-    "list": [[0.0]],
-    "nothing": None,
-    "text": "here",
-}
-BAD_INDICES = {"arm too large": _X + 99, "negative arm": _X - 1, "fraction of an arm": _X + 0.5}
-BAD_Y = {
-    "NaN": _Y * NAN,
-    "infinite": _Y - INF,
-    "whose squares overflow": _Y * 1e155,
-    "one dimension": torch.ones(1).double(),
-    "other batch": torch.ones(3, 1, 1).double(),
-    "two outputs": torch.ones(S, 1, 2).double(),
-    "other rows": torch.ones(S, 2, 1).double(),
-    "list": [[1.0]],
-    "nothing": None,
-    "text": "much",
-}
-BAD_WHERE = {"numbers": torch.ones(S), "too long": torch.ones(3) > 0, "list": [True, False], "text": "all"}
-BAD_COUNTS = {
-    "zero": 0,
-    "negative": -1,
-    "fraction": 1.5,
-    "too many": 99,
-    "text": "all",
-    "nothing": None,
-    "boolean": True,
-    "beyond 64 bits": 10**400,
-}

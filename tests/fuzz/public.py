@@ -501,6 +501,11 @@ def kind(name: str, argument: str) -> str:
     return ALIKE.get(annotation, ALIKE.get(first, first))
 
 
+def table_of(name: str, argument: str) -> Rows:
+    """The table of what an argument must refuse."""
+    return BAD.get(kind(name, argument), OTHER)
+
+
 def valid(name: str) -> dict[str, Any]:
     """The arguments of a call that works."""
     given = {}
@@ -516,7 +521,7 @@ def bad_values(name: str, argument: str) -> list[Any] | None:
     """What an argument must refuse; None for one that is not looked at, or by another test."""
     room, _, recipe = name.partition(".")
     of_a_recipe = argument in ("kernel", "noise_variance") and room == "recipes" and recipe in recipes.RECIPES
-    values, pattern = row(BAD.get(kind(name, argument), OTHER), name, argument)
+    values, pattern = row(table_of(name, argument), name, argument)
     if values is None or (
         of_a_recipe and "." not in pattern and argument not in recipes.registered(recipe).uses
     ):

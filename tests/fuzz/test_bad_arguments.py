@@ -9,35 +9,21 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 
 from bandits_torch import models, policies
+from tests.fuzz import public
 from tests.fuzz.bad_values import COVARIANCE, NAN
 from tests.fuzz.outcome import REFUSED, outcome, shown
-from tests.fuzz.public import (
-    BAD,
-    GOOD,
-    OF_TYPE,
-    OTHER,
-    bad_values,
-    cases,
-    exports,
-    fits,
-    kind,
-    left_out,
-    names,
-    parameters,
-    valid,
-)
+from tests.fuzz.public import cases, exports, fits, kind, names, parameters, valid
 
 EXPORTS = exports()
 ARGUMENTS = [(name, argument) for name in names() for argument in parameters(name)]
 
 
 def test_every_row_is_of_something():
-    assert left_out() <= set(EXPORTS)
-    assert set(OF_TYPE) <= {kind(*one) for one in ARGUMENTS}
-    for rows, of in [(GOOD, ARGUMENTS), (OTHER, [one for one in ARGUMENTS if kind(*one) not in BAD])]:
-        assert nothing(rows, of) == []
-    for annotation, rows in BAD.items():
-        assert nothing(rows, [one for one in ARGUMENTS if kind(*one) == annotation]) == []
+    assert public.left_out() <= set(EXPORTS)
+    assert set(public.OF_TYPE) <= {kind(*one) for one in ARGUMENTS}
+    assert nothing(public.GOOD, ARGUMENTS) == []
+    for table in (*public.BAD.values(), public.OTHER):
+        assert nothing(table, [one for one in ARGUMENTS if public.table_of(*one) is table]) == []
 
 
 def nothing(rows, arguments):
@@ -53,7 +39,7 @@ def test_the_valid_call_is_valid(name):
 @pytest.mark.parametrize(("name", "argument"), cases())
 def test_bad_arguments_are_refused_by_name(name, argument):
     right = valid(name)  # a call that is refused changes nothing of what it was given
-    for k, value in enumerate(bad_values(name, argument)):
+    for k, value in enumerate(public.bad_values(name, argument)):
         call = partial(EXPORTS[name], **right | {argument: value})
         assert outcome(call, argument) == REFUSED, f"value {k}: {shown(value)}"
 
