@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bandits_torch import AskTell, load_policy, recipes, save_policy
+from bandits_torch import AskTell, load_policy, save_policy
 from bandits_torch.border import Settings, Times
 from bandits_torch.checkpoint import described
 from tests.reference.asking import refused
@@ -66,12 +66,6 @@ def test_a_name_of_several_open_questions_or_none_is_no_number():
     refused(live, lambda: live.tell("bb", 1.0), r"id must be among a, b, got bb")
     assert live.drop(ids=[0]) == 1
     assert live.tell("a", 1.0)
-
-
-@pytest.mark.parametrize("names", [["a", "a"], ["a", ""], ["a"], [1, 2], "ab"])
-def test_names_are_different_words(names):
-    with pytest.raises(ValueError, match="names must be 2 different words"):
-        AskTell(recipes.auto(2), names=names)
 
 
 @pytest.mark.parametrize("mask", [["a", "x"], [True], [], [True, 1], ["a", True]])

@@ -346,8 +346,6 @@ def test_no_way_takes_another_structure(files, tmp_path):
     save_policy(tmp_path / "four", RandomPolicy(4))
     with pytest.raises(ValueError, match="replicates and arms must be the same"):
         load_policy(tmp_path / "four", RandomPolicy(3), on_difference="file")
-    with pytest.raises(ValueError, match="on_difference must be 'error' or 'file', got 'theirs'"):
-        load_policy(tmp_path / "four", RandomPolicy(4), on_difference="theirs")
 
 
 # -- what belongs to the caller -------------------------------------------------------------------------

@@ -224,8 +224,6 @@ def test_the_history_is_bounded_and_moves_with_the_file(tmp_path):
     none = play(AskTell.auto(3, keep=0), 3)
     assert none.history().empty
     assert none.beliefs()["plays"].sum() == 3
-    with pytest.raises(ValueError, match="keep must be"):
-        AskTell.auto(3, keep=-1)
 
 
 def test_several_replicates_have_rows_of_their_own():

@@ -84,14 +84,7 @@ def test_width_scales_the_draw_round_the_mean_and_replicates_draw_apart(space):
     assert not torch.allclose(draw[:, 0], draw[:, 1])
 
 
-def test_bad_input_is_named(space):
-    model = model_with_data(space)
-    with pytest.raises(ValueError, match="features"):
-        PathwiseThompsonSampling(model, features=3)
-    with pytest.raises(ValueError, match="root"):
-        PathwiseThompsonSampling(model, root=torch.zeros(3, 3))
-    with pytest.raises(ValueError, match="model must be an ArmGP"):
-        PathwiseThompsonSampling(object())
+def test_another_kernel_over_too_many_arms_for_a_root_is_named():
     big = ArmGP(torch.rand(2001, 1, dtype=torch.float64), RQKernel().double(), 0.1)
     with pytest.raises(ValueError, match="kernel must be RBFKernel"):
         PathwiseThompsonSampling(big)

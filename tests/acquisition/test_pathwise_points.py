@@ -102,11 +102,6 @@ def test_a_draw_is_a_function_with_a_gradient():
 
 
 def test_what_cannot_be_drawn_is_refused():
-    model = taught_model(None)
-    with pytest.raises(ValueError, match="seeds must be 1 integers"):
-        PathwisePointDraw(model, seeds=[1, 2])
-    with pytest.raises(ValueError, match="features must be an even number"):
-        PathwisePointDraw(model, features=7)
     with pytest.raises(ValueError, match="time must be a number"):
         PathwisePointDraw(taught_model(TIME_KERNELS["wiener"]))
     indices = OnlineGP(ArmCovarianceKernel(torch.eye(3).double()), 0.1, input_dim=1)

@@ -122,7 +122,3 @@ def test_other_models_are_refused() -> None:
     walk = SpatioTemporalKernel(kernel(), WienerKernel(0.1))
     with pytest.raises(ValueError, match="kernel over time must be a stationary MarkovTimeKernel"):
         PredictiveSampling(ArmGP(ARMS, walk, 0.1))
-    with pytest.raises(ValueError, match="interval must be"):
-        PredictiveSampling(learned(0.1), 0.0)
-    with pytest.raises(ValueError, match="root must be of shape"):
-        ThompsonSampling(learned(0.1), time=5.0, root=torch.eye(4).double())

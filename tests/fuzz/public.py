@@ -280,6 +280,7 @@ ALIKE = {
 }
 
 _CONTEXTS = bad.spoiled(torch.rand(3, 1).double(), torch.ones(3, 1))
+_NO_TIME_KERNELS = ["quasi:24", "quasi-periodic", "quasi-periodic:", "periodic:0", "exponential:2", "", "+"]
 _NO_KERNELS = [[], (), None, "rbf", 3, ["rbf"]]
 _OUTSIDE = (0.0, -3, 1, 7.5, 1001)  # no step within 20
 _OF_POINTS = bad.spoiled(ones(3), -ones(3), ones(2, 3, 4))
@@ -298,6 +299,7 @@ BAD: dict[str, Rows] = {
         (bad.count, "theory.GPBUCBWidth.initial kernels.arm_context_kernel.context_dim"),
         (bad.count, "kernels.NeuralTangentKernel.depth policies.SafePointPolicy.raw_samples"),
         ([-1, 1.5, "a", NAN, torch.ones(3), 99, []], "start_at"),
+        ([*bad.count, 7], "acquisition.Pathwise*.features"),  # an even number
         ([*bad.count, 20], "grid_until"),  # over arms none
         ([*bad.natural, N], "models.LevelMembers.control"),
         ([value for value in bad.count if value != {}], "window"),  # {}: LikelihoodWindow without arguments
@@ -381,7 +383,7 @@ BAD: dict[str, Rows] = {
         ([None, "w", zeros(3), [0.0, 0.0], NAN * ones(2)], "log_weights log_likelihood"),
         ([zeros(N) > 0, ones(6) > 0, [True] * N], "among"),
         ([[0.0] * N, zeros(N + 1), zeros(3, N)], "base_samples"),
-        ([[[1.0]]], "root"),
+        ([[[1.0]], torch.eye(4).double(), zeros(3, 3)], "root"),
         ([zeros(N, 1)], "acquisition.ThompsonSampling.choices"),
         (None, "X_pending choices times history history_times watched pending"),
         (None, "unit offset models.MemberMixture.weights models.MemberMixture.scale problems.Replay.arms"),
@@ -394,6 +396,7 @@ OTHER: Rows = [
     ([thing for thing in bad.things if thing != {}], "search"),  # no arguments: the defaults
     ([*bad.things, (3, 3), (True,), (2.5,), (4, None), (0,), (NAN,), "8"], "candidates"),
     (bad.constraints, "inequality_constraints"),
+    ([*bad.things, *_NO_TIME_KERNELS], "recipes.*.time_kernel"),
     ([*_NO_KERNELS, [kernel(), None], kernel()], "kernels.StackedKernel.kernels"),
     ([*_NO_KERNELS, [kernel()], kernels.MaternTimeKernel()], "kernels.*OfTimeKernels.kernels"),
     ([3, "all", (), (1.0,), (1, 0), (2, 2), (0, NAN), (0, INF), ("a", 1)], "reward_range"),

@@ -55,5 +55,3 @@ def test_fantasies_are_observed_at_that_time(label):
 def test_a_model_over_arms_without_time_is_refused():
     with pytest.raises(ValueError, match="whose last input is time"):
         AtTime(ArmGP(6, smooth(6), 0.1), 1.0)
-    with pytest.raises(ValueError, match="model must be"):
-        AtTime(None, 1.0)

@@ -172,11 +172,3 @@ def test_kernels_joined_by_a_plus_share_the_variance():
     parts = [as_time_kernel(name)(t).to_dense() for name in ("quasi-periodic:24", "exponential:0.1")]
     torch.testing.assert_close(both(t).to_dense(), (parts[0] + parts[1]) / 2)
     recipes.tv_gp_ucb(N, K, NOISE, time_kernel="quasi-periodic:24+exponential:0.1").choose(1.0)
-
-
-@pytest.mark.parametrize(
-    "name", ["quasi:24", "quasi-periodic", "quasi-periodic:", "periodic:0", "exponential:2", "", "+"]
-)
-def test_other_names_of_kernels_are_refused(name):
-    with pytest.raises(ValueError, match=r"^time_kernel"):
-        recipes.tv_gp_ucb(N, K, NOISE, time_kernel=name)
