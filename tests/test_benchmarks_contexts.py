@@ -52,14 +52,18 @@ def test_the_page_tells_ratios_and_what_was_left_out(tmp_path) -> None:
     assert "| 20.0 | 1.000 | 1.000 | 50.00 | 1.0 | 1.0 |" in text
     assert "| 21.0 | 1.050 | 1.050 | 2.00 | 25.0 | 25.0 |" in text
     assert "Left out: the package `coba` is not installed." in text
-    rewards = {"CGP-UCB": 0.8, "LinUCB (coba)": 0.7, "best arms": 0.9}
+    write_coba(tmp_path / "coba.csv", {"CGP-UCB": 0.8, "LinUCB (coba)": 0.7, "best arms": 0.9})
+    assert "| mlp | 0.1000 +- 0.0000 | 0.2000 +- 0.0000 |" in write_page(tmp_path).read_text()
+
+
+def write_coba(path, rewards) -> None:
+    """Races in an environment of coba, two seeds with the same mean reward of each policy."""
     rows = [
         {"environment": "mlp", "policy": name, "setting": "", "seed": seed, "reward": reward}
         for name, reward in rewards.items()
         for seed in (1, 2)
     ]
-    pd.DataFrame(rows).to_csv(tmp_path / "coba.csv", index=False)
-    assert "| mlp | 0.1000 +- 0.0000 | 0.2000 +- 0.0000 |" in write_page(tmp_path).read_text()
+    pd.DataFrame(rows).to_csv(path, index=False)
 
 
 def test_the_page_has_auto_over_the_policy_that_is_told(tmp_path) -> None:
@@ -76,12 +80,7 @@ def test_the_page_has_auto_over_the_policy_that_is_told(tmp_path) -> None:
     ]
     pd.DataFrame(rows).to_csv(tmp_path / "auto-fixed-3.csv", index=False)
     rewards = {linear.AUTO: 0.8, **dict.fromkeys(linear.LINEAR, 0.7), "best arms": 0.9}
-    rows = [
-        {"environment": "mlp", "policy": name, "setting": "", "seed": seed, "reward": reward}
-        for name, reward in rewards.items()
-        for seed in (1, 2)
-    ]
-    pd.DataFrame(rows).to_csv(tmp_path / "auto-coba.csv", index=False)
+    write_coba(tmp_path / "auto-coba.csv", rewards)
     text = write_page(tmp_path).read_text()
     assert f"| fixed | 12 | {auto.LISTED} | 6.0 | 8.0 | 0.75 |" in text
     assert f"| fixed | 6 | {auto.FEATURES} | 5.0 | 4.0 | 1.25 |" in text

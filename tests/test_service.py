@@ -3,7 +3,6 @@
 import json
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -145,9 +144,7 @@ def test_masks_over_http_are_kept_and_outlive_kills(tmp_path):
     """By name, and by true and false; a wrong one is refused; asked again it is the same question."""
     program = tmp_path / "service.py"
     program.write_text(service_kills.page(), encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = service_kills.free_port()
     command = [sys.executable, str(program), str(tmp_path), str(port)]
     client = service_kills.Client("anna", port, 0, 0, time.time() + 500.0)
     names = ["north", "east", "south", "west"]
@@ -210,9 +207,7 @@ def test_names_and_zone_outlive_kills_over_http(full, tmp_path):
     kills = 20 if full else 1
     program = tmp_path / "service.py"
     program.write_text(dated(service_kills.page()), encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = service_kills.free_port()
     command = [sys.executable, str(program), str(tmp_path), str(port)]
     chance, client = random.Random(0), service_kills.Client("anna", port, 0, 0, time.time() + 500.0)
     names, asked = ["north", "east", "south", "west"], 3 * kills

@@ -222,14 +222,17 @@ def same_run_and_books(name, tolerance=TOLERANCE, books_tolerance=1e-9):
 def test_plain_steps_go_on_where_captured_ones_stopped_and_the_other_way_round(name, monkeypatch):
     never_looks(monkeypatch)
     expected, _ = plain_run(name)
-    mixed, problem = built(name)
-    streams = ReplicateStreams(7, REPLICATES)
-    parts = ((40, 8), (15, False), (HORIZON - 55, 5))
-    arms, done = [], 0
+    arms = in_parts(*built(name), ((40, 8), (15, False), (HORIZON - 55, 5)))
+    assert torch.equal(arms, expected.arms.mT)
+
+
+def in_parts(policy, problem, parts):
+    """The arms of steps in parts, each (how many, plain or in blocks of how many)."""
+    streams, arms, done = ReplicateStreams(7, REPLICATES), [], 0
     for count, capture in parts:
-        arms.append(continued(mixed, problem, done, count, streams, capture))
+        arms.append(continued(policy, problem, done, count, streams, capture))
         done += count
-    assert torch.equal(torch.cat(arms), expected.arms.mT)
+    return torch.cat(arms)
 
 
 def continued(policy, problem, done, count, streams, capture):
@@ -322,11 +325,8 @@ def test_auto_goes_on_plainly_where_captured_steps_stopped_and_the_other_way_rou
     never_looks(monkeypatch)
     expected, plain = plain_auto("tv-gp", 40)
     mixed, problem = averaging("tv-gp")
-    streams, arms, done = ReplicateStreams(7, REPLICATES), [], 0
-    for count, capture in ((3, 8), (1, False), (10, 4), (7, False), (19, 8)):
-        arms.append(continued(mixed, problem, done, count, streams, capture))
-        done += count
-    assert torch.equal(torch.cat(arms), expected.arms.mT)
+    arms = in_parts(mixed, problem, ((3, 8), (1, False), (10, 4), (7, False), (19, 8)))
+    assert torch.equal(arms, expected.arms.mT)
     state, plain_state = described(mixed.state_dict()), described(plain.state_dict())
     assert {k: v for k, v in state.items() if plain_state[k] != v} == {}
 

@@ -57,6 +57,15 @@ def model_over(kernel, batch_shape=(), noise=0.1, d=2):
     return OnlineGP(kernel, noise, input_dim=d, batch_shape=batch_shape)
 
 
+def members_over(kernel, *batch, d):
+    """A model whose members have a noise variance and a prior mean each."""
+    noise, mean = (
+        torch.full(batch, 0.1, dtype=torch.float64),
+        ConstantMean(batch_shape=torch.Size(batch)).double(),
+    )
+    return OnlineGP(kernel, noise, prior_mean=mean, input_dim=d, batch_shape=batch)
+
+
 def values_of(model, X):
     with torch.no_grad():
         posterior = model.posterior(X.unsqueeze(-2))
@@ -253,13 +262,7 @@ def test_every_replicate_begins_at_its_own_rate(kind):
 def test_a_refitted_model_is_one_built_anew_with_the_same_hyperparameters(members):
     X = torch.stack([inputs_of(20, over_time=True, seed=s) for s in range(3)])
     y = torch.stack([draw_of(kernel_of(0.2 + 0.2 * s, 0.05), X[s], 0.05, s) for s in range(3)])
-    model = OnlineGP(
-        learnable(kernel_of(0.5, 0.1), 2, 3),
-        torch.full((3,), 0.1, dtype=torch.float64),
-        prior_mean=batch_mean(3),
-        input_dim=3,
-        batch_shape=(3,),
-    )
+    model = members_over(learnable(kernel_of(0.5, 0.1), 2, 3), 3, d=3)
     model.observe(X, y)
     before = values_of(model, X[:, :4].movedim(1, 0))
     assert fit_hyperparameters(model, members) == members
@@ -275,20 +278,10 @@ def test_a_refitted_model_is_one_built_anew_with_the_same_hyperparameters(member
         assert torch.equal(before[0][:, k], after[0][:, k]) == (k not in members)
 
 
-def batch_mean(*shape):
-    return ConstantMean(batch_shape=torch.Size(shape)).double()
-
-
 def test_a_member_is_fitted_as_it_would_be_alone():
     X = inputs_of(15)
     y = torch.stack([draw_of(kernel_of(0.2), X, 0.05, s) for s in range(2)])
-    together = OnlineGP(
-        learnable(kernel_of(), 2, 2),
-        torch.full((2,), 0.1, dtype=torch.float64),
-        prior_mean=batch_mean(2),
-        input_dim=2,
-        batch_shape=(2,),
-    )
+    together = members_over(learnable(kernel_of(), 2, 2), 2, d=2)
     together.observe(X, y)
     fit_hyperparameters(together, [0, 1])
     for k in range(2):
@@ -404,13 +397,7 @@ def test_candidate_priors_of_a_stack_are_fitted_each():
     X = inputs_of(25, over_time=True)
     y = draw_of(kernel_of(0.3, 0.1), X, 0.05)
     kernels = [learnable(kernel_of(0.5, rate), 2, 2) for rate in (0.3, 1e-15)]
-    model = OnlineGP(
-        StackedKernel(kernels),
-        torch.full((2, 2), 0.1, dtype=torch.float64),
-        prior_mean=batch_mean(2, 2),
-        input_dim=3,
-        batch_shape=(2, 2),
-    )
+    model = members_over(StackedKernel(kernels), 2, 2, d=3)
     model.observe(X, y)
     before = model.log_likelihood
     assert fit_hyperparameters(model, [0, 1]) == [0, 1]  # replicate 0 under both priors

@@ -72,15 +72,8 @@ def test_means_are_frozen_inside_a_batch(problem):
 
 def test_growth_one_is_bkb_step_by_step(problem):
     """A batch of one: batch BKB and BKB choose the same arms."""
-    model = SketchedGP(
-        problem.arms,
-        problem.knowledge.kernel,
-        0.01,
-        batch_shape=(2,),
-        sampling=LeverageSampling.practical(3.0, 1.0),
-    )
-    plain = IndexPolicy(model, UpperConfidenceBound, width=BKBWidth(1.0, 0.1, 0.1))
-    batch = make(problem, growth=1.0)
+    batch, other = make(problem, growth=1.0), make(problem, growth=1.0)
+    plain = IndexPolicy(other.model, UpperConfidenceBound, width=other.width)
     one, other = loop.run(plain, problem, 80, seed=2), loop.run(batch, problem, 80, seed=2)
     assert torch.equal(one.arms, other.arms)
 

@@ -94,6 +94,14 @@ def test_convolutions_are_the_sums_over_a_grid(nu, d, over_time):
     torch.testing.assert_close(found, summed, rtol=2e-2 if nu == 0.5 else 2e-3, atol=0.0)
 
 
+def observed(model, rule, z, y, i):
+    """The model observes row i, and the rule acts."""
+    inputs = z[i].reshape(1, 1, 2)
+    model.observe(inputs, y[i].reshape(1, 1, 1))
+    rule.observed(lambda: inputs, y[i : i + 1], model)
+    rule.after(model, i + 1)
+
+
 def test_the_rule_holds_what_the_paper_s_algorithm_holds():
     z, y = history(22)
     own = model(RBFKernel())
@@ -103,10 +111,7 @@ def test_the_rule_holds_what_the_paper_s_algorithm_holds():
     coarse = functools.partial(grid_from, step=0.05)
     plain = dense.w_dbo(z, y, NOISE, kernel, 0.5, float(lengthscale), coarse, 0.05 * 0.25)
     for i in range(22):
-        inputs = z[i].reshape(1, 1, 2)
-        own.observe(inputs, y[i].reshape(1, 1, 1))
-        rule.observed(lambda inputs=inputs: inputs, y[i : i + 1], own)
-        rule.after(own, i + 1)
+        observed(own, rule, z, y, i)
         rows = own.data.rows()
         times = rows.inputs[0, rows.held[0], -1]
         assert times.long().tolist() == plain[i]
@@ -140,10 +145,7 @@ def test_a_capacity_holds_and_a_kernel_without_time_is_refused():
     own = model(RBFKernel())
     rule = WassersteinForgetting(1e-9, capacity=6).begin(own)
     for i in range(20):
-        inputs = z[i].reshape(1, 1, 2)
-        own.observe(inputs, y[i].reshape(1, 1, 1))
-        rule.observed(lambda inputs=inputs: inputs, y[i : i + 1], own)
-        rule.after(own, i + 1)
+        observed(own, rule, z, y, i)
     assert int(own.num_observations) == 6
     assert rule.trace()["dropped"].tolist() == [14]
     linear = OnlineGP(RBFKernel().double(), 0.1, input_dim=2)

@@ -137,6 +137,13 @@ class Keeper(Client):
         self.leave()
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 def play(
     questions: int, clients: int, kills: int, seed: int = 0, limit: float = 3600.0, changes: int = 200
 ) -> dict[str, Any]:
@@ -144,9 +151,7 @@ def play(
     folder = Path(tempfile.mkdtemp())
     program = folder / "service.py"
     program.write_text(source(), encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     chance, start = random.Random(seed), time.time()
 
     # A file says how many made it, and this process reads it at the end.
