@@ -178,17 +178,7 @@ def test_what_nothing_identifies_is_refused():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"arms": torch.tensor([0.0, 1.0])}, "arms must be integers"),
-        ({"arms": torch.tensor([-1, 1])}, "arms must be 0 to 1"),
-        ({"arm_names": ("a", "a")}, "arm_names must be two or more, different"),
-        ({"times": None}, "times must be a tensor"),
-        ({"times": torch.tensor([2.0, 1.0])}, "times must be in order of time"),
-        ({"rewards": torch.tensor([1.0, torch.nan])}, "rewards must be finite"),
-        ({"propensity": torch.tensor([0.5, 0.0])}, "propensity must be above 0"),
         ({"available": torch.tensor([[True, True], [True, False]])}, "available must be True for its arm"),
-        ({"contexts": torch.ones(2).double()}, r"contexts must have shape \(2, c\)"),
-        ({"contexts": torch.tensor([[1.0], [torch.nan]])}, "contexts must be finite"),
-        ({"context_names": ("x", "y")}, "context_names must be"),
         ({"contexts": torch.tensor([[0.0], [2.0]]), "context_names": ("x", "y")}, r"contexts must .*0 to 1"),
         ({"contexts": torch.ones(2, 1), "context_names": ("x", "x")}, "context_names must be different"),
     ],
@@ -208,15 +198,11 @@ def test_a_log_that_cannot_be_is_refused(wrong, said):
     ("wrong", "said"),
     [
         ({"estimator": "dr"}, "estimator must be one of auto, replay here"),
-        ({"warm_up": 1.0}, "warm_up must be"),
         ({"warm_up": 1 - 1e-9}, "warm_up must be less: of .* it leaves none"),
-        ({"replays": 1}, "replays must be >= 2"),
-        ({"seed": -1}, "seed must be"),
         ({"window": 3}, "options must be none for a fixed policy"),
         ({"policy": torch.tensor([0.5, 0.1, 0.1, 0.1])}, "policy must be probabilities that add up to 1"),
         ({"policy": recipes.ucb1(4, replicates=2)}, "policy.replicates must be 1"),
         ({"policy": recipes.ucb1(3)}, "policy.num_arms must be 4"),
-        ({"log": "my.csv"}, "log must be a Log"),
     ],
 )
 def test_arguments_of_value_are_checked(wrong, said):

@@ -132,6 +132,11 @@ def members():
     return models.ArmMembers(len(COVARIANCE), COVARIANCE.unsqueeze(0), *rest)
 
 
+def log():
+    n = torch.arange(80)
+    return problems.Log(n.double(), n % N, (n % 3).double(), propensity=ones(80) / N)
+
+
 def design_features():
     return theory.features_of_covariance(COVARIANCE)
 
@@ -254,6 +259,11 @@ GOOD: Rows = [
     (lambda: draw_tables(COVARIANCE, 0.3, 0.2, _STEPS, 1)[:, 0], "problems.fit_forgetting.table"),
     (_STEPS, "problems.fit_forgetting.times"),
     (COVARIANCE + 0.3 * torch.eye(N).double(), "problems.fit_forgetting.covariance"),
+    # logs
+    (torch.arange(3).double(), "problems.Log.times"),
+    (torch.tensor([0, 1, 1]), "problems.Log.arms"),
+    (ones(3), "problems.Log.rewards"),
+    (log, "bandits_torch.value.log"),
     # recipes, the loop
     (-1.0, "recipes.safe_gp_ucb.least_reward recipes.safe_opt.least_reward"),
     (0.1, "recipes.dal.noise_variance"),
@@ -294,7 +304,7 @@ BAD: dict[str, Rows] = {
         (bad.count, "*"),
         (bad.natural, "order seed first_replicate first_replay initial training_steps keep refined"),
         (bad.natural, "context_dim control true_prior at_once"),
-        (bad.integers(2), "depth raw_samples capacity warm_up problems.Rosenbrock.dim"),
+        (bad.integers(2), "replays depth raw_samples capacity warm_up problems.Rosenbrock.dim"),
         (bad.integers(16), "policies.StaleObservations.capacity"),
         (bad.count, "theory.GPBUCBWidth.initial kernels.arm_context_kernel.context_dim"),
         (bad.count, "kernels.NeuralTangentKernel.depth policies.SafePointPolicy.raw_samples"),
@@ -324,6 +334,7 @@ BAD: dict[str, Rows] = {
         (bad.numbers(lambda x: 0 < x <= 0.5), "control_share"),
         (bad.numbers(lambda x: x == 0.1), "recipes.auto.control_share"),  # there is no control
         (bad.at_least_one, "growth stretch"),
+        (bad.rate, "bandits_torch.value.warm_up"),
         (bad.above_one, "policies.CalibratedOPKB.growth"),
         (bad.positive_or_infinite, "anisotropy behind max_move at_once"),
         (bad.positive_or_infinite, "policies.Learned*.tolerance policies.MasterThresholds.learnt"),
@@ -339,6 +350,7 @@ BAD: dict[str, Rows] = {
     "str": [
         (bad.words, "*"),
         ([*bad.words, "sphere"], "problems.MovingPeaks.layout"),
+        ([0, 1.5, None, [], {}, object, ones(N)], "bandits_torch.value.policy"),
         (["", "reward", 3, None], "models.OutcomeConstraint.name"),
         ([word for word in bad.words if word not in (0, 1.5)], "problems.Replay.prior_mean"),
         ([None, 3, "gp_ucbb", "exp3_s", "auto", []], "recipes.dal.base"),
@@ -385,6 +397,18 @@ BAD: dict[str, Rows] = {
         ([[0.0] * N, zeros(N + 1), zeros(3, N)], "base_samples"),
         ([[[1.0]], torch.eye(4).double(), zeros(3, 3)], "root"),
         ([zeros(N, 1)], "acquisition.ThompsonSampling.choices"),
+        (bad.spoiled(ones(2), torch.tensor(1.0)), "*.ArmContext.context"),
+        (bad.spoiled(ones(3, 2), zeros(3)), "*.ArmContext.features"),
+        ([[True], "all", 1], "*.ArmContext.available"),
+        (lambda good: bad.spoiled(good, good[:2], -good), "problems.Log.times"),
+        (
+            [numbers(0, 1, 1), torch.tensor([-1, 0, 1]), ones(3) > 0, zeros(0).long(), [0, 1]],
+            "problems.Log.arms",
+        ),
+        (bad.spoiled(ones(3), ones(2), 1e200 * ones(3)), "problems.Log.rewards"),
+        (bad.spoiled(ones(3), ones(2), zeros(3), 2 * ones(3)), "problems.Log.propensity"),
+        ([zeros(3, 2) > 0, ones(3, 2), ones(2, 2) > 0, [True]], "problems.Log.available"),
+        (bad.spoiled(ones(3, 1), ones(3)), "problems.Log.contexts"),
         (None, "X_pending choices times history history_times watched pending"),
         (None, "unit offset models.MemberMixture.weights models.MemberMixture.scale problems.Replay.arms"),
         (None, "policies.ModelAveraging.forgetting_rate"),
@@ -405,6 +429,8 @@ OTHER: Rows = [
     ([[], [0], [1.5], [1, 2], 1, None], "harmonics"),
     ([0.3, None, "0.3", ["0.3"], (None,), (5, 5), (9, 3), (0.5, 0.2), *([x] for x in _OUTSIDE)], "switches"),
     ([["a", "a"], ["a"], [1, 2, 3, 4, 5], ["", *"bcde"], "abcde", 3, {}], "names context_names"),
+    ([("a", "a"), ("a",), ("x", "y", "y")], "problems.Log.arm_names"),
+    ([("x", "y")], "problems.Log.context_names"),  # without contexts
     ([3, "heat", ["heat"], [None], {"heat": (0.0, 1.0)}], "constraints"),
     ([[], [None], "parts", 3, None], "parts"),
     ([None, 1, (), (1,), (0, 1, 2), (0, -1), (0.5, 1), "01", (None, 0)], "seeds"),
@@ -435,8 +461,7 @@ LEFT_OUT: dict[str, str] = {
         problems.Knowledge problems.NamedProblem recipes.Recipe recipes.Setup theory.Design""",
     _NO_DATA: """problems.RegressionTable problems.BeijingPM25 problems.IntelHumidity problems.IntelLight
         problems.IntelTemperature problems.MoleneTemperature problems.MoleneWind""",
-    "tests/test_off_policy.py": "bandits_torch.value problems.Log problems.read_data problems.read_log",
-    "tests/policies/test_contextual.py": "bandits_torch.ArmContext",
+    "tests/test_off_policy.py": "problems.read_data problems.read_log",
     "tests/policies/test_context_averaging.py": """policies.PairAveraging policies.ContextAveraging
         models.WideningMembers""",
     "a decorator: tests/problems/test_problem_contract.py, tests/recipes": "problems.named recipes.recipe",

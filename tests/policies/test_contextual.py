@@ -333,22 +333,6 @@ def test_a_reward_without_the_inputs_of_its_choice_is_refused(listed) -> None:
             policy.add_arms(ARMS[:1])
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"context": torch.tensor([1.0, torch.nan])},
-        {"context": torch.tensor(1.0)},
-        {"context": [1.0]},
-        {"features": torch.zeros(3)},
-        {"features": torch.full((3, 2), torch.inf)},
-        {"available": [True]},
-    ],
-)
-def test_arm_context_refuses_by_name(arguments) -> None:
-    with pytest.raises(ValueError, match=next(iter(arguments))):
-        ArmContext(**arguments)
-
-
 @pytest.mark.parametrize("name", ["gp_ucb", "auto", "ucb1", "bkb"])
 def test_what_takes_no_context_says_so(name) -> None:
     problem = make("gp", num_arms=5)
