@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel
 
 from bandits_torch.acquisition import PathwisePointDraw
 from bandits_torch.kernels import (
@@ -12,15 +12,13 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models.points.online_gp import OnlineGP
+from tests.reference.kernels import rbf, scaled
 
 DRAWS = 400
 
 
 def space_kernel():
-    kernel = ScaleKernel(RBFKernel()).double()
-    kernel.base_kernel.lengthscale = 0.3
-    kernel.outputscale = 1.7
-    return kernel
+    return scaled(rbf(0.3), 1.7)
 
 
 def smooth_in_time():

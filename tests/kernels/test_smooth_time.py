@@ -14,7 +14,6 @@ from gpytorch.kernels import (
     PeriodicKernel,
     ProductKernel,
     RBFKernel,
-    ScaleKernel,
 )
 
 from bandits_torch.kernels import (
@@ -29,6 +28,7 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.kernels.state_space import StateSpace
 from tests.kernels.test_temporal import OneColumn
+from tests.reference.kernels import scaled
 
 F64 = torch.float64
 
@@ -48,12 +48,6 @@ def matern(nu, lengthscale):
 
 def periodic(period, lengthscale):
     return theirs(PeriodicKernel, period_length=period, lengthscale=lengthscale)
-
-
-def scaled(base, value):
-    kernel = ScaleKernel(base).double()
-    kernel.outputscale = torch.tensor(value, dtype=F64)
-    return kernel
 
 
 def forgetting(rate):

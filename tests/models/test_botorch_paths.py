@@ -9,12 +9,13 @@ from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_paths, gen_kernel_features
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch.acquisition.pathwise import PathwisePointDraw
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models import AtTime, OnlineGP
 from tests.reference import botorch_twins as twins
+from tests.reference.kernels import scaled
 
 F64 = {"dtype": torch.float64}
 DRAWS = torch.Size([4000])
@@ -22,12 +23,6 @@ DRAWS = torch.Size([4000])
 
 def forgetting(rate=0.3):
     return ExponentialForgettingKernel(rate)
-
-
-def scaled(kernel, scale=2.0):
-    kernel = ScaleKernel(kernel).double()
-    kernel.outputscale = scale
-    return kernel
 
 
 def matern(nu=2.5, d=None):
@@ -39,10 +34,10 @@ def matern(nu=2.5, d=None):
 PRODUCTS = {
     "matern": lambda: SpatioTemporalKernel(matern(), forgetting()),
     "rbf, two lengths": lambda: SpatioTemporalKernel(RBFKernel(ard_num_dims=2).double(), forgetting()),
-    "scaled inside": lambda: SpatioTemporalKernel(scaled(matern(1.5)), forgetting()),
+    "scaled inside": lambda: SpatioTemporalKernel(scaled(matern(1.5), 2.0), forgetting()),
     "scaled outside": lambda: scaled(SpatioTemporalKernel(matern(2.5, 2), forgetting()), 0.5),
     "scaled everywhere": lambda: scaled(
-        SpatioTemporalKernel(scaled(matern()), scaled(forgetting(), 3.0)), 0.5
+        SpatioTemporalKernel(scaled(matern(), 2.0), scaled(forgetting(), 3.0)), 0.5
     ),
     "matern over time": lambda: SpatioTemporalKernel(matern(), matern(1.5)),
 }

@@ -31,7 +31,7 @@ from bandits_torch.models import (
 )
 from bandits_torch.models.candidate_priors import online_gp_over_priors
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
-from tests.reference.kernels import rbf
+from tests.reference.kernels import rbf, scaled
 
 
 def kernel_of(lengthscale=0.3, rate=None):
@@ -77,8 +77,7 @@ def values_of(model, X):
 
 def test_a_fit_moves_lengthscale_noise_outputscale_and_rate_towards_the_truth():
     X = inputs_of(150, over_time=True)
-    truth = ScaleKernel(kernel_of(0.25, 0.02)).double()
-    truth.outputscale = 2.0
+    truth = scaled(kernel_of(0.25, 0.02), 2.0)
     y = draw_of(truth, X, 0.01)
     model = model_over(learnable(kernel_of(1.0, 0.3), 2), noise=0.5, d=3)
     model.observe(X, y)
@@ -114,9 +113,7 @@ def test_a_fit_is_the_same_in_any_unit_of_rewards():
     X = inputs_of(40)
     y, found = draw_of(kernel_of(0.3), X, 0.05), []
     for unit in (1.0, 2.0**-20, 2.0**20):
-        kernel = ScaleKernel(kernel_of(0.5)).double()
-        kernel.outputscale = torch.tensor(unit**2).double()
-        model = model_over(learnable(kernel, 2), noise=0.1 * unit**2)
+        model = model_over(learnable(scaled(kernel_of(0.5), unit**2), 2), noise=0.1 * unit**2)
         model.observe(X, unit * y)
         assert fit_hyperparameters(model, [0]) == [0]
         values = [model.kernel.outputscale / unit**2, model.noise_variance / unit**2]
@@ -230,11 +227,9 @@ def test_what_is_learnable_begins_as_the_kernel_given():
     matern.lengthscale = 0.4
     smooth = MaternKernel(nu=2.5).double()
     smooth.lengthscale = 7.0
-    scaled = ScaleKernel(kernel_of(0.3)).double()
-    scaled.outputscale = 3.0
     for kernel in (
         SpatioTemporalKernel(matern, WienerKernel(0.02)),
-        SpatioTemporalKernel(scaled, smooth),
+        SpatioTemporalKernel(scaled(kernel_of(0.3), 3.0), smooth),
         kernel_of(0.3, 0.05),
         kernel_of(0.3, 1e-15),
     ):
@@ -478,11 +473,11 @@ def test_a_kernel_of_other_dimensions_or_replicates_is_refused_by_name(time):
         learnable(over(RBFKernel(batch_shape=torch.Size([3]))), 1, 2)
 
 
-@pytest.mark.parametrize("scaled", [False, True])
-def test_what_is_learnable_sees_the_columns_that_the_kernel_sees(scaled):
+@pytest.mark.parametrize("multiple", [False, True])
+def test_what_is_learnable_sees_the_columns_that_the_kernel_sees(multiple):
     kernel = RBFKernel(active_dims=[2, 0], ard_num_dims=2).double()
     kernel.lengthscale = torch.tensor([[0.3, 0.7]])
-    kernel = ScaleKernel(kernel).double() if scaled else kernel
+    kernel = ScaleKernel(kernel).double() if multiple else kernel
     X = inputs_of(5, over_time=True)
     new = learnable(kernel, 3)
     torch.testing.assert_close(new(X).to_dense(), kernel(X).to_dense(), rtol=1e-6, atol=1e-9)

@@ -17,7 +17,7 @@ from tests.reference import dense_cycles as over
 from tests.reference.arm_gp_twins import isolated, smooth
 from tests.reference.dense_arm_gp import forgetting
 from tests.reference.dense_cycles import DenseTerms
-from tests.reference.kernels import rbf
+from tests.reference.kernels import rbf, scaled
 
 F64 = torch.float64
 N, NOISE = 5, 0.05
@@ -26,12 +26,6 @@ K = smooth(N, 0.4)
 
 def in_time(time_kernel, covariance=K):
     return SpatioTemporalKernel(ArmCovarianceKernel(covariance), time_kernel)
-
-
-def scaled(kernel, value):
-    kernel = ScaleKernel(kernel).double()
-    kernel.outputscale = torch.tensor(value, dtype=F64)
-    return kernel
 
 
 def always(value=1.0):

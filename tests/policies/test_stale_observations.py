@@ -5,13 +5,14 @@ import functools
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch import Domain, IndexPolicy, OnlineGP, recipes
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.policies import KeepEverything, StaleObservations
 from bandits_torch.policies.stale_observations import loss_of_oldest
 from tests.reference import dense_staleness as dense
+from tests.reference.kernels import scaled
 
 D = 2
 SQUARE = Domain(torch.tensor([[0.0] * D, [1.0] * D]).double())
@@ -225,8 +226,7 @@ def test_bad_settings_and_models_are_refused_by_name():
 
 
 def test_a_multiple_of_a_product_is_one_too():
-    kernel = ScaleKernel(model().kernel).double()
-    kernel.outputscale = 4.0
+    kernel = scaled(model().kernel, 4.0)
     z, y = history(120, "even")
     own = OnlineGP(kernel.requires_grad_(False), 0.2, input_dim=D + 1, batch_shape=(1,))
     rule = StaleObservations(1e-4, every=4).begin(own)

@@ -4,12 +4,13 @@ import functools
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.stale_observations import WassersteinForgetting, convolution, relevance
 from tests.reference import dense_staleness as dense
+from tests.reference.kernels import scaled
 
 RATE, NOISE, LENGTH = 0.2, 0.05, 0.3
 
@@ -60,9 +61,7 @@ def test_relevance_is_that_of_the_authors_package(d, of_space, over_time):
     )
     space, time = MaternKernel(nu=of_space).double(), MaternKernel(nu=over_time).double()
     space.lengthscale, time.lengthscale = torch.tensor([0.3, 0.4], dtype=torch.float64)
-    scaled = ScaleKernel(space).double()
-    scaled.outputscale = torch.tensor(1.7, dtype=torch.float64)
-    whole = SpatioTemporalKernel(scaled, time).requires_grad_(False)
+    whole = SpatioTemporalKernel(scaled(space, 1.7), time).requires_grad_(False)
     own = OnlineGP(whole, 0.1, input_dim=d + 1, batch_shape=(1,))
     own.observe(torch.cat([x, t.unsqueeze(-1)], -1).unsqueeze(0), y.reshape(1, -1, 1))
     found = relevance(own, torch.tensor([1.05], dtype=torch.float64))[0]
@@ -80,14 +79,13 @@ def test_convolutions_are_the_sums_over_a_grid(nu, d, over_time):
     else:
         time = MaternKernel(nu=over_time).double()
         time.lengthscale = 4.0
-    scaled = ScaleKernel(space).double()
-    scaled.outputscale = 1.7
-    kernel = SpatioTemporalKernel(scaled, time).requires_grad_(False)
+    whole = scaled(space, 1.7)
+    kernel = SpatioTemporalKernel(whole, time).requires_grad_(False)
     z = torch.cat([torch.rand(3, d).double(), torch.tensor([[0.0], [1.5], [2.0]]).double()], -1)
     side = torch.arange(-6.0, 7.0, 0.1).double() if d == 2 else torch.arange(-9.0, 10.0, 0.005).double()
     x = torch.cartesian_prod(*[side] * d).reshape(-1, d)
     t = 2.5 + torch.arange(0.0, 80.0, 0.02).double() + 0.01
-    of_space = scaled(x, z[:, :-1]).to_dense()
+    of_space = whole(x, z[:, :-1]).to_dense()
     of_time = time(t.unsqueeze(-1), z[:, -1:]).to_dense()
     summed = (of_space.mT @ of_space * float(side[1] - side[0]) ** d) * (of_time.mT @ of_time * 0.02)
     found = convolution(kernel, z.unsqueeze(0), torch.tensor([2.5]).double())[0]
