@@ -100,7 +100,7 @@ def test_copies_of_what_threads_are_using_are_of_one_moment():
 def test_torn_copies_would_be_seen(monkeypatch):
     monkeypatch.delattr(AskTell, "__deepcopy__")
     monkeypatch.delattr(AskTell, "__getstate__")
-    assert torn_copies(60) > 0
+    assert any(torn_copies(60) for _ in range(30))  # how often depends on the machine
 
 
 def test_numbers_of_numpy_and_torch_are_numbers():
