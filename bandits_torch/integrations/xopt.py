@@ -134,7 +134,7 @@ class TimeVaryingUCBGenerator(Generator):
         outputs = (*self.vocs.objective_names, *self.vocs.constraint_names)
         of = (*self.vocs.variable_names, *outputs)
         rows = self._numbers([*of])
-        told = {
+        settings = {
             "sign": _sign(self.vocs),
             "limits": [_limits(one) for one in self.vocs.constraints.values()],
             "max_move": self.max_travel_distances,
@@ -144,9 +144,9 @@ class TimeVaryingUCBGenerator(Generator):
             "options": copy.deepcopy(self.options),
             "seed": self.seed,
         }
-        same = self._of == of and self._built_with == told and _begins_with(rows, self._rows)
+        same = self._of == of and self._built_with == settings and _begins_with(rows, self._rows)
         if not self._models or not same:
-            self._built_with = told
+            self._built_with = settings
             known = self._begin(of, len(outputs))
             self._rows = rows[:known] if known <= len(rows) else rows[:0]
             if known > len(rows):

@@ -97,14 +97,14 @@ class Record:
             if spread > 1e-12 * np.abs(rewards[at, n]).max():
                 self.centred[at, n] = residual / spread
         # Drift that is seen at regular times alone looks like a cycle.
-        self.told = np.full(rewards.shape[1], len(k))  # how many frequencies an arm's rewards can tell
+        self.resolved = np.full(rewards.shape[1], len(k))  # how many frequencies an arm's rewards resolve
         gappy = np.flatnonzero(~held.all(0))
         for n, regular in zip(gappy, self._peaks(held[:, gappy].astype(float), _LEVEL, 1), strict=True):
             if any(regular):
                 at, seen = self.times[held[:, n]], self.centred[held[:, n], n]
                 self.centred[:, n] = np.interp(self.times, at, seen, left=0.0, right=0.0)
-                self.told[n] = np.sum(self.frequency * np.median(np.diff(at)) <= 0.5 + 1e-9)
-        self.centred[:, self.told <= _FEWEST // 4] = 0.0
+                self.resolved[n] = np.sum(self.frequency * np.median(np.diff(at)) <= 0.5 + 1e-9)
+        self.centred[:, self.resolved <= _FEWEST // 4] = 0.0
 
     @staticmethod
     def of(rewards: np.ndarray, times: np.ndarray | None) -> Record | None:
@@ -124,13 +124,13 @@ class Record:
 
     def common_periods(self) -> list[Period]:
         """Cycles that arms have in common: see ``find_periods``."""
-        together = 2 * self.told > self.told.max()
+        together = 2 * self.resolved > self.resolved.max()
         u, s, _ = np.linalg.svd(self.centred * together, full_matrices=False)
-        told = np.full(u.shape[1], self.told[together].min(initial=len(self.frequency)))
+        resolved = np.full(u.shape[1], self.resolved[together].min(initial=len(self.frequency)))
         kept = [i for i in range(min(_SERIES, len(s))) if s[i] > 1e-9 * max(s[0], 1e-300)]
         found = [
             Period(one.length, min(1.0, one.p_value * len(kept)))
-            for peaks in self._peaks(u[:, kept], _LEVEL / max(1, len(kept)), 4 * _MOST, told[kept])
+            for peaks in self._peaks(u[:, kept], _LEVEL / max(1, len(kept)), 4 * _MOST, resolved[kept])
             for one in peaks
         ]
         clear: list[Period] = []
@@ -160,7 +160,7 @@ class Record:
         """
         N = self.centred.shape[1]
         found: dict[int, Period] = {}
-        for n, peaks in enumerate(self._peaks(self.centred, _LEVEL / N, 4, self.told)):
+        for n, peaks in enumerate(self._peaks(self.centred, _LEVEL / N, 4, self.resolved)):
             for one in peaks:
                 ratios = [m * one.length / other.length for other in common for m in range(1, 7)]
                 ratios += [one.length / (m * other.length) for other in common for m in range(1, 7)]
@@ -170,12 +170,12 @@ class Record:
         return found
 
     def _peaks(
-        self, series: np.ndarray, level: float, most: int, told: np.ndarray | None = None
+        self, series: np.ndarray, level: float, most: int, resolved: np.ndarray | None = None
     ) -> Iterator[Iterator[Period]]:
-        """The clearest cycles of each series (T, n) with a p-value up to ``level``, among the first ``told``
+        """The clearest cycles of each series (T, n) with a p-value up to ``level``, among the first ``resolved``
         frequencies (n,); None: among all."""
         tapered = (series - series.mean(0)) * self.taper
-        counts = np.full(series.shape[1], len(self.frequency)) if told is None else told
+        counts = np.full(series.shape[1], len(self.frequency)) if resolved is None else resolved
         for n, power in enumerate(self.waves.powers(tapered)):
             yield self._peaks_of(tapered[:, n : n + 1], power[: counts[n]], level, most)
 

@@ -138,7 +138,7 @@ def test_arms_that_are_measured_in_turn_have_no_cycle_of_that(kind, every):
 def test_a_few_rewards_of_each_arm_in_turn_tell_no_cycle():
     rewards = drift("walk", np.random.default_rng(14), T=120, N=20)
     record = Record.of(in_turn(rewards, [20] * 20), None)
-    assert record.told.tolist() == [0] * 20
+    assert record.resolved.tolist() == [0] * 20
     assert record.common_periods() == []
     assert record.own_periods() == {}
 
