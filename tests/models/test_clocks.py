@@ -21,8 +21,8 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.models import ArmGP, ArmMembers, AtTime, OnlineGP, SmoothMembers
-from bandits_torch.models.arms import observation_buffer
-from bandits_torch.models.arms.observation_buffer import ObservedPoints
+from bandits_torch.models.arms import factor_form
+from bandits_torch.models.arms.factor_form import FactorForm
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 
@@ -80,9 +80,9 @@ def test_rows_from_the_prior_and_from_the_latest_points_agree(name, noises, wind
     def play(deep=None, noises=noises):
         taken = []
         if deep is not None:
-            monkeypatch.setattr(observation_buffer, "_DEEP", deep)
-        whole = ObservedPoints._row_since
-        monkeypatch.setattr(ObservedPoints, "_row_since", lambda *args: taken.append(1) or whole(*args))
+            monkeypatch.setattr(factor_form, "_DEEP", deep)
+        whole = FactorForm._row_since
+        monkeypatch.setattr(FactorForm, "_row_since", lambda *args: taken.append(1) or whole(*args))
         noise = torch.tensor(noises, dtype=torch.float64)
         kernel = SpatioTemporalKernel(ArmCovarianceKernel(smooth(N, 0.3)), KERNELS[name](0.0))
         model = ArmGP(N, kernel, noise, form="factor")

@@ -17,7 +17,7 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.belief import FORMS, ArmBelief, covariance_pays
-from bandits_torch.models.arms.observation_buffer import ROOM
+from bandits_torch.models.arms.factor_form import ROOM
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.online_model import (

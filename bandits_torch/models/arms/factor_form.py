@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -15,9 +16,26 @@ from bandits_torch.models.arms.covariance_form import (
     is_off,
     posterior_of_counts,
 )
-from bandits_torch.models.arms.observation_buffer import ObservedPoints
-from bandits_torch.models.arms.prior import ArmPrior
-from bandits_torch.models.online_model import empty
+from bandits_torch.models.arms.prior import ArmPrior, PriorRows
+from bandits_torch.models.online_model import ResizableState, empty, held_elsewhere
+
+_NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
+_DEEP = 1e4  # largest prior variance, in units of the noise, from which it is safe to subtract
+ROOM = 32  # points for which memory is first allocated
+_FEW = 64  # spare rows that always cost little
+_PRIORS: WeakValueDictionary[int, ArmPrior] = WeakValueDictionary()
+
+
+@torch.library.custom_op("bandits_torch::prior_rows", mutates_args=())
+def prior_rows(arm: Tensor, like: Tensor, prior: int, batch: int) -> Tensor:
+    """K between the arms (n,) and all N arms, (batch, n, N), for the prior of that number in ``_PRIORS``. It is one
+    operation, so that a graph of steps does not trace the kernel."""
+    return _PRIORS[prior].rows(arm).contiguous()
+
+
+@prior_rows.register_fake
+def _(arm: Tensor, like: Tensor, prior: int, batch: int) -> Tensor:
+    return like.new_empty(batch, len(arm), like.shape[-1])
 
 
 def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
@@ -26,7 +44,7 @@ def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
     return gain if where is None else gain * where
 
 
-class FactorForm(ObservedPoints):
+class FactorForm(ResizableState):
     """State of ``ArmGP`` over n distinct observed points, for b flattened batch members.
 
     A point is an arm at a time (at any time, when the prior is static), observed ``count`` times with
@@ -64,35 +82,92 @@ class FactorForm(ObservedPoints):
     the present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate points. With
     ``keeps_faint_points``, for models that forget, no point is dropped: an observation must be held to be removed from
     the gain.
+
+    Under drift a new row of P is computed from the latest point l of the same arm i, at time s. There
+    f(i, now) = a f(i, s) + g with Var g = c K_ii, and g is independent of everything up to s. Only points after s carry
+    information about g, through covariances k_g of the size of c. So
+
+        P_i = a P_l + D z_g,   z_g = (K_points + D)^{-1} k_g,   P_ii = a^2 P_ll + 2 a (D z_g)_l + c K_ii - k_g^T z_g,
+
+    and the covariance of f(i, now) with any point of row r and z = r / D is a r_l + k_g(its time) - k_g^T z. The prior
+    variance at s, which under a Wiener process grows with the time since its start, appears in none of them. While the
+    prior variance is moderate compared with the noise, subtracting from it loses few digits: rows and columns are then
+    computed from the prior, which saves O(u n) a step under a Wiener kernel.
+
+    Attributes:
+        point_arm, point_time, point_count, point_total: (b, capacity); a free point has count 0 and null rows.
+        covariance, prior_covariance: posterior P and prior K among the points, (b, capacity, capacity).
+        rows: prior covariances between the points' arms and all arms.
+        keeps_faint_points: whether points are kept however little they still say about the present.
+        blind: whether no value may be read on the host, because a step becomes part of a graph. Every step then works
+            as if its arm were new, in the room that ``reserve`` made before.
     """
 
     mean: Tensor
     variance: Tensor
+    prior_variance: Tensor
     gain: Tensor
     surprise: Tensor
     removed: Tensor  # (b,), surprise removed since the last rebuild
     suspect: Tensor  # (b,), whether a removal since then has cost too many figures, so that a rebuild is due
     noise_variance: Tensor
+    point_arm: Tensor
+    point_time: Tensor
+    point_count: Tensor
+    point_total: Tensor
+    covariance: Tensor
+    prior_covariance: Tensor
+    prior: ArmPrior
+    _given: ArmPrior  # in the model's dtype
+    _member: Tensor
+    _every: Tensor
+    _depth: Tensor  # (b, 1), the largest prior variance over the arms, in units of the noise
+    _deep_held: Tensor | None  # in blind steps, whose prior variance stays what it is
+    _PLAIN = ("_points_bound", "keeps_faint_points", "_dropped_any")
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
-        diagonal = prior.in_double().diagonal()
-        super().__init__(prior, diagonal, batch)
-        self.register_buffer("noise_variance", noise_variance.double().clone(), persistent=False)
+        super().__init__()
+        held_elsewhere(self, prior=prior.in_double(), _given=prior)
+        diagonal = self.prior.diagonal()
         q, n = diagonal.shape
         new = diagonal.new_zeros
+        self.rows = PriorRows(diagonal, ROOM)
+        self.register_buffer("covariance", new(batch, ROOM, ROOM))
+        self.register_buffer("prior_covariance", new(batch, ROOM, ROOM))
+        self.register_buffer("point_arm", new(batch, ROOM, dtype=torch.long))
+        for name in ("point_time", "point_count", "point_total"):
+            self.register_buffer(name, new(batch, ROOM))
+        self.register_buffer("_member", torch.arange(batch, device=diagonal.device), persistent=False)
+        self.register_buffer("_deep_held", None, persistent=False)
+        self._points_bound = 0  # an upper bound that needs no look at the device
+        self._packed = 0  # how often points moved
+        self.keeps_faint_points = self._dropped_any = self.blind = False
+        self.register_buffer("noise_variance", noise_variance.double().clone(), persistent=False)
         self.register_buffer("prior_variance", diagonal.repeat(batch // q, 1))
-        self.prior_variance: Tensor
         self.register_buffer("mean", new(batch, n))
         self.register_buffer("variance", self.prior_variance.clone())
-        self.register_buffer("gain", new(batch))
-        self.register_buffer("surprise", new(batch))
-        self.register_buffer("removed", torch.zeros_like(self.gain))
+        for name in ("gain", "surprise", "removed"):
+            self.register_buffer(name, new(batch))
         self.register_buffer("suspect", torch.zeros_like(self.gain, dtype=torch.bool))
         self.register_buffer("_every", torch.ones_like(self.suspect), persistent=False)
-        self._every: Tensor
         self._measure_depth()
 
-    # -- the three moves ------------------------------------------------------------------------------
+    @property
+    def size(self) -> int:
+        """How many points there is room for."""
+        return self.point_arm.shape[-1]
+
+    @property
+    def lasting(self) -> tuple[ArmPrior, ...]:
+        """Tensors that no observation changes."""
+        return self.prior, self._given
+
+    @property
+    def can_forget(self) -> bool:
+        """An observation can be removed while its point is held: it is part of gain and likelihood, however faint."""
+        return not self._dropped_any
+
+    # -- the three moves -------------------------------------------------------------------------------
 
     def advance(self, kept: Tensor, gained: Tensor) -> None:
         """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1)."""
@@ -117,7 +192,7 @@ class FactorForm(ObservedPoints):
         own = among_points.gather(-1, at_point)  # P_jj: read, not derived, or rounding would feed back
         z = among_points * (self.point_count / self.noise_variance)
         column = own_row if self.prior.time_kernel is None else own_row * present
-        column = self._minus_through(column, z * weight)
+        column = self.rows.minus_through(column, self.point_arm, z * weight, self.blind)
         wanders = deep if self._wanders else None
         if wanders is not None:
             time = torch.full_like(at, now, dtype=z.dtype)
@@ -145,32 +220,6 @@ class FactorForm(ObservedPoints):
         row = among_points * left  # P_j - P_j P_jj / s without the difference
         self._set_row(self.covariance, point, row)
         self._count(point, 1.0, residual, where)
-
-    def observe(
-        self,
-        arm: Tensor,
-        residual: Tensor,
-        now: Tensor | float,
-        leaving: Sequence[Tensor] | None,
-        books: Books | None,
-        blind: bool,
-    ) -> None:
-        """``add``, then ``remove`` the observation ``leaving`` (arm, residual and time, (b,) each), in every member;
-        the state is complete after every step."""
-        each = blind and isinstance(now, Tensor)  # a time for each member, which is not looked at
-        moment = cast(float, now.expand(len(arm), 1) if each else float(now))  # type: ignore[union-attr]
-        self.blind = blind
-        self.add(arm, residual, moment)
-        if leaving is not None:
-            gone, of_gone, then = leaving
-            self.remove(gone, of_gone, then, moment, self._every)
-        self.blind = False
-
-    def close(self, books: Books) -> None:
-        """Nothing is left."""
-
-    def _minus_through(self, column: Tensor, z: Tensor) -> Tensor:
-        return self.rows.minus_through(column, self.point_arm, z, self.blind)
 
     def _open_points(
         self,
@@ -227,7 +276,7 @@ class FactorForm(ObservedPoints):
         own_row = self.rows.of(arm, self._member)
         column = own_row * weight.gather(-1, at)
         z = among_points * (self.point_count / self.noise_variance)
-        column = self._minus_through(column, z * weight)
+        column = self.rows.minus_through(column, self.point_arm, z * weight, self.blind)
         deep = self._deep(now) if self._wanders else None
         if deep is not None:
             column = self._column_since(column, among_points, z, own_row, time.unsqueeze(-1), now, deep)
@@ -244,14 +293,208 @@ class FactorForm(ObservedPoints):
         self._set_row(self.covariance, point, among_points * left)
         self._count(point, -1.0, -residual, where)
 
-    def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
-        """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""
-        mask = (self._every if where is None else where).unsqueeze(-1)
-        self.variance.copy_(torch.where(mask, self.prior_variance * scale, self.variance))
-        empty((self.gain, self.surprise, self.removed, self.suspect), where)
-        empty((self.mean, self.point_count, self.point_total), where)
-        if where is None:
-            self._points_bound = 0
+    def _match(self, arm: Tensor, time: Tensor | float) -> Tensor:
+        """Which of the points (b, n) is this arm (at this time)."""
+        match = (self.point_arm == arm.unsqueeze(-1)) & (self.point_count > 0)
+        return match if self.prior.time_kernel is None else match & (self.point_time == time)
+
+    def _weights(self, now: float) -> Tensor:
+        """w: time kernel between each point's time and now, (b, n); 1 when static."""
+        return self.prior.over_time(self.point_time, now).expand(self.point_time.shape)
+
+    def _set_row(self, matrix: Tensor, point: Tensor, row: Tensor) -> None:
+        matrix[self._member, point] = row
+        matrix[self._member, :, point] = row
+
+    def _count(self, point: Tensor, by: float, residual: Tensor, where: Tensor | None) -> None:
+        step = torch.full_like(residual, by) if where is None else where.to(residual.dtype) * by
+        total = residual if where is None else torch.where(where, residual, 0.0)
+        self.point_count.scatter_add_(-1, point.unsqueeze(-1), step.unsqueeze(-1))
+        self.point_total.scatter_add_(-1, point.unsqueeze(-1), total.unsqueeze(-1))
+        if by < 0:  # an emptied point keeps no rounding residue
+            self.point_total.masked_fill_(self.point_count == 0, 0.0)
+
+    # -- memory, and steps that are captured -------------------------------------------------------------
+
+    def _make_room(self, arm: Tensor, now: float) -> None:
+        """Have a row of G for every arm and a free point in every member."""
+        if self.blind:
+            rows = prior_rows(arm, self.prior_variance, id(self.prior), self.prior.flat_batch)
+            self.rows.take_in(arm, self._member, rows)
+            return
+        if self._points_bound == self.size:
+            self._pack(now)
+        self.rows.bring(self.prior, arm, self._member, self.point_arm, self.point_count)
+
+    def _pack(self, now: float, spare: int = 32) -> None:
+        """Drop the points that no longer matter, move the others to the front and leave room for a quarter more, and
+        for at least ``spare``.
+
+        Every step costs the square of the whole room, while moving happens once in many steps: so little room is
+        spared.
+        """
+        held = live = self.point_count > 0
+        if self.prior.time_kernel is not None and not self.keeps_faint_points:
+            live = held & (self._weights(now) >= _NEGLIGIBLE * self.prior.present(now))
+            self._dropped_any = self._dropped_any or bool((held != live).any())
+        used = int(live.sum(-1).max())
+        capacity = used + max(spare, used // 4)
+        order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]
+        live = live.gather(-1, order)
+        for name in ("point_arm", "point_time", "point_count", "point_total"):
+            packed = getattr(self, name).gather(-1, order) * live
+            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used)))
+        member, row, column = self._member[:, None, None], order.unsqueeze(-1), order.unsqueeze(-2)
+        for name in ("covariance", "prior_covariance"):
+            packed = getattr(self, name)[member, row, column]
+            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used, 0, capacity - used)))
+        self._points_bound = used
+        self._packed += 1
+
+    def observe(
+        self,
+        arm: Tensor,
+        residual: Tensor,
+        now: Tensor | float,
+        leaving: Sequence[Tensor] | None,
+        books: Books | None,
+        blind: bool,
+    ) -> None:
+        """``add``, then ``remove`` the observation ``leaving`` (arm, residual and time, (b,) each), in every member;
+        the state is complete after every step."""
+        each = blind and isinstance(now, Tensor)  # a time for each member, which is not looked at
+        moment = cast(float, now.expand(len(arm), 1) if each else float(now))  # type: ignore[union-attr]
+        self.blind = blind
+        self.add(arm, residual, moment)
+        if leaving is not None:
+            gone, of_gone, then = leaving
+            self.remove(gone, of_gone, then, moment, self._every)
+        self.blind = False
+
+    def close(self, books: Books) -> None:
+        """Nothing is left."""
+
+    def reserve(self, steps: int, now: float, blind: bool) -> int:
+        """How many of the next steps may be played before another call: all of them; with ``blind``, as many as there
+        is room for. Room is made here if little is needed in addition to what is in use. Finding out what is in use
+        waits for the device."""
+        if not blind:
+            return steps
+        rows, members = self.rows, len(self._member)
+        _PRIORS[id(self.prior)] = self.prior
+        self._deep_held = self._deep(now) if self._deep_held is None else self._deep_held
+        steps = max(1, min(steps, max(_FEW, rows.bound) // members))
+        if self._points_bound + steps > self.size or not rows.has_room(steps * members):
+            self._points_bound = int((self.point_count > 0).sum(-1).max())
+            if self._points_bound + steps > self.size:
+                self._pack(now, 2 * steps)
+            rows.reserve(steps * members, self.point_arm[self.point_count > 0])
+        return steps
+
+    def played(self, added: int, removed: int) -> None:
+        """Note the largest number of points, and of rows for each member, that are new since ``reserve``, perhaps by a
+        replay that Python did not see."""
+        self._points_bound += added
+        self.rows.bound += added * len(self._member)
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """A key that differs if blind steps would use other memory."""
+        return self._packed, self.rows.packed
+
+    # -- as time passes --------------------------------------------------------------------------------
+
+    def _deep(self, now: float) -> Tensor | None:
+        """The members whose new points are computed from the latest point of their arm, (b, 1). None: none of them, as
+        far as is known without waiting for a GPU."""
+        if self.prior.time_kernel is None:
+            return None
+        if self.blind:
+            return self._deep_held
+        deep = self._depth * self.prior.present(now) > _DEEP
+        return None if deep.is_cpu and not bool(deep.any()) else deep
+
+    @property
+    def _wanders(self) -> bool:
+        """Whether the prior variance grows with time."""
+        return self.prior.time_kernel is not None and not self.prior.time_kernel.is_stationary
+
+    def _row_since(
+        self,
+        arm: Tensor,
+        own: Tensor,
+        prior_to_points: Tensor,
+        cross: Tensor,
+        at_point: Tensor,
+        now: float,
+        deep: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """The present row of P for ``arm``, with P_jj ``at_point``, computed from the arm's latest point; and whether
+        it has one, in the members that are ``deep``. Elsewhere the row is D (K_points + D)^{-1} ``cross``."""
+        held = self.point_count > 0
+        same = held & (self.point_arm == arm.unsqueeze(-1))
+        seen = same.any(-1, keepdim=True) & deep
+        latest = torch.where(same, self.point_time, -torch.inf).argmax(-1)
+        s = torch.where(seen, self.point_time.gather(-1, latest.unsqueeze(-1)), now)
+        kept, gained = self.prior.transition(s, now)
+        news, to_now = (
+            self.prior.transition(s, self.point_time)[1],
+            self.prior.transition(self.point_time, now)[0],
+        )
+        since = torch.where(held & (self.point_time > s), prior_to_points * news * to_now, 0.0)
+        cross = torch.where(seen, since, cross)
+        # Where the prior variance wanders off, a residual of k_g has its rounding errors and would do harm.
+        refine = ~seen.unsqueeze(-1) if self._wanders else None
+        z = self._solve(cross.unsqueeze(-1), refine).squeeze(-1)
+        told, base = self._spread() * z, torch.where(seen, kept * self.covariance[self._member, latest], 0.0)
+        at = latest.unsqueeze(-1)
+        variance = kept * (base.gather(-1, at) + 2 * told.gather(-1, at)) + gained * own
+        row = (base + told) * held
+        return row.scatter(-1, at_point, variance - (cross * z).sum(-1, keepdim=True)), seen.squeeze(-1)
+
+    def _column_since(
+        self, column: Tensor, row: Tensor, z: Tensor, own_row: Tensor, time: Tensor, now: float, deep: Tensor
+    ) -> Tensor:
+        """``column``, the present covariances (b, N) of all arms with a point at ``time`` (b, 1). In members that are
+        ``deep``, those of arms with points are computed as in ``_row_since``: a P_l + c K - k_g^T z for the arm's
+        latest point l. ``row`` and ``z``: of that point. O(u n)."""
+        held = (self.point_count > 0) & deep
+        times = torch.where(held, self.point_time, -torch.inf)
+        last = torch.full_like(column, -torch.inf).scatter_reduce(-1, self.point_arm, times, "amax")
+        latest = held & (self.point_time == last.gather(-1, self.point_arm))
+        u = max(1, int(latest.sum(-1).max())) if latest.is_cpu else self.size
+        at = torch.argsort(latest.to(torch.uint8), dim=-1, descending=True, stable=True)[:, :u]
+        arm, s, latest = self.point_arm.gather(-1, at), self.point_time.gather(-1, at), latest.gather(-1, at)
+        ends = torch.cat([self.point_time, time], -1)  # of k_g: the points, and that of the column
+        pairs = (value.flatten(-2) for value in torch.broadcast_tensors(s.unsqueeze(-1), ends.unsqueeze(-2)))
+        news = self.prior.transition(*pairs)[1].unflatten(-1, (u, -1))
+        news = news * self.prior.transition(ends, now)[0].unsqueeze(-2)
+        K = self.rows.between(arm, self.point_arm.unsqueeze(0), self._member)[0]
+        K = torch.cat([K, own_row.gather(-1, arm).unsqueeze(-1)], -1)
+        k_g = torch.where(ends.unsqueeze(-2) > s.unsqueeze(-1), K * news, 0.0)
+        value = self.prior.transition(s, now)[0] * row.gather(-1, at) + k_g[..., -1]
+        value = value - (k_g[..., :-1] @ (z * held).unsqueeze(-1)).squeeze(-1)
+        return column.scatter_add(-1, arm, torch.where(latest, value - column.gather(-1, arm), 0.0))
+
+    def _spread(self) -> Tensor:
+        """D = lambda / count, (b, n)."""
+        return self.noise_variance / self.point_count.clamp_min(1.0)
+
+    def _solve(self, cross: Tensor, refine: Tensor | None = None) -> Tensor:
+        """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement, in the
+        members with ``refine`` (b, 1, 1) True."""
+        precision, spread = (
+            (self.point_count / self.noise_variance).unsqueeze(-1),
+            self._spread().unsqueeze(-1),
+        )
+        z = (cross - self.covariance @ (cross * precision)) * precision
+        if refine is not None and refine.is_cpu and not bool(refine.any()):
+            return z
+        residual = cross - self.prior_covariance @ z - spread * z
+        finer = z + (residual - self.covariance @ (residual * precision)) * precision
+        return finer if refine is None else torch.where(refine, finer, z)
+
+    # -- rounding errors -------------------------------------------------------------------------------
 
     @property
     def can_mend(self) -> bool:
@@ -299,7 +542,7 @@ class FactorForm(ObservedPoints):
         present = self.prior.present(now).squeeze(-1)
         return is_off(error, off, self.prior_variance.amax(-1) * present, self.mean)
 
-    # -- what the posterior asks ----------------------------------------------------------------------
+    # -- what the posterior asks -----------------------------------------------------------------------
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
@@ -324,12 +567,38 @@ class FactorForm(ObservedPoints):
         """None: a root over all arms is not kept."""
         return None
 
+    # -- state -----------------------------------------------------------------------------------------
+
+    def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
+        """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""
+        mask = (self._every if where is None else where).unsqueeze(-1)
+        self.variance.copy_(torch.where(mask, self.prior_variance * scale, self.variance))
+        empty((self.gain, self.surprise, self.removed, self.suspect), where)
+        empty((self.mean, self.point_count, self.point_total), where)
+        if where is None:
+            self._points_bound = 0
+
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members; member m is a copy of member source[m]."""
         for name, held in list(self.named_buffers(recurse=False)):
             setattr(self, name, held[source])
         self.rows.widen(source, self.prior.flat_batch)
         self._member = torch.arange(len(source), device=source.device)
+
+    def _measure_depth(self) -> None:
+        depth = self.prior_variance.amax(-1, keepdim=True) / self.noise_variance
+        self.register_buffer("_depth", depth, persistent=False)
+        self._deep_held = None
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FactorForm:
+        """``model.to(float32)`` leaves these tensors in float64, to the last digit."""
+        exact = [dict(holder.named_buffers(recurse=False)) for holder in (self, self.rows)]
+        super()._apply(fn, recurse)
+        vars(self)["prior"] = self._given.in_double()
+        for holder, buffers in zip((self, self.rows), exact, strict=True):
+            for name, held in buffers.items():
+                setattr(holder, name, held.to(getattr(holder, name).device))
+        return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
