@@ -304,3 +304,12 @@ def test_more_arms_and_other_hyperparameters_are_as_if_from_the_start():
 def test_what_makes_no_model_or_looks_back_is_refused(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+def test_a_state_over_many_arms_has_the_only_form_that_there_is():
+    """From 1 500 arms on a prior that is not stationary takes the factor form, which needs a Markov kernel."""
+    n = 1501
+    model = ArmGP(n, in_time(MaternTimeKernel(1.0), torch.eye(n, dtype=F64)), NOISE)
+    model.observe_arms(torch.tensor(7), torch.tensor(1.0, dtype=F64), 0.0)
+    mean, _ = model.marginals(0.0)
+    torch.testing.assert_close(mean[7], torch.tensor(1 / (1 + NOISE), dtype=F64), rtol=1e-12, atol=0)

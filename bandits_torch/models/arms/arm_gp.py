@@ -106,7 +106,7 @@ class ArmGP(ArmModel):
         steady = not in_states and (over_time is None or over_time.is_stationary)
         if form == "auto":
             pays = covariance_pays(flat, self.drifts, ROOM, min(b * _FIRST, self.num_arms))
-            takes_covariance = pays if steady else self.num_arms <= _GROWING_VARIANCE_UP_TO
+            takes_covariance = pays if steady else in_states or self.num_arms <= _GROWING_VARIANCE_UP_TO
             form = "covariance" if takes_covariance else "factor"
         self._belief = (StateSpaceBelief if in_states else ArmBelief)(
             self.prior, flat, self.noise_variance.reshape(b, 1), form
