@@ -111,8 +111,7 @@ class PointSearch:
         if time is not None:
             bounds = with_time(bounds, time)
             fixed[unit.dim] = time
-        scored = _OfReplicates(inside, replicates)
-        begin, scored.factor = self._starts(scored, unit, time, starts, seed)  # R x S x D, (S,)
+        begin, inside.factor = self._starts(inside, unit, time, starts, seed)  # R x S x D, (S,)
         rounds = begin.shape[0]
         begin = begin.reshape(-1, 1, begin.shape[-1])
         fixed = {i: v.repeat(rounds) if Domain.differs(v) else v for i, v in fixed.items()}
@@ -127,7 +126,7 @@ class PointSearch:
             if unit.inequality_constraints:
                 options["max_optimization_problem_aggregation_size"] = 1
         X, found = optimize_acqf(
-            scored,
+            inside,
             bounds,
             q=1,
             num_restarts=len(begin),
@@ -142,26 +141,26 @@ class PointSearch:
         best = cast(Tensor, found).nan_to_num(nan=lowest, neginf=lowest).reshape(rounds, -1).max(0)
         points = X[:, 0, : domain.dim].reshape(rounds, replicates, -1).to(box)
         each = torch.arange(replicates, device=points.device)
-        return domain.fix(inside.from_unit(points[best.indices, each])), best.values / scored.factor
+        return domain.fix(inside.from_unit(points[best.indices, each])), best.values / inside.factor
 
     @staticmethod
     def score(
         acquisition: AcquisitionFunction, X: Tensor, *, replicates: int = 1, time: float | None = None
     ) -> Tensor:
         """Values (n, S) of points (n, S, d), those of column s for replicate s; see ``maximise``."""
-        return _OfReplicates(acquisition, replicates).grid(_with_time(X, time))
+        return _grid(acquisition, _with_time(X, time))
 
     def _starts(
-        self, scored: _OfReplicates, domain: Domain, time: float | None, starts: Tensor | None, seed: int
+        self, inside: _InBoxes, domain: Domain, time: float | None, starts: Tensor | None, seed: int
     ) -> tuple[Tensor, Tensor]:
         """Starts of the searches, R x S x D: the warm starts first, then the best raw samples. And a factor for each
         replicate's values, (S,), where those of the raw samples hardly differ."""
-        raw = _with_time(domain.samples(self.raw_samples, seed, scored.replicates), time)  # n x S x d
+        raw = _with_time(domain.samples(self.raw_samples, seed, len(inside.low)), time)  # n x S x d
         warm = raw[:0]
         if starts is not None and self.warm_start:
             warm = _with_time(domain.fix(starts.movedim(1, 0)), time)
         with torch.no_grad():
-            values = scored.grid(raw).nan_to_num(nan=-torch.inf)
+            values = inside.grid(raw).nan_to_num(nan=-torch.inf)
         order = values.topk(self.num_restarts, dim=0).indices
         best = raw.gather(0, order.unsqueeze(-1).expand(*order.shape, raw.shape[-1]))
         spread = values.amax(0) - values.masked_fill(values.isinf(), torch.inf).amin(0)
@@ -178,14 +177,16 @@ class PointSearch:
 
 
 class _InBoxes(AcquisitionFunction):
-    """Values at points of the unit cube, which is stretched to each replicate's box."""
+    """Values at points of the unit cube, which is stretched to each replicate's box, times the replicate's ``factor``
+    (S,). If there are several replicates, the last column is the index of a point's own."""
+
+    factor: Tensor
 
     def __init__(self, acquisition: AcquisitionFunction, low: Tensor, high: Tensor) -> None:
         """``low``, ``high``: (S, d)."""
         super().__init__(model=acquisition.model)
         self.acquisition = acquisition
         self.low, self.high, self.side = low, high, torch.where(high > low, high - low, 1.0)
-        self._batched = len(acquisition.model.batch_shape) > 0
 
     def unit(self, domain: Domain) -> Domain:
         """The domain of points of the unit cube for ``domain``, whose boxes these are."""
@@ -209,42 +210,30 @@ class _InBoxes(AcquisitionFunction):
         """Points ``... x S x d`` of the boxes for points of the unit cube."""
         return torch.minimum(self.low + self.side * X, self.high)
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Values of the acquisition at X; coordinates beyond d stay as they are."""
-        X = X.squeeze(-2) if self._batched else X
-        d = self.low.shape[-1]
-        X = torch.cat([self.low + self.side * X[..., :d], X[..., d:]], -1)
-        return self.acquisition(X.unsqueeze(-2) if self._batched else X)
-
-
-class _OfReplicates(AcquisitionFunction):
-    """Values of points whose last column is the index of their replicate (if there are several), times its ``factor``
-    (S,)."""
-
-    factor: Tensor
-
-    def __init__(self, acquisition: AcquisitionFunction, replicates: int) -> None:
-        super().__init__(model=acquisition.model)
-        self.acquisition, self.replicates = acquisition, replicates
-        self._batched = len(acquisition.model.batch_shape) > 0
-
     def grid(self, X: Tensor) -> Tensor:
-        """Values n x S of points n x S x D, column s for replicate s."""
-        X = X.unsqueeze(-2) if self._batched else X
-        return self.acquisition(X).reshape(X.shape[0], -1)
+        """Values n x S of points n x S x D, column s for replicate s; coordinates beyond d stay as they are."""
+        d = self.low.shape[-1]
+        return _grid(self.acquisition, torch.cat([self.low + self.side * X[..., :d], X[..., d:]], -1))
 
     def forward(self, X: Tensor) -> Tensor:
         """Values b of X, b x 1 x (D + 1), or b x 1 x D of one replicate."""
-        zero = 0.0 * X.sum((-2, -1))  # gives a gradient of 0 if the values do not depend on X
-        if self.replicates == 1:
+        zero, replicates = (
+            0.0 * X.sum((-2, -1)),
+            len(self.low),
+        )  # a gradient of 0 if the values do not depend on X
+        if replicates == 1:
             return self.grid(X).squeeze(-1) * self.factor + zero
         points, member = X[:, 0, :-1], X[:, 0, -1].long()
-        one_hot = member.unsqueeze(-1) == torch.arange(self.replicates, device=X.device)
+        one_hot = member.unsqueeze(-1) == torch.arange(replicates, device=X.device)
         # Place of each point among those of its replicate.
         rank = one_hot.cumsum(0).gather(-1, member.unsqueeze(-1)).squeeze(-1) - 1
-        depth = int(rank.max()) + 1
-        idle = points[:1].detach().expand(depth, self.replicates, -1)
+        idle = points[:1].detach().expand(int(rank.max()) + 1, replicates, -1)
         return self.grid(idle.index_put((rank, member), points))[rank, member] * self.factor[member] + zero
+
+
+def _grid(acquisition: AcquisitionFunction, X: Tensor) -> Tensor:
+    """Values n x S of points n x S x D, column s for replicate s."""
+    return acquisition(X.unsqueeze(-2) if acquisition.model.batch_shape else X).reshape(X.shape[0], -1)
 
 
 def _with_time(X: Tensor, time: float | None) -> Tensor:
