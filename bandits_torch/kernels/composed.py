@@ -7,7 +7,7 @@ The features are registered with BoTorch's dispatcher, so its pathwise sampling 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -184,15 +184,20 @@ def _of_member(x: Tensor, p: int) -> Tensor:
     return x if x.dim() == 2 else x.select(-3, p if x.shape[-3] > 1 else 0)
 
 
-class _Decay(TensorTransform):
-    """Times in units of the exponential kernel's length, 2 / -log(1 - eps)."""
+class ByKernel(TensorTransform):
+    """``function(kernel, values)``, by the kernel's present hyperparameters."""
 
-    def __init__(self, kernel: ExponentialForgettingKernel) -> None:
+    def __init__(self, kernel: Kernel, function: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
-        self.kernel = kernel
+        self.kernel, self.function = kernel, function
 
     def forward(self, values: Tensor, **_unused: Any) -> Tensor:
-        return -0.5 * torch.log1p(-self.kernel.forgetting_rate.unsqueeze(-1)) * values
+        return self.function(self.kernel, values)
+
+
+def _decayed(kernel: ExponentialForgettingKernel, times: Tensor) -> Tensor:
+    """Times in units of the exponential kernel's length, 2 / -log(1 - eps)."""
+    return -0.5 * torch.log1p(-kernel.forgetting_rate.unsqueeze(-1)) * times
 
 
 class _SpaceAndTime(TensorTransform):
@@ -220,7 +225,7 @@ def _features_of_forgetting(
     return KernelFeatureMap(
         kernel,
         weight=normal[0] / normal[1].abs(),
-        input_transform=_Decay(kernel),
+        input_transform=ByKernel(kernel, _decayed),
         output_transform=_waves(rate, num_outputs),
     )
 

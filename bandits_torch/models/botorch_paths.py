@@ -22,7 +22,6 @@ from botorch.sampling.pathwise.update_strategies import (
     _gaussian_update_exact,
     gaussian_update,
 )
-from botorch.sampling.pathwise.utils import TensorTransform
 from linear_operator.operators import DiagLinearOperator
 from torch import Size, Tensor
 
@@ -109,15 +108,6 @@ class _ArmPath(SamplePath):
         """There is no ensemble."""
 
 
-class _AppendTime(TensorTransform):
-    def __init__(self, time: float) -> None:
-        super().__init__()
-        self.time = time
-
-    def forward(self, values: Tensor, **_unused: Any) -> Tensor:
-        return with_time(values, self.time)
-
-
 @DrawMatheronPaths.register(ArmModel)
 def _paths_over_arms(
     model: ArmModel, *, sample_shape: Size, time: float | None = None, **_unused: Any
@@ -142,5 +132,5 @@ def _paths_at_time(model: AtTime, **options: Any) -> SamplePath:
     if isinstance(model.model, ArmModel):
         return _paths_over_arms(model.model, time=model.time, **options)
     path = draw_matheron_paths(model.model, **options)
-    path.input_transform = _AppendTime(model.time)
+    path.input_transform = partial(with_time, time=model.time)
     return path

@@ -11,7 +11,7 @@ from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import Standardize, StratifiedStandardize
 from botorch.sampling.pathwise.features.generators import GenKernelFeatures, gen_kernel_features
 from botorch.sampling.pathwise.features.maps import KernelFeatureMap
-from botorch.sampling.pathwise.utils import ChainedTransform, TensorTransform
+from botorch.sampling.pathwise.utils import ChainedTransform
 from botorch.settings import validate_input_scaling
 from gpytorch.constraints import GreaterThan
 from gpytorch.kernels import Kernel
@@ -20,6 +20,7 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.kernels.composed import ByKernel
 
 
 class _InUnits:
@@ -66,6 +67,10 @@ class TransformedKernel(_InUnits, Kernel):
     def scale(self) -> Tensor:
         """s, a tensor without dimensions."""
         return _scale_of(self.outcome_transform, next(self.base_kernel.parameters()))
+
+    def scaled(self, values: Tensor) -> Tensor:
+        """s times values of a function that has the fitted kernel."""
+        return self.scale * values
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
         """GPyTorch's: the matrix, or its diagonal."""
@@ -187,24 +192,6 @@ def twin_of(model: Any, likelihood: Likelihood | None, anew: bool = False) -> Si
     return twin.eval()
 
 
-class _OfBase(TensorTransform):
-    def __init__(self, kernel: TransformedKernel) -> None:
-        super().__init__()
-        self.kernel = kernel
-
-    def forward(self, values: Tensor, **_unused: Any) -> Tensor:
-        return self.kernel.inputs(values)
-
-
-class _Scaled(TensorTransform):
-    def __init__(self, kernel: TransformedKernel) -> None:
-        super().__init__()
-        self.kernel = kernel
-
-    def forward(self, values: Tensor, **_unused: Any) -> Tensor:
-        return self.kernel.scale * values
-
-
 @GenKernelFeatures.register(TransformedKernel)
 def _features(kernel: TransformedKernel, *, num_inputs: int, num_outputs: int) -> KernelFeatureMap:
     """BoTorch's random features of the fitted kernel, of transformed inputs, times s."""
@@ -212,8 +199,10 @@ def _features(kernel: TransformedKernel, *, num_inputs: int, num_outputs: int) -
     features = gen_kernel_features(
         kernel.base_kernel, num_inputs=kernel.inputs(some).shape[-1], num_outputs=num_outputs
     )
+    inward = ByKernel(kernel, TransformedKernel.inputs)
+    outward = ByKernel(kernel, TransformedKernel.scaled)
     own: Any = features.input_transform
-    features.input_transform = _OfBase(kernel) if own is None else ChainedTransform(own, _OfBase(kernel))
+    features.input_transform = inward if own is None else ChainedTransform(own, inward)
     own = features.output_transform
-    features.output_transform = _Scaled(kernel) if own is None else ChainedTransform(_Scaled(kernel), own)
+    features.output_transform = outward if own is None else ChainedTransform(outward, own)
     return features
