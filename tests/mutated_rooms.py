@@ -47,7 +47,6 @@ ROOMS: dict[str, dict[str, str]] = {
         "models/sketch/sketched_gp.py": "models/test_laws.py models/test_sketched_gp.py",
         "models/sketch/sketch.py": "models/test_attack_models.py models/test_sketched_gp.py "
         "models/test_watched_arms.py policies/test_bkb_from_the_paper.py",
-        "models/sketch/marginals.py": "models/test_sketched_gp.py models/test_watched_arms.py",
     },
     "policies": {
         "state.py": f"test_state.py policies/test_index.py {_laws('ucb1', 'gp_ucb')}",

@@ -6,18 +6,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from bandits_torch import validation
 from bandits_torch.models.arms.prior import ArmPrior
-from bandits_torch.models.cholesky import solve_lower
+from bandits_torch.models.cholesky import safe_cholesky, solve_lower
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 from bandits_torch.models.sketch.embedding import ArmEmbedding, LeverageSampling
 from bandits_torch.models.sketch.feature_regression import FeatureRegression
-from bandits_torch.models.sketch.marginals import OneStepPosterior, SketchMarginals
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 
-_LEAST_NOISE = 1e-6  # of the largest prior variance, for an ``OneStepPosterior``
+_LEAST_NOISE = 1e-6  # of the largest prior variance, for ``OneStep``
+_KEPT = 2**27  # bytes of prior covariances of the arms pulled with all arms; above they are computed anew
+_ARMS_AT_ONCE, _PANELS = 1024, 3  # columns whose products stay in a cache; panels of a triangular factor
+_JITTER = 1e-13  # of the largest prior variance: for arms within the span of others
 
 
 class Sketch(ResizableState):
@@ -58,7 +61,7 @@ class Sketch(ResizableState):
     count: Tensor
     total: Tensor
     dictionary: Tensor  # places among the arms pulled, in order
-    _LOOSE = ("_at_draw", "_ahead")
+    _LOOSE = ("at_draw", "_ahead")
 
     def __init__(
         self,
@@ -92,7 +95,7 @@ class Sketch(ResizableState):
         self._place_of: dict[int, int] = {}
         self._ahead: dict[int, list[Tensor]] = {}
         self.observations = self.draws = self.last_draw = 0
-        self._at_draw: Tensor | None = None  # C at the start of the batch, once it is another than now
+        self.at_draw: Tensor | None = None  # C at the start of the batch, once it is another than now
         self.spent = 0.0
         self.marginals = SketchMarginals(self.prior_variance)
 
@@ -125,29 +128,19 @@ class Sketch(ResizableState):
         """How many rewards of ``arm`` are still to come."""
         return len(self._ahead.get(arm, ()))
 
-    @property
-    def is_due(self) -> bool:
-        """Whether a draw is due: 1 + sum sigma~^2 / lambda > C since the last draw, or there was no observation
-        before."""
-        return self.spent > 0 and (1 + self.spent > self.sampling.growth or not len(self.dictionary))
-
     def _prepare(self, arm: int) -> int:
-        """The place of ``arm`` among the arms pulled, after drawing a dictionary if its pull makes one due."""
+        """The place of ``arm`` among the arms pulled, after drawing a dictionary if its pull makes one due: if 1 + sum
+        sigma~^2 / lambda > C since the last draw, or there was no observation before."""
         place = self._place(arm)
         self.spent += float(self.way.variance_at_draw(place) / self.noise_variance)
-        if self.is_due:
+        if self.spent > 0 and (1 + self.spent > self.sampling.growth or not len(self.dictionary)):
             drawn = self._draw(place)
             self.draws, self.last_draw = self.draws + 1, len(drawn)
             self.way.take_up(drawn)
-            self.spent, self._at_draw = 0.0, None  # the batch begins after this pull
-        elif self._at_draw is None:
-            self._at_draw = self.regression.covariance.clone()
+            self.spent, self.at_draw = 0.0, None  # the batch begins after this pull
+        elif self.at_draw is None:
+            self.at_draw = self.regression.covariance.clone()
         return place
-
-    @property
-    def covariance_at_draw(self) -> Tensor:
-        """C when the dictionary was drawn or extended: at the start of the batch."""
-        return self.regression.covariance if self._at_draw is None else self._at_draw
 
     def _learn(self, place: int, residual: Tensor) -> None:
         self.way.learned(place, residual)
@@ -162,7 +155,7 @@ class Sketch(ResizableState):
         place = self._place_of[arm] = len(self._place_of)
         index = torch.tensor([arm], device=self.arm.device)
         self.arm = torch.cat([self.arm, index])
-        self.count, self.total = (torch.nn.functional.pad(v, (0, 1)) for v in (self.count, self.total))
+        self.count, self.total = (pad(v, (0, 1)) for v in (self.count, self.total))
         self.way.joined(index)
         return place
 
@@ -264,7 +257,7 @@ class Sketch(ResizableState):
 
     # What follows from the pulls and the dictionary, but by other sums than those that led here, is kept too: a sketch
     # taken up again gives the numbers of one that never stopped, to the last bit.
-    _PLAIN = ("observations", "draws", "last_draw", "spent", "_at_draw", "_ahead")
+    _PLAIN = ("observations", "draws", "last_draw", "spent", "at_draw", "_ahead")
 
     def get_extra_state(self) -> dict[str, Any]:
         """The extra state, with the streams of coins."""
@@ -301,6 +294,81 @@ class Sketch(ResizableState):
         return OneStep(self) if OneStep.suits(self) else Kept(self)
 
 
+class SketchMarginals(ResizableState):
+    """mean = z^T theta and variance = k - z^T z + z^T C z of N arms, stored and updated with what was learned since.
+
+    Cost of ``refresh``: O(q m N) for q pulls since the last, O(m^2 N) after another dictionary, and always if the
+    embedding keeps no rows.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    prior_variance: Tensor
+    _LOOSE = ("falls", "steps", "shift")
+
+    def __init__(self, prior_variance: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("prior_variance", prior_variance, persistent=False)
+        self.register_buffer("mean", torch.zeros_like(prior_variance))
+        self.register_buffer("variance", prior_variance.clone())
+        self.settled = 0  # how often
+        self.settle(True)
+
+    def settle(self, kept: bool) -> None:
+        """Note that the marginals are up to date, or (not ``kept``) that they must be computed anew."""
+        self.kept = kept
+        self.settled += 1
+        self.falls: list[Tensor] = []  # by pull since: the variance falls by the square of this times z,
+        self.steps: list[Tensor] = []  # and the mean moves by this times that
+        self.shift: Tensor | None = None  # of the weights, in addition
+
+    def append(
+        self, weights: Tensor, schur: Tensor, noise_variance: Tensor, added: Tensor, passed: Tensor
+    ) -> None:
+        """New features: ``regression.append`` gave weights (j,) and H (j, j); ``added`` (j, N) are the features and
+        ``passed`` (j, N) is G^T times the old ones. The marginals must have been refreshed."""
+        change = added - passed
+        self.mean.addmv_(change.mT, weights)
+        self.variance.sub_(added.square().sum(0))
+        lifted = torch.linalg.solve_triangular(schur, change, upper=False).square().sum(0)
+        self.variance.addcmul_(lifted, noise_variance)
+
+    def refresh(self, embedding: ArmEmbedding, regression: FeatureRegression) -> None:
+        """Bring ``mean`` and ``variance`` up to date."""
+        count = len(self.falls)
+        if self.kept and not count and self.shift is None:
+            return
+        if not self.kept or embedding.rows is None or count > max(8, embedding.size):
+            for arms, z in embedding.chunks():
+                self.mean[arms] = regression.weights @ z
+                self.variance[arms] = self._variance(arms, z, regression)
+        else:
+            vectors = self.falls if self.shift is None else [*self.falls, self.shift]
+            passed = embedding.rows.product(torch.stack(vectors))
+            for fall, step in zip(passed[:count], self.steps, strict=True):
+                self.variance.addcmul_(fall, fall, value=-1)
+                self.mean.addcmul_(fall, step)
+            if self.shift is not None:
+                self.mean.add_(passed[-1])
+        self.settle(True)
+
+    def variance_at(self, arms: Tensor, z: Tensor, regression: FeatureRegression) -> Tensor:
+        """The present variance of arms (n,) with features z (m, n), without refreshing all arms: O(n m q), or O(n
+        m^2)."""
+        if not self.kept:
+            return self._variance(arms, z, regression)
+        if not self.falls:
+            return self.variance[arms]
+        return self.variance[arms] - (torch.stack(self.falls) @ z).square().sum(0)
+
+    def _variance(self, arms: Tensor | slice, z: Tensor, regression: FeatureRegression) -> Tensor:
+        return self.prior_variance[arms] - (z * (z - regression.covariance @ z)).sum(0)
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    _PLAIN = ("kept", "settled", *_LOOSE)
+
+
 class Kept:
     """Stores z, V and theta, and updates them with every pull and dictionary. Places are among the arms pulled."""
 
@@ -330,9 +398,9 @@ class Kept:
 
     def variance_at_draw(self, place: int) -> Tensor:
         """Variance of an arm when the dictionary was drawn."""
-        sketch = self.sketch
-        z = sketch.pulled[:, place]
-        return sketch.unexplained[place] + z @ (sketch.covariance_at_draw @ z)
+        sketch, z = self.sketch, self.sketch.pulled[:, place]
+        at_draw = sketch.regression.covariance if sketch.at_draw is None else sketch.at_draw
+        return sketch.unexplained[place] + z @ (at_draw @ z)
 
     def take_up(self, drawn: Tensor) -> None:
         """Take this draw into the dictionary: join it, or replace the dictionary if that costs less or it would be too
@@ -348,12 +416,15 @@ class Kept:
     def learned(self, place: int, residual: Tensor) -> None:
         """One more residual is about to be counted. O(m^2)."""
         sketch = self.sketch
-        sketch.marginals.note_pull(*sketch.regression.observe(sketch.pulled[:, place], residual))
+        fall, step = sketch.regression.observe(sketch.pulled[:, place], residual)
+        sketch.marginals.falls.append(fall)
+        sketch.marginals.steps.append(step)
 
     def corrected(self, place: int, change: Tensor) -> None:
         """An earlier residual was larger by ``change``. O(m^2)."""
         sketch = self.sketch
-        sketch.marginals.note_shift(sketch.regression.correct(sketch.pulled[:, place], change))
+        shift, before = sketch.regression.correct(sketch.pulled[:, place], change), sketch.marginals.shift
+        sketch.marginals.shift = shift if before is None else before + shift
 
     def leverage(self) -> Tensor:
         """Present variance of the arms pulled, (u,). O(u m q) for q pulls since the last refresh."""
@@ -374,20 +445,33 @@ class Kept:
 
 
 class OneStep(Kept):
-    """The same for a dictionary that lasts one step (C = 1), too short for an embedding: mean and variance come from an
-    ``OneStepPosterior``. z, V and theta are computed on request, without rows for all arms. All of this follows from
-    the pulls and the dictionary, so it is not part of the state."""
+    """The same for a dictionary S that lasts one step (C = 1), too short for an embedding: mean and variance come from
+    the arms pulled. z, V and theta are computed on request, without rows for all arms. All of this follows from the
+    pulls and the dictionary, so it is not part of the state.
+
+    The posterior that BKB computes (DTC) is the exact posterior of other data, on S alone: a pull of an arm outside S
+    is divided among the arms of S by the weights T = K_S^{-1} k_S(x) of its projection. With counts D and totals r of
+    the arms in S, and D', r' and T of those pulled outside,
+
+        B = D + T D' T^T,    V = K_S + lambda B^{-1},
+        mean(x) = k_S(x)^T V^{-1} B^{-1} (r + T r'),    variance(x) = k(x, x) - k_S(x)^T V^{-1} k_S(x).
+
+    The reason is that A = Phi_S B Phi_S^T is the sum of the projected features' outer products over all pulls. Unlike
+    K_S, the matrix V is well conditioned, so one product with the inverse of its Cholesky factor suffices for all arms.
+
+    Cost: O(m^2 u + m^3), then O(m^2) for an arm. Memory O(u N), up to 128 MiB; above that, and with ``chunk_size``,
+    no prior covariances are kept: O(m N).
+    """
 
     def __init__(self, sketch: Sketch) -> None:
         super().__init__(sketch)
-        self._posterior = OneStepPosterior(sketch.prior, sketch.prior_variance, sketch.chunk_size)
-        self._solved = False
-        self._moments: tuple[Tensor, Tensor] | None = None
-        self._features: tuple[ArmEmbedding, FeatureRegression] | None = None
+        new = sketch.prior_variance.new_zeros
+        self._rows, self._square, self._known = new(0, len(sketch.prior_variance)), new(0, 0), 0
+        self._changed()
 
     @staticmethod
     def suits(sketch: Sketch) -> bool:
-        """Whether every pull draws a dictionary, and noise and dtype let an ``OneStepPosterior`` be accurate."""
+        """Whether every pull draws a dictionary, and noise and dtype let these formulas be accurate."""
         noisy = bool(sketch.noise_variance >= _LEAST_NOISE * sketch.prior_variance.max())
         exact = noisy and sketch.prior_variance.dtype == torch.float64
         return exact and sketch.sampling.growth == sketch.sampling.slack == 1
@@ -415,7 +499,7 @@ class OneStep(Kept):
 
     def mean_of(self, place: int) -> Tensor:
         """Mean of an arm now, less the prior's. O(m^2)."""
-        return self._posterior_now().marginals(self.sketch.arm[place : place + 1])[0][0]
+        return self._computed(self.sketch.arm[place : place + 1])[0][0]
 
     def variance_at_draw(self, place: int) -> Tensor:
         """Present variance of an arm, because every pull draws a dictionary."""
@@ -434,33 +518,95 @@ class OneStep(Kept):
         """An earlier residual was larger by ``change``."""
         self._changed()
 
+    def _changed(self) -> None:
+        """Dictionary or data are no longer those of the last computation."""
+        self._solved = False
+        self._moments: tuple[Tensor, Tensor] | None = None
+        self._features: tuple[ArmEmbedding, FeatureRegression] | None = None
+
     def leverage(self) -> Tensor:
         """Present variance of the arms pulled, (u,), from the variance of all arms, which the next choice reads."""
         return self.moments()[1][self.sketch.arm]
 
     def variance_of(self, arms: Tensor) -> Tensor:
         """Variance now of arms (n,) by index. O(n m^2), or O(n) of what is known."""
-        if self._moments is None:
-            return self._posterior_now().marginals(arms)[1]
-        return self._moments[1][arms]
+        return self._computed(arms)[1] if self._moments is None else self._moments[1][arms]
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean, less the prior's, and variance of all arms now. O(m^2 N), if anything has changed."""
         if self._moments is None:
-            self._moments = self._posterior_now().marginals()
+            self._moments = self._computed()
         return self._moments
 
-    def _changed(self) -> None:
-        """Note that dictionary or data have changed since the last computation."""
-        self._solved, self._moments, self._features = False, None, None
-
-    def _posterior_now(self) -> OneStepPosterior:
-        sketch = self.sketch
+    def _computed(self, arms: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Mean, less the prior's, and variance of arms by index; by default of all."""
         if not self._solved:
-            pulled = sketch.arm, sketch.count, sketch.total
-            self._posterior.solve(*pulled, sketch.dictionary, sketch.noise_variance)
-            self._solved = True
-        return self._posterior
+            self._solve()
+        prior_variance = self.sketch.prior_variance
+        variance = (prior_variance if arms is None else prior_variance[arms]).clone()
+        mean = torch.empty_like(variance)
+        step, m = self.sketch.chunk_size or _ARMS_AT_ONCE, len(self._root)
+        panel = max(1, -(-m // _PANELS))
+        # The root is lower triangular.
+        panels = [self._root[top : top + panel, : top + panel] for top in range(0, m, panel)]
+        for start in range(0, len(mean), step):
+            part = slice(start, start + step)
+            covariance, left = self._cross(part if arms is None else arms[part]), variance[part]
+            mean[part] = self._weights @ covariance
+            for rows in panels:
+                left -= (rows @ covariance[: rows.shape[1]]).square_().sum(0)
+        return mean, variance.clamp_min_(0.0)
+
+    def _solve(self) -> None:
+        """V^{-1/2} and the weights V^{-1} B^{-1} (r + T r')."""
+        self._know()
+        sketch, dictionary = self.sketch, self.sketch.dictionary
+        arm, count, total = sketch.arm, sketch.count, sketch.total
+        outside = torch.ones_like(arm, dtype=torch.bool)
+        rest = outside.index_fill_(0, dictionary, False).nonzero().flatten()
+        known = self._square[: len(arm), : len(arm)]
+        with_dictionary = known.index_select(0, dictionary) if self._known else self._cross(arm)
+        by_arm = with_dictionary.mT.contiguous()  # its rows are chosen faster than columns
+        K, weights, rewards = by_arm.index_select(0, dictionary), count[dictionary], total[dictionary]
+        identity = torch.eye(len(K), dtype=K.dtype, device=K.device)
+        if len(rest):
+            lifted = torch.add(K, identity, alpha=_JITTER * sketch.embedding.scale)
+            shared = torch.cholesky_solve(by_arm.index_select(0, rest).mT, safe_cholesky(lifted))
+            B = (shared * count[rest]) @ shared.mT
+            B.diagonal().add_(weights)
+            noise = torch.cholesky_inverse(safe_cholesky(B))
+            rewards = noise @ torch.addmv(rewards, shared, total[rest])
+            V = torch.add(K, noise, alpha=float(sketch.noise_variance))
+        else:
+            rewards, V = rewards / weights, K + torch.diag(sketch.noise_variance / weights)
+        self._root = torch.linalg.solve_triangular(safe_cholesky(V), identity, upper=False)
+        self._weights = self._root.mT @ (self._root @ rewards)
+        self._solved = True
+
+    def _cross(self, columns: Tensor | slice) -> Tensor:
+        """Prior covariance of the dictionary with arms by index."""
+        prior, dictionary = self.sketch.prior, self.sketch.dictionary
+        if self._known:
+            return self._rows[:, columns].index_select(0, dictionary)
+        return prior.space_kernel(prior.inputs[self.sketch.arm[dictionary]], prior.inputs[columns]).to_dense()
+
+    def _know(self) -> None:
+        """Keep the prior covariances of arms pulled for the first time, computed one by one: computed together, a
+        kernel may round differently, and a resumed run must give the same numbers."""
+        prior, arm, u = self.sketch.prior, self.sketch.arm, len(self.sketch.arm)
+        if self.sketch.chunk_size is not None or 8 * u * prior.num_arms > _KEPT:
+            self._rows, self._known = self._rows[:0].clone(), 0
+            return
+        if u > len(self._rows):
+            more = u + max(32, u // 4) - len(self._rows)
+            self._rows, self._square = pad(self._rows, (0, 0, 0, more)), pad(self._square, (0, more, 0, more))
+        for place in range(self._known, u):
+            one = prior.inputs[arm[place : place + 1]]
+            self._rows[place] = prior.space_kernel(one, prior.inputs).to_dense()
+            self._square[place, : place + 1] = self._square[: place + 1, place] = self._rows[
+                place, arm[: place + 1]
+            ]
+        self._known = u
 
 
 class WatchedArms(HasState):
@@ -497,7 +643,7 @@ class WatchedArms(HasState):
         sketch = self._sketch
         self._variance = sketch.way.variance_of(self.arms)
         self._z = sketch.embedding.of(self.arms)
-        self._era, self._pulls = self._now(), sketch.marginals.pulls
+        self._era, self._pulls = self._now(), len(sketch.marginals.falls)
 
     def _now(self) -> tuple[int, int]:
         """An identifier of the dictionary and of the last pass over all arms. If either changes, pulls are counted
@@ -508,11 +654,11 @@ class WatchedArms(HasState):
         marginals = self._sketch.marginals
         if self._era != self._now():
             self._look()
-        elif self._pulls < marginals.pulls:
-            for fall in marginals.falls_since(self._pulls):
+        else:
+            for fall in marginals.falls[self._pulls :]:
                 passed = self._z.mT @ fall  # a vector on the left would take twice as long
                 self._variance.addcmul_(passed, passed, value=-1)
-            self._pulls = marginals.pulls
+            self._pulls = len(marginals.falls)
         return self._variance
 
     # -- state -----------------------------------------------------------------------------------------
