@@ -560,7 +560,6 @@ class PairAveraging(UnderContexts):
         return arm * len(self.contexts) + number
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """See ``UnderContexts``."""
         mean, variance = (self._under(points, moment) for moment in self.policy.marginals(time))
         return mean, variance
 
@@ -636,7 +635,6 @@ class ContextAveraging(UnderContexts):
         return torch.cat([seen[..., 1:], arm.to(seen)], -1)
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """See ``UnderContexts``."""
         return self.policy.marginals(time, self._seen(self._rows(points)[0]))
 
     def components(self, time: float, points: Any = None) -> tuple[Tensor, Tensor, Tensor]:

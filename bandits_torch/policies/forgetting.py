@@ -342,7 +342,6 @@ class LikelihoodWindow(SlidingWindow):
     _since: Tensor  # observations since a choice was made, batch
 
     def begin(self, model: OnlineModel) -> Self:
-        """See ``ForgettingRule``."""
         rule = super().begin(model)
         rule._densities = WindowDensities(model, self.candidates, self.memory)
         return rule

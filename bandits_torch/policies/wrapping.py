@@ -14,12 +14,22 @@ from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy, natural_in
 
 
+def _of_inner(name: str) -> Any:
+    """An attribute that a policy has as its inner policy has it."""
+    return property(lambda self: getattr(self.policy, name))
+
+
 class WrappingPolicy(Policy):
     """A policy around ``policy``, which chooses. A subclass defines what is learned, and all other differences."""
 
     _parts: ClassVar[tuple[str, ...]] = ("policy",)
     _expects: ClassVar[tuple[str, ...] | None] = ("policy",)
     policy: Policy
+    innermost = _of_inner("innermost")
+    takes_contexts = _of_inner("takes_contexts")
+    needs_unit = _of_inner("needs_unit")
+    restarts_with_arms = _of_inner("restarts_with_arms")
+    knows_past = _of_inner("knows_past")
 
     def _around(self, policy: Policy) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
@@ -28,52 +38,21 @@ class WrappingPolicy(Policy):
         self.outcome_names = policy.outcome_names
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """Let the inner policy choose."""
         return self.policy.choose(time, available)
 
-    @property
-    def innermost(self) -> Policy:
-        """That of the inner policy."""
-        return self.policy.innermost
-
-    @property
-    def takes_contexts(self) -> bool:  # type: ignore[override]
-        """As the policy inside."""
-        return self.policy.takes_contexts
-
-    @property
-    def needs_unit(self) -> str:  # type: ignore[override]
-        """As for the inner policy."""
-        return self.policy.needs_unit
-
-    @property
-    def restarts_with_arms(self) -> str:  # type: ignore[override]
-        """As for the inner policy."""
-        return self.policy.restarts_with_arms
-
-    @property
-    def knows_past(self) -> bool:  # type: ignore[override]
-        """As for the inner policy."""
-        return self.policy.knows_past
-
     def numbers_per_step(self, observations: int) -> int:
-        """As for the inner policy."""
         return self.policy.numbers_per_step(observations)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As for the inner policy."""
         self.policy.expect(pending, time)
 
     def dropped(self, pending: Pending) -> None:
-        """As for the inner policy."""
         self.policy.dropped(pending)
 
     def changes_found(self) -> Tensor | None:
-        """Those of the inner policy."""
         return self.policy.changes_found()
 
     def mean_rewards(self) -> Tensor | None:
-        """Those of the inner policy."""
         return self.policy.mean_rewards()
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
@@ -104,7 +83,6 @@ class SomeArms(WrappingPolicy):
         self._numbers, self._places = here.nonzero().flatten(), here.cumsum(0) - 1
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """Let the inner policy choose."""
         if available is not None:
             Arms(self.num_arms, self.replicates).check_available(available)
             available = available[..., self._numbers.to(available.device)]
@@ -112,18 +90,15 @@ class SomeArms(WrappingPolicy):
         return replace(choice, arm=self._numbers.to(choice.arm.device)[choice.arm])
 
     def learn(self, observation: Observation) -> None:
-        """Let the inner policy learn."""
         Arms(self.num_arms, self.replicates).check(observation)
         known = bool(self.here.to(observation.arm.device)[observation.arm].all())
         validation.require(known, "arm", observation.arm, f"among {self._numbers.tolist()}")
         self.policy.learn(self._inside(observation))
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As for the inner policy."""
         self.policy.expect(self._inside(pending), time)
 
     def dropped(self, pending: Pending) -> None:
-        """As for the inner policy."""
         self.policy.dropped(self._inside(pending))
 
     def _inside(self, one: Any) -> Any:

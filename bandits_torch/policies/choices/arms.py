@@ -178,7 +178,6 @@ class ModelArms(ArmsWithModel):
         return self._inputs_at(time, arm).reshape(*self._first, 1, -1)
 
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """One reward of every replicate."""
         index = arm if self._count == self.num_arms else self._index(arm)
         self.model.take(index.reshape(self._first), reward.reshape(self._first), time, late=late)
 
@@ -202,7 +201,6 @@ class ModelArms(ArmsWithModel):
         return with_time(index, time) if self.model.drifts else index
 
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Of every arm, (S, N) each; ``points`` are for domains."""
         mean, variance = self.model.marginals(time)
         shape = (self.replicates, self._count)
         return self._of_arms(mean.reshape(shape)), self._of_arms(variance.reshape(shape))
@@ -242,7 +240,6 @@ class ListedArms(ArmsWithModel):
         return self._rows(time)[arm].reshape(*self._first, 1, -1)
 
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """One reward of every replicate."""
         self.model.observe(self.inputs_of(arm, time), reward.reshape(*self._first, 1, 1))
 
     def _inputs_at(self, time: float, at: Tensor) -> Tensor:
@@ -252,7 +249,6 @@ class ListedArms(ArmsWithModel):
         return rows.gather(1, at.unsqueeze(-1).expand(*at.shape, rows.shape[-1]))
 
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Of every arm, (S, N) each; ``points`` are for domains."""
         return self._moments(self.inputs(time))
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:

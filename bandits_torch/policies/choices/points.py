@@ -42,7 +42,6 @@ class Points(Choices):
         self._expected = "finite, floating point: a point of each replicate"
 
     def check(self, observation: Observation, *needed: str) -> None:
-        """See ``Choices``."""
         self._check_closely(observation, *needed)
 
     def check_available(self, available: Domain) -> None:

@@ -46,7 +46,6 @@ class MeansPolicy(ArmPolicy):
         return "" if self.reward_range is None else "its reward_range is in units of reward"
 
     def init(self) -> State:
-        """See ``ArmPolicy``."""
         low, high = self.reward_range or (torch.inf, -torch.inf)
         return {
             "count": self.zeros(self.num_arms),  # pulls of each arm that still count, or their weight
@@ -128,7 +127,6 @@ class UCB1(MeansPolicy):
     """
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """See ``MeansPolicy``."""
         count, log_t = state["count"], state["clock"].clamp_min(1).log().unsqueeze(-1)
         return state["sum"] / count + spread(state).unsqueeze(-1) * torch.sqrt(2 * log_t / count)
 
@@ -156,13 +154,11 @@ class DiscountedUCB(MeansPolicy):
         super().__post_init__()
 
     def learned(self, state: State, observation: Observation) -> State:
-        """See ``MeansPolicy``."""
         for name in ("count", "sum"):
             state[name] *= self.discount
         return super().learned(state, observation)
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """See ``MeansPolicy``."""
         count = state["count"]
         log_n = count.sum(-1, keepdim=True).clamp_min(1).log()
         bonus = torch.sqrt(self.exploration * log_n / count)
@@ -194,7 +190,6 @@ class SlidingWindowUCB(MeansPolicy):
         super().__post_init__()
 
     def init(self) -> State:
-        """See ``ArmPolicy``."""
         held = {name: self.zeros(self.window) for name in ("held", "rewards")}
         return super().init() | held | {"arms": self.zeros(self.window).long()}
 
@@ -210,7 +205,6 @@ class SlidingWindowUCB(MeansPolicy):
         return state
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """See ``MeansPolicy``."""
         count, log_t = state["count"], state["clock"].clamp(1, self.window).log().unsqueeze(-1)
         bonus = torch.sqrt(self.exploration * log_t / count)
         return state["sum"] / count + spread(state).unsqueeze(-1) * bonus
@@ -276,7 +270,6 @@ class GLRKLUCB(MeansPolicy):
         super().__post_init__()
 
     def init(self) -> State:
-        """See ``ArmPolicy``."""
         pulls = {"arms": self.zeros(0).long(), "rewards": self.zeros(0), "length": 0}  # and room for more
         since = {name: self.zeros(self.num_arms) for name in ("since", "forgotten")}
         return super().init() | since | {"changes": self.zeros()} | pulls
@@ -299,7 +292,6 @@ class GLRKLUCB(MeansPolicy):
         return forced_turn(state["clock"], cast(float, self.exploration), state["changes"], self.num_arms)
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """See ``MeansPolicy``."""
         mean = (state["sum"] / state["count"] - state["low"].unsqueeze(-1)) / spread(state).unsqueeze(-1)
         mean = mean.clamp(0.0, 1.0)
         elapsed = (state["clock"].unsqueeze(-1) - state["forgotten"]).clamp_min(1)

@@ -121,12 +121,10 @@ class DiscountedThompsonSampling(MeansPolicy):
         return noise.expand(self.replicates)
 
     def init(self) -> State:
-        """See ``ArmPolicy``."""
         binary = self.zeros() + (self.likelihood != "gaussian")
         return super().init() | {"mean": self.zeros(), "squares": self.zeros(), "binary": binary}
 
     def check(self, observation: Observation) -> None:
-        """See ``ArmPolicy``."""
         if self.likelihood == "bernoulli":
             least, most = torch.aminmax(observation.reward)
             within = bool(least >= 0) and bool(most <= 1)
@@ -207,7 +205,6 @@ class EXP3S(MeansPolicy):
         super().__post_init__()
 
     def init(self) -> State:
-        """See ``ArmPolicy``."""
         return super().init() | {"weight": self.zeros(self.num_arms) + 1 / self.num_arms}
 
     def choice(
