@@ -6,7 +6,7 @@ are hard to beat and cost very little.
 They need the scale of rewards, which their papers assume known, as [0, 1]: ``reward_range=(low, high)`` sets it. By
 default it is the range of the rewards seen so far, in each replicate by itself, so that choices do not depend on the
 unit or the zero of rewards. No theorem covers that: noise without bounds widens the range as time goes by, and outliers
-widen it at once.
+widen it at once. The other arguments that all of them take are those of ``ArmPolicy``.
 """
 
 from bandits_torch.policies.classical.confidence_bounds import (

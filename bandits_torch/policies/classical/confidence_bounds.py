@@ -1,5 +1,4 @@
-"""The base of the classical policies, and upper confidence bounds: UCB1, and policies that forget: discounted UCB,
-sliding-window UCB, GLR-klUCB, and bounds on drifting log-odds for rewards of 0 and 1."""
+"""The base of the classical policies, and upper confidence bounds, of which all but UCB1 forget."""
 
 from __future__ import annotations
 
@@ -116,10 +115,7 @@ _TINY = 1e-15
 
 
 class UCB1(MeansPolicy):
-    """index = mean_i + B sqrt(2 ln t / n_i), n_i pulls of arm i among the t so far.
-
-    Args:
-        num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``; B = high - low.
+    """index = mean_i + B sqrt(2 ln t / n_i), n_i pulls of arm i among the t so far, B = high - low of the rewards.
 
     On rewards in [0, 1] that do not change, the regret is at most 8 sum_i ln T / gap_i + (1 + pi^2/3) sum_i gap_i.
 
@@ -134,15 +130,13 @@ class UCB1(MeansPolicy):
 class DiscountedUCB(MeansPolicy):
     """index = mean_i + 2 B sqrt(xi ln n / N_i), with N_i = sum_s gamma^{t-s} over the pulls of arm i, n = sum_i N_i.
 
-    The mean has the same weights. ``exploration`` is xi, > 1/2 in the theorem and 1/2 in the paper's experiments.
+    The mean has the same weights; B = high - low of the rewards.
 
     Args:
-        num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``; B = high - low.
         discount: gamma, in (0, 1]; ``tuned_discount`` computes the paper's.
-        exploration: xi > 0.
+        exploration: xi > 0; > 1/2 in the theorem, 1/2 in the paper's experiments.
 
-    Source: Garivier & Moulines 2011, section 3 and Theorem 1. Raises ValueError as ``MeansPolicy``, and for numbers out
-    of range.
+    Source: Garivier & Moulines 2011, section 3 and Theorem 1. Raises ValueError also for numbers out of range.
     """
 
     discount: float
@@ -168,17 +162,13 @@ class DiscountedUCB(MeansPolicy):
 class SlidingWindowUCB(MeansPolicy):
     """index = mean_i + B sqrt(xi ln min(t, tau) / N_i), of the last tau pulls, N_i of them of arm i.
 
-    ``exploration`` is xi, > 1/2 in the theorem and 1/2 in the paper's experiments.
-
     Args:
-        num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``; B = high - low.
         window: tau >= 1; ``tuned_window`` computes the paper's.
-        exploration: xi > 0.
+        exploration: xi > 0; > 1/2 in the theorem, 1/2 in the paper's experiments.
 
-    Cost: O(S (N + tau)) a step.
+    B = high - low of the rewards. Cost: O(S (N + tau)) a step.
 
-    Source: Garivier & Moulines 2011, section 4 and Theorem 2. Raises ValueError as ``MeansPolicy``, and for numbers out
-    of range.
+    Source: Garivier & Moulines 2011, section 4 and Theorem 2. Raises ValueError also for numbers out of range.
     """
 
     window: int
@@ -242,7 +232,6 @@ class GLRKLUCB(MeansPolicy):
     after k - 1 detected changes. An arm that is not available loses its turn.
 
     Args:
-        num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``.
         horizon: T.
         delta: of the test; None for 1 / sqrt(T).
         exploration: a; None for the paper's sqrt(N ln T / T), but at most 0.1: if N ln T is near T or above, the
@@ -281,15 +270,12 @@ class GLRKLUCB(MeansPolicy):
     ) -> Choice:
         """The arm whose turn it is, or that of the largest index."""
         chosen = super().choice(state, time, available, streams)
-        forced = torch.arange(self.num_arms, device=self.device) == self._turn(state).unsqueeze(-1)
+        turn = forced_turn(state["clock"], cast(float, self.exploration), state["changes"], self.num_arms)
+        forced = torch.arange(self.num_arms, device=self.device) == turn.unsqueeze(-1)
         if available is not None:
             forced = forced & available
         arm = torch.where(forced.any(-1), forced.long().argmax(-1), chosen.arm)
         return Choice(arm, chosen.why)
-
-    def _turn(self, state: State) -> Tensor:
-        """The arm whose turn it is, (S,); N or above: none."""
-        return forced_turn(state["clock"], cast(float, self.exploration), state["changes"], self.num_arms)
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
         mean = (state["sum"] / state["count"] - state["low"].unsqueeze(-1)) / spread(state).unsqueeze(-1)
@@ -306,31 +292,29 @@ class GLRKLUCB(MeansPolicy):
     # -- learning --------------------------------------------------------------------------------------
 
     def learned(self, state: State, observation: Observation) -> State:
-        """See ``MeansPolicy``; then the test."""
-        state, length = super().learned(state, observation), state["length"]
+        """See ``MeansPolicy``; then test whether the rewards of this arm have changed since it was forgotten."""
+        state, at, length = (
+            super().learned(state, observation),
+            observation.arm.unsqueeze(-1),
+            state["length"],
+        )
         state["arms"] = with_one(state["arms"], length, observation.arm)
         state["rewards"] = with_one(state["rewards"], length, observation.reward)
-        state["length"] = length + 1
-        changed = self._has_changed(state, observation.arm)
-        gone = torch.zeros_like(state["count"], dtype=torch.bool)
-        gone.scatter_(-1, observation.arm.unsqueeze(-1), changed.unsqueeze(-1))
+        state["length"] = length = length + 1
+        position = torch.arange(length, device=self.device)
+        own = (state["arms"][:, :length] == at) & (position >= state["since"].gather(-1, at))
+        ratio, n = likelihood_ratio(own, scaled(state, state["rewards"][:, :length]), bernoulli_kl)
+        threshold = 1.5 * n.log() - math.log(cast(float, self.delta))
+        changed = (ratio > threshold) & (spread(state) > 0)
+        gone = torch.zeros_like(state["count"], dtype=torch.bool).scatter_(-1, at, changed.unsqueeze(-1))
         if self.restarts == "global":
             gone = changed.unsqueeze(-1).expand_as(gone)
         state["changes"] += changed
         for name in ("count", "sum"):
             state[name] = state[name].masked_fill(gone, 0.0)
-        state["since"] = state["since"].masked_fill(gone, length + 1)
+        state["since"] = state["since"].masked_fill(gone, length)
         state["forgotten"] = torch.where(gone, state["clock"].unsqueeze(-1), state["forgotten"])
         return state
-
-    def _has_changed(self, state: State, arm: Tensor) -> Tensor:
-        """Whether the rewards of the arm just pulled have changed since it was forgotten, (S,)."""
-        at, length = arm.unsqueeze(-1), state["length"]
-        position = torch.arange(length, device=self.device)
-        own = (state["arms"][:, :length] == at) & (position >= state["since"].gather(-1, at))
-        ratio, n = likelihood_ratio(own, scaled(state, state["rewards"][:, :length]), bernoulli_kl)
-        threshold = 1.5 * n.log() - math.log(self.delta)  # type: ignore[arg-type]
-        return (ratio > threshold) & (spread(state) > 0)
 
     def changes_found(self) -> Tensor:
         """How many changes have been found, (S,)."""
@@ -404,11 +388,10 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 
 
 class LogOddsUCB(MeansPolicy):
-    """Plays the arm with the largest m + width sqrt(v), the mean and variance of its log-odds under a mixture of P
-    models.
+    """Plays the arm with the largest m + width sqrt(v), mean and variance of its log-odds under a mixture of models.
 
-    A reward y of arm i is 1 with probability 1 / (1 + exp(-f_i)). In model p each f_i is an independent process that
-    forgets at every reward learned, whatever its arm:
+    A reward y of arm i is 1 with probability 1 / (1 + exp(-f_i)). In model p of P each f_i is an independent process
+    that forgets at every reward learned, whatever its arm:
 
         f_i <- mu_pi + sqrt(1 - r_p) (f_i - mu_pi) + noise of variance r_p s_p,
 
@@ -422,7 +405,6 @@ class LogOddsUCB(MeansPolicy):
     arms, from a probability of 0.02 to 0.82.
 
     Args:
-        num_arms, replicates, seed, first_replicate, device: as for ``ArmPolicy``.
         reward_range: (low, high) of the rewards, which count as (reward - low) / (high - low); those beyond it as 0
             and 1. A reward in between counts as that fraction of a 1.
         prior_mean: expected rewards of the arms, a number or (N,), in units of reward; 0: not known.
@@ -505,8 +487,7 @@ class LogOddsUCB(MeansPolicy):
         return state
 
     def means(self, state: State) -> Tensor:
-        """The expected reward of each arm, (S, N), with MacKay's approximation of a probability under normal
-        log-odds."""
+        """Expected rewards, (S, N), by MacKay's approximation of a probability under normal log-odds."""
         chance = (state["log_odds"] / (1 + math.pi / 8 * state["variance"]).sqrt()).sigmoid()
         low, high = self.reward_range
         return low + (high - low) * (state["log_weight"].exp().unsqueeze(-1) * chance).sum(-2)

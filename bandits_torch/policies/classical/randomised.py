@@ -15,8 +15,7 @@ from bandits_torch.policies.arm_policy import State
 from bandits_torch.policies.classical.confidence_bounds import MeansPolicy, checked_discount, scaled
 from bandits_torch.policies.policy import Choice, Observation, Pending
 from bandits_torch.streams import ReplicateStreams
-
-_LIKELIHOODS = ("auto", "bernoulli", "gaussian")
+from bandits_torch.theory.widths import checked
 
 
 class EpsilonGreedy(MeansPolicy):
@@ -26,7 +25,6 @@ class EpsilonGreedy(MeansPolicy):
     with the first of them. It needs no scale of rewards.
 
     Args:
-        num_arms, replicates, seed, first_replicate, device: as for ``ArmPolicy``.
         epsilon: in [0, 1].
         step_size: a, in (0, 1].
 
@@ -81,7 +79,6 @@ class DiscountedThompsonSampling(MeansPolicy):
     rewards so far. Without ``noise_variance``, s^2 is v, an upper bound on it.
 
     Args:
-        num_arms, replicates, seed, first_replicate, device: as for ``ArmPolicy``.
         discount: gamma, in (0, 1].
         likelihood: ``"bernoulli"``, ``"gaussian"``, or ``"auto"``: the former in replicates that have seen nothing but
             0 and 1, the latter in the others.
@@ -100,25 +97,19 @@ class DiscountedThompsonSampling(MeansPolicy):
 
     def __post_init__(self) -> None:
         self.discount = checked_discount(self.discount)
-        known = self.likelihood in _LIKELIHOODS
-        validation.require(known, "likelihood", self.likelihood, f"one of {_LIKELIHOODS}")
+        validation.one_of("likelihood", self.likelihood, "auto", "bernoulli", "gaussian")
         super().__post_init__()
         if self.noise_variance is not None:
-            self.noise_variance = self._checked_noise(self.noise_variance)
+            noise = validation.numbers("noise_variance", self.noise_variance, self.state["clock"])
+            checked(validation.positive, "noise_variance", noise)
+            fits = noise.shape in ((), (1,), (self.replicates,))
+            validation.shape_is("noise_variance", noise, fits, f"() or ({self.replicates},)")
+            self.noise_variance = noise.expand(self.replicates)
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """The reason why the policy needs the unit of rewards: it expects rewards in [0, 1]. Else see
-        ``MeansPolicy``."""
+        """The reason why the policy needs the unit of rewards: it expects rewards in [0, 1]. Empty if it does not."""
         return "its rewards lie in [0, 1]" if self.likelihood == "bernoulli" else super().needs_unit
-
-    def _checked_noise(self, noise_variance: float | Tensor) -> Tensor:
-        noise = validation.numbers("noise_variance", noise_variance, self.state["clock"])
-        for value in noise.flatten().tolist():
-            validation.positive("noise_variance", value)
-        fits = noise.shape in ((), (1,), (self.replicates,))
-        validation.shape_is("noise_variance", noise, fits, f"() or ({self.replicates},)")
-        return noise.expand(self.replicates)
 
     def init(self) -> State:
         binary = self.zeros() + (self.likelihood != "gaussian")
@@ -176,7 +167,6 @@ class EXP3S(MeansPolicy):
     500 that g is 1, and the policy plays at random.
 
     Args:
-        num_arms, replicates, reward_range, seed, first_replicate, device: as for ``MeansPolicy``.
         horizon: T.
         changes: Y, of the default of g.
         exploration: g, in (0, 1]; None for the default.
