@@ -13,9 +13,8 @@ from bandits_torch.policies.choices.arms import Arms, best_available
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.streams import ReplicateStreams
 
-State = dict[
-    str, Any
-]  # tensors with the replicates as first dimension, and numbers that all replicates share
+# Tensors with the replicates as first dimension, and numbers that all replicates share.
+State = dict[str, Any]
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -126,14 +125,12 @@ class ArmPolicy(Policy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """See ``Policy``: ``choice`` from the present state."""
         if available is not None:
             self.choices.check_available(available)
         return self.choice(self.state, time, available, self.streams)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """See ``Policy``: the state becomes what ``learned`` returns."""
         self.choices.check(observation, *self.needed)
         self.check(observation)
         reward = observation.reward
@@ -142,7 +139,7 @@ class ArmPolicy(Policy):
         self.state = self.learned(self.state, observation)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """See ``Policy``: the state becomes that after a reward equal to the mean, if there are ``means``."""
+        """The state becomes that after a reward equal to the mean, if there are ``means``."""
         means = self.means(self.state)
         if means is not None:
             reward = means.gather(-1, pending.arm.unsqueeze(-1)).squeeze(-1)

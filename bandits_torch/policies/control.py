@@ -129,11 +129,9 @@ class ControlledPolicy(WrappingPolicy):
             validation.require(arms, "why['proposed']", proposed, f"int64 from -1 to {N - 1}")
         self.policy.learn(replace(observation, why=why))
         self.count += 1
-        if proposed is not None and predicted is not None and self.count > _LEARNING:
-            self._compare(proposed.cpu(), predicted.double().cpu(), observation)
-
-    def _compare(self, proposed: Tensor, predicted: Tensor, observation: Observation) -> None:
-        """Add a comparison in the replicates where an arm was ``proposed`` (S,), given both predictions (2, S)."""
+        if proposed is None or predicted is None or self.count <= _LEARNING:
+            return
+        proposed, predicted = proposed.cpu(), predicted.double().cpu()
         arm, reward = observation.arm.cpu(), observation.reward.double().cpu()
         here, control = (proposed >= 0).double(), arm == self.control
         error = reward - torch.where(control, predicted[1], predicted[0])

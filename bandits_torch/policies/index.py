@@ -1,5 +1,4 @@
-"""Index policies: they score the choices with an acquisition function over an online model, and play the best. The
-choices may be arms under a context."""
+"""Index policies: they score choices, also arms under a context, with an acquisition function over an online model."""
 
 from __future__ import annotations
 
@@ -95,10 +94,19 @@ class IndexPolicy(Policy):
         if forgetting is not None:
             validation.instance("forgetting", forgetting, ForgettingRule, "a ForgettingRule")
         own = self._choices_over(model, choices, search=search, seed=seed, first_replicate=first_replicate)
-        if width is None:
-            _check_needs_no_width(acquisition, model)
+        if width is None and isinstance(acquisition, type) and not hasattr(acquisition, "at_step"):
+            try:  # whether the model alone builds it
+                with torch.random.fork_rng(
+                    devices=[]
+                ):  # a class that draws must not move the caller's numbers
+                    acquisition(model)
+            except TypeError as error:
+                expected = "a Width if acquisition needs more than the model"
+                raise ValueError(f"width must be {expected}, got None: {error}") from error
         self.forgetting = (forgetting or KeepEverything()).begin(model)
         self.acquisition: Any = acquisition
+        has_state = not isinstance(acquisition, type) and hasattr(acquisition, "state_dict")
+        self._drawing = acquisition if has_state else None  # it has random numbers of its own
         self.model, self.choices = model, own
         self.width = None if width is None else width.bind(model, self.forgetting)
         self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
@@ -273,27 +281,6 @@ class IndexPolicy(Policy):
         none = torch.zeros(self.replicates, dtype=torch.long, device=self.model.noise_variance.device)
         return {"clock": 0, "restarts": none}
 
-    @property
-    def _drawing(self) -> Any:
-        """The acquisition, if it has random numbers of its own."""
-        has_state = not isinstance(self.acquisition, type) and hasattr(self.acquisition, "state_dict")
-        return self.acquisition if has_state else None
-
-
-def _check_needs_no_width(acquisition: object, model: OnlineModel) -> None:
-    """Raise ValueError for an acquisition class that the model alone does not build."""
-    if not isinstance(acquisition, type) or hasattr(acquisition, "at_step"):
-        return
-    try:
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # a class that draws must not move the caller's random numbers
-            acquisition(model)
-    except TypeError as error:
-        raise ValueError(
-            f"width must be a Width if acquisition needs more than the model, got None: {error}"
-        ) from error
-
 
 class Improvement:
     """BoTorch's analytic ``acquisition`` over best_f and a ``margin``. Without best_f: over the largest posterior
@@ -327,12 +314,11 @@ class _Moments(torch.nn.Module):
 
 
 class RewardImprovementPolicy(IndexPolicy):
-    """Plays argmax of ``acquisition(model, best_f=)``, with best_f the largest reward learned so far of an available
-    arm.
+    """Plays argmax of ``acquisition(model, best_f=)``, best_f the largest reward so far of an available arm.
 
-    The largest of noisy rewards lies above the largest value of the function, and rises as long as the policy plays. So
-    the policy keeps exploring where a policy with the largest posterior mean as incumbent would settle. Before the
-    first reward of an available arm, best_f is their largest posterior mean. Over a domain every reward counts.
+    The largest of noisy rewards lies above the largest value of the function, and rises as long as the policy plays, so
+    it explores on where a policy with the largest posterior mean as incumbent would settle. Before the first reward of
+    an available arm, best_f is their largest posterior mean. Over a domain every reward counts.
 
     Args:
         model, acquisition, options: as for ``IndexPolicy``; best_f has shape (S, 1), BoTorch's of one output.
@@ -359,7 +345,6 @@ class RewardImprovementPolicy(IndexPolicy):
         return super()._fresh() | {"largest": none}
 
     def add_arms(self, arms: Tensor, **options: Any) -> None:
-        """See ``IndexPolicy``: no reward of these arms is known."""
         super().add_arms(arms, **options)
         self.largest = pad(self.largest, (0, len(arms)), value=-torch.inf)
 
@@ -379,11 +364,8 @@ def incumbent(largest: Tensor, mean: Tensor, available: Tensor | None) -> Tensor
 
 
 def largest_mean(model: ArmModel | OnlineGP, available: Tensor | None = None) -> Tensor:
-    """Largest posterior mean of any arm, among those ``available``, or observed point; ``batch_shape x 1``, BoTorch's
-    shape of one output.
-
-    The prior mean without observations.
-    """
+    """Largest posterior mean of any arm among those ``available``, or of any observed point, ``batch_shape x 1`` as in
+    BoTorch; the prior mean without observations."""
     if isinstance(model, ArmModel):
         mean = model.marginals()[0]
         mean = mean if available is None else mean.masked_fill(~available, -torch.inf)
@@ -478,18 +460,17 @@ class ContextualPolicy(IndexPolicy):
             choice = super().choose(time, mask)
             return Choice(choice.arm, {**choice.why, INPUTS: self.choices.features(choice.arm)})
 
+    # Learned, predicted and expected with the inputs of the choice.
+
     def learn_checked(self, observation: Observation) -> None:
-        """See ``IndexPolicy``, with the inputs of the choice."""
         with self.choices.as_chosen(observation.why[INPUTS]):
             super().learn_checked(observation)
 
     def predicted(self, observation: Observation) -> tuple[Tensor, Tensor]:
-        """See ``IndexPolicy``, with the inputs of the choice."""
         with self.choices.as_chosen(observation.why[INPUTS]):
             return super().predicted(observation)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """See ``IndexPolicy``: pending pulls count with the inputs of their own question."""
         with self.choices.as_chosen(self.choices.inputs_in(pending)):
             super().expect(pending, time)
 

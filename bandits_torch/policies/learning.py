@@ -92,10 +92,16 @@ class LearnedHyperparameters(WrappingPolicy):
         with torch.no_grad():
             mean, deviation = self.policy.predict(observation.arm, observation.time)
             surprise = (observation.reward.to(mean) - mean).square() / (deviation.square() + self._noise())
-        before = self.policy.restarts
+        restarts = self.policy.restarts
         self.policy.learn_checked(observation)
-        self._remember(observation)
-        restarted = self.policy.restarts > before
+        self._seen += 1
+        if self._remembers:
+            X = self.policy.choices.inputs_of(observation.arm, observation.time)
+            X = X.reshape(self.replicates, 1, -1)
+            before = self._X if self._X.shape[-2] else X[:, :0]
+            self._X = torch.cat([before, X], 1)[:, -self.most :]
+            self._y = torch.cat([self._y, observation.reward.to(self._y).unsqueeze(-1)], 1)[:, -self.most :]
+        restarted = self.policy.restarts > restarts
         self._since += 1
         share = 1 / self.memory
         self._shortfall = (1 - share) * self._shortfall + share * 0.5 * (surprise - 1)
@@ -112,16 +118,6 @@ class LearnedHyperparameters(WrappingPolicy):
             self._refits += due
             self._since.masked_fill_(due, 0)
             self._shortfall.masked_fill_(due, 0.0)
-
-    def _remember(self, observation: Observation) -> None:
-        self._seen += 1
-        if self._remembers:
-            X = self.policy.choices.inputs_of(observation.arm, observation.time).reshape(
-                self.replicates, 1, -1
-            )
-            before = self._X if self._X.shape[-2] else X[:, :0]
-            self._X = torch.cat([before, X], 1)[:, -self.most :]
-            self._y = torch.cat([self._y, observation.reward.to(self._y).unsqueeze(-1)], 1)[:, -self.most :]
 
     def _remembered(self, replicates: list[int]) -> dict[int, tuple[Tensor, Tensor]]:
         """The latest observations of the replicates whose model holds too few."""

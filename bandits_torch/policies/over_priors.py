@@ -223,8 +223,13 @@ class SampledPriorPolicy(UnknownPriorPolicy):
 
 
 class _TestedPriors(UnknownPriorPolicy):
-    """Eliminates priors by a test that fails with probability ``delta``, with xi_t of Ziomek et al. 2024, Theorem
-    4.1."""
+    """Eliminates priors by a test with xi_t of Ziomek et al. 2024, Theorem 4.1.
+
+    Args:
+        delta: failure probability.
+        noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda).
+        xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
+    """
 
     surviving: Tensor  # (S, P), as the next two
     _bounds: Tensor
@@ -248,7 +253,10 @@ class _TestedPriors(UnknownPriorPolicy):
         super().__init__(model, width, choices=choices, search=search, **random)
         self.delta, self.xi = validation.probability("delta", delta), xi
         usual = model.noise_variance.sqrt()
-        self._noise_scale = checked_noise_scale(noise_scale, usual).expand(model.batch_shape)
+        scale = validation.numbers("noise_scale", usual if noise_scale is None else noise_scale, usual)
+        right = bool((scale.isfinite() & (scale > 0)).all())
+        validation.require(right, "noise_scale", scale, "finite and > 0")
+        self._noise_scale = scale.expand(model.batch_shape)
         elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # ValueError for another ``xi``
         self._sides = 2 if xi == "two-sided" else 1
 
@@ -283,8 +291,8 @@ class PriorElimination(_TestedPriors):
     maximum over priors and the test of PE-GP-UCB are our reading. No theorem is claimed for it.
 
     Args:
-        model, width, choices, search, seed, first_replicate, draws: see ``UnknownPriorPolicy``; the theorem's widths
-            are ``PriorEliminationFiniteWidth`` over arms and ``PriorEliminationContinuousWidth`` (their Theorem 4.1 B).
+        model, choices, search, seed, first_replicate, draws: see ``UnknownPriorPolicy``.
+        width: the theorem's are ``PriorEliminationFiniteWidth`` over arms, and ``PriorEliminationContinuousWidth``.
         delta: failure probability.
         noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda).
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
@@ -365,13 +373,7 @@ class RegretBalancing(_TestedPriors):
 
     Source: Ziomek et al. 2024, Algorithm 2, as printed, with xi_t of their Theorem 4.1 (``elimination_xi``). The
     test compares rewards of different steps, so it holds for functions and arm sets that do not change. The
-    prior with the largest L always stays.
-
-    Args:
-        model, width, choices, search, seed, first_replicate: see ``UnknownPriorPolicy``.
-        delta: failure probability.
-        noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda).
-        xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
+    prior with the largest L always stays. Arguments: those of ``PriorElimination``, without ``draws``.
 
     ``trace`` records the prior followed and the number of survivors. Rewards may arrive in any order: the deviation of
     a choice is computed from the rewards learned before it was made.
@@ -606,11 +608,3 @@ def outdone(rewards: Tensor, plays: Tensor, reach: Tensor, xi: float | Tensor, p
     best = (mean - torch.sqrt(xi / plays)).masked_fill(~playing, -torch.inf).amax(-1, keepdim=True)
     all_played = ((plays > 0) | ~playing).all(-1, keepdim=True)
     return (mean + reach < best) & playing & all_played
-
-
-def checked_noise_scale(noise_scale: float | Tensor | None, usual: Tensor) -> Tensor:
-    """R in the dtype of ``usual``, the default for None. Raises ValueError unless all are finite and > 0."""
-    scale = validation.numbers("noise_scale", usual if noise_scale is None else noise_scale, usual)
-    right = bool((scale.isfinite() & (scale > 0)).all())
-    validation.require(right, "noise_scale", scale, "finite and > 0")
-    return scale
