@@ -53,7 +53,7 @@ class Arms(Choices):
         for name in needed:
             right = right and type(value := observation.why.get(name)) is Tensor and value.shape == S
         if not (right and self._inside(arm) and observation.outcomes is observation.noise_variance is None):
-            self._check_closely(observation, *needed)
+            super().check(observation, *needed)
 
     def check_available(self, available: Tensor) -> None:
         """Raise ValueError unless this is a mask that leaves every replicate an arm (values are checked on a CPU
@@ -160,13 +160,7 @@ class ModelArms(ArmsWithModel):
     def __init__(self, model: ArmModel) -> None:
         super().__init__(model, model.arms)
 
-    @property
-    def given(self) -> Tensor | None:
-        """None: the model has its own arms."""
-        return None
-
     def inputs(self, time: float) -> Tensor:
-        """Inputs of all arms, ``N x 1 x D``, with a 1 for each dimension of the batch in between."""
         return self.model.candidates(time)
 
     def _index(self, arm: Tensor) -> Tensor:
@@ -186,9 +180,8 @@ class ModelArms(ArmsWithModel):
 
     def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """By an ``ArmGP``."""
-        own = (x.reshape(self._first) for x in (self._index(arm), reward, noise_variance))
-        index, reward, noise_variance = own
-        cast(ArmGP, self.model).take_noisy(index, reward, time, noise_variance)
+        index, reward, noise = (x.reshape(self._first) for x in (self._index(arm), reward, noise_variance))
+        cast(ArmGP, self.model).take_noisy(index, reward, time, noise)
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """From the marginals of all arms."""
@@ -219,10 +212,9 @@ class ListedArms(ArmsWithModel):
         arms: ``(N, d)``.
     """
 
-    @property
-    def given(self) -> Tensor:
-        """The arms."""
-        return self.arms
+    def __init__(self, model: OnlineModel, arms: Tensor) -> None:
+        super().__init__(model, arms)
+        self.given = arms
 
     def inputs(self, time: float) -> Tensor:
         """Features of all arms, and time: ``N x 1 x 1 x D``, ``N x S x 1 x D`` where each replicate has its own."""

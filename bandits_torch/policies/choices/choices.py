@@ -42,13 +42,6 @@ class Choices(ABC):
     def draw(self, streams: ReplicateStreams, available: Any) -> Tensor:
         """A choice for each replicate, uniform over what is available: (S,) or (S, d)."""
 
-    @abstractmethod
-    def check(self, observation: Observation, *needed: str) -> None:
-        """Raise ValueError unless this is a choice and a finite reward of every replicate.
-
-        ``needed``: names of tensors (S,) that ``why`` has to hold. Values are checked on a CPU only.
-        """
-
     def check_choice(self, arm: Tensor, name: str = "arm") -> None:
         """Raise ValueError unless this is a choice of every replicate, by shape, dtype and (on a CPU) value."""
         validation.tensor("arm", arm)
@@ -57,8 +50,11 @@ class Choices(ABC):
         if arm.is_cpu:
             validation.require(self._inside(arm), name, arm, self._expected)
 
-    def _check_closely(self, observation: Observation, *needed: str) -> None:
-        """``check``, part by part."""
+    def check(self, observation: Observation, *needed: str) -> None:
+        """Raise ValueError unless this is a choice and a finite reward of every replicate.
+
+        ``needed``: names of tensors (S,) that ``why`` has to hold. Values are checked on a CPU only.
+        """
         arm, reward = observation.arm, validation.tensor("reward", observation.reward)
         validation.tensor("arm", arm)
         validation.require(not reward.is_complex(), "reward", reward.dtype, "real numbers")
@@ -103,16 +99,13 @@ class ModelChoices(Choices, HasState):
         model: of batch shape (), (S,), or (S, ...) with candidate priors after the replicates.
         conditions: whether pending choices change the model. False: the model does not change, and only counters
             advance.
+        given: the argument from which ``choices_over`` makes similar choices with another model.
     """
 
     _parts = ("model",)
     model: OnlineModel
     conditions: bool = True
-
-    @property
-    @abstractmethod
-    def given(self) -> Tensor | Domain | None:
-        """The argument from which ``choices_over`` makes similar choices with another model."""
+    given: Tensor | Domain | None = None
 
     @abstractmethod
     def shown(self, count: int = 200) -> Tensor:

@@ -13,18 +13,57 @@ from bandits_torch import validation
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.policies.choices.arms import Arms, ListedArms, ModelArms
+from bandits_torch.policies.choices.arms import Arms, ArmsWithModel, ListedArms, ModelArms
 from bandits_torch.policies.policy import Observation, Pending
 
 INPUTS = "inputs"  # in ``Choice.why``
 
 
-class ContextualArms(ListedArms):
-    """Arms given by features, with a context of c numbers at every step, for a model over d + c inputs and time.
+class ArmsUnderContext(ArmsWithModel):
+    """Arms whose inputs depend on the context of a step, and are carried by each choice, (S, d + c).
 
-    A choice carries the inputs that its arm had, features and context, (S, d + c), so that a reward is learned with the
-    inputs of its choice, however late. The policy sets them by ``at_step`` when it chooses and ``as_chosen`` when it
-    learns; outside of both there is no context, and asking for inputs is a ValueError (unless c = 0).
+    So a reward is learned with the inputs of its choice, however late. The policy says by ``at_step`` what the step
+    brings when it chooses, and by ``as_chosen`` what a choice had when it learns. Outside of both there is no context,
+    and asking for inputs is a ValueError (unless c = 0).
+    """
+
+    _told: int  # d + c
+    _of_step: Tensor | None = None
+    _of_choice: Tensor | None = None
+
+    def at_step(self, brought: Tensor) -> AbstractContextManager[None]:
+        """Within the block the step brings what ``read`` returned."""
+        return self._with_value("_of_step", brought)
+
+    def as_chosen(self, inputs: Tensor) -> AbstractContextManager[None]:
+        """Within the block these are the inputs of the choice, (S, d + c), whatever the arm."""
+        return self._with_value("_of_choice", self._known_by(inputs))
+
+    @contextmanager
+    def _with_value(self, name: str, value: Tensor) -> Iterator[None]:
+        before = getattr(self, name)
+        setattr(self, name, value)
+        try:
+            yield
+        finally:
+            setattr(self, name, before)
+
+    def _known_by(self, inputs: Tensor) -> Tensor:
+        """What is kept of the inputs of a choice while it is learned. Raises ValueError for impossible ones."""
+        return inputs
+
+    def check(self, observation: Observation, *needed: str) -> None:
+        """See ``Choices``; the inputs of the choice are checked as well."""
+        super().check(observation, *needed)
+        self._known_by(self.inputs_in(observation))
+
+    def inputs_in(self, one: Observation | Pending) -> Tensor:
+        """The inputs that a choice carries, (S, d + c). Raises ValueError for others."""
+        return check_inputs(one, (self.replicates, self._told))
+
+
+class ContextualArms(ArmsUnderContext, ListedArms):
+    """Arms given by features, with a context of c numbers at every step, for a model over d + c inputs and time.
 
     Args:
         model: an ``OnlineModel`` over d + c inputs, or one more, with the time the last; batch shape () or (S,).
@@ -39,46 +78,23 @@ class ContextualArms(ListedArms):
         validation.shape_is("choices", arms, arms.dim() == 2, "(N, d)")
         super().__init__(model, arms)
         self.context_dim = validation.natural("context_dim", context_dim)
-        own = arms.shape[-1] + context_dim
+        self._told = own = arms.shape[-1] + context_dim
         inputs = getattr(model, "input_dim", None)
         expected = f"{own}, features and context, or {own + 1} with time"
         validation.require(inputs in (own, own + 1), "model.input_dim", inputs, expected)
-        self._told = own
-        self._of_step: Tensor | None = arms if context_dim == 0 else None
-        self._of_choice: Tensor | None = None
-
-    # -- what a step brings ----------------------------------------------------------------------------
+        self._of_step = arms if context_dim == 0 else None
 
     def read(self, available: Any) -> tuple[Tensor, Tensor | None]:
-        """The inputs of all arms, (N, d + c) or (S, N, d + c), and the mask, from the argument of ``choose``.
+        """The inputs of all arms without time, (N, d + c) or (S, N, d + c), and the mask, from ``choose``'s argument.
 
         Raises ValueError for a context that is missing, not accepted, or of another shape, and for other numbers of
         arms, features or replicates.
         """
         return inputs_under(available, self, self.arms, self.context_dim)
 
-    def at_step(self, rows: Tensor) -> AbstractContextManager[None]:
-        """Within the block these are the inputs of the arms, without time: see ``read``."""
-        return _with_value(self, "_of_step", rows)
-
-    def as_chosen(self, inputs: Tensor) -> AbstractContextManager[None]:
-        """Within the block these are the inputs of the choice, (S, d + c), whatever the arm."""
-        return _with_value(self, "_of_choice", inputs)
-
-    def check(self, observation: Observation, *needed: str) -> None:
-        """See ``Choices``; the inputs of the choice are checked as well."""
-        super().check(observation, *needed)
-        self.inputs_in(observation)
-
-    def inputs_in(self, one: Observation | Pending) -> Tensor:
-        """The inputs that a choice carries, (S, d + c). Raises ValueError for others."""
-        return check_inputs(one, (self.replicates, self._told))
-
-    # -- inputs ----------------------------------------------------------------------------------------
-
     def features(self, arm: Tensor) -> Tensor:
         """The inputs of a choice of this step, without time, (S, d + c)."""
-        rows = self._known(self._of_step)
+        rows = self._now()
         if rows.dim() == 2:
             return rows[arm]
         return rows.gather(1, arm.reshape(-1, 1, 1).expand(-1, 1, rows.shape[-1])).squeeze(1)
@@ -90,24 +106,16 @@ class ContextualArms(ListedArms):
 
     def _rows(self, time: float) -> Tensor:
         """(N, D) or (S, N, D)."""
-        return self._maybe_timed(self._known(self._of_step), time)
+        return self._maybe_timed(self._now(), time)
 
-    def _known(self, rows: Tensor | None) -> Tensor:
-        expected = f"a context of {self.context_dim} numbers: there is none outside of a step"
+    def _now(self) -> Tensor:
+        rows, expected = (
+            self._of_step,
+            f"a context of {self.context_dim} numbers: there is none outside of a step",
+        )
         validation.require(rows is not None, "context", rows, expected)
         assert rows is not None
         return rows
-
-
-@contextmanager
-def _with_value(arms: Arms, name: str, value: Tensor) -> Iterator[None]:
-    """Within the block an attribute has this value."""
-    before = getattr(arms, name)
-    setattr(arms, name, value)
-    try:
-        yield
-    finally:
-        setattr(arms, name, before)
 
 
 def step_over(available: Any, arms: Arms) -> ArmContext:
@@ -186,11 +194,11 @@ def number_of(name: str, context: Tensor, contexts: Tensor) -> Tensor:
     return found.to(torch.uint8).argmax(-1)
 
 
-class ListedContexts(ModelArms):
+class ListedContexts(ArmsUnderContext, ModelArms):
     """N arms whose steps come with one of M contexts, for an ``ArmModel`` over the N M pairs of both.
 
     The model holds the marginals of every pair, so a step costs as much as one over N M arms, however many observations
-    there are. Otherwise it is like ``ContextualArms``, with the same ``at_step``, ``as_chosen`` and ``read``.
+    there are. Of a context its number is kept, (S,).
 
     Args:
         model: over the pairs, in the order of ``pairs_of``.
@@ -210,11 +218,7 @@ class ListedContexts(ModelArms):
         expected = f"the {len(self._pairs)} pairs of arm and context, (N M, d + c)"
         validation.require(same, "model.arms", model.arms, expected)
         self.num_arms, self.arms, self.contexts = len(arms), arms, contexts.to(arms)
-        self._expected = f"int64 from 0 to {self.num_arms - 1}"
-        self._of_step: Tensor | None = None  # the number of its context, (S,)
-        self._of_choice: Tensor | None = None
-
-    # -- what a step brings ----------------------------------------------------------------------------
+        self._expected, self._told = f"int64 from 0 to {self.num_arms - 1}", self._pairs.shape[-1]
 
     def read(self, available: Any) -> tuple[Tensor, Tensor | None]:
         """The number of the context, (S,), and the mask, from the argument of ``choose``.
@@ -223,28 +227,9 @@ class ListedContexts(ModelArms):
         """
         return number_under(available, self, self.contexts)
 
-    def at_step(self, rows: Tensor) -> AbstractContextManager[None]:
-        """Within the block the context has this number, (S,): see ``read``."""
-        return _with_value(self, "_of_step", rows)
-
-    def as_chosen(self, inputs: Tensor) -> AbstractContextManager[None]:
-        """Within the block the context is that of the choice, whose inputs these are, (S, d + c)."""
-        return _with_value(self, "_of_choice", self._number_in(inputs))
-
-    def _number_in(self, inputs: Tensor) -> Tensor:
+    def _known_by(self, inputs: Tensor) -> Tensor:
         number = number_of("why['inputs']", inputs[..., self.arms.shape[-1] :], self.contexts)
         return number.expand(self.replicates)
-
-    def check(self, observation: Observation, *needed: str) -> None:
-        """See ``Choices``; the context of the choice is checked as well."""
-        super().check(observation, *needed)
-        self._number_in(self.inputs_in(observation))
-
-    def inputs_in(self, one: Observation | Pending) -> Tensor:
-        """The inputs that a choice carries, (S, d + c). Raises ValueError for others."""
-        return check_inputs(one, (self.replicates, self._pairs.shape[-1]))
-
-    # -- pairs -----------------------------------------------------------------------------------------
 
     def features(self, arm: Tensor) -> Tensor:
         """Features and context of a choice of this step, (S, d + c)."""

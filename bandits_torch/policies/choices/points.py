@@ -17,7 +17,6 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
-from bandits_torch.policies.policy import Observation
 from bandits_torch.streams import ReplicateStreams
 
 _DRAWS = 100  # keeps the seeds of draws apart from those of ``ReplicateStreams``
@@ -40,9 +39,6 @@ class Points(Choices):
         self.replicates = validation.positive_integer("replicates", replicates)
         self._shape, self._dtypes = (replicates, domain.dim), (torch.float64, torch.float32)
         self._expected = "finite, floating point: a point of each replicate"
-
-    def check(self, observation: Observation, *needed: str) -> None:
-        self._check_closely(observation, *needed)
 
     def check_available(self, available: Domain) -> None:
         """Raise ValueError for a domain of another dimension."""
@@ -72,11 +68,11 @@ class Points(Choices):
 
 
 class ModelPoints(Points, ModelChoices):
-    """The points of a domain with an ``OnlineGP`` over it; time is its last input if it has one more input than the
-    domain.
+    """The points of a domain with an ``OnlineGP`` over it.
 
     Args:
-        model: over d inputs, or d + 1; its batch is S replicates, and candidate priors if there is a second dimension.
+        model: over d inputs, or d + 1 with time the last; its batch is S replicates, and candidate priors if there is a
+            second dimension.
         domain: of dimension d.
         search: how an acquisition is maximised.
         seed: of the raw samples of a search, which differ between steps and are the same in every replicate.
@@ -108,7 +104,7 @@ class ModelPoints(Points, ModelChoices):
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         self._seed, self._first = validation.natural("seed", seed), first_replicate
         self._dtype = model.noise_variance.dtype
-        self.model = cast(OnlineGP, model)
+        self.model, self.given = cast(OnlineGP, model), domain
         self._of_each_member = (*batch[:1], *[1] * (len(batch) - 1), 1)
         self._begin()
 
@@ -118,11 +114,6 @@ class ModelPoints(Points, ModelChoices):
 
     def _fresh(self) -> dict[str, Any]:
         return {"steps": 0, "_latest": self.domain.bounds.new_zeros(self.replicates, 0, self.dim)}
-
-    @property
-    def given(self) -> Domain:
-        """The domain."""
-        return self.domain
 
     def shown(self, count: int = 200) -> Tensor:
         """Points evenly spread over the domain. Raises ValueError for a domain of several dimensions."""
@@ -196,11 +187,11 @@ class ModelPoints(Points, ModelChoices):
         return points, prior.reshape(self.replicates)
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
-        """A seed for each replicate's draw."""
-        return StepContext(self._time(time), width, seeds=self._draw_seeds)
+        """A seed for each replicate's draw, the same in a batch and alone."""
 
-    def _draw_seeds(self) -> list[int]:
-        """A seed for each replicate's draw of this step, the same in a batch and alone."""
-        keys = [(_DRAWS, self._first + k, self.steps) for k in range(self.replicates)]
-        sequences = [np.random.SeedSequence(self._seed, spawn_key=key) for key in keys]
-        return [int(sequence.generate_state(1, np.uint32)[0]) for sequence in sequences]
+        def seeds() -> list[int]:
+            keys = [(_DRAWS, self._first + k, self.steps) for k in range(self.replicates)]
+            sequences = [np.random.SeedSequence(self._seed, spawn_key=key) for key in keys]
+            return [int(sequence.generate_state(1, np.uint32)[0]) for sequence in sequences]
+
+        return StepContext(self._time(time), width, seeds=seeds)
