@@ -1,5 +1,4 @@
-"""Model averaging: UCB of a mixture of models, weighted by how well each predicts; also over arms under a context,
-of listed contexts or any."""
+"""Model averaging: UCB of a mixture of models, weighted by how well each predicts; also over arms under a context."""
 
 from __future__ import annotations
 
@@ -45,29 +44,24 @@ _FRESH = 2.0  # so many times sqrt(t + 1) arms are tried after t observations
 class ModelAveraging(Policy):
     """argmax over arms of m + width sqrt(v), m and v of the mixture of P models by their weights (``FixedShare``).
 
-    Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
-    of all weight goes back to the prior, so that a member that was wrong can lead later. Members far behind start again
-    from their prior. Members differ in the unknown quantities: kernel, noise, rate of change.
+    Every member observes every reward. Members differ in the unknown quantities: kernel, noise, rate of change. Those
+    far behind start again from their prior.
 
     Checks: a wrong but confident member can keep the policy at an arm where all members predict equally well, so that
     nothing refutes it. Therefore the policy sometimes (after 8 observations, then at intervals of half the number so
     far, at most 100) plays the arm with the largest mu_p + width sigma_p under any member whose evidence,
-    ln(w_p / pi_p), is within ``plausible`` nats of the best.
-
-    Even if all members are right, the width can be too small to notice that an arm has risen. With ``wide`` every tenth
-    choice uses at least this width.
+    ln(w_p / pi_p), is within ``plausible`` nats of the best. Even if all members are right, the width can be too small
+    to notice that an arm has risen: with ``wide`` every tenth choice uses at least this width.
 
     Arms that are not played: with ``look_again`` a settled arm is played, whatever the members believe about it, if it
-    has not been examined for about ``look_again`` sqrt(t + 300) observations, t being their number so far
-    (``LookingAgain`` defines settled and examined, and says which arms wait half or twice as long).
+    has not been examined for about ``look_again`` sqrt(t + 300) of t observations (``LookingAgain`` defines settled and
+    examined, and says which arms wait half or twice as long).
 
     The members with ``scale.learn_offset`` learn the origin and the unit of rewards: such a member predicts
-    (y - o) / u (``RewardFrame``). The origin is the first reward until five are known. Then it is their median, and the
-    members learn the five again from there (``FirstRewards``); their weights stay. An ``ArmGP`` keeps the first reward.
+    (y - o) / u (``RewardFrame``, ``FirstRewards``). An ``ArmGP`` keeps the first reward as its origin.
 
-    Outliers: a reward far outside the range of all others is in doubt, and nothing is learned from it: members, weights
-    and scales stay as they were, and the arm does not count as tried. If it is high, the arm is played again at once;
-    if the next reward confirms it, that next reward is learned in full (``RewardRange`` defines far).
+    Outliers: from a reward in doubt (``RewardRange``) nothing is learned: members, weights and scales stay as they
+    were, and the arm does not count as tried. If it is high, the arm is played again at once.
 
     Args:
         model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``), or ``ArmMembers``, ``SmoothMembers`` or both,
@@ -78,8 +72,7 @@ class ModelAveraging(Policy):
         plausible: nats; 0: no checks.
         wide: the least width at every tenth choice; 0: always ``width``.
         try_all: after t observations at least 2 sqrt(t + 1) different arms have been played, in order, until all have.
-            Otherwise the index may avoid arms never played, because it learned the scale from the others. For few or
-            uncorrelated arms.
+            Otherwise the index, whose scale comes from the others, may avoid them. For few or uncorrelated arms.
         look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never; an arm that becomes best while neither it nor
             a correlated arm is played may then never be found.
         at_once: of ``LookingAgain``.
@@ -159,21 +152,18 @@ class ModelAveraging(Policy):
         self._framed = self.scale.learn_offset  # (P,)
         self._all_framed, self._some_framed = bool(self._framed.all()), bool(self._framed.any())
         self._mixed = self._some_framed and not self._all_framed
-        some_arm = noise.new_zeros(self.replicates).long()
-        self.range = RewardRange(noise, some_arm, self._expected_range())
+        known, expected = self.scale.strength > 0, 0.0
+        if bool(
+            known.any()
+        ):  # the range that members with a known unit expect: of prior means, and a deviation
+            with torch.no_grad():
+                mean, variance = (moment[:, known] for moment in model.marginals())
+                expected = float(mean.max() - mean.min() + variance.max().sqrt())
+        self.range = RewardRange(noise, noise.new_zeros(self.replicates).long(), expected)
         self._first = FirstRewards(model, self.scale, self.frame)
         # What a reward in doubt does not change.
         self.judged: list[HasState] = [self.frame, self.scale, self.sharing, *filter(None, [self.looks])]
         self._begin()
-
-    @torch.no_grad()
-    def _expected_range(self) -> float:
-        """The range of rewards that members with a known unit expect: the range of prior means, and a deviation."""
-        known = self.scale.strength > 0
-        if not bool(known.any()):
-            return 0.0
-        mean, variance = (moment[:, known] for moment in self.model.marginals())
-        return float(mean.max() - mean.min() + variance.max().sqrt())
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -267,8 +257,17 @@ class ModelAveraging(Policy):
         members' disagreement. Mean and weights do not change. The next check counts pending pulls, and they examine
         arms. O(S P N) each.
         """
-        before = self._pending_columns or []
-        self._pending_columns = [*before, self._learned_from(pending.arm, time, before)]
+        weights, scale = self.sharing.weights, self._factors()
+        mean, _ = self.members(time)
+        off = mean - weights.unsqueeze(-2) @ mean
+        column = self.model.covariance_with(pending.arm, self._at(time)) * scale.unsqueeze(-1)
+        at = pending.arm.reshape(-1, 1, 1).expand(-1, self.num_members, 1)
+        column = (weights.unsqueeze(-2) @ (column + off * off.gather(-1, at))).squeeze(-2)
+        at, before = pending.arm.unsqueeze(-1), self._pending_columns or []
+        for u in before:
+            column = column - u * u.gather(-1, at)
+        noise = (weights * scale * self.model.noise_variance).sum(-1, keepdim=True)
+        self._pending_columns = [*before, column / (column.gather(-1, at).clamp_min(0.0) + noise).sqrt()]
         self._pulled = self._pulled.scatter(-1, pending.arm.unsqueeze(-1), True)
         self._examine(pending.arm)
         self.range.latest = torch.zeros_like(self.range.latest)
@@ -296,29 +295,13 @@ class ModelAveraging(Policy):
         if self.looks is not None:
             self.looks.examine(arm, self.sharing.weights)
 
-    def _learned_from(self, arm: Tensor, time: float, before: list[Tensor]) -> Tensor:
-        """u, (S, N): the covariance of every arm with this one (S,) over the deviation of its reward."""
-        weights, scale = self.sharing.weights, self._factors()
-        mean, _ = self.members(time)
-        off = mean - weights.unsqueeze(-2) @ mean
-        column = self.model.covariance_with(arm, self._at(time)) * scale.unsqueeze(-1)
-        at = arm.reshape(-1, 1, 1).expand(-1, self.num_members, 1)
-        column = (weights.unsqueeze(-2) @ (column + off * off.gather(-1, at))).squeeze(-2)
-        at = arm.unsqueeze(-1)
-        for u in before:
-            column = column - u * u.gather(-1, at)
-        noise = (weights * scale * self.model.noise_variance).sum(-1, keepdim=True)
-        return column / (column.gather(-1, at).clamp_min(0.0) + noise).sqrt()
-
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Weigh the members by their predictions, reset those far behind, and let all observe the reward. A reward in
-        doubt changes nothing."""
+        """Weigh the members, reset those far behind, and let all observe the reward, unless it is in doubt."""
         self.choices.check(observation)
         self.range.teach(observation, self._learn, self._start_anew)
 
     def _learn(self, observation: Observation, believed: Tensor | None) -> None:
-        """``learn`` in the replicates with ``believed`` (S,) True; None: in all."""
         arm, time = observation.arm, self._timed(self.clock.tick(observation.time), observation.time)
         reward = observation.reward.to(self.model.noise_variance)
         where = None if believed is None else believed.unsqueeze(-1)
@@ -564,7 +547,6 @@ class PairAveraging(UnderContexts):
         return mean, variance
 
     def components(self, time: float, points: Any = None) -> tuple[Tensor, Tensor, Tensor]:
-        """See ``ModelAveraging.components``."""
         weights, mean, variance = self.policy.components(time)
         return weights, self._under(points, mean), self._under(points, variance)
 
@@ -638,5 +620,4 @@ class ContextAveraging(UnderContexts):
         return self.policy.marginals(time, self._seen(self._rows(points)[0]))
 
     def components(self, time: float, points: Any = None) -> tuple[Tensor, Tensor, Tensor]:
-        """See ``PointAveraging.components``."""
         return self.policy.components(time, self._seen(self._rows(points)[0]))

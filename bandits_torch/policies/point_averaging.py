@@ -39,22 +39,18 @@ class PointAveraging(Policy):
     * While little is known, the ends of ranges are expected to be worse than their middle: with n observations held, u
       ``ends`` / (1 + (n / 20)^2) times the mean of (2 z_j - 1)^2 is subtracted from the bound, with z the point in the
       unit cube and u the mixture's prior deviation (``LoweredEnds``). So an optimum in a corner is found later.
-    * Every member observes every reward. A member's weight is multiplied by the density it gave the reward, and a share
-      of all weight is redistributed.
-    * Unit and origin of rewards are learned (``MemberScale``): multiplying or shifting rewards changes choices only by
-      rounding. Densities are Student's t, and outliers are clipped before they are learned. While all rewards are below
-      2^-400 in size, they are multiplied by 2^600 internally, so that their squares are not 0.
-    * A reward far outside the range of all others is in doubt, and nothing is learned from it: no member holds it. If
-      it is high, its point is played again at once. If the second reward is as far outside, it confirms the first and
-      is learned in full (``RewardRange`` says what is far).
+    * Every member observes every reward. Unit and origin of rewards are learned (``MemberScale``): multiplying or
+      shifting rewards changes choices only by rounding. While all rewards are below 2^-400 in size, they are multiplied
+      by 2^600 internally, so that their squares are not 0.
+    * From a reward in doubt (``RewardRange``) nothing is learned: no member holds it. If it is high, its point is
+      played again at once.
     * Members keep their kernel over time. Their length-scales and noises are made likelier as they go (``refine``):
       every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
       ``rounds`` rounds of search that start at the values of the member and of the heaviest one. With 50 k observations
       held, k = 2, 3, ..., one more changes little and a refinement costs more, so they come every k ``refine_every``
       observations. A member with its refinements is one predictor, so the bound of ``FixedShare`` holds.
-    * A member far behind (``behind`` nats, of which one reward counts half at most) is replaced by the heaviest member,
-      except for its kernel over time. If it remembers longer than the heaviest, old observations misled it, and it
-      starts anew from its prior.
+    * A member far behind (``behind`` nats, of which one reward counts half at most) is replaced by the heaviest, except
+      for its kernel over time. If it remembers longer, old observations misled it, and it starts from its prior.
     * With ``look_again``, 64 points spread over the domain have clocks. One that has not been examined for too long is
       played, whatever the members believe of it (``LookingAtPoints``).
 
@@ -156,11 +152,8 @@ class PointAveraging(Policy):
     _expects = ("_pending", "_steps", "looks", "range")
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``); mean and weights
-        stay.
-
-        They count as steps of the opening and for the seeds of searches, and they examine points.
-        """
+        """Pending pulls, as if made at ``time``, lower the mixture's variance (``MemberMixture``) and examine points;
+        mean and weights stay. They count as steps of the opening and for the seeds of searches."""
         point = self._inputs(pending.arm, time).unsqueeze(1)
         self._pending = point if self._pending is None else torch.cat([self._pending, point], 1)
         self._examine(pending.arm)
@@ -205,10 +198,7 @@ class PointAveraging(Policy):
 
     def acquisition(self) -> AcquisitionFunction:
         """The function of [x, time on the clock] that ``choose`` maximises: the upper bound of the heaviest members'
-        mixture minus the expected loss at the ends of ranges.
-
-        It has the unit and origin of the mixture, so that a search does not depend on the rewards' unit.
-        """
+        mixture minus the expected loss at the ends of ranges, in a unit that does not depend on the rewards'."""
         member, weights = heaviest(self.sharing.weights, _LIGHT)
         scale = self.scale.scale.gather(-1, member)
         unit = (weights * scale).sum(-1).sqrt()
@@ -280,13 +270,12 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Weigh the members by what they predicted, replace those far behind, let all observe, refine some; learn
-        nothing of a reward in doubt."""
+        """Weigh the members, replace those far behind, let all observe and refine some, unless the reward is in
+        doubt."""
         self.choices.check(observation)
         self.range.teach(observation, self._learn, self._start_anew)
 
     def _learn(self, observation: Observation, believed: Tensor | None) -> None:
-        """``learn`` in the replicates with ``believed`` (S,) True; None: in all."""
         where = None if believed is None else believed.unsqueeze(-1)
         x, reward = observation.arm.double(), self._counted(observation.reward.double(), believed)
         self._start = observation.time if self._start is None else self._start
@@ -356,11 +345,10 @@ class PointAveraging(Policy):
         index = chosen.unsqueeze(-1).expand_as(theta)
         new = known.scatter(1, index, theta).exp()
         members.adopt(where, new[..., :-1], new[..., -1])
-        self.scale.squares = torch.where(where, self.scale.count * self._unit(), self.scale.squares)
-
-    def _unit(self) -> Tensor:
-        """The squared unit of the observations held, under each member's hyperparameters, (S, P)."""
-        return self.members.squares / (self.members.num_held - 1).clamp_min(1)
+        squared = members.squares / (members.num_held - 1).clamp_min(
+            1
+        )  # unit of what is held, by each member
+        self.scale.squares = torch.where(where, self.scale.count * squared, self.scale.squares)
 
     # -- trace -----------------------------------------------------------------------------------------
 
