@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,13 @@ def sweep(
             failed[cell] = outcome
         else:
             done[cell] = outcome
-    histories = _join(cells, done)
+    blocks: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        blocks.setdefault((cell.problem, cell.policy), []).append(cell)
+    histories: dict[str, dict[str, History]] = {problem: {} for problem, _ in blocks}
+    for (problem, policy), parts in blocks.items():
+        if all(cell in done for cell in parts):
+            histories[problem][policy] = join_blocks([done[cell] for cell in parts])
     if failed:
         raise SweepFailed(histories, {cell.title: failure for cell, failure in failed.items()})
     return histories
@@ -155,49 +161,21 @@ def run_cells(
     paths = {} if out is None else {cell: Path(out) / cell.key for cell in cells}
     finished = [cell for cell in cells if cell in paths and paths[cell].exists()]
     waiting = [cell for cell in cells if cell not in set(finished)]
-    with _bar(progress, len(cells)) as advance:
+    console, failed = Console(stderr=True), 0
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, TimeRemainingColumn(), console=console)
+    task = bar.add_task("cells", total=len(cells))
+    with bar if progress and (console.is_terminal or console.is_jupyter) else nullcontext():
         for cell in finished:
             history = History.load(paths[cell])
-            advance(None)
+            bar.advance(task)
             yield cell, history
         for cell, outcome in runs(waiting, threads, at_once) if waiting else ():
             if cell in paths and isinstance(outcome, History):
                 outcome.save(paths[cell])
-            advance(outcome)
-            yield cell, outcome
-
-
-def _join(cells: Sequence[Cell], done: Mapping[Cell, History]) -> dict[str, dict[str, History]]:
-    """Whole histories by problem, then policy, in the order of the cells, without those that have a failed cell."""
-    blocks: dict[tuple[str, str], list[History | None]] = {}
-    for cell in cells:
-        blocks.setdefault((cell.problem, cell.policy), []).append(done.get(cell))
-    histories: dict[str, dict[str, History]] = {problem: {} for problem, _ in blocks}
-    for (problem, policy), parts in blocks.items():
-        whole = [part for part in parts if part is not None]
-        if len(whole) == len(parts):
-            histories[problem][policy] = join_blocks(whole)
-    return histories
-
-
-@contextmanager
-def _bar(progress: bool, total: int) -> Iterator[Callable[[Outcome | None], None]]:
-    """A function to call with every outcome (None: read from a file); it moves a bar, if there is a terminal."""
-    console = Console(stderr=True)
-    if not progress or not (console.is_terminal or console.is_jupyter):
-        yield lambda outcome: None
-        return
-    failed = 0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
-        task = bar.add_task("cells", total=total)
-
-        def advance(outcome: Outcome | None) -> None:
-            nonlocal failed
             failed += isinstance(outcome, Failure)
             bar.update(task, advance=1, description=f"cells, {failed} failed" if failed else "cells")
-
-        yield advance
+            yield cell, outcome
 
 
 MOST_STARTS = 10
