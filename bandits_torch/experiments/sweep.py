@@ -186,7 +186,7 @@ Build = Callable[[Problem, int], Policy]
 class FromStep(Problem):
     """A problem without the first steps of another: its step 1 is step ``first`` of the other.
 
-    Prior knowledge and clock are those of the other.
+    Prior knowledge and clock are those of the other; every method asks the other about its own step.
 
     Args:
         problem: the whole, over arms.
@@ -208,31 +208,24 @@ class FromStep(Problem):
         self.true_prior, self.outcome_names = problem.true_prior, problem.outcome_names
 
     def expected_rewards(self, step: int) -> Tensor:
-        """(replicates, N)."""
         return self._problem.expected_rewards(self._of(step))
 
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """Noise (S,)."""
         return self._problem.noise(self._of(step), arm, streams)
 
     def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
-        """Expected rewards (S,), and the best there was."""
         return self._problem.score(self._of(step), arm, available)
 
     def measure(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor | None:
-        """Outcomes (S, m)."""
         return self._problem.measure(self._of(step), arm, streams)
 
     def trace(self, step: int, arm: Tensor) -> dict[str, Tensor | float]:
-        """What the record of a run keeps."""
         return self._problem.trace(self._of(step), arm)
 
     def available(self, step: int) -> Tensor | ArmContext | None:
-        """Mask (N,) or (S, N) of the arms that can be pulled."""
         return self._problem.available(self._of(step))
 
     def time(self, step: int) -> float:
-        """The time of the step, by the clock of the other problem."""
         return self._problem.time(self._of(step))
 
     def _of(self, step: int) -> int:

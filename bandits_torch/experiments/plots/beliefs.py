@@ -80,11 +80,11 @@ def plot_posterior(
     ok = bool(wanted) and wanted == sorted(set(wanted)) and wanted[0] >= 1 and wanted[-1] <= history.horizon
     validation.require(ok, "steps", steps, f"ascending integers in 1, ..., {history.horizon}")
     learner, shown = _empty_copy(policy, arms)
-    sizes = (1, history.replicates)
-    expected = f"1 or the history's {history.replicates}"
-    given = learner.replicates
-    validation.require(given in sizes, "policy.replicates", given, expected)
-    position, on_a_line = _positions(shown)
+    given, count = learner.replicates, history.replicates
+    validation.require(given in (1, count), "policy.replicates", given, f"1 or the history's {count}")
+    on_a_line = shown.dim() == 2 and shown.shape[-1] == 1
+    position = shown[:, 0].detach().cpu() if on_a_line else torch.arange(shown.shape[-2])
+    order = position.argsort()
     if truth is not None:
         shapes = ((len(position),), (len(wanted), len(position)))
         validation.shape_is("truth", truth, truth.shape in shapes, f"{shapes[0]} or {shapes[1]}")
@@ -92,14 +92,18 @@ def plot_posterior(
     for i, (step, mean, deviation) in enumerate(_replayed(history, learner, shown, replicate, wanted)):
         colour = COLOURS[i % len(COLOURS)]
         label = f"step {step}: mean ± {width:g} sd"
-        _slice(ax, position, mean, width * deviation, colour, label, on_a_line)
+        x, m, r = (value[order].numpy() for value in (position, mean, width * deviation))
+        if on_a_line:
+            ax.plot(x, m, color=colour, linewidth=1.6, label=label)
+            ax.fill_between(x, m - r, m + r, color=colour, alpha=0.18, linewidth=0)
+        else:
+            ax.errorbar(x, m, r, fmt="_", color=colour, elinewidth=3, alpha=0.5, markersize=7, label=label)
         seen = slice(max(0, step - recent), step)
         pulled = history.arms[replicate, seen]
         at = pulled[:, 0] if pulled.dim() == 2 else position[pulled]
         faded = [to_rgba(colour, float(share)) for share in torch.linspace(0.15, 1.0, recent)[-len(at) :]]
         ax.scatter(at, history.rewards[replicate, seen], s=16, color=faded, linewidths=0, zorder=3)
     if truth is not None:
-        order = position.argsort()
         for i, row in enumerate(truth.expand(len(wanted), -1).detach().cpu()):
             colour = COLOURS[-1] if len(wanted) == 1 else COLOURS[i % len(COLOURS)]
             name = "truth" if i == 0 else None
@@ -140,26 +144,6 @@ def _replayed(
             yield step, mean[row].cpu(), variance[row].clamp_min(0).sqrt().cpu()
 
 
-def _positions(arms: Tensor) -> tuple[Tensor, bool]:
-    """Where arms stand on the horizontal axis, (N,), and whether that is a coordinate."""
-    if arms.dim() == 2 and arms.shape[-1] == 1:
-        return arms[:, 0].detach().cpu(), True
-    return torch.arange(arms.shape[-2]), False
-
-
-def _slice(
-    ax: Axes, position: Tensor, mean: Tensor, reach: Tensor, colour: str, label: str, on_a_line: bool
-) -> None:
-    if on_a_line:
-        order = position.argsort()
-        x, m, r = (value[order].numpy() for value in (position, mean, reach))
-        ax.plot(x, m, color=colour, linewidth=1.6, label=label)
-        ax.fill_between(x, m - r, m + r, color=colour, alpha=0.18, linewidth=0)
-    else:
-        x, m, r = position.numpy(), mean.numpy(), reach.numpy()
-        ax.errorbar(x, m, r, fmt="_", color=colour, elinewidth=3, alpha=0.5, markersize=7, label=label)
-
-
 _TITLES = {
     "effective_rate": "rate of change, per usual gap",
     "effective_members": "models in play",
@@ -167,7 +151,7 @@ _TITLES = {
     "resets": "models restarted so far",
 }
 BELIEFS = tuple(_TITLES)
-_LEFT_OUT = 0.01  # of the noises, at either end of the axis
+_LEFT_OUT = 0.01  # of the noises, above the axis
 _MOST_COLUMNS = 500  # of a picture of shares
 _LEAST_RATE = 1e-3  # below, the axis is linear, down to no change at all
 
@@ -204,7 +188,11 @@ def plot_beliefs(
     axes[0].set_yscale("symlog", linthresh=_LEAST_RATE, linscale=0.6)
     axes[0].set_ylim(0, 1)
     axes[1].set_ylim(0)
-    _noise_axis(axes[2], torch.cat([h.trace["noise_scale"].reshape(-1) for h in found.values()]))
+    noise = torch.cat([history.trace["noise_scale"].reshape(-1) for history in found.values()])
+    highest = float(
+        noise.double().quantile(1 - _LEFT_OUT)
+    )  # the first estimates, of a step or two, may lie above
+    axes[2].set_ylim(0, 1.15 * highest or 1.0)
     for ax in axes:
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes[3].set_ylim(0, max(1.0, axes[3].get_ylim()[1]))
@@ -214,12 +202,6 @@ def plot_beliefs(
     text = title_of(found, f"what {', '.join(found)} came to believe{bands}")
     figure.suptitle(text, x=0.01, ha="left", fontsize=11)
     return figure
-
-
-def _noise_axis(ax: Axes, noise: Tensor) -> None:
-    """Limits of the noise axis, from 0; the first estimates, of a step or two, may lie outside."""
-    high = float(noise.double().quantile(1 - _LEFT_OUT))
-    ax.set_ylim(0, 1.15 * high or 1.0)
 
 
 def _draw(ax: Axes, values: Tensor, colour: str, dash: str, label: str) -> None:
@@ -252,13 +234,17 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
     axes = figure.subplots(len(played), 2, squeeze=False, sharey=True, width_ratios=[4, 1])
     for (left, right), (name, prior) in zip(axes, played.items(), strict=True):
         shares = torch.stack([(prior == p).double().mean(0) for p in range(count)])  # P x T
-        columns, steps = _columns(shares)
-        _heat(left, columns, steps, prior.shape[1])
+        _heat(left, shares)
         left.set_title(name, loc="left", fontsize=10)
         left.set_yticks(range(count), _ticks(count, names), fontsize=6)
         right.barh(range(count), shares.mean(-1).numpy(), color=COLOURS[0])
         right.set_xlim(0, 1)
-        _draw_surviving(left, histories[name], count)
+        if "surviving" in histories[name].trace:
+            mean = traced(histories[name], "surviving").mean(0).numpy()
+            twin = left.twinx()
+            twin.plot(np.arange(1, len(mean) + 1), mean, color=COLOURS[1], linewidth=1.4)
+            twin.set_ylim(0, count + 0.5)
+            twin.tick_params(axis="y", labelcolor=COLOURS[1], labelsize=7)
     axes[-1][0].set_xlabel("step (colour: share of replicates; line, right axis: priors surviving)")
     axes[-1][1].set_xlabel("share of all plays")
     return figure
@@ -284,9 +270,8 @@ def plot_surviving_priors(
     fits = names is None or len(names) == count
     validation.require(fits, "names", names, f"None or {count} names, one for each prior")
     gone = torch.stack([(dropped == p).cummax(-1).values for p in range(count)])  # P x S x T
-    columns, width = _columns(1.0 - gone.double().mean(1))
     ax = axes_or_new(ax, height=1.4 + 0.22 * count)
-    image = _heat(ax, columns, width, history.horizon)
+    image = _heat(ax, 1.0 - gone.double().mean(1))
     ax.set_yticks(range(count), _ticks(count, names), fontsize=8)
     ax.figure.colorbar(image, ax=ax, label="share of replicates", pad=0.02)
     ((name, _),) = named(history).items()
@@ -295,31 +280,19 @@ def plot_surviving_priors(
     return ax
 
 
-def _columns(shares: Tensor) -> tuple[np.ndarray, int]:
-    """Shares (P, T) averaged over the steps of each of at most 500 columns, and the number of steps in a column."""
-    steps = -(-shares.shape[1] // _MOST_COLUMNS)
-    return torch.nn.functional.avg_pool1d(shares, steps, ceil_mode=True).numpy(), steps
-
-
-def _heat(ax: Axes, columns: np.ndarray, steps: int, horizon: int) -> AxesImage:
-    extent = (0.5, columns.shape[1] * steps + 0.5, len(columns) - 0.5, -0.5)
+def _heat(ax: Axes, shares: Tensor) -> AxesImage:
+    """Shares (P, T) as depth of colour, averaged over the steps of each of at most 500 columns."""
+    P, T = shares.shape
+    steps = -(-T // _MOST_COLUMNS)  # of a column
+    columns = torch.nn.functional.avg_pool1d(shares, steps, ceil_mode=True).numpy()
+    extent = (0.5, columns.shape[1] * steps + 0.5, P - 0.5, -0.5)
     image = ax.imshow(columns, "Blues", aspect="auto", vmin=0, vmax=1, extent=extent, interpolation="nearest")
-    ax.set_xlim(0.5, horizon + 0.5)
+    ax.set_xlim(0.5, T + 0.5)
     return image
 
 
 def _ticks(count: int, names: Sequence[str] | None) -> list[str]:
     return [str(p) if names is None else f"{p}  {names[p]}" for p in range(count)]
-
-
-def _draw_surviving(ax: Axes, history: History, count: int) -> None:
-    if "surviving" not in history.trace:
-        return
-    mean = traced(history, "surviving").mean(0).numpy()
-    twin = ax.twinx()
-    twin.plot(np.arange(1, len(mean) + 1), mean, color=COLOURS[1], linewidth=1.4)
-    twin.set_ylim(0, count + 0.5)
-    twin.tick_params(axis="y", labelcolor=COLOURS[1], labelsize=7)
 
 
 def plot_detections(
