@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
-from bandits_torch.experiments.plots.style import COLOURS, GREY, finish, in_dates
+from bandits_torch.experiments.plots.style import COLOURS, GREY, finish, in_dates, shortened
 from bandits_torch.problems.diagnosis import Diagnosis
 from bandits_torch.problems.periods import ROWS
 from bandits_torch.problems.smoothing import mean_of_held, others_smoothed
@@ -47,7 +47,8 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     binned = np.stack([mean_of_held(rewards[part][:, shown]) for part in bins])
     levels = others_smoothed(binned, middle, max(1e-9, float(times[-1] - times[0])) / _SMOOTH)
     for colour, n, line in zip(COLOURS, shown, levels.T, strict=False):
-        ax.plot(x, line, color=colour, linewidth=1.3, label=_short(table.arm_names[n]))
+        name = table.arm_names[n].replace("$", r"\$").lstrip("_")  # so that matplotlib reads no mathematics
+        ax.plot(x, line, color=colour, linewidth=1.3, label=shortened(name, 14))
     for one in found.jumps or ():
         where = place(np.array([(times[one.before] + times[one.after]) / 2]))
         ax.axvline(float(where[0]), color=GREY, linestyle=":", linewidth=1.2, zorder=0)
@@ -72,9 +73,3 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
             ax.plot((np.arange(phases) + 0.5) / phases, curve, color=colour, linewidth=1.1)
         finish(ax, f"A cycle of {found.span(cycle)}", "share of the cycle", "minus the arm's mean")
     return figure
-
-
-def _short(name: str) -> str:
-    """A name without characters that matplotlib reads as mathematics, shortened if it is long."""
-    plain = name.replace("$", r"\$").lstrip("_")
-    return plain if len(plain) <= 14 else f"{plain[:13]}…"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +23,7 @@ from bandits_torch.experiments.plots.style import (
     label_rows,
     looks,
     named,
+    shortened,
     thinned,
     title_of,
 )
@@ -76,15 +76,13 @@ def plot_arms(
     ax = axes_or_new(ax, height=3.5)
     size = float(np.clip(4000 / T, 3, 24))
     what = "point played" if points else "arm pulled"
-    dots: Any = {"s": size, "color": COLOURS[0], "alpha": 0.7, "linewidths": 0, "label": what}
-    ax.scatter(steps, _at(arms, positions), **dots)
+    ax.scatter(steps, _at(arms, positions), size, COLOURS[0], alpha=0.7, linewidths=0, label=what)
     if best is not None:
         rows = best.reshape(-1, best.shape[-1])
-        ok = rows.shape[-1] == T and rows.shape[0] in (1, history.replicates)
+        ok = rows.shape in ((1, T), (history.replicates, T))
         validation.shape_is("best", best, ok, f"({T},), (1, {T}) or ({history.replicates}, {T})")
-        row = rows[replicate if len(rows) > 1 else 0]
-        look: Any = {"drawstyle": "steps-mid", "color": COLOURS[1], "linewidth": 1.2, "label": "best arm"}
-        ax.plot(steps, _at(row, positions), **look)
+        row = _at(rows[replicate if len(rows) > 1 else 0], positions)
+        ax.plot(steps, row, drawstyle="steps-mid", color=COLOURS[1], linewidth=1.2, label="best arm")
     ax.set_xlim(0, T + 1)
     ((name, _),) = named(history).items()
     text = title_of({name: history}, f"{name}, replicate {replicate}")
@@ -125,11 +123,7 @@ def plot_pulls(
     """
     validation.require(history.arms.dim() == 2, "history", tuple(history.arms.shape), "of a run over arms")
     T = history.horizon
-    ok = (
-        validation.tensor("best", best).dim() == 2
-        and best.shape[1] == T
-        and best.shape[0] in (1, history.replicates)
-    )
+    ok = validation.tensor("best", best).shape in ((1, T), (history.replicates, T))
     validation.shape_is("best", best, ok, f"(1, {T}) or ({history.replicates}, {T})")
     count = int(max(history.arms.max(), best.max())) + 1
     if names is not None:
@@ -144,8 +138,9 @@ def plot_pulls(
     ax.imshow(
         pulled[order].numpy(), _SHARES, aspect="auto", vmin=0, vmax=1, extent=extent, interpolation="nearest"
     )
-    _mark_best(ax, was_best[order], T)
-    labels = [_short(str(n) if names is None else names[n]) for n in order.tolist()]
+    edges = np.ceil(np.arange(columns + 1) * T / columns) + 0.5
+    ax.hlines(was_best[order].argmax(0).numpy(), edges[:-1], edges[1:], color=COLOURS[1], linewidth=1.6)
+    labels = [shortened(str(n) if names is None else names[n], _LONGEST_NAME) for n in order.tolist()]
     label_rows(ax, labels, fontsize=8)
     ax.set_ylim(len(order) - 0.5, -0.5)
     ((name, _),) = named(history).items()
@@ -161,18 +156,6 @@ def _shares(arms: Tensor, count: int, columns: int) -> Tensor:
     cells = (arms * columns + stretch).flatten()
     counts = torch.bincount(cells, minlength=count * columns).reshape(count, columns).double()
     return counts / counts.sum(0)
-
-
-def _mark_best(ax: Axes, was_best: Tensor, horizon: int) -> None:
-    """A bar over each stretch, at the arm that was best most often in it."""
-    columns = was_best.shape[1]
-    row = was_best.argmax(0).numpy()
-    edges = np.ceil(np.arange(columns + 1) * horizon / columns) + 0.5
-    ax.hlines(row, edges[:-1], edges[1:], color=COLOURS[1], linewidth=1.6)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 _LABEL_GAP = 0.048  # least distance between two labels, as a share of the axes' height
@@ -208,7 +191,11 @@ def plot_regret(
     if random is not None:
         cumulative = random.cumsum(-1).mean(0, keepdim=True)
         lines.append(_draw(ax, "random (expected)", cumulative, GREY, (0, (1, 1.5))))
-    _scale(ax, lines, max(history.horizon for history in shown.values()))
+    usual = [line for line in lines if line.end <= _OFF_SCALE * np.median([line.end for line in lines])]
+    low, high = min(0.0, *(line.low for line in lines)), max(line.high for line in usual or lines)
+    room = 0.05 * (high - low) or 1.0
+    ax.set(xlim=(0, max(history.horizon for history in shown.values())))
+    ax.set(ylim=(low - room if low < 0 else 0.0, high + room))
     if labels:
         _label_ends(ax, lines)
     most = max(history.replicates for history in shown.values())
@@ -216,8 +203,7 @@ def plot_regret(
     return finish(ax, title_of(shown, text), "step", "cumulative regret")
 
 
-@dataclass(frozen=True)
-class _Line:
+class _Line(NamedTuple):
     """A drawn line: its name, its end, and the lowest and highest point of its band."""
 
     name: str
@@ -240,20 +226,18 @@ def _draw(ax: Axes, name: str, cumulative: Tensor, colour: str, dash: Any) -> _L
     return _Line(name, colour, float(mean[-1]), float(low.min()), float(high.max()))
 
 
-def _scale(ax: Axes, lines: list[_Line], horizon: int) -> None:
-    """Limits of the axes: from 0 to the highest line, those far above the others left aside."""
-    shown = [line for line in lines if line.end <= _OFF_SCALE * np.median([line.end for line in lines])]
-    low, high = min(0.0, *(line.low for line in lines)), max(line.high for line in shown or lines)
-    room = 0.05 * (high - low) or 1.0
-    ax.set(xlim=(0, horizon), ylim=(low - room if low < 0 else 0.0, high + room))
-
-
 def _label_ends(ax: Axes, lines: list[_Line]) -> None:
-    """Write names at the right ends of the lines, moved apart where they would overlap."""
+    """Write names at the right ends of the lines, moved apart where they would overlap.
+
+    Their places are as close to the ends as a minimal gap between neighbours allows: least squares over ascending
+    z_i = place_i - i gap (isotonic regression), then clamped.
+    """
     lines = sorted(lines, key=lambda line: line.end)
     low, high = ax.get_ylim()
     wanted = [min(1.0, (line.end - low) / (high - low)) for line in lines]
-    for place, at, line in zip(_spread(wanted), wanted, lines, strict=True):
+    apart = min(_LABEL_GAP, 1 / len(lines)) * np.arange(len(lines))
+    places = isotonic_regression(wanted - apart).x.clip(0.0, 1 - apart[-1]) + apart
+    for place, at, line in zip(places.tolist(), wanted, lines, strict=True):
         ax.annotate(
             f"{line.name}  {line.end:.4g}{' ↑' if line.end > high else ''}",
             xy=(1.0, at),
@@ -266,16 +250,6 @@ def _label_ends(ax: Axes, lines: list[_Line]) -> None:
             arrowprops={"arrowstyle": "-", "color": line.colour, "linewidth": 0.6, **_ARROW},
             annotation_clip=False,
         )
-
-
-def _spread(wanted: list[float]) -> list[float]:
-    """Places in [0, 1] as close to the wanted ones (ascending) as a minimal gap between neighbours allows.
-
-    Least squares over ascending z_i = place_i - i gap (isotonic regression), then clamped.
-    """
-    gap = min(_LABEL_GAP, 1 / len(wanted))
-    steps = gap * np.arange(len(wanted))
-    return (isotonic_regression(wanted - steps).x.clip(0.0, 1 - steps[-1]) + steps).tolist()
 
 
 def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = None) -> Axes:
@@ -301,8 +275,8 @@ def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = 
     order = sorted(regret, key=lambda name: float(regret[name].mean()))
     for row, name in enumerate(order):
         shares = (100 * regret[name] / random.mean()).double().numpy()
-        dots: Any = {"alpha": 0.45, "markersize": 5, "markeredgewidth": 0, "color": colours[name]}
-        ax.plot(shares, np.full(len(shares), row), "o", **dots)
+        at = np.full(len(shares), row)
+        ax.plot(shares, at, "o", alpha=0.45, markersize=5, markeredgewidth=0, color=colours[name])
         ax.plot(shares.mean(), row, "|", color=colours[name], markersize=16, markeredgewidth=2.4)
     ax.axvline(100, color=GREY, linestyle=":", linewidth=0.9, zorder=0)
     ax.set_yticks(range(len(order)), order, fontsize=9)

@@ -46,6 +46,11 @@ def label_rows(ax: Axes, names: Sequence[str], **look: Any) -> None:
     ax.set_ylim(len(names) - 0.4, -0.6)
 
 
+def shortened(name: str, most: int) -> str:
+    """A name of at most this many characters."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
 def in_dates(ax: Axes, **about: Any) -> None:
     """Short dates on the horizontal axis; ``about``: arguments of ``AutoDateLocator``."""
     locator = AutoDateLocator(**about)
