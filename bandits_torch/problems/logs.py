@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -84,9 +84,8 @@ class Log:
             wrong = (self.propensity <= 0) | (self.propensity > 1)
             row = int(wrong.long().argmax())
             said = f"{float(self.propensity[row]):.4g} in row {row + 1}"
-            validation.require(
-                not wrong.any(), "propensity", said, "above 0 and at most 1 (of the arm pulled)"
-            )
+            expected = "above 0 and at most 1 (of the arm pulled)"
+            validation.require(not wrong.any(), "propensity", said, expected)
         if self.available is not None:
             validation.tensor("available", self.available)
             fits = self.available.shape == (n, len(names)) and self.available.dtype == torch.bool
@@ -94,10 +93,9 @@ class Log:
             pulled = self.available.gather(1, arms.long().unsqueeze(1)).squeeze(1)
             row = int(pulled.long().argmin())
             validation.require(bool(pulled.all()), "available", f"False in row {row + 1}", "True for its arm")
-        validation.require(
-            self.contexts is not None or not self.context_names, "context_names", self.context_names, "()"
-        )
-        if self.contexts is not None:
+        if self.contexts is None:
+            validation.require(not self.context_names, "context_names", self.context_names, "()")
+        else:
             validation.finite_tensor("contexts", self.contexts)
             fits = self.contexts.dim() == 2 and len(self.contexts) == n and self.contexts.shape[1] > 0
             validation.shape_is("contexts", self.contexts, fits, f"({n}, c), one for each pull")
@@ -105,9 +103,8 @@ class Log:
             listed = tuple(self.context_names)
             object.__setattr__(self, "context_names", listed)
             if listed:
-                validation.require(
-                    len(set(listed)) == len(listed), "context_names", listed, "different from each other"
-                )
+                different = len(set(listed)) == len(listed)
+                validation.require(different, "context_names", listed, "different from each other")
                 numbered = torch.arange(len(listed)).to(self.contexts)
                 fits = self.contexts.shape[1] == 1 and bool(torch.isin(self.contexts, numbered).all())
                 validation.require(fits, "contexts", self.contexts, f"({n}, 1), 0 to {len(listed) - 1}")
@@ -126,13 +123,9 @@ class Log:
         number = torch.tensor([list(names).index(name) for name in self.arm_names])
         available = self.available
         if len(names) > self.num_arms or available is not None:
-            known = (
-                torch.ones(len(self.arms), self.num_arms, dtype=torch.bool)
-                if available is None
-                else available
-            )
+            known = True if available is None else available.cpu()
             available = torch.zeros(len(self.arms), len(names), dtype=torch.bool)
-            available[:, number] = known.cpu()
+            available[:, number] = known
         return replace(self, arms=number[self.arms.long().cpu()], arm_names=tuple(names), available=available)
 
     def under(self, names: Sequence[str]) -> Log:
@@ -215,7 +208,7 @@ def read_log(
     validation.require(listed, "arm_names", arm_names, "a list of names, or None")
     as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
     frame, _, mark = read_frame(path, (), as_text, separator=separator, encoding=encoding, decimal=decimal)
-    return _log_of(frame, mark, time, arm, reward, propensity, available, [*contexts], arm_names)
+    return _log_of(frame, mark, time, asked, [*contexts], arm_names)
 
 
 def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
@@ -235,7 +228,7 @@ def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
     of_arm, of_reward = _pulls(frame, {of_time, *claimed})
     if of_time is None or not (len(of_arm) == len(of_reward) == 1):
         return table_of(frame, mark, time_column=time)
-    log = _log_of(frame, mark, of_time, of_arm[0], of_reward[0])
+    log = _log_of(frame, mark, of_time, {"arm": of_arm[0], "reward": of_reward[0]})
     pairs = torch.stack([log.times, log.arms.double()]).unique(dim=1).shape[1]
     whole = len(log.arms) == pairs == log.num_arms * len(log.times.unique())
     return table_of(frame, mark, time_column=time, long=f"{of_arm[0]},{of_reward[0]}") if whole else log
@@ -268,15 +261,12 @@ def _pulls(
 def _log_of(
     frame: pd.DataFrame,
     mark: str,
-    time: str = "auto",
-    arm: str | None = None,
-    reward: str | None = None,
-    propensity: str | None = None,
-    available: str | None = None,
+    time: str,
+    asked: Mapping[str, str | None],
     contexts: Sequence[str] = (),
     arm_names: Sequence[str] | None = None,
 ) -> Log:
-    """The log in the columns of a file."""
+    """The log in the columns of a file; ``asked``: the columns that were named, by the argument of ``read_log``."""
     names = list(frame.columns)
 
     def one(argument: str, found: Sequence[str]) -> str:
@@ -284,49 +274,45 @@ def _log_of(
             raise ValueError(f"{argument} must be the name of a column, got None; there are {some(names)}")
         return found[0]
 
-    asked = {"arm": arm, "reward": reward, "propensity": propensity, "available": available}
+    def if_there(argument: str, known: Sequence[str]) -> str | None:
+        found = [column] if (column := asked.get(argument)) else _called(known, names)
+        return one(argument, found) if found else None
+
     for argument, name in asked.items():
         if name is not None and name not in names:
             raise ValueError(unknown_name(argument, name, names))
-    chances = [propensity] if propensity else _called(_PROPENSITY, names)
-    lists_of_arms = [available] if available else _called(_AVAILABLE, names)
-    of_chance = one("propensity", chances) if chances else None
-    of_lists = one("available", lists_of_arms) if lists_of_arms else None
+    of_chance, of_lists = if_there("propensity", _PROPENSITY), if_there("available", _AVAILABLE)
     of_time = find_time(frame, time, mark)
     if of_time is None:
         raise ValueError(f"time must be the name of a column, got {time!r}; there are {some(names)}")
-    arms, rewards = _pulls(frame, {of_time, of_chance, of_lists}, arm, reward, contexts)
+    claimed = {of_time, of_chance, of_lists}
+    arms, rewards = _pulls(frame, claimed, asked.get("arm"), asked.get("reward"), contexts)
     of_arm, of_reward = one("arm", arms), one("reward", rewards)
     clock, unit = seconds(of_time, frame[of_time], mark)
     order = np.argsort(clock, kind="stable")
     chosen = [one for one in (of_time, of_arm, of_reward, of_chance, of_lists) if one is not None]
-    known = {*chosen}
     expected = "different, for time, arm, reward, propensity and available"
-    validation.require(len(known) == len(chosen), "columns", chosen, expected)
+    validation.require(len({*chosen}) == len(chosen), "columns", chosen, expected)
     validation.require(len({*contexts}) == len(contexts), "contexts", contexts, "different from each other")
+    expected = "no column of time, arm, reward or propensity"
     for name in contexts:
         if name not in names:
             raise ValueError(unknown_name("contexts", name, names))
-        validation.require(
-            name not in known, "contexts", name, "no column of time, arm, reward or propensity"
-        )
-    for name in filter(None, (of_arm, of_reward, of_chance, of_lists, *contexts)):
+        validation.require(name not in chosen, "contexts", name, expected)
+    for name in [*chosen[1:], *contexts]:
         if (row := empty_row(frame[name])) is not None:
             raise ValueError(f"row {row}, column {name!r} must not be empty")
     pulled = [str(cell).strip() for cell in frame[of_arm]]
-    lists = None if of_lists is None else [_listed(cell) for cell in frame[of_lists]]
-    seen = {*pulled}.union(*(lists or []))
+    lists = [] if of_lists is None else [_listed(cell) for cell in frame[of_lists]]
+    seen = {*pulled}.union(*lists)
     every = sorted(seen) if arm_names is None else list(arm_names)
     unknown = sorted(seen - {*every})
     validation.require(not unknown, "arm_names", every, f"with all arms of the file (lacks {some(unknown)})")
     place = {name: k for k, name in enumerate(every)}
-    mask = None
-    if lists is not None:
-        mask = torch.tensor([[name in those for name in every] for those in lists])[order]
-    others = [name for name in names if name not in {*known, *contexts}]
-    notes = [
-        f"log: {len(frame)} pulls of {len(every)} arms; times: {of_time!r}, {unit}; {of_arm!r}, {of_reward!r}"
-    ]
+    mask = torch.tensor([[name in those for name in every] for those in lists])
+    others = [name for name in names if name not in {*chosen, *contexts}]
+    pulls = f"{len(frame)} pulls of {len(every)} arms"
+    notes = [f"log: {pulls}; times: {of_time!r}, {unit}; {of_arm!r}, {of_reward!r}"]
     notes += [f"left out: {some(others)}"] if others else []
 
     def values(name: str) -> Tensor:
@@ -336,19 +322,20 @@ def _log_of(
     alone = not of_words or len(contexts) == 1
     validation.require(alone, "contexts", list(contexts), f"{of_words[:1]} alone, or columns of numbers")
     listed: list[str] = []
-    under = torch.stack([values(name) for name in contexts], -1) if contexts and not of_words else None
+    under = None
     if of_words:
         cells = [str(cell).strip() for cell in frame[of_words[0]]]
         listed = sorted(set(cells))
         under = torch.tensor([[listed.index(cell)] for cell in cells])[order].double()
-
+    elif contexts:
+        under = torch.stack([values(name) for name in contexts], -1)
     return Log(
         torch.from_numpy(clock[order]),
         torch.tensor([place[name] for name in pulled])[order],
-        values(str(of_reward)),
+        values(of_reward),
         tuple(every),
         None if of_chance is None else values(of_chance),
-        mask,
+        mask[order] if lists else None,
         tuple(notes),
         under,
         tuple(listed),
@@ -359,6 +346,5 @@ def _listed(cell: Any) -> set[str]:
     """The names in a cell that lists arms."""
     if not isinstance(cell, str):
         return {str(one) for one in cell}
-    return {
-        one.strip(" '\"") for one in re.split(r"[|;,]", cell.strip().strip("[](){}")) if one.strip(" '\"")
-    }
+    named = re.split(r"[|;,]", cell.strip().strip("[](){}"))
+    return {one.strip(" '\"") for one in named} - {""}
