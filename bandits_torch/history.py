@@ -236,10 +236,7 @@ class Recorder:
         self._done = step
         self._times[step - 1], self._seconds[step - 1] = time, seconds
         for name, value in trace.items():
-            rows = self._trace.get(name)
-            if rows is None or (isinstance(value, Tensor) and value.dim() >= rows.dim()):
-                rows = self._trace[name] = self._trace_rows(name, value)
-            rows[step - 1] = value
+            self._trace_rows(name, value)[step - 1] = value
 
     def block(self, first: int, times: list[float], rows: Mapping[str, Tensor], seconds: float) -> None:
         """Record k steps from ``first`` on that were played together: rows (k, S) of arm, reward, expected and best,
@@ -252,9 +249,7 @@ class Recorder:
         self._best[at] = told.pop("best")
         self._times[at], self._seconds[at], self._done = times, seconds / k, last
         for name, value in told.items():
-            held = self._trace.get(name)
-            if held is None or value.dim() > held.dim():
-                held = self._trace[name] = self._trace_rows(name, value[0])
+            held = self._trace_rows(name, value[0])
             held[at] = value if value.dim() == held.dim() else value.unsqueeze(-1)
         if self._on_cpu or last // _CHECK_EVERY > (first - 1) // _CHECK_EVERY:
             self._check(last)
@@ -293,8 +288,7 @@ class Recorder:
         self._times[:done], self._seconds[:done] = state["clock"].numpy()
         self._trace = {}
         for name, values in state["trace"].items():
-            self._trace[name] = self._trace_rows(name, values[0])
-            self._trace[name][:done] = values
+            self._trace_rows(name, values[0])[:done] = values
 
     def _check(self, last: int) -> None:
         """Refuse rewards that are not finite and arms that were not available, in the steps since the last check."""
@@ -309,28 +303,32 @@ class Recorder:
         if not math.isfinite(total.sum().item()):
             for kind, values in kinds.items():
                 bad = (~torch.isfinite(values[rows])).nonzero()
-                if len(bad):
-                    self._refuse(kind, values, self._checked + int(bad[0, 0]), int(bad[0, 1]))
+                if not len(bad):
+                    continue
+                row, replicate = self._checked + int(bad[0, 0]), int(bad[0, 1])
+                value, where = float(values[row, replicate]), f"at step {row + 1}, replicate {replicate}"
+                arm, policy = self._arms[row, replicate].tolist(), name_of(self._policy)
+                if values is self._expected and value == -math.inf:
+                    raise ValueError(f"policy {policy} chose arm {arm}, not available, {where}")
+                where = f"{where}, arm {arm}, {name_of(self._problem)}"
+                raise ValueError(f"{kind} must be finite, got {value} {where}")
         self._checked = last
 
-    def _refuse(self, kind: str, values: Tensor, row: int, replicate: int) -> None:
-        value, where = float(values[row, replicate]), f"at step {row + 1}, replicate {replicate}"
-        arm = self._arms[row, replicate].tolist()
-        if values is self._expected and value == -math.inf:
-            raise ValueError(f"policy {name_of(self._policy)} chose arm {arm}, not available, {where}")
-        raise ValueError(f"{kind} must be finite, got {value} {where}, arm {arm}, {name_of(self._problem)}")
-
     def _trace_rows(self, name: str, value: Tensor | float) -> Tensor:
-        """Rows for a name's values, NaN where none was given; those written so far are kept."""
-        validation.require(name not in COLUMNS, "name in trace()", name, f"other than {COLUMNS}")
+        """Rows wide enough for a name's values, NaN where none was given; those written so far are kept."""
+        rows = self._trace.get(name)
         shape = value.shape if isinstance(value, Tensor) else ()
+        if rows is not None and rows.dim() > len(shape):
+            return rows
+        validation.require(name not in COLUMNS, "name in trace()", name, f"other than {COLUMNS}")
         ok = shape in ((), self._shape[1:])
         validation.require(ok, f"trace()[{name!r}]", value, f"a scalar or of shape {self._shape[1:]}")
         device = value.device if isinstance(value, Tensor) else torch.device("cpu")
-        rows = torch.full((self._shape[0], *shape), torch.nan, dtype=torch.float64, device=device)
-        if name in self._trace:
-            rows[:] = self._trace[name].to(device).unsqueeze(1)
-        return rows
+        wide = torch.full((self._shape[0], *shape), torch.nan, dtype=torch.float64, device=device)
+        if rows is not None:
+            wide[:] = rows.to(device).unsqueeze(1)
+        self._trace[name] = wide
+        return wide
 
 
 def name_of(thing: object) -> str:
