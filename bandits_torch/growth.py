@@ -52,22 +52,18 @@ class Roster:
         """The numbers of present arms, given by name or number. Raises ValueError for other arms, and for an empty
         list."""
         listed = list(arms) if isinstance(arms, (list, tuple)) else []
-        known = [self._is_here(one) for one in listed]
-        found = [self._number(one) for one, here in zip(listed, known, strict=True) if here]
-        right = bool(listed) and all(known) and len(set(found)) == len(found)
+        found = [number for arm in listed if (number := self._number(arm)) is not None]
+        right = len(listed) == len(found) == len(set(found)) > 0
         words = "" if self.names is None else f"names among {self.names}, or "
         expected = f"a list of different arms: {words}numbers from 0 to {self.num_arms - 1}"
         validation.require(right, name, arms, expected)
         return found
 
-    def _is_here(self, arm: Any) -> bool:
+    def _number(self, arm: Any) -> int | None:
         if isinstance(arm, str):
-            return self.names is not None and arm in self.names
+            return self.names.index(arm) if self.names is not None and arm in self.names else None
         whole = hasattr(arm, "__index__") and not isinstance(arm, bool | Tensor)
-        return whole and 0 <= operator.index(arm) < self.num_arms
-
-    def _number(self, arm: Any) -> int:
-        return self.names.index(arm) if self.names and isinstance(arm, str) else operator.index(arm)
+        return operator.index(arm) if whole and 0 <= operator.index(arm) < self.num_arms else None
 
     def without(self, arms: Any) -> Roster:
         """The roster with these arms retired. Raises ValueError if none would be left, and for an arm retired
@@ -77,9 +73,8 @@ class Roster:
         validation.require(not gone, "arms", gone, "not retired already")
         retired = self.retired.clone()
         retired[at] = True
-        validation.require(
-            not bool(retired.all()), "arms", list(arms), "fewer than all arms: one must remain"
-        )
+        left = not bool(retired.all())
+        validation.require(left, "arms", list(arms), "fewer than all arms: one must remain")
         return replace(self, retired=retired)
 
     def with_arms(self, arms: Any, **told: Any) -> tuple[Roster, list[int]]:
@@ -174,41 +169,35 @@ class Roster:
         """The fields in which a setup of all arms differs from that of the first arms."""
         choices, kernel, mean = setup.choices, setup.kernel, setup.prior_mean
         grown: dict[str, Any] = {"grown_from": self.first}
-        has_features = isinstance(choices, Tensor)
+        own, has_features = self.features, isinstance(choices, Tensor)
         expected = "given: the other arms have some" if has_features else "None: the other arms have none"
-        validation.require((self.features is not None) == has_features, "features", self.features, expected)
+        validation.require((own is not None) == has_features, "features", own, expected)
+        grown["choices"] = self.num_arms
         if has_features:
-            assert self.features is not None
-            own, d = self.features.to(choices), choices.shape[-1]
+            assert own is not None
+            own, d = own.to(choices), choices.shape[-1]
             fits = own.shape[-1] == d and own.dim() <= choices.dim()
             validation.shape_is("features", own, fits, f"rows of {d} numbers")
             grown["choices"] = torch.cat([choices, own.expand(*choices.shape[:-2], -1, d)], -2)
-        else:
-            grown["choices"] = self.num_arms
-        by_matrix = isinstance(kernel, Tensor)
-        expected = (
-            "of all arms, as the given kernel is a matrix" if by_matrix else "None: no matrix was given"
-        )
-        validation.require(
-            (self.covariance is not None) == by_matrix, "covariance", self.covariance, expected
-        )
+        C, by_matrix = self.covariance, isinstance(kernel, Tensor)
+        expected = "of all arms, as the given kernel is a matrix"
+        expected = expected if by_matrix else "None: no matrix was given"
+        validation.require((C is not None) == by_matrix, "covariance", C, expected)
         if by_matrix:
-            assert self.covariance is not None
-            block, n = self.covariance.to(kernel)[..., : self.first, : self.first], self.first
-            same = block.shape == kernel.shape and bool(torch.allclose(block, kernel))
-            validation.require(
-                same, "covariance", self.covariance, f"that given before, for the first {n} arms"
-            )
-            grown["kernel"] = self.covariance.to(kernel)
+            assert C is not None
+            n, C = self.first, C.to(kernel)
+            same = C[..., :n, :n].shape == kernel.shape and bool(torch.allclose(C[..., :n, :n], kernel))
+            validation.require(same, "covariance", C, f"that given before, for the first {n} arms")
+            grown["kernel"] = C
         expected = "over features, or a matrix: a kernel over indices says nothing about new arms"
         validation.require(not _counts_arms(kernel), "kernel", type(kernel).__name__, expected)
         several = isinstance(mean, Tensor) and mean.dim() > 0 and mean.shape[-1] == self.first > 1
         expected = "one for each new arm: the others have one each" if several else "None: all arms share one"
-        validation.require((self.prior_mean is not None) == several, "prior_mean", self.prior_mean, expected)
+        new = self.prior_mean
+        validation.require((new is not None) == several, "prior_mean", new, expected)
         if several:
-            assert self.prior_mean is not None
-            new = self.prior_mean.to(mean).expand(*mean.shape[:-1], -1)
-            grown["prior_mean"] = torch.cat([mean, new], -1)
+            assert new is not None
+            grown["prior_mean"] = torch.cat([mean, new.to(mean).expand(*mean.shape[:-1], -1)], -1)
         for prior in setup.priors or ():
             one = not isinstance(prior.mean, Tensor) or prior.mean.numel() == 1
             over_features = not isinstance(prior.kernel, Tensor) and not _counts_arms(prior.kernel) and one
@@ -232,9 +221,8 @@ class Roster:
         first, retired, names = validation.natural("first", state["first"]), state["retired"], state["names"]
         mask = isinstance(retired, Tensor) and retired.dim() == 1 and retired.dtype == torch.bool
         fits = mask and first <= self.first <= len(retired)
-        validation.require(
-            fits, "state['arms']", state, f"of {self.first} arms or more, the number at the start"
-        )
+        expected = f"of {self.first} arms or more, the number at the start"
+        validation.require(fits, "state['arms']", state, expected)
         if names is not None:
             names = border.checked_names(names, len(retired))
         own = None if self.names is None else self.names[: self.first]
@@ -257,14 +245,12 @@ class Roster:
         ``restarts``."""
         if restarts and not torch.equal(self.retired, other.retired):
             return False
-        one, two = (
-            copied({**roster.state_dict(), "retired": len(roster.retired)}) for roster in (self, other)
-        )
+        rosters = ({**roster.state_dict(), "retired": roster.num_arms} for roster in (self, other))
+        one, two = (copied(roster) for roster in rosters)
         return not differing(one, two)
 
 
 def _counts_arms(kernel: Any) -> bool:
     """Whether this is a kernel over the indices of arms."""
-    return isinstance(kernel, Kernel) and any(
-        isinstance(one, ArmCovarianceKernel) for one in kernel.modules()
-    )
+    parts = kernel.modules() if isinstance(kernel, Kernel) else ()
+    return any(isinstance(one, ArmCovarianceKernel) for one in parts)
