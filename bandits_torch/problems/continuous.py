@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from abc import abstractmethod
@@ -12,7 +13,7 @@ import torch
 from botorch.generation.gen import gen_candidates_scipy
 from botorch.test_functions import Ackley, Griewank, Hartmann, Levy, Shekel, StyblinskiTang
 from botorch.test_functions.synthetic import SyntheticTestFunction
-from gpytorch.kernels import Kernel, MaternKernel
+from gpytorch.kernels import MaternKernel
 from torch import Tensor
 
 from bandits_torch import validation
@@ -102,20 +103,13 @@ class ContinuousProblem(Problem):
             replicates = self.replicates if differ else 1
             best = maximum(lambda X: self.expected(step, X), domain, replicates, hints=self.hints)
             self._best[step] = best.expand(self.replicates)
-        return self._best[step]
+        return self._best[step].to(self.arms)
 
     def random_reward(self, step: int) -> Tensor:
         """Mean of the expected reward over the domain of the step, from 512 evenly spread points, (replicates,)."""
         domain = self.available(step) or self.domain
         with torch.no_grad():
             return self.expected(step, domain.samples(_SAMPLE, 0, self.replicates)).mean(0)
-
-    def to(self, *args: Any, **kwargs: Any) -> ContinuousProblem:
-        """Move every tensor the problem holds, as ``Tensor.to`` does; returns self."""
-        super().to(*args, **kwargs)
-        self.domain = self.domain.to(*args, **kwargs)
-        self._best = {step: value.to(*args, **kwargs) for step, value in self._best.items()}
-        return self
 
 
 def maximum(
@@ -225,9 +219,10 @@ class DynamicFunction(ContinuousProblem):
         super().__init__(Domain(box), replicates, noise_scale, horizon)
         self._function = function.to(torch.float64)
         self._low, self._high = torch.as_tensor(function.bounds, dtype=torch.float64)
-        known = _optimizers(function)
-        if known is not None:
-            self.hints = ((known.to(box) - self._low) / (self._high - self._low))[:, :-1]
+        with contextlib.suppress(NotImplementedError):  # BoTorch knows no optima of Hartmann's of four inputs
+            if isinstance(function.optimizers, Tensor):
+                optima = function.optimizers.to(box)
+                self.hints = ((optima - self._low) / (self._high - self._low))[:, :-1]
         self._mean, self._deviation = 0.0, 1.0
         points = self.domain.sample(_POINTS, 0)
         moments = [1 + (horizon - 1) * i / (_MOMENTS - 1) for i in range(_MOMENTS)]
@@ -255,6 +250,15 @@ class DynamicFunction(ContinuousProblem):
         norms = regularised_norm(K, values, noise_variance)
         correlation = float((values[1:] * values[:-1]).mean() / values.square().mean())
         rate = 1 - min(max(correlation, 0.05), 1 - 1e-4) ** (2 / (_LAG * horizon))
+        priors = [
+            CandidatePrior(kernel, name="static"),
+            CandidatePrior(kernel, forgetting_rate=rate, name="forgetting"),
+        ]
+        for share, name in ((0.1, "smooth, fast"), (1 / 3, "smooth, slow")):
+            time = MaternKernel(nu=2.5).double()
+            time.lengthscale = share * horizon
+            smooth = SpatioTemporalKernel(kernel, time.requires_grad_(False))
+            priors.append(CandidatePrior(smooth, name=name))
         return Knowledge(
             kernel=kernel.requires_grad_(False),
             noise_variance=noise_variance,
@@ -262,39 +266,8 @@ class DynamicFunction(ContinuousProblem):
             forgetting_rate=rate,
             variation_budget=float(values.diff(dim=0).abs().amax(-1).sum()),
             rkhs_variation_budget=float(regularised_norm(K, values.diff(dim=0), noise_variance).sum()),
-            priors=_candidates(kernel, rate, horizon),
+            priors=priors,
         )
-
-    def to(self, *args: Any, **kwargs: Any) -> DynamicFunction:
-        """Move every tensor the problem holds, as ``Tensor.to`` does; returns self."""
-        super().to(*args, **kwargs)
-        self._function = self._function.to(*args, **kwargs)
-        return self
-
-
-def _optimizers(function: SyntheticTestFunction) -> Tensor | None:
-    """Its optima, if BoTorch knows them; for Hartmann's function of four inputs, for example, it does not."""
-    try:
-        known = function.optimizers
-    except NotImplementedError:
-        return None
-    return known if isinstance(known, Tensor) else None
-
-
-def _candidates(kernel: Kernel, rate: float, horizon: int) -> list[CandidatePrior]:
-    """Candidate priors: no change, exponential forgetting, and smooth change over a tenth and a third of the
-    horizon."""
-    smooth = []
-    for share in (0.1, 1 / 3):
-        time = MaternKernel(nu=2.5).double()
-        time.lengthscale = share * horizon
-        smooth.append(SpatioTemporalKernel(kernel, time.requires_grad_(False)))
-    return [
-        CandidatePrior(kernel, name="static"),
-        CandidatePrior(kernel, forgetting_rate=rate, name="forgetting"),
-        CandidatePrior(smooth[0], name="smooth, fast"),
-        CandidatePrior(smooth[1], name="smooth, slow"),
-    ]
 
 
 class _OfAnyDimension(DynamicFunction):

@@ -171,14 +171,14 @@ class Problem(ABC):
             raise ValueError(f"step must be an integer in 1, ..., {last or 'without end'}, got {step!r}")
 
     def to(self, *args: Any, **kwargs: Any) -> Problem:
-        """Move every tensor the problem holds, as ``Tensor.to`` does; returns self."""
+        """Move every tensor, domain and module the problem holds, as ``Tensor.to`` does; returns self."""
         self.knowledge = self.knowledge.to(*args, **kwargs)
         self.arms = self.arms.to(*args, **kwargs)
         for name, value in vars(self).items():
-            if isinstance(value, Tensor) and value.is_floating_point():
+            if isinstance(value, Tensor) and not value.is_floating_point():
+                setattr(self, name, value.to(device=self.arms.device))  # a mask keeps its dtype
+            elif isinstance(value, Tensor | Domain | torch.nn.Module):
                 setattr(self, name, value.to(*args, **kwargs))
-            elif isinstance(value, Tensor):  # a mask keeps its dtype and follows the arms
-                setattr(self, name, value.to(device=self.arms.device))
         return self
 
 
