@@ -123,14 +123,20 @@ class Problem(ABC):
     def expected_rewards(self, step: int) -> Tensor:
         """Mean reward of every arm at step 1, 2, ...: (replicates, N). For the scorer only."""
 
-    _scores: ArmScores | None = None
+    # Expected rewards and mask of the last score, the rewards with the mask, and the best of them.
+    _scored: tuple[_Seen, _Seen, Tensor, Tensor] | None = None
 
     def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
         """Expected rewards (S,) of the choices, minus infinity for unavailable ones, and of the best available choice,
-        (S,) or (1,). For the scorer only. O(S); O(S N) if expected rewards or mask have changed."""
-        if self._scores is None:
-            self._scores = ArmScores((self.replicates, self.num_arms))
-        return self._scores(self.expected_rewards(step), arm, available)
+        (S,) or (1,). For the scorer only. O(S), or O(S N) if expected rewards or mask are not the same unchanged memory
+        as at the step before."""
+        expected, mask, last = self.expected_rewards(step), mask_of(available), self._scored
+        if last is None or not (_unchanged(expected, last[0]) and _unchanged(mask, last[1])):
+            shape = (self.replicates, self.num_arms)
+            validation.shape_is("expected_rewards", expected, expected.shape == shape, f"{shape}")
+            rewards = available_rewards(expected, mask)
+            last = self._scored = _seen(expected), _seen(mask), rewards, rewards.amax(-1)
+        return last[2].expand(len(arm), -1).gather(1, arm.unsqueeze(1)).squeeze(1), last[3]
 
     def pull(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Rewards (S,) of the arms (S,) pulled at this step: the expected ones plus ``noise``."""
@@ -195,46 +201,20 @@ def gaussian_noise(scale: Tensor | float, streams: ReplicateStreams) -> Tensor:
     return streams.normal() * torch.as_tensor(scale, dtype=streams.dtype, device=streams.device)
 
 
-# --- expected rewards of what was chosen, and the best there was ---
-
-
 def available_rewards(expected: Tensor, available: Tensor | ArmContext | None) -> Tensor:
     """The expected rewards ((R, N) or (S, N)), minus infinity where an arm is not available."""
     mask = mask_of(available)
     return expected if mask is None else expected.masked_fill(~mask, -math.inf)
 
 
-class ArmScores:
-    """Scores the arms of a problem: O(S), or O(S N) if expected rewards or mask are not the same unchanged memory as at
-    the step before.
-
-    Args:
-        shape: (replicates, N) of the expected rewards.
-    """
-
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self._shape = shape
-        self._expected_seen: tuple[Tensor | None, int] = (None, 0)
-        self._mask_seen: tuple[Tensor | None, int] = (None, 0)
-
-    def __call__(
-        self, expected: Tensor, arm: Tensor, available: Tensor | ArmContext | None
-    ) -> tuple[Tensor, Tensor]:
-        """Expected rewards (S,) of the arms (S,), and of the best available, (S,) or (1,)."""
-        mask = mask_of(available)
-        if not (_unchanged(expected, self._expected_seen) and _unchanged(mask, self._mask_seen)):
-            validation.shape_is("expected_rewards", expected, expected.shape == self._shape, f"{self._shape}")
-            self._rewards = available_rewards(expected, mask)
-            self._best = self._rewards.amax(-1)
-            self._expected_seen, self._mask_seen = _seen(expected), _seen(mask)
-        return self._rewards.expand(len(arm), -1).gather(1, arm.unsqueeze(1)).squeeze(1), self._best
+_Seen = tuple[Tensor | None, int]  # a tensor, and how often it had been written to
 
 
-def _seen(tensor: Tensor | None) -> tuple[Tensor | None, int]:
+def _seen(tensor: Tensor | None) -> _Seen:
     return tensor, 0 if tensor is None else tensor._version
 
 
-def _unchanged(tensor: Tensor | None, seen: tuple[Tensor | None, int]) -> bool:
+def _unchanged(tensor: Tensor | None, seen: _Seen) -> bool:
     """Whether a tensor holds the same numbers as before, judged by its memory and write count, not by its values.
 
     The earlier tensor is kept, so its memory cannot have been given to another.

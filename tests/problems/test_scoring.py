@@ -1,28 +1,49 @@
 """Scores of arms are those of a plain look at each step, though rewards and masks are only read where they changed."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from bandits_torch.problems.problem import ArmScores, available_rewards
+from bandits_torch.problems import Problem
+from bandits_torch.problems.problem import available_rewards
+from bandits_torch.streams import ReplicateStreams
 
 F = torch.tensor([[1.0, 5.0, 3.0], [4.0, 2.0, 0.0]], dtype=torch.float64)
 ARM = torch.tensor([0, 1])
 MASK = torch.tensor([[True, False, True], [False, True, True]])
 
 
+class Told(Problem):
+    """A problem whose expected rewards are those told last."""
+
+    def __init__(self, replicates: int, num_arms: int) -> None:
+        self.replicates, self.arms = replicates, torch.zeros(num_arms, 1)
+
+    def expected_rewards(self, step: int) -> Tensor:
+        return self.now
+
+    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        return torch.zeros(arm.shape)
+
+    def scores(self, expected: Tensor, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
+        self.now = expected
+        return self.score(1, arm, available)
+
+
 def test_chosen_and_best_by_hand() -> None:
-    chosen, best = ArmScores((2, 3))(F, ARM, None)
+    chosen, best = Told(2, 3).scores(F, ARM, None)
     assert chosen.tolist() == [1.0, 2.0]
     assert best.tolist() == [5.0, 4.0]
-    chosen, best = ArmScores((2, 3))(F, ARM, MASK)
+    chosen, best = Told(2, 3).scores(F, ARM, MASK)
     assert chosen.tolist() == [1.0, 2.0]
     assert best.tolist() == [3.0, 2.0]
 
 
 def test_rewards_that_all_replicates_share_score_each_replicates_arm() -> None:
-    chosen, best = ArmScores((1, 3))(F[:1], torch.tensor([2, 0, 1]), None)
+    chosen, best = Told(1, 3).scores(F[:1], torch.tensor([2, 0, 1]), None)
     assert chosen.tolist() == [3.0, 1.0, 5.0]
     assert best.tolist() == [5.0]
 
@@ -33,7 +54,7 @@ def test_arms_that_are_not_available_have_minus_infinity() -> None:
 
 
 def test_masks_that_come_go_and_change_are_looked_at_again() -> None:
-    scores = ArmScores((2, 3))
+    scores = Told(2, 3).scores
     mask = MASK.clone()
     for available, wanted in (
         (None, [5.0, 4.0]),
@@ -51,7 +72,7 @@ def test_masks_that_come_go_and_change_are_looked_at_again() -> None:
 
 
 def test_rewards_written_in_place_and_other_views_of_the_same_memory_are_looked_at_again() -> None:
-    scores = ArmScores((2, 2))
+    scores = Told(2, 2).scores
     table = torch.tensor([[1.0, 2.0], [7.0, 3.0]], dtype=torch.float64)
     assert scores(table, ARM, None)[0].tolist() == [1.0, 3.0]
     turned = scores(table.T, torch.tensor([1, 0]), None)  # same memory, other strides
@@ -63,7 +84,7 @@ def test_rewards_written_in_place_and_other_views_of_the_same_memory_are_looked_
 
 
 def test_rewards_that_have_not_changed_are_read_once() -> None:
-    scores = ArmScores((2, 3))
+    scores = Told(2, 3).scores
     first, again = scores(F, ARM, MASK)[1], scores(F, ARM, MASK)[1]
     assert again is first
     assert scores(F.clone(), ARM, MASK)[1] is not first
@@ -71,4 +92,4 @@ def test_rewards_that_have_not_changed_are_read_once() -> None:
 
 def test_rewards_of_another_shape_are_refused() -> None:
     with pytest.raises(ValueError, match=r"expected_rewards must have shape \(2, 3\)"):
-        ArmScores((2, 3))(F[:1], ARM, None)
+        Told(2, 3).scores(F[:1], ARM, None)
