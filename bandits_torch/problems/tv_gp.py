@@ -128,7 +128,7 @@ class DriftingPath:
         """f_step, (replicates, N), on the device and in the dtype of ``like``: a view of the block it lies in."""
         number, place = divmod(step - 1, _BLOCK_STEPS)
         if number not in self._blocks:
-            self._blocks[number] = self.block(number).to(like)
+            self._blocks[number] = self._block(number).to(like)
             for old in [n for n in self._blocks if n not in (number - 1, number)]:
                 del self._blocks[old]
         block = self._blocks[number]
@@ -136,24 +136,23 @@ class DriftingPath:
             block = self._blocks[number] = block.to(like)
         return block[place]
 
-    def block(self, number: int) -> Tensor:
+    def _block(self, number: int) -> Tensor:
         """Steps number * 128 + 1, ..., (number + 1) * 128: (128, replicates, N)."""
         if number < self._next:
             self._restart()
-        while True:
-            block = self._advance()
-            if self._next > number:
-                return block
-
-    def _advance(self) -> Tensor:
         rank = self._root.shape[1]
-        weights = self._streams.normal(_BLOCK_STEPS, len(self._root))
-        steps = []
-        for last, normal in zip(self._last, weights, strict=True):  # one product per replicate: see gp_draws
-            innovations = normal[:, :rank].clone() @ self._root.T  # a copy: alignment changes the last bits
-            steps.append(torch.outer(self._fade, last) + self._mix @ innovations)
-        block = torch.stack(steps, dim=1)
-        self._last, self._next = block[-1], self._next + 1
+        while self._next <= number:
+            weights = self._streams.normal(_BLOCK_STEPS, len(self._root))
+            steps = []
+            for last, normal in zip(
+                self._last, weights, strict=True
+            ):  # one product per replicate: see gp_draws
+                innovations = (
+                    normal[:, :rank].clone() @ self._root.T
+                )  # a copy: alignment changes the last bits
+                steps.append(torch.outer(self._fade, last) + self._mix @ innovations)
+            block = torch.stack(steps, dim=1)
+            self._last, self._next = block[-1], self._next + 1
         return block
 
 
