@@ -207,10 +207,13 @@ class DriftingCosine(SimulatedProblem):
         k.outputscale = _AMPLITUDE**2 / 2
         K, ridge = covariance(k, arms), max(noise_scale**2, SMALLEST_RIDGE)
         largest, in_norm = self._variation(covariance_root(K))
+        # The wave is u cos(phi) - v sin(phi), so its squared norm is a quadratic form of (cos, sin) and at most the
+        # largest eigenvalue of the Gram matrix of u and v.
+        gram = self._gram(partial(regularised_norm, K, ridge=ridge))
         self.knowledge = Knowledge(
             kernel=k.requires_grad_(False),
             noise_variance=float(noise_scale) ** 2,
-            rkhs_bound=per_replicate(self._largest_norm(partial(regularised_norm, K, ridge=ridge))),
+            rkhs_bound=per_replicate(torch.linalg.eigvalsh(gram)[:, -1].sqrt()),
             forgetting_rate=0.0 if stationary else 1 - 2 ** (-12 / horizon),
             variation_budget=per_replicate(largest),
             rkhs_variation_budget=per_replicate(in_norm),
@@ -238,11 +241,6 @@ class DriftingCosine(SimulatedProblem):
         u, v, sums = norm(self._cosine), norm(self._sine), norm(self._cosine + self._sine)
         cross = (sums**2 - u**2 - v**2) / 2
         return torch.stack([u**2, cross, cross, v**2], dim=-1).reshape(-1, 2, 2)
-
-    def _largest_norm(self, norm: Callable[[Tensor], Tensor]) -> Tensor:
-        """Largest RKHS norm over the phases: the wave is u cos(phi) - v sin(phi), so its squared norm is a
-        quadratic form of (cos, sin) and at most the largest eigenvalue of the Gram matrix of u and v."""
-        return torch.linalg.eigvalsh(self._gram(norm))[:, -1].sqrt()
 
     def _variation(self, root: Tensor) -> tuple[Tensor, Tensor]:
         """Sums over the steps of the largest change of any arm and of the change's norm, (replicates,) each; 256 steps

@@ -286,13 +286,22 @@ class Hills(StationaryProblem):
         validation.require(inside, "true_prior", true_prior, "an integer in 1, ..., 10")
         validation.positive("noise_scale", noise_scale)
         validation.non_negative("excluded", excluded)
-        arms, kernel = place_arms("grid", num_arms, 1, seed), _kernel(amplitude, squared_lengthscale)
+        validation.positive("hill_width", hill_width)
+        validation.finite_number("short", short)
+        validation.finite_number("tall", tall)
+        arms, kernel = place_arms("grid", num_arms, 1, seed), ScaleKernel(RBFKernel()).double()
+        kernel.outputscale = validation.positive("amplitude", amplitude)
+        kernel.base_kernel.lengthscale = (
+            validation.positive("squared_lengthscale", squared_lengthscale) ** 0.5
+        )
+        kernel.requires_grad_(False)
         tops = torch.arange(10, dtype=torch.float64) / 10
+        bumps = torch.exp(-((arms - tops) ** 2) / (2 * hill_width**2))  # N x hills
+        heights = torch.full((11, 10), float(short), dtype=arms.dtype)  # all short, then each of them tall
+        heights[1:].fill_diagonal_(float(tall))
         priors = [
             CandidatePrior(kernel, mean, name=f"hill {n} tall" if n else "no hill tall")
-            for n, mean in enumerate(
-                _means(arms, tops, short, tall, validation.positive("hill_width", hill_width))
-            )
+            for n, mean in enumerate(heights @ bumps.mT)
         ]
         K, streams = covariance(kernel, arms), problem_streams(seed, replicates, first_replicate)
         draws = gp_draws(covariance_root(K), streams.normal(num_arms))
@@ -310,20 +319,3 @@ class Hills(StationaryProblem):
         """None (all arms) at odd steps, a mask (N,) without the true tall hill at even ones."""
         self.check_step(step)
         return None if step % 2 else self._outside
-
-
-def _kernel(amplitude: float, squared_lengthscale: float) -> ScaleKernel:
-    kernel = ScaleKernel(RBFKernel()).double()
-    kernel.outputscale = validation.positive("amplitude", amplitude)
-    kernel.base_kernel.lengthscale = validation.positive("squared_lengthscale", squared_lengthscale) ** 0.5
-    return kernel.requires_grad_(False)
-
-
-def _means(arms: Tensor, tops: Tensor, short: float, tall: float, width: float) -> Tensor:
-    """Prior means (1 + hills, N): all hills short, then each of them tall."""
-    validation.finite_number("short", short)
-    validation.finite_number("tall", tall)
-    bumps = torch.exp(-((arms - tops) ** 2) / (2 * width**2))  # N x hills
-    heights = torch.full((len(tops) + 1, len(tops)), float(short), dtype=arms.dtype)
-    heights[1:].fill_diagonal_(float(tall))
-    return heights @ bumps.mT
