@@ -68,18 +68,17 @@ def cgp_ucb(
 
     Raises ValueError for a ``context_kernel`` without contexts, or contexts without one, and a ``window`` below 1.
     """
-    rule = KeepEverything() if window is None else SlidingWindow(window)
-    return _contextual(
+    return tv_cgp_ucb(
         setup,
-        None,
-        rule,
-        delta,
-        width,
+        forgetting_rate=0.0,
         context_dim=context_dim,
         context_kernel=context_kernel,
         contexts=contexts,
         combine=combine,
         num_contexts=num_contexts,
+        window=window,
+        delta=delta,
+        width=width,
     )
 
 
@@ -126,33 +125,6 @@ def tv_cgp_ucb(
         rule = StaleObservations(stale)
     else:
         rule = KeepEverything() if window is None else SlidingWindow(window)
-    return _contextual(
-        setup,
-        time_kernel,
-        rule,
-        delta,
-        width,
-        context_dim=context_dim,
-        context_kernel=context_kernel,
-        contexts=contexts,
-        combine=combine,
-        num_contexts=num_contexts,
-    )
-
-
-def _contextual(
-    setup: Setup,
-    time_kernel: Kernel | None,
-    forgetting: ForgettingRule,
-    delta: float,
-    width: float | Width | None,
-    *,
-    context_dim: int,
-    context_kernel: Kernel | None,
-    contexts: Tensor | None,
-    combine: str,
-    num_contexts: int,
-) -> Policy:
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
     validation.shape_is("arms", arms, arms.dim() == 2, "(N, d), the same in all replicates")
     kernel, arms = kernel_over_arms(setup, arms)
@@ -192,7 +164,7 @@ def _contextual(
         context_dim=context_dim,
         contexts=contexts,
         width=as_width(width) or theorem,
-        forgetting=forgetting,
+        forgetting=rule,
         **setup.seeds,
     )
 
