@@ -6,11 +6,8 @@ as ``recipe(arms, kernel, noise_variance, ...)``, with the other fields of the s
 * ``arms``: ``(N, d)`` features, or N; for index policies also a ``Domain`` of points; ``kernel``: prior covariance over
   arms or points, static (recipes with drift add the time kernel); a recipe that does not use kernel or noise does not
   require it; ``noise_variance``: lambda, a number or (S,);
-* ``replicates``: S runs advanced together;  ``prior_mean``: number or (N,);  ``form``: of ``ArmGP``;
-* ``seed``, ``first_replicate``: of the policy's random numbers, and the number of its first replicate;
-* ``learn_hyperparameters``: True (or the arguments of ``LearnedHyperparameters``) to refit kernel, noise and mean;
-  raise its ``anisotropy`` (of ``learnable``) if some inputs matter far more than others;
-* ``search``: a ``PointSearch`` (or its arguments), the optimiser over a ``Domain``.
+* ``replicates``, ``prior_mean``, ``form``, ``seed``, ``first_replicate``, ``learn_hyperparameters``, ``search``: see
+  ``Setup``. If some inputs matter far more than others, learn with a larger ``anisotropy`` (of ``learnable``).
 
 Keywords that several recipes share:
 

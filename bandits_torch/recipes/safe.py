@@ -11,9 +11,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
-from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
-from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.safe import SafePointPolicy, SafePolicy, count_limits
 from bandits_torch.policies.stale_observations import StaleObservations
@@ -69,19 +67,22 @@ def safe_gp_ucb(
     wrong = ("safe_arms", safe_arms) if over_points else ("safe_points", safe_points)
     expected = f"None: use {'safe_points' if over_points else 'safe_arms'} instead"
     validation.require(wrong[1] is None, wrong[0], wrong[1], expected)
-    return _safe(
-        setup,
-        explore="ucb",
-        constraints=constraints,
-        least_reward=least_reward,
-        initial=safe_points if over_points else safe_arms,
-        forgetting_rate=forgetting_rate,
-        delta=delta,
-        guarantee=guarantee,
-        width=width,
-        safety_width=safety_width,
-        trust=trust,
-        when_empty=when_empty,
+    parts, rates = _parts(setup, constraints, least_reward, forgetting_rate)
+    parts |= _widths(setup, parts, delta, guarantee, width, safety_width)
+    parts |= {"trust": trust, "when_empty": when_empty}
+    if setup.domain is None:
+        return SafePolicy(**parts, safe_arms=safe_arms)
+    search = setup.point_search or PointSearch(raw_samples=256)
+    validation.require(
+        search.initial == 0, "search.initial", search.initial, "0: the first points must be safe"
+    )
+    return SafePointPolicy(
+        **parts,
+        domain=setup.domain,
+        safe_points=safe_points,
+        forgetting={name: StaleObservations(STALE) for name, rate in rates.items() if rate},
+        raw_samples=search.raw_samples,
+        seed=setup.seed,
     )
 
 
@@ -109,36 +110,18 @@ def safe_opt(
 
     Raises ValueError if there are no limits, and over a ``Domain``.
     """
-    return _safe(
-        setup,
-        explore="safeopt",
-        constraints=constraints,
-        least_reward=least_reward,
-        initial=safe_arms,
-        forgetting_rate=forgetting_rate,
-        delta=delta,
-        guarantee=guarantee,
-        width=width,
-        safety_width=safety_width,
-        trust=trust,
-        when_empty=when_empty,
-    )
+    parts, _ = _parts(setup, constraints, least_reward, forgetting_rate)
+    parts |= _widths(setup, parts, delta, guarantee, width, safety_width)
+    return SafePolicy(**parts, safe_arms=safe_arms, trust=trust, when_empty=when_empty, explore="safeopt")
 
 
-def _safe(
+def _parts(
     setup: Setup,
-    *,
-    explore: str,
     constraints: Sequence[OutcomeConstraint] | None,
     least_reward: float | None,
-    initial: Tensor | None,
     forgetting_rate: float,
-    delta: float,
-    guarantee: str,
-    width: Any,
-    safety_width: Any,
-    **safety: str,
-) -> Policy:
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Models and limits, as arguments of the policy, and the forgetting rates of reward and outcomes."""
     listed = constraints is None or (isinstance(constraints, Sequence) and not isinstance(constraints, str))
     validation.require(listed, "constraints", constraints, "a sequence of OutcomeConstraint")
     given = tuple(constraints or ())
@@ -152,45 +135,28 @@ def _safe(
     expected = "given, unless least_reward is"
     validation.require(len(limits) > 0, "constraints", constraints, expected)
     rates = {"reward": validation.below_one("forgetting_rate", forgetting_rate)}
-    model, outcomes = _model(setup, forgetting_rate), {}
+    setups = {"reward": setup}
     for one in given:
         rates[one.name] = forgetting_rate if one.forgetting_rate is None else one.forgetting_rate
-        its_setup = replace(
+        setups[one.name] = replace(
             setup,
             kernel=setup.kernel if one.kernel is None else one.kernel,
             noise_variance=setup.noise_variance if one.noise_variance is None else one.noise_variance,
             prior_mean=cast(Number, one.prior_mean),
         )
-        outcomes[one.name] = _model(its_setup, rates[one.name])
+    models = {
+        name: model_over(drifting(its, exponential_forgetting(rates[name])) if rates[name] else its)
+        for name, its in setups.items()
+    }
+    return {"model": models.pop("reward"), "outcomes": models, "limits": limits}, rates
+
+
+def _widths(
+    setup: Setup, parts: dict[str, Any], delta: float, guarantee: str, width: Any, safety_width: Any
+) -> dict[str, Width]:
+    """The two widths: those given, or those of the theorems."""
     if safety_width is not None and not isinstance(safety_width, Width):
         validation.non_negative("safety_width", safety_width)
-    theorem = PosteriorSafetyWidth(count_limits(limits), delta, guarantee)
-    common: dict[str, Any] = {
-        "width": as_width(width) or bayesian_width(setup, model, delta),
-        "safety_width": as_width(safety_width) or theorem,
-        **safety,
-    }
-    if setup.domain is None:
-        arms = cast(dict[str, ArmGP], outcomes)
-        return SafePolicy(cast(ArmGP, model), arms, limits, **common, safe_arms=initial, explore=explore)
-    search = setup.point_search or PointSearch(raw_samples=256)
-    validation.require(
-        search.initial == 0, "search.initial", search.initial, "0: the first points must be safe"
-    )
-    return SafePointPolicy(
-        cast(OnlineGP, model),
-        cast(dict[str, OnlineGP], outcomes),
-        limits,
-        **common,
-        domain=setup.domain,
-        safe_points=initial,
-        forgetting={name: StaleObservations(STALE) for name, rate in rates.items() if rate},
-        raw_samples=search.raw_samples,
-        seed=setup.seed,
-    )
-
-
-def _model(setup: Setup, forgetting_rate: float) -> ArmGP | OnlineGP:
-    if forgetting_rate:
-        setup = drifting(setup, exponential_forgetting(forgetting_rate))
-    return model_over(setup)
+    theorem = PosteriorSafetyWidth(count_limits(parts["limits"]), delta, guarantee)
+    used = as_width(width) or bayesian_width(setup, parts["model"], delta)
+    return {"width": used, "safety_width": as_width(safety_width) or theorem}
