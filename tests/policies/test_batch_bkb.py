@@ -91,24 +91,6 @@ def test_a_batch_is_chosen_before_any_of_its_rewards(problem):
     assert float(policy._mean.abs().max()) > 0
 
 
-def test_delayed_rewards_cost_little_regret(problem):
-    waits = {}
-    for q in (1, 10):
-        policy, regret, streams = (
-            make(problem, width=ConstantWidth(2.0)),
-            0.0,
-            torch.Generator().manual_seed(1),
-        )
-        for _ in range(200 // q):
-            arms = policy.choose_batch(q)
-            mean = problem.functions.gather(-1, arms)
-            noise = torch.randn(mean.shape, generator=streams, dtype=torch.float64)
-            policy.learn_batch(arms, mean + 0.1 * noise)
-            regret += float((problem.functions.amax(-1, keepdim=True) - mean).sum())
-        waits[q] = regret
-    assert waits[10] < 2 * waits[1]
-
-
 @pytest.mark.parametrize("name", ["bkb", "bbkb"])
 @pytest.mark.parametrize("preset", ["theory", "practical"])
 def test_recipes_are_built_from_a_problem(problem, name, preset):

@@ -173,6 +173,14 @@ def test_what_draws_at_every_arm_draws_over_listed_contexts(acquisition) -> None
         policy.joint(1.0, torch.zeros(S, 2, dtype=torch.long))
 
 
+def test_thompson_sampling_draws_under_any_context() -> None:
+    model = OnlineGP(rbf(0.5), NOISE, input_dim=D + C, batch_shape=(S,))
+    policy = ContextualPolicy(model, ThompsonSampling, choices=ARMS, context_dim=C, seed=3)
+    for _, step, *_ in steps_of(8, features=True):
+        drawn = [policy.choose(1.0, step).why["index"] for _ in range(4)]
+        assert len(torch.stack(drawn).unique()) > 2
+
+
 @pytest.mark.parametrize(
     ("contexts", "match"),
     [
@@ -256,23 +264,6 @@ def test_without_a_context_it_is_gp_ucb() -> None:
     problem = make("gp", replicates=3, num_arms=20, seed=4)
     one, other = (recipes.build(name, problem, replicates=3, horizon=60) for name in ("cgp_ucb", "gp_ucb"))
     assert torch.equal(run(one, problem, 60).arms, run(other, problem, 60).arms)
-
-
-def test_thompson_sampling_draws_under_the_context() -> None:
-    def policy():
-        model = OnlineGP(rbf(0.5), NOISE, input_dim=D + C, batch_shape=(S,))
-        return ContextualPolicy(model, ThompsonSampling, choices=ARMS, context_dim=C, seed=3)
-
-    one, other = policy(), policy()
-    arms = []
-    for time, step, features, contexts, _ in steps_of(40, features=True):
-        choice = one.choose(time, step)
-        assert torch.equal(choice.arm, other.choose(time, step).arm)
-        reward = reward_of(features[torch.arange(S), choice.arm], contexts)
-        for each in (one, other):
-            each.learn(Observation(time, choice.arm, reward, choice.why))
-        arms.append(choice.arm)
-    assert len(torch.stack(arms).unique()) > 2
 
 
 BAD = {

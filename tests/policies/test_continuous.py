@@ -92,24 +92,6 @@ def test_the_point_played_is_as_good_as_the_best_of_a_fine_grid(kernel):
     assert (point.arm[0] - arms[arm.arm[0]]).abs().max() < 0.02
 
 
-def test_time_is_a_fixed_feature_of_the_search(monkeypatch):
-    seen = []
-
-    class Spy(UpperConfidenceBound):
-        def forward(self, X):
-            seen.append(X.detach()[..., -1].reshape(-1))
-            return super().forward(X)
-
-    policy = policy_over_the_square(2)
-    policy.acquisition = lambda model, width: Spy(model, width)
-    teach(policy, 5)
-    seen.clear()
-    choice = policy.choose(7.25)
-    assert len(seen) > 3  # the raw samples and several rounds of the searches
-    assert all(bool((times == 7.25).all()) for times in seen)
-    assert choice.arm.shape == (2, 2)
-
-
 def test_a_warm_start_never_hurts_and_helps_where_raw_samples_are_few():
     """The index with a warm start at a good point is at least that without, and better on the whole."""
     rough, gains = moving_kernel(0.01), []

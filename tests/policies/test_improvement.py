@@ -28,15 +28,17 @@ def posterior(arms, rewards):
     return mean, (COVARIANCE - COVARIANCE[:, arms] @ weights).diagonal().sqrt()
 
 
-def improvement(kind, arms, rewards):
+def score(kind, mean, deviation, best):
     """Expected improvement (Mockus 1975), or the probability of one by the margin (Kushner 1964)."""
-    mean, deviation = posterior(arms, rewards)
-    best = max(rewards) if rewards else PRIOR_MEAN
     normal = Normal(torch.zeros(()).double(), torch.ones(()).double())
     if kind == "gp_pi":
         return normal.cdf((mean - best - MARGIN) / deviation)
     u = (mean - best) / deviation
     return deviation * (u * normal.cdf(u) + normal.log_prob(u).exp())
+
+
+def improvement(kind, arms, rewards):
+    return score(kind, *posterior(arms, rewards), max(rewards) if rewards else PRIOR_MEAN)
 
 
 def built(kind, seed=0):
@@ -66,8 +68,8 @@ def test_a_reward_with_a_noise_variance_of_its_own_is_an_incumbent_too() -> None
     policy.learn(Observation(0.0, torch.tensor([2, 2]), rewards, **own))
     assert policy.state_dict()["largest"][:, 2].equal(rewards)
     for k in range(2):
-        score = improvement("gp_ei", [2], [float(rewards[k])])
-        assert float(policy.choose(1.0).why["index"][k].exp()) == pytest.approx(float(score.max()))
+        best = improvement("gp_ei", [2], [float(rewards[k])]).max()
+        assert float(policy.choose(1.0).why["index"][k].exp()) == pytest.approx(float(best))
 
 
 @pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
@@ -81,13 +83,9 @@ def test_rewards_of_arms_that_are_not_available_are_no_incumbents(kind) -> None:
         mask = torch.ones(9, dtype=torch.bool) if available is None else available
         best = float(mean[mask].max()) if best is None else best
         choice = policy.choose(9.0, available)
-        u = (mean - best - (MARGIN if kind == "gp_pi" else 0.0)) / deviation
-        normal = Normal(torch.zeros(()).double(), torch.ones(()).double())
-        score = (
-            normal.cdf(u) if kind == "gp_pi" else deviation * (u * normal.cdf(u) + normal.log_prob(u).exp())
-        )
-        assert choice.arm.tolist() == [int(score.masked_fill(~mask, -1.0).argmax())] * 2
-        assert float(choice.why["index"][0].exp()) == pytest.approx(float(score[mask].max()), rel=1e-6)
+        expected = score(kind, mean, deviation, best)
+        assert choice.arm.tolist() == [int(expected.masked_fill(~mask, -1.0).argmax())] * 2
+        assert float(choice.why["index"][0].exp()) == pytest.approx(float(expected[mask].max()), rel=1e-6)
 
 
 def test_a_retired_arm_is_no_incumbent_and_one_that_comes_later_has_no_reward_yet() -> None:
@@ -99,11 +97,9 @@ def test_a_retired_arm_is_no_incumbent_and_one_that_comes_later_has_no_reward_ye
     live.ask(1.0)
     mask = torch.arange(10) > 0
     mean, variance = live.policy.marginals(1.0)
-    u = (mean + 1.0) / variance.sqrt()
-    normal = Normal(torch.zeros(()).double(), torch.ones(()).double())
-    score = variance.sqrt() * (u * normal.cdf(u) + normal.log_prob(u).exp())
+    expected = score("gp_ei", mean, variance.sqrt(), -1.0)
     index = live.policy.choose(1.0, mask).why["index"]
-    assert float(index.exp()) == pytest.approx(float(score[:, mask].max()), rel=1e-6)
+    assert float(index.exp()) == pytest.approx(float(expected[:, mask].max()), rel=1e-6)
 
 
 def test_over_a_domain_the_point_has_more_improvement_than_any_of_a_grid() -> None:
@@ -116,9 +112,7 @@ def test_over_a_domain_the_point_has_more_improvement_than_any_of_a_grid() -> No
         policy.learn(Observation(float(step), point, torch.tensor([2.0 * x - x**2]).double()))
     chosen = policy.choose(3.0)
     mean, variance = policy.marginals(3.0, torch.linspace(0, 1, 401).double().unsqueeze(-1))
-    u = (mean - 0.99) / variance.sqrt()
-    normal = Normal(torch.zeros(()).double(), torch.ones(()).double())
-    grid = (variance.sqrt() * (u * normal.cdf(u) + normal.log_prob(u).exp())).log()
+    grid = score("gp_ei", mean, variance.sqrt(), 0.99).log()
     assert float(chosen.why["index"]) >= float(grid.max()) - 1e-9
 
 

@@ -197,23 +197,6 @@ def test_whatever_the_policy_offers_is_offered_with_learning_on():
         policy.nothing  # noqa: B018
 
 
-def test_predictions_are_those_of_the_model_that_was_learned():
-    policy = learning_arms()
-    play(policy, 6)
-    mean, variance = policy.marginals(7.0)
-    assert torch.equal(mean, policy.model.marginals()[0])
-    assert torch.equal(variance, policy.model.marginals()[1])
-    line = policy_over_the_line()
-    teach(line, 5, smooth)
-    points = torch.rand(3, 1).double()
-    torch.testing.assert_close(
-        line.marginals(6.0, points)[0][0], line.model.posterior(points).mean.reshape(-1), rtol=0, atol=1e-12
-    )
-    torch.testing.assert_close(
-        line.predict(points[:1], 6.0), line.policy.predict(points[:1], 6.0), rtol=0, atol=0
-    )
-
-
 def test_arms_are_added_while_hyperparameters_are_learned():
     policy, twin = learning_arms(), learning_arms()
     play(policy, 6)

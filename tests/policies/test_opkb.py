@@ -25,15 +25,6 @@ def policy(of: SwitchingFunctions, kind=AdaOPKB, constants=SHORT, **options):
     return kind(FixedFeatures(features(of), of.replicates), 700, constants, **options)
 
 
-def test_first_block_plays_the_design_for_e_steps_and_block_j_lasts_2_to_the_j_times_e() -> None:
-    of = problem(replicates=1, switches=())
-    history = run(policy(of, OPKB), of, 700)
-    E = policy(of, OPKB).schedules[0].base
-    blocks = history.trace["block"][0].int().tolist()  # as it stands after the step
-    starts = [t + 1 for t in range(1, 700) if blocks[t] != blocks[t - 1]]
-    assert starts == [E * (2**j - 1) for j in range(1, len(starts) + 1)]
-
-
 @pytest.mark.parametrize("kind", [OPKB, AdaOPKB])
 def test_features_of_each_replicate_are_designed_once(kind, monkeypatch: pytest.MonkeyPatch) -> None:
     """They do not change, so no later block designs anew; the choices are those of features that all share."""
@@ -75,15 +66,6 @@ def test_a_uniform_number_of_zero_draws_no_arm_without_mass() -> None:
     assert draw(P, Zeros()).tolist() == [2, 1]
     first_taken = torch.tensor([[False, True, True], [True, False, True]])
     assert draw(P, Zeros(), first_taken).tolist() == [2, 2]
-
-
-def test_a_flip_of_all_signs_is_detected_and_the_regret_is_below_that_of_opkb() -> None:
-    of = problem(replicates=4, horizon=1500)
-    made = {kind: kind(FixedFeatures(features(of), 4), 1500, Constants.tuned()) for kind in (OPKB, AdaOPKB)}
-    histories = {kind: run(each, of, 1500) for kind, each in made.items()}
-    assert (histories[AdaOPKB].trace["restarts"][:, -1] >= 1).all()
-    assert (histories[OPKB].trace["restarts"] == 0).all()
-    assert histories[AdaOPKB].mean_cumulative_regret < histories[OPKB].mean_cumulative_regret
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Model averaging over points: its slow twin, units and clocks that do not matter, outliers, members that adapt."""
 
-import copy
 import functools
 import math
 import warnings
@@ -254,37 +253,6 @@ def test_the_unit_of_time_does_not_matter():
     plain, _ = played(reward, times=seconds)
     other, _ = played(reward, times=[1e9 + 86400.0 * t for t in seconds])
     torch.testing.assert_close(other, plain, rtol=0, atol=1e-3)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_one_outlier_restarts_none_but_who_was_half_behind_and_moves_the_mean_little(seed):
-    reward, where, moved = noisy(seed), BOX.sample(200, 0), []
-    _, policy = played(reward, 16)
-    for step in range(16, 22):
-        before, spoilt = policy.trace()["resets"].item(), copy.deepcopy(policy)
-        score, memory = policy.sharing.score, policy.sharing.memory
-        half_behind = memory * (score.amax() - score) > policy.sharing.behind / 2
-        choice, now = policy.choose(float(step)), float(step)
-        spoilt.learn(Observation(now, choice.arm, reward(choice.arm, step) + 50.0))
-        policy.learn(Observation(now, choice.arm, reward(choice.arm, step)))
-        assert spoilt.trace()["resets"].item() <= before + int(half_behind.sum())
-        mean, other = (p.marginals(now + 1, where)[0] for p in (policy, spoilt))
-        moved.append(float((other - mean).abs().max()))
-    assert sum(moved) / len(moved) < 4.0  # where it moves most, less than a twelfth of the outlier
-
-
-def test_after_a_switch_members_begin_anew_and_it_finds_the_new_best():
-    def switching(x, step):
-        middle = 0.2 if step < 25 else 0.8
-        return -((x[..., 0] - (4 * middle - 1)) / 4).square() * 10
-
-    line = Domain(torch.tensor([[-1.0], [3.0]], dtype=torch.float64))
-    points, policy = played(switching, 50, domain=line, capacity=60)
-    assert (points[20:25, 0, 0] - (-0.2)).abs().max() < 0.4
-    assert (points[42:, 0, 0] - 2.2).abs().max() < 0.4
-    _, still = played(lambda x, step: switching(x, 0), 50, domain=line, capacity=60)
-    assert (policy.members.num_held <= 26).all()  # what came before is gone
-    assert (still.members.num_held == 50).all()
 
 
 def test_the_bound_of_fixed_share_holds_for_the_members_as_they_adapt():
