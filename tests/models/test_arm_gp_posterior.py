@@ -109,14 +109,6 @@ def test_inputs_may_widen_the_batch_of_a_lone_member():
     torch.testing.assert_close(model.posterior(X).mean, model.posterior(X.unsqueeze(1)).mean.squeeze(1))
 
 
-def test_inputs_that_would_mix_up_members_are_refused():
-    model = ArmGP(N, smooth(N), torch.tensor([[0.1], [0.2], [0.3]]))
-    with pytest.raises(ValueError, match="X must have shape"):
-        model.posterior(torch.zeros(3, 4, 1, 1).double())
-    with pytest.raises(ValueError, match="X must have shape"):
-        model.posterior(torch.zeros(2, 1, 1, 1).double())
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_forgetting_in_one_member_leaves_no_nan_in_another_that_is_sure_of_nothing(form):
     """In float32 the gain of a masked removal was minus infinity times zero."""

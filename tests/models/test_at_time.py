@@ -4,10 +4,9 @@ import pytest
 import torch
 from botorch.sampling import SobolQMCNormalSampler
 
-from bandits_torch.models import ArmGP, AtTime
+from bandits_torch.models import AtTime
 from tests.acquisition.test_botorch_acquisitions import drifting
 from tests.reference import botorch_twins as twins
-from tests.reference.arm_gp_twins import smooth
 
 F64 = {"dtype": torch.float64}
 
@@ -50,8 +49,3 @@ def test_fantasies_are_observed_at_that_time(label):
         ]
     torch.testing.assert_close(moments[0].mean, moments[1].mean, rtol=0, atol=1e-6)
     torch.testing.assert_close(moments[0].variance, moments[1].variance, rtol=0, atol=1e-6)
-
-
-def test_a_model_over_arms_without_time_is_refused():
-    with pytest.raises(ValueError, match="whose last input is time"):
-        AtTime(ArmGP(6, smooth(6), 0.1), 1.0)

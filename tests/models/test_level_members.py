@@ -183,15 +183,6 @@ def test_an_average_over_them_finds_the_best_arm_under_a_daily_level():
     assert regret(average(), daily) < 0.5 * regret(recipes.auto(N, replicates=4), daily)
 
 
-def test_an_average_over_them_counts_pending_pulls_and_goes_on_from_a_save():
-    policy, other = average(), average()
-    regret(policy, daily, 0, 30)
-    asked = policy.choose_many(30.0, 3)
-    other.load_state_dict(policy.state_dict())
-    assert all(torch.equal(a.arm, b.arm) for a, b in zip(asked, other.choose_many(30.0, 3), strict=True))
-    assert regret(policy, daily, 30, 60) == regret(other, daily, 30, 60)
-
-
 def test_what_it_predicts_is_what_is_paid():
     """Level, origin and unit are in it; and an origin that is not learned is refused."""
     policy = average()

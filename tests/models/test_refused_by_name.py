@@ -12,8 +12,14 @@ from gpytorch.kernels import MultitaskKernel, RBFKernel, RBFKernelGrad, ScaleKer
 
 from bandits_torch.acquisition import UpperConfidenceBound
 from bandits_torch.domain import Domain
-from bandits_torch.kernels import PeriodKernel
-from bandits_torch.models import ArmGP, CandidatePrior, OnlineGP, WideningMembers
+from bandits_torch.kernels import (
+    ArmCovarianceKernel,
+    ExponentialForgettingKernel,
+    PeriodKernel,
+    SpatioTemporalKernel,
+)
+from bandits_torch.models import ArmGP, AtTime, CandidatePrior, OnlineGP, WideningMembers
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.models.candidate_priors import arm_gp_of_prior, arm_gp_over_priors, online_gp_over_priors
 from bandits_torch.theory.widths import uncertainty_sampling
 
@@ -41,6 +47,38 @@ def loaded(model):
     return other
 
 
+def over_two(*batch):
+    return OnlineGP(RBFKernel(), 0.1, input_dim=2, batch_shape=batch)
+
+
+def of_two():
+    """Members that have seen the same points."""
+    model = over_two(2)
+    model.observe(torch.rand(2, 2).double(), torch.rand(2, 1).double())
+    return model
+
+
+def fades(kernel, form="auto"):
+    over_time = SpatioTemporalKernel(ArmCovarianceKernel(torch.eye(4)), kernel)
+    return ArmGP(4, over_time, 0.1, form=form, batch_shape=(2,))
+
+
+def uneven():
+    """A model whose members hold two rewards and one."""
+    model = ArmGP(ARMS, RBFKernel(), 0.1, batch_shape=(2,), form="factor")
+    for arm in range(2):
+        model.observe_arms(torch.tensor(arm), torch.tensor(1.0))
+    model.forget(where=torch.tensor([True, False]))
+    return model
+
+
+def given(X, Y, **options):
+    return of_two().condition_on_observations(X, Y, **options)
+
+
+MANY_X, MANY_Y = torch.rand(4, 2, 1, 2).double(), torch.rand(4, 2, 1, 1).double()
+
+
 def bound():
     return UpperConfidenceBound(arms(2), 1.0)
 
@@ -49,7 +87,7 @@ def prior(**options):
     return CandidatePrior(**({"kernel": RBFKernel()} | options))
 
 
-CASES = [
+NAMED = [
     ("variance", lambda: PeriodKernel(torch.ones(3).double(), batch_shape=(2,))),
     ("kernel", lambda: ArmGP(ARMS, RBFKernelGrad(), 0.1)),
     ("kernel", lambda: ArmGP(ARMS, MultitaskKernel(RBFKernel(), 2), 0.1)),
@@ -93,6 +131,14 @@ CASES = [
     ("observation_noise", lambda: arms().posterior(LONE, observation_noise=LONE.expand(3, 1))),
     ("observation_noise", lambda: points().posterior(LONE.expand(3, 1), observation_noise=LONE.expand(2, 1))),
     ("observation_noise", lambda: points().fantasize(LONE, SAMPLER, observation_noise=LONE.expand(2, 1))),
+    ("noise", lambda: given(MANY_X, MANY_Y, noise=-MANY_Y)),
+    ("Y", lambda: given(MANY_X, MANY_Y * math.nan)),
+    ("X", lambda: ArmGP(ARMS, RBFKernel(), torch.ones(3, 1)).posterior(torch.zeros(3, 4, 1, 1).double())),
+    ("X", lambda: ArmGP(ARMS, RBFKernel(), torch.ones(3, 1)).posterior(torch.zeros(2, 1, 1, 1).double())),
+    ("kernel.time_kernel", lambda: fades(RBFKernel())),
+    ("form", lambda: fades(ExponentialForgettingKernel(0.1), "covariance").forget()),
+    ("num_observations", lambda: uneven().train_inputs),
+    ("num_observations", lambda: uneven().train_targets),
     ("model", lambda: of_own_noise().to_botorch()),
     ("model", lambda: of_own_noise().rebuild()),
     ("model", lambda: loaded(of_own_noise()).rebuild()),
@@ -103,8 +149,17 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(CASES)), ids=[name for name, _ in CASES])
-def test_it_is_refused_by_name(case):
-    name, call = CASES[case]
-    with pytest.raises(ValueError, match=f"^{name} must"):
+OTHER_WORDS = [
+    ("X, Y and the model must broadcast", lambda: given(MANY_X[:, :1].expand(4, 3, 1, 2), MANY_Y)),
+    ("batches of batch_shape", lambda: ArmGP(ARMS, RBFKernel(), torch.ones(3), batch_shape=(2,))),
+    ("batch_shape.* of state_dict must", lambda: over_two().load_state_dict(of_two().state_dict())),
+    ("whose last input is time", lambda: AtTime(arms(), 1.0)),
+    ("cannot forget", lambda: WeightedGP(4, torch.eye(4), 0.1).forget(1)),
+]
+CASES = [*((f"^{name} must", call) for name, call in NAMED), *OTHER_WORDS]
+
+
+@pytest.mark.parametrize(("words", "call"), CASES, ids=[words for words, _ in CASES])
+def test_it_is_refused_by_name(words, call):
+    with pytest.raises(ValueError, match=words):
         call()

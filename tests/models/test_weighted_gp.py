@@ -56,13 +56,6 @@ def test_nothing_overflows_or_grows_in_a_long_run() -> None:
     torch.testing.assert_close(model.posterior(every).mean, recent.posterior(every).mean)
 
 
-def test_it_refuses_to_forget_single_observations() -> None:
-    model = WeightedGP(8, covariance(), 0.1)
-    assert not model.can_forget
-    with pytest.raises(ValueError, match="cannot forget"):
-        model.forget(1)
-
-
 def test_marginals_and_joint_are_the_posterior_of_all_arms() -> None:
     model = WeightedGP(8, covariance(), 0.1, discount=0.9, prior_mean=0.3, batch_shape=(2,))
     for step in range(12):
