@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from benchmarks.contexts import auto, dense, linear
-from benchmarks.contexts.page import write_page
+from benchmarks.contexts.__main__ import write_page
 
 
 @pytest.mark.parametrize("kind", dense.PROBLEMS)

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from bandits_torch.models import ArmGP
 from benchmarks.pages import duration, figures
-from benchmarks.speed import cli, million_steps
-from benchmarks.speed.cli import BENCHMARKS, app
+from benchmarks.speed import __main__ as cli
+from benchmarks.speed import million_steps
+from benchmarks.speed.__main__ import BENCHMARKS, app
 from benchmarks.speed.measuring import alone, peak_mib
 from benchmarks.speed.page import write_page
 from benchmarks.speed.plain_botorch import WAYS

@@ -43,9 +43,8 @@ from scipy.optimize import minimize
 
 from bandits_torch.experiments.engines import Block
 from bandits_torch.loop import run
-from benchmarks.auto.environments import _arms, _draws
+from benchmarks.auto.environments import _HILL, _REACH, AFTER, DOMAINS, SHAPES, Riser, _arms, _draws
 from benchmarks.auto.playing import HISTORY, POLICIES, make_policy
-from benchmarks.auto.risers import _HILL, _REACH, AFTER, DOMAINS, SHAPES, Riser
 from benchmarks.options import chosen, command
 from benchmarks.pages import keep, say
 

@@ -9,9 +9,9 @@ import pandas as pd
 from scipy.stats import rankdata
 
 from benchmarks.auto import frontier
+from benchmarks.auto.environments import QUIET, RISERS, SHAPES
 from benchmarks.auto.limit import REPLICATES
 from benchmarks.auto.playing import DEVELOPMENT, HISTORY, MISTAKES, NEVER, POLICIES, VALIDATION
-from benchmarks.auto.risers import QUIET, RISERS, SHAPES
 from benchmarks.leaderboard import settings
 from benchmarks.pages import markdown, opening, seeds_of, write
 

@@ -15,7 +15,7 @@ import torch
 import typer
 
 from benchmarks import options, pages
-from benchmarks.continuous import clock, clock_page
+from benchmarks.continuous import clock
 from benchmarks.continuous.page import write_page
 from benchmarks.continuous.race import PROBLEMS, continued
 from benchmarks.continuous.step import auto_step, step_ratio
@@ -49,7 +49,7 @@ def main(
             kind, players = "turned" if turned else "clock", filter(None, only.split(";"))
             table = results / f"{kind}-{seconds:g}.csv"
             clock.race(names, seconds, replicates, table, pages.say, evaluation=evaluation, only=players)
-        pages.say(f"wrote {clock_page.write_page(results)}")
+        pages.say(f"wrote {clock.write_page(results)}")
         return
     if fast:
         names, horizon, replicates = names[:1], 14, 1

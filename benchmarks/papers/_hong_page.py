@@ -11,8 +11,7 @@ import pandas as pd
 from benchmarks import pages
 from benchmarks.papers import _claims
 from benchmarks.papers._claims import Claim, Finding
-from benchmarks.papers._hong_environments import ALGORITHMS, EQUAL
-from benchmarks.papers._hong_tuning import EQUAL_GRIDS, GRID_SIZE
+from benchmarks.papers._hong_environments import ALGORITHMS, EQUAL, EQUAL_GRIDS, GRID_SIZE
 
 PAPER = "Hong, Li & Tewari 2023"
 COMMAND = "python -m benchmarks.papers hong"

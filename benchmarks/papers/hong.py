@@ -38,7 +38,7 @@ from bandits_torch.problems import make
 from bandits_torch.theory.optimal_design import features_of_covariance, fractional_gain
 from benchmarks.pages import replaced, save
 from benchmarks.papers import _hong_environments as of
-from benchmarks.papers import _hong_page, _hong_tuning
+from benchmarks.papers import _hong_page
 from benchmarks.papers._folders import PaperParser, results_folder
 
 # Part: which algorithms play on which environments.
@@ -75,8 +75,8 @@ def main(arguments: list[str]) -> None:
         **{part: lambda out, fast, part=part: race(part, out, fast, asked.replicates) for part in RACES},
         "detection": detection,
         "theory": theory,
-        "tuning": lambda out, fast: tuning(_hong_tuning.TUNING, out / "tuning.csv", fast),
-        "grids": lambda out, fast: tuning(_hong_tuning.EQUAL_GRIDS, out / "grids.csv", fast),
+        "tuning": lambda out, fast: tuning(of.TUNING, out / "tuning.csv", fast),
+        "grids": lambda out, fast: tuning(of.EQUAL_GRIDS, out / "grids.csv", fast),
         "report": lambda out, fast: None,
     }
     asked = parser.asked(arguments, [*FIGURES, *parts])
@@ -100,11 +100,11 @@ def race(part: str, out: Path, fast: bool, replicates: int) -> None:
             print(f"{name:22} {algorithm:22} {regret:8.0f} +- {error:.0f}", flush=True)
 
 
-def tuning(searches: dict[str, _hong_tuning.Search], path: Path, fast: bool) -> None:
+def tuning(searches: dict[str, of.Search], path: Path, fast: bool) -> None:
     """Search grids anew."""
     path.unlink(missing_ok=True)
     for algorithm, search in searches.items():
-        _hong_tuning.tune(algorithm, search, path, fast)
+        of.tune(algorithm, search, path, fast)
 
 
 def theory(out: Path, fast: bool) -> None:

@@ -5,16 +5,197 @@ Runs one process niced, in about 15 minutes of a core.
 
 from __future__ import annotations
 
+import math
 import os
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Annotated, Any
 
+import pandas as pd
 import torch
 import typer
 
+from bandits_torch import AskTell, recipes
+from bandits_torch.policies.policy import Policy
+from bandits_torch.problems.simulated import make_kernel
 from benchmarks import options, pages
-from benchmarks.parallel.asking import measure
-from benchmarks.parallel.page import write_page
-from benchmarks.parallel.race import KINDS, SIZES, SMALL, race
+from benchmarks.pages import markdown_of, opening, read, seeds_of, write
+from benchmarks.parallel.race import KINDS, SIZES, SMALL, Size, floor, race, random_pull
+
+Q = 8
+
+
+def _built(name: str, num_arms: int) -> Policy:
+    arms = torch.rand(num_arms, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    kernel = make_kernel("matern", 0.2)
+    if name == "auto":
+        return recipes.auto(arms)
+    if name == "tv_gp_ucb":
+        return recipes.tv_gp_ucb(arms, kernel, 0.01, forgetting_rate=0.03, width=2.0)
+    if name == "gp_ucb, covariance":
+        return recipes.gp_ucb(arms, kernel, 0.01, width=2.0, form="covariance")
+    return getattr(recipes, name)(arms, kernel, 0.01, width=2.0)
+
+
+RACERS = {"gp_ucb": 10_000, "tv_gp_ucb": 10_000, "bkb": 10_000, "auto": 10_000, "gp_ucb, covariance": 2_000}
+
+
+def measure(steps: int, rounds: int, tell: Callable[[str], None], shrink: int = 1) -> pd.DataFrame:
+    """Medians over ``rounds``, after ``steps`` rewards."""
+    rows = []
+    for name, num_arms in RACERS.items():
+        live = AskTell(_built(name, num_arms // shrink))
+        clock, noise = 0.0, torch.Generator().manual_seed(1)
+
+        def answer(question: object, live: AskTell = live, noise: torch.Generator = noise) -> None:
+            arm = float(question.arm)  # type: ignore[attr-defined]
+            live.tell(question.id, torch.sin(torch.tensor(arm)) + 0.1 * torch.randn((), generator=noise))  # type: ignore[attr-defined]
+
+        for _ in range(steps):
+            clock += 1
+            answer(live.ask(clock))
+        alone, together = [], []
+        for _ in range(rounds):
+            start = perf_counter()
+            for _ in range(Q):
+                clock += 1
+                answer(live.ask(clock))
+            alone.append(perf_counter() - start)
+            clock += 1
+            start = perf_counter()
+            questions = live.ask(clock, count=Q)
+            together.append(perf_counter() - start)
+            for question in questions:
+                answer(question)
+        row = {
+            "policy": name,
+            "arms": num_arms // shrink,
+            "rewards": steps,
+            "eight steps, ms": 1e3 * median(alone),
+            "ask(count=8), ms": 1e3 * median(together),
+        }
+        rows.append(row | {"ratio": row["ask(count=8), ms"] / row["eight steps, ms"]})  # type: ignore[operator]
+        tell(str(rows[-1]))
+    return pd.DataFrame(rows)
+
+
+ONE, ASKED = "one at a time", 1.2
+COUNTED = ("8 rolling", "8 in batches", "8 workers")
+
+
+def ratio(table: pd.DataFrame, mode: str) -> tuple[float, float]:
+    """Mean regret of a mode over that of one at a time, and its standard error (delta method, replicates paired)."""
+    wide = table.pivot(index="replicate", columns="mode", values="regret")
+    base, other = wide[ONE], wide[mode]
+    r = float(other.mean() / base.mean())
+    error = (other - r * base).std(ddof=1) / base.mean() / math.sqrt(len(base)) if len(base) > 1 else math.nan
+    return r, float(error)
+
+
+def above(table: pd.DataFrame, mode: str, floors: dict[str, Any]) -> float:
+    """Mean regret of a mode above its floor, over that of one at a time above its own."""
+    wide = table.pivot(index="replicate", columns="mode", values="regret").mean()
+    return float((wide[mode] - floors[mode].mean()) / (wide[ONE] - floors[ONE].mean()))
+
+
+def allowed(mean: pd.Series, floors: dict[str, Any], mode: str) -> float:
+    """What ``above`` may be at most, for a regret of ``ASKED`` times that of one at a time."""
+    return float((ASKED * mean[ONE] - floors[mode].mean()) / (mean[ONE] - floors[ONE].mean()))
+
+
+def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One row for each race and policy; and one for each of their modes of ``COUNTED``: the race, the mode, and whether
+    the regret, the regret above the floors and the regret over the floor itself are at most ``ASKED`` times, and
+    whether the floor is beyond that."""
+    rows, met = [], []
+    for (over, problem, policy), part in table.groupby(["over", "problem", "policy"], sort=False):
+        row = {"over": over, "problem": problem, "policy": policy}
+        mean = part.groupby("mode")["regret"].mean()
+        row["regret, one at a time"] = f"{part[part['mode'] == ONE]['regret'].mean():.1f}"
+        extra = max(mean[mode] for mode in COUNTED[:2]) - mean[ONE]
+        row["extra, in random pulls"] = f"{extra / random_pull(problem, over, sizes[over]):.1f}"
+        floors = {mode: floor(problem, over, sizes[over], mode) for mode in (ONE, *COUNTED) if mode in mean}
+        row |= {f"floor, {mode}": f"{floors[mode].mean():.1f}" for mode in (ONE, *COUNTED[:2])}
+        row["above the floors"] = ", ".join(f"{above(part, mode, floors):.2f}" for mode in COUNTED[:2])
+        row["asked above the floors"] = ", ".join(
+            f"{allowed(mean, floors, mode):.2f}" for mode in COUNTED[:2]
+        )
+        for mode in (one for one in part["mode"].unique() if one != ONE):
+            r, error = ratio(part, mode)
+            twice = part[part["mode"] == mode]["twice"].mean()
+            row[mode] = f"{r:.2f} +- {error:.2f} ({100 * twice:.0f} %)"
+            if mode in COUNTED:
+                least = float(floors[mode].mean())
+                verdicts = {"regret": r <= ASKED, "above": above(part, mode, floors) <= ASKED}
+                verdicts |= {"floor": mean[mode] / least <= ASKED, "beyond": least > ASKED * mean[ONE]}
+                met.append({"race": f"{over} {problem} {policy}", "mode": mode} | verdicts)
+        rows.append(row)
+    return pd.DataFrame(rows), pd.DataFrame(met)
+
+
+def _in_how_many(met: pd.DataFrame, what: str, modes: Sequence[str] = COUNTED[:2]) -> str:
+    of = {mode: met.loc[met["mode"] == mode, what] for mode in modes}
+    return ", ".join(f"{own.sum()} of {len(own)} ({mode})" for mode, own in of.items())
+
+
+def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
+    """RESULTS.md beside the tables, which were played at these sizes."""
+    table = pd.concat([pd.read_csv(path) for path in sorted(results.glob("*-*.csv"))])
+    times = read(results / "asking.csv")
+    found, met = summary(table, sizes)
+    beyond = met.loc[met["beyond"] & met["mode"].isin(COUNTED[:2]), "race"].unique()
+    answer = (
+        f"With eight questions open the regret is at most {ASKED} times that of one at a time, after equal numbers of "
+        f"rewards, in so many races: {_in_how_many(met, 'regret', COUNTED)}. Without the regret that waiting costs "
+        f"anyone, the ratio is at most {ASKED} in {_in_how_many(met, 'above')}."
+    )
+    lines = [
+        opening("Eight questions at once", answer, "python -m benchmarks.parallel"),
+        "Regret with eight questions open over that of one at a time, at equal",
+        "numbers of rewards and the same drift for each reward, with the standard error of the ratio, and in brackets",
+        "the share of questions that ask for the arm of another open one (over points: within 0.01 of its point).",
+        "*Rolling*: a question a step, each answered seven questions later. *In batches*: eight questions of one",
+        "moment, then eight answers in reverse order, and the next batch eight steps later. *Workers*: the next batch",
+        "one step later, as eight workers would ask who are each as fast as the one, so that less changes between two",
+        "rewards. *Not counted*: the policy does not know what is open.",
+        "",
+        "Eight questions wait for seven rewards at the start and after every change, whatever the policy. So the",
+        "largest extra regret, rolling or in batches, stands beside them, in pulls at random. Where nothing changes",
+        "it is paid once, and a large share of little.",
+        "",
+        "*Floor*: regret that no policy can be below in expectation, at these problems and seeds: that of a player who",
+        "knows without noise all that was true when the question was asked whose answer is the latest (one step ago,",
+        "one at a time; eight with eight open), and who has to guess where the function was drawn anew in between.",
+        "*Above the floors*: regret above it with eight open, rolling and in batches, over that of one at a time above",
+        "its own: what the policy itself loses by eight questions, without what anybody loses by waiting. *Asked above",
+        f"the floors*: what that may be at most for a ratio of {ASKED}; below 0 no policy can, near 0 it would have to",
+        "know nearly all that waiting lets it know. Other rules of choosing than GP-BUCB's, none of them better:",
+        "`PROTOCOL.md` beside this folder.",
+        "",
+        *(
+            f"Over {over}: {size.horizon} rewards; of seed {size.seed}, "
+            f"{seeds_of(table[table['over'] == over], 'replicate', 'problem', 'replicate')}."
+            for over, size in sizes.items()
+        ),
+        "",
+        f"Beyond reach, since the floor is above {ASKED} times the regret of one at a time:",
+        f"{_in_how_many(met, 'beyond')}, {'; '.join(beyond) or 'none'}.",
+        f"Above the floors, ratios at most {ASKED}: {_in_how_many(met, 'above')}.",
+        f"At most {ASKED} times the floor itself: {_in_how_many(met, 'floor')}.",
+        "",
+        markdown_of(found.fillna("")),
+        "",
+        "## What asking costs",
+        "",
+        "Medians of one run on one core: eight steps (ask, tell) of one question each, and `ask(count=8)`.",
+        "",
+        "Not measured yet." if times is None else markdown_of(times.round(2)),
+        "",
+    ]
+    return write(results / "RESULTS.md", "\n".join(lines))
+
 
 PARTS = (*SIZES, "asking")
 

@@ -14,7 +14,7 @@ from bandits_torch.loop import run
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.problems.problem import gaussian_noise
 from bandits_torch.streams import ReplicateStreams
-from benchmarks.parallel.points import PointDraws
+from benchmarks.parallel.race import PointDraws
 
 _OF_OUTCOME = 1_000_003  # what is added to the seed for the outcome's own draws
 _LIMIT = 0.5  # of the outcome, whose standard deviation is 1

@@ -1,6 +1,101 @@
 """``python -m benchmarks.speed``."""
 
-from benchmarks.speed.cli import app
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, cast
+
+import pandas as pd
+import torch
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from benchmarks import options, pages
+from benchmarks.speed import (
+    against_botorch,
+    captured,
+    forgetting,
+    form_choice,
+    growth,
+    igp_30000,
+    in_cache,
+    million_arms,
+    million_steps,
+    precision,
+    saturation,
+    scaling,
+    stale_points,
+    state_space,
+    step_trace,
+    streaming,
+)
+from benchmarks.speed.measuring import machine
+from benchmarks.speed.page import Benchmark, Settings, result_paths, write_page
+
+BENCHMARKS: dict[str, Benchmark] = {
+    module.__name__.rpartition(".")[2]: cast(Benchmark, module)
+    for module in (
+        against_botorch,
+        growth,
+        form_choice,
+        igp_30000,
+        million_steps,
+        precision,
+        saturation,
+        scaling,
+        million_arms,
+        stale_points,
+        forgetting,
+        state_space,
+        step_trace,
+        streaming,
+        captured,
+        in_cache,
+    )
+}
+
+
+def main(
+    names: Annotated[
+        list[str] | None, typer.Argument(help=f"Any of {', '.join(BENCHMARKS)}; default: all.")
+    ] = None,
+    fast: Annotated[
+        bool, typer.Option(help="Tiny sizes: does everything run? The figures mean nothing.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    out: Annotated[Path, typer.Option(help="Folder for RESULTS.md and results/.", file_okay=False)] = Path(
+        __file__
+    ).parent,
+) -> None:
+    """Measure, write results/DEVICE/NAME.csv, and write RESULTS.md again from all result files there are."""
+    chosen = options.chosen(",".join(names or []), BENCHMARKS, "names")
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise typer.BadParameter(f"{device}: not a device that is here (cpu, or cuda)", param_hint="--device")
+    console = Console()
+    settings = Settings(fast, device, lambda line: console.print(f"  {line}", style="dim", highlight=False))
+    for name in chosen:
+        console.print(f"{name}: {BENCHMARKS[name].QUESTION}", style="bold", highlight=False)
+        frame = measure(name, settings, out)
+        console.print(Markdown(BENCHMARKS[name].describe(frame)))
+    console.print(f"Page written: {write_page(out, BENCHMARKS)}", highlight=False)
+
+
+app = options.command(main)
+
+
+def measure(name: str, settings: Settings, out: Path) -> pd.DataFrame:
+    """Run one benchmark, write its result files, and give its rows."""
+    start = perf_counter()
+    frame = BENCHMARKS[name].measure(settings)
+    facts = {"seconds": perf_counter() - start, "fast": settings.fast, **machine(settings.device)}
+    rows, about = result_paths(out, settings.device, name)
+    pages.save(frame, rows)
+    pages.write(about, json.dumps(facts, indent=2) + "\n")
+    return frame
+
 
 if __name__ == "__main__":
     app()

@@ -7,8 +7,17 @@ import torch
 from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Choice
 from bandits_torch.problems import ContinuousProblem
-from benchmarks.continuous.clock import COLUMNS, FUNCTIONS, MOMENTS, TURNED, Turned, function, play, racers
-from benchmarks.continuous.clock_page import write_page
+from benchmarks.continuous.clock import (
+    COLUMNS,
+    FUNCTIONS,
+    MOMENTS,
+    TURNED,
+    Turned,
+    function,
+    play,
+    racers,
+    write_page,
+)
 
 
 class Moving(ContinuousProblem):

@@ -5,8 +5,15 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks.cycles.page import overlap, standard_error, write_page
-from benchmarks.cycles.playing import FAMILIES, RECORDS, Setting, settings
+from benchmarks.cycles.__main__ import (
+    FAMILIES,
+    RECORDS,
+    Setting,
+    overlap,
+    settings,
+    standard_error,
+    write_page,
+)
 
 
 def test_grids_are_of_equal_size_and_every_kernel_is_of_variance_one_or_less():

@@ -7,8 +7,7 @@ import pytest
 
 from benchmarks.bernoulli.problems import KINDS, ROWS, drawn
 from benchmarks.diagnosis import records
-from benchmarks.diagnosis.__main__ import judge
-from benchmarks.diagnosis.files import draw
+from benchmarks.diagnosis.__main__ import draw, judge
 
 KEPT = Path(__file__).parents[2] / "benchmarks" / "diagnosis" / "results" / "files.csv"
 

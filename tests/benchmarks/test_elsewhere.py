@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks.elsewhere.page import write_page
+from benchmarks.elsewhere.__main__ import write_page
 
 
 def test_peaks_are_those_of_the_package():

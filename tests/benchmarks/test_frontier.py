@@ -7,8 +7,8 @@ import torch
 
 from bandits_torch.experiments.engines import Block
 from benchmarks.auto import frontier
+from benchmarks.auto.environments import AFTER, SHAPES, Riser
 from benchmarks.auto.frontier import Hypotheses, bound, least, needed, phi
-from benchmarks.auto.risers import AFTER, SHAPES, Riser
 
 RESULTS = frontier.TABLE.parent
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import command
-from benchmarks.gpu.command import main
-from benchmarks.gpu.criteria import criteria
+from benchmarks.gpu.command import criteria, main
 from benchmarks.gpu.pages import PAGES
 from benchmarks.gpu.stepping import Settings
 

@@ -8,7 +8,7 @@ import torch
 
 from bandits_torch import History, recipes
 from benchmarks.papers import __main__ as papers
-from benchmarks.papers import _claims, _hong_page, _hong_tuning, hong
+from benchmarks.papers import _claims, _hong_page, hong
 from benchmarks.papers import _hong_environments as of
 
 
@@ -56,17 +56,17 @@ def test_every_environment_can_be_made(name: str) -> None:
     assert getattr(problem, "switches", switches) == switches
 
 
-@pytest.mark.parametrize("searches", [_hong_tuning.TUNING, _hong_tuning.EQUAL_GRIDS])
-def test_every_grid_is_of_options_that_the_start_has(searches: dict[str, _hong_tuning.Search]) -> None:
+@pytest.mark.parametrize("searches", [of.TUNING, of.EQUAL_GRIDS])
+def test_every_grid_is_of_options_that_the_start_has(searches: dict[str, of.Search]) -> None:
     for algorithm, (recipe, start, grid, _) in searches.items():
         assert set(grid) <= set(start)
-        assert set(_hong_tuning.options_of(algorithm, start)) <= set(recipes.options_of(recipe))
+        assert set(of.options_of(algorithm, start)) <= set(recipes.options_of(recipe))
 
 
 def test_equal_grids_try_as_many_settings_of_each_algorithm() -> None:
-    for _, start, grid, _ in _hong_tuning.EQUAL_GRIDS.values():
+    for _, start, grid, _ in of.EQUAL_GRIDS.values():
         values = [(option, value) for option, values in grid.items() for value in values]
-        assert len(set(values)) == len(values) == _hong_tuning.GRID_SIZE
+        assert len(set(values)) == len(values) == of.GRID_SIZE
         assert all(start[option] != value for option, value in values)
 
 
@@ -77,7 +77,7 @@ def test_search_keeps_the_best_value_of_each_option_in_turn_and_asks_once() -> N
         asked.append(setting)
         return (setting["a"] - 2) ** 2 + (setting["b"] - setting["a"]) ** 2
 
-    best = _hong_tuning.search({"a": (0, 1, 2), "b": (0, 2, 5)}, {"a": 0, "b": 0}, score)
+    best = of.search({"a": (0, 1, 2), "b": (0, 2, 5)}, {"a": 0, "b": 0}, score)
     assert best == {"a": 1, "b": 0}, "at b = 0 the best a is 1; at a = 1 b = 0 and b = 2 are level"
     assert len(asked) == 5
 
@@ -85,24 +85,21 @@ def test_search_keeps_the_best_value_of_each_option_in_turn_and_asks_once() -> N
 def test_settings_that_are_raced_are_those_that_were_chosen() -> None:
     """tuning.csv, written by the search, against the code."""
     table = pd.read_csv(Path(hong.__file__).parent / "results" / "hong" / "tuning.csv")
-    for algorithm, setting in _hong_tuning.chosen(table).items():
-        assert _hong_tuning.as_raced(algorithm) == setting
+    for algorithm, setting in of.chosen(table).items():
+        assert of.as_raced(algorithm) == setting
 
 
 def test_what_the_equal_grids_chose_is_raced() -> None:
     """grids.csv, written by the search, against the code: where nothing new was chosen the old run stands for both."""
     table = pd.read_csv(Path(hong.__file__).parent / "results" / "hong" / "grids.csv")
-    chosen = _hong_tuning.chosen(table)
-    assert set(chosen) == set(_hong_tuning.EQUAL_GRIDS)
+    chosen = of.chosen(table)
+    assert set(chosen) == set(of.EQUAL_GRIDS)
     for algorithm, setting in chosen.items():
         name = f"{algorithm}{of.EQUAL}"
         raced = of.ALGORITHMS[name if name in of.ALGORITHMS else algorithm]
-        assert raced == (
-            _hong_tuning.EQUAL_GRIDS[algorithm].recipe,
-            _hong_tuning.options_of(algorithm, setting),
-        )
+        assert raced == (of.EQUAL_GRIDS[algorithm].recipe, of.options_of(algorithm, setting))
     tried = table[~table["option"].isin(["start", "all"])].groupby("algorithm").size()
-    assert set(tried) == {_hong_tuning.GRID_SIZE}
+    assert set(tried) == {of.GRID_SIZE}
 
 
 def test_verdicts_with_equal_grids_are_of_the_runs_that_have_them() -> None:

@@ -16,8 +16,7 @@ from bandits_torch.recipes import build
 from benchmarks.leaderboard import __main__ as command
 from benchmarks.leaderboard import running, settings
 from benchmarks.leaderboard.environments import Cached, Centred, Record
-from benchmarks.leaderboard.page import write_page
-from benchmarks.leaderboard.statistics import mean_ranks, rank_intervals, ranking, regrets, shares
+from benchmarks.leaderboard.page import mean_ranks, rank_intervals, ranking, regrets, shares, write_page
 from benchmarks.options import chosen
 from tests.reference import plain_ranks
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.parallel.page import above, write_page
+from benchmarks.parallel.__main__ import above, write_page
 from benchmarks.parallel.race import MODES, Size, floor, problem_of, race
 
 SIZE = Size(48, 2, 7)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bandits_torch.experiments.engines import Block
-from benchmarks.auto.risers import DOMAINS, RISERS, Riser
+from benchmarks.auto.environments import DOMAINS, RISERS, Riser
 
 ARMS = [name for name in RISERS if Riser(name).shape not in DOMAINS]
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from benchmarks.continuous.clock import MOMENTS
-from benchmarks.continuous.temperature import DAY, Temperature
-from benchmarks.continuous.temperature_page import AS_IT_SHIPS, write_page
+from benchmarks.continuous.temperature import AS_IT_SHIPS, DAY, Temperature, write_page
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.widths import page, races, ratios
-from benchmarks.widths.page import within
+from benchmarks.widths import __main__ as page
+from benchmarks.widths import races, ratios
+from benchmarks.widths.__main__ import within
 
 RESULTS = Path(page.__file__).parent / "results"
 

@@ -9,7 +9,7 @@ from bandits_torch import make, recipes, run
 from bandits_torch.captured import captured_steps
 from bandits_torch.captured.blocks import World, block
 from bandits_torch.streams import ReplicateStreams
-from benchmarks.gpu.launches import CountLaunches
+from benchmarks.gpu.stepping import CountLaunches
 from tests.captured.test_captured_runs import CASES, FACTOR, REFUSED, averaging, built
 
 BEFORE = 45  # plain steps, so that windows are full
