@@ -6,7 +6,8 @@ Each is a ``Policy`` of one replicate. A step's time is all they do between a re
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +27,7 @@ from bandits_torch.policies.policy import Choice, Observation, Policy
 
 
 class Rival(Policy):
-    """One replicate; the first points are a Sobol sequence; no state to save."""
+    """One replicate, built for one run; the first points are a Sobol sequence, later ones what it proposes."""
 
     def __init__(self, domain: Domain, horizon: int, initial: int, seed: int) -> None:
         self.domain, self.dim, self.num_arms, self.replicates = domain, domain.dim, 0, 1
@@ -34,14 +35,22 @@ class Rival(Policy):
         self._first = domain.sample(initial, seed)
         self._steps = 0
 
-    def reset(self, where: Tensor | None = None) -> None:
-        raise NotImplementedError("a benchmark's rival is built for one run")
+    def choose(self, time: float, available: Any = None) -> Choice:
+        if self._steps < self.initial:
+            return Choice(self._first[self._steps : self._steps + 1])
+        return Choice(self.proposed(time))
 
-    def state_dict(self) -> dict[str, Any]:
-        raise NotImplementedError("a benchmark's rival is built for one run")
+    def learn(self, observation: Observation) -> None:
+        self._steps += 1
+        self.told(observation)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        raise NotImplementedError("a benchmark's rival is built for one run")
+    @abstractmethod
+    def proposed(self, time: float) -> Tensor:
+        """The next point, (1, d)."""
+
+    @abstractmethod
+    def told(self, observation: Observation) -> None:
+        """Learn it."""
 
 
 class PlainBoTorch(Rival):
@@ -69,9 +78,7 @@ class PlainBoTorch(Rival):
         self._X: list[Tensor] = []
         self._Y: list[Tensor] = []
 
-    def choose(self, time: float, available: Any = None) -> Choice:
-        if self._steps < self.initial:
-            return Choice(self._first[self._steps : self._steps + 1])
+    def proposed(self, time: float) -> Tensor:
         X, Y = torch.stack(self._X), torch.stack(self._Y).unsqueeze(-1)
         if not self.over_time:
             X = X[:, :-1]
@@ -90,13 +97,12 @@ class PlainBoTorch(Rival):
             x, _ = optimize_acqf(
                 acquisition, bounds, q=1, num_restarts=4, raw_samples=64, fixed_features=fixed
             )
-        return Choice(x[:, : self.dim])
+        return x[:, : self.dim]
 
-    def learn(self, observation: Observation) -> None:
+    def told(self, observation: Observation) -> None:
         share = observation.arm.new_tensor([observation.time / self.horizon])
         self._X.append(torch.cat([observation.arm[0], share]))
         self._Y.append(observation.reward[0])
-        self._steps += 1
 
 
 class WDBO(Rival):
@@ -113,19 +119,16 @@ class WDBO(Rival):
             domain.bounds.T.numpy(), matern, matern, [2.5], [1.5], n_initial_observations=initial
         )
 
-    def choose(self, time: float, available: Any = None) -> Choice:
-        if self._steps < self.initial:
-            return Choice(self._first[self._steps : self._steps + 1])
+    def proposed(self, time: float) -> Tensor:
         with _as_the_package_needs():
             x = torch.as_tensor(self._optimizer.next_query(time / self.horizon))
-        return Choice(x.to(self.domain.bounds).clamp(*self.domain.bounds).reshape(1, -1))
+        return x.to(self.domain.bounds).clamp(*self.domain.bounds).reshape(1, -1)
 
-    def learn(self, observation: Observation) -> None:
+    def told(self, observation: Observation) -> None:
         share = observation.time / self.horizon
         with _as_the_package_needs():
             self._optimizer.tell(observation.arm[0].numpy(), share, float(observation.reward[0]))
             self._optimizer.clean(share)
-        self._steps += 1
 
 
 class XoptTimeDependent(Rival):
@@ -145,39 +148,44 @@ class XoptTimeDependent(Rival):
         vocs = VOCS(variables=bounds, objectives={"y": "MAXIMIZE"})
         self._generator = TDUpperConfidenceBoundGenerator(vocs=vocs, added_time=1e-3)
 
-    def choose(self, time: float, available: Any = None) -> Choice:
-        if self._steps < self.initial:
-            return Choice(self._first[self._steps : self._steps + 1])
-        from xopt.generators.bayesian import time_dependent
+    def proposed(self, time: float) -> Tensor:
+        with xopt_reads(SimulatedClock(time, 1e-3)), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            (chosen,) = self._generator.generate(1)
+        return self.domain.bounds.new_tensor([[float(chosen[name]) for name in self._names]])
 
-        before = time_dependent.time
-        time_dependent.time = _Clock(time)  # type: ignore[assignment]
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                (chosen,) = self._generator.generate(1)
-        finally:
-            time_dependent.time = before
-        return Choice(self.domain.bounds.new_tensor([[float(chosen[name]) for name in self._names]]))
-
-    def learn(self, observation: Observation) -> None:
+    def told(self, observation: Observation) -> None:
         point = dict(zip(self._names, observation.arm[0].tolist(), strict=True))
         row = point | {"y": float(observation.reward[0]), "time": observation.time}
         self._generator.add_data(pd.DataFrame([row]))
-        self._steps += 1
 
 
-class _Clock:
-    """Stands in for the module ``time`` where Xopt reads it."""
+class SimulatedClock:
+    """Stands in for the module ``time`` where Xopt reads it: waiting is over at once, and takes ``least`` or more."""
 
-    def __init__(self, now: float) -> None:
-        self._now = now
+    def __init__(self, now: float, least: float) -> None:
+        self.now, self.least = now, least
 
     def time(self) -> float:
-        return self._now
+        """Seconds of the simulation."""
+        return self.now
 
     def sleep(self, seconds: float) -> None:
-        self._now += max(seconds, 1e-3)
+        """The clock moves on."""
+        self.now += max(seconds, self.least)
+
+
+@contextmanager
+def xopt_reads(clock: SimulatedClock) -> Iterator[None]:
+    """Xopt's time-dependent generators have this clock in the block."""
+    from xopt.generators.bayesian import time_dependent
+
+    before = time_dependent.time
+    time_dependent.time = clock  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        time_dependent.time = before
 
 
 @contextmanager

@@ -316,8 +316,8 @@ class WatchedWDBO(WDBO):
 
         wdbo.update_surrogate_model = limited
 
-    def learn(self, observation: Observation) -> None:
-        super().learn(observation)
+    def told(self, observation: Observation) -> None:
+        super().told(observation)
         wdbo = self._optimizer
         if wdbo._lT is not None:
             told = {"time": observation.time / self.horizon, "held": wdbo.dataset_size()}

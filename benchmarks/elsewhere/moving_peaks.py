@@ -27,7 +27,7 @@ from torch import Tensor
 
 from bandits_torch import recipes, run
 from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.problems import ContinuousProblem
 from bandits_torch.problems.simulated import make_kernel
@@ -140,6 +140,7 @@ class CMAES(Rival):
         from deap import base, cma, creator
 
         super().__init__(domain, horizon, 1, seed)
+        self.initial = 0  # it begins by itself
         np.random.seed(seed)  # noqa: NPY002  (deap draws from numpy's global generator)
         if not hasattr(creator, "Largest"):
             creator.create("Largest", base.Fitness, weights=(1.0,))
@@ -147,13 +148,13 @@ class CMAES(Rival):
         self._strategy = cma.Strategy(centroid=[0.5] * domain.dim, sigma=0.3)
         self._make, self._asked, self._told = creator.Point, [], 0
 
-    def choose(self, time: float, available: Any = None) -> Choice:
+    def proposed(self, time: float) -> Tensor:
         if self._told == len(self._asked):
             self._asked, self._told = self._strategy.generate(self._make), 0
         point = self.domain.bounds.new_tensor(list(self._asked[self._told]))
-        return Choice(point.clamp(0, 1).unsqueeze(0))
+        return point.clamp(0, 1).unsqueeze(0)
 
-    def learn(self, observation: Observation) -> None:
+    def told(self, observation: Observation) -> None:
         self._asked[self._told].fitness.values = (float(observation.reward),)
         self._told += 1
         if self._told == len(self._asked):

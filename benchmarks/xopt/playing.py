@@ -11,10 +11,10 @@ import pandas as pd
 import torch
 
 from bandits_torch.integrations.xopt import TimeVaryingUCBGenerator
+from benchmarks.continuous.rivals import SimulatedClock, xopt_reads
 from benchmarks.xopt.lattice import LIMIT, QUADRUPOLES, DriftingLattice
 from benchmarks.xopt.page import OPENING, OURS
 from xopt.generator import Generator
-from xopt.generators.bayesian import time_dependent
 from xopt.generators.bayesian.upper_confidence_bound import (
     TDUpperConfidenceBoundGenerator,
     UpperConfidenceBoundGenerator,
@@ -30,21 +30,6 @@ def vocs() -> Any:
     """Strengths within their limits; the size is minimised."""
     bounds = {name: [-LIMIT, LIMIT] for name in QUADRUPOLES}
     return VOCS(variables=bounds, objectives={"size": "MINIMIZE"})
-
-
-class SimulatedClock:
-    """Stands in for the module ``time`` where Xopt reads it: a second for each shot, and waiting takes no time."""
-
-    def __init__(self) -> None:
-        self.now = 1.0
-
-    def time(self) -> float:
-        """Seconds of the simulation."""
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        """Waiting is over at once."""
-        self.now += max(seconds, 0.01)
 
 
 PLAYERS: dict[str, Callable[[int], Generator]] = {
@@ -63,14 +48,12 @@ def play(build: Callable[[int], Any], shots: int, seed: int) -> pd.DataFrame:
     Shots are a second apart on the simulation's clock, which is also the one that Xopt's generator reads. A failure of
     a generator (of a fit, say) costs a shot at the point before.
     """
-    lattice, clock = DriftingLattice(seed), SimulatedClock()
+    lattice, clock = DriftingLattice(seed), SimulatedClock(1.0, 0.01)
     torch.manual_seed(seed)
     opening = torch.Generator().manual_seed(_SEED + seed)
     generator = build(seed)
     rows, point = [], torch.zeros(4, dtype=torch.float64)
-    before = time_dependent.time
-    time_dependent.time = clock  # type: ignore[assignment]
-    try:
+    with xopt_reads(clock):
         for shot in range(shots):
             clock.now, failed, began = float(shot), 0, time.process_time()
             if shot < OPENING:
@@ -92,6 +75,4 @@ def play(build: Callable[[int], Any], shots: int, seed: int) -> pd.DataFrame:
             generator.add_data(pd.DataFrame([data]))
             seconds += time.process_time() - began
             rows.append((shot, value, seconds, failed))
-    finally:
-        time_dependent.time = before
     return pd.DataFrame(rows, columns=["shot", "value", "seconds", "failed"])
