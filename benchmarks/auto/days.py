@@ -19,7 +19,7 @@ from bandits_torch.kernels import ExponentialForgettingKernel, QuasiPeriodicKern
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from benchmarks import options, pages
-from benchmarks.auto.records import CleanTable
+from benchmarks.auto.environments import CleanTable
 
 HOURS, PAST = 1440, 288  # rows of a table, and of its first fifth, which is told as history
 PRODUCTS, NOISE, DAY, WEEK = 30, 40.0, 24.0, 168.0

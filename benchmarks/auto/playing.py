@@ -16,8 +16,7 @@ from bandits_torch.experiments.engines import Block, RecipeSetting
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Knowledge, Problem
-from benchmarks.auto.environments import RISERS, SIMULATED, Riser
-from benchmarks.auto.records import DEVELOPED_ON, UNSEEN, FirmTable, record
+from benchmarks.auto.environments import DEVELOPED_ON, RISERS, SIMULATED, UNSEEN, FirmTable, Riser, record
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.environments import Untold
 

@@ -20,8 +20,7 @@ from bandits_torch import recipes, run
 from bandits_torch.policies import Observation
 from bandits_torch.problems import Replay
 from benchmarks import options, pages
-from benchmarks.bernoulli.__main__ import REPLICATES, RIVALS
-from benchmarks.bernoulli.problems import KINDS, ROWS, drawn
+from benchmarks.bernoulli.__main__ import KINDS, REPLICATES, RIVALS, ROWS, drawn
 
 NAME = "log_odds_ucb"
 UNTOLD = {f"{name}, told nothing": name for name in ("auto", NAME)}

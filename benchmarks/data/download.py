@@ -17,7 +17,9 @@ import argparse
 import contextlib
 import hashlib
 import http.client
+import io
 import os
+import re
 import tarfile
 import tempfile
 import urllib.error
@@ -25,13 +27,198 @@ import urllib.request
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
 
 from bandits_torch import validation
-from benchmarks.data.raw_formats import convert_beijing, convert_intel, convert_molene
+
+_TEN_MINUTES = 600
+_HOUR = 3_600
+_INTEL_COLUMNS = ["date", "time", "epoch", "moteid", "temperature", "humidity", "light", "voltage"]
+_INTEL_PERIOD = ("2004-02-28", "2004-03-21")  # later most batteries fail
+_INTEL_LOW_BATTERY = 2.4  # volts; below, the sensors drift away
+_INTEL_PLAUSIBLE = {"temperature": (0.0, 50.0), "humidity": (0.0, 100.0), "light": (0.0, 5_000.0)}
+_BEIJING_NAME = re.compile(r"PRSA_Data_(\w+)_\d{8}-\d{8}\.csv$")
+_BEIJING_ARRAYS = {"pm25": "PM2.5", "o3": "O3", "temp": "TEMP"}
+_MOLENE_ARRAYS = {"temperature": ("t", -273.15), "wind": ("ff", 0.0), "rain": ("rr1", 0.0)}
+_MOLENE_MISSING = "mq"
+
+
+def convert_intel(readings: Path, positions: Path, directory: Path) -> list[Path]:
+    """Ten-minute means of the Intel Berkeley laboratory's sensors: two NPZ files.
+
+    Args:
+        readings: ``data.txt.gz`` (or unpacked): date, time, epoch, mote, temperature, humidity, light,
+            voltage, separated by blanks; lines may be incomplete.
+        positions: ``mote_locs.txt``: mote, x, y.
+        directory: where ``intel_temperature.npz`` and ``intel_light_humidity.npz`` go.
+
+    Keeps readings from 28 February to 21 March 2004, of motes with a position and a battery of 2.4 V or more, and
+    plausible (0 to 50 degrees C, 0 to 100 %, 0 to 5000 lux). ``temperature`` is interpolated linearly over gaps of up
+    to an hour; longer gaps, and all gaps of light and humidity, stay empty. ``observed`` marks bins with a reading.
+    """
+    motes = pd.read_csv(positions, sep=r"\s+", header=None, names=["moteid", "x", "y"]).dropna()
+    frame = pd.read_csv(readings, sep=r"\s+", header=None, names=_INTEL_COLUMNS, on_bad_lines="skip")
+    numbers = frame[_INTEL_COLUMNS[3:]].apply(pd.to_numeric, errors="coerce")
+    stamps = pd.to_datetime(frame["date"] + " " + frame["time"], errors="coerce", format="ISO8601")
+    seconds = (stamps - pd.Timestamp(0)).dt.total_seconds()
+    start, stop = (int(pd.Timestamp(day).timestamp()) for day in _INTEL_PERIOD)
+    stop += 86_400
+    kept = seconds.between(start, stop, inclusive="left") & (numbers["voltage"] >= _INTEL_LOW_BATTERY)
+    kept &= numbers["moteid"].isin(motes["moteid"])
+    validation.require(
+        bool(kept.any()), "readings", str(readings), "a file with readings of the motes in positions"
+    )
+    table = numbers[kept].assign(bin=((seconds[kept] - start) // _TEN_MINUTES).astype(int))
+    for name, (low, high) in _INTEL_PLAUSIBLE.items():
+        table[name] = table[name].where(table[name].between(low, high))
+    means = table.groupby(["bin", "moteid"]).mean()
+    used = motes[motes["moteid"].isin(table["moteid"])].sort_values("moteid")
+    bins = np.arange(int(table["bin"].max()) + 1)
+    values = {
+        name: means[name].unstack("moteid").reindex(index=bins, columns=used["moteid"]).to_numpy()
+        for name in (*_INTEL_PLAUSIBLE, "voltage")
+    }
+    common: dict[str, Any] = {
+        "time": start + bins * _TEN_MINUTES,
+        "xy": used[["x", "y"]].to_numpy(),
+        "mote_id": used["moteid"].to_numpy().astype(np.int64),
+    }
+    raw = values["temperature"]
+    temperature, rest = directory / "intel_temperature.npz", directory / "intel_light_humidity.npz"
+    np.savez_compressed(
+        temperature,
+        temperature=_bridged(raw, _HOUR // _TEN_MINUTES),
+        temperature_raw=raw,
+        observed=~np.isnan(raw),
+        **common,
+    )
+    others: dict[str, Any] = {name: values[name] for name in ("light", "humidity", "voltage")}
+    np.savez_compressed(rest, **others, **common)
+    return [temperature, rest]
+
+
+def convert_beijing(archive: Path, directory: Path) -> list[Path]:
+    """Hourly air quality of Beijing's sites: one NPZ file.
+
+    Args:
+        archive: UCI 501's zip (also a zip within it) of one CSV per site, with NA for missing values.
+        directory: where ``beijing_air.npz`` goes.
+
+    Missing values stay missing; the source has no positions.
+    """
+    sites: dict[str, pd.DataFrame] = {}
+    for site, content in _beijing_files(archive.read_bytes()):
+        frame = pd.read_csv(io.BytesIO(content), na_values="NA")
+        needed = ["year", "month", "day", "hour", *_BEIJING_ARRAYS.values()]
+        absent = [name for name in needed if name not in frame.columns]
+        validation.require(
+            not absent, "archive", str(archive), f"CSV files with the columns {', '.join(needed)}"
+        )
+        stamps = pd.to_datetime(frame[["year", "month", "day", "hour"]])
+        sites[site] = frame.set_index(_seconds(stamps))
+    validation.require(
+        len(sites) >= 2, "archive", str(archive), "a zip of PRSA_Data_<site>_<from>-<to>.csv files"
+    )
+    names = sorted(sites)
+    first, last = (pick(sites[n].index[at] for n in names) for pick, at in ((min, 0), (max, -1)))
+    time = np.arange(first, last + 1, _HOUR)
+    arrays: dict[str, Any] = {"time": time, "site": np.array(names)}
+    for array, column in _BEIJING_ARRAYS.items():
+        values = np.stack([sites[n][column].reindex(time).to_numpy(dtype=np.float64) for n in names], axis=-1)
+        arrays |= {array: values, f"{array}_observed": ~np.isnan(values)}
+    out = directory / "beijing_air.npz"
+    np.savez_compressed(out, **arrays)
+    return [out]
+
+
+def convert_molene(archive: Path, directory: Path) -> list[Path]:
+    """Hourly weather of Brittany in January 2014: one NPZ file.
+
+    Args:
+        archive: Meteo-France's ``RADOMEH.tar.gz`` of text tables with commas or semicolons, columns
+            ``numer_sta``, ``date``, ``t`` (kelvin), ``ff`` (m/s), ``rr1`` (mm), and ``mq`` for missing
+            values; or one such table, unpacked.
+        directory: where ``molene_weather.npz`` goes.
+
+    Keeps, for each quantity, the stations with a value in every hour. Names are station numbers; the
+    archive has no positions.
+    """
+    frames = [_molene_table(content) for content in _molene_files(archive)]
+    frames = [frame for frame in frames if frame is not None]
+    validation.require(
+        bool(frames), "archive", str(archive), "tables with columns numer_sta, date, t, ff and rr1"
+    )
+    rows = pd.concat(frames).drop_duplicates(["date", "numer_sta"], keep="last")
+    arrays: dict[str, Any] = {}
+    for name, (column, shift) in _MOLENE_ARRAYS.items():
+        table = rows.pivot(index="date", columns="numer_sta", values=column)
+        hours = np.arange(table.index[0], table.index[-1] + 1, _HOUR)
+        table = table.reindex(hours).dropna(axis="columns")
+        arrays |= {"time": hours, name: table.to_numpy() + shift, f"{name}_name": table.columns.to_numpy(str)}
+    out = directory / "molene_weather.npz"
+    np.savez_compressed(out, **arrays)
+    return [out]
+
+
+def _bridged(values: np.ndarray, longest: int) -> np.ndarray:
+    """Columns with inner gaps of up to ``longest`` rows filled linearly, longer ones left whole."""
+    frame = pd.DataFrame(values)
+    filled = frame.interpolate(limit_area="inside")
+    for column in frame:
+        missing = frame[column].isna()
+        runs = missing.groupby((missing != missing.shift()).cumsum()).transform("sum")
+        filled.loc[missing & (runs > longest), column] = np.nan
+    return filled.to_numpy()
+
+
+def _beijing_files(content: bytes) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for name in archive.namelist():
+            found = _BEIJING_NAME.search(name)
+            if found:
+                yield found.group(1), archive.read(name)
+            elif name.endswith(".zip"):
+                yield from _beijing_files(archive.read(name))
+
+
+def _molene_files(archive: Path) -> Iterator[bytes]:
+    if not tarfile.is_tarfile(archive):
+        yield archive.read_bytes()
+        return
+    with tarfile.open(archive) as opened:  # members are read, never unpacked to disk
+        for member in opened:
+            content = opened.extractfile(member) if member.isfile() else None
+            if content is not None and member.name.endswith((".txt", ".csv")):
+                yield content.read()
+
+
+def _molene_table(content: bytes) -> pd.DataFrame | None:
+    """One table's station, seconds and quantities; None if it is another kind of file."""
+    lines = content.decode("latin-1").splitlines()
+    header = lines[0] if lines else ""
+    separator = ";" if ";" in header else ","
+    names = [name.strip() for name in header.split(separator)]
+    wanted = ["numer_sta", "date", *(column for column, _ in _MOLENE_ARRAYS.values())]
+    if not set(wanted) <= set(names):
+        return None
+    cells = [line.split(separator) for line in lines[1:]]
+    cells = [row for row in cells if len(row) == len(names)]  # a footer closes each table
+    frame = pd.DataFrame(cells, columns=names)[wanted].map(str.strip)
+    stamps = pd.to_datetime(frame["date"], errors="coerce", format="ISO8601")
+    frame = frame[stamps.notna()]
+    quantities = frame[wanted[2:]].replace(_MOLENE_MISSING, np.nan).apply(pd.to_numeric, errors="coerce")
+    return quantities.assign(numer_sta=frame["numer_sta"], date=_seconds(stamps[stamps.notna()]))
+
+
+def _seconds(stamps: pd.Series) -> pd.Series:
+    return (stamps - pd.Timestamp(0)).dt.total_seconds().astype(np.int64)
+
 
 _CHUNK = 1 << 20
 _UNREADABLE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error)

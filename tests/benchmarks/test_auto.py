@@ -12,7 +12,7 @@ from bandits_torch.problems import make
 from benchmarks import options
 from benchmarks.auto import __main__ as command
 from benchmarks.auto import environments, limit, page, playing
-from benchmarks.auto.records import FirmTable
+from benchmarks.auto.environments import FirmTable
 from benchmarks.leaderboard import settings
 from tests.reference.real_data import REAL, needs_data
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.bernoulli.problems import KINDS, ROWS, drawn
+from benchmarks.bernoulli.__main__ import KINDS, ROWS, drawn
 from benchmarks.diagnosis import records
 from benchmarks.diagnosis.__main__ import draw, judge
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bandits_torch.problems import BeijingPM25, IntelTemperature, MoleneWind
-from benchmarks.data.raw_formats import convert_beijing, convert_intel, convert_molene
+from benchmarks.data.download import convert_beijing, convert_intel, convert_molene
 from tests.benchmarks.raw_files import (
     START,
     beijing_row,

@@ -10,7 +10,7 @@ from bandits_torch.policies import Observation, Pending, SafePointPolicy
 from bandits_torch.policies.safe import NoSafeArmError
 from bandits_torch.state import differing
 from bandits_torch.theory import ConstantWidth
-from benchmarks.safety.points import SafePointDraws, play
+from benchmarks.safety.__main__ import SafePointDraws, play_points
 from tests.reference import dense_safe_set
 from tests.reference.kernels import rbf as kernel
 
@@ -91,8 +91,8 @@ def test_what_is_within_limits_and_what_is_played_are_of_dense_processes(least_r
 def test_limits_are_broken_with_at_most_probability_delta_where_the_constraint_drifts():
     S, T, delta = 6, 20, 0.2
     problem = SafePointDraws(T, S, seed=3, forgetting_rate=0.03)
-    safe = play(problem, "safe_gp_ucb", {"guarantee": "step", "delta": delta, "width": 2.0}, T)
-    free = play(problem, "tv_gp_ucb", {"width": 2.0}, T)
+    safe = play_points(problem, "safe_gp_ucb", {"guarantee": "step", "delta": delta, "width": 2.0}, T)
+    free = play_points(problem, "tv_gp_ucb", {"width": 2.0}, T)
     inside = 1 - safe.trace["fallback"]
     share = float((safe.trace["violation"] * inside).sum() / inside.sum())
     assert share <= delta
