@@ -33,7 +33,9 @@ RANK, SHARE = {TOLD: 2.93, UNTOLD: 7.36}, {TOLD: 0.206, UNTOLD: 0.271}  # asked
 RATIO, STATIONARY, SAME, MISLED, THIRD = 1.2, 0.026, 1.03, 1.3, 1 / 3
 UNFOUND = 0.98  # of what never finding costs: who loses more did not find it
 ARMS, STEPS, STEP_MS = 200, 64, 5.0
-MET, MISSED = "met", "missed"
+Item = tuple[
+    str, str, str, bool, str
+]  # asked, measured, by which command, whether it is met; why not, or at what price
 _BOARD = '`python -m benchmarks.leaderboard --policies "auto;auto, told nothing"`'
 
 _ABOUT = """
@@ -76,7 +78,7 @@ def write_page(folder: Path) -> Path:
         *_others(totals),
         *_steps(pd.read_csv(folder / "looks.csv"), pd.read_csv(folder / "step.csv")),
     ]
-    met = sum(verdict == MET for _, _, _, verdict, _ in items)
+    met = sum(is_met for _, _, _, is_met, _ in items)
     answer = (
         f"Of {len(items)} things asked of `auto` that looks again, {met} are met. Of the others the last column says "
         "what a bound or a measurement says of them: out of reach, or at what price."
@@ -88,7 +90,8 @@ def write_page(folder: Path) -> Path:
         replicates=pages.seeds_of(risers, "replicate", "environment", "replicate"),
         seed=frontier.SEED,
     )
-    table = pages.markdown(["asked", "measured", "command", "", "why not, or at what price"], items)
+    rows = [[*told, "met" if is_met else "missed", why] for *told, is_met, why in items]
+    table = pages.markdown(["asked", "measured", "command", "", "why not, or at what price"], rows)
     return pages.write(folder / "ASKED.md", "".join([head, about, table, *_rank(board, then)]))
 
 
@@ -113,10 +116,6 @@ def most_for(means: pd.DataFrame, own: str, others: list[str], rank: float, envi
     return float(there[allowed]) if 0 <= allowed < len(there) else np.nan
 
 
-def _verdict(met: bool) -> str:
-    return MET if met else MISSED
-
-
 def _play(environments: str, seed: int, replicates: int, more: str = "") -> str:
     played = f'--environments "{environments}" --seed {seed} --replicates {replicates}{more}'
     return f"`python -m benchmarks.auto {played}`"
@@ -125,32 +124,37 @@ def _play(environments: str, seed: int, replicates: int, more: str = "") -> str:
 # -- risers --------------------------------------------------------------------------------------------
 
 
-def _risers(totals: pd.DataFrame, points: pd.DataFrame) -> list[tuple[str, ...]]:
+def _risers(totals: pd.DataFrame, points: pd.DataFrame) -> list[Item]:
     """Found in every replicate, and 1.2 of the best rival: a line for each shape."""
     here = totals[(totals["seed"] == frontier.SEED) & totals["environment"].isin(RISERS)]
-    lines = []
+    lines: list[Item] = []
     for shape in (*SHAPES, *DOMAINS):
-        cells = [name for name in RISERS if Riser(name).shape == shape]
-        cells = [name for name in cells if (here["environment"] == name).any()]
-        counts = {own: [found(here, name, own) for name in cells] for own in OWN}
+        cells = [
+            name for name in RISERS if Riser(name).shape == shape and (here["environment"] == name).any()
+        ]
         beside = [name for name in cells if not set(here[here["environment"] == name]["policy"]) <= set(OWN)]
-        ratios = {own: [_ratio(here, name, own) for name in beside] for own in OWN}
-        played = [own for own in OWN if any(count for _, count in counts[own])]
-        seen = ", ".join(str(Riser(name).quiet) for name in cells)
-        command = _play(",".join(cells), frontier.SEED, max(of for own in played for _, of in counts[own]))
-        each = [f"`{own}` {', '.join(f'{some} of {of}' for some, of in counts[own])}" for own in played]
-        everywhere = all(some == of for own in played for some, of in counts[own])
-        asked = f"{shape} after {seen}: found in every replicate"
-        why = "" if everywhere else _why_unfound(shape)
-        lines.append((asked, "; ".join(each), command, _verdict(everywhere), why))
-        all_ratios = [ratio for own in played for ratio in ratios[own]]
-        within = sum(ratio <= RATIO for ratio in all_ratios)
-        shown = f"{min(all_ratios):.2f} to {max(all_ratios):.2f}, {within} of {len(all_ratios)} within"
-        seen = ", ".join(str(Riser(name).quiet) for name in beside)
-        asked, met = f"{shape} after {seen}: at most {RATIO} of the best rival", within == len(all_ratios)
+        counts = {own: [found(here, name, own) for name in cells] for own in OWN}
+        counts = {own: of_cells for own, of_cells in counts.items() if any(of for _, of in of_cells)}
+        each = [f"`{own}` {', '.join(f'{some} of {of}' for some, of in counts[own])}" for own in counts]
+        most = max(of for of_cells in counts.values() for _, of in of_cells)
+        command = _play(",".join(cells), frontier.SEED, most)
+        everywhere = all(some == of for of_cells in counts.values() for some, of in of_cells)
+        asked = f"{_after(shape, cells)}: found in every replicate"
+        lines.append((asked, "; ".join(each), command, everywhere, "" if everywhere else _why_unfound(shape)))
+        ratios = [
+            _means(here, name).get(own, np.nan) / _best(here, name) for own in counts for name in beside
+        ]
+        within = sum(ratio <= RATIO for ratio in ratios)
+        shown = f"{min(ratios):.2f} to {max(ratios):.2f}, {within} of {len(ratios)} within"
+        met = within == len(ratios)
         why = "" if met else _price(shape, points, here, beside)
-        lines.append((asked, shown, command, _verdict(met), why))
+        asked = f"{_after(shape, beside)}: at most {RATIO} of the best rival"
+        lines.append((asked, shown, command, met, why))
     return lines
+
+
+def _after(shape: str, cells: list[str]) -> str:
+    return f"{shape} after {', '.join(str(Riser(name).quiet) for name in cells)}"
 
 
 def _never(name: str) -> float:
@@ -163,9 +167,13 @@ def found(here: pd.DataFrame, name: str, own: str) -> tuple[int, int]:
     return int((regret < UNFOUND * _never(name)).sum()), len(regret)
 
 
-def _ratio(here: pd.DataFrame, name: str, own: str) -> float:
-    means = here[here["environment"] == name].groupby("policy")["regret"].mean()
-    return float(means.get(own, np.nan) / means.drop(list(OWN), errors="ignore").min())
+def _means(here: pd.DataFrame, name: str) -> pd.Series:
+    return here[here["environment"] == name].groupby("policy")["regret"].mean()
+
+
+def _best(here: pd.DataFrame, name: str) -> float:
+    """The regret of the best rival."""
+    return float(_means(here, name).drop(list(OWN), errors="ignore").min())
 
 
 def _why_unfound(shape: str) -> str:
@@ -185,7 +193,7 @@ def _price(shape: str, points: pd.DataFrame, here: pd.DataFrame, cells: list[str
     mine = points[points["shape"] == shape].set_index("policy")
     said = []
     for name in (cell for cell in cells if Riser(cell).quiet >= 500):
-        needs = frontier.needed(mine.loc[[frontier.ANY]], _goal(here, name))
+        needs = frontier.needed(mine.loc[[frontier.ANY]], RATIO * _best(here, name))
         words = f"after {Riser(name).quiet} looks must cost {pages.figures(needs)} in 400 quiet steps"
         if shape in SHAPES:
             times = [needs / mine.loc[own, "paid"] for own in OWN]
@@ -195,43 +203,38 @@ def _price(shape: str, points: pd.DataFrame, here: pd.DataFrame, cells: list[str
     return "; ".join(said)
 
 
-def _goal(here: pd.DataFrame, name: str) -> float:
-    """What is asked of a riser: 1.2 times the regret of the best rival."""
-    means = here[here["environment"] == name].groupby("policy")["regret"].mean()
-    return RATIO * float(means.drop(list(OWN), errors="ignore").min())
-
-
 # -- the leaderboard -----------------------------------------------------------------------------------
 
 
-def _leaderboard(board: pd.DataFrame, then: pd.DataFrame) -> list[tuple[str, ...]]:
+def _leaderboard(board: pd.DataFrame, then: pd.DataFrame) -> list[Item]:
     """Mean ranks and shares."""
-    lines = []
+    lines: list[Item] = []
     for own in POLICIES:
         others = [name for name in board if name != own]
         rank = mean_rank(board, own, others)
         stood = mean_rank(board, own, [name for name in others if name not in CAME_SINCE])
         before = mean_rank(board.assign(**{name: then[name] for name in POLICIES}), own, others)
-        why = f"see below: the `auto` of then would have {before:.2f} today"
-        shown = f"{rank:.2f}; {stood:.2f} among those that stood then"
-        lines.append(
-            (f"`{own}`, mean rank at most {RANK[own]}", shown, _BOARD, _verdict(rank <= RANK[own]), why)
+        asked, shown = (
+            f"`{own}`, mean rank at most {RANK[own]}",
+            f"{rank:.2f}; {stood:.2f} among those that stood then",
         )
+        why = f"see below: the `auto` of then would have {before:.2f} today"
+        lines.append((asked, shown, _BOARD, rank <= RANK[own], why))
     for own in POLICIES:
         share, before = (float((means[own] / board["random"]).mean()) for means in (board, then))
-        why = "" if share <= SHARE[own] + 5e-4 else f"looks: {before:.1%} without them"
+        met = share <= SHARE[own] + 5e-4
         asked = f"`{own}`, mean share of random's at most {SHARE[own]:.1%}"
-        lines.append((asked, f"{share:.1%}", _BOARD, _verdict(share <= SHARE[own] + 5e-4), why))
+        lines.append((asked, f"{share:.1%}", _BOARD, met, "" if met else f"looks: {before:.1%} without them"))
     return lines
 
 
 def _stationary(
     totals: pd.DataFrame, board: pd.DataFrame, then: pd.DataFrame, points: pd.DataFrame
-) -> list[tuple[str, ...]]:
+) -> list[Item]:
     """At most 2.6 % of random's, and what that leaves for looks."""
     region, here = points[points["shape"] == SHAPES[2]], totals[totals["seed"] == frontier.SEED]
     curve, name = region[region["policy"] == frontier.ANY], f"{SHAPES[2]} after 500"
-    goal, random = _goal(here, name), board.loc["stationary", "random"]
+    goal, random = RATIO * _best(here, name), board.loc["stationary", "random"]
     needs, lines = frontier.needed(curve, goal), []
     for own in POLICIES:
         now, before = board.loc["stationary", own], then.loc["stationary", own]
@@ -242,8 +245,8 @@ def _stationary(
             f"which they must cost {needs:.1f}: both together are out of reach of every rule of looks"
         )
         asked = f"`{own}`, stationary at most {STATIONARY:.1%} of random's ({STATIONARY * random:.1f})"
-        verdict = _verdict(now / random <= STATIONARY + 5e-4)
-        lines.append((asked, f"{now:.1f}, {now / random:.1%}", _BOARD, verdict, why))
+        met = now / random <= STATIONARY + 5e-4
+        lines.append((asked, f"{now:.1f}, {now / random:.1%}", _BOARD, met, why))
     return lines
 
 
@@ -301,28 +304,27 @@ def _rank(board: pd.DataFrame, then: pd.DataFrame) -> list[str]:
 # -- the rest ------------------------------------------------------------------------------------------
 
 
-def _others(totals: pd.DataFrame) -> list[tuple[str, ...]]:
-    lines, never = [], dict(zip(POLICIES, NEVER, strict=True))
-    here = totals[(totals["environment"] == "partial-switches") & (totals["seed"] == frontier.SEED)]
+def _others(totals: pd.DataFrame) -> list[Item]:
+    lines: list[Item] = []
+    never = dict(zip(POLICIES, NEVER, strict=True))
+    of_seed = totals[totals["seed"] == frontier.SEED]
+    here = of_seed[of_seed["environment"] == "partial-switches"]
     for own in POLICIES:
-        regret = {name: here[here["policy"] == name]["regret"] for name in (own, never[own])}
-        worst = {name: one.max() for name, one in regret.items()}
-        ninth = {name: one.quantile(0.9) for name, one in regret.items()}
+        with_looks, without = (here[here["policy"] == name]["regret"] for name in (own, never[own]))
         shown = (
-            f"{worst[own]:.0f} to {worst[never[own]]:.0f} of {len(regret[own])}; nine of ten below {ninth[own]:.0f} "
-            f"to {ninth[never[own]]:.0f}"
+            f"{with_looks.max():.0f} to {without.max():.0f} of {len(with_looks)}; nine of ten below "
+            f"{with_looks.quantile(0.9):.0f} to {without.quantile(0.9):.0f}"
         )
-        met = worst[own] <= THIRD * worst[never[own]]
-        command = _play("partial-switches", frontier.SEED, 100)
-        means = [one.mean() for one in regret.values()]
-        why = f"no bound is known; in the mean {means[0]:.0f}, without looks {means[1]:.0f}"
-        lines.append(
-            (f"`{own}`, worst run of partial-switches at most a third", shown, command, _verdict(met), why)
+        why = f"no bound is known; in the mean {with_looks.mean():.0f}, without looks {without.mean():.0f}"
+        asked, command = (
+            f"`{own}`, worst run of partial-switches at most a third",
+            _play("partial-switches", frontier.SEED, 100),
         )
+        lines.append((asked, shown, command, with_looks.max() <= THIRD * without.max(), why))
     for own in POLICIES:
         shown, ratios = [], []
         for name in (*UNSEEN, "firm"):
-            cell = totals[(totals["environment"] == name) & (totals["seed"] == frontier.SEED)]
+            cell = of_seed[of_seed["environment"] == name]
             pairs = cell.pivot_table(index="replicate", columns="policy", values="regret")
             pairs = pairs[[own, never[own]]].dropna()
             ratio = pairs[own].sum() / pairs[never[own]].sum()
@@ -335,50 +337,35 @@ def _others(totals: pd.DataFrame) -> list[tuple[str, ...]]:
         met = max(ratios) <= SAME + 5e-3
         why = "" if met else "forty products that share nothing are forty balls, and each is looked at"
         asked = f"`{own}`, records and tables at most {SAME} of without looks"
-        lines.append((asked, ", ".join(shown), command, _verdict(met), why))
+        lines.append((asked, ", ".join(shown), command, met, why))
     for name in ("stationary", "tv-gp-0.01", "four-switches"):
-        cell = totals[(totals["environment"] == name) & (totals["seed"] == 7_000)]
-        means = cell.groupby("policy")["regret"].mean()
+        means = _means(totals[totals["seed"] == 7_000], name)
         ratio = means[list(MISTAKES)].mean() / means[TOLD]
-        command = _play(name, 7_000, 100)
         before = "looks are not why: without them 1.48 on stationary, 1.30 on four-switches (protocol)"
-        why = "" if ratio <= MISLED else before
-        lines.append(
-            (
-                f"told wrongly, {name}: at most {MISLED}",
-                f"{ratio:.2f}",
-                command,
-                _verdict(ratio <= MISLED),
-                why,
-            )
-        )
+        asked, met = f"told wrongly, {name}: at most {MISLED}", ratio <= MISLED
+        lines.append((asked, f"{ratio:.2f}", _play(name, 7_000, 100), met, "" if met else before))
     return lines
 
 
 # -- what a step costs ---------------------------------------------------------------------------------
 
 
-def _steps(looks: pd.DataFrame, quiet: pd.DataFrame) -> list[tuple[str, ...]]:
+def _steps(looks: pd.DataFrame, quiet: pd.DataFrame) -> list[Item]:
     """The time on a quiet machine, without looks, times what looks add; and that races over a domain see none."""
-    lines = []
+    lines: list[Item] = []
     for own in POLICIES:
         here = looks[looks["policy"] == own].iloc[0]
         alone = quiet[(quiet["policy"] == own) & (quiet["arms"] == ARMS) & (quiet["replicates"] == 1)]
         ratio, before = here["ms"] / here["ms_without"], float(alone["mean_ms"].iloc[0])
-        shown = (
-            f"{before * ratio:.1f} ms: {ratio:.2f} times the {before:.1f} ms without looks on a quiet machine"
-        )
+        now = before * ratio
+        shown = f"{now:.1f} ms: {ratio:.2f} times the {before:.1f} ms without looks on a quiet machine"
         asked = f"`{own}`, a step at {ARMS} arms at most {STEP_MS:.0f} ms"
-        verdict = _verdict(before * ratio <= STEP_MS)
-        lines.append((asked, shown, "`python -m benchmarks.auto.asked --time`", verdict, ""))
+        lines.append((asked, shown, "`python -m benchmarks.auto.asked --time`", now <= STEP_MS, ""))
     tau = recipes.auto(Domain(torch.tensor([[0.0], [1.0]]).double())).looks.tau
     first = next(t for t in range(10_000) if t >= tau(t))
     shown = f"the same to the number: the first look comes after {first} observations, the races end after {HORIZON}"
-    verdict = _verdict(first > HORIZON)
-    lines.append(
-        (f"races over a domain at most {SAME}", shown, "`python -m benchmarks.continuous`", verdict, "")
-    )
-    return lines
+    asked = f"races over a domain at most {SAME}"
+    return [*lines, (asked, shown, "`python -m benchmarks.continuous`", first > HORIZON, "")]
 
 
 def step_costs() -> pd.DataFrame:
