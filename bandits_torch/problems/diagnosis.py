@@ -21,7 +21,7 @@ _FEWEST, _BLOCKS = 40, 20  # rows for noise, jumps and sharing; blocks of the in
 _T_90 = 1.729  # of Student's t with 19 degrees of freedom, two-sided
 _BLOCK = 100_000  # values looked at together
 _ROWS = 10_000  # the last rows, of which it is said what could be gained
-_SHARED_ROWS, _SHIFTS = 2000, 99
+_SHARED_ROWS, _SHIFTS, _FLIPS, _CHANGES = 2000, 99, 999, 8
 _HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is taken off; in gaps
 _SURE, _HEAVY = 0.01, 0.01
 _OWN_TOLD = 4  # cycles of single arms
@@ -45,7 +45,7 @@ class Diagnosis:
         outliers: share of rewards that lie far from their neighbours: .001 with normal noise, .01 and more with heavy
             tails. They count as noise, not as jumps.
         correlation: mean correlation of two arms' rewards.
-        shared: whether arms are more correlated than chance can explain.
+        shared: whether arms have more in common than chance can explain.
         periods: of cycles that arms share, in units of the times.
         own_periods: of cycles that are clear in one arm alone, by its name.
         drift: standard deviation of the change of a typical arm's level in 100 gaps, without cycles and jumps; 0: no
@@ -231,8 +231,12 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     harmonics of each, of the length that fits all rows best. The rest is divided into jumps, drift and noise
     (``find_jumps``). The variance of the noise is the mean square of y_{t-1} - 2 y_t + y_{t+1} over each arm's
     neighbouring rows, divided by 6, minus a third of the drift's variance; straight lines do not affect it. Its
-    interval is Student's t over 20 blocks of rows, for the logarithm of the standard deviation. To decide whether arms
-    are correlated, their mean correlation is compared with 99 tables whose arms are shifted in time against each other.
+    interval is Student's t over 20 blocks of rows, for the logarithm of the standard deviation. Arms share
+    something if one of two tests says so, each at the level .01. Their mean correlation is compared with that of 999
+    tables in which the deviations of some arms have the other sign; the correlations of their changes, from row to row
+    and between means of 2, 4, ... rows, with 99 tables whose arms are shifted in time against each other. The first
+    sees common levels and needs eight arms, the second common changes. Correlations of levels alone would not do: those
+    of two arms that drift, each by itself, are large.
 
     Args:
         table: a ``RewardTable``, or (T, N) rewards, NaN where missing.
@@ -410,8 +414,8 @@ def _at_random_and_alone(rewards: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
-    """Mean correlation of two arms in rows where both have a reward, and whether it exceeds that of arms shifted in
-    time."""
+    """Mean correlation of two arms in rows where both have a reward, and whether chance cannot explain how alike they
+    are."""
     rewards = rewards[_sampled(len(rewards))]
     count = (~np.isnan(rewards)).sum(0)
     rewards = rewards[:, count >= _FEWEST]
@@ -423,17 +427,37 @@ def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
     held = (~np.isnan(standard)).sum(1)
     if (held >= 2).sum() < _FEWEST:
         return None, None
-    standard = np.nan_to_num(standard)  # a missing reward is at its arm's mean
-    pairs = float((held * (held - 1)).sum())
-    mean = float((np.square(standard.sum(1)) - np.square(standard).sum(1)).sum() / pairs)
-    short, g = standard[-_SHARED_ROWS:].T, np.random.default_rng(0)
-    short = short[short.std(1) > 0]
-    seen, beyond = np.square(np.corrcoef(short)).sum(), 0
-    for _ in range(_SHIFTS):
-        shifts = g.integers(0, short.shape[1], len(short))
-        moved = np.stack([np.roll(column, shift) for column, shift in zip(short, shifts, strict=True)])
-        beyond += bool(np.square(np.corrcoef(moved)).sum() >= seen)
-    return mean, beyond == 0
+    filled = np.nan_to_num(standard)  # a missing reward is at its arm's mean
+    products = filled.T @ filled
+    mean = float((products.sum() - products.trace()) / (held * (held - 1)).sum())
+    g = np.random.default_rng(0)
+    signs = g.choice([-1.0, 1.0], (_FLIPS, len(products)))
+    flipped = ((signs @ products) * signs).sum(1) >= products.sum() * (1 - 1e-9)
+    return mean, bool(flipped.mean() < _SURE) or _change_together(standard[-_SHARED_ROWS:], g)
+
+
+def _change_together(rewards: np.ndarray, g: np.random.Generator) -> bool:
+    """Whether arms' changes, from the mean of 1, 2, 4, ... rows to the next, are more alike than if arms are shifted in
+    time.
+
+    How alike they are is the sum of the squared correlations, its cube root, which is nearly normal (Wilson & Hilferty
+    1931), standardised over the shifts; the clearest number of rows counts.
+    """
+    rows, arms = rewards.shape
+    shifts = g.integers(0, rows, (1 + _SHIFTS, arms))
+    shifts[0] = 0
+    clearest = np.full(len(shifts), -np.inf)
+    for size in (2**k for k in range(rows.bit_length()) if rows // 2**k > _CHANGES):
+        blocks = rewards[rows % size :].reshape(-1, size, arms)
+        changes = np.diff(mean_of_held(blocks, 1), axis=0)
+        changes = np.nan_to_num(changes - mean_of_held(changes)).T
+        length = np.linalg.norm(changes, axis=1, keepdims=True)
+        changes /= np.where(length > 0, length, 1.0)
+        at = np.arange(changes.shape[1])
+        moved = (np.take_along_axis(changes, (at - by[:, None] // size) % len(at), 1) for by in shifts)
+        alike = np.cbrt([max(0.0, np.square(one @ one.T).sum() - arms) for one in moved])
+        clearest = np.maximum(clearest, (alike - alike.mean()) / (alike.std() or 1.0))
+    return bool((clearest[1:] < clearest[0]).all())
 
 
 def _gain(
