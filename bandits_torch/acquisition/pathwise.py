@@ -107,11 +107,8 @@ class PathwiseThompsonSampling:
         """Draws of the posterior over all arms at ``time`` (default: the latest observation), (b, N)."""
         now = (model.now or 0.0) if time is None else float(time)
         arm, reward, moments, valid = model.held()
-        draws = []
-        for k in range(len(arm)):
-            held = valid[k]
-            draws.append(self._path(model, k, arm[k, held], reward[k, held], moments[k, held], now))
-        return torch.stack(draws)
+        members = enumerate(zip(arm, reward, moments, valid, strict=True))
+        return torch.stack([self._path(model, k, a[v], r[v], m[v], now) for k, (a, r, m, v) in members])
 
     def state_dict(self) -> dict[str, Tensor]:
         """The state of the random number generator."""
@@ -325,7 +322,8 @@ class _PointDraw:
         self._path = width * scale * weights[-1]
         # (K + lambda I)^{-1} (y - m) of the mean, and (K + lambda I)^{-1} (g + e) of the draw.
         of_mean = torch.linalg.solve_triangular(upper, whitened.unsqueeze(-1), upper=True).squeeze(-1)
-        of_draw = _solve(upper, torch.where(rows.held, noisy, 0.0))
+        half = solve_lower(upper.mT, torch.where(rows.held, noisy, 0.0).unsqueeze(-1))
+        of_draw = torch.linalg.solve_triangular(upper, half, upper=True).squeeze(-1)
         self._coefficients = (of_mean - width * of_draw) * rows.held
         self._d = d
 
@@ -359,12 +357,6 @@ def _features(space: Kernel, d: int, features: int, like: Tensor) -> Callable[[T
     validation.require(even, "features", features, "an even number")
     phi = gen_kernel_features(space, num_inputs=d, num_outputs=features).to(like)
     return lambda X: phi(X)
-
-
-def _solve(upper: Tensor, right: Tensor) -> Tensor:
-    """(K + lambda I)^{-1} right from L^T."""
-    half = solve_lower(upper.mT, right.unsqueeze(-1))
-    return torch.linalg.solve_triangular(upper, half, upper=True).squeeze(-1)
 
 
 @acqf_input_constructor(PathwisePointDraw)

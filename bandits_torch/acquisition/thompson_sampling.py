@@ -128,7 +128,19 @@ class ThompsonSampling(IndependentDraws):
     @torch.no_grad()
     def _drawn(self, base_samples: Tensor | None = None) -> Tensor:
         """A draw over all choices, ``model.batch_shape x N``."""
-        mean, root = self._moments()
+        model, choices = self.model, self.choices
+        if isinstance(model, ArmModel):
+            expected = "None with an ArmGP: its arms are the choices"
+            validation.require(choices is None, "choices", choices, expected)
+            if self.root is None:
+                mean, root = model.joint_root(self._time)
+            else:
+                mean, root = model.marginals(self._time)[0], self.root
+        else:
+            validation.require(choices is not None, "choices", choices, "an N x d tensor with this model")
+            posterior = cast(GPyTorchPosterior, model.posterior(cast(Tensor, choices)))
+            mean = posterior.mean.squeeze(-1)
+            root = batched_cholesky(posterior.distribution.covariance_matrix)
         if base_samples is None:
             base_samples = torch.randn_like(mean)
         fits = validation.tensor("base_samples", base_samples).shape == mean.shape
@@ -141,20 +153,6 @@ class ThompsonSampling(IndependentDraws):
         normal ``samples``."""
         noise = (samples.to(mean).unsqueeze(-2) @ root.mT).squeeze(-2)
         return mean + (noise if width is None else width.to(mean).unsqueeze(-1) * noise)
-
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        """Posterior mean over all choices and a root of their covariance."""
-        model, choices = self.model, self.choices
-        if isinstance(model, ArmModel):
-            validation.require(
-                choices is None, "choices", choices, "None with an ArmGP: its arms are the choices"
-            )
-            if self.root is not None:
-                return model.marginals(self._time)[0], self.root
-            return model.joint_root(self._time)
-        validation.require(choices is not None, "choices", choices, "an N x d tensor with this model")
-        posterior = cast(GPyTorchPosterior, model.posterior(cast(Tensor, choices)))
-        return posterior.mean.squeeze(-1), batched_cholesky(posterior.distribution.covariance_matrix)
 
     def _further_draw(self, k: int) -> Tensor:
         return self._drawn()
@@ -257,15 +255,10 @@ class PredictiveSampling(Described):
         are what they were: they may be learned."""
         now, before = [model.noise_variance, *model.prior.kernel.state_dict().values()], self._future_of
         same = before is not None and before[0] is model and all(map(torch.equal, before[1], now))
-        if before is None or not same:
-            told = model.noise_variance, model.prior.matrix(), *model.prior.drift(0.0, self.interval)
-            future = self._future(*(part.double() for part in told))
-            self._future_of = before = model, [part.clone() for part in now], future
-        return before[2]
-
-    @staticmethod
-    def _future(noise: Tensor, K: Tensor, kept: Tensor, gained: Tensor) -> Tensor:
-        """B of noise variances ``batch_shape``, the different K and a, c of an interval."""
+        if before is not None and same:
+            return before[2]
+        told = model.noise_variance, model.prior.matrix(), *model.prior.drift(0.0, self.interval)
+        noise, K, kept, gained = (part.double() for part in told)
         b, noise = noise.numel(), noise.reshape(-1, 1)
         if bool((noise == noise[0]).all()):
             noise = noise[:1]
@@ -276,7 +269,9 @@ class PredictiveSampling(Described):
         lead = noise * (1 - kept.square()) - fresh
         root = (lead.square() + 4 * noise * fresh).sqrt()
         v = torch.where(lead > 0, (lead + root) / 2, 2 * noise * fresh / (root - lead).clamp_min(1e-300))
-        return (vectors * (fresh + v).unsqueeze(-2)) @ vectors.mT
+        future = (vectors * (fresh + v).unsqueeze(-2)) @ vectors.mT
+        self._future_of = model, [part.clone() for part in now], future
+        return future
 
     def _check(self, model: ArmGP) -> None:
         validation.instance("model", model, ArmGP, "an ArmGP")
