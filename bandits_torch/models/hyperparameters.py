@@ -6,6 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from botorch.exceptions.errors import ModelFittingError
@@ -248,13 +249,18 @@ def fit_hyperparameters(
         X, y = (column[-most:] for column in own_data)
         if len(y) < 2:
             continue
-        part, index = _place(kernel, member)
+        part, index = kernel, member
+        if isinstance(kernel, StackedKernel):  # priors come last in a model's batch
+            index, prior = divmod(member, len(kernel.kernels))
+            part = kernel.kernels[prior]
         own = part[index] if len(part.batch_shape) else part
         share = None if seconds is None else seconds / len(members)
         found = _fit_one(copy.deepcopy(own).to(X.dtype), X, y, noise[member], mean[member], share)
         if found is not None:
             learned, noise[member], mean[member] = found
-            _write(part, learned, index)
+            with torch.no_grad():
+                for ours, theirs in zip(part.parameters(), learned.parameters(), strict=True):
+                    (ours if ours.shape == theirs.shape else ours[index]).copy_(theirs)
             fitted.append(member)
     if fitted:
         try:
@@ -274,12 +280,16 @@ def _fit_one(
     rewards in which the outputscale of a ``learnable`` kernel began near 1, for which the optimiser's bounds and
     tolerances are made."""
     least, y = SMALLEST_RATIO[y.dtype], y.to(X)
-    scale = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
-    square = _squared_unit(scale)
-    if scale is not None and square != 1:
+    scale: Any = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
+    prior, square = getattr(scale, "outputscale_prior", None), 1.0
+    if isinstance(prior, LogNormalPrior) and not scale.raw_outputscale_constraint.enforced:
+        square = 4.0 ** round(
+            math.log2(float(prior.mode)) / 2
+        )  # of ``learnable``; a power of 4 rounds nothing
+    if square != 1:
         _rescale(scale, 1 / square)
+        prior = scale.outputscale_prior
     y, mean, noise = y / math.sqrt(square), mean / math.sqrt(square), noise / square
-    prior = getattr(scale, "outputscale_prior", None)
     unit = 1.0 if prior is None else float(prior.mode)
     likelihood = GaussianLikelihood(
         noise_prior=LogNormalPrior(-4.0 + math.log(unit), 1.0),  # BoTorch's, where the outputscale is 1
@@ -304,7 +314,7 @@ def _fit_one(
         prior = kernel(X, diag=True).max()
     if not likelihood.noise >= least * prior:
         return None
-    if scale is not None and square != 1:
+    if square != 1:
         _rescale(scale, square)
     return (
         kernel,
@@ -313,35 +323,12 @@ def _fit_one(
     )
 
 
-def _squared_unit(scale: ScaleKernel | None) -> float:
-    """A power of 4, so that nothing is rounded, near the outputscale that ``learnable`` was given; 1 for others."""
-    prior = getattr(scale, "outputscale_prior", None)
-    if scale is None or not isinstance(prior, LogNormalPrior) or scale.raw_outputscale_constraint.enforced:
-        return 1.0
-    return 4.0 ** round(math.log2(float(prior.mode)) / 2)
-
-
 def _rescale(scale: ScaleKernel, factor: float) -> None:
     """The outputscale and its log-normal prior in another unit."""
     prior, *closures = scale._priors["outputscale_prior"]
     scale.outputscale = factor * scale.outputscale.detach()
     moved = LogNormalPrior(prior.loc + math.log(factor), prior.scale)
     scale.register_prior("outputscale_prior", moved, *closures)
-
-
-def _place(kernel: Kernel, member: int) -> tuple[Kernel, int]:
-    """The kernel that holds a member's hyperparameters, and where in its batch: priors come last in a model's batch."""
-    if isinstance(kernel, StackedKernel):
-        replicate, prior = divmod(member, len(kernel.kernels))
-        return kernel.kernels[prior], replicate
-    return kernel, member
-
-
-def _write(kernel: Kernel, learned: Kernel, member: int) -> None:
-    """Parameters of a kernel without batch into the place of a member."""
-    with torch.no_grad():
-        for ours, theirs in zip(kernel.parameters(), learned.parameters(), strict=True):
-            (ours if ours.shape == theirs.shape else ours[member]).copy_(theirs)
 
 
 def _prior_means(model: ArmGP | OnlineGP) -> Tensor:
