@@ -463,6 +463,9 @@ class OneStep(Kept):
     no prior covariances are kept: O(m N).
     """
 
+    _moments: tuple[Tensor, Tensor] | None
+    _features: tuple[ArmEmbedding, FeatureRegression] | None
+
     def __init__(self, sketch: Sketch) -> None:
         super().__init__(sketch)
         new = sketch.prior_variance.new_zeros
@@ -521,8 +524,7 @@ class OneStep(Kept):
     def _changed(self) -> None:
         """Dictionary or data are no longer those of the last computation."""
         self._solved = False
-        self._moments: tuple[Tensor, Tensor] | None = None
-        self._features: tuple[ArmEmbedding, FeatureRegression] | None = None
+        self._moments = self._features = None
 
     def leverage(self) -> Tensor:
         """Present variance of the arms pulled, (u,), from the variance of all arms, which the next choice reads."""
