@@ -157,29 +157,28 @@ def _mean_over_arms(p: int, prior: CandidatePrior, arms: Tensor) -> Tensor:
 def _kernel_over_arms(priors: Sequence[CandidatePrior], arms: Tensor) -> ArmCovarianceKernel:
     """The priors' covariances as one kernel of batch shape (P,), or () when all share one kernel object."""
     shared = all(prior.kernel is priors[0].kernel for prior in priors)
-    matrices = [
-        _covariance(p, prior.kernel, arms) for p, prior in enumerate(priors[:1] if shared else priors)
-    ]
+    n, matrices = arms.shape[-2], []
+    for p, prior in enumerate(priors[:1] if shared else priors):
+        name, kernel = f"priors[{p}].kernel", prior.kernel
+        if isinstance(kernel, Tensor):
+            validation.shape_is(name, kernel, kernel.shape == (n, n), f"({n}, {n}), a row for each arm")
+            try:
+                matrices.append(ArmCovarianceKernel(kernel.to(arms)).covariance)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+            continue
+        over_time = any(
+            isinstance(part, MarkovTimeKernel | SpatioTemporalKernel) for part in kernel.modules()
+        )
+        validation.require(
+            not over_time, name, kernel, "a kernel over arms alone; time is its forgetting_rate"
+        )
+        with torch.no_grad():
+            x = torch.arange(n).to(arms).unsqueeze(-1) if over_indices(kernel) else arms
+            matrix = copy.deepcopy(kernel).to(arms)(x).to_dense()
+        validation.shape_is(name, matrix, matrix.shape == (n, n), f"({n}, {n}) when called with the arms")
+        matrices.append((matrix + matrix.mT) / 2)
     return ArmCovarianceKernel(matrices[0] if shared else torch.stack(matrices))
-
-
-def _covariance(p: int, kernel: Kernel | Tensor, arms: Tensor) -> Tensor:
-    """(N, N) over the arms."""
-    name, n = f"priors[{p}].kernel", arms.shape[-2]
-    if isinstance(kernel, Tensor):
-        expected = f"({n}, {n}), a row for each arm"
-        validation.shape_is(name, kernel, kernel.shape == (n, n), expected)
-        try:
-            return ArmCovarianceKernel(kernel.to(arms)).covariance
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-    over_time = any(isinstance(part, MarkovTimeKernel | SpatioTemporalKernel) for part in kernel.modules())
-    validation.require(not over_time, name, kernel, "a kernel over arms alone; time is its forgetting_rate")
-    with torch.no_grad():
-        x = torch.arange(n).to(arms).unsqueeze(-1) if over_indices(kernel) else arms
-        matrix = copy.deepcopy(kernel).to(arms)(x).to_dense()
-    validation.shape_is(name, matrix, matrix.shape == (n, n), f"({n}, {n}) when called with the arms")
-    return (matrix + matrix.mT) / 2
 
 
 def online_gp_over_priors(
@@ -208,7 +207,18 @@ def online_gp_over_priors(
     """
     check_priors(priors)
     validation.positive_integer("replicates", replicates)
-    kernels = [_kernel_over_points(p, prior) for p, prior in enumerate(priors)]
+    kernels, means, like = [], [], domain.bounds
+    for p, prior in enumerate(priors):
+        name, rate, mean = f"priors[{p}]", prior.forgetting_rate, prior.mean
+        expected = "a kernel over points, not a matrix of arms"
+        validation.instance(f"{name}.kernel", prior.kernel, Kernel, expected)
+        once = not (rate and isinstance(prior.kernel, SpatioTemporalKernel))
+        validation.require(once, f"{name}.forgetting_rate", rate, "0 with a kernel over time")
+        kernel = copy.deepcopy(prior.kernel)
+        kernels.append(_forgetting(kernel, rate) if rate else kernel)
+        number = not isinstance(mean, Tensor) or mean.dim() == 0
+        validation.require(number, f"{name}.mean", mean, "a number: there are no arms")
+        means.append(validation.rewards(f"{name}.mean", validation.numbers(f"{name}.mean", mean, like)))
     if any(isinstance(kernel, SpatioTemporalKernel) for kernel in kernels):
         kernels = [
             kernel if isinstance(kernel, SpatioTemporalKernel) else _forgetting(kernel, ALMOST_STATIC)
@@ -217,17 +227,16 @@ def online_gp_over_priors(
     over_time = isinstance(kernels[0], SpatioTemporalKernel)
     if learn:
         kernels = [learnable(kernel, domain.dim, replicates, anisotropy) for kernel in kernels]
-    given, like = validation.numbers("noise_variance", noise_variance, domain.bounds), domain.bounds
+    given = validation.numbers("noise_variance", noise_variance, like)
     noise = torch.stack([_noise_of(p, prior, given) for p, prior in enumerate(priors)], -1)
-    means = torch.stack([_mean_number(p, prior, like) for p, prior in enumerate(priors)])
     shape = torch.Size((replicates, len(priors)))
     require_within(shape, noise.shape, "noise_variance")
-    mean = ConstantMean(batch_shape=shape).to(like)
-    mean.constant.data.copy_(means)
+    prior_mean = ConstantMean(batch_shape=shape).to(like)
+    prior_mean.constant.data.copy_(torch.stack(means))
     return OnlineGP(
         StackedKernel(kernels),
         noise.expand(shape),
-        prior_mean=mean.requires_grad_(False),
+        prior_mean=prior_mean.requires_grad_(False),
         input_dim=domain.dim + over_time,
         batch_shape=shape,
         dtype=like.dtype,
@@ -235,28 +244,6 @@ def online_gp_over_priors(
     )
 
 
-def _kernel_over_points(p: int, prior: CandidatePrior) -> Kernel:
-    of_points = isinstance(prior.kernel, Kernel)
-    validation.require(
-        of_points, f"priors[{p}].kernel", prior.kernel, "a kernel over points, not a matrix of arms"
-    )
-    kernel = copy.deepcopy(prior.kernel)
-    if not prior.forgetting_rate:
-        return kernel
-    twice = isinstance(kernel, SpatioTemporalKernel)
-    validation.require(
-        not twice, f"priors[{p}].forgetting_rate", prior.forgetting_rate, "0 with a kernel over time"
-    )
-    return _forgetting(kernel, prior.forgetting_rate)
-
-
 def _forgetting(kernel: Kernel, rate: float) -> Kernel:
     """The kernel times exponential forgetting at this rate."""
     return SpatioTemporalKernel(kernel, ExponentialForgettingKernel(torch.tensor(rate, dtype=torch.float64)))
-
-
-def _mean_number(p: int, prior: CandidatePrior, like: Tensor) -> Tensor:
-    name = f"priors[{p}].mean"
-    number = not isinstance(prior.mean, Tensor) or prior.mean.dim() == 0
-    validation.require(number, name, prior.mean, "a number: there are no arms")
-    return validation.rewards(name, validation.numbers(name, prior.mean, like))
