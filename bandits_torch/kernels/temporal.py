@@ -28,9 +28,6 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels.state_space import TOLERANCE, StateSpace
 
-_RATE = "strictly between 0 and 1 and inside the constraint"
-_VARIANCE = "a finite number > 0 and inside the constraint"
-
 
 class TimeKernel(Kernel, ABC):
     """A covariance between times, given element by element.
@@ -84,15 +81,13 @@ class MarkovTimeKernel(TimeKernel):
         kept = self.covariance(s, t) / before
         return kept, self.covariance(t, t) - kept * kept * before
 
-    def _register(
-        self, name: str, value: float | Tensor, constraint: Interval, prior: Prior | None, expected: str
-    ) -> None:
+    def _register(self, name: str, value: float | Tensor, constraint: Interval, prior: Prior | None) -> None:
         """Register parameter ``raw_<name>`` of shape (*batch_shape, 1) with its constraint and its prior."""
         like = value if isinstance(value, Tensor) and value.is_floating_point() else torch.empty(()).double()
         raw = torch.zeros(*self.batch_shape, 1, dtype=like.dtype, device=like.device)
         self.register_parameter(f"raw_{name}", torch.nn.Parameter(raw))
         self.register_constraint(f"raw_{name}", constraint)
-        set_parameter(self, name, value, expected)
+        setattr(self, name, value)
         if prior is not None:
             if not isinstance(prior, Prior):
                 raise TypeError(f"Expected gpytorch.priors.Prior but got {type(prior).__name__}")
@@ -139,7 +134,9 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
     """
 
     is_stationary = True
-    forgetting_rate = _hyperparameter("forgetting_rate", "eps per unit of time", _RATE)
+    forgetting_rate = _hyperparameter(
+        "forgetting_rate", "eps per unit of time", "strictly between 0 and 1 and inside the constraint"
+    )
 
     def __init__(
         self,
@@ -153,7 +150,7 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
         constraint = Interval(0.0, 1.0) if forgetting_rate_constraint is None else forgetting_rate_constraint
         inside = bool(constraint.lower_bound >= 0) and bool(constraint.upper_bound <= 1)
         validation.require(inside, "forgetting_rate_constraint", constraint, "an interval inside (0, 1)")
-        self._register("forgetting_rate", forgetting_rate, constraint, forgetting_rate_prior, _RATE)
+        self._register("forgetting_rate", forgetting_rate, constraint, forgetting_rate_prior)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """(1 - eps)^(|s - t| / 2), written as exp(log1p(-eps) |s - t| / 2) so that small rates keep their precision."""
@@ -193,7 +190,9 @@ class WienerKernel(MarkovTimeKernel):
     """
 
     is_stationary = False
-    drift_variance = _hyperparameter("drift_variance", "v per unit of time", _VARIANCE)
+    drift_variance = _hyperparameter(
+        "drift_variance", "v per unit of time", "a finite number > 0 and inside the constraint"
+    )
 
     def __init__(
         self,
@@ -210,7 +209,7 @@ class WienerKernel(MarkovTimeKernel):
         validation.require(
             bool(constraint.lower_bound >= 0), "drift_variance_constraint", constraint, "an interval above 0"
         )
-        self._register("drift_variance", drift_variance, constraint, drift_variance_prior, _VARIANCE)
+        self._register("drift_variance", drift_variance, constraint, drift_variance_prior)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """1 + v max(0, min(s, t) - start)."""
