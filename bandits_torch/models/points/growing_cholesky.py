@@ -391,27 +391,13 @@ class GrowingCholesky(ResizableState):
 
     def drop_oldest(self, where: Tensor | None = None) -> None:
         """Forget each member's oldest row, if it has one (of the members with ``where`` True). O(t^2)."""
-        if where is None and not self.ragged:
-            self._drop_first()
-            return
-        if self.size:
-            if where is not None:
-                self.widen(where.shape)
-            self._drop(self.rows().held.to(torch.uint8).argmax(-1), where)  # the first of the rows held
-
-    def drop_row(self, row: Tensor, where: Tensor | None = None) -> None:
-        """Remove a row of each member, by its number among the present rows, where it is held. O(t^2)."""
-        self.widen(row.shape if where is None else torch.broadcast_shapes(row.shape, where.shape))
-        self._drop(row.expand(self.factor_shape), where)
-
-    def _drop(self, row: Tensor, where: Tensor | None) -> None:
-        self._null(row.unsqueeze(-1), where)
-        self._drops += 1
-        if self._drops >= max(16, self.size // 4):
-            self.compact()
-
-    def _drop_first(self) -> None:
         t = self.size
+        if where is not None or self.ragged:
+            if t:
+                if where is not None:
+                    self.widen(where.shape)
+                self._drop(self.rows().held.to(torch.uint8).argmax(-1), where)  # the first of the rows held
+            return
         if t > 1:
             self.whitened[..., : t - 1] = remove_row(
                 self.upper[..., 1:t, 1:t],
@@ -424,9 +410,14 @@ class GrowingCholesky(ResizableState):
             self.targets[..., : t - 1] = self.targets[..., 1:t].clone()
         self.size = t - 1
 
-    def _null(self, row: Tensor, where: Tensor | None) -> None:
+    def drop_row(self, row: Tensor, where: Tensor | None = None) -> None:
+        """Remove a row of each member, by its number among the present rows, where it is held. O(t^2)."""
+        self.widen(row.shape if where is None else torch.broadcast_shapes(row.shape, where.shape))
+        self._drop(row.expand(self.factor_shape), where)
+
+    def _drop(self, row: Tensor, where: Tensor | None) -> None:
         """Make a row of each member a null row: ``remove_row`` with l the part of its column below it."""
-        old = self.rows()
+        old, row = self.rows(), row.unsqueeze(-1)
         goes = (torch.arange(self.size, device=row.device) == row) & old.held
         if where is not None:
             goes = goes & where.unsqueeze(-1)
@@ -439,6 +430,9 @@ class GrowingCholesky(ResizableState):
         old.whitened.copy_(remove_row(rest, column, stay, first, out=old.corner))
         old.held.logical_and_(~goes)
         self.ragged = True
+        self._drops += 1
+        if self._drops >= max(16, self.size // 4):
+            self.compact()
 
     def clear(self, where: Tensor | None = None) -> None:
         """Forget everything (of the members with ``where`` True). O(1), or O(t^2) with ``where``."""

@@ -118,7 +118,12 @@ class OnlineGP(OnlineModel):
         require_within(shape, kernel.batch_shape, "kernel.batch_shape")
         if not isinstance(prior_mean, Mean):
             constant = torch.tensor(validation.finite_number("prior_mean", prior_mean), dtype=torch.float64)
-            prior_mean = _constant(float(validation.rewards("prior_mean", constant, dtype)), dtype)
+            number = float(validation.rewards("prior_mean", constant, dtype))
+            prior_mean = ConstantMean().to(
+                dtype
+            )  # first, so that the number is not rounded to the default dtype
+            prior_mean.constant.data.fill_(number)
+            prior_mean.requires_grad_(False)
         exact = any(isinstance(part, SpatioTemporalKernel | PeriodKernel) for part in kernel.modules())
         own = torch.broadcast_shapes(kernel.batch_shape, noise.shape, (1,) * len(shape))
         self.data = GrowingCholesky(input_dim, shape, own, dtype, device, exact)
@@ -286,7 +291,9 @@ class OnlineGP(OnlineModel):
         ratio = self._check_spread(X)
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
-            self._widen(X, where)
+            self.data.widen(_padded(X.shape[:-2], self.batch_shape))
+            if where is not None:
+                self.data.widen(where.shape)
             for new in self._new_rows(X, Y, where, ratio):
                 self.data.append(new)
             self.data.ragged |= where is not None
@@ -512,11 +519,6 @@ class OnlineGP(OnlineModel):
         with torch.no_grad():
             return self.prior.variance(origin)
 
-    def _widen(self, X: Tensor, where: Tensor | None) -> None:
-        self.data.widen(_padded(X.shape[:-2], self.batch_shape))
-        if where is not None:
-            self.data.widen(where.shape)
-
     # -- predicting ------------------------------------------------------------------------------------
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
@@ -534,12 +536,6 @@ class OnlineGP(OnlineModel):
         if q == 1:
             return MarginalPosterior(mean, spread.expand(*batch, 1) + noise)
         return joint_posterior(mean, spread.expand(*batch, q, q), noise)
-
-
-def _constant(value: float, dtype: torch.dtype) -> ConstantMean:
-    mean = ConstantMean().to(dtype)  # first, so that the value is not rounded to the default dtype
-    mean.constant.data.fill_(value)
-    return mean.requires_grad_(False)
 
 
 def _padded(shape: torch.Size, batch_shape: torch.Size) -> torch.Size:

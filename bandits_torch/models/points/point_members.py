@@ -195,7 +195,11 @@ class PointMembers(MemberPosterior, HasState, Described):
         With ``where``, which broadcasts to (S, P), only the members with True hold the observation.
         """
         full = self.inputs.shape[1] == self.capacity
-        dropped = self._least_telling(time, weights) if full else None
+        dropped = None
+        if full:
+            older = self.capacity - self.capacity // 2
+            telling = (weights.unsqueeze(-1) * self.information(time)).sum(1)
+            dropped = telling[:, :older].argmin(-1).tolist()
         new, now = self.unit_cube(x.unsqueeze(1)), self.times.new_full((self.replicates, 1), time)
         holds = self.held.new_ones(self.batch_shape) if where is None else where.expand(self.batch_shape)
         self.inputs = torch.cat([without(self.inputs, dropped, 1), new], 1)
@@ -215,12 +219,6 @@ class PointMembers(MemberPosterior, HasState, Described):
         age = (time - self.times)[:, None, None]
         rho = self.over_time(age).squeeze(-2)
         return 0.5 * torch.log1p(rho.square() * c / noise) * self.held
-
-    def _least_telling(self, time: float, weights: Tensor) -> list[int]:
-        """Each replicate's observation with the least information, among the older half."""
-        n = self.inputs.shape[1]
-        information = (weights.unsqueeze(-1) * self.information(time)).sum(1)[:, : n - n // 2]
-        return information.argmin(-1).tolist()
 
     @torch.no_grad()
     def rebuild(self, where: Tensor | None = None) -> None:
