@@ -181,17 +181,7 @@ def live_page(
         said=_said_of_alarms(alarms),
         rows=shown.to_dict("records"),
         left_out=len(table) - len(shown),
-        lifts=[
-            {
-                "name": row["arm"],
-                "lift": _number(row["lift"]),
-                "interval": "" if math.isinf(row["lower"]) else f"{row['lower']:.4g} to {row['upper']:.4g}",
-                "decided": row["decided"],
-                "compared": row["compared"],
-            }
-            for one in lift
-            for _, row in one[:_MOST_ROWS].iterrows()
-        ],
+        lifts=[row for one in lift for row in one[:_MOST_ROWS].to_dict("records")],
         pictures=pictures,
         most_arms=_MOST_ARMS,
         of=len(table),
@@ -270,11 +260,8 @@ def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:
 def _draw_rewards(told: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool, figure: Figure) -> None:
     ax = figure.add_subplot()
     groups = told.groupby("arm", sort=False) if over_arms else [("", told)]
-    look = (
-        looks(str(name) for name in told["arm"].value_counts().index)
-        if over_arms
-        else {"": (COLOURS[0], "-")}
-    )
+    lines = [str(name) for name in told["arm"].value_counts().index] if over_arms else [""]
+    look = looks(lines)
     named = over_arms and len(look) - 1 <= _MOST_COLOURS
     for i, (name, one) in enumerate(groups):
         label = str(name).lstrip("_").replace("$", r"\$") if named and i < _MOST_COLOURS else None
@@ -288,8 +275,7 @@ def _draw_rewards(told: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool, fig
 def _in_dates(ax: Axes, times: pd.Series) -> None:
     """Show short dates on the axis, in their own zone; numbers stay."""
     if isinstance(times.iloc[0], pd.Timestamp):
-        zone = times.iloc[0].tz
-        in_dates(ax, minticks=2, maxticks=5, tz=zone)  # with 3 or more some spans have no unit
+        in_dates(ax, minticks=2, maxticks=5, tz=times.iloc[0].tz)  # with 3 or more some spans have no unit
 
 
 def _draw_plays(told: pd.DataFrame, order: Sequence[str], figure: Figure) -> None:
@@ -395,21 +381,22 @@ def _ties(problem: Problem) -> bool:
     return isinstance(problem, Replay) and kind_of_values(problem.table) in ("0/1", "counts")
 
 
-def _best(problem: Problem, horizon: int) -> Tensor:
-    """The best arm of each step; by the smoothed table where rows have ties."""
-    if not (isinstance(problem, Replay) and _ties(problem)):
-        return best_arms(problem, horizon)
-    times = np.array([problem.time(step) for step in range(1, horizon + 1)])
-    return torch.from_numpy(best_smoothed(problem.table[:horizon].double().cpu().numpy(), times)[1])[None]
-
-
 def _pulls(
     histories: Mapping[str, History], problem: Problem, compared: Comparison | None
 ) -> dict[str, dict[str, str]]:
-    """Pictures of the arms pulled by the policies named in the advice and by ``auto``, if there are arms."""
+    """Pictures of the arms pulled by the policies named in the advice and by ``auto``, if there are arms.
+
+    The best arm is that of the smoothed table where rows have ties.
+    """
     if problem.dim or problem.num_arms < 2:
         return {}
-    best = _best(problem, next(iter(histories.values())).horizon)
+    horizon = next(iter(histories.values())).horizon
+    if isinstance(problem, Replay) and _ties(problem):
+        times = np.array([problem.time(step) for step in range(1, horizon + 1)])
+        smoothed = best_smoothed(problem.table[:horizon].double().cpu().numpy(), times)
+        best = torch.from_numpy(smoothed[1])[None]
+    else:
+        best = best_arms(problem, horizon)
     rows = slice(None) if bool((best == best[:1]).all()) else slice(1)  # functions that differ: of the first
     if compared is None or compared.advice is None:
         lead = [str(summary(histories)["mean_cumulative_regret"].idxmin())]
@@ -491,22 +478,19 @@ def _count(number: int, word: str, words: str | None = None) -> str:
 
 def _rendered(template: str, **values: Any) -> str:
     """A page of a template, in the colours of the plots."""
-    return _TEMPLATES.get_template(template).render(
-        colours=_css_variables(COLOURS[:-1], GREY),
-        colours_on_dark=_css_variables(ON_DARK, GREY_ON_DARK),
-        **values,
-    )
-
-
-def _css_variables(colours: Sequence[str], grey: str) -> str:
-    named = {f"c{i}": colour for i, colour in enumerate(colours)} | {"grey": grey}
-    return " ".join(f"--{name}: {colour.lower()};" for name, colour in named.items())
+    for name, colours, grey in (("colours", COLOURS[:-1], GREY), ("colours_on_dark", ON_DARK, GREY_ON_DARK)):
+        named = {f"c{i}": colour for i, colour in enumerate(colours)} | {"grey": grey}
+        values[name] = " ".join(f"--{one}: {colour.lower()};" for one, colour in named.items())
+    return _TEMPLATES.get_template(template).render(**values)
 
 
 def _picture(
     name: str, height: float, draw: Callable[[Figure], object], *, titles: bool = False
 ) -> dict[str, str]:
     """A picture for a screen, ``wide``, and for a phone, ``narrow``, ``height`` inches high.
+
+    Each is an SVG element with text as text and the colours of the plots as variables of the page, which shows it as it
+    is: matplotlib escapes the text that it writes.
 
     ``name`` consists of letters and digits and is unique on the page. ``draw`` fills an empty figure; its titles are
     removed unless they are asked for, because the page has them.
@@ -519,26 +503,18 @@ def _picture(
             figure.axes[0].set_title("", loc="left")
         if figure.get_suptitle():
             figure.suptitle("")
-        made[kind] = _svg(figure, f"{name}-{kind}")
+        for ax in figure.axes:
+            ax.patch.set_visible(False)
+        file = io.StringIO()
+        salted = mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"{name}-{kind}"})
+        with salted, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # a browser has it
+            figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        text = file.getvalue()
+        text = text[text.index("<svg") :]
+        text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+        text = re.sub(r'<g id="[^"]*"', "<g", text)  # names of groups, the same in every figure
+        text = re.sub(r' d="[^"]*"', lambda path: _DIGITS.sub(r"\1", path[0]), text)
+        any_colour = re.compile("|".join(_CSS_COLOURS), re.IGNORECASE)
+        made[kind] = any_colour.sub(lambda found: _CSS_COLOURS[found[0].lower()], text)
     return made
-
-
-def _svg(figure: Figure, name: str) -> str:
-    """A figure as an SVG element: text as text, the colours of the plots as variables of the page.
-
-    The page shows it as it is: matplotlib escapes the text that it writes.
-    """
-    file = io.StringIO()
-    for ax in figure.axes:
-        ax.patch.set_visible(False)
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a browser has it
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = file.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'<g id="[^"]*"', "<g", text)  # names of groups, the same in every figure
-    text = re.sub(r' d="[^"]*"', lambda path: _DIGITS.sub(r"\1", path[0]), text)
-    return re.sub(
-        "|".join(_CSS_COLOURS), lambda found: _CSS_COLOURS[found[0].lower()], text, flags=re.IGNORECASE
-    )
