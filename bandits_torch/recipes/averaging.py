@@ -52,6 +52,7 @@ _TIMESCALES = (10.0, 30.0, 100.0)  # in typical gaps
 _LENGTHSCALES = (0.2, 0.6)  # of the unit cube, times sqrt(d)
 _NOISE = 0.02  # share of the variance of the function
 _TOLD = 0.5  # given length-scales, of the box in which members then count
+_CAPACITY = 200  # observations that a member holds
 _IGNORED = 10.0  # the length-scale of a context that hardly matters, of its range
 
 
@@ -62,7 +63,7 @@ def auto_over_points(
     *,
     replicates: int = 1,
     width: float = 1.0,
-    capacity: int = 200,
+    capacity: int = _CAPACITY,
     search: PointSearch | Mapping[str, Any] | None = None,
     seed: int = 0,
     kind: type[PointAveraging] = PointAveraging,
@@ -104,19 +105,14 @@ def _over_time(lengthscales: Tensor, noises: list[float]) -> tuple[Tensor, Tenso
     return *(value.repeat_interleave(len(over_time), 0) for value in (lengthscales, noise)), rate, timescale
 
 
-def auto_under_contexts(
+def _under_any_context(
+    setup: Setup,
     arms: Tensor,
     context_dim: int,
-    kernel: Kernel | None = None,
-    noise_variance: float | Tensor | None = None,
-    context_kernel: Kernel | None = None,
-    *,
-    matters: Sequence[int] | None = None,
-    first: int | None = None,
-    replicates: int = 1,
-    width: float = 1.0,
-    capacity: int = 200,
-    **options: Any,
+    context_kernel: Kernel | None,
+    matters: Sequence[int] | None,
+    width: float,
+    sharing: dict[str, Any],
 ) -> ContextAveraging:
     """``PointAveraging`` over the features of N arms, (N, d), joined with a context of ``context_dim`` numbers.
 
@@ -124,10 +120,9 @@ def auto_under_contexts(
     members begins with contexts that hardly matter. All adapt, the length-scale of each input by itself, so the policy
     learns which inputs matter. Arms without features have an input each, 1 for that arm.
 
-    ``kernel``, ``context_kernel``: both or neither, as for ``auto_over_points``, each over its own inputs. ``matters``:
-    the columns of the context that are used (None: all). ``first``: the number of arms (None: all) whose features
-    determine the range.
+    The kernels, both or neither, are as for ``auto_over_points``, each over its own inputs.
     """
+    kernel, first = setup.kernel, setup.grown_from
     n, d = arms.shape
     columns = list(range(context_dim) if matters is None else matters)
     counts = arms[:, 0] == torch.arange(n, device=arms.device) if d == 1 else arms.new_zeros(n).bool()
@@ -145,7 +140,7 @@ def auto_under_contexts(
         validation.require(
             not counted, "kernel", kernel, "None for arms without features, or contexts listed"
         )
-        of_arms, noise = _given_scales(_unit_box(d), kernel, noise_variance)
+        of_arms, noise = _given_scales(_unit_box(d), cast(Kernel, kernel), setup.noise_variance)
         of_context, _ = _given_scales(_unit_box(context_dim), context_kernel, None)
         length = torch.cat([of_arms.expand(d), of_context.expand(context_dim)[columns]]).to(rows)
         bounds, known = torch.stack([0 * length, length / _TOLD]), known | True
@@ -156,8 +151,10 @@ def auto_under_contexts(
         order = [*range(d, d + c), *range(d)]
         bounds, known, lengthscales = bounds[:, order], known[order], lengthscales[:, order]
     grid = _over_time(lengthscales, noises)
-    members = WideningMembers(known.to(rows.device), bounds, *grid, replicates=replicates, capacity=capacity)
-    policy = PointAveraging(Domain(bounds), members, width=width, ends=0.0, **options)
+    members = WideningMembers(
+        known.to(rows.device), bounds, *grid, replicates=setup.replicates, capacity=_CAPACITY
+    )
+    policy = PointAveraging(Domain(bounds), members, width=width, ends=0.0, **sharing)
     return ContextAveraging(policy, arms.double(), context_dim, columns, counted=counted)
 
 
@@ -302,14 +299,30 @@ def auto(
     alone = not moves_cost or (control is None and not under_contexts)
     validation.require(alone, ", ".join(moves), moves, "left out with a control or contexts")
     settings: dict[str, Any] = {"width": width, "plausible": plausible, "look_again": look_again}
-    sharing = {"share": share, "behind": behind}
+    sharing: dict[str, Any] = {"share": share, "behind": behind}
     policy: Policy
     if setup.domain is not None:
-        _left_out("None if the choices are a Domain", log=log, control=control)
+        _left_out("None if the choices are a Domain", log=log, control=control, history=history)
         _left_out("left out over a Domain, where a context is a fixed feature", **of_contexts)
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None if the choices are a Domain")
-        policy = _over_points(setup, history, settings, sharing)
+        kernel, prior_mean = setup.kernel, setup.prior_mean
+        usual = plausible == PLAUSIBLE
+        validation.require(usual, "plausible", plausible, "left at its default over a Domain")
+        validation.require(not isinstance(kernel, Tensor), "kernel", kernel, "a kernel over points, or None")
+        zero = _is_zero(prior_mean)
+        validation.require(zero, "prior_mean", prior_mean, "0 over a Domain, where it is learned")
+        policy = auto_over_points(
+            setup.domain,
+            cast(Kernel | None, kernel),
+            setup.noise_variance,
+            replicates=setup.replicates,
+            seed=setup.seed,
+            search=setup.search,
+            width=1.0 if width is None else width,
+            look_again=_LOOK_AGAIN if look_again is None else look_again,
+            **sharing,
+        )
     else:
         features = _features(setup.choices)
         kernel, prior_mean = _told(setup, features, history)
@@ -357,7 +370,16 @@ def _told(
         validation.require(
             _is_zero(prior_mean), "prior_mean", prior_mean, "0 with a history, which determines it"
         )
-        kernel, prior_mean = _of_history(features, history)
+        n = len(features)
+        fits = validation.tensor("history", history).dim() == 2 and history.shape[1] == n
+        validation.shape_is("history", history, fits, f"(T, {n}), a column for each arm")
+        past = history.to(features)
+        try:
+            kernel, prior_mean = estimate_covariance(past), past.nanmean(0)
+        except ValueError as error:
+            raise ValueError(f"history: {error}") from error
+        differ = bool(kernel.diagonal().mean() > 0)
+        validation.require(differ, "history", history, "of rewards that differ, some of an arm's at least")
     unused = kernel is None and noise_variance is not None
     validation.require(
         not unused, "noise_variance", noise_variance, "None if neither kernel nor history is given"
@@ -452,17 +474,8 @@ def _under_contexts(
     if contexts is None:
         for name, value, usual in (("plausible", plausible, PLAUSIBLE), ("look_again", look_again or 0, 0)):
             validation.require(value == usual, name, value, f"{usual} if contexts are not listed")
-        return auto_under_contexts(
-            arms,
-            c,
-            cast(Kernel | None, setup.kernel),
-            setup.noise_variance,
-            context_kernel,
-            matters=matters,
-            first=setup.grown_from,
-            replicates=setup.replicates,
-            width=1.0 if width is None else width,
-            **own,
+        return _under_any_context(
+            setup, arms, c, context_kernel, matters, 1.0 if width is None else width, own
         )
     kernel, mean, contexts = setup.kernel, setup.prior_mean, contexts.to(arms)
     if kernel is not None:
@@ -508,44 +521,6 @@ def _features(choices: object) -> Tensor:
     features = inputs.features_of(cast(Tensor | int, choices), None, None)
     validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
     return features
-
-
-def _over_points(
-    setup: Setup, history: Tensor | None, settings: dict[str, Any], sharing: dict[str, Any]
-) -> PointAveraging:
-    """``auto`` over the points of a domain."""
-    kernel, prior_mean = setup.kernel, setup.prior_mean
-    width, plausible, look_again = (settings[name] for name in ("width", "plausible", "look_again"))
-    validation.require(plausible == PLAUSIBLE, "plausible", plausible, "left at its default over a Domain")
-    _left_out("None if the choices are a Domain", history=history)
-    validation.require(not isinstance(kernel, Tensor), "kernel", kernel, "a kernel over points, or None")
-    validation.require(_is_zero(prior_mean), "prior_mean", prior_mean, "0 over a Domain, where it is learned")
-    return auto_over_points(
-        cast(Domain, setup.domain),
-        cast(Kernel | None, kernel),
-        setup.noise_variance,
-        replicates=setup.replicates,
-        seed=setup.seed,
-        search=setup.search,
-        width=1.0 if width is None else width,
-        look_again=_LOOK_AGAIN if look_again is None else look_again,
-        **sharing,
-    )
-
-
-def _of_history(features: Tensor, history: Tensor) -> tuple[Tensor, Tensor]:
-    """Covariance and means of past rewards."""
-    n = len(features)
-    validation.tensor("history", history)
-    fits = history.dim() == 2 and history.shape[1] == n
-    validation.shape_is("history", history, fits, f"(T, {n}), a column for each arm")
-    try:
-        covariance = estimate_covariance(history.to(features))
-    except ValueError as error:
-        raise ValueError(f"history: {error}") from error
-    differ = bool(covariance.diagonal().mean() > 0)
-    validation.require(differ, "history", history, "of rewards that differ, some of an arm's at least")
-    return covariance, history.to(features).nanmean(0)
 
 
 def _cycles(
