@@ -23,7 +23,7 @@ from bandits_torch.policies import EventTriggeredRestart, Observation, SlidingWi
 from bandits_torch.theory import ConstantWidth, SrinivasBayesianWidth
 from tests.reference import all_recipes, live_system
 from tests.reference.asking import IN_TURN, live, refused, reward_of
-from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, arm_gp, drifting
+from tests.reference.index_policies import ARMS, KERNEL, N, arm_gp, drifting
 
 T = 30
 
@@ -206,14 +206,6 @@ def test_the_first_answer_counts_and_the_others_say_that_they_do_not():
     assert described(asked.state_dict()) == before
 
 
-def test_without_numbers_an_observation_learnt_twice_counts_as_two():
-    policy = POLICIES["ucb"]()
-    observation = Observation(1.0, torch.tensor([0, 1, 2]), torch.ones(3).double())
-    policy.learn(observation)
-    policy.learn(observation)
-    assert policy.model.num_observations.tolist() == [2, 2, 2]
-
-
 def test_what_is_dropped_leaves_the_same_policy_as_what_was_never_asked():
     asked, plain = live("sw_gp_ucb"), all_recipes.build("sw_gp_ucb", 1, T)[0]
     for step in range(20):
@@ -235,27 +227,7 @@ def test_what_is_dropped_leaves_the_same_policy_as_what_was_never_asked():
     assert asked.open == tuple(late[1:])
 
 
-def test_replicates_are_told_together():
-    asked = AskTell(POLICIES["ucb"]())
-    question = asked.ask(1.0)
-    assert question.arm.shape == (3,)
-    assert asked.tell(question.id, torch.tensor([1.0, 2.0, 3.0]))
-    assert asked.policy.model.train_targets.tolist() == [[1.0], [2.0], [3.0]]
-
-
 # -- time and arms --------------------------------------------------------------------------------------
-
-
-def test_after_a_long_time_under_drift_nothing_is_known():
-    asked = live("tv_gp_ucb")
-    for step in range(5):
-        asked.tell(asked.ask(float(step)).id, 2.0)
-    asked.ask(1e9)
-    mean, variance = asked.policy.model.marginals(1e9)
-    prior = all_recipes.build("tv_gp_ucb", 1, T)[0].model.marginals(0.0)
-    torch.testing.assert_close(torch.stack([mean, variance]), torch.stack(prior))
-    with pytest.raises(ValueError, match=r"time must be .* at or after the latest observation, 4.0, got 3.0"):
-        asked.ask(3.0)
 
 
 def test_arms_that_are_gone_are_not_chosen_and_those_that_come_are():
@@ -285,15 +257,6 @@ def test_arms_that_are_gone_are_not_chosen_and_those_that_come_are():
     arm, reward = policy.model.train_inputs[0], policy.model.train_targets
     always.observe(arm, reward.unsqueeze(-1))
     torch.testing.assert_close(torch.stack(policy.model.marginals()), torch.stack(always.marginals()))
-
-
-@pytest.mark.parametrize("reward", [0.0, 5.0, 1e-9])
-def test_auto_over_a_domain_takes_constant_rewards_and_a_rare_one(reward):
-    live = AskTell.auto(Domain(torch.tensor([[0.0], [1.0]]).double()))
-    for step in range(14):
-        question = live.ask(float(step))
-        assert live.tell(question.id, reward + (step == 11))
-    assert int(live.policy._steps) == 14
 
 
 # -- processes ------------------------------------------------------------------------------------------

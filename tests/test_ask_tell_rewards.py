@@ -190,31 +190,6 @@ def test_a_latent_scale_of_numbers_is_refused():
             live.predict(0.0, latent=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("gp_ucb", "binary"),
-        ("tv_gp_ucb", "counts"),
-        pytest.param("gp_ucb", "counts", marks=pytest.mark.slow),
-        pytest.param("tv_gp_ucb", "binary", marks=pytest.mark.slow),
-    ],
-)
-def test_the_best_arm_is_found(name, kind):
-    S, generator = 16, torch.Generator().manual_seed(1)
-    policy = getattr(recipes, name)(ARMS, KERNEL, 0.1, replicates=S, width=1.5)
-    asked = AskTell(policy, rewards=kind)
-    f = 1.5 * torch.cos(6 * ARMS[:, 0] - 2)
-    rate = torch.sigmoid(f) if kind == "binary" else f.exp()
-    share = []
-    for step in range(250):
-        question = asked.ask(0.01 * step)
-        draw = torch.bernoulli if kind == "binary" else torch.poisson
-        asked.tell(question.id, draw(rate[question.arm], generator=generator))
-        share.append((rate[question.arm] > 0.9 * rate.max()).double().mean())
-    assert float(torch.stack(share[200:]).mean()) > 0.75
-    assert float(torch.stack(share[:5]).mean()) < 0.7
-
-
 # -- several at once ------------------------------------------------------------------------------------
 
 

@@ -93,20 +93,6 @@ def test_the_kernels_to_change_before_a_rebuild_are_where_the_page_says():
     assert not torch.allclose(arms.marginals()[0], before)
 
 
-def test_conditioning_returns_a_copy_and_observing_changes_the_model():
-    for model, X in ((arm_gp(), torch.ones(1, 1, **F64)), (online_gp(), torch.rand(1, 2, **F64))):
-        copy = model.condition_on_observations(X, torch.ones(1, 1, **F64))
-        fantasy = model.fantasize(X, SobolQMCNormalSampler(torch.Size([2])))
-        assert model.num_observations == 0
-        assert copy.num_observations == 1
-        assert fantasy.num_observations.tolist() == [1, 1]
-        model.observe(X, torch.ones(1, 1, **F64))
-        assert model.num_observations == 1
-        model.forget()
-        model.reset()
-        assert model.num_observations == 0
-
-
 def test_width_is_the_root_of_beta():
     model, X = online_gp(), torch.rand(5, 1, 2, **F64)
     model.observe(X[:, 0], X[:, 0, :1])

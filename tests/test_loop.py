@@ -152,6 +152,17 @@ def test_an_arm_that_is_not_available_is_refused():
         run(FixedPolicy([[0, 2]], 3), TableProblem(RISING_AND_FALLING, masks), 2)
 
 
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [("pull", "reward must have shape"), ("expected_rewards", "expected_rewards must have shape")],
+)
+def test_rewards_of_the_wrong_shape_are_refused(method, message):
+    problem = TableProblem(RISING_AND_FALLING)
+    setattr(problem, method, lambda *given: torch.zeros(3))
+    with pytest.raises(ValueError, match=message):
+        run(FixedPolicy([[0], [0]], 3), problem, 1)
+
+
 def test_expected_rewards_that_are_no_numbers_are_refused():
     table = [[[0.0, 1.0, math.nan]]]
     with pytest.raises(ValueError, match="best expected reward must be finite, got nan at step 1"):
@@ -192,24 +203,6 @@ def test_sizes_that_disagree_are_refused_before_the_first_step(changes, message)
     with pytest.raises(ValueError, match=message):
         run(policy, problem, changes.get("horizon", 3))
     assert policy.observations == []
-
-
-def test_a_reward_of_the_wrong_shape_is_refused():
-    class Broken(TableProblem):
-        def pull(self, step, arm, streams):
-            return torch.zeros(1)
-
-    with pytest.raises(ValueError, match="reward must have shape"):
-        run(FixedPolicy([[0], [0]], 3), Broken(RISING_AND_FALLING), 1)
-
-
-def test_expected_rewards_of_the_wrong_shape_are_refused():
-    class Broken(TableProblem):
-        pull = lambda self, step, arm, streams: torch.zeros(1)  # noqa: E731
-        expected_rewards = lambda self, step: torch.zeros(3)  # noqa: E731
-
-    with pytest.raises(ValueError, match="expected_rewards must have shape"):
-        run(FixedPolicy([[0]], 3), Broken(RISING_AND_FALLING), 1)
 
 
 @pytest.mark.parametrize(

@@ -202,15 +202,6 @@ def test_both_forms_of_the_model_play_the_same_arms(name):
     assert torch.equal(one.arms, other.arms)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_plays_and_learns_something(name):
-    history, policy = played(name, 3, 0)
-    assert policy.num_arms == N
-    assert history.arms.unique().numel() > 2
-    if name not in ("random", "r_gp_ucb", "et_gp_ucb"):
-        assert history.regret[:, -10:].mean() < history.regret[:, :5].mean()
-
-
 # -- by name -------------------------------------------------------------------------------------------
 
 

@@ -56,24 +56,6 @@ def test_looking_changes_no_choice_and_no_bit_of_the_state(name):
         assert ((one["lower"] <= one["mean"]) & (one["mean"] <= one["upper"]))[believed].all()
 
 
-@pytest.mark.parametrize(
-    "built",
-    [
-        lambda: AskTell.auto(3),
-        lambda: AskTell.auto({"heat": (150.0, 250.0), "mean": (1, 9, "integer")}),
-        lambda: AskTell(recipes.gp_ucb(ARMS, RBFKernel(), 0.1), standardise=True),
-    ],
-    ids=["auto", "settings", "standardised"],
-)
-def test_looking_changes_no_later_choice(built):
-    looked, alone = built(), built()
-    for start in range(0, 9, 3):
-        play(looked, 3, start=start, every=2)
-        looked.beliefs(), looked.history(), repr(looked)
-        play(alone, 3, start=start, every=2)
-    assert bits(looked.state_dict()) == bits(alone.state_dict())
-
-
 # -- beliefs -------------------------------------------------------------------------------------------
 
 
@@ -235,16 +217,6 @@ def test_several_replicates_have_rows_of_their_own():
     beliefs = live.beliefs().set_index(["replicate", "arm"])["plays"]
     assert beliefs[beliefs > 0].to_dict() == plays.to_dict()
     assert list(table["arm"]) == live._watch.arms[:, :5].T.reshape(-1).tolist()
-
-
-def test_a_batch_that_is_refused_is_in_no_history():
-    live = play(AskTell.auto(3), 2)
-    first, second = live.ask(5.0), live.ask(6.0)
-    before = bits(live.state_dict())
-    with pytest.raises(ValueError, match="reward"):
-        live.tell_many([first.id, second.id], [1.0, math.inf])
-    assert bits(live.state_dict()) == before
-    assert live.history()["state"].tolist() == ["told", "told", "open", "open"]
 
 
 # -- in a line -----------------------------------------------------------------------------------------

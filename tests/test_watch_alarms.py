@@ -162,25 +162,11 @@ def test_a_live_system_rings_when_the_arm_that_it_plays_falls(built, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "built",
-    [
-        lambda: recipes.glr_kl_ucb(3, horizon=300),
-        lambda: recipes.dal(torch.linspace(0, 1, 3).double().unsqueeze(-1), RBFKernel(), 0.01, horizon=300),
-    ],
-    ids=["glr", "dal"],
-)
-def test_a_policy_with_a_test_of_its_own_rings_when_it_restarts(built):
-    live = jump(AskTell(built(), standardise=True), 120, 220)
-    own = live.alarms().query("by == 'policy'")
-    assert len(own) == int(live.policy.trace()["restarts"].sum()) >= 1
-    assert own["time"].iloc[0] >= 120
-    assert own["once_in"].isna().all()
-
-
-@pytest.mark.parametrize(
     ("name", "options", "earliest"),
     [
         ("ada_opkb_calibrated", {}, 150),
+        ("glr_kl_ucb", {"horizon": 400}, 150),
+        ("dal", {"horizon": 400}, 150),
         ("ada_opkb", {"horizon": 400}, 150),
         ("master_gp_ucb", {"horizon": 400, "width": 0.3}, 0),  # so narrow a width rings without a change, too
     ],
