@@ -92,7 +92,6 @@ def opening(title: str, answer: str, command: str) -> str:
 
 
 def bullet(text: str) -> str:
-    """A line of a list."""
     return _filled(f"* {text}", subsequent_indent="  ") + "\n"
 
 
@@ -107,7 +106,6 @@ def _filled(text: str, subsequent_indent: str = "") -> str:
 
 
 def markdown(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    """A Markdown table."""
     lines = [list(map(str, headings)), *([str(cell) for cell in row] for row in rows)]
     lines.insert(1, ["---"] * len(lines[0]))
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

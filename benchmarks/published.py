@@ -84,7 +84,6 @@ def play(command: str, folder: Path, policy: str | None = None) -> dict[str, Any
 
 
 def _six(number: float) -> float:
-    """To six figures."""
     return float(f"{number:.6g}")
 
 

@@ -83,7 +83,6 @@ def write(folder: Path = HERE) -> Path:
 
 
 def page(folder: Path = HERE) -> str:
-    """The page's text."""
     others = "".join(_other(folder / link, link, title) for link, title in _OTHERS.items())
     pictures = "".join(
         f"\n![{name}]({link})\n" for link, name in _PICTURES.items() if (folder / link).exists()

@@ -67,7 +67,6 @@ changes stationary alone: the function would have to be learned for less, or ran
 
 
 def write_page(folder: Path) -> Path:
-    """``ASKED.md`` into the folder of the tables."""
     totals, board = pd.read_csv(folder / "totals.csv"), leaderboard(pd.read_csv(LEADERBOARD))
     then = pd.read_csv(folder / "then.csv").pivot(index="environment", columns="policy", values="regret")
     points = pd.read_csv(folder / "frontier.csv")
@@ -207,7 +206,6 @@ def _price(shape: str, points: pd.DataFrame, here: pd.DataFrame, cells: list[str
 
 
 def _leaderboard(board: pd.DataFrame, then: pd.DataFrame) -> list[Item]:
-    """Mean ranks and shares."""
     lines: list[Item] = []
     for own in POLICIES:
         others = [name for name in board if name != own]
@@ -251,7 +249,6 @@ def _stationary(
 
 
 def _rank(board: pd.DataFrame, then: pd.DataFrame) -> list[str]:
-    """The section of ranks."""
     others = [name for name in board if name not in POLICIES]
     stood = [name for name in others if name not in CAME_SINCE]
     before = board.assign(**{name: then[name] for name in POLICIES})

@@ -114,7 +114,6 @@ def told_over_time(problem: DaysTable, time_kernel: Kernel, width: float) -> Pol
 
 
 def scaled(kernel: Kernel, value: float) -> ScaleKernel:
-    """The kernel times a value."""
     scaled = ScaleKernel(kernel).double()
     scaled.outputscale = torch.tensor(value, dtype=torch.float64)
     return scaled
@@ -154,7 +153,6 @@ def play(seed: int, cycle: bool, policies: tuple[str, ...]) -> pd.DataFrame:
 
 
 def write_page(folder: Path) -> Path:
-    """``DAYS.md`` from ``days.csv``."""
     table = pd.read_csv(folder / "days.csv")
     found = table[table["policy"] == FOUND].groupby("cycle")["has_cycles"].agg(["sum", "count"])
     cells = table[table["cycle"]].pivot(index="seed", columns="policy", values="regret")

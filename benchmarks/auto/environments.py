@@ -58,12 +58,10 @@ class Scripted(Problem):
         return self._rewards[step - 1]
 
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """Noise (S,)."""
         expected = self._rewards[step - 1].expand(len(arm), -1).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         return self._noise(step, expected, streams)
 
     def available(self, step: int) -> Tensor | None:
-        """Mask (N,) of this step."""
         return None if self._available is None else self._available[step - 1]
 
 
@@ -261,7 +259,6 @@ class Riser:
         return math.ceil(1.2 * self.quiet) + AFTER
 
     def __call__(self, block: Block) -> Problem:
-        """The problem of these replicates."""
         if self.shape in DOMAINS:
             return Hills(int(self.shape[-1]), self.changes(block), block, self.horizon)
         rise, (arms, kernel, noise, mean) = self.rise(block), self._told(block)

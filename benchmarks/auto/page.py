@@ -76,7 +76,6 @@ than that until found.
 
 
 def write_page(folder: Path) -> Path:
-    """Write the page into the folder of the table."""
     ours = pd.read_csv(folder / "totals.csv")
     answer, board = _board()
     head = opening("What `auto` does", answer, "python -m benchmarks.auto")

@@ -95,7 +95,6 @@ def make_problem(environment: str, block: Block, data: Path) -> Problem:
 
 
 def make_policy(name: str, environment: str, problem: Problem, block: Block) -> Policy:
-    """The policy of these replicates."""
     if name == HISTORY:
         past = Riser(environment).history(block)
         return recipes.auto(problem.arms, history=past, replicates=block.replicates)

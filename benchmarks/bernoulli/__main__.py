@@ -114,7 +114,6 @@ def play(kind: str, seed: int) -> pd.DataFrame:
 
 
 def write_page(folder: Path) -> Path:
-    """Write ``RESULTS.md`` beside the table it is made from."""
     table = pd.read_csv(folder / "totals.csv")
     rows, shares = [], {"advised": [], "auto": []}
     for kind in KINDS:

@@ -78,7 +78,6 @@ def lead(table: pd.DataFrame) -> tuple[float, float]:
 
 
 def write_page(folder: Path) -> Path:
-    """Write ``LOG_ODDS.md`` beside the table it is made from."""
     table = pd.read_csv(folder / "log_odds.csv")
     table = table[table["seed"].isin(SEEDS["reported"])]
     (means, shares), (ahead, error) = by_kind(table), lead(table)

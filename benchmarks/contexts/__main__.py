@@ -25,7 +25,6 @@ ASKED_REGRET, ASKED_TIME = 1.1, 20
 
 
 def write_page(results: Path) -> Path:
-    """RESULTS.md beside the tables."""
     tables = [pd.read_csv(path) for path in sorted(results.glob("dense-*.csv"))]
     said, lines, coba = [], [], results / "coba.csv"
     if tables:

@@ -67,7 +67,6 @@ class DenseRefit(Policy):
         return Choice(arm, {"inputs": rows[arm, :-1]})
 
     def learn(self, observation: Observation) -> None:
-        """Keep it."""
         inputs = observation.why["inputs"]
         inputs = torch.cat([inputs, torch.full_like(inputs[:, :1], observation.time)], -1)
         self.inputs = torch.cat([self.inputs.reshape(-1, inputs.shape[-1]), inputs])
@@ -81,11 +80,9 @@ class Blind(WrappingPolicy):
         self._around(policy)
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """Without the context."""
         return self.policy.choose(time, mask_of(available))
 
     def learn(self, observation: Observation) -> None:
-        """As it is."""
         self.policy.learn(observation)
 
 

@@ -25,7 +25,6 @@ NOISE, SCALE, MEAN = 0.05**2, 0.25**2, 0.5  # of rewards that coba scales to [0,
 
 
 def has_coba() -> bool:
-    """Whether the rivals are installed."""
     return importlib.util.find_spec("coba") is not None
 
 
@@ -55,11 +54,9 @@ class CobaProblem(Problem):
         return ArmContext(self.contexts[:, step - 1], self.features[:, step - 1])
 
     def expected_rewards(self, step: int) -> Tensor:
-        """What ``coba`` says."""
         return self.rewards[:, step - 1]
 
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """None."""
         return torch.zeros(len(arm)).double()
 
 

@@ -63,7 +63,6 @@ class Turned(ContinuousProblem):
         self.hints = 0.5 + self.shift + (inner.hints - 0.5) @ self.rotation
 
     def expected(self, step: int, X: Tensor) -> Tensor:
-        """See the class."""
         where = 0.5 + (X - 0.5 - self.shift) @ self.rotation.mT
         return self.inner.expected(step, 1 - (1 - where.remainder(2)).abs())
 

@@ -56,7 +56,6 @@ def racers(problem: ContinuousProblem, horizon: int, seed: int) -> dict[str, Cal
 
 
 def has_wdbo() -> bool:
-    """Whether the package ``wdbo-algo`` is here."""
     return importlib.util.find_spec("wdbo_algo") is not None
 
 

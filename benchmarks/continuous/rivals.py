@@ -167,11 +167,9 @@ class SimulatedClock:
         self.now, self.least = now, least
 
     def time(self) -> float:
-        """Seconds of the simulation."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """The clock moves on."""
         self.now += max(seconds, self.least)
 
 

@@ -157,7 +157,6 @@ control has, but for the level.
 
 
 def write_page(folder: Path) -> Path:
-    """RESULTS.md from tests.csv."""
     table = pd.read_csv(folder / "tests.csv")
     seed, T, S = int(table["seed"].iloc[0]), int(table["steps"].iloc[0]), table["replicate"].nunique()
     with_lift = table[table["test"] != "no lift at all"]

@@ -109,7 +109,6 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """As the tables have it."""
         numbers = (
             f"{self.first:g}" if self.family != "quasi-periodic" else f"{self.first:g}, share {self.second:g}"
         )
@@ -134,7 +133,6 @@ FAMILIES: dict[str, list[tuple[float, float]]] = {
 
 
 def settings(family: str) -> Iterator[Setting]:
-    """All of a family."""
     for first, second in FAMILIES[family]:
         for width in WIDTHS:
             yield Setting(family, first, second, width)
@@ -232,7 +230,6 @@ def standard_error(differences: np.ndarray, lags: int) -> float:
 
 
 def write_page(out: Path) -> Path:
-    """Write ``RESULTS.md`` beside the table it is made from."""
     table = pd.read_csv(out / "totals.csv")
     rows, ahead = [], []
     for record in (name for name in RECORDS if (table["record"] == name).any()):

@@ -177,7 +177,6 @@ def shares(table: pd.DataFrame) -> list[list[str]]:
 
 
 def write_page(folder: Path) -> Path:
-    """Write ``RESULTS.md`` beside the tables it is made from."""
     table, tails = pd.read_csv(folder / "files.csv"), pd.read_csv(folder / "heavy.csv")
     rows, heavy = shares(table), shares(tails)
     covered = table["covered"].mean()

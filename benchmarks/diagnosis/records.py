@@ -111,7 +111,6 @@ def records(data: Path) -> Iterator[tuple[str, RewardTable]]:
 
 
 def write_page(folder: Path) -> Path:
-    """``RECORDS.md`` from ``records.csv``."""
     table = pd.read_csv(folder / "records.csv").set_index("record")
     names = [name for name in KNOWN if name in table.index]
     of = {verdict: sum(KNOWN[name][1] == verdict for name in names) for verdict in (RIGHT, PARTLY, WRONG)}

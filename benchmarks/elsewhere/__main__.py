@@ -72,7 +72,6 @@ difference, environment by environment.
 
 
 def write_page(results: Path) -> Path:
-    """Write RESULTS.md; returns its path."""
     tables = [pd.read_csv(file) for file in sorted(results.glob("*.csv"))]
     peaks = [table for table in tables if "offline_error" in table and "environment" not in table]
     ten = [table for table in tables if "offline_error" in table and "environment" in table]

@@ -98,7 +98,6 @@ class Elsewhere(ContinuousProblem):
         self.functions, self.optima, self.period = functions, optima, period
 
     def expected(self, step: int, X: Tensor) -> Tensor:
-        """Values (..., 1) of points (..., 1, d)."""
         function = self.functions[(step - 1) // self.period]
         points = self.low + (self.high - self.low) * X.detach().reshape(-1, self.dim).numpy()
         return X.new_tensor([function(point) for point in points]).reshape(X.shape[:-1])

@@ -162,7 +162,6 @@ class Verdict(NamedTuple):
 
     @property
     def said(self) -> str:
-        """In one word or two."""
         return "not measured" if self.figure is None else "met" if self.met else "MISSED"
 
 
@@ -273,7 +272,6 @@ class Notebook:
         self.write()
 
     def write(self) -> None:
-        """Both files, whole or not at all."""
         told = {"facts": self.facts, "pages": self.measured, "notes": self.notes}
         told["criteria"] = [(v.asked, self.said(v), v.figure) for v in criteria(self.measured)]
         for name, text in (("results.json", json.dumps(told, indent=1)), ("report.md", self.report())):
@@ -286,7 +284,6 @@ class Notebook:
         return "rehearsed" if rehearsed else verdict.said
 
     def report(self) -> str:
-        """The criteria, then every page as a table."""
         lines = ["# On a GPU", "", ", ".join(f"{key} {value}" for key, value in self.facts.items()), ""]
         if self.facts["rehearsal"]:
             lines += ["**A rehearsal in small: the figures mean nothing.**", ""]

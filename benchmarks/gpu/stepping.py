@@ -85,7 +85,6 @@ class Settings:
     ends: float = field(default=float("inf"))
 
     def pick(self, full: Any, small: Any) -> Any:
-        """``small`` in a rehearsal, else ``full``."""
         return small if self.small else full
 
     @property
@@ -126,7 +125,6 @@ class Stepper:
         self.steps: Any = None
 
     def plain(self, count: int) -> None:
-        """Steps as ``run`` plays them."""
         self.steps = None
         for _ in range(count):
             self.done += 1

@@ -38,7 +38,6 @@ class Centred(Problem):
         return self._before[1]
 
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """The inner problem's."""
         return self.inner.noise(step, arm, streams)
 
 
@@ -49,7 +48,6 @@ class CentredSetting:
     inner: ProblemSetting
 
     def __call__(self, block: Block) -> Centred:
-        """The problem of these replicates."""
         return Centred(self.inner(block))
 
 
@@ -94,7 +92,6 @@ class Record(Problem):
         return self._rewards[self.starts + step - 1]
 
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """None."""
         return self._rewards.new_zeros(arm.shape)
 
     def available(self, step: int) -> Tensor | None:
@@ -114,7 +111,6 @@ class RecordSetting:
     starts: int = 1
 
     def __call__(self, block: Block) -> Record:
-        """The problem of these replicates."""
         replay = problems.make(self.name, data=self.data, **self.options)
         assert isinstance(replay, Replay)
         steps = min(self.horizon, block.horizon)
@@ -129,7 +125,6 @@ class Untold:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, problem: Problem, block: Block) -> Policy:
-        """The policy of these replicates."""
         return recipes.auto(problem.choices, replicates=block.replicates, **self.options)
 
 
@@ -140,7 +135,6 @@ class Cached:
     inner: MakeProblem
 
     def __call__(self, block: Block) -> Problem:
-        """The problem of these replicates."""
         key = repr(self.inner), block
         if key not in _BUILT:
             _BUILT[key] = self.inner(block)

@@ -193,7 +193,6 @@ def write_page(folder: Path) -> list[Path]:
 
 
 def _answer(ranks: pd.DataFrame, environments: int) -> str:
-    """The first three by mean rank."""
     best = [
         f"`{name}` {row['mean_rank']:.2f} ({row['low']:.2f} to {row['high']:.2f}; "
         f"{row['share']:.1%} of random's regret)"

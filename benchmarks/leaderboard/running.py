@@ -32,13 +32,11 @@ class Tables:
         self.totals, self.curves = self._read("totals.csv", TOTALS), self._read("curves.csv", CURVES)
 
     def add(self, cell: Cell, history: History) -> None:
-        """Put a cell's rows in."""
         self.totals = replaced(self.totals, _totals(cell, history), ("environment", "policy", "replicate"))
         if cell.block.first_replicate == 0:
             self.curves = replaced(self.curves, _curve(cell, history), ("environment", "policy"))
 
     def save(self) -> None:
-        """Write each file, whole or not at all."""
         for name, table in (("totals.csv", self.totals), ("curves.csv", self.curves)):
             save(_in_order(table), self.folder / name)
 

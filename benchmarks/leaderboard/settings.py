@@ -97,5 +97,4 @@ def environments(data: Path | None) -> Mapping[str, MakeProblem]:
 
 
 def policies_of(environment: str) -> Mapping[str, MakePolicy]:
-    """The policies that race there, by name."""
     return PRIOR_POLICIES if environment in WITH_PRIORS else POLICIES

@@ -148,7 +148,6 @@ def under(seeds: range) -> list[dict[str, object]]:
 
 
 def learning(seeds: range) -> list[dict[str, object]]:
-    """UCB1, which learns, on simulated logs."""
     rows = []
     for setting, skewed, drifting in SETTINGS:
         truth = truth_of(skewed, drifting)
@@ -224,7 +223,6 @@ def warm(seeds: range) -> list[dict[str, object]]:
 
 
 def warm_under(seeds: range) -> list[dict[str, object]]:
-    """The same under listed contexts."""
     rows: list[dict[str, object]] = []
     for seed in seeds:
         log, means = drawn_under(seed, LOGGED + PLAYED, True, False, False)
@@ -269,7 +267,6 @@ SETTINGS = [
 
 
 def write_page(folder: Path) -> Path:
-    """Write ``RESULTS.md`` beside the tables it is made from."""
     names = [name for name in PARTS[:-1] if (folder / f"{name}.csv").exists()]
     every = pd.concat([pd.read_csv(folder / f"{name}.csv") for name in names], ignore_index=True)
     every["held"] = (every["low"] <= every["truth"]) & (every["truth"] <= every["high"])

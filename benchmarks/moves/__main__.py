@@ -47,7 +47,6 @@ class Drifting(ContinuousProblem):
         return math.sqrt(2 / _WAVES) * torch.cos(wave + self._waves[..., 3]).sum(-1)
 
     def best(self, step: int) -> Tensor:
-        """Of the grid."""
         if step not in self._best:
             self._best[step] = self.expected(step, self._grid.expand(-1, self.replicates, -1)).amax(0)
         return self._best[step]
@@ -61,7 +60,6 @@ class LoweredIndex(WrappingPolicy):
         self.price, self.last = price, None
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """The best of the lowered indices."""
         wanted = self.policy.choose(time, available)
         if self.last is None:
             return wanted
@@ -72,7 +70,6 @@ class LoweredIndex(WrappingPolicy):
         return Choice((index + stays).argmax(-1), wanted.why)
 
     def learn(self, observation: Any) -> None:
-        """As the policy inside."""
         self.policy.learn(observation)
         self.last = observation.arm
 
@@ -147,7 +144,6 @@ def over_arms(seed: int, replicates: int, horizon: int) -> list[dict[str, Any]]:
 
 
 def write_page(folder: Path) -> Path:
-    """Write ``RESULTS.md`` beside the table it is made from."""
     table = pd.read_csv(folder / "moves.csv", dtype={"rule": str})
     limits = table[table["part"] == "limits"].set_index("rule")
     text, about = "", []

@@ -112,7 +112,6 @@ _WAYS = ("BKB, a draw a step", "batch BKB, C 5")
 
 
 def write(out: Path) -> None:
-    """Write claims.csv and RESULTS.md from whichever CSV files are there."""
     parts, found = [], []
     sections = (
         ("starvation", _STARVATION, _starvation_claims),

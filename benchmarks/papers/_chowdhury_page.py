@@ -74,7 +74,6 @@ _BESIDE = {
 
 
 def write(out: Path) -> None:
-    """Write RESULTS.md and claims.csv from whichever CSV files are there."""
     claims = make_claims(out)
     _claims.write(out, claims)
     head = _claims.opening("Chowdhury & Gopalan 2017: kernelized bandits", claims, _COMMAND) + _HEAD
@@ -151,7 +150,6 @@ def _by_both_readings(judge: Callable[..., Finding], *panels: Mapping[str, np.nd
 
 
 def _of_panel(panel: str, found: Mapping[str, np.ndarray] | None) -> list[tuple[str, Finding]]:
-    """What the paper says of one panel."""
     return [
         (claim, _by_both_readings(rule, found) if found else NOT_RUN) for claim, rule in _said(panel).items()
     ]

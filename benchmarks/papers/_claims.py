@@ -73,7 +73,6 @@ COLUMNS = tuple(field.name for field in fields(Claim))
 
 
 def write(folder: Path, claims: Iterable[Claim]) -> None:
-    """Write ``folder/claims.csv``."""
     with (folder / "claims.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -86,7 +85,6 @@ def read(folder: Path) -> list[Claim]:
 
 
 def parse(text: str, name: str) -> list[Claim]:
-    """The claims in the text of such a file."""
     header, *rows = csv.reader(text.splitlines(keepends=True))
     if tuple(header) != COLUMNS:
         raise ValueError(f"columns of {name} must be {COLUMNS}, got {tuple(header)}")

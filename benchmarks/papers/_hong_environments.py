@@ -122,7 +122,6 @@ def play(
 
 
 def path_of(name: str, algorithm: str, horizon: int, replicates: int, folder: Path) -> Path:
-    """Where a run is kept."""
     words = f"{name} {algorithm} {horizon} {replicates}".replace(",", "").split()
     return folder / f"{'_'.join(words)}.npz"
 

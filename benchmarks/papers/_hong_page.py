@@ -64,7 +64,6 @@ _RANGES = {
 
 
 def write(out: Path) -> None:
-    """Write claims.csv and RESULTS.md from whichever CSV files are there."""
     parts, mine = [], []
     if (out / "totals.csv").is_file():
         totals = pd.read_csv(out / "totals.csv")
@@ -179,7 +178,6 @@ class _Judge:
         return t[(t["environment"] == name) & (t["algorithm"] == algorithm)][column].to_numpy()
 
     def less(self, name: str, first: str, second: str, column: str = "regret") -> Finding:
-        """Whether the first has less regret there."""
         a, b = self.of(name, first, column), self.of(name, second, column)
         n = min(len(a), len(b))  # replicate k of both plays the same function and meets the same noise
         if n < 2:

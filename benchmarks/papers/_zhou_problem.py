@@ -74,7 +74,6 @@ class TurningFunctions(SimulatedProblem):
         )
 
     def expected_rewards(self, step: int) -> Tensor:
-        """f_t (replicates, N)."""
         self.check_step(step)
         angle = float(self.angles[step - 1])
         return math.cos(angle) * self.g + math.sin(angle) * self.h
@@ -129,7 +128,6 @@ class Bounds:
         self._gain = MaximumGain(covariance(known.kernel, problem.arms), self.noise, self.horizon)
 
     def gamma(self, points: int) -> float:
-        """gamma_n."""
         return float(self._gain._table[points])
 
     def regret(self, memory: int, events: int) -> float:

@@ -231,7 +231,6 @@ _HILLS = """The hills' width is in the paper's picture only, and decides: at 0.0
 
 
 def write(out: Path) -> None:
-    """Write RESULTS.md and claims.csv from whichever CSV files are there."""
     claims = make_claims(out)
     _claims.write(out, claims)
     command = "python -m benchmarks.papers ziomek --data DIR"

@@ -120,7 +120,6 @@ FIGURES = {"2": "starvation"}
 
 
 def main(arguments: list[str]) -> None:
-    """Run the parts named, or all, and write the page."""
     parts: dict[str, Callable[[Path, bool], None]] = {
         part.__name__: part
         for part in (starvation, coverage, regret, settings, growth, adaptive, accuracy, times, numpy, batch)

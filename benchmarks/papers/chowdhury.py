@@ -48,7 +48,6 @@ class Job:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the parts asked for, then write the page and the claims."""
     parts = f"{', '.join(PARTS)} or report; default: all"
     parser = PaperParser("chowdhury", __doc__.split("\n")[0], parts, "3 trials of 60 steps")
     parser.add_argument(
@@ -80,7 +79,6 @@ def main(arguments: list[str]) -> None:
 
 
 def _panels(figure: str, job: Job) -> None:
-    """Both panels of a figure."""
     for side in "ab":
         _panel(f"{figure}{side}", job)
 

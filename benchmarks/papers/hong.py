@@ -65,7 +65,6 @@ FIGURES = {"1": "switching", "2": "cosine"}
 
 
 def main(arguments: list[str]) -> None:
-    """Run the parts asked for, then write the page."""
     parser = PaperParser(
         "hong", __doc__, "default: all but tuning and grids", "2 replicates, 60 steps: seconds"
     )
@@ -91,7 +90,6 @@ def main(arguments: list[str]) -> None:
 
 
 def race(part: str, out: Path, fast: bool, replicates: int) -> None:
-    """Play what is not yet there."""
     for name, algorithms in RACES[part].items():
         for algorithm in algorithms:
             count = 2 if fast else of.replicates_of(name, algorithm, replicates)
@@ -101,7 +99,6 @@ def race(part: str, out: Path, fast: bool, replicates: int) -> None:
 
 
 def tuning(searches: dict[str, of.Search], path: Path, fast: bool) -> None:
-    """Search grids anew."""
     path.unlink(missing_ok=True)
     for algorithm, search in searches.items():
         of.tune(algorithm, search, path, fast)
@@ -145,7 +142,6 @@ def report(out: Path, fast: bool) -> None:
 
 
 def _draw(name: str, played: dict[str, History], fast: bool) -> Figure:
-    """Regret of every algorithm on an environment."""
     switches = of.environment(name, _horizon(fast), 1)[1]
     most = max(history.replicates for history in played.values())
     named = {a if h.replicates == most else f"{a} ({h.replicates} runs)": h for a, h in played.items()}

@@ -45,7 +45,6 @@ class Job:
 
     @property
     def replicates(self) -> int:
-        """S."""
         return 3 if self.fast else 20
 
     def some(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -58,7 +57,6 @@ class Job:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the parts asked for, then make pictures, page and claims."""
     fast = "3 replicates, two values a sweep, a tenth of the steps"
     parts = f"{', '.join(PARTS)} or report; default: all"
     asked = PaperParser("zhou", __doc__.split("\n")[0], parts, fast).asked(arguments, [*PARTS, "report"])

@@ -57,7 +57,6 @@ INTEL_SETTINGS: dict[str, Sequence[Any]] = {
 
 
 def main(arguments: list[str]) -> None:
-    """Run the parts asked for, then write the page."""
     fast = "3 replicates, 40 steps, two values a setting"
     words = "toy, intel, sensitivity, speed or report; default: all"
     parser = PaperParser("ziomek", __doc__.split("\n")[0], words, fast)

@@ -60,11 +60,9 @@ class PointDraws(ContinuousProblem):
         self.knowledge = Knowledge(kernel=kernel, noise_variance=_NOISE**2, forgetting_rate=rate)
 
     def expected(self, step: int, X: Tensor) -> Tensor:
-        """See ``ContinuousProblem``."""
         return (self._phi(X) * self._weights[step - 1]).sum(-1)
 
     def best(self, step: int) -> Tensor:
-        """See ``ContinuousProblem``."""
         return self.on_grid(step).amax(-1)
 
     def on_grid(self, step: int) -> Tensor:
@@ -132,7 +130,6 @@ def random_pull(kind: str, over: str, size: Size) -> float:
 
 
 def policy_of(name: str, options: dict[str, Any], problem: Problem, over: str, size: Size) -> Policy:
-    """The recipe before the comma."""
     if over == "points":
         search: dict[str, Any] = {"num_restarts": 1, "raw_samples": 64, "options": {"maxiter": 10}}
         search |= {"initial": 6} if name == "auto" else {}

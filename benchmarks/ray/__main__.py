@@ -43,7 +43,6 @@ def main(
 
 
 def _play(name: str, schedulers: list[str], seeds: range, path: Path, fast: bool) -> None:
-    """What the table lacks, written after each run."""
     from benchmarks.ray.race import play
 
     gc.freeze()  # going through all that was imported takes longer than a decision, and would be counted as one's

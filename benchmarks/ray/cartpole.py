@@ -54,7 +54,6 @@ class CartPole(Training):
         }
 
     def step(self, state: dict[str, Any], config: dict[str, Any]) -> dict[str, float]:
-        """Play, then learn."""
         self._learn(state, config, *self._played(state, config["lambda"]))
         return {SCORE: float(np.mean(state["ended"])) if state["ended"] else float(state["returned"].mean())}
 

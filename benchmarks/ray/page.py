@@ -59,7 +59,6 @@ _AGAIN = 1000  # the first seed of a second set
 
 
 def write_page(results: Path) -> Path:
-    """RESULTS.md beside the tables."""
     tables = {
         name: pd.read_csv(results / f"{name}.csv")
         for name in SCHEDULERS

@@ -33,11 +33,9 @@ class Triangle(Training):
     """
 
     def begin(self, seed: int) -> dict[str, float]:
-        """Score 0."""
         return {SCORE: 0.0}
 
     def step(self, state: dict[str, float], config: dict[str, Any]) -> dict[str, float]:
-        """As in ``pbt_function``."""
         score, rate = state[SCORE], config["lr"]
         height = score if score < 100 else 200 - score
         best = min(0.01, max(0.001, 0.01 * height / 100))
@@ -82,7 +80,6 @@ class Digits(Training):
         }
 
     def step(self, state: dict[str, Any], config: dict[str, Any]) -> dict[str, float]:
-        """A few batches."""
         generator = torch.Generator()
         generator.set_state(state["generator"])
         rate, decay = config["lr"], config["decay"]

@@ -64,19 +64,15 @@ class Member:
 
     @property
     def checkpoint(self) -> Saved:
-        """The latest."""
         return self.run_metadata.checkpoint_manager._latest_checkpoint_result.checkpoint
 
     def is_finished(self) -> bool:
-        """Whether it is done for good."""
         return self.status in (Trial.TERMINATED, Trial.ERROR)
 
     def set_config(self, config: dict[str, Any]) -> None:
-        """As Tune's."""
         self.config = config
 
     def set_experiment_tag(self, tag: str) -> None:
-        """As Tune's."""
         self.experiment_tag = tag
 
     def save(self) -> Saved:
@@ -86,7 +82,6 @@ class Member:
         return saved
 
     def restore(self) -> None:
-        """Go on from the latest checkpoint."""
         self.state, self.iteration = copy.deepcopy(self.checkpoint.state), self.checkpoint.iteration
 
 
@@ -110,15 +105,12 @@ class Controller:
         self.trials: list[Member] = []
 
     def get_trials(self) -> list[Member]:
-        """All."""
         return self.trials
 
     def get_live_trials(self) -> list[Member]:
-        """Those that are not done."""
         return [trial for trial in self.trials if not trial.is_finished()]
 
     def pause_trial(self, trial: Member, should_checkpoint: bool = True) -> None:
-        """As Tune's."""
         if should_checkpoint:
             trial.save()
         trial.status = Trial.PAUSED
@@ -127,7 +119,6 @@ class Controller:
         return trial.save()
 
     def add(self, config: dict[str, Any], seed: int) -> None:
-        """A trial more."""
         trial = Member(len(self.trials), dict(config))
         trial.state = self.training.begin(seed)
         self.trials.append(trial)

@@ -54,7 +54,6 @@ class SafePointDraws(PointDraws):
         self.safe_points = self.grid[least].unsqueeze(1)
 
     def best(self, step: int) -> Tensor:
-        """See ``ContinuousProblem``; within the limit."""
         outcome = self._outcome.on_grid(step)
         allowed = (outcome <= _LIMIT) | (outcome == outcome.amin(-1, keepdim=True))
         return self.on_grid(step).masked_fill(~allowed, -torch.inf).amax(-1)
@@ -72,7 +71,6 @@ class SafePointDraws(PointDraws):
 
 
 def play_points(problem: SafePointDraws, name: str, options: dict[str, Any], horizon: int) -> History:
-    """One policy on one problem."""
     safe = {"safe_points": problem.safe_points} if name == "safe_gp_ucb" else {}
     search = {"search": {"raw_samples": 128} if safe else _SEARCH}
     policy = recipes.build(
@@ -119,7 +117,6 @@ The standard error over the draws is behind each mean.
 
 
 def play(problem: dict[str, Any], name: str, options: dict[str, Any], S: int, T: int) -> History:
-    """One policy on one problem."""
     made = make("safe-tv-gp", replicates=S, num_arms=50, seed=SEED, **problem)
     if options.get("forgetting_rate") == 0.0:
         still = tuple(replace(one, forgetting_rate=0.0) for one in made.knowledge.constraints or ())
@@ -129,7 +126,6 @@ def play(problem: dict[str, Any], name: str, options: dict[str, Any], S: int, T:
 
 
 def row(history: History) -> dict[str, Any]:
-    """What is reported of a run."""
     broken = history.trace["violation"]
     fallback = history.trace.get("fallback", torch.zeros_like(broken))
     inside = broken * (1 - fallback)
@@ -194,7 +190,6 @@ def _answer(table: pd.DataFrame) -> str:
 
 
 def points(out: Path, S: int, T: int) -> None:
-    """The race over points."""
     problem, rows = SafePointDraws(T, S, SEED, 0.03), []
     for label in (_FREE, "safe_gp_ucb, whole run", "safe_gp_ucb, each step"):
         name, options = POLICIES[label]

@@ -29,7 +29,6 @@ _CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def measure(settings: Settings) -> pd.DataFrame:
-    """Counts and times once windows are full."""
     arms, replicates, before, steps, k = (12, 2, 60, 4, 4) if settings.fast else (100, 25, 100, 320, 32)
     rows = []
     for recipe, name, options in _CASES:
@@ -45,7 +44,6 @@ def measure(settings: Settings) -> pd.DataFrame:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line a recipe."""
     rows = [
         (
             f"`{row['recipe']}`",

@@ -50,7 +50,6 @@ def measure(settings: Settings) -> pd.DataFrame:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line a number of observations."""
     columns = {
         "held": of("observations", whole),
         "observe, ms": lambda row: f"{1e3 * row['observe_seconds']:.2f}",

@@ -90,7 +90,6 @@ def _play(policy: IndexPolicy, task: Task, order: torch.Tensor, first: int, coun
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line a case."""
     columns = {
         "arms N": of("arms", whole),
         "replicates b": of("replicates", whole),

@@ -40,7 +40,6 @@ def measure(settings: Settings) -> pd.DataFrame:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line."""
     columns = {
         "arms": of("arms", whole),
         "replicates": of("replicates", whole),

@@ -119,8 +119,6 @@ def _first(recipe: str, settings: Settings) -> dict[str, float]:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line a case; what the first run takes."""
-
     def microseconds(value: float) -> str:
         return figures(1e6 * value)
 

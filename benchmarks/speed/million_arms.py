@@ -79,7 +79,6 @@ def bytes_of_step(num_arms: int, before: int, after: int, drawn: bool) -> float:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One table."""
     columns = {
         "lengthscale": of("lengthscale"),
         "steps": lambda row: f"{whole(row['first_step'])} to {whole(row['last_step'])}",

@@ -116,7 +116,6 @@ def exact(model: ArmGP) -> tuple[Tensor, Tensor, float]:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """Errors at each mark."""
     error = "{:.1e}".format
     columns = {
         "form": of("form"),

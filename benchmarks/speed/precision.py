@@ -87,7 +87,6 @@ def _index(policy: IndexPolicy) -> torch.Tensor:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """Errors and times side by side."""
     error = "{:.1e}".format
     columns = {
         "form": of("form"),

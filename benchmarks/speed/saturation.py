@@ -85,7 +85,6 @@ def host_waits(work: Callable[[], None], device: str) -> float:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line a size."""
     columns = {
         "form": of("form"),
         "arms": of("arms", whole),

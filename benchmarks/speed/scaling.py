@@ -113,7 +113,6 @@ _BUILD: dict[str, Callable[[Task, dict[str, int]], Policy]] = {
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line for each model and axis."""
     rows = []
     for (model, axis), part in frame.groupby(["model", "axis"], sort=False):
         sizes, seconds = part["size"].tolist(), part["seconds_per_step"].tolist()

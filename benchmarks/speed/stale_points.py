@@ -102,7 +102,6 @@ def _error(policy: Any, inputs: Tensor, rewards: Tensor) -> float:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line a number of observations."""
     first = frame.seconds_per_step.iloc[0]
     columns = {
         "after": of("observations", whole),

@@ -63,7 +63,6 @@ def _step(live: AskTell, step: int) -> None:
 
 
 def _kernels() -> dict[str, Kernel]:
-    """Of each kind."""
     return {
         "exponential forgetting": ExponentialForgettingKernel(0.03),
         "Matern-3/2": MaternTimeKernel(50.0),
@@ -73,7 +72,6 @@ def _kernels() -> dict[str, Kernel]:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line a kernel: its step at every mark, and the ratio of the last to the first."""
     rows = []
     for (arms, kernel), cell in frame.groupby(["arms", "kernel"], sort=False):
         seconds = cell.sort_values("steps_before")["seconds_per_step"].tolist()

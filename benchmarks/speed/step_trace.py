@@ -59,7 +59,6 @@ class Executed:
         return self._trace
 
     def counts(self) -> dict[str, int]:
-        """How many of each."""
         files = {code.co_filename for code in self.codes}
         return {"files": len(files), "functions": len(self.codes), "lines": len(self.lines)}
 
@@ -113,7 +112,6 @@ def measure(settings: Settings) -> pd.DataFrame:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line a recipe."""
     return _WORDS + markdown(frame.columns, frame.itertuples(index=False))
 
 

@@ -91,7 +91,6 @@ def _anew(fitted: SingleTaskGP, X: Tensor, Y: Tensor) -> SingleTaskGP:
 
 
 def describe(frame: pd.DataFrame) -> str:
-    """One line a way."""
     ours = frame[frame.way == WAYS[0]].seconds.median()
     rows = []
     for way in WAYS:

@@ -48,7 +48,6 @@ class Task:
 
     @property
     def device(self) -> str:
-        """``"cpu"`` or ``"cuda"``."""
         return self.arms.device.type
 
     def reward(self, step: int, arm: Tensor) -> Tensor:

@@ -21,7 +21,6 @@ Regret is cumulative, mean ± standard error over {replicates} of every problem.
 
 
 def write_page(out: Path) -> Path:
-    """Write ``RESULTS.md`` from the tables that there are."""
     made = {"band.csv": _band, "ratios.csv": _ratios, "dual.csv": _dual}
     made |= {"length_scales.csv": _length_scales, "drift.csv": _drift}
     tables = {name: pd.read_csv(out / name) for name in made if (out / name).exists()}

@@ -92,11 +92,9 @@ class Mistold(Problem):
         self.knowledge = replace(inner.knowledge, kernel=kernels[0], priors=priors)
 
     def expected_rewards(self, step: int) -> Tensor:
-        """The inner problem's."""
         return self.inner.expected_rewards(step)
 
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """The inner problem's."""
         return self.inner.noise(step, arm, streams)
 
 

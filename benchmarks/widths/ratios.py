@@ -83,5 +83,4 @@ def regrets(steps: int = STEPS[-1]) -> pd.DataFrame:
 
 
 def table() -> pd.DataFrame:
-    """All ratios."""
     return pd.DataFrame(list(ratios()))

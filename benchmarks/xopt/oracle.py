@@ -67,13 +67,11 @@ class Oracle:
         )
 
     def add_data(self, data: pd.DataFrame) -> None:
-        """Learn a shot."""
         strengths = torch.tensor(data[list(QUADRUPOLES)].to_numpy(), dtype=torch.float64)
         self._strengths = torch.cat([self._strengths, strengths])
         self._y = torch.cat([self._y, -torch.tensor(data["size"].to_numpy()).double().unsqueeze(-1)])
 
     def generate(self, count: int) -> list[dict[str, Any]]:
-        """The next shot."""
         now = len(self._y)
         model = _model(_inputs(self._strengths, torch.arange(now)), self._y)
         model.load_state_dict(self._known, strict=False)

@@ -57,7 +57,6 @@ strict bound. But a generator begins with nothing known and sees one noisy numbe
 
 
 def write_page(out: Path) -> Path:
-    """Write ``RESULTS.md`` beside the table that it is made from."""
     table = pd.read_csv(out / "shots.csv")
     runs_of = table.groupby("player")["seed"].agg(set)
     complete = set.intersection(*runs_of)  # seeds that all have played
@@ -134,7 +133,6 @@ def _verdict(table: pd.DataFrame, most: int, means: dict) -> str:
 
 
 def _long(table: pd.DataFrame) -> str:
-    """How ours goes on."""
     ours = table[table["player"] == OURS]
     shots = int(ours["shot"].max()) + 1
     edges = [OPENING, *[edge for edge in (50, 100, 200, 500, 1_000, 2_000) if edge < shots], shots]
