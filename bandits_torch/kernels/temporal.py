@@ -403,27 +403,17 @@ class _OfTimeKernels(StateSpaceTimeKernel):
 
 @validation.names_arguments
 class SumOfTimeKernels(_OfTimeKernels, AdditiveKernel):
-    """The sum of kernels over time; states are stacked.
+    """The sum of one or more ``kernels`` over time, each with a state (``state_space_of``); states are stacked.
 
-    Args:
-        kernels: one or more, each with a state (``state_space_of``).
-
-    Raises ValueError for an empty sequence, and for a kernel without a state.
-
-    Source: Solin & Sarkka 2014, section 3.4.
+    Raises ValueError for an empty sequence, and for a kernel without a state. Source: Solin & Sarkka 2014, section 3.4.
     """
 
 
 @validation.names_arguments
 class ProductOfTimeKernels(_OfTimeKernels, ProductKernel):
-    """The product of kernels over time; the state is the Kronecker product of states.
+    """The product of one or more ``kernels`` over time; the state is the Kronecker product of states.
 
-    Args:
-        kernels: one or more, each with a state (``state_space_of``).
-
-    Raises ValueError for an empty sequence, and for a kernel without a state.
-
-    Source: Solin & Sarkka 2014, section 3.4.
+    Raises ValueError as ``SumOfTimeKernels`` does. Source: Solin & Sarkka 2014, section 3.4.
     """
 
 
