@@ -624,8 +624,8 @@ class WatchedArms(HasState):
 
     def __init__(self, sketch: Sketch, arms: Tensor) -> None:
         self.arms = arms
-        self._sketch = sketch
-        self._look()
+        self._sketch, self._era = sketch, (-1, -1)
+        self._up_to_date()
 
     def __len__(self) -> int:
         return len(self.arms)
@@ -641,26 +641,21 @@ class WatchedArms(HasState):
         """Variance of the arms, (n,), in the order of ``arms``."""
         return self._up_to_date().clamp_min(0.0)
 
-    def _look(self) -> None:
-        sketch = self._sketch
-        self._variance = sketch.way.variance_of(self.arms)
-        self._z = sketch.embedding.of(self.arms)
-        self._era, self._pulls = self._now(), len(sketch.marginals.falls)
-
     def _now(self) -> tuple[int, int]:
-        """An identifier of the dictionary and of the last pass over all arms. If either changes, pulls are counted
-        anew."""
+        """The dictionary and the last pass over all arms, by number. If either changes, pulls are counted anew."""
         return self._sketch.draws, self._sketch.marginals.settled
 
     def _up_to_date(self) -> Tensor:
-        marginals = self._sketch.marginals
-        if self._era != self._now():
-            self._look()
-        else:
-            for fall in marginals.falls[self._pulls :]:
+        sketch, falls = self._sketch, self._sketch.marginals.falls
+        if self._era == self._now():
+            for fall in falls[self._pulls :]:
                 passed = self._z.mT @ fall  # a vector on the left would take twice as long
                 self._variance.addcmul_(passed, passed, value=-1)
-            self._pulls = len(marginals.falls)
+        else:
+            self._variance = sketch.way.variance_of(self.arms)
+            self._z = sketch.embedding.of(self.arms)
+            self._era = self._now()
+        self._pulls = len(falls)
         return self._variance
 
     # -- state -----------------------------------------------------------------------------------------
