@@ -25,19 +25,14 @@ from bandits_torch.models.online_model import ResizableState
 
 
 def fold(X: Tensor, factor_shape: tuple[int, ...]) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Move every batch dimension of X that the factors do not have into the points.
+    """Move every batch dimension of X, ``t_batch x q x d``, that the factors do not have into the points.
 
-    ``t_batch x q x d`` candidates against factors of shape ``factor_shape x t x t`` would copy each factor
-    once per candidate. The factors see ``factor_shape x (candidates q) x d`` points instead.
+    Factors of shape ``factor_shape x t x t`` would be copied once per candidate. They see ``factor_shape x (candidates
+    q) x d`` points instead.
 
-    Args:
-        X: ``t_batch x q x d``; ``t_batch`` broadcasts with ``factor_shape``.
-        factor_shape: batch shape of the factors.
-
-    Returns:
-        The points, ``shape x m x d`` with ``shape`` as long as ``factor_shape`` and broadcasting to it; and
-        the way back, from ``factor_shape x t x m`` to ``batch x t x q`` with ``batch`` broadcasting to the
-        broadcast of ``t_batch`` and ``factor_shape``. Both are views where PyTorch allows.
+    Returns the points, ``shape x m x d`` with ``shape`` as long as ``factor_shape`` and broadcasting to it; and the way
+    back, from ``factor_shape x t x m`` to ``batch x t x q`` with ``batch`` broadcasting to the broadcast of ``t_batch``
+    and ``factor_shape``. Both are views where PyTorch allows.
     """
     k, (q, d) = len(factor_shape), X.shape[-2:]
     batch = (1,) * (k - (X.dim() - 2)) + tuple(X.shape[:-2])
@@ -93,13 +88,10 @@ def new_rows(
     where: Tensor | None,
     variances: Tensor | None = None,
 ) -> Rows:
-    """The rows that n observations add; null rows for members with ``where`` False. O(n t^2 + n^3).
+    """The rows that observations X, ``batch x n x d``, and Y, ``batch x n``, add, with ``variances``, ``batch x n``, of
+    their noise in place of lambda; null rows for members with ``where``, ``batch``, False. O(n t^2 + n^3).
 
     [[L, 0], [V^T, D]] is the factor of [[L L^T, B], [B^T, C]] with V = L^{-1} B and D D^T = C - V^T V.
-
-    Args:
-        X: ``batch x n x d``, Y: ``batch x n``, where: ``batch``.
-        variances: ``batch x n``, of the noise on these, in place of lambda.
     """
     old, noise = data.rows(), prior.noise_variance[..., None, None]
     if variances is not None:
@@ -171,9 +163,8 @@ class PaddedFactor:
     Methods take L^T as ``upper``, ``batch x c x c``, a buffer of which the first ``size`` rows and columns are in use.
     """
 
-    def __init__(self, upper: Tensor, size: int) -> None:
+    def __init__(self, upper: Tensor) -> None:
         self.solid = upper.new_zeros(*upper.shape[:-2], 0, 0)
-        self.take(upper, size)
 
     def take(self, upper: Tensor, size: int) -> None:
         """Copy the rows unless they are held already, into the present memory if it fits. O(t^2)."""
@@ -312,10 +303,8 @@ class GrowingCholesky(ResizableState):
         return Rows(*(part.reshape(batch.numel(), *part.shape[len(batch) :])[member] for part in wide))
 
     def solid(self) -> Tensor:
-        """L^T of the rows there are, in one piece of memory: kept until the buffer changes. O(t^2) when it has.
-
-        LAPACK takes no view of a larger matrix, so every solve would copy it first, and its gradient twice.
-        """
+        """L^T of the rows there are, in one piece of memory, which every solve would copy first, and its gradient
+        twice: kept until the buffer changes. O(t^2) when it has."""
         upper, t = self.upper, self.size
         if t == self.capacity or upper.requires_grad or upper.is_inference():
             return upper[..., :t, :t]
@@ -329,7 +318,7 @@ class GrowingCholesky(ResizableState):
         if not pays(self.upper, self.size):
             return solve_lower(self.solid().mT, right)
         if self._padded is None:
-            self._padded = PaddedFactor(self.upper, self.size)
+            self._padded = PaddedFactor(self.upper)
         self._padded.take(self.upper, self.size)
         return self._padded.solve(right)
 
@@ -448,11 +437,8 @@ class GrowingCholesky(ResizableState):
         self.ragged = True
 
     def compact(self) -> None:
-        """Move the rows that each member holds to the front, and cut off rows that no member holds. Waits for the
-        device.
-
-        Exact: null rows are independent of all others, so the factor without them is a part of the factor.
-        """
+        """Move the rows that each member holds to the front, and cut off rows that no member holds. Exact: null rows
+        are independent of all others. Waits for the device."""
         old = self.rows()
         counts = old.held.sum(-1)
         size, same = (int(counts.max()), bool(counts.min() == counts.max())) if self.size else (0, True)
