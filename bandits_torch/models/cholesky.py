@@ -131,20 +131,12 @@ def _multiply(upper: Tensor, p: Tensor, q: Tensor, diagonal: Tensor, out: Tensor
     for panel in panels:
         below.pop()
         rows = upper[..., panel, panel.start :]
-        out[..., panel, panel.start :] = _panel(
-            rows, p[..., panel], q[..., panel], diagonal[..., panel], below[-1]
-        )
-
-
-def _panel(rows: Tensor, p: Tensor, q: Tensor, diagonal: Tensor, below: Tensor) -> Tensor:
-    """These rows of C^T M^T; ``below`` is the part of the sums that comes from the rows below them."""
-    n = rows.shape[-2]
-    size = n if n % _BLOCK else _BLOCK
-    rows = rows.unflatten(-2, (-1, size))
-    p, q, diagonal = (vector.unflatten(-1, (-1, size)) for vector in (p, q, diagonal))
-    corner = torch.triu(q.unsqueeze(-1) * p.unsqueeze(-2), 1) + torch.diag_embed(diagonal)
-    # One product for both, because in a batch PyTorch copies the rows for each product.
-    both = torch.cat([corner, p.unsqueeze(-2)], -2) @ rows
-    product, sums = both[..., :-1, :], both[..., -1:, :]
-    sums = sums.flip(-3).cumsum(-3).flip(-3) - sums + below.unsqueeze(-3)
-    return torch.addcmul(product, q.unsqueeze(-1), sums).flatten(-3, -2)
+        size = rows.shape[-2] % _BLOCK or _BLOCK
+        blocks = rows.unflatten(-2, (-1, size))
+        of_p, of_q, of_d = (v[..., panel].unflatten(-1, (-1, size)) for v in (p, q, diagonal))
+        corner = torch.triu(of_q.unsqueeze(-1) * of_p.unsqueeze(-2), 1) + torch.diag_embed(of_d)
+        # One product for both, because in a batch PyTorch copies the rows for each product.
+        both = torch.cat([corner, of_p.unsqueeze(-2)], -2) @ blocks
+        product, sums = both[..., :-1, :], both[..., -1:, :]
+        sums = sums.flip(-3).cumsum(-3).flip(-3) - sums + below[-1].unsqueeze(-3)
+        out[..., panel, panel.start :] = torch.addcmul(product, of_q.unsqueeze(-1), sums).flatten(-3, -2)
