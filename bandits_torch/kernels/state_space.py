@@ -249,8 +249,13 @@ class StateSpace:
         for part in self.components:
             p = torch.eye(len(part.measurement)).to(part.shift)
             m = torch.eye(part.width).to(part.shift)
-            spin = kron(p, _spin(part))
-            blocks.append(kron(part.shift - part.rate[..., None, None] * p, m) + spin)
+            spin = part.weight.new_zeros(*part.frequency.shape[:-1], part.width, part.width)
+            at = 0
+            for turns, frequency in zip(part.turns, part.frequency.unbind(-1), strict=True):
+                if turns:
+                    spin[..., at, at + 1], spin[..., at + 1, at] = -frequency, frequency
+                at += 1 + turns
+            blocks.append(kron(part.shift - part.rate[..., None, None] * p, m) + kron(p, spin))
         return block_diagonal(blocks)
 
     @property
@@ -306,17 +311,6 @@ def _harmonics(z: Tensor, order: int) -> Tensor:
     number = torch.arange(order + 1)
     q = torch.from_numpy(ive(number.numpy(), z.unsqueeze(-1).numpy()))  # I_j(z) e^{-z}
     return torch.where(number > 0, 2 * q, q)
-
-
-def _spin(part: Component) -> Tensor:
-    """d/dt of the wave features' rotation, ``batch x m x m``."""
-    spin = part.weight.new_zeros(*part.frequency.shape[:-1], part.width, part.width)
-    at = 0
-    for j, turns in enumerate(part.turns):
-        if turns:
-            spin[..., at, at + 1], spin[..., at + 1, at] = -part.frequency[..., j], part.frequency[..., j]
-        at += 1 + turns
-    return spin
 
 
 def kron(one: Tensor, two: Tensor) -> Tensor:
