@@ -12,8 +12,7 @@ from bandits_torch import validation
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.cholesky import safe_cholesky, solve_lower
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
-from bandits_torch.models.sketch.embedding import ArmEmbedding, LeverageSampling
-from bandits_torch.models.sketch.feature_regression import FeatureRegression
+from bandits_torch.models.sketch.embedding import ArmEmbedding, FeatureRegression, LeverageSampling
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 
