@@ -271,26 +271,27 @@ class MemberMixture(Model):
         super().__init__()
         validation.instance("members", members, MemberPosterior, "PointMembers")
         both, alone = tuple(members.batch_shape), tuple(members.batch_shape[:1])
-        given = {
-            "weights": (weights, both),
-            "scale": (scale, both),
-            "offset": (offset, alone),
-            "unit": (unit, alone),
-        }
-        for name, (value, shape) in given.items():
-            validation.shape_is(name, value, validation.tensor(name, value).shape == shape, f"{shape}")
+        of_members, of_runs = {"weights": weights, "scale": scale}, {"offset": offset, "unit": unit}
+        for given, shape in ((of_members, both), (of_runs, alone)):
+            for name, value in given.items():
+                validation.shape_is(name, value, validation.tensor(name, value).shape == shape, f"{shape}")
         self.members, self.weights, self.scale = members, weights, scale
         self.offset, self.unit = offset, unit
         self._pending: tuple[Tensor, Tensor, Tensor] | None = None
         if pending is not None:
-            right = validation.tensor("pending", pending).dim() == 3 and pending.shape[::2] == (
-                *alone,
-                members.dim + 1,
-            )
-            validation.shape_is(
-                "pending", pending, right, f"({alone[0]}, k, {members.dim + 1}): points, time the last"
-            )
-            self._expect(pending[..., :-1], pending[..., -1].double())
+            ends = (*alone, members.dim + 1)
+            right = validation.tensor("pending", pending).dim() == 3 and pending.shape[::2] == ends
+            expected = f"({alone[0]}, k, {members.dim + 1}): points, time the last"
+            validation.shape_is("pending", pending, right, expected)
+            Z, then = pending[..., :-1], pending[..., -1].double()
+            with torch.no_grad():
+                mean, _ = members.moments(Z, then)
+                off = mean - weights.unsqueeze(-2) @ mean
+                self._pending = Z, then, off
+                noise = (weights * scale * members.noise_variance).sum(-1)
+                A = self._between(Z, then, off)
+                A = A + torch.diag_embed(noise.unsqueeze(-1).expand(A.shape[:-1]))
+                self._root = torch.linalg.cholesky(A)
 
     @property
     def num_outputs(self) -> int:
@@ -323,16 +324,6 @@ class MemberMixture(Model):
             m.movedim(0, 1).reshape(*batch, 1).to(X) for m in (mean, spread.squeeze(-2) / unit.square())
         )
         return MarginalPosterior(*shaped)
-
-    @torch.no_grad()
-    def _expect(self, Z: Tensor, then: Tensor) -> None:
-        """Note that points (S, k, d) at times (S, k) are pending."""
-        mean, _ = self.members.moments(Z, then)
-        off = mean - self.weights.unsqueeze(-2) @ mean
-        self._pending = Z, then, off
-        noise = (self.weights * self.scale * self.members.noise_variance).sum(-1)
-        A = self._between(Z, then, off)
-        self._root = torch.linalg.cholesky(A + torch.diag_embed(noise.unsqueeze(-1).expand(A.shape[:-1])))
 
     def _between(self, X: Tensor, time: Tensor, off: Tensor) -> Tensor:
         """K between points (S, b, d) and the pending ones, (S, b, k). ``off`` (S, P, b): members' means minus the

@@ -119,9 +119,7 @@ class PointMembers(MemberPosterior, HasState, Described):
         replicates: int = 1,
         capacity: int = 200,
     ) -> None:
-        fits = (
-            validation.tensor("bounds", bounds).dim() == 2 and bounds.shape[0] == 2 and bounds.shape[1] >= 1
-        )
+        fits = validation.tensor("bounds", bounds).dim() == 2 and len(bounds) == 2 and bounds.shape[1] >= 1
         validation.shape_is("bounds", bounds, fits and bounds.is_floating_point(), "(2, d), floating point")
         validation.finite_tensor("bounds", bounds)
         validation.require(bool((bounds[0] <= bounds[1]).all()), "bounds", bounds, "increasing")
@@ -131,19 +129,11 @@ class PointMembers(MemberPosterior, HasState, Described):
         self.replicates = validation.positive_integer("replicates", replicates)
         self.capacity = validation.positive_integer("capacity", capacity)
         validation.require(capacity >= 2, "capacity", capacity, "an integer >= 2")
-        wide = (
-            lengthscale.unsqueeze(-1)
-            if validation.tensor("lengthscale", lengthscale).dim() == 1
-            else lengthscale
-        )
-        validation.shape_is(
-            "lengthscale", lengthscale, wide.shape in ((P, 1), (P, d)), f"({P},) or ({P}, {d})"
-        )
-        of_members = {
-            "noise_variance": noise_variance,
-            "forgetting_rate": forgetting_rate,
-            "timescale": timescale,
-        }
+        one = validation.tensor("lengthscale", lengthscale).dim() == 1
+        wide = lengthscale.unsqueeze(-1) if one else lengthscale
+        fits = wide.shape in ((P, 1), (P, d))
+        validation.shape_is("lengthscale", lengthscale, fits, f"({P},) or ({P}, {d})")
+        of_members = {"noise_variance": noise_variance, "timescale": timescale}
         for name, value in of_members.items():
             shape = validation.tensor(name, value).shape
             validation.shape_is(name, value, shape == (P,), f"({P},), a number for each member")
