@@ -325,14 +325,11 @@ class GridSearch(PointSearch):
                 points = domain.fix(part.unsqueeze(1).repeat(1, replicates, 1))
                 values, at = self.score(acquisition, points, replicates=replicates, time=time).max(0)
                 chosen = points[at, torch.arange(replicates, device=at.device)]
-                if best is None:
-                    best = chosen, values
-                else:
+                if best is not None:
                     larger = values > best[1]
-                    best = (
-                        torch.where(larger.unsqueeze(-1), chosen, best[0]),
-                        torch.where(larger, values, best[1]),
-                    )
+                    chosen = torch.where(larger.unsqueeze(-1), chosen, best[0])
+                    values = torch.where(larger, values, best[1])
+                best = chosen, values
         assert best is not None
         return best
 
