@@ -276,43 +276,33 @@ class MemberScale(Described, HasState):
         self, residual: Tensor, variance: Tensor, unit: Tensor | None = None, borne_out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """ln density of the residuals y - o - mu, (S, P), given the members' variances v (S, P); and the clipped
-        residuals to learn. The scale then learns them. ``unit`` (S, P): each member's unit of residuals, if members
-        differ; densities are then per unit of rewards. Where ``borne_out`` (S,) is True the rewards are known not to be
-        outliers: residuals are returned without clipping, though the scale learns them clipped."""
+        residuals to learn, which the scale learns too. ``unit`` (S, P): each member's unit of residuals, if they
+        differ; densities are then per unit of rewards. Where ``borne_out`` (S,) is True the rewards are no outliers:
+        residuals are returned without clipping."""
         weight = self.strength + self.count
         unknown = None if self._met else weight == 0
         spread = self.scale * variance
-        density = self._log_density(residual, spread, weight)
+        dof = weight.clamp(1.0, self.tail)
+        density = torch.lgamma((dof + 1) / 2) - torch.lgamma(dof / 2) - 0.5 * (dof * math.pi * spread).log()
+        density = density - (dof + 1) * _log_hypot(residual / (dof * spread).sqrt())
         bound = self.clip * (1 + 5 / weight.clamp_min(1e-6)) * spread.sqrt()
         if unknown is not None:
-            vague = variance if unit is None else variance / unit.square()
-            flat = self._vague(residual, vague) if self._some_known else torch.zeros_like(density)
+            flat = torch.zeros_like(density)
+            if self._some_known:  # a Cauchy density with ten times the unit of members that have one
+                wide = 10.0 * (variance if unit is None else variance / unit.square()).sqrt()
+                flat = -(math.pi * wide).log() - 2 * _log_hypot(residual / wide)
             density = torch.where(unknown, flat, density)
             bound = bound.masked_fill(unknown, torch.inf)
         density = density if unit is None else density - unit.log()
         clipped = residual.clamp(-bound, bound)
-        self._learn(residual, clipped.square() / variance, unknown)
-        return density, clipped if borne_out is None else residual.where(borne_out.unsqueeze(-1), clipped)
-
-    def _log_density(self, residual: Tensor, spread: Tensor, weight: Tensor) -> Tensor:
-        dof = weight.clamp(1.0, self.tail)
-        constant = torch.lgamma((dof + 1) / 2) - torch.lgamma(dof / 2) - 0.5 * (dof * math.pi * spread).log()
-        return constant - (dof + 1) * _log_hypot(residual / (dof * spread).sqrt())
-
-    def _vague(self, residual: Tensor, variance: Tensor) -> Tensor:
-        """The density of a member without a scale, among members with one: a Cauchy density with ten times their
-        unit."""
-        width = 10.0 * variance.sqrt()
-        return -(math.pi * width).log() - 2 * _log_hypot(residual / width)
-
-    def _learn(self, residual: Tensor, squared: Tensor, unknown: Tensor | None) -> None:
-        """``unknown``: scales that have not been estimated yet, (S, P); None: all have been."""
+        squared = clipped.square() / variance
         count, squares = self.memory * self.count + 1, self.memory * self.squares + squared
         if unknown is not None:  # while all rewards are equal nothing is known of their unit
             none = unknown & (residual == 0)
             count, squares = torch.where(none, self.count, count), torch.where(none, self.squares, squares)
         self.count, self.squares, self.largest = count, squares, torch.maximum(self.largest, squared)
         self.read_anew()
+        return density, clipped if borne_out is None else residual.where(borne_out.unsqueeze(-1), clipped)
 
     def forget(self, where: Tensor) -> None:
         """Forget the scale of members with ``where`` (S, P) True."""
@@ -348,9 +338,8 @@ def _log_hypot(x: Tensor) -> Tensor:
 
 
 class FirstRewards(HasState):
-    """The first five rewards. With the fifth, ``RewardFrame.settle`` sets origin and unit anew: the origin is the
-    median, and rewards far from it are moved nearer. Members in the frame then hold exactly what they would hold if
-    they had learned the five from this origin.
+    """The first five rewards. With the fifth, ``RewardFrame.settle`` sets origin and unit anew, and members in the
+    frame then hold exactly what they would hold if they had learned the five from there; their weights stay.
 
     Nothing is settled if no member is in the frame, or if the model cannot set its mean anew.
 
@@ -385,33 +374,26 @@ class FirstRewards(HasState):
         self._held.append((arm.clone(), reward.clone(), time))
         if len(self._held) == HELD:
             arms, rewards, times = zip(*self._held, strict=True)
-            if not bool(self.settled.all()):
-                self._settle(torch.stack(arms, -1), torch.stack(rewards, -1), list(times))
+            if not bool(
+                self.settled.all()
+            ):  # members in the frame learn the rewards again, from the new origin
+                model, where, played = cast(MembersOverArms, self.model), ~self.settled, torch.stack(arms, -1)
+                seen = self.frame.settle(torch.stack(rewards, -1), where)
+                scale, weights = _learned_again(model, self.scale, played, seen, list(times))
+                members = where.unsqueeze(-1) & self.scale.learn_offset
+                model.condition_mean(members, played, list(times), weights)
+                self.scale.take(scale, members)
             self.settled, self._held = torch.ones_like(self.settled), []
-
-    def _settle(self, arms: Tensor, rewards: Tensor, times: list[Time]) -> None:
-        """Members in the frame learn the rewards held (S, K) again, from the new origin."""
-        model, where = cast(MembersOverArms, self.model), ~self.settled
-        seen = self.frame.settle(rewards, where)
-        scale, weights = _learned_again(model, self.scale, arms, seen, times)
-        members = where.unsqueeze(-1) & self.scale.learn_offset
-        model.condition_mean(members, arms, times, weights)
-        self.scale.take(scale, members)
 
 
 def _learned_again(
     model: MembersOverArms, scale: MemberScale, arms: Tensor, rewards: Tensor, times: list[Time]
 ) -> tuple[MemberScale, Tensor]:
-    """The result of learning K rewards first: the scale, and the weights (S, P, K) of the posterior means on the prior
-    covariances with those observations (``condition_mean``).
+    """The scale after K rewards (S, K) of the frame alone (NaN: nothing is learned), and the weights (S, P, K) of the
+    posterior means on the prior covariances with those observations (``condition_mean``).
 
     With L L^T = K_AA + lambda I over the observations, mu_j = sum_{k < j} L_jk z_k is the prediction of the j-th
     reward, L_jj^2 its variance, z_j = (clipped residual) / L_jj, and the weights are L^-T z.
-
-    Args:
-        model: the members; their state is not read.
-        scale: gives the settings of the scale.
-        arms, rewards, times: (S, K); (S, K) in the frame, NaN where nothing is learned; K numbers.
     """
     believed = rewards.isfinite()
     means = [model.prior_at(arm, time)[0] for arm, time in zip(arms.unbind(-1), times, strict=True)]

@@ -26,12 +26,11 @@ _BEFORE = 300.0  # observations without a change that are imagined before the fi
 class LookingAgain(Described, HasState):
     """When to play an arm again because it may have changed unseen.
 
-    A model that learns one rate of change for all arms learns it from the arms that are played. Even if these did not
-    change, another arm may have changed. So every arm has a clock: the observations since it was last examined. An arm
-    is examined when it, or a similar arm, is played. Arms are similar if their squared prior correlation, averaged over
-    the members by weight and with the mean over all arms subtracted, is at least 1/2. A negative correlation counts as
-    0. After t
-    observations arm i is due when its clock reaches
+    A model learns the rate of change from the arms that are played; even if these did not change, another may have. So
+    every arm has a clock: the observations since it was last examined. An arm is examined when it, or a similar arm, is
+    played. Arms are similar if their squared prior correlation, averaged over the members by weight and with the mean
+    over all arms subtracted, is at least 1/2 (a negative correlation counts as 0). After t observations arm i is due
+    when its clock reaches
 
         tau_i(t) = c sqrt(t + 300) min(max(sqrt(g_i / g), 1/2), 2),
 
@@ -149,8 +148,7 @@ class LookingAtPoints(Described, HasState):
     eight balls of such points cover the domain. In higher dimensions 64 points cover a domain less finely: from four
     inputs on, a ball between them can be missed.
 
-    If a step has its own domain (a context, other bounds), a point waits unless that domain contains a point that
-    examines it, because nothing could be learned about it otherwise.
+    If a step has its own domain (a context, other bounds), a point waits unless a point of that domain examines it.
 
     Args:
         every: c > 0.

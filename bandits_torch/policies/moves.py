@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -88,26 +88,25 @@ class CostlyMoves(WrappingPolicy):
             believes = hasattr(inside, "marginals") and not inside.takes_contexts
             expected = "0 for a policy without beliefs about each choice in units of reward, "
             validation.require(believes, "move_price", move_price, expected + type(inside).__name__)
-        self.start_at = None if start_at is None else self._checked_start(start_at)
+        self.start_at, start = None, cast(Any, start_at)
+        if start is not None and domain is None:
+            among = validation.natural("start_at", start) < self.num_arms
+            validation.require(among, "start_at", start, f"an arm below {self.num_arms}")
+            self.start_at = torch.tensor(start)
+        elif start is not None and domain is not None:
+            validation.finite_tensor("start_at", start)
+            fits = start.shape == (self.dim,) and bool(domain.contains(start, 0.0))
+            validation.require(fits, "start_at", start, f"({self.dim},), in the domain")
+            self.start_at = start.to(domain.bounds)
         told = {"domain": domain, "max_move": max_move, "move_price": move_price}
         if policy.origin is not None:
             own = partial(_around, policy.origin.recipe, {**told, "start_at": start_at, "search": search})
             self.origin = Origin(own, policy.origin.setup, policy.origin.options)
         self._begin()
 
-    def _checked_start(self, start: Any) -> Tensor:
-        if self.domain is None:
-            number = validation.natural("start_at", start)
-            validation.require(number < self.num_arms, "start_at", start, f"an arm below {self.num_arms}")
-            return torch.tensor(number)
-        validation.finite_tensor("start_at", start)
-        fits = start.shape == (self.dim,) and bool(self.domain.contains(start, 0.0))
-        validation.require(fits, "start_at", start, f"({self.dim},), in the domain")
-        return start.to(self.domain.bounds)
-
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """The reason why the policy needs the unit of rewards: it has a price. Empty without one."""
+        """The reason why the policy needs the unit of rewards: its price, or that of the inner policy."""
         return "it holds a price in units of reward" if self._priced else super().needs_unit
 
     # -- one step --------------------------------------------------------------------------------------
@@ -164,7 +163,9 @@ class CostlyMoves(WrappingPolicy):
 
     def learn(self, observation: Observation) -> None:
         """The policy inside learns; the setting is where the latest choice brought it."""
-        number = self._number_of(observation)
+        number = natural_in(
+            observation, "move", self._number
+        )  # which choice this is of: the latest, unless it says
         self.policy.learn(observation)
         self._stand(observation.arm, number)
         self._steps = self._steps + 1
@@ -172,16 +173,12 @@ class CostlyMoves(WrappingPolicy):
     def expect(self, pending: Pending, time: float) -> None:
         """As for the inner policy; the present setting is that of the latest choice."""
         super().expect(pending, time)
-        self._stand(pending.arm, self._number_of(pending))
+        self._stand(pending.arm, natural_in(pending, "move", self._number))
 
     def dropped(self, pending: Pending) -> None:
         """The reward will never come, but the setting was moved."""
         super().dropped(pending)
-        self._stand(pending.arm, self._number_of(pending))
-
-    def _number_of(self, one: Observation | Pending) -> int:
-        """Which choice this is of; the latest, if it does not say."""
-        return natural_in(one, "move", self._number)
+        self._stand(pending.arm, natural_in(pending, "move", self._number))
 
     def _stand(self, arm: Tensor, number: int) -> None:
         """Note that the choice with this number was ``arm``."""

@@ -25,23 +25,21 @@ class RewardRange(Described, HasState):
         max(10 (5 / n)^2, 3) max(h - l, u).
 
     * The first five rewards are learned as they come, and judged together at the fifth. The range begins as that of the
-      middle three. Of the smallest and the largest, the one nearer to this range is judged first, then the other. Each
-      is in doubt if it lies outside by more than 10 times the range so far. If one is in doubt, the policy starts anew
-      and learns the others.
-    * If a reward is in doubt above the range, the policy plays its arm or point again at once: it may be by far the
-      best.
+      middle three. Of the smallest and the largest, the one nearer to it is judged first, then the other: in doubt if
+      it lies outside by more than 10 times the range so far. If one is, the policy starts anew and learns the others.
+    * The arm or point of a reward in doubt above the range is played again at once: it may be by far the best.
     * A second reward that far outside on the same side is believed, so that rare, far rewards are not lost. The range
       is then extended to the nearer of the two. If the second is still that far outside, it is in doubt as well.
-    * If the second comes right after the first, it is confirmed (``borne_out``): it is no outlier, and is learned
-      without clipping. So a level or an arm that really is that far takes one more reward to be learned.
+    * If the second comes right after the first, it is confirmed (``borne_out``) and learned without clipping. So a
+      level or an arm that really is that far takes one more reward to be learned.
 
-    So one outlier, or one on each side, does not change what is learned from the other rewards, however large it is. If
-    the range and u are 0, nothing is in doubt: for example if four of the first five rewards are equal and no unit is
-    given. Multiplying or shifting all rewards changes no decision.
+    So one outlier, or one on each side, does not change what is learned from the others, however large it is. If the
+    range and u are 0 (four of the first five rewards are equal, and no unit is given), nothing is in doubt. Multiplying
+    or shifting all rewards changes no decision.
 
     Among independent, uniformly distributed rewards, one of the first five is in doubt with probability 0.004
-    (2 / 11^3 + 1 / 21^2), and the sixth with probability 2e-5 (1 / 3 11^-4). A policy soon plays its best arms again,
-    which makes its first rewards lie closer together. The factor is therefore 10 at first, and not 3.
+    (2 / 11^3 + 1 / 21^2), and the sixth with 2e-5 (1 / 3 11^-4). The factor is 10 at first, and not 3, because a policy
+    soon plays its best arms again, which makes its first rewards lie closer together.
 
     Args:
         like: dtype and device.
