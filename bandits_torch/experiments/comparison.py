@@ -116,7 +116,12 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     )
     tied = (names[0], *(name for name, p in zip(names[1:], doubt, strict=False) if p > 1 - SURE))
     confidence = 1 - float(doubt.max())
-    verdict = _verdict(len(table), confidence, float(doubt[-1]))
+    if len(table) < FEWEST:
+        verdict = "short"
+    elif float(doubt[-1]) > 1 - SURE:
+        verdict = "random"
+    else:
+        verdict = "sure" if confidence >= SURE else "likely" if confidence >= LIKELY else "tie"
     leader, following = names[0], names[1] if len(names) > 1 else None
     return Advice(
         verdict,
@@ -215,31 +220,16 @@ def with_whole_run(
     return replace(advice, verdict=verdict, taken=taken)
 
 
-def _verdict(units: int, confidence: float, doubt_of_random: float) -> str:
-    if units < FEWEST:
-        return "short"
-    if doubt_of_random > 1 - SURE:
-        return "random"
-    if confidence >= SURE:
-        return "sure"
-    return "likely" if confidence >= LIKELY else "tie"
-
-
 def _doubt(table: Tensor, c: int, signs: Tensor) -> Tensor:
-    """p_c for a column; the first column is the leader."""
-    others = [j for j in range(table.shape[1]) if j != c]
-    largest = _t(table[:, c : c + 1] - table[:, others], signs)
-    leader = largest[0, 0]
-    return (largest.amax(-1) >= leader - 1e-9 * leader.abs()).double().mean()
-
-
-def _t(difference: Tensor, signs: Tensor) -> Tensor:
-    """t for each pattern of signs and each column, (patterns, M), from differences (K, M)."""
+    """p_c for a column; the first column is the leader. ``signs``: (patterns, K), the first all +1."""
+    difference = table[:, c : c + 1] - table[:, [j for j in range(table.shape[1]) if j != c]]
     K, size = len(difference), difference.abs().amax(0)
     mean = signs @ difference / K
     spread = (difference.square().sum(0) / K - mean.square()).clamp_min(0).mul(K / (K - 1)).sqrt()
     # Units that all differ by the same are as far apart as can be; without any difference there is no lead.
-    return torch.where(size > 0, math.sqrt(K) * mean / torch.maximum(spread, 1e-12 * size), 0.0)
+    t = torch.where(size > 0, math.sqrt(K) * mean / torch.maximum(spread, 1e-12 * size), 0.0)
+    leader = t[0, 0]
+    return (t.amax(-1) >= leader - 1e-9 * leader.abs()).double().mean()
 
 
 @cache
@@ -496,14 +486,17 @@ def _sentences(advice: Advice, basis: str) -> list[str]:
             "What is best in a row says little about the next rows, or the record is too short to learn it.",
         ]
     if advice.verdict == "tie":
+        *first, last = advice.tied
+        alike = f"{', '.join(first)} and {last}" if first else last
         return [
-            f"No policy is surely the best: {_and(advice.tied)} cannot be told apart. {basis.capitalize()}, "
+            f"No policy is surely the best: {alike} cannot be told apart. {basis.capitalize()}, "
             f"{advice.policy} lost {level}{_beside(advice)}."
         ]
     certain = "is sure" if advice.verdict == "sure" else "is likely, not sure"
     of = f" of the {advice.rivals}" if advice.rivals > 1 else ", better than chance,"
+    percent = f"{math.floor(100 * advice.confidence)} %" if advice.confidence <= 0.99 else "above 99 %"
     lead = f"Take {advice.policy}: {basis}, it lost {level}"
-    return [f"{lead}{_beside(advice)}. That it is the best{of} {certain}: {_confidence(advice.confidence)}."]
+    return [f"{lead}{_beside(advice)}. That it is the best{of} {certain}: confidence {percent}."]
 
 
 def _beside(advice: Advice) -> str:
@@ -540,14 +533,6 @@ def snippet(policy: str, data: str, problem_options: Mapping[str, Any], options:
 def _percent(share: float) -> str:
     digits = 1 if abs(share) < 0.0995 else 0
     return f"{100 * share:.{digits}f} %"
-
-
-def _confidence(confidence: float) -> str:
-    return "confidence above 99 %" if confidence > 0.99 else f"confidence {math.floor(100 * confidence)} %"
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _plain(value: Any) -> Any:

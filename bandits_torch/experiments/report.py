@@ -46,12 +46,23 @@ def write_report(
     ``ms_per_step``, ``wall_seconds``, ``cumulative_regret`` of every replicate and the ``arms`` it pulled, a list
     of each replicate; under ``references`` the mean cumulative regret of the random policy and of the oracle.
     """
+    results = {
+        name: {
+            "mean_cumulative_regret": history.mean_cumulative_regret,
+            "standard_error": None if math.isnan(history.standard_error) else history.standard_error,
+            "ms_per_step": history.ms_per_step,
+            "wall_seconds": history.meta["wall_seconds"],
+            "cumulative_regret": history.regret.sum(-1).tolist(),
+            "arms": history.arms.tolist(),
+        }
+        for name, history in histories.items()
+    }
     record = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "versions": versions(),
         **settings,
-        "results": {name: _result(history) for name, history in histories.items()},
+        "results": results,
         "references": {"random": float(random.sum(-1).mean()), "oracle": 0.0},
     }
     picture = io.BytesIO()
@@ -100,18 +111,6 @@ def _json(value: Any, indent: str = "") -> str:
         return json.dumps(value, allow_nan=False)
     opening, closing = "{}" if isinstance(value, Mapping) else "[]"
     return f"{opening}\n{inner}" + f",\n{inner}".join(items) + f"\n{indent}{closing}"
-
-
-def _result(history: History) -> dict[str, Any]:
-    error = history.standard_error
-    return {
-        "mean_cumulative_regret": history.mean_cumulative_regret,
-        "standard_error": None if math.isnan(error) else error,
-        "ms_per_step": history.ms_per_step,
-        "wall_seconds": history.meta["wall_seconds"],
-        "cumulative_regret": history.regret.sum(-1).tolist(),
-        "arms": history.arms.tolist(),
-    }
 
 
 def earned_table(title: str, earned: Earned) -> Table:
