@@ -74,8 +74,17 @@ def asked_race(
     names = different_names("policy", policies, catalogue().policies)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"device must be cpu or cuda, got {device!r}")
-    _check_data(name, data)
-    accepted = {"problem": catalogue().problems[name].options}
+    entry = catalogue().problems[name]
+    if entry.needs_data and data is None:
+        raise ValueError(f"data must be given for problem {name!r}: the path of its file, got None")
+    if data is not None and not entry.needs_data:
+        raise ValueError(
+            f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}: without --problem they "
+            "are replayed"
+        )
+    if data is not None and not data.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(data))
+    accepted = {"problem": entry.options}
     sent = send_options(option, accepted | {one: catalogue().policies[one].options for one in names})
     built_for = DEFAULT_HORIZON if horizon is None and data is None else horizon
     source = None if data is None else str(data)
@@ -103,19 +112,6 @@ def checksum(data: str | None) -> str | None:
 
     with open(data, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check_data(problem: str, data: Path | None) -> None:
-    needed = catalogue().problems[problem].needs_data
-    if needed and data is None:
-        raise ValueError(f"data must be given for problem {problem!r}: the path of its file, got None")
-    if data is not None and not needed:
-        raise ValueError(
-            f"data must be None for problem {problem!r}, which reads no file, got {str(data)!r}: without "
-            "--problem they are replayed"
-        )
-    if data is not None and not data.exists():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(data))
 
 
 def parse_value(text: str) -> Any:

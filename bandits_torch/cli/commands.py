@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from bandits_torch.cli.asked import (
     send_options,
     whole_number,
 )
-from bandits_torch.cli.catalogue import Entry, catalogue
+from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import one_line_errors
 from bandits_torch.naming import did_you_mean, installed
 
@@ -372,24 +372,20 @@ def list_names(name: str | None) -> None:
         if kernels:
             _print_table(("kernel", "what it is"), kernels)
         return
-    known = {one: entries for entries in (catalogue().problems, catalogue().policies) for one in entries}
-    entries = known.get(name, _kind_of(name) if ":" in name else {})
-    if name not in entries:
-        close = did_you_mean(name, known)
+    problems, policies = catalogue().problems, catalogue().policies
+    if ":" in name:
+        try:
+            entry = problems[name]
+        except ValueError:  # a module without a problem of this name
+            entry = policies[name]
+    elif name in policies or name in problems:
+        entry = policies[name] if name in policies else problems[name]
+    else:
+        close = did_you_mean(name, [*problems, *policies])
         raise ValueError(f"name must be one of those that `bandits-torch list` shows, got {name!r}{close}")
-    click.echo(f"{entries[name].about}\n")
-    options = entries[name].options.items()
-    rows = [(key, "must be given" if default is None else default) for key, default in options]
+    click.echo(f"{entry.about}\n")
+    rows = [(key, "must be given" if default is None else default) for key, default in entry.options.items()]
     _print_table(("option", "default"), rows)
-
-
-def _kind_of(name: str) -> Mapping[str, Entry]:
-    """The problems if ``module:name`` is one, else the policies."""
-    try:
-        catalogue().problems[name]
-    except ValueError:
-        return catalogue().policies
-    return catalogue().problems
 
 
 def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:

@@ -151,7 +151,9 @@ class RaceFolder:
                 "unfinished": ("the checkpoints of a race that was cut off", "begin afresh with --overwrite"),
                 "other": f"the checkpoints of another race ({differs})" if differs else None,
             }
-        if keep and self.kept.exists() and not self._is_empty():
+        if keep and self.kept.is_dir():
+            remove_parts(self._record)  # what a race that was killed at once may leave
+        if keep and self.kept.exists() and not (self.kept.is_dir() and not any(self.kept.iterdir())):
             foreign.append(str(self.kept))
         differs = "" if written is None else self._differences(written)
         return {
@@ -160,13 +162,6 @@ class RaceFolder:
             "other": f"another race ({differs})" if differs else None,
             "over": written is not None and not differs and len(there) == len(REPORT),
         }
-
-    def _is_empty(self) -> bool:
-        """Whether the folder of checkpoints is empty, apart from what a race that was killed at once may leave."""
-        if not self.kept.is_dir():
-            return False
-        remove_parts(self._record)
-        return not any(self.kept.iterdir())
 
     def _differences(self, written: Mapping[str, Any]) -> str:
         """How a race differs from the one asked for; empty if it does not."""

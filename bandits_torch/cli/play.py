@@ -106,14 +106,11 @@ def play(
                 histories[name] = history
             random = random_regret(problem, asked.horizon)
             gained = earned(problem, histories, random)
-            compared = compare(
-                problem,
-                histories,
-                random,
-                lambda name, part, steps: _policy(name, asked, part, steps),
-                asked.seed,
-                gained,
-            )
+
+            def build(name: str, part: Problem, steps: int) -> Policy:
+                return _policy(name, asked, part, steps)
+
+            compared = compare(problem, histories, random, build, asked.seed, gained)
             when = {"started": started.isoformat(timespec="seconds"), "seconds": time.perf_counter() - clock}
             _report(asked, problem, histories, random, found, gained, compared, when, folder)
             if every is not None:
@@ -150,7 +147,9 @@ def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> l
 
 def _problem(asked: Race) -> Problem:
     """Build the problem. Errors name command-line options where they concern how a table is read."""
-    device = _device(asked.device)
+    device = torch.device(asked.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {asked.device!r} is not there: torch sees no CUDA device")
     try:
         problem = problems.make(
             asked.problem,
@@ -283,13 +282,6 @@ def _plain(leaf: Any) -> Any:
         numbers = leaf.squeeze()
         return numbers.tolist() if numbers.dim() <= 1 and numbers.isfinite().all() else shown(leaf)
     return shown(leaf) if is_structure(leaf) else leaf
-
-
-def _device(name: str) -> torch.device:
-    device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r} is not there: torch sees no CUDA device")
-    return device
 
 
 _TABLE = "sweep.csv"

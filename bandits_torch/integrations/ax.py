@@ -119,10 +119,7 @@ class BanditNode(ExternalGenerationNode):
         ]
         (choice,) = self._policy.choose_many(self._now, 1, pending=pending)
         numbers = self._space.decode(choice.arm[0])
-        found = {
-            name: _value(one, numbers[name]) if name in numbers else _only(one)
-            for name, one in self._parameters.items()
-        }
+        found = {name: _value(one, numbers.get(name)) for name, one in self._parameters.items()}
         self._given.add(self._values(found))
         self._completed.discard(self._values(found))
         return found
@@ -178,11 +175,10 @@ def _number(one: Parameter, value: Any) -> float:
     return float(one.values.index(value)) if isinstance(one, ChoiceParameter) else float(value)
 
 
-def _value(one: Parameter, number: float) -> Any:
+def _value(one: Parameter, number: float | None) -> Any:
+    """The value at a number; the only one without a number."""
     if isinstance(one, ChoiceParameter):
-        return one.values[round(number)]
+        return one.values[round(number or 0.0)]
+    if number is None:
+        return one.value
     return round(number) if one.parameter_type == ParameterType.INT else one.cast(number)
-
-
-def _only(one: Parameter) -> Any:
-    return one.values[0] if isinstance(one, ChoiceParameter) else one.value

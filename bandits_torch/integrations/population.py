@@ -195,8 +195,7 @@ class Space:
 
     def sample(self, n: int, seed: int) -> Tensor:
         """n scrambled Sobol points (n, D); for ranges of both scales, every second is uniform on the linear scale."""
-        engine = torch.quasirandom.SobolEngine(self.dim, scramble=True, seed=seed)
-        X = engine.draw(n, dtype=torch.float64)
+        X = SobolEngine(self.dim, scramble=True, seed=seed).draw(n, dtype=torch.float64)
         for c, part in self._both:
             X[1::2, c] = part.logarithmic(X[1::2, c])
         return X
@@ -418,7 +417,11 @@ def mixture_of_gains(
     theta = _draws(d, seed)
     evidence, squares = _log_evidence(X, time, target, theta)
     best = evidence.topk(_KEPT).indices
-    members = _members(X, time, target, theta[best])
+    members = _empty(X, theta[best])
+    members.inputs, members.times = X.unsqueeze(0), time.unsqueeze(0)
+    members.targets = target.expand(1, _KEPT, n)
+    members.held = torch.ones_like(members.targets, dtype=torch.bool)
+    members.rebuild()
     weights = evidence[best].softmax(-1).unsqueeze(0)
     scale = ((2 * _SHAPE + squares[best]) / (2 * _SHAPE + n)).unsqueeze(0)
     zero = scale.new_zeros(1)
@@ -440,16 +443,6 @@ def _draws(d: int, seed: int) -> Tensor:
     timescale = torch.where(smooth, 3.0 * (100 / 3.0) ** place, math.inf)
     rate = torch.where(smooth, 0.0, 0.003 * (0.5 / 0.003) ** place)
     return torch.cat([lengthscale, torch.stack([noise, rate, timescale], -1)], -1)
-
-
-def _members(X: Tensor, time: Tensor, target: Tensor, theta: Tensor) -> PointMembers:
-    """Processes with these hyperparameters that hold all observations."""
-    members = _empty(X, theta)
-    members.inputs, members.times = X.unsqueeze(0), time.unsqueeze(0)
-    members.targets = target.expand(1, len(theta), len(X))
-    members.held = torch.ones_like(members.targets, dtype=torch.bool)
-    members.rebuild()
-    return members
 
 
 def _empty(X: Tensor, theta: Tensor) -> PointMembers:

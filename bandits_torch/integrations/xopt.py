@@ -144,7 +144,8 @@ class TimeVaryingUCBGenerator(Generator):
             "options": copy.deepcopy(self.options),
             "seed": self.seed,
         }
-        same = self._of == of and self._built_with == settings and _begins_with(rows, self._rows)
+        learned, same = self._rows, self._of == of and self._built_with == settings
+        same = same and learned is not None and np.array_equal(rows[: len(learned)], learned, equal_nan=True)
         if not self._models or not same:
             self._built_with = settings
             known = self._begin(of, len(outputs))
@@ -268,12 +269,6 @@ def _limits(constraint: Any) -> tuple[float, float]:
     if isinstance(constraint, GreaterThanConstraint):
         return float(constraint.value), math.inf
     return -math.inf, float(constraint.value)
-
-
-def _begins_with(rows: np.ndarray, learned: np.ndarray | None) -> bool:
-    if learned is None or len(learned) > len(rows):
-        return False
-    return np.array_equal(rows[: len(learned)], learned, equal_nan=True)
 
 
 generators.update({TimeVaryingUCBGenerator.name: TimeVaryingUCBGenerator})  # so that YAML finds it by name
