@@ -39,14 +39,12 @@ def enter(
     folder.
 
     Args:
-        out: the folder.
         work: ``race`` or ``sweep``.
         foreign: names of files to be written that exist already and that no race or sweep wrote.
         unfinished: a description of the work in progress, and how to begin afresh; None if there is none.
         other: a description of work other than the one asked for; None if there is none.
         over: whether the work asked for is complete.
-        resume: whether to continue unfinished work.
-        overwrite: whether to discard the files of another race or sweep.
+        resume, overwrite: the flags.
     """
     if over and resume:
         click.echo(f"nothing to resume: the {work} in {out} is over", err=True)
@@ -73,11 +71,7 @@ class RaceFolder:
     """The folder ``out``: it holds the report of a complete race, the checkpoints of an interrupted one, or neither.
 
     A race in progress keeps ``checkpoints/race.json`` with its settings, and a state file for each policy begun.
-    Nothing else is ever deleted.
-
-    Args:
-        out: the folder; made by ``enter``.
-        settings: of the race asked for, as plain values (``Race.settings``).
+    Nothing else is ever deleted. ``settings``: of the race asked for (``Race.settings``).
     """
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
@@ -90,15 +84,10 @@ class RaceFolder:
         return self.kept / policy
 
     def enter(self, *, keep: bool, resume: bool = False, overwrite: bool = False) -> str:
-        """Make the folder ready, or refuse it with nothing changed.
+        """Make the folder ready, or refuse it with nothing changed; ``keep``: whether the race writes checkpoints.
 
-        Args:
-            keep: whether the race writes checkpoints.
-            resume: whether to continue the race that was interrupted here, which must be the one asked for.
-            overwrite: whether to discard the files of another race.
-
-        Returns ``"begin"``, ``"resume"``, or ``"over"`` if the race to resume has its report already. Raises
-        ValueError, and OSError for a folder that cannot be written to.
+        Returns ``"begin"``, ``"resume"``, or ``"over"`` if the race to resume, which must be the one asked for, has its
+        report already. Raises ValueError, and OSError for a folder that cannot be written to.
         """
         self.out.mkdir(parents=True, exist_ok=True)
         if not os.access(self.out, os.W_OK | os.X_OK):

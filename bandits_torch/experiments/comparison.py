@@ -144,10 +144,7 @@ def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[
     60 % of what drawing arms at random loses and more than twice what another policy lost. Of several replicates, half
     must be stuck. A policy that stays at a good arm is not stuck, and neither is one if all others lost as much.
 
-    Args:
-        histories: of runs over arms, by policy, all of the same T steps. ``random`` is left out.
-        random: (R, T) expected regret of drawing arms at random (``random_regret``).
-        steps: length of a stretch of ``Starts``.
+    ``histories`` and ``random`` as for ``compare``, over arms; ``steps``: length of a stretch of ``Starts``.
     """
     regret = {name: history.regret for name, history in histories.items() if name != "random"}
     mean = {name: _over(values.mean(0), steps) for name, values in regret.items()}
@@ -408,16 +405,8 @@ def advice_of_record(
     horizon: int,
     arm_names: Sequence[str],
 ) -> list[str]:
-    """Sentences for a record that was played once from its beginning, and from several starts.
-
-    Args:
-        advice: with one unit per start, after the whole run (``with_whole_run``).
-        whole: the comparison on the same stretches of the play from the beginning.
-        stuck: policies that were stuck in it.
-        steps: number from one start to the next.
-        horizon: number of rows played in all.
-        arm_names: of the record.
-    """
+    """Sentences for a record of ``horizon`` rows that was played from several starts, ``steps`` rows each, and once
+    from its beginning; ``advice``, ``whole`` and ``stuck`` as ``with_whole_run`` gives and takes them."""
     if advice.verdict == "short":
         return _too_short(horizon, None if math.isnan(whole.of_random) else whole.policy)
     basis = f"begun anew at {advice.units} starts of the record, {steps} rows each"

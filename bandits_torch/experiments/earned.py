@@ -255,10 +255,7 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     martingale if nothing can be learned, with the sum of squares as its variance. Those for a simulation concern its
     replicates.
 
-    Args:
-        problem: the problem that was played.
-        histories: by policy, of the same T steps.
-        random: (R, T) expected regret of drawing arms at random (``random_regret``).
+    ``problem`` is the one that was played; ``histories`` and ``random`` as for ``standings``.
 
     Cost: O(T N log(T)^2) for a table, O(T R N) for a simulation of R replicates.
     """

@@ -85,18 +85,11 @@ def page(
     gained: Earned | None = None,
     found: Diagnosis | None = None,
 ) -> str:
-    """The whole page. Every name is escaped, and the page forbids scripts and loading anything.
+    """The whole page of a race. Every name is escaped, and the page forbids scripts and loading anything.
 
-    Args:
-        histories: by policy.
-        random: (R, T) expected regret of playing at random.
-        problem: the problem that was played, for its summary and the best arms.
-        heading: the name of the problem or the data.
-        compared: the advice at the beginning of the page; None: it is left out.
-        python: code that deploys the policy; None: it is left out.
-        facts: names and values at the end of the page.
-        gained: what the policies earned; None: it is left out.
-        found: the diagnosis of the replayed table; None: it is left out.
+    ``histories``, ``random`` and ``problem`` as for ``compare``. What is None is left out: ``compared``, the advice at
+    the beginning; ``python``, code that deploys the policy; ``facts``, names and values at the end; ``gained``, what
+    the policies earned; ``found``, the diagnosis of the replayed table.
     """
     first = next(iter(histories.values()))
     shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
@@ -141,13 +134,8 @@ def live_page(
 ) -> str:
     """The whole page of a live system, of one replicate. Every name is escaped, and the page forbids scripts.
 
-    Args:
-        beliefs, history, alarms: as ``AskTell`` gives them.
-        heading: the title of the page.
-        facts: names and values at the end of the page.
-        level: of the intervals.
-        refresh: seconds after which a browser loads the file again; None: never.
-        lift: the table of lifts, if there is a control.
+    ``beliefs`` with intervals of this ``level``, ``history``, ``alarms`` and, if there is a control, ``lift`` are as
+    ``AskTell`` gives them. ``facts`` stand at the end. ``refresh``: seconds after which a browser loads the file again.
     """
     over_arms = "arm" in beliefs
     settings = [] if over_arms else list(beliefs.columns[: list(beliefs.columns).index("mean")])
@@ -367,13 +355,10 @@ def _draw_regret(histories: Mapping[str, History], random: Tensor, figure: Figur
 def _starts(starts: Starts | None, order: Mapping[str, History]) -> dict[str, Any] | None:
     if starts is None or not starts.steps:
         return None
-    regret = {name: starts.regret[name] for name in order if name in starts.regret}
-
-    def draw(figure: Figure) -> None:
-        plot_starts(regret, starts.random, figure.add_subplot())
-
-    picture = _picture("starts", 0.9 + 0.32 * len(regret), draw)
-    return {"count": len(starts.random), "steps": starts.steps, "picture": picture}
+    regret, random = {name: starts.regret[name] for name in order if name in starts.regret}, starts.random
+    height = 0.9 + 0.32 * len(regret)
+    picture = _picture("starts", height, lambda figure: plot_starts(regret, random, figure.add_subplot()))
+    return {"count": len(random), "steps": starts.steps, "picture": picture}
 
 
 def _ties(problem: Problem) -> bool:

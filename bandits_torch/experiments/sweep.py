@@ -188,10 +188,7 @@ class FromStep(Problem):
 
     Prior knowledge and clock are those of the other; every method asks the other about its own step.
 
-    Args:
-        problem: the whole, over arms.
-        first: a step of it, 1 for all of it.
-        horizon: T, how many steps from there.
+    Its ``horizon`` is the number of steps from there.
 
     Raises ValueError for steps that the problem does not have, and for a problem over the points of a domain.
     """

@@ -19,12 +19,8 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     """Draw the levels of the arms, smoothed over a sixtieth of the time, jumps as dotted lines, and the clearest
     cycle of the last rows, those in which it was found.
 
-    Args:
-        table: the diagnosed table.
-        found: the result of ``diagnose``.
-        figure: the figure to draw in; None: a new one.
-
-    Of more than six arms, the five with the largest means and the one with the smallest are drawn, in a colour each.
+    ``found``: what ``diagnose`` says of the table. ``figure``: where to draw; None: a new one. Of more than six
+    arms, the five with the largest means and the one with the smallest are drawn, in a colour each.
     """
     figure = Figure(figsize=(8.0, 5.0), dpi=150, layout="constrained") if figure is None else figure
     rewards = table.rewards.numpy()
