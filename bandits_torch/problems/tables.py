@@ -5,6 +5,7 @@ Columns that are not rewards are detected: fields of a date, row counters, logs 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
@@ -57,7 +58,13 @@ def refuse_calendar(names: list[str], values: np.ndarray, dates: np.ndarray | No
 
     ``dates``: the times in seconds since 1970 if they are dates, else None.
     """
-    found = [name for name, column in zip(names, values.T, strict=True) if _called_so(name, column)]
+    found = []
+    for name, column in zip(names, values.T, strict=True):
+        plain = re.sub(r"[ _-]", "", name.strip().lower())
+        held = column[~np.isnan(column)]
+        if plain.removeprefix("is") in _CALENDAR and len(held):
+            most = LATEST_YEAR if plain in ("year", "jahr") else 366
+            found += [name] if held.min() >= 0 and held.max() <= most and _whole(held) else []
     if dates is not None and len(values) >= _FEWEST_DATED:
         fields: list[np.ndarray] = []  # of all rows: they are needed where the first rows agree with one
         for k, first in enumerate(_fields(dates[:_SAMPLE])):
@@ -89,17 +96,6 @@ def refuse_names_of_arms(names: list[str], values: np.ndarray) -> None:
             f"ignore={','.join(found)} leaves it out; in a log of pulls, arm={found[0]} of `look` and `value` says "
             "which arm was pulled; if it is an arm, rewards= names it with the others"
         )
-
-
-def _called_so(name: str, column: np.ndarray) -> bool:
-    plain = name.strip().lower().replace(" ", "").replace("-", "").replace("_", "")
-    if plain.removeprefix("is") not in _CALENDAR:
-        return False
-    held = column[~np.isnan(column)]
-    if not len(held):
-        return False
-    within = held.min() >= 0 and held.max() <= (LATEST_YEAR if plain in ("year", "jahr") else 366)
-    return bool(within) and _whole(held)
 
 
 def _whole(numbers: np.ndarray) -> bool:
@@ -137,10 +133,8 @@ def refuse_counters(names: list[str], values: np.ndarray, time: str | None, aske
         if strict or (even and whole and step[0] == 1) or (time is None and (even or rises)):
             counts = f"column {name!r} counts, or only grows or falls from row to row"
             if asked_for:
-                raise ValueError(
-                    f"rewards must be given, as {counts} beside the times {time!r}: rewards= names the columns that "
-                    "are arms"
-                )
+                advice = "rewards= names the columns that are arms"
+                raise ValueError(f"rewards must be given, as {counts} beside the times {time!r}: {advice}")
             raise ValueError(
                 f"time_column must be given: {counts}, so that it may be the times: time_column={name!r} if so; "
                 "rewards= with the arms' names, or time_column=None, if it is an arm"
@@ -254,16 +248,27 @@ class RewardTable:
         validation.require(not twice, "arm names", twice, "all different")
         most, values = validation.largest_reward(rewards.dtype), rewards.numpy()
         if np.fmax.reduce(values, axis=None) > most or np.fmin.reduce(values, axis=None) < -most:
-            if bool(torch.isinf(rewards).any()):
-                row, column = torch.isinf(rewards).nonzero()[0].tolist()
-                raise ValueError(
-                    f"rewards must be finite, got infinity in row {row + 1}, column {names[column]!r}"
-                )
-            row, column = (rewards.abs() > most).nonzero()[0].tolist()
-            value, where = float(rewards[row, column]), f"row {row + 1}, column {names[column]!r}"
-            raise ValueError(f"rewards must be at most {most:g} in size, got {value:g} in {where}")
-        if self.times is not None:
-            object.__setattr__(self, "times", _checked_times(self.times, rewards.shape[0]))
+            infinite = bool(torch.isinf(rewards).any())
+            wrong = torch.isinf(rewards) if infinite else rewards.abs() > most
+            row, column = wrong.nonzero()[0].tolist()
+            expected = "finite" if infinite else f"at most {most:g} in size"
+            value = "infinity" if infinite else f"{float(rewards[row, column]):g}"
+            where = f"row {row + 1}, column {names[column]!r}"
+            raise ValueError(f"rewards must be {expected}, got {value} in {where}")
+        if self.times is None:
+            return
+        times = _real("times", self.times)
+        object.__setattr__(self, "times", times)
+        rows = len(rewards)
+        validation.shape_is("times", times, times.shape == (rows,), f"({rows},), one time per row")
+        validation.finite_tensor("times", times)
+        late = times.diff() <= 0
+        if bool(late.any()):
+            row = int(late.nonzero()[0])
+            raise ValueError(
+                f"times must increase from row to row, got {times[row].item()} in row {row + 1} "
+                f"and {times[row + 1].item()} in row {row + 2}"
+            )
 
     def forward_filled(self) -> RewardTable:
         """A copy in which a missing reward is the arm's last one; before an arm's first it stays missing."""
@@ -275,20 +280,6 @@ def _real(name: str, value: Any) -> Tensor:
     """Real numbers in float64 on the CPU, without a gradient."""
     validation.require(not validation.tensor(name, value).is_complex(), name, value, "real numbers")
     return value.detach().to("cpu", torch.float64)
-
-
-def _checked_times(times: Tensor, rows: int) -> Tensor:
-    times = _real("times", times)
-    validation.shape_is("times", times, times.shape == (rows,), f"({rows},), one time per row")
-    validation.finite_tensor("times", times)
-    late = times.diff() <= 0
-    if bool(late.any()):
-        row = int(late.nonzero()[0])
-        raise ValueError(
-            f"times must increase from row to row, got {times[row].item()} in row {row + 1} "
-            f"and {times[row + 1].item()} in row {row + 2}"
-        )
-    return times
 
 
 @dataclass(frozen=True)
@@ -486,12 +477,10 @@ def _wide_table(
         )
     except ValueError as error:
         if "times must increase" in str(error) and clock is not None:
-            falls = bool((np.diff(clock) < 0).any())
             offset = "write local times with their offset"
-            other = (
-                "time_column= names another" if dates is None else f"time_column= names another, or {offset}"
-            )
-            advice = f"sort the rows by time, and {offset}" if falls else other
+            advice = "time_column= names another" + ("" if dates is None else f", or {offset}")
+            if (np.diff(clock) < 0).any():
+                advice = f"sort the rows by time, and {offset}"
             long = "long=True if a row is one reward; " if len(names) < _FEW_COLUMNS else ""
             raise ValueError(f"{error} ({long}{advice})") from None
         raise
@@ -517,9 +506,14 @@ def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
         raise refused[name]
     row, cell = int(texts[name].index[0]), texts[name].iloc[0]
     leaves = f"ignore={','.join(texts)} leaves out {'the columns' if len(texts) > 1 else 'a column'} of text"
-    arms = [text for text in texts if _may_name_arms(text, frame)]
-    which = "it" if len(texts) == 1 else repr(next(iter(arms), None))
-    long = f"long={_long_asked(arms[0], names)} if {which} names the arm of each row; " if arms else ""
+    arm = next((text for text in texts if _may_name_arms(text, frame)), None)
+    long = ""
+    if arm is not None:
+        others = [name for name in names if name != arm]
+        asked = f"{arm},{others[0] if len(others) == 1 else 'REWARD'}"
+        with contextlib.suppress(ValueError):
+            asked = "True" if _long_names(names, True)[0] == arm else f"{arm},REWARD"
+        long = f"long={asked} if {'it' if len(texts) == 1 else repr(arm)} names the arm of each row; "
     raise ValueError(
         f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({leaves}; {long}rewards= names the "
         "columns that are arms)"
@@ -545,17 +539,15 @@ def _long_table(
         raise ValueError(f"time_column must be the name of a column, for long=True, got {time_column!r}")
     arm, reward = _long_names([name for name in frame.columns if name != time], long)
     clock, unit = seconds(time, frame[time], mark)
-    empty = empty_row(frame[arm])
-    if empty is not None:
+    if (empty := empty_row(frame[arm])) is not None:
         raise ValueError(f"row {empty}, column {arm!r} must name an arm, got an empty cell")
     rewards = missing.in_numbers(numbers(reward, frame[reward], mark))
     rows = pd.DataFrame({"time": clock, "arm": frame[arm].map(str), "reward": rewards})
     twice = rows.duplicated(["time", "arm"])
     if twice.any():
         row = int(twice.to_numpy().argmax())
-        raise ValueError(
-            f"row {row + 1} must be the only one of its arm and time, got {arm} {rows['arm'][row]!r}"
-        )
+        found = f"{arm} {rows['arm'][row]!r}"
+        raise ValueError(f"row {row + 1} must be the only one of its arm and time, got {found}")
     wide = rows.pivot(index="time", columns="arm", values="reward").sort_index()
     names = list(rows["arm"].unique()) if asked is None else asked
     for name in names:
@@ -581,15 +573,6 @@ def _may_name_arms(name: str, frame: pd.DataFrame) -> bool:
     named = all(isinstance(cell, str) and re.match(r"[^\W\d_]", cell.strip()) for cell in cells)
     named = named and not any(cell.strip().lower() in ("true", "false", "yes", "no") for cell in cells)
     return named and 1 < len(set(cells)) < len(cells)
-
-
-def _long_asked(arm: str, names: list[str]) -> str:
-    """The value of ``long`` that makes this column the one of the arms."""
-    try:
-        return "True" if _long_names(names, True)[0] == arm else f"{arm},REWARD"
-    except ValueError:
-        others = [name for name in names if name != arm]
-        return f"{arm},{others[0] if len(others) == 1 else 'REWARD'}"
 
 
 def _long_names(names: list[str], long: bool | str) -> tuple[str, str]:
