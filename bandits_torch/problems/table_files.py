@@ -89,12 +89,9 @@ def numbers(name: str, cells: pd.Series, mark: str = ".") -> np.ndarray:
     if None in found:
         row = found.index(None)
         cell = cells.iloc[row]
-        word = is_word(cell)
-        advice = (
-            f"missing={cell.strip()!r} if such a cell holds nothing; "
-            if word
-            else f"{_ADVICE}; time_column= names the times, decimal= the mark, "
-        )
+        advice = f"{_ADVICE}; time_column= names the times, decimal= the mark, "
+        if is_word(cell):
+            advice = f"missing={cell.strip()!r} if such a cell holds nothing; "
         raise ValueError(
             f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({advice}rewards= names the "
             "columns that are arms)"
@@ -122,27 +119,16 @@ def words(cells: pd.Series) -> pd.Series:
 # --- decimal marks ---
 
 
-def decimal_mark(cells: Iterable[Any], points_may_group: bool = False) -> str | None:
+def decimal_mark(
+    cells: Iterable[Any], points_may_group: bool = False, *, only_sure: bool = False
+) -> str | None:
     """The decimal mark of text cells: "." or ",", or None where they may mean either.
 
     A cell that reads as a number with one mark only settles it. One that reads as two different numbers, as 1,234 does,
     leaves it open unless another cell settles it. ``points_may_group``: whether that also holds for 1.234, as in tables
     where the comma does not separate cells and may be the decimal mark; otherwise the point is the decimal mark.
+    ``only_sure``: None also where no cell settles it.
     """
-    sure, doubtful = _marks(cells)
-    if sure:
-        return sure.pop() if len(sure) == 1 else None
-    return None if "," in doubtful or (doubtful and points_may_group) else "."
-
-
-def sure_mark(cells: Iterable[Any]) -> str | None:
-    """The decimal mark that a cell settles, None if none does or two contradict each other."""
-    sure, _ = _marks(cells)
-    return sure.pop() if len(sure) == 1 else None
-
-
-def _marks(cells: Iterable[Any]) -> tuple[set[str], set[str]]:
-    """The marks that some cell needs, and the marks in cells that read as another number with the other mark."""
     sure, doubtful = set(), set()
     for cell in {cell for cell in cells if isinstance(cell, str)}:
         with_point, with_comma = number(cell, "."), number(cell, ",")
@@ -150,21 +136,23 @@ def _marks(cells: Iterable[Any]) -> tuple[set[str], set[str]]:
             sure |= {"."} if with_point is not None else {","} if with_comma is not None else set()
         elif with_point != with_comma:
             doubtful |= {"," if "," in cell else "."}
-    return sure, doubtful
+    if sure or only_sure:
+        return sure.pop() if len(sure) == 1 else None
+    return None if "," in doubtful or (doubtful and points_may_group) else "."
 
 
 # --- times ---
 
 
-def called_like_time(names: Iterable[str]) -> list[str]:
+def called_like_time(names: Iterable[str]) -> str | None:
     """The column whose name says time, if there is one. Raises ValueError if there are several."""
     return _at_most_one([name for name in names if name.lstrip("#_ ").rstrip().lower() in _TIME_NAMES])
 
 
-def _at_most_one(found: list[str]) -> list[str]:
+def _at_most_one(found: list[str]) -> str | None:
     if len(found) > 1:
         raise ValueError(f"time_column must be given, as {', '.join(map(repr, found))} may hold the times")
-    return found
+    return found[0] if found else None
 
 
 def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
@@ -176,11 +164,11 @@ def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
         known = asked is None or asked in names
         validation.require(known, "time_column", asked, f"one of the columns {some(names)}{guess}")
         return asked
-    found = called_like_time(names) or _at_most_one([name for name in names if are_times(frame[name])])
-    if found:
-        return found[0]
-    if names[0] != "":
-        return None
+    found = called_like_time(names)
+    if found is None:
+        found = _at_most_one([name for name in names if are_times(frame[name])])
+    if found is not None or names[0] != "":
+        return found
     try:
         counts = bool((np.diff(seconds("", frame[""], mark)[0]) > 0).all())
     except ValueError:
@@ -255,11 +243,8 @@ def _refuse_some_zones(name: str, cells: pd.Series) -> None:
 
 
 def _since_1970(stamps: pd.Series) -> np.ndarray:
-    return (
-        (stamps - pd.Timestamp("1970-01-01", tz="UTC"))
-        .dt.total_seconds()
-        .to_numpy(dtype=np.float64, copy=True)
-    )
+    since = stamps - pd.Timestamp("1970-01-01", tz="UTC")
+    return since.dt.total_seconds().to_numpy(dtype=np.float64, copy=True)
 
 
 def _compact(values: np.ndarray) -> pd.Series | None:
@@ -295,9 +280,7 @@ _BLOCK = 1 << 22  # bytes
 _SHOWN = 8  # names in a message
 # pandas 3 reads every number to the nearest float64, and deprecates the argument that asked for it.
 _EXACT: dict[str, Any] = {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
-_MISSING_AS_WRITTEN = [
-    form for word in MISSING for form in {word, word.upper(), word.capitalize(), "NaN", "N/a"}
-]
+_MISSING_AS_WRITTEN = [form for word in MISSING for form in {word, word.upper(), word.capitalize(), "NaN"}]
 
 
 def read_frame(
@@ -319,9 +302,8 @@ def read_frame(
     """
     validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
     validation.require(header in (None, True, False), "header", header, "True, False or None")
-    ok = separator is None or (
-        isinstance(separator, str) and len(separator) == 1 and separator not in '"\r\n'
-    )
+    one = isinstance(separator, str) and len(separator) == 1 and separator not in '"\r\n'
+    ok = separator is None or one
     validation.require(ok, "separator", separator, "one character, no quote or end of a line, or None")
     validation.instance("encoding", encoding, (str, type(None)), "one that Python knows, or None")
     validation.instance("path", path, (str, Path), "the path of a file")
@@ -450,7 +432,7 @@ def _read_csv(
         columns = [n for n, name in enumerate(names) if name not in ignored]
         whole = [row for row in rows if len(row) == len(names)]  # the last may break off in a quoted cell
         first_cells = [row[n] for row in whole for n in columns]
-        may_group, sure = separator != ",", sure_mark(first_cells)
+        may_group, sure = separator != ",", decimal_mark(first_cells, only_sure=True)
         frame = judged = table(sure or ".")
         fractions = any(frame[name].dtype.kind == "f" for name in frame.columns)
         if sure is None and may_group and fractions:  # 1.234 was read where 1234 may be meant
@@ -505,15 +487,13 @@ def _has_header(first: list[str]) -> bool:
     """Whether the first row names columns. Raises ValueError if it could as well be numbers and times."""
     said = first[1:] if first and not first[0].strip() else first  # an index saved without a name
     plain = [cell.strip() for cell in said]
-    numeric = (
-        is_missing(cell) or number(cell, ".") is not None or number(cell, ",") is not None for cell in plain
-    )
-    values = (
-        known or are_times(pd.Series([cell], dtype=object))
-        for known, cell in zip(numeric, plain, strict=True)
-    )
+
+    def may_be_value(cell: str) -> bool:
+        numeric = is_missing(cell) or number(cell, ".") is not None or number(cell, ",") is not None
+        return numeric or are_times(pd.Series([cell], dtype=object))
+
     from_pandas = plain == [str(n) for n in range(len(plain))]
-    if from_pandas or not any(plain) or not all(values):
+    if from_pandas or not any(plain) or not all(map(may_be_value, plain)):
         return True
     raise ValueError(f"the first row must hold names, got {first[:5]}: header=True if it does, else False")
 
@@ -605,7 +585,7 @@ def _read_npz(file: Path, time: str | None) -> tuple[pd.DataFrame, str | None]:
         stored = list(archive.files)
     found = ", ".join(stored)
     if time == "auto":
-        time = next(iter(called_like_time(stored)), None)
+        time = called_like_time(stored)
     arrays = read_arrays("path", file, {"rewards", "arms", time or ""})
     has_rewards, has_time = "rewards" in arrays, time is None or time in arrays
     validation.require(has_rewards, "path", str(file), f"an NPZ with an array 'rewards' (has {found})")
