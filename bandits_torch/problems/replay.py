@@ -107,7 +107,11 @@ class Replay(Problem):
             times = None if table.times is None else torch.cat([cast(Tensor, past.times), table.times])
             every = torch.cat([past.rewards, table.rewards])
             self._record = RewardTable(every, times, table.arm_names, table.notes, table.in_seconds)
-        self.arms = _arms(arms, played.rewards.shape[1])
+        self.arms = torch.arange(table.rewards.shape[1], dtype=torch.float64).unsqueeze(-1)
+        if arms is not None:
+            fits = validation.finite_tensor("arms", arms).dim() == 2 and len(arms) == self.num_arms
+            validation.shape_is("arms", arms, fits, f"({self.num_arms}, d)")
+            self.arms = torch.cat([self.arms, arms.to(self.arms)], dim=-1)
         before, clock = cast(Tensor, past.times), cast(Tensor, played.times)
         gap = torch.cat([before, clock]).diff().median()
         past, clock = replace(past, times=(before - clock[0]) / gap + 1), (clock - clock[0]) / gap + 1
@@ -172,10 +176,8 @@ class Replay(Problem):
             + (", taken for arms that cannot be pulled then" if missing else ""),
         ]
         alone = int((self._available.sum(-1) == 1).sum())
-        if alone:
-            lines += [
-                f"one arm alone can be pulled at {alone} of the {self.horizon} steps: regret is 0 there"
-            ]
+        where = f"{alone} of the {self.horizon} steps"
+        lines += [f"one arm alone can be pulled at {where}: regret is 0 there"] if alone else []
         lines += [f"arms that never change: {some(constant, _SHOWN)}"] if constant else []
         if self.knowledge.cycles is not None:
             periods = ", ".join(f"{one:.4g}" for one in self.knowledge.cycles.periods)
@@ -282,15 +284,6 @@ def _in_words(gap: float, in_seconds: bool) -> str:
     return f"{gap / size:.4g} {name}{'' if gap == size else 's'}"
 
 
-def _arms(features: Tensor | None, num_arms: int) -> Tensor:
-    index = torch.arange(num_arms, dtype=torch.float64).unsqueeze(-1)
-    if features is None:
-        return index
-    shape = validation.finite_tensor("arms", features).shape
-    validation.shape_is("arms", features, len(shape) == 2 and shape[0] == num_arms, f"({num_arms}, d)")
-    return torch.cat([index, features.to(index)], dim=-1)
-
-
 # --- what is known beforehand ---
 
 _NORM_ROWS = 100  # that the bound on the RKHS norm is taken over
@@ -314,33 +307,34 @@ def knowledge_from(
     rewards = (~torch.isnan(history)).sum(0)
     poor = [past.arm_names[n] for n in (rewards < 2).nonzero().squeeze(-1).tolist()]
     name, rows = ("history", "a table") if warm_up is None else ("warm_up", "a share of the rows")
-    validation.require(
-        not poor,
-        name,
-        poor,
-        f"{rows} with two rewards of every arm (these have fewer; ignore= leaves columns out of a race)",
+    expected = (
+        f"{rows} with two rewards of every arm (these have fewer; ignore= leaves columns out of a race)"
     )
+    validation.require(not poor, name, poor, expected)
     if forgetting_rate is not None:
         validation.below_one("forgetting_rate", forgetting_rate)
     covariance, fit = estimate_covariance(history), None
-    varies = float(covariance.diagonal().mean()) > 0
-    validation.require(
-        varies, name, history if warm_up is None else warm_up, f"{rows} with rewards that vary"
-    )
+    given, varies = history if warm_up is None else warm_up, float(covariance.diagonal().mean()) > 0
+    validation.require(varies, name, given, f"{rows} with rewards that vary")
+    rate = forgetting_rate
     if noise_fraction is None:
         fit = _fit(history, times, covariance)
         covariance, noise_variance = fit.covariance, fit.noise_variance
-        rate = fit.forgetting_rate if forgetting_rate is None else forgetting_rate
+        rate = fit.forgetting_rate if rate is None else rate
     else:
         validation.probability("noise_fraction", noise_fraction)
         noise_variance = noise_fraction * float(covariance.diagonal().mean())
         covariance = without_noise(covariance, noise_variance)
-        rate = (
-            fit_forgetting_rate(history, times, covariance, noise_variance)
-            if forgetting_rate is None
-            else forgetting_rate
-        )
-    mean = _prior_mean(history, prior_mean)
+        if rate is None:
+            rate = fit_forgetting_rate(history, times, covariance, noise_variance)
+    mean: float | Tensor
+    if isinstance(prior_mean, str):
+        known = prior_mean in ("arm", "grand")
+        validation.require(known, "prior_mean", prior_mean, "'arm', 'grand' or a number")
+        mean = history.nanmean(0)
+        mean = mean if prior_mean == "arm" else float(mean.mean())
+    else:
+        mean = validation.finite_number("prior_mean", prior_mean)
     knowledge = Knowledge(
         kernel=ArmCovarianceKernel(covariance, active_dims=(0,)),
         noise_variance=noise_variance,
@@ -372,14 +366,6 @@ def _fit(history: Tensor, times: Tensor, covariance: Tensor) -> ForgettingFit:
     )
     warn_of(fit, outside)
     return fit
-
-
-def _prior_mean(history: Tensor, asked: str | float) -> float | Tensor:
-    if not isinstance(asked, str):
-        return validation.finite_number("prior_mean", asked)
-    validation.require(asked in ("arm", "grand"), "prior_mean", asked, "'arm', 'grand' or a number")
-    arm_means = history.nanmean(0)
-    return arm_means if asked == "arm" else float(arm_means.mean())
 
 
 def _largest_norm(centred: Tensor, covariance: Tensor, noise_variance: float) -> float:
