@@ -263,18 +263,15 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
         wander = float(np.median(levels.drift[levels.noise > 0])) if (levels.noise > 0).any() else 0.0
         drift = float((100 * wander) ** 0.5) if levels.p_drift < _SURE else 0.0
     jumps = None if levels is None else levels.jumps
-    noise, interval = _noise(
-        plain, fitted, 0.0 if levels is None else float(np.minimum(levels.drift, levels.noise).mean())
-    )
+    wander = 0.0 if levels is None else float(np.minimum(levels.drift, levels.noise).mean())
+    noise, interval = _noise(plain, fitted, wander)
     correlation, shared = _sharing(rewards)
     random, best_arm = None, None
     if values != "none":
         random, means = _at_random_and_alone(rewards)
         best = int(means.argmax())
         best_arm = (table.arm_names[best], float(means[best]))
-    fixed, moving, between, bandwidth = (
-        _gain(rewards[-_ROWS:], times[-_ROWS:]) if T >= _FEWEST else (None,) * 4
-    )
+    fixed, moving, between, bandwidth = _gain(rewards[-_ROWS:], times[-_ROWS:])
     return Diagnosis(
         T,
         N,
@@ -307,9 +304,8 @@ def _when(times: np.ndarray, row: int, unit: str) -> str:
     if unit == "rows":
         return f"row {row + 1}"
     if unit == "seconds":
-        return (
-            datetime.fromtimestamp(float(times[row]), UTC).strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
-        )
+        moment = datetime.fromtimestamp(float(times[row]), UTC)
+        return moment.strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
     return f"time {times[row]:.15g}"
 
 
