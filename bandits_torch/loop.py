@@ -90,8 +90,7 @@ def run(
         around.enter_context(fitting(policy.numbers_per_step(horizon)))
         done = saved.resume()
         begun, launched = _wall_clock(device), "one by one"
-        draw = around.enter_context(_bar(progress, name_of(policy), horizon))
-        advance = around.enter_context(_counted(draw, done, horizon))
+        advance = around.enter_context(_counted(progress, name_of(policy), done, horizon))
 
         def played(step: int) -> None:
             saved.after(step)
@@ -166,43 +165,29 @@ def _wall_clock(device: torch.device) -> float:
 
 
 @contextmanager
-def _counted(draw: Callable[[int], None], done: int, horizon: int) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of every completed step; Ctrl-C then reports how many were completed."""
-    reached = done
+def _counted(progress: bool | str, title: str, done: int, horizon: int) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of every completed step. It redraws the bar a few times a second, and Ctrl-C
+    reports how many steps were completed."""
+    bar, reached, drawn = None, done, perf_counter()
+    with ExitStack() as shown:
+        if progress:
+            from rich.console import Console
+            from rich.progress import Progress
 
-    def advance(step: int) -> None:
-        nonlocal reached
-        reached = step
-        draw(step)
-
-    try:
-        yield advance
-    except KeyboardInterrupt as interrupt:
-        interrupt.args = (f"after step {reached} of {horizon}",)
-        raise
-
-
-@contextmanager
-def _bar(progress: bool | str, title: str, horizon: int) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of every completed step; it redraws the bar a few times a second."""
-    if not progress:
-        yield lambda step: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    if not (console.is_terminal or console.is_jupyter):
-        yield lambda step: None
-        return
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(progress if isinstance(progress, str) else title, total=horizon)
-        drawn = perf_counter()
+            console = Console(stderr=True)
+            if console.is_terminal or console.is_jupyter:
+                bar = shown.enter_context(Progress(console=console, transient=True))
+                task = bar.add_task(progress if isinstance(progress, str) else title, total=horizon)
 
         def advance(step: int) -> None:
-            nonlocal drawn
-            if step == horizon or perf_counter() - drawn > _SECONDS_BETWEEN_UPDATES:
+            nonlocal reached, drawn
+            reached = step
+            if bar and (step == horizon or perf_counter() - drawn > _SECONDS_BETWEEN_UPDATES):
                 bar.update(task, completed=step)
                 drawn = perf_counter()
 
-        yield advance
+        try:
+            yield advance
+        except KeyboardInterrupt as interrupt:
+            interrupt.args = (f"after step {reached} of {horizon}",)
+            raise
