@@ -58,8 +58,17 @@ class Domain:
         free = self.dim - len(self.fixed_features)
         validation.require(free > 0, "fixed_features", list(self.fixed_features), "fewer than the columns")
         validation.instance("inequality_constraints", self.inequality_constraints, Sequence, "a sequence")
+        name = "inequality_constraints"
         for constraint in self.inequality_constraints:
-            _check_constraint(constraint, self.dim)
+            three = isinstance(constraint, tuple | list) and len(constraint) == 3
+            validation.require(three, name, constraint, "triples (indices, coefficients, rhs)")
+            indices, coefficients, rhs = constraint
+            validation.finite_number(name, rhs)
+            validation.finite_tensor(name, coefficients)
+            fits = validation.tensor(name, indices).dim() == 1 and indices.shape == coefficients.shape
+            validation.shape_is(name, indices, fits, "(k,), like the coefficients")
+            inside = bool(((indices >= 0) & (indices < self.dim)).all()) and not indices.is_floating_point()
+            validation.require(inside, name, indices, f"of columns 0..{self.dim - 1}")
         alone = bool(self.inequality_constraints) and bounds.dim() == 3
         validation.require(not alone, "bounds", bounds, "(2, d) with inequality_constraints")
         mixed = self.inequality_constraints and any(self.differs(v) for v in self.fixed_features.values())
@@ -165,17 +174,3 @@ class Domain:
             for i, value in self.fixed_features.items()
         }
         return Domain(bounds, constraints, fixed)
-
-
-def _check_constraint(constraint: Constraint, dim: int) -> None:
-    """Raise ValueError unless this is (indices, coefficients, rhs) over columns of the box."""
-    name = "inequality_constraints"
-    three = isinstance(constraint, tuple | list) and len(constraint) == 3
-    validation.require(three, name, constraint, "triples (indices, coefficients, rhs)")
-    indices, coefficients, rhs = constraint
-    validation.finite_number(name, rhs)
-    validation.finite_tensor(name, coefficients)
-    fits = validation.tensor(name, indices).dim() == 1 and indices.shape == coefficients.shape
-    validation.shape_is(name, indices, fits, "(k,), like the coefficients")
-    inside = bool(((indices >= 0) & (indices < dim)).all()) and not indices.is_floating_point()
-    validation.require(inside, name, indices, f"of columns 0..{dim - 1}")

@@ -47,7 +47,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    _flush_folder(target.parent)
+    if os.name != "nt":  # Windows has no such call, and needs none
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 @contextmanager
@@ -109,13 +114,3 @@ def writing_alone(path: str | os.PathLike[str]) -> Iterator[bool]:
 def _target(path: str | os.PathLike[str]) -> Path:
     """``path`` with symbolic links resolved."""
     return Path(os.path.realpath(path))
-
-
-def _flush_folder(folder: Path) -> None:
-    if os.name == "nt":  # Windows has no such call, and needs none
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
