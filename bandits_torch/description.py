@@ -12,7 +12,7 @@ import functools
 import hashlib
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gpytorch
@@ -72,23 +72,22 @@ class Described:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "__init__" in vars(cls):
-            cls.__init__ = _noting(cls, cls.__init__)  # type: ignore[method-assign]
+        if "__init__" not in vars(cls):
+            return
+        init = cls.__init__
 
+        @functools.wraps(init)
+        def noting(self: Any, *args: Any, **kwargs: Any) -> None:
+            if self.built_with is None:  # else a base's constructor, called by its subclass's
+                self.__dict__["built_with"] = BuiltWith(type(self), args, kwargs)
+            try:
+                init(self, *args, **kwargs)
+            except TypeError:
+                validation.check_names(cls, kwargs)
+                validation.check_number(cls, args, kwargs)
+                raise
 
-def _noting(cls: type, init: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(init)
-    def noting(self: Any, *args: Any, **kwargs: Any) -> None:
-        if self.built_with is None:  # else a base's constructor, called by its subclass's
-            self.__dict__["built_with"] = BuiltWith(type(self), args, kwargs)
-        try:
-            init(self, *args, **kwargs)
-        except TypeError:
-            validation.check_names(cls, kwargs)
-            validation.check_number(cls, args, kwargs)
-            raise
-
-    return noting
+        cls.__init__ = noting  # type: ignore[method-assign]
 
 
 def description(thing: Any, name: str, *, foreign: bool = True) -> dict[str, Any]:
