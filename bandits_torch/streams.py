@@ -74,9 +74,8 @@ class ReplicateStreams:
                 1, np.uint64
             )
             self._generators.append(torch.Generator().manual_seed(int(entropy[0])))
-        self._blocks: dict[_Key, Tensor] = {}
-        self._used: dict[_Key, int] = {}
-        self._drawn_from: dict[_Key, Tensor] = {}  # states of the generators before they drew the block
+        # Numbers drawn ahead, how many of them are used, and the states of the generators before they drew them.
+        self._blocks: dict[_Key, tuple[Tensor, int, Tensor]] = {}
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal numbers, S x shape."""
@@ -88,12 +87,11 @@ class ReplicateStreams:
 
     def _next(self, kind: str, shape: tuple[int, ...]) -> Tensor:
         key = (kind, shape)
-        block, used = self._blocks.get(key), self._used.get(key, 0)
-        if block is None or used == block.shape[0]:
-            self._drawn_from[key] = self._states()
+        block, used, before = self._blocks.get(key, (None, 0, None))
+        if block is None or before is None or used == block.shape[0]:
+            before = self._states()
             block, used = self._refill(kind, shape), 0
-            self._blocks[key] = block
-        self._used[key] = used + 1
+        self._blocks[key] = block, used + 1, before
         return block[used]
 
     def _states(self) -> Tensor:
@@ -127,8 +125,8 @@ class ReplicateStreams:
         Loading draws the numbers ahead, up to 131 KB, again.
         """
         blocks = [
-            (kind, list(shape), self._used[kind, shape], states.clone())
-            for (kind, shape), states in self._drawn_from.items()
+            (kind, list(shape), used, before.clone())
+            for (kind, shape), (_, used, before) in self._blocks.items()
         ]
         return {"generators": self._states(), "blocks": blocks}
 
@@ -137,10 +135,8 @@ class ReplicateStreams:
         count = len(state["generators"])
         expected = f"{self.replicates} replicates"
         validation.require(count == self.replicates, "state['generators']", count, expected)
-        self._blocks, self._used, self._drawn_from = {}, {}, {}
-        for kind, shape, used, states in state["blocks"]:
-            key = (kind, tuple(shape))
-            self._set_states(states)
-            self._blocks[key] = self._refill(*key)
-            self._used[key], self._drawn_from[key] = used, states.clone()
+        self._blocks = {}
+        for kind, shape, used, before in state["blocks"]:
+            self._set_states(before)
+            self._blocks[kind, tuple(shape)] = self._refill(kind, tuple(shape)), used, before.clone()
         self._set_states(state["generators"])
