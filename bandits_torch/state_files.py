@@ -64,7 +64,18 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
     format version, or whose tensors belong on a missing device.
     """
     name, (header, arrays) = os.fspath(path), read_archive(path, kind)
-    _check_header(name, kind, header)
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError(f"{name!r} is not a {kind} file: its header says {str(header)[:80]!r}")
+    version = header.get("version")
+    if type(version) is int and version in _OLDER:
+        raise ValueError(
+            f"{name!r} has state format {version}, of an older version, {_OLDER[version]}: "
+            "start anew, or continue with the version that wrote it"
+        )
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise ValueError(f"{name!r} has state format {version!r}, and this version reads {FORMAT_VERSION}")
+    if header.get("kind") != kind:
+        raise ValueError(f"{name!r} must be a {kind} file, got a {header.get('kind')} file")
     with whole_or_refused(name, kind):
         state = _unpacked(header.pop("state"), arrays)
     return header, state
@@ -140,21 +151,6 @@ def _described_kinds(value: Any, where: str) -> Iterator[tuple[str, tuple[str, s
         yield where, None if value is None else ("word" if isinstance(value, str) else "number", "")
 
 
-def _check_header(name: str, kind: str, header: Any) -> None:
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ValueError(f"{name!r} is not a {kind} file: its header says {str(header)[:80]!r}")
-    version = header.get("version")
-    if type(version) is int and version in _OLDER:
-        raise ValueError(
-            f"{name!r} has state format {version}, of an older version, {_OLDER[version]}: "
-            "start anew, or continue with the version that wrote it"
-        )
-    if type(version) is not int or version != FORMAT_VERSION:
-        raise ValueError(f"{name!r} has state format {version!r}, and this version reads {FORMAT_VERSION}")
-    if header.get("kind") != kind:
-        raise ValueError(f"{name!r} must be a {kind} file, got a {header.get('kind')} file")
-
-
 class _Packed:
     """Tensors by name, and nested values as JSON holds them."""
 
@@ -185,15 +181,11 @@ class _Packed:
             self.tensors[name] = array = value.cpu().numpy()
         except TypeError as error:
             raise TypeError(f"{where} must be of a dtype that NumPy has, got {value.dtype}") from error
-        return [name, array.dtype.name, list(value.shape), str(value.device), _order(value)]
-
-
-def _order(value: Tensor) -> list[int]:
-    """The dimensions in the order of memory, slowest first: sums over a tensor in another layout may differ in the last
-    bits."""
-    strides = value.stride()
-    order = sorted(range(value.dim()), key=lambda k: (-strides[k], k))
-    return order if value.permute(order).is_contiguous() else list(range(value.dim()))
+        # Dimensions in the order of memory, slowest first: sums in another layout may differ in the last bits.
+        strides, order = value.stride(), list(range(value.dim()))
+        by_stride = sorted(order, key=lambda k: (-strides[k], k))
+        order = by_stride if value.permute(by_stride).is_contiguous() else order
+        return [name, array.dtype.name, list(value.shape), str(value.device), order]
 
 
 def _unpacked(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
@@ -225,18 +217,13 @@ def described(value: Any, where: str = "") -> dict[str, Any]:
     Integers and booleans are described by a checksum. Floating-point tensors are described by their shape, the sum of
     magnitudes, and the sum as a share of it, to six digits, which do not depend on the last bits.
     """
-    return dict(_described(value, where))
-
-
-def _described(value: Any, where: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _described(item, f"{where}.{key}")
+        items = [(f"{where}.{key}", item) for key, item in value.items()]
     elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):
-            yield from _described(item, f"{where}[{i}]")
+        items = [(f"{where}[{i}]", item) for i, item in enumerate(value)]
     else:
-        yield where, _digits(value) if isinstance(value, Tensor) else value
+        return {where: _digits(value) if isinstance(value, Tensor) else value}
+    return {path: leaf for place, item in items for path, leaf in described(item, place).items()}
 
 
 def _digits(value: Tensor) -> str:
