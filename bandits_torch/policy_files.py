@@ -164,33 +164,28 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
         warn_of_versions(name, made_by)
 
 
-def _as_in_file(said: str, policy: Stateful, built: Mapping[str, Any]) -> Any:
-    try:
-        made = _rebuilt(policy, "policy", built)
-        validation.require(_sizes(made) == _sizes(policy), "replicates and arms", _sizes(made), "the same")
-        return made
-    except Exception as error:  # a crafted file may ask for any settings
-        raise ValueError(f"{said}; these cannot be taken from the file: {error}") from error
-
-
-def _sizes(policy: Any) -> tuple[Any, ...]:
-    return tuple(getattr(policy, name, None) for name in ("replicates", "num_arms", "dim"))
-
-
 # --- a policy built anew with the settings of a file ---
 
 
-def _rebuilt(thing: Any, name: str, wanted: Mapping[str, Any]) -> Any:
-    """``thing`` built anew with the values of another description of the same structure.
+def _as_in_file(said: str, policy: Stateful, built: Mapping[str, Any]) -> Any:
+    """``policy`` built anew with the values of another description of the same structure.
 
-    Raises ValueError that names what cannot be taken over: structure, tensors that the file holds only as digests, and
-    values enclosed in functions.
+    Raises ValueError that names what cannot be taken over: structure, sizes, tensors that the file holds only as
+    digests, and values enclosed in functions.
     """
-    made = _value_rebuilt(thing, name, wanted, {})
-    left = differences(wanted, description(made, name))
-    if left:
-        raise ValueError(f"{', '.join(left)} cannot be taken from a file: build the policy that way")
-    return made
+    try:
+        made = _value_rebuilt(policy, "policy", built, {})
+        left = differences(built, description(made, "policy"))
+        if left:
+            raise ValueError(f"{', '.join(left)} cannot be taken from a file: build the policy that way")
+        sizes, same = (
+            tuple(getattr(one, name, None) for name in ("replicates", "num_arms", "dim"))
+            for one in (made, policy)
+        )
+        validation.require(sizes == same, "replicates and arms", sizes, "the same")
+        return made
+    except Exception as error:  # a crafted file may ask for any settings
+        raise ValueError(f"{said}; these cannot be taken from the file: {error}") from error
 
 
 def _value_rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[int, Any]) -> Any:
