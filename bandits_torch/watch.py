@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -123,13 +123,7 @@ class ArmTests:
     """The tests of all arms that were played, by replicate and arm."""
 
     def __init__(self) -> None:
-        self.each: dict[tuple[int, int], ArmTest] = {}
-
-    def of(self, replicate: int, arm: int) -> ArmTest:
-        """The test of this arm."""
-        if (replicate, arm) not in self.each:
-            self.each[replicate, arm] = ArmTest()
-        return self.each[replicate, arm]
+        self.each: defaultdict[tuple[int, int], ArmTest] = defaultdict(ArmTest)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Rewards and times of all tests, one after the other; their arms, their numbers, and the sums."""
@@ -147,18 +141,17 @@ class ArmTests:
         """Counterpart of ``state_dict``."""
         counts = state["counts"].tolist()
         rewards, times = (state[name].split(counts) for name in ("rewards", "times"))
-        each = {}
+        self.reset()
         for (s, arm), own, then, sums, runs in zip(
             state["of"].tolist(), rewards, times, state["sums"].tolist(), state["runs"].tolist(), strict=True
         ):
-            each[s, arm] = ArmTest()
-            each[s, arm].begin(own.tolist(), then.tolist(), sums, runs)
-        self.each = each
+            self.each[s, arm].begin(own.tolist(), then.tolist(), sums, runs)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Forget all rewards in the replicates with ``where`` True."""
-        kept = {} if where is None else {key: one for key, one in self.each.items() if not where[key[0]]}
-        self.each = kept
+        for key in list(self.each):
+            if where is None or where[key[0]]:
+                del self.each[key]
 
 
 class Watch(HasState):
@@ -248,7 +241,7 @@ class Watch(HasState):
             plays[s, number] += 1
             if not last[s, number] >= time:
                 last[s, number] = time
-            rung = self.arm_tests.of(s, number).hear(values[s], time)
+            rung = self.arm_tests.each[s, number].hear(values[s], time)
             if rung is not None:
                 self._note(id, time, s, number, **rung)
         found = policy.changes_found()

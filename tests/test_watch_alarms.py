@@ -109,7 +109,7 @@ def test_ranks_and_the_likelihood_ratio_are_those_of_the_definition():
         z = norm.ppf((np.sum(held < reward) + np.sum(held == reward) / 2 + 0.5) / (len(held) + 1))
         for k in sums:
             sums[k] = max(0.0, sums[k][0] + z - k), max(0.0, sums[k][1] - z - k)
-        assert watch.arm_tests.of(0, 0).sums == pytest.approx([*sums[0.5], *sums[1.0]])
+        assert watch.arm_tests.each[0, 0].sums == pytest.approx([*sums[0.5], *sums[1.0]])
     assert not watch.rung
     ones = [0.0] * 40 + [1.0] * 20
     found = alarms_of(np.array([ones]))
