@@ -110,7 +110,10 @@ class Times:
         if date is None:
             zone, number = "number", validation.finite_number(name, value)
         else:
-            zone = _zone_of(date)
+            zone = "none"
+            if date.utcoffset() is not None:
+                called = getattr(date.tzinfo, "key", None) or getattr(date.tzinfo, "zone", None)
+                zone = str(called or date.isoformat(timespec="seconds")[19:])  # +01:00, or with seconds
             start = datetime(1970, 1, 1, tzinfo=None if zone == "none" else UTC)
             number = (date - start).total_seconds() / SECONDS[self.unit]
         kinds = {"number": "a number", "none": "a date without a zone"}
@@ -145,13 +148,6 @@ class Times:
         if self.zone == "none":
             return datetime(1970, 1, 1) + since
         return (datetime(1970, 1, 1, tzinfo=UTC) + since).astimezone(_zone_called(self.zone))
-
-
-def _zone_of(date: datetime) -> str:
-    if date.tzinfo is None or date.utcoffset() is None:
-        return "none"
-    name = getattr(date.tzinfo, "key", None) or getattr(date.tzinfo, "zone", None)
-    return str(name) if name else date.isoformat(timespec="seconds")[19:]  # +01:00, or with seconds
 
 
 def _zone_called(zone: str) -> Any:
