@@ -1,8 +1,5 @@
 """Live systems: rewards late, twice, out of order or never; time that jumps; arms that come; processes that go."""
 
-import multiprocessing
-import warnings
-
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
@@ -21,7 +18,7 @@ from bandits_torch.checkpoint import described
 from bandits_torch.kernels import QuasiPeriodicKernel
 from bandits_torch.policies import EventTriggeredRestart, Observation, SlidingWindow
 from bandits_torch.theory import ConstantWidth, SrinivasBayesianWidth
-from tests.reference import all_recipes, live_system
+from tests.reference import all_recipes
 from tests.reference.asking import IN_TURN, live, refused, reward_of
 from tests.reference.index_policies import ARMS, KERNEL, N, arm_gp, drifting
 
@@ -278,49 +275,6 @@ def test_open_questions_move_between_processes_with_the_policy(name, tmp_path):
         for asked in (kept, moving):
             assert asked.tell(questions[0].id, reward_of(questions[0]))
     assert described(moving.state_dict()) == described(kept.state_dict())
-
-
-class Process:
-    """One of the processes of a live system."""
-
-    def __init__(self, file):
-        context = multiprocessing.get_context("fork")  # need not import torch again
-        self.wire, theirs = context.Pipe()
-        self.process = context.Process(target=live_system.serve, args=(str(file), theirs))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # no lock is held by another thread
-            self.process.start()
-
-    def do(self, *words):
-        self.wire.send(words)
-        return self.wire.recv()
-
-    def kill(self):
-        self.process.kill()
-        self.process.join()
-
-
-def test_two_processes_share_a_policy_and_one_is_replaced(tmp_path):
-    alone = live_system.build()
-    asking, telling = Process(tmp_path / "live"), Process(tmp_path / "live")
-    answers = []  # arrive two questions late, the second of each pair first; every fourth is lost; all come twice
-    for step in range(12):
-        asked = asking.do("ask", float(step))
-        question = alone.ask(float(step))
-        assert asked == {"id": question.id, "arm": int(question.arm)}
-        answers.append((question.id, reward_of(question)))
-        if step == 5:
-            asking.kill()
-            asking = Process(tmp_path / "live")
-        if step % 2 and step >= 3:
-            for id, reward in (answers[step - 2], answers[step - 3]):
-                if id % 4 == 2:
-                    continue
-                assert telling.do("tell", id, reward) == {"learnt": alone.tell(id, reward)}
-                assert telling.do("tell", id, reward) == {"learnt": False}
-    assert asking.do("open") == {"open": list(alone.open)} == {"open": [2, 6, 10, 11]}
-    for process in (asking, telling):
-        process.kill()
 
 
 # -- told no more than what can be chosen -----------------------------------------------------------------

@@ -74,13 +74,6 @@ def test_switches_are_detected_and_nothing_else(change: str, delay: int) -> None
     assert (when <= 300 + delay).all()
 
 
-def test_it_beats_ada_opkb_tuned_on_correlated_arms() -> None:
-    of = problem(switches=(0.5,))
-    tuned = run(recipes.build("ada_opkb", of, replicates=4, horizon=600), of, 600)
-    ours = run(policy(of), of, 600)
-    assert ours.mean_cumulative_regret < 0.7 * tuned.mean_cumulative_regret
-
-
 def test_block_0_is_as_long_as_its_designs_dimension_asks_to_ten_percent() -> None:
     """Also where that is hundreds of steps."""
     of = problem(1, num_arms=40, lengthscale=0.1)

@@ -195,19 +195,6 @@ def test_a_number_is_a_context_of_its_own() -> None:
     assert int(mean.argmax()) == int((ARMS[:, 0] - 0.2).abs().argmin())
 
 
-def test_arms_that_come_later_are_taken_up_under_listed_contexts() -> None:
-    live = AskTell.auto(ARMS, contexts=CONTEXTS)
-    for k in range(12):
-        question = live.ask(float(k), context=CONTEXTS[k % M])
-        live.tell(question.id, float(ARMS[question.arm, 0]))
-    before = live.predict(12.0, context=CONTEXTS[0])
-    live.add_arms(1, features=torch.tensor([[0.99]]).double())
-    after = live.predict(12.0, context=CONTEXTS[0])
-    for one, other in zip(before, after, strict=True):
-        torch.testing.assert_close(one, other[:, :N], rtol=1e-6, atol=1e-6)
-    assert {int(live.ask(13.0 + k, context=CONTEXTS[k % M]).arm) for k in range(3)} <= set(range(N + 1))
-
-
 def test_what_matters_is_learned_and_can_be_told() -> None:
     """The second number of the context is noise: told so, or with time, it no longer moves a belief."""
     free = torch.Generator().manual_seed(2)

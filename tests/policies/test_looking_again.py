@@ -211,6 +211,8 @@ def test_where_a_kernel_is_told_that_relates_arms_it_looks_less_often(shared, ev
     assert recipes.auto(5, kernel=kernel, noise_variance=0.1, look_again=3.0).looks.every == 3.0
     assert recipes.auto(5).looks.every == 7.0
     assert recipes.auto(torch.rand(5, 2)).looks.every == 8.5
+    assert recipes.auto(UNIT).looks.every == 7.0
+    assert recipes.auto(UNIT, look_again=0).looks is None
 
 
 def hill(x, at, width=0.15):
@@ -250,19 +252,6 @@ def test_a_region_of_a_domain_that_rises_is_found_and_no_place_waits_for_longer_
     for t, unseen in enumerate(longest, 1):
         assert unseen <= 2 * policy.looks.tau(t)  # fewer than eight balls cover the interval
     assert max(longest) > policy.looks.tau(1)  # so there was something to keep
-
-
-@pytest.mark.slow
-def test_without_looking_again_a_region_is_not():
-    policy = small(look_again=0.0)
-    assert policy.looks is None
-    assert "longest_unseen" not in policy.trace()
-    for t in range(1, 150):
-        x = policy.choose(float(t)).arm
-        policy.learn(Observation(float(t), x, 1e3 * rising(t, x)))
-    assert float((x - 0.25).abs().max()) < 0.1
-    assert recipes.auto(UNIT, look_again=0).looks is None
-    assert recipes.auto(UNIT).looks.every == 7.0
 
 
 @pytest.mark.parametrize("d", [1, 3])

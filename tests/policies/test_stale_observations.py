@@ -116,19 +116,6 @@ def test_after_a_long_time_all_that_is_held_may_go_and_never_more():
     assert all(bound.item() == torch.inf for bound in loss_of_oldest(own, 9, much_later))
 
 
-@pytest.mark.slow
-def test_many_observations_under_drift_give_the_means_of_the_model_that_drops_nothing(full):
-    z, y = history(2000 if full else 1500, "even", seed=1)
-    own = model(rate=0.03, noise=0.01, lengthscale=0.2)
-    rule = StaleObservations(every=100).begin(own)
-    feed(rule, own, z, y)
-    kernel = functools.partial(dense.covariance, lengthscale=0.2, rate=0.03)
-    (mean, variance), (mean_held, variance_held) = both(own, z, y, kernel, 0.01)
-    assert int(own.num_observations) < 1200
-    assert (mean - mean_held).abs().max() < 1e-6
-    assert (variance - variance_held).abs().max() < 1e-6
-
-
 def test_the_number_held_stays_the_same_however_long_it_runs():
     z, y = history(900, "even", seed=2)
     own = model(rate=0.3)
