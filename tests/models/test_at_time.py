@@ -32,6 +32,7 @@ def test_it_follows_what_the_model_learns_and_lists_inputs_without_their_times()
     model.observe(torch.tensor([[0.0, 8.0]], **F64), torch.tensor([[5.0]], **F64))
     assert view.posterior(torch.zeros(1, 1, **F64)).mean > before + 1
     assert view.train_inputs[0].tolist() == [[0.0], [3.0], [0.0]]
+    assert view.condition_on_observations(torch.zeros(1, 1, **F64), torch.ones(1, 1, **F64)).time == 9.0
     assert view.train_targets.tolist() == [3.0, 0.1, 5.0]
     assert view.num_outputs == 1
     assert view.batch_shape == ()

@@ -177,6 +177,22 @@ def test_the_theory_preset_has_the_constants_of_theorem_1():
     assert sampling.growth == 1
 
 
+def test_a_replicate_of_a_batch_is_the_replicate_alone(arms, kernel, generator):
+    noise = torch.tensor([0.1, 0.01, 1.0], dtype=torch.float64)
+    batch = SketchedGP(arms, kernel, noise, seed=5)
+    alone = SketchedGP(arms, kernel, 0.01, seed=5, first_replicate=1)
+    for _ in range(40):
+        arm, reward = (
+            torch.randint(N, (3,), generator=generator),
+            torch.randn(3, generator=generator).double(),
+        )
+        batch.observe_arms(arm, reward)
+        alone.observe_arms(arm[1], reward[1])
+    for got, wanted in zip(batch.marginals(), alone.marginals(), strict=True):
+        assert torch.equal(got[1], wanted)
+    assert batch.dictionary_size.shape == (3,)
+
+
 @pytest.mark.parametrize("growth", [1.5, 1e9])
 def test_a_pull_placed_before_its_reward_counts_for_the_variance_alone(arms, kernel, generator, growth):
     model = SketchedGP(arms, kernel, 0.01, sampling=LeverageSampling.practical(5.0, growth))
