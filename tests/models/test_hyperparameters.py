@@ -181,22 +181,6 @@ def test_lengthscales_stay_together_until_rewards_tell_them_apart():
     assert lengthscales[1] > 4 * lengthscales[0]
 
 
-@pytest.mark.slow
-def test_holding_lengthscales_together_helps_a_little_where_all_inputs_matter_and_costs_where_two_of_five_do():
-    errors = {}
-    for matter in (5, 2):
-        for seed in range(6):
-            X = inputs_of(115, d=5, seed=seed)
-            f = draw_of(kernel_of(0.3 * math.sqrt(matter)), X[:, :matter], 1e-6, seed)
-            for anisotropy in (0.3, math.inf):
-                mean, _ = values_of(learned(X[:15], f[:15], anisotropy), X[15:])
-                error = (mean[:, 0] - f[15:]).square().mean().sqrt()
-                errors.setdefault((matter, anisotropy), []).append(float(error))
-    error = {which: sum(each) / 6 for which, each in errors.items()}
-    assert error[5, 0.3] < 0.98 * error[5, math.inf]
-    assert error[2, 0.3] > 1.3 * error[2, math.inf]
-
-
 def test_recipes_pass_the_anisotropy_on():
     domain, kernel = Domain(torch.tensor([[0.0] * 2, [1.0] * 2]).double()), kernel_of()
     options = {"learn_hyperparameters": {"anisotropy": 0.7, "every": 9}}

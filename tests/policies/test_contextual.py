@@ -367,20 +367,6 @@ def test_only_what_takes_contexts_is_built_for_a_problem_that_has_them() -> None
         assert run(recipes.build(name, problem, replicates=1, horizon=5), problem, 5).arms.shape == (1, 5)
 
 
-def test_the_loop_passes_contexts_and_the_policy_makes_use_of_them() -> None:
-    problem = make("contextual-gp", replicates=4, horizon=250, seed=2)
-    told = {"cgp_ucb": {"width": 2.0}, "random": {}}
-    regret = {}
-    for name, options in told.items():
-        policy = recipes.build(name, problem, replicates=4, horizon=250, **options)
-        regret[name] = run(policy, problem, 250).regret.sum(-1).mean()
-    # Blind to the context no arm is good: the best single one of all loses more than CGP-UCB does while it learns.
-    rewards = torch.stack([problem.expected_rewards(step) for step in range(1, 251)])  # T x S x N
-    blind = rewards.amax(-1).sum(0) - rewards.sum(0).amax(-1)
-    assert regret["cgp_ucb"] < 0.5 * blind.mean()
-    assert blind.mean() < regret["random"]
-
-
 @pytest.mark.parametrize("control", [False, True])
 def test_offsets_of_periods_are_seen_through(control) -> None:
     """Six arms, periods of six steps, each with an offset five times as large as what differs between arms."""
