@@ -68,26 +68,6 @@ def test_a_moving_optimum_is_followed_with_time_as_a_fixed_feature(way):
     assert Y[-10:].mean() > 2 * moving_hill(anywhere).mean()
 
 
-def test_our_kernels_are_fitted_as_any_other():
-    X = torch.cat([torch.rand(40, 1), torch.arange(40).unsqueeze(-1)], -1).double()
-    space, time = MaternKernel(nu=2.5), ExponentialForgettingKernel(0.5)
-    truth = SpatioTemporalKernel(MaternKernel(nu=2.5).double(), ExponentialForgettingKernel(0.05))
-    with torch.no_grad():
-        root = torch.linalg.cholesky(truth(X).to_dense() + 1e-8 * torch.eye(40).double())
-    Y = root @ torch.randn(40, 1).double()
-    kernel = ScaleKernel(SpatioTemporalKernel(space, time)).double()
-    model = SingleTaskGP(
-        X, standardize(Y), torch.full_like(Y, 1e-3), covar_module=kernel, outcome_transform=None
-    )
-    likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
-    before = likelihood(model(*model.train_inputs), model.train_targets, *model.train_inputs).item()
-    model.eval()
-    fit_gpytorch_mll(likelihood)
-    assert time.forgetting_rate.item() < 0.4  # from 0.5 towards 0.05
-    model.train()
-    assert likelihood(model(*model.train_inputs), model.train_targets, *model.train_inputs).item() > before
-
-
 def test_arm_gp_takes_over_the_kernel_and_noise_that_botorch_has_fitted():
     arms = torch.rand(15, 2).double()
     X, Y = arms[:10], moving_hill(torch.cat([arms[:10], torch.zeros(10, 1)], -1))

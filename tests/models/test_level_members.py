@@ -73,23 +73,6 @@ def test_they_agree_with_all_rewards_solved_at_once(count, ahead):
                 np.testing.assert_allclose(of[s, p], given_level[arm], rtol=1e-6, atol=1e-8)
 
 
-def test_a_level_that_all_share_changes_no_lift():
-    """Vague in the level: the same wave added to all rewards moves lifts by little, rewards by all of it."""
-    wide = {
-        "level_variance": torch.tensor([1e4] * 3).double(),
-        "timescale": torch.tensor([20.0] * 3).double(),
-    }
-    low, high = members(**wide), members(**wide)
-    for t in range(200):
-        arm = torch.full((S, 1), t % N)
-        reward, wave = torch.full((S, 1), 0.1 * (t % N)).double(), 10 * np.sin(t / 30)
-        low.observe_arms(arm, reward, float(t))
-        high.observe_arms(arm, reward + wave, float(t))
-    moved = (high.marginals()[0] - low.marginals()[0]).abs().max()
-    assert moved < 0.05
-    assert torch.allclose(high.rewards()[0] - low.rewards()[0], torch.tensor(wave).double(), atol=0.3)
-
-
 def test_members_learn_where_told_and_are_reset_where_told():
     model, *_ = played(10)
     before, fresh = copy.deepcopy(model), members()

@@ -125,18 +125,6 @@ def arms_of(policy, rewards, start=1, available=None):
     return chosen
 
 
-def test_a_cycle_in_a_history_is_found_and_played():
-    rewards = record(T=300)
-    past, played = rewards[:240], rewards[240:]
-    policy = recipes.auto(5, history=past)
-    assert [part.periods for part in policy.model.parts if part.has_cycles] == [(24.0,)]
-    chosen = torch.tensor([arm for (arm,) in arms_of(policy, played)])
-    blind = torch.tensor([arm for (arm,) in arms_of(recipes.auto(5, history=past, cycles=None), played)])
-    earned = [float(played.gather(-1, arm.unsqueeze(-1)).mean()) for arm in (chosen, blind)]
-    best = float(played.amax(-1).mean())
-    assert best - earned[0] < 0.5 * (best - earned[1])
-
-
 def test_without_a_cycle_in_the_history_the_choices_are_those_without_looking_for_one():
     rewards = record(cycle=0.0, T=150)
     policies = [recipes.auto(5, history=rewards[:100], **told) for told in ({}, {"cycles": None})]

@@ -185,16 +185,6 @@ def test_names_of_arms_and_of_contexts() -> None:
         live.ask(41.0, ArmContext(torch.zeros(1)), context="desk")
 
 
-def test_a_number_is_a_context_of_its_own() -> None:
-    live = AskTell.auto(ARMS, context_dim=1)
-    for k in range(30):
-        heat = (k * 0.37) % 1
-        question = live.ask(float(k), context=heat)
-        live.tell(question.id, -((float(ARMS[question.arm, 0]) - heat) ** 2))
-    mean, _ = live.predict(30.0, context=0.2)
-    assert int(mean.argmax()) == int((ARMS[:, 0] - 0.2).abs().argmin())
-
-
 def test_what_matters_is_learned_and_can_be_told() -> None:
     """The second number of the context is noise: told so, or with time, it no longer moves a belief."""
     free = torch.Generator().manual_seed(2)

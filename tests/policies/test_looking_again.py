@@ -116,15 +116,6 @@ def test_of_two_arms_neither_examines_the_other(told):
     assert looks.unseen.tolist() == [[0.0, 1.0]]
 
 
-def test_without_looking_again_an_arm_is_not():
-    policy = recipes.auto(8, replicates=4, look_again=0, history=told("the history")["history"])
-    assert "longest_unseen" not in policy.trace()
-    for t in range(1, 500):
-        choice = policy.choose(float(t))
-        policy.learn(Observation(float(t), choice.arm, riser(t)[choice.arm], choice.why))
-        assert t <= 150 or not (choice.arm == 7).any()
-
-
 def comes_and_goes(t):
     """Each of eight arms is away for a fifth of the time, two at once."""
     return (torch.arange(8) + t // 25) % 5 != 0
