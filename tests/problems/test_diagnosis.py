@@ -14,6 +14,7 @@ from bandits_torch.experiments.comparison import policies_for, unseen_cycles
 from bandits_torch.problems.periods import Period
 from bandits_torch.problems.replay import replay
 from bandits_torch.problems.tables import RewardTable, read_table
+from benchmarks.diagnosis import sharing
 from tests.cli.shell import call
 
 
@@ -152,36 +153,15 @@ def test_what_arms_share_is_told_though_no_row_is_whole():
     assert alone.shared is False
 
 
-def walks(generator, rows, arms):
-    return 0.2 * generator.standard_normal((rows, arms)).cumsum(0)
+@pytest.mark.parametrize("kind", [kind for kind in sharing.KINDS if kind.startswith("each arm")])
+def test_arms_that_move_each_by_itself_share_nothing(kind):
+    """Two tests at the level .01: more than 1 of 9 has a chance of .013."""
+    assert sum(sharing.said(kind, 8, 2000 + k) for k in range(9)) <= 1
 
 
-def trends(generator, rows, arms):
-    return np.linspace(0, 4, rows)[:, None] * generator.standard_normal(arms)
-
-
-def steps(generator, rows, arms):
-    late = np.arange(rows)[:, None] >= generator.integers(60, rows - 60, arms)
-    return 2 * late * generator.standard_normal(arms)
-
-
-@pytest.mark.parametrize("movement", [walks, trends, steps])
-def test_arms_that_drift_each_by_itself_share_nothing(movement):
-    said = []
-    for seed in range(30, 39):
-        generator = np.random.default_rng(seed)
-        rewards = movement(generator, 300, 8) + generator.standard_normal((300, 8))
-        said.append(diagnose(torch.from_numpy(rewards)).shared)
-    assert sum(said) <= 1  # two tests at the level .01: more than 1 of 9 has a chance of .013
-
-
-@pytest.mark.parametrize("movement", [walks, trends, steps])
-def test_arms_that_drift_together_share_it(movement):
-    for seed in range(50, 53):
-        generator = np.random.default_rng(seed)
-        common = movement(generator, 300, 1)
-        common *= 1.5 / common.std()
-        assert diagnose(torch.from_numpy(common + generator.standard_normal((300, 8)))).shared is True
+@pytest.mark.parametrize("kind", ["one random walk", "one trend, by 3", "one jump, by 1.5"])
+def test_arms_that_move_together_share_it(kind):
+    assert all(sharing.said(kind, 8, 2000 + k) for k in range(3))
 
 
 @pytest.mark.parametrize("sizes", [[1.0, 1.0, 0.5], [1.0, 0.0, 0.0]], ids=["common", "of one arm"])
