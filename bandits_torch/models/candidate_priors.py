@@ -226,7 +226,8 @@ def online_gp_over_priors(
         ]
     over_time = isinstance(kernels[0], SpatioTemporalKernel)
     if learn:
-        kernels = [learnable(kernel, domain.dim, replicates, anisotropy) for kernel in kernels]
+        ranges = domain.bounds[1] - domain.bounds[0]
+        kernels = [learnable(kernel, domain.dim, replicates, anisotropy, ranges) for kernel in kernels]
     given = validation.numbers("noise_variance", noise_variance, like)
     noise = torch.stack([_noise_of(p, prior, given) for p, prior in enumerate(priors)], -1)
     shape = torch.Size((replicates, len(priors)))

@@ -44,16 +44,22 @@ _ROUNDS = 75  # of L-BFGS-B in a fit: it begins where the last one ended
 _GAIN = 1e-6  # relative, of the likelihood in a round, below which a fit ends: SciPy's 2e-9 costs a third more rounds
 
 
-def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float = ANISOTROPY) -> Kernel:
+def learnable(
+    kernel: Kernel,
+    dim: int,
+    replicates: int = 1,
+    anisotropy: float = ANISOTROPY,
+    ranges: Tensor | None = None,
+) -> Kernel:
     """A kernel of the same kind with learnable hyperparameters per replicate, and priors on them.
 
     * Squared exponential and Matern kernels get a length-scale for each of the ``dim`` inputs, beginning at the one
-      given, with BoTorch's prior: log-normal around exp(sqrt(2)) sqrt(dim) (Hvarfner et al. 2024), for inputs in a unit
-      cube; and a prior on each over their geometric mean, log-normal with mode 1. It keeps length-scales similar until
-      rewards distinguish them: a few coordinates alone explain a dozen rewards in five dimensions, and a policy with
-      such a fit plays corners. If only some coordinates matter, raise ``anisotropy``. The outputscale has a log-normal
-      prior with the given value (or 1) as mode. It is not relative to the rewards, so that a policy with similar
-      rewards so far does not conclude that the function is flat.
+      given, with BoTorch's prior: log-normal around exp(sqrt(2)) sqrt(dim) (Hvarfner et al. 2024), in units of
+      ``ranges``; and a prior on each over their geometric mean, log-normal with mode 1. It keeps length-scales similar
+      until rewards distinguish them: a few coordinates alone explain a dozen rewards in five dimensions, and a policy
+      with such a fit plays corners. If only some coordinates matter, raise ``anisotropy``. The outputscale has a
+      log-normal prior with the given value (or 1) as mode. It is not relative to the rewards, so that a policy with
+      similar rewards so far does not conclude that the function is flat.
     * The rate of ``ExponentialForgettingKernel`` gets a prior on how fast correlations decay, -ln(1 - eps)/2
       per unit of time: log-normal, its mode the value given, so that eps can collapse neither to 0 nor to 1. So does
       the drift variance of ``WienerKernel``, and the length-scale of a squared exponential or Matern kernel over time.
@@ -67,19 +73,21 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float =
         replicates: S; the batch shape is (S,), or () for one.
         anisotropy: standard deviation, under the prior, of the logarithm of a length-scale over their geometric mean;
             infinity: no such prior, as in BoTorch.
+        ranges: (dim,), how far each input reaches, used as the nearest power of 2; 0 counts as 1. None: 1, a unit cube.
 
     Raises ValueError for a ``kernel`` that is not one or of another batch, counts that are not integers >= 1, a ``dim``
-    that is not the kernel's, an ``anisotropy`` that is not positive, and several replicates of a kernel that is neither
-    squared exponential nor Matern.
+    that is not the kernel's, an ``anisotropy`` that is not positive, ``ranges`` of another shape, negative or not
+    finite, and several replicates of a kernel that is neither squared exponential nor Matern.
     """
     validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
     validation.positive_integer("dim", dim)
     validation.positive_integer("replicates", replicates)
     validation.positive_or_infinite("anisotropy", anisotropy)
+    units = _powers_of_two(torch.ones(dim) if ranges is None else ranges, dim)
     batch = torch.Size([replicates] if replicates > 1 else [])
     require_within(batch, kernel.batch_shape, "kernel.batch_shape")
     if isinstance(kernel, SpatioTemporalKernel):
-        space = learnable(kernel.space_kernel, dim, replicates, anisotropy)
+        space = learnable(kernel.space_kernel, dim, replicates, anisotropy, ranges)
         return SpatioTemporalKernel(space, _learnable_time(kernel.time_kernel, batch))
     scaled = isinstance(kernel, ScaleKernel)
     base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
@@ -87,7 +95,7 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float =
     if seen is not None:
         last = int(seen.max())
         validation.require(last < dim, "dim", dim, f"above {last}, the last of the kernel's active_dims")
-        dim = len(seen)
+        dim, units = len(seen), units[seen]
     if isinstance(base, RBFKernel | MaternKernel):
         own = base.lengthscale.shape[-1]
         validation.require(own in (1, dim), "dim", dim, f"{own}, the number of the kernel's length-scales")
@@ -98,7 +106,10 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float =
         if dim > 1 and anisotropy < math.inf:
             alike = _around(torch.ones(()), anisotropy)
             new.register_prior("anisotropy_prior", alike, _anisotropy, _set_anisotropy)
-        new.lengthscale = base.lengthscale.detach().double().expand(*batch, 1, dim).clamp_min(0.03)
+        given = (base.lengthscale.detach().to(units) / units).expand(*batch, 1, dim)
+        new.lengthscale = given.clamp_min(0.03)
+        if bool((units != 1).any()):
+            _rescale_inputs(new, units)
     else:
         validation.require(replicates == 1, "kernel", kernel, "squared exponential or Matern, for several")
         new = copy.deepcopy(base)
@@ -112,6 +123,27 @@ def learnable(kernel: Kernel, dim: int, replicates: int = 1, anisotropy: float =
     ).double()
     scale.outputscale = outputscale.double().expand(batch) if scaled else outputscale.double()
     return scale.requires_grad_(True)
+
+
+def _powers_of_two(ranges: Tensor, dim: int) -> Tensor:
+    """Units in which inputs reach about as far as 1; they round nothing. Raises ValueError for ``ranges`` of another
+    shape, negative or not finite."""
+    shaped = validation.tensor("ranges", ranges).shape == (dim,)
+    validation.require(shaped, "ranges", tuple(ranges.shape), f"({dim},), one of each input")
+    right = bool((ranges.isfinite() & (ranges >= 0)).all())
+    validation.require(right, "ranges", ranges, "finite, >= 0")
+    return torch.where(ranges > 0, ranges.detach().cpu().double(), 1.0).log2().round().exp2()
+
+
+def _rescale_inputs(kernel: RBFKernel | MaternKernel, factor: Tensor) -> None:
+    """Length-scales, their prior and their bound in another unit of each input."""
+    prior, *closures = kernel._priors["lengthscale_prior"]
+    moved = LogNormalPrior(prior.loc + factor.log(), prior.scale.expand(factor.shape))
+    bound = kernel.raw_lengthscale_constraint.lower_bound * factor
+    with torch.no_grad():
+        kernel.raw_lengthscale.mul_(factor)  # BoTorch's bound has no transform
+    kernel.register_constraint("raw_lengthscale", GreaterThan(bound, transform=None))
+    kernel.register_prior("lengthscale_prior", moved, *closures)
 
 
 def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
@@ -253,9 +285,9 @@ def fit_hyperparameters(
         if isinstance(kernel, StackedKernel):  # priors come last in a model's batch
             index, prior = divmod(member, len(kernel.kernels))
             part = kernel.kernels[prior]
-        own = part[index] if len(part.batch_shape) else part
+        own = _member(part, index)
         share = None if seconds is None else seconds / len(members)
-        found = _fit_one(copy.deepcopy(own).to(X.dtype), X, y, noise[member], mean[member], share)
+        found = _fit_one(own.to(X.dtype), X, y, noise[member], mean[member], share)
         if found is not None:
             learned, noise[member], mean[member] = found
             with torch.no_grad():
@@ -271,14 +303,29 @@ def fit_hyperparameters(
     return fitted
 
 
+def _member(kernel: Kernel, index: int) -> Kernel:
+    """A copy of a kernel, of one member of its batch. By itself GPyTorch indexes ``active_dims``, too."""
+    whole = copy.deepcopy(kernel)
+    if not len(kernel.batch_shape):
+        return whole
+    seen = [part.active_dims for part in whole.modules() if isinstance(part, Kernel)]
+    for part in whole.modules():
+        if isinstance(part, Kernel):
+            part.active_dims = None
+    one = whole[index]
+    for part, dims in zip((part for part in one.modules() if isinstance(part, Kernel)), seen, strict=True):
+        part.active_dims = dims
+    return one
+
+
 def _fit_one(
     kernel: Kernel, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor, seconds: float | None = None
 ) -> tuple[Kernel, Tensor, Tensor] | None:
     """Kernel, noise variance and mean learned from (n, D) inputs and (n,) targets; None if the fit failed.
 
-    It computes in the dtype of the inputs, which with times is float64 in a model of float32, too, and in a unit of
-    rewards in which the outputscale of a ``learnable`` kernel began near 1, for which the optimiser's bounds and
-    tolerances are made."""
+    It computes in the dtype of the inputs, which with times is float64 in a model of float32, too, in a unit of
+    rewards in which the outputscale of a ``learnable`` kernel began near 1, and in units of inputs in which its ranges
+    are near 1. The optimiser's bounds and tolerances are made for these."""
     least, y = SMALLEST_RATIO[y.dtype], y.to(X)
     scale: Any = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
     prior, square = getattr(scale, "outputscale_prior", None), 1.0
@@ -290,6 +337,13 @@ def _fit_one(
         _rescale(scale, 1 / square)
         prior = scale.outputscale_prior
     y, mean, noise = y / math.sqrt(square), mean / math.sqrt(square), noise / square
+    units, space = _units_of(scale), getattr(scale, "base_kernel", None)
+    if units is not None:
+        units = units.to(X)
+        columns = slice(len(units)) if scale.active_dims is None else scale.active_dims
+        X = X.clone()
+        X[:, columns] /= units
+        _rescale_inputs(space, 1 / units)
     unit = 1.0 if prior is None else float(prior.mode)
     likelihood = GaussianLikelihood(
         noise_prior=LogNormalPrior(-4.0 + math.log(unit), 1.0),  # BoTorch's, where the outputscale is 1
@@ -316,11 +370,25 @@ def _fit_one(
         return None
     if square != 1:
         _rescale(scale, square)
+    if units is not None:
+        _rescale_inputs(space, units)
     return (
         kernel,
         square * likelihood.noise.detach().squeeze(),
         math.sqrt(square) * constant.constant.detach(),
     )
+
+
+def _units_of(scale: ScaleKernel | None) -> Tensor | None:
+    """The ranges for which ``learnable`` made the prior of the length-scales, (dim,); None: a unit cube."""
+    space = getattr(scale, "base_kernel", None)
+    prior = getattr(space, "lengthscale_prior", None)
+    if not (
+        isinstance(space, RBFKernel | MaternKernel) and isinstance(prior, LogNormalPrior) and prior.loc.dim()
+    ):
+        return None
+    dim = len(prior.loc)
+    return ((prior.loc - math.sqrt(2) - math.log(dim) / 2) / math.log(2)).round().exp2()
 
 
 def _rescale(scale: ScaleKernel, factor: float) -> None:

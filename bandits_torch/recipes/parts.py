@@ -59,9 +59,10 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
         validation.require(
             over_features, "learn_hyperparameters", True, "False without features or a kernel over them"
         )
-        dim = choices.dim if isinstance(choices, Domain) else cast(Tensor, choices).shape[-1]
+        reached = choices.bounds if isinstance(choices, Domain) else cast(Tensor, choices).flatten(0, -2)
+        ranges = reached.amax(0) - reached.amin(0)
         anisotropy, _ = as_learning(setup.learn_hyperparameters)
-        kernel = learnable(cast(Kernel, kernel), dim, replicates, anisotropy)
+        kernel = learnable(cast(Kernel, kernel), len(ranges), replicates, anisotropy, ranges)
     noise_variance = cast(Number, setup.noise_variance)  # the models raise ValueError for None
     if not isinstance(choices, Domain):
         return ArmGP(

@@ -228,6 +228,7 @@ GOOD: Rows = [
     (ones(2, 3) / 3, "models.MemberMixture.weights models.MemberMixture.scale"),
     (learnable_gp, "models.fit_hyperparameters.model"),
     ([0, 1], "models.fit_hyperparameters.members"),
+    (ones(1), "models.learnable.ranges"),
     ("heat", "models.OutcomeConstraint.name"),
     (1.0, "models.OutcomeConstraint.high acquisition.PathwisePointDraw.time"),
     (over_points, "models.AtTime.model"),

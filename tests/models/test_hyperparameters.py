@@ -31,6 +31,7 @@ from bandits_torch.models import (
 )
 from bandits_torch.models.candidate_priors import online_gp_over_priors
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
+from bandits_torch.policies import Observation
 from tests.reference.kernels import rbf, scaled
 
 
@@ -121,6 +122,49 @@ def test_a_fit_is_the_same_in_any_unit_of_rewards():
         found.append(torch.stack(values).detach())
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("replicates", [1, 2])
+@pytest.mark.parametrize("seen", [None, (1,)])
+def test_a_fit_is_the_same_in_any_units_of_inputs(replicates, seen):
+    X = inputs_of(40, over_time=True)
+    y, found = draw_of(kernel_of(0.3, 0.05), X, 0.05), []
+    for units in ([1.0, 1.0], [2.0**14, 2.0**-14]):
+        units = torch.tensor(units).double()
+        space = MaternKernel(nu=2.5, ard_num_dims=1 if seen else 2, active_dims=seen).double()
+        space.lengthscale = 0.5 * units[[*seen]] if seen else 0.5 * units
+        kernel = SpatioTemporalKernel(space, ExponentialForgettingKernel(0.1))
+        kernel = learnable(kernel, 2, replicates, ranges=1.2 * units)
+        model = members_over(kernel, *([2] if replicates == 2 else []), d=3)
+        model.observe(X * torch.cat([units, torch.ones(1).double()]), y)
+        assert fit_hyperparameters(model, range(replicates)) == [*range(replicates)]
+        space = model.kernel.space_kernel
+        scales = space.base_kernel.lengthscale / (units[[*seen]] if seen else units)
+        rates = model.kernel.time_kernel.forgetting_rate
+        found.append([value.detach() for value in (scales, rates, space.outputscale, model.noise_variance)])
+    assert (found[0][0] - 0.5).abs().max() > 0.05  # it did learn
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("of", ["domain", "features"])
+def test_a_policy_that_learns_plays_alike_over_ranges_of_any_size(of):
+    played = []
+    for unit in (1.0, 2.0**14, 2.0**-14):
+        box = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double() * unit
+        choices = Domain(box) if of == "domain" else unit * inputs_of(50)
+        kernel = RBFKernel().double()
+        kernel.lengthscale = 0.5 * unit
+        learn = {"first": 4, "every": 4}
+        policy = recipes.gp_ucb(choices, kernel, 0.01, width=2.0, learn_hyperparameters=learn, seed=1)
+        for step in range(14):
+            choice = policy.choose(float(step))
+            point = choice.arm / unit if of == "domain" else choices[choice.arm] / unit
+            reward = torch.sin(7 * point[:, 0]) - 4 * (point - 0.6).square().sum(-1)
+            policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+        played.append(point)
+    torch.testing.assert_close(played[1], played[0], rtol=0, atol=0.02)
+    torch.testing.assert_close(played[2], played[0], rtol=0, atol=0.02)
 
 
 def learned_rate(X, y, with_prior):
