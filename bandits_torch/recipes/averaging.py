@@ -335,7 +335,8 @@ def auto(
             cycles = None
         known = _cycles(features, setup.grown_from, history, history_times, cycles)
         if under_contexts:
-            _left_out("None under contexts", history=history, cycles=known, control=control)
+            given = None if known is None else cycles
+            _left_out("None under contexts", history=history, cycles=given, control=control)
             under = _under_contexts(setup, features, of_contexts, settings | sharing)
             if log is not None:
                 _learn_log(under, log, features)
