@@ -19,7 +19,6 @@ from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.belief import FORMS, ArmBelief, covariance_pays
 from bandits_torch.models.arms.factor_form import ROOM
 from bandits_torch.models.arms.prior import StateSpacePrior
-from bandits_torch.models.arms.state_space import StateSpaceBelief
 from bandits_torch.models.online_model import (
     MarginalPosterior,
     check_held,
@@ -104,13 +103,13 @@ class ArmGP(ArmModel):
         flat = mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone()
         over_time = self.prior.time_kernel
         steady = not in_states and (over_time is None or over_time.is_stationary)
-        if form == "auto":
+        if in_states:
+            form = "state-space"
+        elif form == "auto":
             pays = covariance_pays(flat, self.drifts, ROOM, min(b * _FIRST, self.num_arms))
-            takes_covariance = pays if steady else in_states or self.num_arms <= _GROWING_VARIANCE_UP_TO
+            takes_covariance = pays if steady else self.num_arms <= _GROWING_VARIANCE_UP_TO
             form = "covariance" if takes_covariance else "factor"
-        self._belief = (StateSpaceBelief if in_states else ArmBelief)(
-            self.prior, flat, self.noise_variance.reshape(b, 1), form
-        )
+        self._belief = ArmBelief(self.prior, flat, self.noise_variance.reshape(b, 1), form)
         self._belief.changes_form = self.form == "auto" and steady
         self._candidates_time = 0.0
         self.eval()
@@ -177,10 +176,8 @@ class ArmGP(ArmModel):
 
     def _rectangular(self) -> tuple[Tensor, Tensor, Tensor]:
         arm, reward, time, valid = self._belief.observations.held()
-        same = bool(valid.all())
-        validation.require(
-            same, "num_observations", self.num_observations, "the same in every batch member to list them"
-        )
+        expected = "the same in every batch member to list them"
+        validation.require(bool(valid.all()), "num_observations", self.num_observations, expected)
         return arm, reward, time
 
     # -- learning --------------------------------------------------------------------------------------
@@ -240,8 +237,10 @@ class ArmGP(ArmModel):
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
             validation.require(in_range, "arm", arm, expected)
         if noise_variance is not None:
-            self._check_own_noise(noise_variance, where)
-            noise_variance = noise_variance.to(self.arms.dtype)
+            expected = "None for form='factor', for arms with a state, and for a model that forgets"
+            validation.require(self.takes_noise, "noise_variance", noise_variance, expected)
+            validation.require(where is None, "where", where, "None with a noise_variance")
+            noise_variance = validation.own_noise(noise_variance).to(self.arms.dtype)
             noise_variance = inputs.flat("noise_variance", noise_variance, self._batch_shape)
         flat_arm = inputs.flat("arm", arm, self._batch_shape)
         flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape)
@@ -273,12 +272,8 @@ class ArmGP(ArmModel):
         member holds fewer than ``count``.
         """
         validation.positive_integer("count", count)
-        validation.require(
-            self.can_forget,
-            "form",
-            self.form,
-            "'factor' or 'auto': under drift the covariance form cannot forget",
-        )
+        expected = "'factor' or 'auto': under drift the covariance form cannot forget"
+        validation.require(self.can_forget, "form", self.form, expected)
         mask = self._mask(where)
         if mask is None:
             held = int(self._belief.observations.count.min())
@@ -319,7 +314,8 @@ class ArmGP(ArmModel):
     @property
     def takes_noise(self) -> bool:
         """Whether rewards may have noise variances of their own: in the covariance form, or if "auto" may choose it."""
-        return self.form != "factor" and self._belief.takes_noise and not self._belief.forgets
+        of_states = isinstance(self.prior, StateSpacePrior)
+        return self.form != "factor" and not of_states and not self._belief.forgets
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """``take`` for rewards with noise variances of their own; they may be late."""
@@ -352,12 +348,6 @@ class ArmGP(ArmModel):
         self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
         self._belief.move_prior_mean(prior_mean.reshape(-1, 1))
         self.rebuild()
-
-    def _check_own_noise(self, noise_variance: Tensor, where: Tensor | None) -> None:
-        expected = "None for form='factor', for arms with a state, and for a model that forgets"
-        validation.require(self.takes_noise, "noise_variance", noise_variance, expected)
-        validation.require(where is None, "where", where, "None with a noise_variance")
-        validation.own_noise(noise_variance)
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
         return None if where is None else inputs.flat_mask(where, self._batch_shape)
@@ -460,20 +450,17 @@ class ArmGP(ArmModel):
         covariance of the new arms with the present ones: build a model with the larger matrix, and observe again.
         """
         own = self.arms
-        ok = (
-            validation.tensor("arms", arms).dim() == 2
-            and arms.shape[0] >= 1
-            and arms.shape[1] == own.shape[-1]
+        rows = validation.tensor("arms", arms).dim() == 2 and arms.shape[0] >= 1
+        validation.shape_is(
+            "arms", arms, rows and arms.shape[1] == own.shape[-1], f"(n, {own.shape[-1]}) with n >= 1"
         )
-        validation.shape_is("arms", arms, ok, f"(n, {own.shape[-1]}) with n >= 1")
         means = self._belief.prior_mean
         if prior_mean is None:
-            validation.require(
+            alike, expected = (
                 bool((means == means[0, 0]).all()),
-                "prior_mean",
-                None,
                 "given, because the present arms have several",
             )
+            validation.require(alike, "prior_mean", None, expected)
             prior_mean = float(means[0, 0])
         new = inputs.prior_mean_over(arms.to(own), prior_mean)
         shape = torch.Size((*self._batch_shape, len(arms)))

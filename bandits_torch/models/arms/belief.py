@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,8 @@ from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.factor_form import FactorForm
 from bandits_torch.models.arms.inputs import SMALLEST_SPREAD
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
-from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.arms.prior import ArmPrior, StateSpacePrior
+from bandits_torch.models.arms.state_space import StateSpaceForm
 from bandits_torch.models.online_model import PlainState, empty, held_elsewhere
 
 _FIRST_PAUSE = 64  # observations before the first look
@@ -27,6 +28,7 @@ FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
     "covariance": CovarianceForm,
     "factor": FactorForm,
 }
+_FORMS: dict[str, Any] = {**FORMS, "state-space": StateSpaceForm}
 _SMALLEST_SPREAD = SMALLEST_SPREAD[torch.float64]  # the factor form computes in float64
 
 
@@ -65,7 +67,9 @@ class ArmBelief(PlainState):
     c follow from the Markov time kernel. So nothing changes until the next observation comes.
 
     Attributes:
-        form: ``CovarianceForm`` or ``FactorForm``, the mean and covariance at ``now``.
+        form: ``CovarianceForm`` or ``FactorForm``, the mean and covariance at ``now``; of a ``StateSpacePrior`` a
+            ``StateSpaceForm``, which has no removal: forgetting learns the remaining observations again, because under
+            drift removing one is not a rank-one change of the state.
         observations: observations learned and not forgotten, oldest first.
         now: time of the latest observation; None before the first; 0 for a static prior.
     """
@@ -77,9 +81,6 @@ class ArmBelief(PlainState):
     drifts: bool
     changes_form = False  # whether the factor form gives way to the covariance form once that is cheaper
     _PLAIN = ("now", "forgets", "_learned", "_pauses", "_looks", "_next_look")
-    takes_noise = True  # whether each reward may have its noise variance
-    forms: Mapping[str, Any] = FORMS
-    forgetting_form = "factor"  # in which what is left is learned again, where the form cannot forget
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
         super().__init__()
@@ -96,15 +97,15 @@ class ArmBelief(PlainState):
 
     @property
     def form_name(self) -> str:
-        """``"covariance"`` or ``"factor"``."""
-        return "factor" if isinstance(self.form, FactorForm) else "covariance"
+        """``"covariance"``, ``"factor"`` or ``"state-space"``."""
+        return self.form.name
 
     def start(self, form: str, noise_variance: Tensor | None = None) -> None:
         """Begin without observations, in the given form, with the present prior."""
         self.prior.forget_hyperparameters()
         b = self.prior_mean.shape[0]
         noise = self._own(self.noise_variance) if noise_variance is None else noise_variance
-        self.form = self.forms[form](self.prior, b, noise)
+        self.form = _FORMS[form](self.prior, b, noise)
         if isinstance(self.form, FactorForm):
             self.form.keeps_faint_points = self.forgets
         self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
@@ -119,7 +120,8 @@ class ArmBelief(PlainState):
         waiting for it.
         """
         kernel, form = self.prior.time_kernel, form or self.form_name
-        if time is None or kernel is None or kernel.is_stationary or form == "covariance":
+        in_states = isinstance(self.prior, StateSpacePrior)  # whose prior variance is constant
+        if time is None or kernel is None or kernel.is_stationary or in_states or form == "covariance":
             return
         if self.noise_variance.is_cpu:
             prior = self.form.prior_variance.amax(-1, keepdim=True) * self.form.prior.present(time)
@@ -197,12 +199,18 @@ class ArmBelief(PlainState):
         return noise.to(self.noise_variance).unsqueeze(-1)
 
     def count(self, learned: int) -> None:
-        """Count newly learned observations. Check rounding errors and the choice of the form if that is due."""
+        """Count newly learned observations. Check rounding errors and the choice of the form if that is due.
+
+        The form is weighed after every 16, from 256 on after a sixteenth to an eighth of those learned. The forms agree
+        up to rounding, so a replicate is not affected by the influence of others on the moment of a change.
+        """
         self._learned += learned
         if self._learned >= self._next_look:
             self._mend(self.now or 0.0, [look <= self._learned for look in self._looks])
-        if isinstance(self.form, FactorForm):
-            self._weigh_forms(self.form, self._learned - learned)
+        if not isinstance(self.form, FactorForm) or (self.drifts and self.forgets):
+            return  # under drift the factor form alone can forget
+        if (self._learned - learned) // self._pause < self._learned // self._pause:
+            self._change_over_if_cheaper(self.form, self.form.size, int(self.form.rows.used))
 
     # -- rounding errors -------------------------------------------------------------------------------
 
@@ -224,10 +232,18 @@ class ArmBelief(PlainState):
         shortest, longest = max(16, size // 4, self._learned // 500), max(1000, 10 * size)
         at = torch.tensor(look, device=self.prior_mean.device)
         mended: list[int] = []
-        if self.form.can_mend:
+        if self.form.can_forget:
             count, total, squares = self._counts()
             if isinstance(self.form, FactorForm):
-                total = self._point_totals(self.form, total)
+                # Of each point, (b, n): the form's own running sums keep rounding errors of forgotten observations.
+                point, points = self.form.point_arm, self.form.point_count > 0
+                if self.drifts:
+                    arm, reward, moment, valid = self.observations.held()
+                    same = (point.unsqueeze(-1) == arm.unsqueeze(-2)) & valid.unsqueeze(-2)
+                    same &= self.form.point_time.unsqueeze(-1) == moment.unsqueeze(-2)
+                    total = (same * self.residual(arm, reward).double().unsqueeze(-2)).sum(-1) * points
+                else:
+                    total = total.gather(-1, point) * points
             mended = self.form.mend(count, total, squares, time, at)
         for m in (m for m, looked in enumerate(look) if looked):
             pause = self._pauses[m] // 4 if m in mended else 2 * self._pauses[m]
@@ -250,18 +266,6 @@ class ArmBelief(PlainState):
         count = zeros.scatter_add(-1, arm, times)
         return count, zeros.scatter_add(-1, arm, residual * times), (residual.square() * times).sum(-1)
 
-    def _point_totals(self, form: FactorForm, total: Tensor) -> Tensor:
-        """Sums of the residuals at each point, (b, n), from the observations held; ``total``: by arm. The form's own
-        running sums keep rounding errors of forgotten observations."""
-        held = form.point_count > 0
-        if not self.drifts:
-            return total.gather(-1, form.point_arm) * held
-        arm, reward, time, valid = self.observations.held()
-        residual = self.residual(arm, reward).double()
-        same = (form.point_arm.unsqueeze(-1) == arm.unsqueeze(-2)) & valid.unsqueeze(-2)
-        same &= form.point_time.unsqueeze(-1) == time.unsqueeze(-2)
-        return (same * residual.unsqueeze(-2)).sum(-1) * held
-
     def settle(self, emptied: Tensor) -> None:
         """After removals, learn suspect members again; members that are ``emptied`` (b,) become as before the first
         observation, to the last bit.
@@ -281,19 +285,6 @@ class ArmBelief(PlainState):
         return 1.0 if self.now is None else self.form.prior.present(self.now)
 
     # -- the form --------------------------------------------------------------------------------------
-
-    def _weigh_forms(self, form: FactorForm, before: int) -> None:
-        """Change to the covariance form if its step is cheaper with so many points. This is checked when due since
-        ``before`` observations were learned: after every 16, from 256 on after a sixteenth to an eighth of those
-        learned.
-
-        The forms agree up to rounding, so a replicate is not affected by the influence of others on the moment.
-        """
-        pause = self._pause
-        if before // pause == self._learned // pause:
-            return
-        if not (self.drifts and self.forgets):  # there the factor form alone can
-            self._change_over_if_cheaper(form, form.size, int(form.rows.used))
 
     @property
     def _pause(self) -> int:
@@ -362,9 +353,12 @@ class ArmBelief(PlainState):
             if isinstance(self.form, FactorForm):
                 self.form.keeps_faint_points = True
         if self.drifts and not self.form.can_forget:
+            in_states = self.form_name == "state-space"
+            if in_states and where.is_cpu and not bool((where & (self.observations.count > 0)).any()):
+                return
             for _ in range(count):
                 self.observations.drop_oldest(where & (self.observations.count > 0))
-            self.relearn(self.forgetting_form)
+            self.relearn("state-space" if in_states else "factor")
             return
         for _ in range(count):
             arm, reward, moment, held = self.observations.pop(where)
@@ -400,7 +394,7 @@ class ArmBelief(PlainState):
         if self.now is None:
             self.form.reset(self.form.prior.present(time))
         elif time != self.now:
-            self.form.advance(*self.form.prior.drift(self.now, time))
+            self.form.move(self.now, time)
         self.now = time
 
     # -- what is pending -------------------------------------------------------------------------------
@@ -421,13 +415,10 @@ class ArmBelief(PlainState):
         if now != self.now:
             self._move_to(now)
         gain, surprise = self.form.gain.clone(), self.form.surprise.clone()
-        self.form.add(arm, self._learned_mean().gather(-1, arm.unsqueeze(-1)).squeeze(-1), now)
+        mean, _ = self.form.at_time(now, now)
+        self.form.add(arm, mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1), now)
         self.form.gain.copy_(gain)
         self.form.surprise.copy_(surprise)
-
-    def _learned_mean(self) -> Tensor:
-        """Mean of every arm now, relative to the prior's, (b, N)."""
-        return self.form.mean
 
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members; member m is a copy of member source[m]."""
@@ -450,70 +441,25 @@ class ArmBelief(PlainState):
     # -- predicting ------------------------------------------------------------------------------------
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every arm at ``time`` (default: now), (b, N) each. O(N)."""
-        form, prior_mean = self.form, self.prior_mean
-        mean, variance = form.mean, form.variance
-        if self.drifts and time is not None and time != self.now:
-            if self.now is None:
-                variance = form.prior_variance * form.prior.over_time(time, time)
-            else:
-                kept, gained = form.prior.drift(self.now, time)
-                mean = mean * kept
-                variance = torch.addcmul(form.prior_variance * gained, variance, kept * kept)
-        return (mean + prior_mean).to(prior_mean), variance.clamp_min(0.0).to(prior_mean)
+        """Mean and variance of every arm at ``time`` (default: now), (b, N) each. O(N), of s states O(s^2 N)."""
+        mean, variance = self.form.at_time(self.now, time)
+        prior = self.prior_mean
+        return (mean + prior).to(prior.dtype), variance.clamp_min(0.0).to(prior.dtype)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Mean (b, N) and covariance (b, N, N) over all arms at ``time`` (default: now)."""
         mean, _ = self.marginals(time)
-        covariance = self.form.full(self.now or 0.0)
-        if self.drifts and time is not None and time != self.now:
-            prior = self.form.prior.matrix()
-            prior = prior.repeat(covariance.shape[0] // prior.shape[0], 1, 1)
-            if self.now is None:
-                covariance = prior * self.form.prior.over_time(time, time).unsqueeze(-1)
-            else:
-                kept, gained = self.form.prior.drift(self.now, time)
-                covariance = covariance * (kept * kept).unsqueeze(-1) + prior * gained.unsqueeze(-1)
-        return mean, self._own(covariance)
+        return mean, self._own(self.form.joint_at(self.now, time))
 
     def at(self, arm: Tensor, times: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean (T, b, n) and covariance (T, b, n, n) at points (T, b, n) of arms and times (None: now).
-
-        For n = 1 the covariance is read off the cached variances.
-        """
-        every_arm = (arm.shape[0], *self.prior_mean.shape)
-        kept, gained = self._from_now(times)
-        mean = self.form.mean.expand(every_arm).gather(-1, arm) * kept
-        mean = mean + self.prior_mean.expand(every_arm).gather(-1, arm)
-        if arm.shape[-1] == 1:
-            covariance = self.form.variance.expand(every_arm).gather(-1, arm).unsqueeze(-1).clamp_min(0.0)
-            prior = self.form.prior_variance.expand(every_arm).gather(-1, arm).unsqueeze(-1)
-        else:
-            covariance = self.form.among(arm, self.now or 0.0)
-            prior = covariance if times is None else self.form.prior.among(arm)
-        if times is not None:
-            covariance = covariance * kept.unsqueeze(-1) * kept.unsqueeze(-2) + gained * prior
+        """Mean (T, b, n) and covariance (T, b, n, n) at points (T, b, n) of arms and times (None: now)."""
+        mean, covariance = self.form.at(arm, self.now, times)
+        mean = mean + self.prior_mean.expand(arm.shape[0], *self.prior_mean.shape).gather(-1, arm)
         return self._own(mean), self._own(covariance)
 
     def _own(self, value: Tensor) -> Tensor:
         """In the model's dtype: the factor form computes in float64."""
         return value.to(self.prior_mean.dtype)
-
-    def _from_now(self, times: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(a, c) for times (T, b, n): f(t) = a f(now) + g with cov(g(t), g(t')) = c K; a (T, b, n), c (T, b, n, n)."""
-        if times is None:
-            return self.prior_mean.new_ones(()), self.prior_mean.new_zeros(())
-        n = times.shape[-1]
-        first = times.unsqueeze(-1).expand(*times.shape, n).flatten(-2)
-        second = times.unsqueeze(-2).expand(*times.shape, n).flatten(-2)
-        if self.now is None:
-            between = self.form.prior.over_time(first, second).unflatten(-1, (n, n))
-            return torch.zeros_like(times), between
-        earlier, later = torch.minimum(first, second), torch.maximum(first, second)
-        kept, _ = self.form.prior.transition(self.now, times)
-        _, gained = self.form.prior.transition(self.now, earlier)  # until then both share what is new
-        since, _ = self.form.prior.transition(earlier, later)
-        return kept, (gained * since).unflatten(-1, (n, n))
 
     def get_extra_state(self) -> dict[str, Any]:
         """The extra state, with the name of the form that holds the tensors."""

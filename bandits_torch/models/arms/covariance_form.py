@@ -12,6 +12,7 @@ A point without observations has a null row in B, so that points need not be pac
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -129,13 +130,121 @@ def is_off(error: Tensor, off: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
     return ~((error <= most * scale) & (off <= most * (scale.sqrt() + mean.abs().amax(-1))))
 
 
+class Form(ResizableState):
+    """Mean and covariance of f(., now) over N arms, for b flattened batch members; a child says how it is held.
+
+    The prior is static or Markov in time: f(., t) = a f(., now) + independent GP of covariance c K, with a and c read
+    off the time kernel. So predictions for later times change nothing.
+
+    Attributes:
+        mean: (b, N), relative to the prior mean.
+        variance, prior_variance: (b, N), of f(., now) and of K.
+        noise_variance: lambda, (b, 1).
+        gain, surprise: (b,), 1/2 log det(I + K_t / lambda) and r^T (K_t + lambda I)^{-1} r for the residuals r. Each
+            observation adds a term to both, and together they give the marginal likelihood.
+        removed: (b,), surprise removed since the last rebuild.
+        suspect: (b,), whether a removal since then has cost too many figures, so that a rebuild is due.
+    """
+
+    name: str
+    prior: ArmPrior
+    mean: Tensor
+    variance: Tensor
+    prior_variance: Tensor
+    noise_variance: Tensor
+    gain: Tensor
+    surprise: Tensor
+    removed: Tensor
+    suspect: Tensor
+    _member: Tensor
+
+    def __init__(self, prior: ArmPrior, noise_variance: Tensor, prior_variance: Tensor) -> None:
+        super().__init__()
+        held_elsewhere(self, prior=prior)
+        noise = noise_variance.to(prior_variance.dtype).clone()
+        self.register_buffer("noise_variance", noise, persistent=False)
+        self.register_buffer("prior_variance", prior_variance)
+        self.register_buffer("mean", torch.zeros_like(prior_variance))
+        for name in ("gain", "surprise", "removed"):
+            self.register_buffer(name, torch.zeros_like(self.mean[:, 0]))
+        self.register_buffer("suspect", torch.zeros_like(self.gain, dtype=torch.bool))
+        self.register_buffer(
+            "_member", torch.arange(len(self.mean), device=self.mean.device), persistent=False
+        )
+
+    @abstractmethod
+    def advance(self, kept: Tensor, gained: Tensor) -> None:
+        """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1). O(b N)."""
+
+    @abstractmethod
+    def among(self, arm: Tensor, now: float) -> Tensor:
+        """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
+
+    @abstractmethod
+    def full(self, now: float) -> Tensor:
+        """C over all arms: (b, N, N), a copy."""
+
+    def move(self, now: float, time: float) -> None:
+        """Let the time from ``now`` to ``time`` pass."""
+        self.advance(*self.prior.drift(now, time))
+
+    def at_time(self, now: float | None, time: float | None) -> tuple[Tensor, Tensor]:
+        """Mean and variance of every arm, (b, N) each, the mean relative to the prior's. ``time`` None: at ``now``;
+        ``now`` None: before the first observation."""
+        mean, variance = self.mean, self.variance
+        if self.prior.time_kernel is None or time is None or time == now:
+            return mean, variance
+        if now is None:
+            return mean, self.prior_variance * self.prior.over_time(time, time)
+        kept, gained = self.prior.drift(now, time)
+        return mean * kept, torch.addcmul(self.prior_variance * gained, variance, kept * kept)
+
+    def joint_at(self, now: float | None, time: float | None) -> Tensor:
+        """Covariance among all arms, (b, N, N)."""
+        covariance = self.full(now or 0.0)
+        if self.prior.time_kernel is None or time is None or time == now:
+            return covariance
+        prior = self.prior.matrix()
+        prior = prior.repeat(covariance.shape[0] // prior.shape[0], 1, 1)
+        if now is None:
+            return prior * self.prior.over_time(time, time).unsqueeze(-1)
+        kept, gained = self.prior.drift(now, time)
+        return covariance * (kept * kept).unsqueeze(-1) + prior * gained.unsqueeze(-1)
+
+    def at(self, arm: Tensor, now: float | None, times: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Mean (T, b, n) and covariance (T, b, n, n) at points (T, b, n) of arms and times (None: now).
+
+        For n = 1 the covariance is read off the cached variances.
+        """
+        every_arm, n = (arm.shape[0], *self.mean.shape), arm.shape[-1]
+        mean = self.mean.expand(every_arm).gather(-1, arm)
+        if n == 1:
+            covariance = self.variance.expand(every_arm).gather(-1, arm).unsqueeze(-1).clamp_min(0.0)
+            prior = self.prior_variance.expand(every_arm).gather(-1, arm).unsqueeze(-1)
+        else:
+            covariance = self.among(arm, now or 0.0)
+            prior = covariance if times is None else self.prior.among(arm)
+        if times is None:
+            return mean, covariance
+        first = times.unsqueeze(-1).expand(*times.shape, n).flatten(-2)
+        second = times.unsqueeze(-2).expand(*times.shape, n).flatten(-2)
+        if now is None:
+            return mean, prior * self.prior.over_time(first, second).unflatten(-1, (n, n))
+        earlier, later = torch.minimum(first, second), torch.maximum(first, second)
+        kept, _ = self.prior.transition(now, times)
+        _, gained = self.prior.transition(now, earlier)  # until then both share what is new
+        since, _ = self.prior.transition(earlier, later)
+        new = (gained * since).unflatten(-1, (n, n)) * prior
+        return mean * kept, covariance * kept.unsqueeze(-1) * kept.unsqueeze(-2) + new
+
+
 Books = dict[str, list[Tensor]]  # what steps leave to be counted once for many
 FOLD = 32  # rows that wait, where rows wait
 # Numbers in C from which rows wait if time leaves C alone: below, a pass over it costs less than rows that wait.
 WAITS_FROM = 1_000_000
 
 
-class CovarianceForm(ResizableState):
+class CovarianceForm(Form):
     """State of ``ArmGP``: mean m and covariance C of f(., now), for b flattened batch members.
 
     The mean is kept relative to the prior mean. With s = C_ii + lambda, an observation of arm i is
@@ -153,9 +262,6 @@ class CovarianceForm(ResizableState):
     at the speed of memory. Under a static prior over few arms this is done after every row. The present mean and
     variance of every arm, (b, N), are stored.
 
-    The state also holds ``gain`` = 1/2 log det(I + K_t / lambda) and ``surprise`` = r^T (K_t + lambda I)^{-1} r for the
-    residuals r. Each observation adds a term to both, and together they give the marginal likelihood.
-
     Memory O(b N^2) for C_0 and O(q N^2) for K.
 
     For joint draws a matrix F with F^T F = C is kept from its first use on (static priors; O(b N^2) more memory). With
@@ -171,7 +277,7 @@ class CovarianceForm(ResizableState):
     where observations may be removed, such rows are kept up to date beside W until they are folded (``written``).
     """
 
-    mean: Tensor
+    name = "covariance"
     covariance: Tensor  # C_0
     diagonal: Tensor  # (b, N), of C where rows wait
     prior_covariance: Tensor
@@ -181,30 +287,18 @@ class CovarianceForm(ResizableState):
     weight: Tensor  # D, (b, 32), 0 for no row
     written: Tensor  # (b, 32, N), rows of C of the arms pulled since the fold
     written_arm: Tensor  # (b, 32), which arms these are; -1 for none
-    gain: Tensor
-    surprise: Tensor
-    removed: Tensor  # (b,), surprise removed since the last rebuild
-    _PLAIN = ("filled",)
-    suspect: Tensor  # (b,), whether a removal since then has cost too many figures, so that a rebuild is due
     root: Tensor | None
+    _least: Tensor
+    _PLAIN = ("filled",)
 
     def __init__(
         self, prior: ArmPrior, batch: int, noise_variance: Tensor, covariance: Tensor | None = None
     ) -> None:
-        super().__init__()
-        self.prior: ArmPrior
-        held_elsewhere(self, prior=prior)
-        self.register_buffer("prior_covariance", prior.matrix())
-        self.register_buffer("noise_variance", noise_variance.clone(), persistent=False)
-        self.noise_variance: Tensor
-        copies = batch // prior.flat_batch
-        held = self.prior_covariance.repeat(copies, 1, 1) if covariance is None else covariance
+        K, copies = prior.matrix(), batch // prior.flat_batch
+        super().__init__(prior, noise_variance, K.diagonal(dim1=-2, dim2=-1).repeat(copies, 1))
+        self.register_buffer("prior_covariance", K)
+        held = K.repeat(copies, 1, 1) if covariance is None else covariance
         self.register_buffer("covariance", held)
-        self.register_buffer(
-            "prior_variance", self.prior_covariance.diagonal(dim1=-2, dim2=-1).repeat(copies, 1)
-        )
-        self.prior_variance: Tensor
-        self.register_buffer("mean", torch.zeros_like(self.prior_variance))
         n, new = self.mean.shape[-1], self.mean.new_zeros
         static = prior.time_kernel is None
         waiting = 0 if static and batch * n * n < WAITS_FROM else FOLD
@@ -217,15 +311,8 @@ class CovarianceForm(ResizableState):
         self.register_buffer("written_arm", torch.full_like(self.weight[:, :written], -1, dtype=torch.long))
         self.register_buffer("kept", torch.ones_like(self.mean[:, :1]))
         self.register_buffer("gained", torch.zeros_like(self.kept))
-        self.register_buffer("gain", new(batch))
-        self.register_buffer("surprise", new(batch))
-        self.register_buffer("removed", torch.zeros_like(self.gain))
-        self.register_buffer("suspect", torch.zeros_like(self.gain, dtype=torch.bool))
-        self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
-        self._member: Tensor
         self.register_buffer("root", None)
         self.register_buffer("_least", torch.zeros_like(self.noise_variance), persistent=False)
-        self._least: Tensor
 
     @property
     def lasting(self) -> tuple[Any, ...]:
@@ -239,17 +326,16 @@ class CovarianceForm(ResizableState):
 
     @property
     def can_forget(self) -> bool:
-        """Whether observations can be removed: only under static priors, because under drift a removal has no rank
-        one."""
+        """Whether observations can be removed, and members rebuilt from counts: only under static priors, because
+        under drift a removal has no rank one."""
         return self.prior.time_kernel is None
 
     @property
-    def variance(self) -> Tensor:
+    def variance(self) -> Tensor:  # type: ignore[override]
         """Diagonal of C: (b, N)."""
         return self.diagonal if self.waiting > 1 else self.covariance.diagonal(dim1=-2, dim2=-1)
 
     def advance(self, kept: Tensor, gained: Tensor) -> None:
-        """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1). O(b N)."""
         squared = kept * kept
         self.mean.mul_(kept)
         self.diagonal.mul_(squared).addcmul_(self.prior_variance, gained)
@@ -340,8 +426,7 @@ class CovarianceForm(ResizableState):
         Returns the innovation (y - m_i) / sqrt(s), (b,), and lambda / s, (b, 1); 0 and 1 elsewhere.
         """
         noise, sign = self.noise_variance if noise is None else noise, 1 if least is None else -1
-        written = self._written_at(arm) if self.written.shape[1] else None
-        column, variance = self._column_of(arm, written)
+        column, variance, written = self._column_of(arm)
         total = variance + noise if least is None else torch.maximum(noise - variance, least)
         scale, left = total.rsqrt(), noise / total
         if where is not None:
@@ -349,45 +434,6 @@ class CovarianceForm(ResizableState):
             scale, left = scale * mask, torch.where(mask, left, 1.0)
         if self.root is not None:
             self._turn_root(self.root, arm, sign, where, noise)
-        return self._revise(arm, residual, column, scale, left, sign, written), left
-
-    def _column_of(self, arm: Tensor, written: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
-        """C_i, (b, N), and C_ii, (b, 1), of each member's arm (b,)."""
-        at, column = arm.unsqueeze(-1), self.covariance[self._member, arm]
-        if self.waiting == 1:
-            return column, column.gather(-1, at)
-        held = slice(self.filled)  # no row lies behind
-        weight = (self.rows[self._member, :, arm] * self.weight).unsqueeze(-2)[..., held]
-        if self.prior.time_kernel is not None:
-            own = self.prior_covariance[self._member % len(self.prior_covariance), arm]
-            column = torch.addcmul(own * self.gained, column, self.kept)
-        column = torch.baddbmm(column.unsqueeze(-2), weight, self.rows[:, held], alpha=-1).squeeze(-2)
-        if written is not None:
-            same, slot = written
-            column = torch.where(same.unsqueeze(-1), self.written[self._member, slot], column)
-        variance = self.diagonal.gather(-1, at)
-        return column.scatter(-1, at, variance), variance
-
-    def _written_at(self, arm: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether the row of each member's arm (b,) is among those written, and which it is, (b,) each."""
-        held, slot = (self.written_arm == arm.unsqueeze(-1)).to(torch.uint8).max(-1)
-        return held.bool(), slot
-
-    def _revise(
-        self,
-        arm: Tensor,
-        residual: Tensor,
-        column: Tensor,
-        scale: Tensor,
-        left: Tensor,
-        sign: int,
-        written: tuple[Tensor, Tensor] | None,
-    ) -> Tensor:
-        """Update mean and covariance in place after an observation (sign 1) or a removal (-1); returns the innovation,
-        (b,).
-
-        ``column`` (b, N) is C_i, ``scale`` 1 / sqrt(s) and ``left`` lambda / s, (b, 1) each.
-        """
         at = arm.unsqueeze(-1)
         unit = column * scale  # C_i / sqrt(s)
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
@@ -396,27 +442,42 @@ class CovarianceForm(ResizableState):
         if self.waiting == 1:
             self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-sign)
             self.write(at, row.unsqueeze(-2))
-            return innovation.squeeze(-1)
+            return innovation.squeeze(-1), left
         self.diagonal.addcmul_(unit, unit, value=-sign).scatter_(-1, at, row.gather(-1, at))
-        if written is not None:
-            self._write_beside(arm, unit, row, sign, *written)
+        if written is not None:  # bring the rows that are written up to date, and add this one
+            held, (same, slot) = slice(self.filled), written
+            weight = unit.gather(-1, self.written_arm.clamp_min(0)).unsqueeze(-1)[:, held]
+            self.written[:, held].baddbmm_(weight, unit.unsqueeze(-2), alpha=-sign)
+            slot = torch.where(same, slot, self.filled)
+            self.written[self._member, slot] = row
+            self.written_arm[self._member, slot] = arm
         self.rows[:, self.filled] = unit
         self.weight[:, self.filled] = sign
         self.filled += 1
         if self.filled == self.waiting:
             self.fold()
-        return innovation.squeeze(-1)
+        return innovation.squeeze(-1), left
 
-    def _write_beside(
-        self, arm: Tensor, unit: Tensor, row: Tensor, sign: int, same: Tensor, slot: Tensor
-    ) -> None:
-        """Bring the rows that are written up to date, and add ``row``, the present C_i."""
-        held = slice(self.filled)
-        weight = unit.gather(-1, self.written_arm.clamp_min(0)).unsqueeze(-1)[:, held]
-        self.written[:, held].baddbmm_(weight, unit.unsqueeze(-2), alpha=-sign)
-        slot = torch.where(same, slot, self.filled)
-        self.written[self._member, slot] = row
-        self.written_arm[self._member, slot] = arm
+    def _column_of(self, arm: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]:
+        """C_i, (b, N), and C_ii, (b, 1), of each member's arm (b,); where rows are written beside W, whether its is
+        among them and which it is, (b,) each."""
+        at, column = arm.unsqueeze(-1), self.covariance[self._member, arm]
+        if self.waiting == 1:
+            return column, column.gather(-1, at), None
+        held = slice(self.filled)  # no row lies behind
+        weight = (self.rows[self._member, :, arm] * self.weight).unsqueeze(-2)[..., held]
+        if self.prior.time_kernel is not None:
+            own = self.prior_covariance[self._member % len(self.prior_covariance), arm]
+            column = torch.addcmul(own * self.gained, column, self.kept)
+        column = torch.baddbmm(column.unsqueeze(-2), weight, self.rows[:, held], alpha=-1).squeeze(-2)
+        written = None
+        if self.written.shape[1]:
+            found, slot = (self.written_arm == at).to(torch.uint8).max(-1)
+            same = found.bool()
+            column = torch.where(same.unsqueeze(-1), self.written[self._member, slot], column)
+            written = same, slot
+        variance = self.diagonal.gather(-1, at)
+        return column.scatter(-1, at, variance), variance, written
 
     def fold(self) -> None:
         """C_0 becomes C."""
@@ -467,11 +528,6 @@ class CovarianceForm(ResizableState):
         """N."""
         return self.mean.shape[-1]
 
-    @property
-    def can_mend(self) -> bool:
-        """Only static priors can be rebuilt from counts."""
-        return self.prior.time_kernel is None
-
     def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
         """Rebuild the members among ``look`` (b,) whose rounding errors are too large; returns which they are.
 
@@ -484,8 +540,13 @@ class CovarianceForm(ResizableState):
         """
         noise, K = self.noise_variance.double(), self.prior_covariance.double()
         arm = count.argmax(-1)
-        kernel = torch.arange(len(arm), device=arm.device) % K.shape[0]
-        drifted = ((self._drifted(count, total, arm, K) | self.suspect) & look).nonzero().flatten().tolist()
+        kernel, C = self._member % K.shape[0], self.full(0.0).double()
+        whole = K[kernel] if K.shape[0] > 1 else K
+        column = C[self._member, arm]
+        error = column_error(K[kernel, arm], whole, column, C, count / noise).abs().amax(-1)
+        off = ((C @ (total / noise).unsqueeze(-1)).squeeze(-1) - self.mean).abs().amax(-1)
+        wrong = is_off(error, off, self.prior_variance.amax(-1).double(), self.mean)
+        drifted = ((wrong | self.suspect) & look).nonzero().flatten().tolist()
         self.suspect &= ~look
         self.removed[drifted] = 0.0
         for m in drifted:
@@ -500,15 +561,6 @@ class CovarianceForm(ResizableState):
                 self.root[m] = _root(self.covariance[m])
         return drifted
 
-    def _drifted(self, count: Tensor, total: Tensor, arm: Tensor, K: Tensor) -> Tensor:
-        """Which members are off by more than the tolerance: (b,)."""
-        C, noise = self.full(0.0).double(), self.noise_variance.double()
-        own = K[self._member % K.shape[0], arm]
-        K = K[self._member % K.shape[0]] if K.shape[0] > 1 else K
-        error = column_error(own, K, C[self._member, arm], C, count / noise).abs().amax(-1)
-        off = ((C @ (total / noise).unsqueeze(-1)).squeeze(-1) - self.mean).abs().amax(-1)
-        return is_off(error, off, self.prior_variance.amax(-1).double(), self.mean)
-
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
         """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""
         scale = torch.as_tensor(scale, dtype=self.mean.dtype, device=self.mean.device)
@@ -522,7 +574,9 @@ class CovarianceForm(ResizableState):
             self.root = None
         else:
             covariance.copy_(torch.where(self._by_prior(mask.unsqueeze(-1)), prior, covariance))
-            self.written.copy_(torch.where(mask.unsqueeze(-1), self._prior_rows(), self.written))
+            kernel = (self._member % len(self.prior_covariance)).unsqueeze(-1)
+            rows = self.prior_covariance[kernel, self.written_arm.clamp_min(0)]
+            self.written.copy_(torch.where(mask.unsqueeze(-1), rows, self.written))
         if self.waiting > 1:
             self.diagonal.copy_(torch.where(mask, self.prior_variance * scale, self.diagonal))
         self.kept.masked_fill_(mask, 1.0)
@@ -531,11 +585,6 @@ class CovarianceForm(ResizableState):
         )
         if self.root is not None:  # of the members reset alone, so that none depends on its neighbours
             self.root = torch.where(mask.unsqueeze(-1), _root(self.full(0.0)), self.root)
-
-    def _prior_rows(self) -> Tensor:
-        """Rows of K of the arms whose rows are written, (b, k, N)."""
-        kernel = (self._member % len(self.prior_covariance)).unsqueeze(-1)
-        return self.prior_covariance[kernel, self.written_arm.clamp_min(0)]
 
     def widen(self, source: Tensor) -> None:
         """Become a batch of len(source) members; member m is a copy of member source[m]."""
@@ -548,7 +597,6 @@ class CovarianceForm(ResizableState):
         self._member = torch.arange(len(source), device=source.device)
 
     def among(self, arm: Tensor, now: float) -> Tensor:
-        """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
         member = self._member[:, None, None]
         known = self.covariance[member, arm.unsqueeze(-1), arm.unsqueeze(-2)]
         if self.waiting == 1:
@@ -559,21 +607,16 @@ class CovarianceForm(ResizableState):
             known = known * kept + self.prior.among(arm) * gained
         known = known - (rows * self.weight[:, None]) @ rows.mT
         if self.prior.time_kernel is None:
-            known = self._as_written(known, arm)
+            same = self.written_arm.unsqueeze(-2) == arm.unsqueeze(-1)  # (T, b, n, k)
+            slot = same.to(torch.uint8).argmax(-1)
+            row = self.written[member, slot.unsqueeze(-1), arm.unsqueeze(-2)]
+            has = same.any(-1)
+            known = torch.where(has.unsqueeze(-2), row.mT, known)
+            known = torch.where(has.unsqueeze(-1), row, known)
         variance = self.variance[self._member[:, None], arm].unsqueeze(-1)
         return torch.where(arm.unsqueeze(-1) == arm.unsqueeze(-2), variance, known)
 
-    def _as_written(self, known: Tensor, arm: Tensor) -> Tensor:
-        """``known`` (T, b, n, n) with the entries of the rows that are written."""
-        same = self.written_arm.unsqueeze(-2) == arm.unsqueeze(-1)  # (T, b, n, k)
-        slot = same.to(torch.uint8).argmax(-1)
-        row = self.written[self._member[:, None, None], slot.unsqueeze(-1), arm.unsqueeze(-2)]
-        has = same.any(-1)
-        known = torch.where(has.unsqueeze(-2), row.mT, known)
-        return torch.where(has.unsqueeze(-1), row, known)
-
     def full(self, now: float) -> Tensor:
-        """C over all arms: (b, N, N), a copy."""
         if self.prior.time_kernel is None and not self.filled:
             return self.covariance.clone()
         copied = copy.deepcopy(self, {id(one): one for one in self.lasting})

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from bandits_torch.models.arms.covariance_form import (
     Books,
+    Form,
     column_error,
     count_removed,
     is_off,
     posterior_of_counts,
 )
 from bandits_torch.models.arms.prior import ArmPrior, PriorRows
-from bandits_torch.models.online_model import ResizableState, empty, held_elsewhere
+from bandits_torch.models.online_model import empty, held_elsewhere
 
 _NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
 _DEEP = 1e4  # largest prior variance, in units of the noise, from which it is safe to subtract
@@ -44,7 +45,7 @@ def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
     return gain if where is None else gain * where
 
 
-class FactorForm(ResizableState):
+class FactorForm(Form):
     """State of ``ArmGP`` over n distinct observed points, for b flattened batch members.
 
     A point is an arm at a time (at any time, when the prior is static), observed ``count`` times with
@@ -103,33 +104,24 @@ class FactorForm(ResizableState):
             as if its arm were new, in the room that ``reserve`` made before.
     """
 
-    mean: Tensor
-    variance: Tensor
-    prior_variance: Tensor
-    gain: Tensor
-    surprise: Tensor
-    removed: Tensor  # (b,), surprise removed since the last rebuild
-    suspect: Tensor  # (b,), whether a removal since then has cost too many figures, so that a rebuild is due
-    noise_variance: Tensor
+    name = "factor"
     point_arm: Tensor
     point_time: Tensor
     point_count: Tensor
     point_total: Tensor
     covariance: Tensor
     prior_covariance: Tensor
-    prior: ArmPrior
     _given: ArmPrior  # in the model's dtype
-    _member: Tensor
     _every: Tensor
     _depth: Tensor  # (b, 1), the largest prior variance over the arms, in units of the noise
     _deep_held: Tensor | None  # in blind steps, whose prior variance stays what it is
     _PLAIN = ("_points_bound", "keeps_faint_points", "_dropped_any")
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
-        super().__init__()
-        held_elsewhere(self, prior=prior.in_double(), _given=prior)
-        diagonal = self.prior.diagonal()
-        q, n = diagonal.shape
+        double = prior.in_double()
+        diagonal = double.diagonal()
+        super().__init__(double, noise_variance, diagonal.repeat(batch // len(diagonal), 1))
+        held_elsewhere(self, _given=prior)
         new = diagonal.new_zeros
         self.rows = PriorRows(diagonal, ROOM)
         self.register_buffer("covariance", new(batch, ROOM, ROOM))
@@ -137,18 +129,11 @@ class FactorForm(ResizableState):
         self.register_buffer("point_arm", new(batch, ROOM, dtype=torch.long))
         for name in ("point_time", "point_count", "point_total"):
             self.register_buffer(name, new(batch, ROOM))
-        self.register_buffer("_member", torch.arange(batch, device=diagonal.device), persistent=False)
         self.register_buffer("_deep_held", None, persistent=False)
         self._points_bound = 0  # an upper bound that needs no look at the device
         self._packed = 0  # how often points moved
         self.keeps_faint_points = self._dropped_any = self.blind = False
-        self.register_buffer("noise_variance", noise_variance.double().clone(), persistent=False)
-        self.register_buffer("prior_variance", diagonal.repeat(batch // q, 1))
-        self.register_buffer("mean", new(batch, n))
         self.register_buffer("variance", self.prior_variance.clone())
-        for name in ("gain", "surprise", "removed"):
-            self.register_buffer(name, new(batch))
-        self.register_buffer("suspect", torch.zeros_like(self.gain, dtype=torch.bool))
         self.register_buffer("_every", torch.ones_like(self.suspect), persistent=False)
         self._measure_depth()
 
@@ -164,13 +149,14 @@ class FactorForm(ResizableState):
 
     @property
     def can_forget(self) -> bool:
-        """An observation can be removed while its point is held: it is part of gain and likelihood, however faint."""
+        """An observation can be removed while its point is held: it is part of gain and likelihood, however faint. Once
+        faint points were dropped, members cannot be rebuilt either, because their information about other past points
+        is lost. They say nothing about the present, and under drift errors fade as they do."""
         return not self._dropped_any
 
     # -- the three moves -------------------------------------------------------------------------------
 
     def advance(self, kept: Tensor, gained: Tensor) -> None:
-        """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1)."""
         self.mean.mul_(kept)
         self.variance.mul_(kept * kept).addcmul_(self.prior_variance, gained)
 
@@ -496,12 +482,6 @@ class FactorForm(ResizableState):
 
     # -- rounding errors -------------------------------------------------------------------------------
 
-    @property
-    def can_mend(self) -> bool:
-        """False once faint points were dropped, because their information about other past points is lost. They say
-        nothing about the present, and under drift errors fade as they do."""
-        return not self._dropped_any
-
     def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
         """Rebuild the members among ``look`` (b,) whose rounding errors are too large; returns which they are.
 
@@ -545,14 +525,13 @@ class FactorForm(ResizableState):
     # -- what the posterior asks -----------------------------------------------------------------------
 
     def among(self, arm: Tensor, now: float) -> Tensor:
-        """C among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
         prior = self.prior.among(arm) * self.prior.present(now).unsqueeze(-1)
         cross = self.rows.between(self.point_arm, arm, self._member)  # (T, b, points, n)
         cross = cross * (self._weights(now) * (self.point_count > 0)).unsqueeze(-1)
         return prior - cross.mT @ self._solve(cross)
 
     def full(self, now: float) -> Tensor:
-        """C over all arms: (b, N, N). The one place where an N x N matrix is made, from one prior for all members."""
+        """See ``Form``. The one place where an N x N matrix is made, from one prior for all members."""
         prior, present = self.prior.matrix(), self.prior.present(now)
         weight = self._weights(now) * (self.point_count > 0)
         cross = self.rows.of(self.point_arm, self._member.unsqueeze(-1)) * weight.unsqueeze(-1)

@@ -270,6 +270,10 @@ class StateSpacePrior(ArmPrior):
         with torch.no_grad():
             return [self._flat(space(self.inputs, self.inputs).to_dense()) for space, _, _ in self.terms]
 
+    def present(self, now: float) -> Tensor:
+        """1, (1, 1): K is the covariance at any one time."""
+        return self.inputs.new_ones(1, 1)
+
     def diagonal(self) -> Tensor:
         """k((i, t), (i, t)) of every arm: (q, N)."""
         return self.matrix().diagonal(dim1=-2, dim2=-1).clone()

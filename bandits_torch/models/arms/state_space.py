@@ -1,4 +1,4 @@
-"""Arms whose function over time has a state of several numbers: its Kalman filter, and the belief over the arms."""
+"""Arms whose function over time has a state of several numbers: its Kalman filter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from bandits_torch.kernels.state_space import Component
-from bandits_torch.models.arms.belief import ArmBelief
 from bandits_torch.models.arms.factor_form import half_log1p
 from bandits_torch.models.arms.members import PENDING
 from bandits_torch.models.arms.prior import StateSpacePrior
@@ -99,14 +98,15 @@ class StateSpaceForm(ResizableState):
         """Tensors that no observation changes."""
         return self.prior, *(getattr(self, f"matrix_{k}") for k in range(len(self.prior.terms)))
 
-    can_mend = can_forget = False  # nothing is ever removed, so errors do not grow
+    name = "state-space"
+    can_forget = False  # nothing is ever removed, so errors do not grow
 
     def joint_root(self) -> None:
         """None is kept."""
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def advance(self, now: float, time: float) -> None:
+    def move(self, now: float, time: float) -> None:
         """Let time pass: Kalman's prediction."""
         if all(part.still for _, part in self.prior.components()):
             return
@@ -137,7 +137,7 @@ class StateSpaceForm(ResizableState):
         if self.origin is None:
             self.origin = now
         g = self.measured(now, now).expand(len(arm), -1)
-        column = self._prior_column(arm, g) - self._taken(arm, g)
+        column = self._column(arm, g)
         variance = self._at(column, arm, g).clamp_min(0.0)
         total = variance + self.noise_variance
         scale = total.rsqrt() if where is None else total.rsqrt() * where.unsqueeze(-1)
@@ -156,24 +156,20 @@ class StateSpaceForm(ResizableState):
         """The measurement of ``value`` (b, s, N) at each member's arm, (b, 1)."""
         return (value[self._member, :, arm] * g).sum(-1, keepdim=True)
 
-    def _prior_column(self, arm: Tensor, g: Tensor) -> Tensor:
-        """Prior covariance of all numbers with the measurement g (b, s) of each member's arm: (b, s, N)."""
+    def _column(self, arm: Tensor, g: Tensor) -> Tensor:
+        """Covariance of all numbers with the measurement g (b, s) of each member's arm: (b, s, N)."""
         parts = []
         for term, part, numbers in self._parts():
             own = g[:, numbers].unflatten(-1, (len(part.measurement), part.width))
             seen = part.covariance.squeeze(1).to(g) @ own * part.wave_weights().to(g)
             K = getattr(self, f"matrix_{term}")
             parts.append(seen.flatten(1).unsqueeze(-1) * K[self._member % len(K), arm].unsqueeze(1))
-        return torch.cat(parts, 1)
-
-    def _taken(self, arm: Tensor, g: Tensor) -> Tensor:
-        """The reduction of ``_prior_column`` by observations."""
         before = (g.unsqueeze(1) @ self.frame).squeeze(1)
         of_arm = self.rows.unflatten(1, self.mean.shape[1:])[self._member, :, arm]  # (b, s, s N)
         taken = self.frame @ (before.unsqueeze(1) @ of_arm).reshape(self.mean.shape)
         waiting = self.pending[:, :, : self.filled]
         seen = (waiting[self._member, :, :, arm] * g.unsqueeze(-1)).sum(1)
-        return taken + (seen[:, None, None] @ waiting).squeeze(-2)
+        return torch.cat(parts, 1) - (taken + (seen[:, None, None] @ waiting).squeeze(-2))
 
     def fold(self) -> None:
         """Merge R and V into one matrix for the present time."""
@@ -227,21 +223,29 @@ class StateSpaceForm(ResizableState):
         g = torch.cat([row.expand(*shape, -1) for row in rows], -1).to(self.mean)
         return g.squeeze(-2) if number else g
 
-    def at_time(self, now: float, time: float) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every arm, (b, N) each, the mean relative to the prior's."""
-        g = self.measured(now, time).unsqueeze(1)
+    def _seen_at(self, now: float | None, time: float | None) -> Tensor:
+        """g as a row, (b, 1, s) or (1, 1, s); None as of ``Form.at_time``."""
+        then = (now or 0.0) if time is None else time
+        return self.measured(then if now is None else now, then).unsqueeze(1)
+
+    def at_time(self, now: float | None, time: float | None) -> tuple[Tensor, Tensor]:
+        """See ``Form``."""
+        g = self._seen_at(now, time)
         mean = (g @ self.mean).squeeze(1)
         taken = (g @ (g @ self.reduction.flatten(2)).reshape(self.mean.shape)).squeeze(1)
         return mean, self._from_prior(self.prior_variance, taken)
 
-    def joint_at(self, now: float, time: float) -> Tensor:
-        """Covariance among all arms, (b, N, N)."""
-        g, shape = self.measured(now, time).unsqueeze(1), self.mean.shape[1:]
+    def joint_at(self, now: float | None, time: float | None) -> Tensor:
+        """See ``Form``."""
+        g, shape = self._seen_at(now, time), self.mean.shape[1:]
         half = (g @ self.whole().unflatten(1, shape).flatten(2)).reshape(-1, shape[1], *shape)
         return self._from_prior(self.prior.matrix(), (half * g.unsqueeze(-1)).sum(2))
 
-    def among(self, arm: Tensor, now: float, times: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (T, b, n) and covariance (T, b, n, n) at points (T, b, n) of arms and times."""
+    def at(self, arm: Tensor, now: float | None, times: Tensor | None) -> tuple[Tensor, Tensor]:
+        """See ``Form``."""
+        if times is None:
+            times = torch.full(arm.shape, now or 0.0, dtype=torch.float64, device=arm.device)
+        now = float(times.min()) if now is None else now
         g, member = self.measured(now, times), self._member[:, None]  # (T, b, n, s)
         mean = (self.mean[member, :, arm] * g).sum(-1)
         if arm.shape[-1] == 1:
@@ -256,69 +260,3 @@ class StateSpaceForm(ResizableState):
     def _from_prior(self, prior: Tensor, taken: Tensor) -> Tensor:
         """Prior (q, ...) minus the reduction (b, ...)."""
         return (prior - taken.unflatten(0, (-1, len(prior)))).flatten(0, 1)
-
-    # -- state -----------------------------------------------------------------------------------------
-
-
-class StateSpaceBelief(ArmBelief):
-    """``ArmBelief`` over a ``StateSpacePrior``: f at a later time follows from the state, several numbers per arm.
-
-    Learning, late rewards, restarts and ``hold`` are those of ``ArmBelief``. Forgetting learns the remaining
-    observations again, because under drift removing one is not a rank-one change of the state.
-    """
-
-    prior: StateSpacePrior
-    form: StateSpaceForm  # type: ignore[assignment]
-    takes_noise = False
-    forms = dict.fromkeys(("covariance", "state-space"), StateSpaceForm)
-    forgetting_form = "state-space"
-
-    @property
-    def form_name(self) -> str:
-        """``"state-space"``."""
-        return "state-space"
-
-    def check_spread(self, time: float | None, form: str | None = None) -> None:
-        """Nothing to refuse: the prior variance is constant."""
-
-    def forget(self, count: int, where: Tensor) -> None:
-        """Forget the ``count`` oldest observations of the members with ``where`` True that hold any."""
-        if where.is_cpu and not bool((where & (self.observations.count > 0)).any()):
-            self.forgets = True
-            return
-        super().forget(count, where)
-
-    def _present(self) -> float:
-        return 1.0
-
-    def _move_to(self, time: float) -> None:
-        if self.now is not None and time != self.now:
-            self.form.advance(self.now, time)
-        self.now = time
-
-    def _learned_mean(self) -> Tensor:
-        now = self.now or 0.0
-        return self.form.at_time(now, now)[0]
-
-    # -- predicting ------------------------------------------------------------------------------------
-
-    def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every arm at ``time`` (default: now), (b, N) each. O(s^2 N)."""
-        then = (self.now or 0.0) if time is None else time
-        mean, variance = self.form.at_time(then if self.now is None else self.now, then)
-        return (mean + self.prior_mean).to(self.prior_mean), variance.clamp_min(0.0).to(self.prior_mean)
-
-    def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Mean (b, N) and covariance (b, N, N) over all arms at ``time`` (default: now). O((s N)^2)."""
-        mean, _ = self.marginals(time)
-        then = (self.now or 0.0) if time is None else time
-        return mean, self._own(self.form.joint_at(then if self.now is None else self.now, then))
-
-    def at(self, arm: Tensor, times: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean (T, b, n) and covariance (T, b, n, n) at points (T, b, n) of arms and times (None: now)."""
-        if times is None:
-            times = torch.full(arm.shape, self.now or 0.0, dtype=torch.float64, device=arm.device)
-        now = float(times.min()) if self.now is None else self.now
-        mean, covariance = self.form.among(arm, now, times)
-        mean = mean + self.prior_mean.expand(arm.shape[0], *self.prior_mean.shape).gather(-1, arm)
-        return self._own(mean), self._own(covariance)
