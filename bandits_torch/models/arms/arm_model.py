@@ -10,10 +10,11 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
+from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.prior import prior_over
 from bandits_torch.models.cholesky import batched_cholesky
-from bandits_torch.models.online_model import OnlineModel, with_time
+from bandits_torch.models.online_model import OnlineModel, broadcast, with_time
 
 
 class ArmModel(OnlineModel):
@@ -55,13 +56,16 @@ class ArmModel(OnlineModel):
         noise = inputs.noise_over(arms, noise_variance)
         mean = inputs.prior_mean_over(arms, prior_mean)
         over_time = self.prior.time_kernel
-        self._batch_shape = inputs.common_batch(
-            batch_shape=batch_shape,
-            kernel_and_arms=self.prior.batch_shape,
-            time_kernel=() if over_time is None else over_time.batch_shape,
-            noise_variance=noise.shape,
-            prior_mean=mean.shape[:-1],
-        )
+        sizes = all(isinstance(size, int) and size >= 1 for size in batch_shape)
+        validation.require(sizes, "batch_shape (replicates)", tuple(batch_shape), "integers >= 1")
+        shapes = {
+            "batch_shape": batch_shape,
+            "kernel_and_arms": self.prior.batch_shape,
+            "time_kernel": () if over_time is None else over_time.batch_shape,
+            "noise_variance": noise.shape,
+            "prior_mean": mean.shape[:-1],
+        }
+        self._batch_shape = broadcast(", ".join(shapes), *shapes.values())
         inputs.check_ratio(noise, self.prior.diagonal())
         return noise, mean
 

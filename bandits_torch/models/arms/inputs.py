@@ -13,7 +13,6 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.models.online_model import broadcast
 
 # A covariance K + lambda I is known to eps k, of which its inverse makes eps k / lambda: of a posterior in float64
 # nothing is left at 1e-16, in float32 at 1e-7, and repeated pulls of an arm take their part of that too.
@@ -161,11 +160,3 @@ def prior_mean_over(arms: Tensor, prior_mean: float | Tensor) -> Tensor:
     if mean.dim():
         validation.shape_is("prior_mean", mean, mean.shape[-1] == num_arms, f"(*batch, {num_arms})")
     return mean
-
-
-def common_batch(batch_shape: tuple[int, ...], **shapes: tuple[int, ...]) -> torch.Size:
-    """The shape that ``batch_shape`` and the batches named as arguments broadcast to."""
-    sizes = all(isinstance(size, int) and size >= 1 for size in batch_shape)
-    validation.require(sizes, "batch_shape (replicates)", tuple(batch_shape), "integers >= 1")
-    shapes = {"batch_shape": tuple(batch_shape), **shapes}
-    return broadcast(", ".join(shapes), *shapes.values())

@@ -123,14 +123,7 @@ class RecursiveMembers(MembersOverArms):
     and the diagonals of R + W^T W, which reduce the variances, are stored separately. A fold sets R to G (R + W^T W)
     G^T and G to I. 1 / 24 of the members fold at every step, so that every step costs the same.
 
-    Args:
-        arms: ``(N, d)`` features, carried along; or N.
-        covariances: (G, N, N), symmetric positive semi-definite: the different K.
-        kernel: (P,) integers in 0, ..., G - 1, the number of each member's K.
-        noise_variance: (P,) or (S, P) lambda > 0.
-        forgetting_rate: (P,) in [0, 1), per unit of time.
-        prior_mean: number, (N,) or (P, N).
-        replicates: S.
+    Args: of ``ArmMembers``.
 
     Attributes:
         frame: (P, s, s), G.
@@ -370,7 +363,10 @@ class RecursiveMembers(MembersOverArms):
 
     def _origin_of(self) -> Tensor:
         """The present measurement vector in the coordinates of the last fold, G^{-1} h: (P, s)."""
-        return _first_of_inverse(self.frame)
+        G = self.frame
+        if self.states == 1:
+            return G[..., 0].reciprocal()
+        return torch.stack([G[..., 1, 1], -G[..., 1, 0]], -1) / _determinant(G).unsqueeze(-1)
 
     def whose_turn(self, turn: int) -> slice:
         """The members that fold before the row ``turn`` of ``pending`` is written."""
@@ -470,7 +466,12 @@ class RecursiveMembers(MembersOverArms):
         first = self.covariances[:, :n, :n].double()
         E = self.covariances.new_zeros(len(first), self.num_arms - n, n)
         for group, (K, new) in enumerate(zip(first, self.covariances[:, n:, :n].double(), strict=True)):
-            E[group] = _solved(K, new.mT).mT.to(E)
+            values, vectors = torch.linalg.eigh(
+                K
+            )  # which may be singular, if two arms are the same for example
+            kept = values > torch.finfo(K.dtype).eps * len(K) * values[-1]
+            inverse = vectors * torch.where(kept, values, torch.inf).reciprocal()
+            E[group] = (inverse @ (vectors.mT @ new.mT)).mT.to(E)
         return E[self.kernel].unsqueeze(1).expand(-1, self.states, -1, -1)
 
     # -- covariances of full rank ----------------------------------------------------------------------
@@ -517,8 +518,8 @@ class RecursiveMembers(MembersOverArms):
 
     def _combined(self, arms: Tensor, weights: Tensor) -> Tensor:
         """The sum of the prior covariances of every arm with ``arms`` by their weights, (S, P, N)."""
-        columns = self.covariances[:, arms][self.kernel].transpose(0, 1)  # (S, P, K, N)
-        return (weights.unsqueeze(-2) @ columns).squeeze(-2)
+        columns = self.covariances[:, arms][self.kernel].transpose(0, 1)  # (S, P, K, n)
+        return self._over_arms((weights.unsqueeze(-2) @ columns).squeeze(-2))
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -618,13 +619,6 @@ class SmoothMembers(RecursiveMembers):
         return F.unflatten(-1, (2, 2))
 
 
-def _solved(K: Tensor, right: Tensor) -> Tensor:
-    """K^-1 right by eigenvectors, for a covariance that may be singular (if two arms are the same, for example)."""
-    values, vectors = torch.linalg.eigh(K)
-    kept = values > torch.finfo(K.dtype).eps * len(K) * values[-1]
-    return (vectors * torch.where(kept, values, torch.inf).reciprocal()) @ (vectors.mT @ right)
-
-
 class LowRankMembers(ArmMembers):
     """``ArmMembers`` for covariances K = B B^T given by roots B: exact, at O(N r) a step whatever N.
 
@@ -691,10 +685,6 @@ class LowRankMembers(ArmMembers):
     def _between(self, arms: Tensor) -> Tensor:
         rows = self.covariances[:, arms]
         return (rows @ rows.mT)[self.kernel].transpose(0, 1)
-
-    def _combined(self, arms: Tensor, weights: Tensor) -> Tensor:
-        rows = self.covariances[:, arms][self.kernel].transpose(0, 1)  # (S, P, K, r)
-        return self._over_arms((weights.unsqueeze(-2) @ rows).squeeze(-2))
 
     _groups: list[Tensor] | None = None
 
@@ -763,9 +753,6 @@ def pivoted_root(
     return root
 
 
-# -- small matrices G, (..., s, s) with s = 1 or 2 -----------------------------------------------------------
-
-
 def _times(G: Tensor, value: Tensor) -> Tensor:
     """G times ``value`` (..., s, n)."""
     return G * value if G.shape[-1] == 1 else G @ value
@@ -787,13 +774,6 @@ def _determinant(G: Tensor) -> Tensor:
         return G[..., 0, 0]
     both = G[..., 0, :] * G[..., 1, :].flip(-1)
     return both[..., 0] - both[..., 1]
-
-
-def _first_of_inverse(G: Tensor) -> Tensor:
-    """The first column of G^{-1}, (..., s)."""
-    if G.shape[-1] == 1:
-        return G[..., 0].reciprocal()
-    return torch.stack([G[..., 1, 1], -G[..., 1, 0]], -1) / _determinant(G).unsqueeze(-1)
 
 
 def _check(kernel: Tensor, noise: Tensor, rate: Tensor, groups: int, replicates: int) -> None:

@@ -249,8 +249,13 @@ class WeightedGP(ArmModel):
         n = max(1, int((weight > 0).sum(-1).max())) if weight.is_cpu else N
         arm = weight.topk(n, -1).indices if n <= MOST * N else None
         root = (_at(weight, arm) / self.noise_variance.unsqueeze(-1)).sqrt().unsqueeze(-1)
-        rows = root * _rows(self.prior_covariance, arm)
-        among = _columns(rows, arm) * root.mT
+        if arm is None:
+            rows = among = root * self.prior_covariance
+        else:
+            K = self.prior_covariance.expand(*arm.shape[:-1], N, N)
+            rows = root * K.gather(-2, arm.unsqueeze(-1).expand(*arm.shape, N))
+            among = rows.gather(-1, arm.unsqueeze(-2).expand(*rows.shape[:-1], -1))
+        among = among * root.mT
         among.diagonal(dim1=-2, dim2=-1).add_(1.0)
         return torch.linalg.cholesky(among), rows, arm
 
@@ -313,16 +318,3 @@ class WeightedGP(ArmModel):
 def _at(values: Tensor, arm: Tensor | None) -> Tensor:
     """The entries of ``* x N`` for the arms ``batch_shape x n``; None: all arms."""
     return values if arm is None else values.gather(-1, arm)
-
-
-def _columns(matrix: Tensor, arm: Tensor | None) -> Tensor:
-    """The columns of ``batch_shape x n x N`` for the arms."""
-    return matrix if arm is None else matrix.gather(-1, arm.unsqueeze(-2).expand(*matrix.shape[:-1], -1))
-
-
-def _rows(matrix: Tensor, arm: Tensor | None) -> Tensor:
-    """The rows of N x N matrices for the arms."""
-    if arm is None:
-        return matrix
-    N = matrix.shape[-1]
-    return matrix.expand(*arm.shape[:-1], N, N).gather(-2, arm.unsqueeze(-1).expand(*arm.shape, N))
