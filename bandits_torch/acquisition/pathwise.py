@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.models.model import Model
 from botorch.sampling.pathwise import gen_kernel_features
 from botorch.utils.sampling import manual_seed
@@ -20,7 +19,7 @@ from linear_operator import to_dense
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.step_context import StepContext, at_arms
+from bandits_torch.acquisition.step_context import StepContext, at_arms, built_by_name
 from bandits_torch.acquisition.thompson_sampling import IndependentDraws
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.kernels import MarkovTimeKernel, SpatioTemporalKernel
@@ -207,6 +206,7 @@ class _ArmDraw(IndependentDraws):
         return at_arms(draw, X[..., 0, 0].long())
 
 
+@built_by_name()
 class PathwisePointDraw(IndependentDraws):
     """One draw f ~ GP(mu, width^2 k) at one time per batch member, as a differentiable function of the points.
 
@@ -357,14 +357,3 @@ def _features(space: Kernel, d: int, features: int, like: Tensor) -> Callable[[T
     validation.require(even, "features", features, "an even number")
     phi = gen_kernel_features(space, num_inputs=d, num_outputs=features).to(like)
     return lambda X: phi(X)
-
-
-@acqf_input_constructor(PathwisePointDraw)
-def _inputs_of_pathwise_point_draw(
-    model: Model,
-    width: float | Tensor | Width = 1.0,
-    time: float | None = None,
-    seeds: Sequence[int] = (0,),
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    return {"model": model, "width": width, "time": time, "seeds": seeds, "X_pending": X_pending}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.models.model import Model
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 _Method = TypeVar("_Method", bound=Callable[..., Tensor])
+_Class = TypeVar("_Class", bound=type)
 
 
 def _nothing(*sizes: int) -> None:
@@ -49,6 +52,22 @@ class AtStep(Protocol):
 
     def at_step(self, model: Model, step: StepContext) -> AcquisitionFunction:
         """The acquisition of this step."""
+
+
+def built_by_name(**defaults: Any) -> Callable[[_Class], _Class]:
+    """Registers a class with BoTorch: built by name, it takes the arguments of its constructor, with these defaults."""
+
+    def register(cls: Any) -> Any:
+        @functools.wraps(
+            cls.__init__
+        )  # from its signature BoTorch reads which of its own arguments to leave out
+        def arguments(model: Model, **given: Any) -> dict[str, Any]:
+            return {"model": model} | defaults | given
+
+        acqf_input_constructor(cls)(arguments)
+        return cls
+
+    return register
 
 
 def over_t_batches(expected_q: int | None = None, any_output: bool = False) -> Callable[[_Method], _Method]:

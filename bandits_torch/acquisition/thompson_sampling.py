@@ -13,7 +13,7 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.step_context import StepContext, at_arms, over_t_batches
+from bandits_torch.acquisition.step_context import StepContext, at_arms, built_by_name, over_t_batches
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.description import Described
 from bandits_torch.kernels import MarkovTimeKernel
@@ -62,6 +62,7 @@ class IndependentDraws(AcquisitionFunction, ABC):
         return value
 
 
+@built_by_name()
 class ThompsonSampling(IndependentDraws):
     """One draw f ~ GP(mu, width^2 k) of the whole function over a finite set, used as the index.
 
@@ -163,16 +164,6 @@ class ThompsonSampling(IndependentDraws):
         same = (self.choices == X).all(-1)  # t_batch x N
         validation.require(bool(same.any(-1).all()), "X", X, "rows of the choices the draw was made over")
         return at_arms(draw, same.to(torch.uint8).argmax(-1))
-
-
-@acqf_input_constructor(ThompsonSampling)
-def _inputs_of_thompson_sampling(
-    model: Model,
-    width: float | Tensor | Width = 1.0,
-    choices: Tensor | None = None,
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    return {"model": model, "width": width, "choices": choices, "X_pending": X_pending}
 
 
 class PredictiveSampling(Described):

@@ -8,7 +8,6 @@ from typing import Any, cast
 import torch
 from botorch import acquisition
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.acquisition.objective import MCAcquisitionObjective, PosteriorTransform
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
@@ -16,7 +15,7 @@ from botorch.sampling.base import MCSampler
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.step_context import StepContext, at_arms, over_t_batches
+from bandits_torch.acquisition.step_context import StepContext, at_arms, built_by_name, over_t_batches
 from bandits_torch.description import Described
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
@@ -26,6 +25,7 @@ from bandits_torch.theory.prior_widths import rank, simultaneous_width
 from bandits_torch.theory.widths import Width
 
 
+@built_by_name(width=2.0)
 class UpperConfidenceBound(AcquisitionFunction):
     """mu(x) + width * sigma(x), the index of GP-UCB and its variants.
 
@@ -128,17 +128,7 @@ def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
     return width
 
 
-@acqf_input_constructor(UpperConfidenceBound)
-def _inputs_of_upper_confidence_bound(
-    model: Model,
-    width: float | Tensor | Width = 2.0,
-    posterior_transform: PosteriorTransform | None = None,
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    given = {"posterior_transform": posterior_transform, "X_pending": X_pending}
-    return {"model": model, "width": width} | given
-
-
+@built_by_name(width=2.0)
 class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # BoTorch's name and habit
     """E[max_i (mu(x_i) + width sqrt(pi / 2) |f(x_i) - mu(x_i)|)] jointly over q points, by Monte Carlo.
 
@@ -173,25 +163,6 @@ class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # BoTorch's nam
         self.width: Tensor
         del self.beta_prime
         self.register_buffer("beta_prime", now.reshape(shape) * math.sqrt(math.pi / 2))
-
-
-@acqf_input_constructor(qUpperConfidenceBound)
-def _inputs_of_q_upper_confidence_bound(
-    model: Model,
-    width: float | Tensor | Width = 2.0,
-    sampler: MCSampler | None = None,
-    objective: MCAcquisitionObjective | None = None,
-    posterior_transform: PosteriorTransform | None = None,
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    return {
-        "model": model,
-        "width": width,
-        "sampler": sampler,
-        "objective": objective,
-        "posterior_transform": posterior_transform,
-        "X_pending": X_pending,
-    }
 
 
 class SimultaneousBand(Described):
