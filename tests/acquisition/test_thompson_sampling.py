@@ -140,6 +140,16 @@ def test_a_time_in_the_past_is_refused():
         ThompsonSampling(arm_gp(kernel=drifting_kernel()), time=1.0)
 
 
+def test_built_by_name_takes_what_the_constructor_takes():
+    model, samples = arm_gp(), torch.linspace(-1, 1, N, dtype=torch.float64)
+    by_name = get_acqf_input_constructor(ThompsonSampling)
+    named = ThompsonSampling(**by_name(model=model, training_data=None, base_samples=samples))
+    given = ThompsonSampling(model, base_samples=samples)
+    assert torch.equal(named(model.candidates()), given(model.candidates()))
+    with pytest.raises(TypeError, match="widht"):
+        ThompsonSampling(**by_name(model=model, widht=2.0))
+
+
 def test_is_found_by_name_and_optimised_over_choices():
     model = arm_gp()
     arguments = get_acqf_input_constructor(ThompsonSampling)(model=model, training_data=None, width=2.0)
