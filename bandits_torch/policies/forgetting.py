@@ -1,8 +1,4 @@
-"""Forgetting rules: they decide when an index policy forgets, and what. The model knows how.
-
-``WindowDensities`` serves the rule that chooses its window by likelihood: one-step-ahead predictive densities under
-every window length at once, from one Cholesky factor.
-"""
+"""Forgetting rules: they decide when an index policy forgets, and what. The model knows how."""
 
 from __future__ import annotations
 
@@ -44,9 +40,9 @@ class WindowDensities(HasState):
         densities: the latest, oldest first, ``batch x memory x W``; 0 where there is none, or where the noise is so
             small that K + lambda I has no factor in float64.
 
-    Cost of an observation: O(M^3) a member, with one factor for all windows. L is computed from
-    the data each time. Updating it for a new first row costs O(M^2), which saved a third of the time at M = 256, but
-    the update subtracts, and loses most digits if the noise is small. Computes in float64.
+    Cost of an observation: O(M^3) a member, in float64, with one factor for all windows. Updating L for a new first row
+    costs O(M^2), which saved a third of the time at M = 256, but it subtracts, and loses most digits if the noise is
+    small.
     """
 
     def __init__(self, model: OnlineModel, windows: Sequence[int], memory: int) -> None:
@@ -304,8 +300,8 @@ class LikelihoodWindow(SlidingWindow):
     the model's steps; growing to w costs w steps of the model (under drift of an ``ArmGP``, of all observations).
     Memory: O(M d) per replicate. Synchronises with the device once per step.
 
-    A refit of hyperparameters (``LearnedHyperparameters``) rescores the h rewards in one pass of O(h M^3). A reset also
-    clears the record. A policy uses a copy of the rule, so one rule may serve several policies.
+    A refit of hyperparameters (``LearnedHyperparameters``) rescores the h rewards, in O(h M^3). A reset also clears the
+    record. One rule may serve several policies, each of which uses a copy.
 
     Raises ValueError for other candidates, for ``every`` or ``memory`` that is not an integer >= 1, for a negative
     ``margin``, and for a model that is not an ``ArmGP`` or ``OnlineGP``, cannot forget, or holds observations.
@@ -380,7 +376,7 @@ class LikelihoodWindow(SlidingWindow):
         return self._densities.densities.sum(-2)
 
     def _grow(self, model: OnlineModel, due: Tensor) -> None:
-        """Let the model learn the whole window again in the replicates whose window exceeds what the model holds."""
+        """The model learns the whole window again, in the replicates whose window exceeds what it holds."""
         record = self._densities
         age = record.held.flip(-1).cumsum(-1).flip(-1)  # 1 for the newest observation held
         wanted = record.held & (age <= self.length.unsqueeze(-1))

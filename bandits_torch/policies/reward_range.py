@@ -34,8 +34,8 @@ class RewardRange(Described, HasState):
       level or an arm that really is that far takes one more reward to be learned.
 
     So one outlier, or one on each side, does not change what is learned from the others, however large it is. If the
-    range and u are 0 (four of the first five rewards are equal, and no unit is given), nothing is in doubt. Multiplying
-    or shifting all rewards changes no decision.
+    range and u are 0 (say four of the first five rewards are equal, and no unit is given), nothing is in doubt.
+    Multiplying or shifting all rewards changes no decision.
 
     Among independent, uniformly distributed rewards, one of the first five is in doubt with probability 0.004
     (2 / 11^3 + 1 / 21^2), and the sixth with 2e-5 (1 / 3 11^-4). The factor is 10 at first, and not 3, because a policy

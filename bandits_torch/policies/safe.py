@@ -294,7 +294,8 @@ class SafePolicy(LimitedPolicy):
         functions = self._functions(time)  # with what is pending, if anything is
         learned = functions if self._learned is None else self._learned
         certain = safe_set(list(learned.values()))
-        safe = certain | self._vouched()
+        initial = self.safe_arms if self.trust == "always" else self.safe_arms & self._first()
+        safe = certain | initial
         allowed = safe if available is None else safe & available
         lost = ~allowed.any(-1)
         played = torch.where(lost.unsqueeze(-1), self._fallback(learned, available, lost), allowed)
@@ -303,7 +304,12 @@ class SafePolicy(LimitedPolicy):
         if self.explore == "ucb":
             score = mean + half
         else:
-            played = self._worth_a_look(played, safe, functions, mean, half, time)
+            models = [self._model(name) for name in functions]
+            shape = (self.replicates, self.num_arms, self.num_arms)
+            joint = [model.joint(time)[1].reshape(shape) for model in models]
+            noise = [self._column(model.noise_variance) for model in models]
+            expanding = expanders(safe, list(functions.values()), joint, noise)
+            played = played & (maximisers(played, mean, half) | expanding)
             deviations = {"reward": variance.sqrt()} | {
                 name: one.deviation for name, one in functions.items()
             }
@@ -326,12 +332,6 @@ class SafePolicy(LimitedPolicy):
             functions[name] = self._bounded(name, mean, variance)
         return functions
 
-    def _vouched(self) -> Tensor:
-        """Arms of the initial safe set, if it counts now, (S, N)."""
-        if self.trust == "always":
-            return self.safe_arms
-        return self.safe_arms & self._first()
-
     def _fallback(self, functions: dict[str, Bounded], available: Tensor | None, lost: Tensor) -> Tensor:
         """Arms (S, N) to play if no arm is safe."""
         self._check_not_lost(lost, "arm")
@@ -343,28 +343,11 @@ class SafePolicy(LimitedPolicy):
             margin = torch.where(initial.any(-1, keepdim=True), initial.to(margin), margin)
         return margin == margin.amax(-1, keepdim=True)
 
-    def _worth_a_look(
-        self,
-        played: Tensor,
-        safe: Tensor,
-        functions: dict[str, Bounded],
-        mean: Tensor,
-        half: Tensor,
-        time: float,
-    ) -> Tensor:
-        """Maximisers and expanders among the arms that may be played."""
-        models = [self._model(name) for name in functions]
-        shape = (self.replicates, self.num_arms, self.num_arms)
-        joint = [model.joint(time)[1].reshape(shape) for model in models]
-        noise = [self._column(model.noise_variance) for model in models]
-        expanding = expanders(safe, list(functions.values()), joint, noise)
-        return played & (maximisers(played, mean, half) | expanding)
-
     _expects = ("choices", "_others", "_learned")
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls lower the variances that score arms. The safe set depends only on learned measurements, because
-        a measurement that is only expected makes nothing safer."""
+        """Pending pulls lower the variances that score arms, but not the safe set: a measurement that is only expected
+        makes nothing safer."""
         if self._learned is None:
             self._learned = self._functions(time)
         for one in (self.choices, *self._others.values()):
@@ -434,15 +417,11 @@ class SafePointPolicy(LimitedPolicy):
     Args:
         model: of the reward, an ``OnlineGP`` of batch shape () or (S,) over d inputs, or d + 1 with time the last.
         outcomes: models of the other measurements, by name, of the same kind.
-        limits: (low, high) of each outcome, by name, and of ``"reward"`` if it has limits.
         domain: where points are played.
-        width: of the reward's bounds in choosing.
-        safety_width: w_t.
-        safe_points: (k, d) or (S, k, d), an initial safe set. It is part of the safe set before the first reward
-            (``trust="start"``), or always (``trust="always"``).
-        when_empty: what is played if no point found is safe: ``"likeliest"``, the one with the most posterior
-            deviations to its nearest limit; ``"safe_points"``, the best of those by upper bound; or ``"raise"``,
-            ``NoSafeArmError``. No guarantee holds at such a step; ``trace`` counts it as ``fallback``.
+        limits, width, safety_width, trust: see ``SafePolicy``.
+        safe_points: (k, d) or (S, k, d), an initial safe set.
+        when_empty: what is played if no point found is safe, as in ``SafePolicy``: ``"likeliest"``, ``"safe_points"``
+            or ``"raise"``.
         forgetting: rules of the models, such as ``StaleObservations``, by the outcome's name, or ``"reward"``; default:
             keep all.
         raw_samples: Sobol points tried at each step.
@@ -540,8 +519,7 @@ class SafePointPolicy(LimitedPolicy):
         return best, some.squeeze(-1), share
 
     def _scored(self, X: Tensor, time: float) -> tuple[Tensor, Tensor, Tensor]:
-        """For points (n, S, d): upper bounds of the reward, whether they are within all limits, and least margins, (S,
-        n)."""
+        """Of points (n, S, d), (S, n): upper bounds of the reward, whether within all limits, and least margins."""
         mean, variance = self.choices.moments(X, time)
         index = mean + self._column(self.width.at(self._clock + 1, self.model)) * variance.sqrt()
         functions = []
@@ -562,8 +540,7 @@ class SafePointPolicy(LimitedPolicy):
     _expects = ("choices", "_settled")
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls lower the variance of the reward that scores points. The safe set depends only on learned
-        measurements, because a measurement that is only expected makes nothing safer."""
+        """Pending pulls lower the variance of the reward that scores points; see ``SafePolicy``."""
         if "reward" in self.limits and self._settled is None:
             self._settled = ModelPoints(copy.deepcopy(self.model), self.choices.domain)
         self.choices.expect(pending.arm, pending.time)

@@ -1,7 +1,4 @@
-"""Rules that drop the observations with least influence on later predictions, within a bound or budget on the loss.
-
-How much observations still matter: the loss of predictions without the oldest, and the distances of W-DBO.
-"""
+"""Rules that drop the observations with least influence on later predictions, within a bound or budget on the loss."""
 
 from __future__ import annotations
 
@@ -35,15 +32,6 @@ def time_kernel_of(model: OnlineGP) -> Any:
     parts = space_and_time(model.kernel)
     assert parts is not None
     return parts.time_kernel
-
-
-def check_forgets_exponentially(model: OnlineGP) -> None:
-    """Raise ValueError unless the model is an ``OnlineGP`` over k_S times exponential forgetting."""
-    validation.instance("model", model, OnlineGP, "an OnlineGP")
-    parts = space_and_time(model.kernel)
-    fits = parts is not None and isinstance(parts.time_kernel, ExponentialForgettingKernel)
-    expected = "a SpatioTemporalKernel with an ExponentialForgettingKernel over time"
-    validation.require(fits, "model.kernel", model.kernel, expected)
 
 
 def kept_over(model: OnlineGP, before: Tensor, after: Tensor) -> Tensor:
@@ -96,20 +84,6 @@ def loss_of_oldest(model: OnlineGP, count: int, now: Tensor) -> tuple[Tensor, Te
     return mean, variance
 
 
-def check_has_distances(model: OnlineGP) -> None:
-    """Raise ValueError unless space is squared exponential or Matern, and time Matern or exponential forgetting."""
-    validation.instance("model", model, OnlineGP, "an OnlineGP")
-    parts = space_and_time(model.kernel)
-    expected = (
-        "a SpatioTemporalKernel, squared exponential or Matern over space, Matern or exponential over time"
-    )
-    space = None if parts is None else _scaled(parts.space_kernel)[0]
-    time = None if parts is None else parts.time_kernel
-    fits = isinstance(space, RBFKernel | MaternKernel) and space.active_dims is None
-    fits = fits and isinstance(time, MaternKernel | ExponentialForgettingKernel)
-    validation.require(fits, "model.kernel", model.kernel, expected)
-
-
 @torch.no_grad()
 def relevance(model: OnlineGP, now: Tensor) -> Tensor:
     """R_i of every observation held, (S, n): its effect on the posterior, relative to the effect of all observations.
@@ -150,14 +124,6 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
     ).sum(-1)
     ratio = (squared / total.clamp_min(torch.finfo(total.dtype).tiny).unsqueeze(-1)).clamp_min(0.0).sqrt()
     return torch.where(rows.held, ratio, torch.inf)
-
-
-def time_lengthscale(model: OnlineGP) -> Tensor:
-    """Length-scale over time, ``batch``; 2 / -ln(1 - eps) for exponential forgetting, which is a Matern kernel."""
-    time = time_kernel_of(model)
-    if isinstance(time, ExponentialForgettingKernel):
-        return -2 / torch.log1p(-time.forgetting_rate).squeeze(-1)
-    return cast(Tensor, time.lengthscale)[..., 0, 0]
 
 
 def convolution(kernel: Kernel, inputs: Tensor, now: Tensor) -> Tensor:
@@ -290,7 +256,12 @@ class StaleObservations(_Dropping):
 
     def check(self, model: OnlineModel) -> None:
         """The model must forget exponentially, and begin empty."""
-        check_forgets_exponentially(cast(OnlineGP, model))
+        validation.instance("model", model, OnlineGP, "an OnlineGP")
+        kernel = cast(OnlineGP, model).kernel
+        parts = space_and_time(kernel)
+        fits = parts is not None and isinstance(parts.time_kernel, ExponentialForgettingKernel)
+        expected = "a SpatioTemporalKernel with an ExponentialForgettingKernel over time"
+        validation.require(fits, "model.kernel", kernel, expected)
         super().check(model)
 
     def _fresh(self) -> dict[str, Any]:
@@ -320,10 +291,9 @@ class StaleObservations(_Dropping):
     @torch.no_grad()
     def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
         """Drop stale observations, in steps where they are tried."""
-        if not bool((self.since >= self.every).any()):
+        model, due = cast(OnlineGP, model), self.since >= self.every
+        if not bool(due.any()):
             return False
-        model = cast(OnlineGP, model)
-        due = self.since >= self.every
         self.since = self.since.masked_fill(due, 0)
         while True:
             mean, variance = (
@@ -386,7 +356,16 @@ class WassersteinForgetting(_Dropping):
 
     def check(self, model: OnlineModel) -> None:
         """The distances must be known for the kernel, and the model must begin empty."""
-        check_has_distances(cast(OnlineGP, model))
+        validation.instance("model", model, OnlineGP, "an OnlineGP")
+        kernel = cast(OnlineGP, model).kernel
+        parts = space_and_time(kernel)
+        fits = False
+        if parts is not None:
+            space = _scaled(parts.space_kernel)[0]
+            fits = isinstance(space, RBFKernel | MaternKernel) and space.active_dims is None
+            fits = fits and isinstance(parts.time_kernel, MaternKernel | ExponentialForgettingKernel)
+        expected = "squared exponential or Matern over space, Matern or exponential over time"
+        validation.require(fits, "model.kernel", kernel, f"a SpatioTemporalKernel, {expected}")
         super().check(model)
 
     def _fresh(self) -> dict[str, Any]:
@@ -397,9 +376,12 @@ class WassersteinForgetting(_Dropping):
     @torch.no_grad()
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
         """The budget grows with the time since the observation before."""
-        before = self._advance(point, model)
-        elapsed = self.now - before
-        growth = (1 + self.alpha) ** (elapsed / time_lengthscale(cast(OnlineGP, model)))
+        before, time = self._advance(point, model), time_kernel_of(cast(OnlineGP, model))
+        if isinstance(time, ExponentialForgettingKernel):  # a Matern kernel of this length-scale
+            lengthscale = -2 / torch.log1p(-time.forgetting_rate).squeeze(-1)
+        else:
+            lengthscale = cast(Tensor, time.lengthscale)[..., 0, 0]
+        growth = (1 + self.alpha) ** ((self.now - before) / lengthscale)
         self.budget = self.budget * growth.to(self.budget)
 
     @torch.no_grad()

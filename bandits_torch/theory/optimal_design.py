@@ -205,11 +205,8 @@ def _checked(
     w = validation.numbers("weight", weight, features)
     validation.require(bool((torch.isfinite(w) & (w > 0)).all()), "weight", w, "finite and > 0")
     allowed = torch.ones(arms, dtype=torch.bool, device=features.device) if among is None else among
-    ok = (
-        validation.tensor("among", allowed).dtype == torch.bool
-        and allowed.dim() >= 1
-        and allowed.shape[-1] == arms
-    )
+    ok = validation.tensor("among", allowed).dtype == torch.bool
+    ok = ok and allowed.dim() >= 1 and allowed.shape[-1] == arms
     validation.shape_is("among", allowed, ok, f"(..., {arms}) and dtype torch.bool")
     validation.require(bool(allowed.any(-1).all()), "among", allowed, "at least one arm in every member")
     batch = _together(

@@ -1,9 +1,9 @@
 """Widths for a reward function drawn from the model's prior (the Bayesian setting).
 
 With f ~ GP(prior) and Gaussian noise of variance lambda, f(x) given the data is exactly
-N(mu_{t-1}(x), sigma_{t-1}^2(x)). A union bound over arms and steps gives a width. A union bound over the limits of one
-arm gives a width for safety. A quantile of the joint posterior gives a band over all arms of one step. The model must
-hold all observations that its choices depended on, so these widths are not valid for sliding windows.
+N(mu_{t-1}(x), sigma_{t-1}^2(x)). The widths are union bounds over arms and steps, or over the limits of one arm, and a
+quantile of the joint posterior over all arms of one step. The model must hold all observations that its choices
+depended on, so they are not valid for sliding windows.
 """
 
 from __future__ import annotations

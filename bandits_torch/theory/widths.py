@@ -1,9 +1,5 @@
 """Widths: the interface, the widths for a function of bounded RKHS norm while data only grow, and the maximum
-information gain gamma_n that they use.
-
-The head of the package has the definition of a width and the symbols. Other conditions have their own files:
-``forgetting_widths.py`` for functions that change and models that forget, ``mixture_widths.py`` for bounds without a
-separate term for the norm, ``prior_widths.py`` for functions drawn from the prior.
+information gain gamma_n that they use. The head of the package has the definition of a width and the symbols.
 
 gamma_n = max over n points of 1/2 log det(I + K_n / lambda). Every provider is called the same way,
 
@@ -72,10 +68,9 @@ class MaximumGain:
     Cost: O(P N^2) for each of ``max_points`` picks, once (in float64 on the CPU); O(1) per call.
     Values have the model's dtype; keep ``covariance`` on the model's device.
 
-    Raises:
-        ValueError: when built on a matrix that is not a covariance, a noise variance that is not
-            positive or ``max_points`` below 1; when called with an n outside 0..``max_points``. On a GPU, where
-            a check of a tensor would synchronise, such entries give NaN instead.
+    Raises ValueError when built on a matrix that is not a covariance, a noise variance that is not positive or
+    ``max_points`` below 1; when called with an n outside 0..``max_points`` (of a tensor on a GPU, where a check would
+    synchronise, such entries give NaN instead).
     """
 
     def __init__(
@@ -117,9 +112,9 @@ class GrowthBound:
       Srinivas et al. (2010), as Chowdhury & Gopalan (2017) quote them, had n^{d(d+1)/(2 nu + d(d+1))} ln n
     * ``"linear"``: d ln n
 
-    These are orders of growth on a compact domain: the true factor depends on the length-scale, the domain
-    and lambda, so a width built on them is guaranteed only if ``constant`` is known to be
-    large enough. An n from 1 to e counts as e, since gamma_1 > 0 = ln 1; gamma_0 = 0.
+    These are orders of growth on a compact domain: the true factor depends on the length-scale, the domain and lambda,
+    so a width built on them is guaranteed only if ``constant`` is known to be large enough. An n from 1 to e counts as
+    e, since gamma_1 > 0 = ln 1; gamma_0 = 0.
 
     Args:
         kind: one of the three names above.
@@ -127,8 +122,7 @@ class GrowthBound:
         nu: smoothness of the Matern kernel, for ``"matern"`` only.
         constant: the unknown factor, > 0.
 
-    Raises:
-        ValueError: on an unknown kind, a missing or superfluous ``nu``, or a number out of range.
+    Raises ValueError on an unknown kind, a missing or superfluous ``nu``, or a number out of range.
     """
 
     of_points_alone = True  # and not of the model's state
@@ -147,15 +141,15 @@ class GrowthBound:
             validation.require(points >= 0, "points", points, "an integer >= 0")
             points = model.noise_variance.new_full((), points)
         n = points.to(model.noise_variance)
-        return torch.where(n > 0, self.constant * self._growth(n.clamp(min=math.e)), 0.0)
-
-    def _growth(self, n: Tensor) -> Tensor:
-        d, log_n = self.dim, torch.log(n)
+        at_least_e, d = n.clamp(min=math.e), self.dim
+        log_n = torch.log(at_least_e)
         if self.kind == "squared_exponential":
-            return log_n ** (d + 1)
-        if self.nu is None:
-            return d * log_n
-        return n ** (d / (2 * self.nu + d)) * log_n ** (2 * self.nu / (2 * self.nu + d))
+            growth = log_n ** (d + 1)
+        elif self.nu is None:
+            growth = d * log_n
+        else:
+            growth = at_least_e ** (d / (2 * self.nu + d)) * log_n ** (2 * self.nu / (2 * self.nu + d))
+        return torch.where(n > 0, self.constant * growth, 0.0)
 
 
 def _greedy_gains(covariance: Tensor, noise_variance: Tensor, max_points: int) -> Tensor:
@@ -332,9 +326,9 @@ class SelfNormalisedWidth(NormWidth):
         B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
         points: int | Tensor = 0  # a gain that reads the model ignores them: nothing is launched
         if getattr(self.gain, "counts_points", True):
-            points = (
-                step - 1 if w is None else step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
-            )
+            points = step - 1
+            if w is not None:
+                points = step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
         gamma, log_term = self.gain(points, model), log(self._events / delta)
         if self.form == "printed":
             return B + scale_of(noise, self.noise_scale) * torch.sqrt(2 * (gamma + 1 + log_term))
@@ -403,10 +397,9 @@ class BKBWidth(NormWidth):
             ||w - w~_t||_A~ <= beta~_t(F_0 2^k). The paper says only that "standard guess-and-double techniques can
             be applied"; this is our reading. The noise enters the set in the same way for every guess, so delta is
             not split: with probability 1 - delta no guess at or above the norm is ever refuted, and the width stays
-            below the one for twice the norm (or for F_0). Until a guess below the norm is refuted its width is too
-            small, and an arm whose value only a larger norm explains may not be played. The theorem's regret bound
-            holds from the first guess at or above the norm. ``a_gp_ucb`` instead raises its bound with time,
-            regardless of the data.
+            below the one for twice the norm (or for F_0). The theorem's regret bound holds from the first guess at or
+            above the norm; until a lower one is refuted its width is too small, and an arm whose value only a larger
+            norm explains may not be played. ``a_gp_ucb`` instead raises its bound with time, whatever the data.
 
     Cost: O(m^3). Raises ValueError unless B >= 0 (> 0 for a guess), R > 0 and 0 < delta < 1, and when called with a
     model that is not a ``SketchedGP``.
@@ -436,11 +429,8 @@ class BKBWidth(NormWidth):
         noise = model.noise_variance
         B, R, delta = self.constants(model)
         t, kappa2 = clock(step, model), model.largest_prior_variance
-        growth = (
-            torch.log(kappa2 * t).clamp_min(0)
-            if self.form == "printed"
-            else 1 + torch.log1p(kappa2 * t / noise)
-        )
+        printed = self.form == "printed"
+        growth = torch.log(kappa2 * t).clamp_min(0) if printed else 1 + torch.log1p(kappa2 * t / noise)
         noise_part = torch.sqrt(model.sampling.alpha * growth * model.effective_dimension - log(delta))
         bias = 1 + 1 / math.sqrt(1 - model.sampling.epsilon)
         for_noise = math.sqrt(self.stretch) * 2 * R / torch.sqrt(noise) * noise_part
