@@ -68,17 +68,16 @@ class RestartWidth(SelfNormalisedWidth):
         """A copy with M = ceil(T/H), H the interval of the rule; the width itself if it has no ``horizon``."""
         if self.horizon is None:
             return self
-        interval = getattr(forgetting, "interval", None)
+        bound, interval = copy.copy(self), getattr(forgetting, "interval", None)
         count = None if interval is None else math.ceil(self.horizon / interval)
-        bound = copy.copy(self)
-        bound._events = bound.num_intervals = _value_of_rule(
-            "num_intervals", self.num_intervals, count, "interval"
-        )
+        count = _value_of_rule("num_intervals", self.num_intervals, count, "interval")
+        bound._events = bound.num_intervals = count
         return bound
 
     def check_bound(self) -> None:
         """Raise ValueError unless M is known."""
-        _check_known("num_intervals", self.num_intervals, "interval")
+        given = "given, or the width bound to a rule with a interval"
+        validation.require(self.num_intervals is not None, "num_intervals", None, given)
 
 
 class SlidingWindowWidth(SelfNormalisedWidth):
@@ -121,7 +120,8 @@ class SlidingWindowWidth(SelfNormalisedWidth):
 
     def check_bound(self) -> None:
         """Raise ValueError unless w is known."""
-        _check_known("window", self.window, "window")
+        given = "given, or the width bound to a rule with a window"
+        validation.require(self.window is not None, "window", None, given)
 
 
 class PermutationWidth(NormWidth):
@@ -206,8 +206,3 @@ def _value_of_rule(name: str, given: int | None, of_rule: int | None, what: str)
     fits = given is None or given == of_rule
     validation.require(fits, f"{name} of the width", given, f"{of_rule}, as in the forgetting rule")
     return of_rule
-
-
-def _check_known(name: str, value: int | None, what: str) -> None:
-    if value is None:
-        raise ValueError(f"{name} must be given, or the width bound to a rule with a {what}, got None")
