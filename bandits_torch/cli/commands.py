@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from bandits_torch.cli.output import one_line_errors
 from bandits_torch.naming import did_you_mean, installed
 
 FILE = click.Path(path_type=Path)  # or a folder
+setting = partial(click.option, "--option", multiple=True)
 REPORT = "Folder for regret.csv, regret.png, report.html and run.json."
 
 
@@ -115,12 +117,10 @@ OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
     help="Your own rewards (CSV, Parquet or NPZ: one row per step, one column per arm), or the file or folder of "
     "another problem that replays real data.",
 )
-@click.option(
-    "--option",
-    multiple=True,
+@setting(
     help="A setting key=value of the problem or the policies that accept the key; problem.key=value or "
     "POLICY.key=value for one of them, as in sw_gp_ucb.window=150. Repeat for more; `bandits-torch list NAME` lists "
-    "the keys.",
+    "the keys."
 )
 @number(
     "--checkpoint", 1, help="Steps between checkpoints, which are kept in OUT until the race is complete."
@@ -162,11 +162,9 @@ def race(
 @app.command(short_help="Describe a table or a log.")
 @click.argument("data", type=FILE)
 @click.option("--plot", type=FILE, help="Draw the arms of a table, jumps and cycles, as PNG, SVG or PDF.")
-@click.option(
-    "--option",
-    multiple=True,
+@setting(
     help="How to read the file, key=value. A table as in `race`: long=layout,revenue for a row per reward, "
-    "missing=-9999, ignore=comment. A log: arm=banner, reward=clicked. Repeat for more.",
+    "missing=-9999, ignore=comment. A log: arm=banner, reward=clicked. Repeat for more."
 )
 def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
     """Describe DATA: a table of rewards (one row per step, one column per arm), or a log (one row per pull).
@@ -210,10 +208,8 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
 @click.argument("log", type=FILE)
 @click.option("--policies", default="auto", help="Names of algorithms, separated by commas.")
 @click.option("--contexts", help="Columns that were known before each choice, separated by commas.")
-@click.option(
-    "--option",
-    multiple=True,
-    help="How to read LOG, key=value: arm=banner, reward=clicked, propensity=chance, separator=;. Repeat for more.",
+@setting(
+    help="How to read LOG, key=value: arm=banner, reward=clicked, propensity=chance, separator=;. Repeat for more."
 )
 @number("--replays", 2, default=20, help="Resamples of the log, for the interval of a policy that learns.")
 @number("--seed", 0, default=0, help="Seed of all random numbers.")
@@ -435,11 +431,9 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
 @number("--jobs", 1, help="Cells at once; default: as the CPUs allow.")
 @click.option("--out", type=FILE, default=Path("sweep"), help="Folder for sweep.csv and the finished cells.")
 @click.option("--data", type=FILE, help="File or folder of the problems that replay real data.")
-@click.option(
-    "--option",
-    multiple=True,
+@setting(
     help="A setting key=value of every problem or policy that accepts the key; PROBLEM.key=value or "
-    "POLICY.key=value for one of them. Repeat for more.",
+    "POLICY.key=value for one of them. Repeat for more."
 )
 @click.option("--resume", is_flag=True, callback=_resume_or_overwrite, help="Continue the sweep in OUT.")
 @click.option("--overwrite", is_flag=True, callback=_resume_or_overwrite, help=OVERWRITE_TABLE)

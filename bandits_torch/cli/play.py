@@ -25,14 +25,13 @@ from bandits_torch.cli.folder import RaceFolder, enter
 from bandits_torch.cli.output import says_how_to_go_on
 from bandits_torch.description import description, is_structure, shown
 from bandits_torch.experiments.comparison import (
-    Comparison,
     compare,
     is_compared_from_starts,
     policies_for,
     snippet,
     unseen_cycles,
 )
-from bandits_torch.experiments.earned import Earned, earned, random_regret
+from bandits_torch.experiments.earned import earned, random_regret
 from bandits_torch.experiments.engines import Block, ProblemSetting, RecipeSetting, make_cells
 from bandits_torch.experiments.page import page
 from bandits_torch.experiments.report import (
@@ -104,15 +103,7 @@ def play(
                 history = run(policy, problem, asked.horizon, seed=asked.seed, progress=name, **saved)
                 history.meta |= {"policy": name, "problem": asked.problem}
                 histories[name] = history
-            random = random_regret(problem, asked.horizon)
-            gained = earned(problem, histories, random)
-
-            def build(name: str, part: Problem, steps: int) -> Policy:
-                return _policy(name, asked, part, steps)
-
-            compared = compare(problem, histories, random, build, asked.seed, gained)
-            when = {"started": started.isoformat(timespec="seconds"), "seconds": time.perf_counter() - clock}
-            _report(asked, problem, histories, random, found, gained, compared, when, folder)
+            _report(asked, problem, found, histories, started, clock, folder)
             if every is not None:
                 folder.leave()
     return histories
@@ -218,15 +209,20 @@ def _how_to_go_on(
 def _report(
     asked: Race,
     problem: Problem,
-    histories: Mapping[str, History],
-    random: Tensor,
     found: Diagnosis | None,
-    gained: Earned,
-    compared: Comparison | None,
-    when: Mapping[str, Any],
+    histories: Mapping[str, History],
+    started: datetime,
+    clock: float,
     folder: RaceFolder,
 ) -> None:
-    """Write the files of the report, and print table and advice."""
+    """Compare the policies, write the files of the report, and print tables and advice."""
+    random = random_regret(problem, asked.horizon)
+    gained = earned(problem, histories, random)
+
+    def build(name: str, part: Problem, steps: int) -> Policy:
+        return _policy(name, asked, part, steps)
+
+    compared = compare(problem, histories, random, build, asked.seed, gained)
     python = None
     if compared is not None and compared.taken and asked.problem == "replay" and asked.data is not None:
         options = asked.options
@@ -234,7 +230,8 @@ def _report(
     device = problem.arms.device
     settings = {
         **asked.settings(),
-        **when,
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": time.perf_counter() - clock,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "threads": torch.get_num_threads(),
         "knowledge": _known(problem.knowledge),
