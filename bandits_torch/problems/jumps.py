@@ -122,28 +122,27 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
     places: list[int] = []
     while True:
         fit, ratios = _likelihood_ratios(y, gaps, fresh)
+        if len(found) == MOST:
+            break
         for k, n in enumerate(kept):
             if rare[n]:
                 most = _of_rates(others[:, n], seen[:, n], fresh[:, k])
                 ratios[:, k] = np.minimum(ratios[:, k], most)
-        if len(found) == MOST:
-            break
-        jump = _clearest(ratios, fit.residuals)
-        if jump is None:
+        if (jump := _clearest(ratios, fit.residuals)) is None:
             break
         t, arms, low, high, p, all_arms = jump
-        merged = next((k for k, at in enumerate(places) if abs(at - t) < _EDGE), None)
+        merged = next((at for at in places if abs(at - t) < _EDGE), None)
         if merged is not None:  # of further arms
-            if fresh[places[merged]].all():
+            if fresh[merged].all():
                 break
-            fresh[places[merged]] = True
+            fresh[merged] = True
             continue
         places.append(t)
         fresh[t, slice(None) if all_arms else arms] = True
         told = tuple(int(kept[n]) for n in arms)
-        near = (rows[t][-1], rows[t + 1][0]) if size == 1 else (rows[t][0], rows[t + 1][-1])
-        within = int(rows[low][0]), int(rows[high + 1][-1])
-        found.append(Jump(int(near[0]), int(near[1]), *within, told, float(p)))
+        before, first = int(rows[t][0]), int(rows[low][0])
+        after, end = int(rows[t + 1][-1]), int(rows[high + 1][-1])
+        found.append(Jump(before, after, first, end, told, p))
     drift, noise = np.zeros(N), np.zeros(N)
     drift[kept], noise[kept] = fit.drift * spread[kept] ** 2 / size, fit.noise * spread[kept] ** 2 * size
     return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, fit.p_drift, outliers)
@@ -215,9 +214,8 @@ def _likelihood_ratios(y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray) -> tu
     over = np.maximum(beside.max(1) - without[at], 0.0)
     still = without.sum(1)
     gained = float(still.max() - still[0])  # one ratio for all arms
-    residuals = step[:, best, np.arange(N)] / np.sqrt(
-        np.maximum(weight[:, best, np.arange(N)], 1e-12) * scale
-    )
+    steps, weights = step[:, best, np.arange(N)], weight[:, best, np.arange(N)]
+    residuals = steps / np.sqrt(np.maximum(weights, 1e-12) * scale)
     p_drift = 0.5 * float(chi2.sf(gained / _inflation(residuals), 1)) if gained > 0 else 1.0
     return _Fit(RATIOS[best] * scale, scale, p_drift, residuals * enough), over
 
@@ -228,10 +226,8 @@ def _of_rates(others: np.ndarray, seen: np.ndarray, fresh: np.ndarray) -> np.nda
     ratios = np.zeros(len(seen) - 1)
     for start, end in itertools.pairwise([0, *(np.flatnonzero(fresh) + 1), len(seen)]):
         k, m = others[start:end].cumsum(), seen[start:end].cumsum()
-        before, after = (
-            rel_entr(a, np.maximum(b, 1)) + rel_entr(b - a, np.maximum(b, 1))
-            for a, b in ((k, m), (k[-1] - k, m[-1] - m))
-        )
+        sides = (k, m), (k[-1] - k, m[-1] - m)
+        before, after = (rel_entr([a, b - a], np.maximum(b, 1)).sum(0) for a, b in sides)
         ratios[start : end - 1] = 2 * (before + after - before[-1])[:-1]
     return ratios
 
