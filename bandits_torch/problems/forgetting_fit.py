@@ -220,12 +220,14 @@ def estimate_forgetting(
     signal = factor * without_noise(unit, share)
     rate_spread, noise_spread = arms.spreads(place, factor, signal[seen][:, seen])
     noise = share * factor * variance
-    ends = _ends(place, arms.low, arms.high)
-    z = [
-        min(max(float(place[0]) + s * rate_spread, float(arms.low[0])), float(arms.high[0])) for s in (-1, 1)
-    ]
+    ends = {}  # the estimates that lie at an end of their range, and at which end
+    for name, at, lowest, highest in zip(_NAMES, place, arms.low, arms.high, strict=True):
+        if at <= lowest + _CLOSE or at >= highest - _CLOSE:
+            ends[name] = "low" if at <= lowest + _CLOSE else "high"
+    low, high = float(arms.low[0]), float(arms.high[0])
+    z = [min(max(float(place[0]) + s * rate_spread, low), high) for s in (-1, 1)]
     if "forgetting_rate" in ends:  # nothing bends the likelihood there: any rate may be
-        z = [float(arms.low[0]), float(arms.high[0])]
+        z = [low, high]
     least = 0.0 if "noise_variance" in ends else noise * math.exp(-noise_spread)
     fit = ForgettingFit(
         forgetting_rate=rate,
@@ -244,15 +246,6 @@ def warn_of(fit: ForgettingFit, names: Collection[str]) -> None:
     for name, line in zip(_NAMES, fit.describe(), strict=True):
         if name in names:
             warnings.warn(f"{line}; the rewards suggest a value outside it, if any", stacklevel=3)
-
-
-def _ends(place: Tensor, low: Tensor, high: Tensor) -> dict[str, str]:
-    """The estimates that lie at an end of their range, and at which end."""
-    found = {}
-    for name, at, least, most in zip(_NAMES, place, low, high, strict=True):
-        if at <= least + _CLOSE or at >= most - _CLOSE:
-            found[name] = "low" if at <= least + _CLOSE else "high"
-    return found
 
 
 def without_noise(covariance: Tensor, noise_variance: float) -> Tensor:
@@ -278,11 +271,9 @@ class _Arms:
         self.low, self.high = torch.tensor(ends, dtype=torch.float64)
 
     def evidence(self, places: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        share = places[:, 1].exp()
+        share, rates = places[:, 1].exp(), -torch.expm1(-places[:, 0].exp())
         rows = self.rows if rows is None else rows
-        return arm_evidence(
-            rows, self.times, (1 - share).clamp_min(0.0), share, -torch.expm1(-places[:, 0].exp())
-        )
+        return arm_evidence(rows, self.times, (1 - share).clamp_min(0.0), share, rates)
 
     def score(self, form: Tensor, log_det: Tensor, log_factor: Tensor) -> Tensor:
         """Weighted composite log-likelihood, up to a constant."""
@@ -306,10 +297,8 @@ class _Arms:
     def climb(self) -> Tensor:
         """The best place (2,): first of a grid, then by Newton steps within the range, each with the best of eight
         lengths."""
-        axes = [
-            torch.linspace(float(a), float(b), n) for a, b, n in zip(self.low, self.high, _GRID, strict=True)
-        ]
-        grid = torch.cartesian_prod(*axes).double()
+        ranges = zip(self.low.tolist(), self.high.tolist(), _GRID, strict=True)
+        grid = torch.cartesian_prod(*(torch.linspace(*one) for one in ranges)).double()
         place = grid[int(self.concentrated(grid)[0].argmax())]
         for _ in range(_STEPS):
             slope, bend = _derivatives(lambda places: self.concentrated(places)[0], place)
@@ -389,9 +378,8 @@ def arm_evidence(
         spread, mean = square * spread + (1 - square) * prior, fade * mean
         total = spread + noise
         gain = seen * spread / total
-        error = (
-            torch.stack([row.expand_as(total), torch.ones_like(total)]) - mean
-        )  # of the reward, of the mean's 1
+        # Of the reward, and of the mean's 1.
+        error = torch.stack([row.expand_as(total), torch.ones_like(total)]) - mean
         mean, spread = mean + gain * error, spread * (1 - gain)
         pairs = torch.stack([error[0].square(), error[0] * error[1], error[1].square()])
         products, log_det = products + seen / total * pairs, log_det + seen * total.log()
