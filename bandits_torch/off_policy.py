@@ -123,10 +123,8 @@ def value(
     else:
         _refuse_unless_uniform(log)
         chance = 1.0 / can.sum(1)
-    never = [log.arm_names[k] for k in range(N) if k not in arms]
     models = kind == "dr" or log.contexts is not None
     predicted = _predicted(log)[first:] if models else np.zeros((n, N))
-    sure = (chance == 1) & (can.sum(1) > 1)
     seen = None if log.contexts is None else log.contexts[first:]
 
     def estimate(pi: np.ndarray, order: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -158,15 +156,12 @@ def value(
             return _played(build(number), times, arms[order], rewards[order], can[order], under, taken)
 
         pi, learned = play(rows, 0)
-    wanted = [name for k, name in enumerate(log.arm_names) if name in never and pi[:, k].any()]
+    wanted = [name for k, name in enumerate(log.arm_names) if k not in arms and pi[:, k].any()]
     validation.require(not wanted, "policy", wanted, "one that pulls arms that were logged")
-    blind = sure & (pi[rows, arms] < 1)
-    validation.require(
-        not blind.any(),
-        "log",
-        f"a propensity of 1 in {int(blind.sum())} of {n} rows where the policy may pull another arm",
-        "one whose arms were drawn at random: the rewards of other arms are not known",
-    )
+    blind = (chance == 1) & (can.sum(1) > 1) & (pi[rows, arms] < 1)
+    said = f"a propensity of 1 in {int(blind.sum())} of {n} rows where the policy may pull another arm"
+    expected = "one whose arms were drawn at random: the rewards of other arms are not known"
+    validation.require(not blind.any(), "log", said, expected)
     found, terms, w = estimate(pi, rows)
     effective = float(w.sum() ** 2 / (w**2).sum()) if w.any() else 0.0
     enough = "one that agrees with the log in ten effective rows or more"
@@ -184,8 +179,7 @@ def value(
             drawn.append(estimate(play(order, number)[0], order)[0])
         error, freedom = float(np.std(drawn, ddof=1)), replays - 1
     reach = float(stats.t.ppf(0.95, freedom) * error)
-    matched = int((w > 0).sum())
-    logged = float(rewards.mean())
+    matched, logged = int((w > 0).sum()), float(rewards.mean())
     return Value(kind, found, found - reach, found + reach, effective, matched, learned, n, logged)
 
 
@@ -289,20 +283,20 @@ def _player(
     if isinstance(policy, Policy):
         validation.require(not options, "options", options, "none for a policy that is built")
         validation.require(policy.replicates == 1, "policy.replicates", policy.replicates, "1")
-        validation.require(
-            policy.num_arms == log.num_arms, "policy.num_arms", policy.num_arms, str(log.num_arms)
-        )
+        as_many = policy.num_arms == log.num_arms
+        validation.require(as_many, "policy.num_arms", policy.num_arms, str(log.num_arms))
         return (lambda number: copy.deepcopy(policy)), log.times[first:].tolist()
     if log.contexts is not None and recipes.registered(policy).contexts and policy != "random":
         recipe = recipes.registered(policy)
-        under: dict[str, object] = {"context_dim": log.contexts.shape[1]}
+        known: dict[str, object] = {"context_dim": log.contexts.shape[1]}
         if log.context_names:
-            under["contexts"] = torch.arange(len(log.context_names)).double().unsqueeze(-1)
-        run = {"horizon": n} if "horizon" in recipe.options else {}
+            known["contexts"] = torch.arange(len(log.context_names)).double().unsqueeze(-1)
+        if "horizon" in recipe.options:
+            known["horizon"] = n
 
         def under_contexts(number: int) -> Policy:
             own = {"seed": seed + number} if recipe.seeded else {}
-            return recipe.call(log.num_arms, **(run | own | under | options))
+            return recipe.call(log.num_arms, **(known | own | options))
 
         return under_contexts, log.times[first:].tolist()
     rows = len(log.arms)
