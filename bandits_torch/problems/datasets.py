@@ -168,12 +168,9 @@ class BeijingPM25(Replay):
         first = _day_start("start", start)
         past, played = (time >= first - history_days * _DAY) & (time < first), time >= first
         _require_rows("start", start, time, past, played)
+        rewards, sites = (values if filled else readings)[played], tuple(arrays["site"].tolist())
         super().__init__(
-            RewardTable(
-                _tensor((values if filled else readings)[played]),
-                _tensor(time[played]),
-                tuple(arrays["site"].tolist()),
-            ),
+            RewardTable(_tensor(rewards), _tensor(time[played]), sites),
             arms=_positions(arrays, "latlon_approx"),
             history=_tensor(readings[past]),
             history_times=_tensor(time[past]),
@@ -286,13 +283,9 @@ class IntelTemperaturePriors(IntelTemperature):
         **options: Any,
     ) -> None:
         super().__init__(data, day=day, filled=filled, prior_mean=prior_mean, **options)
-        known_variance = float(self.knowledge.noise_variance)
-        self.noise_scale = torch.tensor(
-            known_variance**0.5
-            if noise_scale is None
-            else validation.non_negative("noise_scale", noise_scale),
-            dtype=torch.float64,
-        )
+        known = float(self.knowledge.noise_variance) ** 0.5
+        scale = known if noise_scale is None else validation.non_negative("noise_scale", noise_scale)
+        self.noise_scale = torch.tensor(scale, dtype=torch.float64)
         rate = options.get("forgetting_rate")
         past, times = self.history, torch.as_tensor(self.history_times)
         days = ((times - 1) / _STEPS_A_DAY).floor()
@@ -300,11 +293,8 @@ class IntelTemperaturePriors(IntelTemperature):
         for d in days.unique().tolist():
             readings = past[days == d]
             if bool(((~torch.isnan(readings)).sum(0) >= 2).all()):
-                priors.append(
-                    self._prior(
-                        readings, times[days == d], str(np.datetime64(day, "D") + int(d)), shrinkage, rate
-                    )
-                )
+                name = str(np.datetime64(day, "D") + int(d))
+                priors.append(self._prior(readings, times[days == d], name, shrinkage, rate))
         validation.require(len(priors) > 0, "day", day, "after a day on which every arm has two readings")
         self.knowledge = replace(self.knowledge, priors=priors)
         played = torch.tensor(self._times[: self.horizon], dtype=torch.float64)
