@@ -26,7 +26,7 @@ _HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is taken off; in gaps
 _SURE, _HEAVY = 0.01, 0.01
 _OWN_TOLD = 4  # cycles of single arms
 _FINEST, _ALIKE = 24.5, 0.003  # of parts of a cycle: the least, relative error
-_UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
+UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Diagnosis:
         exact = length.length if isinstance(length, Period) else length
         name, size = ("row" if self.unit == "rows" else "unit"), 1
         if self.unit == "seconds":
-            name, size = next(((n, s) for n, s in _UNITS if exact >= 0.95 * s), _UNITS[-1])
+            name, size = next(((n, s) for n, s in UNITS if exact >= 0.95 * s), UNITS[-1])
         value = length.rounded(self.record, size) if isinstance(length, Period) else exact / size
         number = f"{value:.4g}"
         return f"{number} {name}{'' if number == '1' else 's'}{' of time' if name == 'unit' else ''}"

@@ -14,7 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels.arms import ArmCovarianceKernel, estimate_covariance
 from bandits_torch.naming import some
-from bandits_torch.problems.diagnosis import kind_of_values
+from bandits_torch.problems.diagnosis import UNITS, kind_of_values
 from bandits_torch.problems.forgetting_fit import (
     ForgettingFit,
     estimate_forgetting,
@@ -30,7 +30,6 @@ from bandits_torch.problems.tables import RewardTable, read_table
 from bandits_torch.streams import ReplicateStreams
 
 _WARM_UP = 0.2
-_UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 _SHOWN = 6  # names in a summary
 
 
@@ -280,7 +279,7 @@ def _in_words(gap: float, in_seconds: bool) -> str:
     """A gap between times in words; seconds are given in the largest unit that does not exceed the gap."""
     if not in_seconds:
         return f"{gap:.6g} of the time's units"
-    name, size = next(((n, s) for n, s in _UNITS if gap >= s), _UNITS[-1])
+    name, size = next(((n, s) for n, s in UNITS if gap >= s), UNITS[-1])
     return f"{gap / size:.4g} {name}{'' if gap == size else 's'}"
 
 
