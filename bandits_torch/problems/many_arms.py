@@ -63,8 +63,8 @@ class GridDraws(SimulatedProblem):
         arms = torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
         super().__init__(arms, replicates, noise_scale)
         kernel = make_kernel("se", lengthscale)
-        self._root, self._dim = covariance_root(covariance(kernel, axis.unsqueeze(-1))), dim
-        self._rate = forgetting_rate
+        self._root = covariance_root(covariance(kernel, axis.unsqueeze(-1)))
+        self._dim, self._rate = dim, forgetting_rate
         self._streams = problem_streams(seed, replicates, first_replicate)
         self._weights = [self._normal()]
         self._place, self._latest = -1, self.arms[:0]  # of the f drawn last
@@ -144,9 +144,8 @@ class RegressionTable(StationaryProblem):
         if lengthscale is None:
             order = torch.randperm(len(arms), generator=torch.Generator().manual_seed(0))[:1000]
             lengthscale = float(torch.pdist(arms[order]).median().clamp_min(1e-6))
-        super().__init__(
-            arms, rewards.expand(replicates, -1), validation.non_negative("noise_scale", noise_scale)
-        )
+        validation.non_negative("noise_scale", noise_scale)
+        super().__init__(arms, rewards.expand(replicates, -1), noise_scale)
         self.knowledge = Knowledge(
             kernel=make_kernel("se", lengthscale),
             noise_variance=max(float(noise_scale) ** 2, 1e-6),

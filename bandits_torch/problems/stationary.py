@@ -183,9 +183,8 @@ class StandardFunction(StationaryProblem):
         validation.one_of("scale", scale, "standardise", "range")
         validation.positive_integer("replicates", replicates)
         num_arms = 100 * function.dim if num_arms is None else num_arms
-        validation.require(
-            isinstance(num_arms, int) and num_arms >= 2, "num_arms", num_arms, "an integer >= 2"
-        )
+        several = isinstance(num_arms, int) and num_arms >= 2
+        validation.require(several, "num_arms", num_arms, "an integer >= 2")
         arms = place_arms("uniform", num_arms, function.dim, seed)
         low, high = torch.as_tensor(function.bounds, dtype=arms.dtype)
         rewards = -function.evaluate_true(low + (high - low) * arms)
