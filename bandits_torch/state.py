@@ -21,7 +21,7 @@ and names in ``_parts`` the attributes that have a state of their own. All else 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
@@ -90,7 +90,12 @@ class HasState:
         number, a list or None belongs to all replicates together, and stays.
         """
         for part in self._leaves():
-            _reset(part, where)
+            within: Any = where
+            if where is not None and isinstance(part, torch.nn.Module):  # of replicates, and of members
+                batch: Any = part.batch_shape
+                within = where.reshape((*batch[:1], *[1] * (len(batch) - 1))).expand(batch)
+            if hasattr(part, "reset"):  # random streams go on
+                part.reset(within)
         self._renew(where, *(name for name in self.state_names if name not in self._lasting))
         if where is not None:
             for name in self._clocks:
@@ -180,7 +185,7 @@ class HasState:
         kept = {name: getattr(self, name) for name in names if name not in self._parts}
         with ExitStack() as stack:
             for part in _leaves([getattr(self, name) for name in names if name in self._parts]):
-                stack.enter_context(_put_aside(part))
+                stack.enter_context(getattr(part, "put_aside", getattr(part, "provisional", nullcontext))())
             try:
                 for name, value in kept.items():
                     setattr(self, name, copied(value))
@@ -343,20 +348,3 @@ def _with_states(part: Any, state: Any, where: str) -> Iterator[tuple[Any, Any, 
         validation.require(state is None, where, state, "None: there is no such part")
     elif state is not None:
         yield part, state, where
-
-
-def _reset(part: Any, where: Tensor | None) -> None:
-    """Reset a part. A model may have members in addition to replicates; all are reset. Random streams have no
-    ``reset``."""
-    if not hasattr(part, "reset"):
-        return
-    if where is not None and isinstance(part, torch.nn.Module):
-        batch: Any = part.batch_shape
-        where = where.reshape((*batch[:1], *[1] * (len(batch) - 1))).expand(batch)
-    part.reset(where)
-
-
-def _put_aside(part: Any) -> AbstractContextManager[None]:
-    """Put parts aside; a model may ``expect`` within the block."""
-    aside = getattr(part, "put_aside", getattr(part, "provisional", nullcontext))
-    return aside()
