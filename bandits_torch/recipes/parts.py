@@ -281,20 +281,16 @@ def balanced_length(
     budget: Number | None,
     domain: Domain | None = None,
 ) -> int:
-    """gamma_T^p (T / P_T)^q for the ``powers`` p and q, rounded up, from 1 to T; P_T is the ``budget``, averaged over
-    the replicates, 1 if it is None. Raises ValueError if it is negative."""
+    """gamma_T^p (T / P_T)^q for the ``powers`` p and q, rounded up, from 1 to T, averaged over the replicates.
+
+    gamma_T as in ``memory_length``; P_T is the ``budget``, 1 if it is None. Raises ValueError if it is negative.
+    """
     total = 1.0
     if budget is not None:
         mean = float(validation.numbers(name, budget, model.noise_variance).mean())
         total = validation.non_negative(name, mean)
     if total == 0:
         return horizon
-    p, q = powers
-    return min(horizon, max(1, math.ceil(largest_gain(model, horizon, domain) ** p * (horizon / total) ** q)))
-
-
-def largest_gain(model: ArmGP | OnlineGP, horizon: int, domain: Domain | None = None) -> float:
-    """gamma_T by greedy choice among at most 1 000 arms or 256 points, averaged over the replicates."""
     if isinstance(model, ArmGP):
         count = min(model.num_arms, 1000)
         some = torch.linspace(0, model.num_arms - 1, count, device=model.arms.device).long()
@@ -304,7 +300,8 @@ def largest_gain(model: ArmGP | OnlineGP, horizon: int, domain: Domain | None = 
         with torch.no_grad():
             covariance = model.kernel(_at_time_zero(model, points)).to_dense()
     gain = MaximumGain(covariance, model.noise_variance.mean(), horizon, upper_bound=False)
-    return float(gain(horizon, model).mean())
+    gamma, (p, q) = float(gain(horizon, model).mean()), powers
+    return min(horizon, max(1, math.ceil(gamma**p * (horizon / total) ** q)))
 
 
 def _at_time_zero(model: OnlineGP, points: Tensor) -> Tensor:
