@@ -19,7 +19,6 @@ from bandits_torch import validation
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.checkpoint import Stateful, versions_here, warn_of_versions
 from bandits_torch.description import (
-    BuiltWith,
     Described,
     alike,
     description,
@@ -205,7 +204,19 @@ def _part_rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[i
         return _module_rebuilt(value, path, wanted)
     items = {key: _value_rebuilt(item, f"{path}{key}", wanted, made) for key, item in items_of(value)}
     if isinstance(value, Described) and value.built_with is not None:
-        return _called(type(value), value.built_with, {key.lstrip("."): item for key, item in items.items()})
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for parameter in value.built_with.parameters:
+            argument = items[f".{parameter.name}"]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                positional += argument
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                named |= argument
+            elif parameter.kind is parameter.KEYWORD_ONLY:
+                named[parameter.name] = argument
+            else:
+                positional.append(argument)
+        return type(value)(*positional, **named)
     if isinstance(value, (list, tuple)):
         return type(value)(items.values()) if type(value) in (list, tuple) else value
     if isinstance(value, Mapping):
@@ -213,22 +224,6 @@ def _part_rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[i
     if is_dataclass(value) and not inspect.isclass(value):
         return type(value)(**{f.name: items[f".{f.name}"] for f in fields(value) if f.init})
     return value
-
-
-def _called(kind: type, noted: BuiltWith, arguments: dict[str, Any]) -> Any:
-    """An object of this class, built with these arguments as its signature requires."""
-    positional: list[Any] = []
-    named: dict[str, Any] = {}
-    for parameter in noted.parameters:
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            positional += arguments[parameter.name]
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            named |= arguments[parameter.name]
-        elif parameter.kind is parameter.KEYWORD_ONLY:
-            named[parameter.name] = arguments[parameter.name]
-        else:
-            positional.append(arguments[parameter.name])
-    return kind(*positional, **named)
 
 
 def _module_rebuilt(module: torch.nn.Module, path: str, wanted: Mapping[str, Any]) -> torch.nn.Module:
