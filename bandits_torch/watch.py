@@ -516,16 +516,15 @@ class Watched:
         with self._turn.any_process():
             names = ["id", "time", "replicate", "arm", "own", "since", "before", "after", "once_in"]
             table = pd.DataFrame(self._watch.rung, columns=names)
-            table["by"] = np.where(table.pop("own").astype(bool), "policy", "rewards")
+            table.insert(4, "by", np.where(table.pop("own").astype(bool), "policy", "rewards"))
             for name in ("time", "since"):
                 table[name] = self._column_of_times(table[name])
             if self.names is not None:
                 table["arm"] = [self.names[arm] for arm in table["arm"]]
             for name in ("before", "after", "once_in"):
                 table[name] = table[name].astype("float64")
-            columns = ["id", "time", "replicate", "arm", "by", "since", "before", "after", "once_in"]
             left_out = ["replicate"] * (self.replicates == 1) + ["arm"] * (self.policy.dim > 0)
-            return table[[name for name in columns if name not in left_out]]
+            return table.drop(columns=left_out)
 
     def report(
         self,
