@@ -78,14 +78,6 @@ def test_a_jump_of_three_noise_deviations_is_found_in_a_few_pulls(before, pulls)
     )
 
 
-def test_a_change_of_rewards_of_0_and_1_is_found():
-    rewards = np.concatenate([RNG.random((40, 100)) < 0.2, RNG.random((40, 100)) < 0.7], 1).astype(float)
-    found = {one["replicate"]: one for one in alarms_of(rewards) if one["id"] >= 100}
-    assert len(found) >= 34
-    assert np.median([one["id"] for one in found.values()]) <= 130
-    assert np.median([one["since"] for one in found.values()]) == pytest.approx(100, abs=5)
-
-
 @pytest.mark.parametrize(("rates", "least", "most"), [((0.2, 0.6), 0.6, 0.85), ((0.02, 0.1), 0.0, 0.15)])
 def test_a_change_of_rewards_of_0_and_1_is_found_as_often_as_the_page_says(rates, least, most):
     g = np.random.default_rng(12)

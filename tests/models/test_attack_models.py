@@ -49,8 +49,10 @@ def test_a_member_that_forgot_everything_is_as_new(form):
         lambda noise: ArmGP(3, smooth(3), noise, form="factor"),
         lambda noise: SketchedGP(3, smooth(3), noise),
         lambda noise: WeightedGP(3, smooth(3), noise),
+        lambda noise: OnlineGP(ArmCovarianceKernel(smooth(3)), noise, input_dim=1),
+        lambda noise: OnlineGP(ArmCovarianceKernel(2.0**40 * smooth(3)), 2.0**40 * noise, input_dim=1),
     ],
-    ids=["covariance", "factor", "SketchedGP", "WeightedGP"],
+    ids=["covariance", "factor", "SketchedGP", "WeightedGP", "OnlineGP", "OnlineGP in another unit"],
 )
 def test_a_ratio_of_which_float64_leaves_nothing_is_refused_by_name(make):
     make(1.01e-10)
@@ -112,22 +114,3 @@ def test_what_the_constructor_refuses_is_not_adopted(form, noise, mean, name):
         model.adopt(torch.tensor(noise, dtype=F64), torch.tensor(mean, dtype=F64))
     after = model.state_dict()
     assert all(torch.equal(before[key], after[key]) for key in before if torch.is_tensor(before[key]))
-
-
-@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
-def test_an_online_gp_takes_rewards_in_any_unit(unit):
-    def model(noise, unit):
-        return OnlineGP(ArmCovarianceKernel(unit**2 * smooth(3)), noise * unit**2, input_dim=1)
-
-    one, other = model(1e-9, 1.0), model(1e-9, unit)
-    for k in range(5):
-        X = torch.tensor([[float(k % 3)]], dtype=F64)
-        one.observe(X, torch.tensor([[0.1 * k]], dtype=F64))
-        other.observe(X, torch.tensor([[0.1 * k * unit]], dtype=F64))
-    X = torch.arange(3.0, dtype=F64).reshape(3, 1, 1)
-    with torch.no_grad():
-        a, b = one.posterior(X), other.posterior(X)
-    torch.testing.assert_close(b.mean / unit, a.mean, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(b.variance / unit**2, a.variance, rtol=1e-5, atol=1e-15)
-    with pytest.raises(ValueError, match=r"noise_variance must be at least 1e-10 of .*1.0e-12"):
-        model(1e-12, unit)
