@@ -118,3 +118,14 @@ def test_a_deviation_is_known_where_its_square_is_not():
     assert (fresh.predict(chosen[0], 0.0)[1] > 0.1).all()  # in units of rewards that are not known
     fresh.learn(Observation(0.0, chosen[0], torch.zeros(S).double()))
     assert (fresh.predict(chosen[0], 0.0)[1] > 0.1).all()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rewards_whose_squares_overflow_are_refused_and_change_nothing(way):
+    _, policy = played(way, 1e130)
+    choice, before = policy.choose(float(STEPS), step_of(way, STEPS)), predicted(way, policy)
+    for size in (1e300, -1e300):
+        reward = torch.full((S,), size, dtype=torch.float64)
+        with pytest.raises(ValueError, match="reward must be at most 1e\\+140 in size"):
+            policy.learn(Observation(float(STEPS), choice.arm, reward, choice.why))
+    torch.testing.assert_close(before, predicted(way, policy), rtol=0, atol=0)
