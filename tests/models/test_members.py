@@ -201,6 +201,14 @@ def test_a_state_goes_on_alike_alone_and_stacked(kind):
     assert torch.equal(whole.marginals()[1], fresh)
 
 
+def test_a_stack_may_have_one_part():
+    part, whole = members("fading"), StackedMembers([members("fading")])
+    for time, arm, reward in steps("fading", 5):
+        for model in (part, whole):
+            model.observe_arms(arm.unsqueeze(-1), reward, time)
+    assert torch.equal(whole.marginals(6.0)[0], part.marginals(6.0)[0])
+
+
 @every_kind
 def test_in_another_unit_of_rewards_members_say_the_same_to_the_last_bit(kind):
     plain, scaled = members(kind), members(kind, unit=1024.0)
