@@ -313,6 +313,21 @@ def test_what_is_around_the_policy_goes_on(options):
     torch.testing.assert_close(live.predict(41.0), twin.predict(41.0), rtol=1e-8, atol=1e-8)
 
 
+def test_learned_hyperparameters_stay():
+    live = AskTell(recipes.gp_ucb(X[:6], KERNEL, 0.05, learn_hyperparameters={"every": 10}))
+    for step in range(25):
+        question = live.ask(float(step))
+        live.tell(question.id, float(torch.sin(9 * X[question.arm]).sum()) + 0.1 * (step % 3))
+    model = live.policy.policy.model
+    expected = model.with_arms(X[6:]).marginals()
+    live.add_arms(3, features=X[6:])
+    grown = live.policy.policy.model
+    for name, value in model.prior.kernel.state_dict().items():
+        assert torch.equal(value, grown.prior.kernel.state_dict()[name])
+    assert not torch.equal(grown.noise_variance, torch.full((1,), 0.05).double())
+    torch.testing.assert_close(grown.marginals(), expected)
+
+
 def test_a_replicate_alone_grows_as_in_a_batch():
     for name in ("auto", "tv_gp_ucb", "discounted_ts"):
         systems = {}
