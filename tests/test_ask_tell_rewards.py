@@ -115,8 +115,9 @@ def by_quadrature(kind, rewards, mean, variance):
 @pytest.mark.parametrize("variance", [0.01, 1.0, 25.0])
 @pytest.mark.parametrize("mean", [-4.0, 0.0, 2.5])
 def test_one_reward_changes_the_belief_as_quadrature_says(kind, variance, mean):
-    for y in (0.0, 1.0) if kind == "binary" else (0.0, 1.0, 7.0, 300.0):
-        z, r = as_gaussian(kind, *(torch.tensor([x], **DOUBLE) for x in (y, mean, variance)))
+    rewards = torch.tensor([0.0, 1.0] if kind == "binary" else [0.0, 1.0, 7.0, 300.0], **DOUBLE)
+    replicates = (torch.full_like(rewards, x) for x in (mean, variance))
+    for y, z, r in zip(rewards, *as_gaussian(kind, rewards, *replicates), strict=True):
         precision = 1 / variance + 1 / float(r)
         exact = by_quadrature(kind, [y], mean, variance)
         assert 1 / precision == pytest.approx(exact[1], rel=2e-5)
