@@ -26,7 +26,7 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks.papers import _claims
-from benchmarks.papers._folders import results_folder
+from benchmarks.papers._folders import positive, results_folder
 
 # glibc keeps what is freed: matrices of 2 MB made anew at every step cost WGP-UCB a third of its time otherwise.
 _KEPT = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
@@ -64,11 +64,9 @@ def run_all(arguments: list[str]) -> None:
     parser.add_argument("--fast", action="store_true", help="small sizes, to see that everything runs")
     parser.add_argument("--data", type=Path, help="folder of the real readings")
     parser.add_argument(
-        "--processes", type=int, default=os.cpu_count(), help="papers at once; default: one a core"
+        "--processes", type=positive, default=os.cpu_count(), help="papers at once; default: one a core"
     )
     asked = parser.parse_args(arguments)
-    if asked.processes < 1:
-        parser.error(f"--processes must be at least 1, got {asked.processes}")
     flags, environment = ["--fast"] if asked.fast else [], {"OMP_NUM_THREADS": "1", **_KEPT, **os.environ}
     if asked.data is not None:
         environment["BANDITS_TORCH_DATA"] = str(asked.data.resolve())

@@ -4,32 +4,82 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 
 
-class PaperParser(argparse.ArgumentParser):
-    """Takes parts, ``--fast`` and ``--out``; ``about``: of the program, ``parts`` and ``fast``: what they are."""
+@dataclass(frozen=True)
+class Job:
+    """What a part is run with: where results go, whether in small, where the data are, and all that was asked."""
 
-    def __init__(self, paper: str, about: str, parts: str, fast: str) -> None:
-        super().__init__(
-            prog=f"python -m benchmarks.papers {paper}",
-            description=about,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        self.add_argument("parts", nargs="*", help=parts)
-        self.add_argument("--fast", action="store_true", help=fast)
-        self.add_argument("--out", type=Path, help=f"default: results/{paper}, or results/fast/{paper}")
+    out: Path
+    fast: bool
+    data: Path | None
+    asked: argparse.Namespace
 
-    def asked(self, arguments: Sequence[str], known: Collection[str]) -> argparse.Namespace:
-        """The arguments, parts among those known; else the program ends with the usage."""
-        found = self.parse_args(arguments)
-        unknown = sorted(set(found.parts) - set(known))
-        if unknown:
-            self.error(f"parts must be among {', '.join(known)}, got {', '.join(unknown)}")
-        return found
+
+def run(
+    paper: str,
+    about: str,
+    arguments: Sequence[str],
+    parts: Mapping[str, Callable[[Job], None]],
+    report: Callable[[Job], None],
+    *,
+    fast: str,
+    default: Collection[str] = (),
+    need: Collection[str] = (),
+    file: str = "",
+    more: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+) -> None:
+    """A paper's command: run the parts asked for, then write the page from the files that there are.
+
+    Args:
+        fast: what ``--fast`` does.
+        default: those that are run where none is named; empty: all.
+        need: those that cannot do without the data, and are left out where there are none; ``file``: in their folder.
+        more: arguments besides, as ``add_argument`` takes them.
+    """
+    known, default = {**parts, "report": lambda job: None}, default or tuple(parts)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.papers {paper}",
+        description=about,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(known)}; default: {', '.join(default)}")
+    parser.add_argument("--fast", action="store_true", help=fast)
+    parser.add_argument("--out", type=Path, help=f"default: results/{paper}, or results/fast/{paper}")
+    parser.add_argument("--no-report", action="store_true", help="while other parts are played beside")
+    if file:
+        parser.add_argument("--data", type=Path, help=f"folder of {file}; default: $BANDITS_TORCH_DATA")
+    for name, how in more.items():
+        parser.add_argument(name, **how)
+    asked = parser.parse_args(arguments)
+    if unknown := sorted(set(asked.parts) - set(known)):
+        parser.error(f"parts must be among {', '.join(known)}, got {', '.join(unknown)}")
+    data = data_folder(asked.data, file) if file else None
+    lacking = [part for part in need if data is None]
+    if needed := sorted(set(asked.parts) & set(lacking)):
+        parser.error(f"{', '.join(needed)}: --data or $BANDITS_TORCH_DATA is needed")
+    job = Job(results_folder(paper, asked.fast, asked.out), asked.fast, data, asked)
+    for part in asked.parts or default:
+        if part in lacking:
+            print(f"{part} left out: no --data", flush=True)
+        else:
+            known[part](job)
+    if not asked.no_report:
+        report(job)
+
+
+def positive(text: str) -> int:
+    """An argument that is a number of things."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
 
 
 def results_folder(paper: str, fast: bool, given: Path | None = None) -> Path:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
@@ -46,7 +45,7 @@ from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import BKBWidth, ConstantWidth, RealisedInformationWidth
 from benchmarks.pages import replaced, save
 from benchmarks.papers import _calandriello_page
-from benchmarks.papers._folders import PaperParser, results_folder
+from benchmarks.papers._folders import Job, run
 from benchmarks.speed.measuring import copy_seconds
 
 # kind: (layout of the arms, RKHS function of 20 centres in place of a draw of the GP, largest |f| in place of its own)
@@ -116,26 +115,24 @@ def _rkhs_functions(problem: GPDraws, replicates: int) -> Tensor:
 
 mpl.use("Agg")
 LAMBDA, NOISE, DELTA = 0.01, 0.1, 0.1
-FIGURES = {"2": "starvation"}
 
 
 def main(arguments: list[str]) -> None:
-    parts: dict[str, Callable[[Path, bool], None]] = {
-        part.__name__: part
-        for part in (starvation, coverage, regret, settings, growth, adaptive, accuracy, times, numpy, batch)
-    }
-    parts["report"] = lambda out, fast: None
-    parser = PaperParser("calandriello", __doc__, "default: all", "small sizes, to see that everything runs")
-    asked = parser.asked(arguments, [*FIGURES, *parts])
-    wanted = [FIGURES.get(part, part) for part in asked.parts] or list(parts)
-    out = results_folder("calandriello", asked.fast, asked.out)
+    parts = (starvation, coverage, regret, settings, growth, adaptive, accuracy, times, numpy, batch)
+    by_name = {part.__name__: part for part in parts}
     torch.set_num_threads(1)
-    for part in wanted:
-        parts[part](out, asked.fast)
-    _calandriello_page.write(out)
+    run(
+        "calandriello",
+        __doc__,
+        arguments,
+        {"2": starvation, **by_name},
+        lambda job: _calandriello_page.write(job.out),
+        fast="small sizes, to see that everything runs",
+        default=by_name,
+    )
 
 
-def starvation(out: Path, fast: bool) -> None:
+def starvation(job: Job) -> None:
     """Figure 2: squared exponential kernel on [0, 1], t = 6, 63, 215 points in [0, 0.5]; mean +- 3 sigma.
 
     The picture is of the first function; the table holds the means over all of them.
@@ -144,7 +141,7 @@ def starvation(out: Path, fast: bool) -> None:
 
     figure, axes = plt.subplots(3, 3, figsize=(13, 8), sharex=True, sharey=True)
     rows = []
-    for seed in range(1, 3 if fast else 21):
+    for seed in range(1, 3 if job.fast else 21):
         problem, order, rewards = _on_the_left(seed, 215)
         f, x = problem.functions[0], problem.arms[:, 0]
         for column, t in enumerate((6, 63, 215)):
@@ -159,24 +156,24 @@ def starvation(out: Path, fast: bool) -> None:
     for axis in axes[-1]:
         axis.set_xlabel("arm")
     figure.tight_layout()
-    figure.savefig(out / "figure_2.png", dpi=100)
+    figure.savefig(job.out / "figure_2.png", dpi=100)
     plt.close(figure)
     means = pd.DataFrame(rows).groupby(["t", "posterior"], sort=False).mean().reset_index()
-    save(means, out / "starvation.csv", 4)
+    save(means, job.out / "starvation.csv", 4)
 
 
-def coverage(out: Path, fast: bool) -> None:
+def coverage(job: Job) -> None:
     """Figure 2's random Fourier features at a fixed number of them, 48, as points keep coming; twenty functions."""
     rows = []
-    for seed in range(1, 3 if fast else 21):
+    for seed in range(1, 3 if job.fast else 21):
         problem, order, rewards = _on_the_left(seed, 5000)
-        for t in (215, 1000) if fast else (215, 1000, 5000):
+        for t in (215, 1000) if job.fast else (215, 1000, 5000):
             points = (problem.arms, order[:t], rewards[:t])
             mean, variance = random_fourier_features(*points, 0.1, 48, LAMBDA, seed)
             deviation = variance.clamp_min(0).sqrt()
             rows.append({"t": t, "m": 48, **_calibration(problem.functions[0], mean, deviation)})
     frame = pd.DataFrame(rows).groupby("t").mean().reset_index()
-    save(frame, out / "coverage.csv", 4)
+    save(frame, job.out / "coverage.csv", 4)
 
 
 def _on_the_left(seed: int, count: int) -> tuple[GPDraws, Tensor, Tensor]:
@@ -227,12 +224,12 @@ def _draw_posterior(
     axis.set_ylim(-4, 4)
 
 
-def regret(out: Path, fast: bool) -> None:
+def regret(job: Job) -> None:
     """Regret of sketched samplers beside the exact one, A = 1 000, d = 2, by width.
 
     Written after each of them: a run that is cut short leaves the rows of the others as they were.
     """
-    horizon, replicates = (20, 2) if fast else (1000, 5)
+    horizon, replicates = (20, 2) if job.fast else (1000, 5)
     problem = GPDraws(num_arms=1000, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=0, replicates=replicates)
     problem.functions = problem.functions / problem.functions.abs().amax(-1, keepdim=True)  # |f| <= 1
     arguments = (problem.arms, problem.knowledge.kernel, LAMBDA)
@@ -250,7 +247,7 @@ def regret(out: Path, fast: bool) -> None:
         "kept, qbar 5, C 2": {"oversampling": 5.0, "growth": 2.0, "dictionary": "kept"},
         "batch BKB, qbar 5, C 5": {"oversampling": 5.0, "growth": 5.0},
     }
-    path = out / "regret.csv"
+    path = job.out / "regret.csv"
     table = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=["width", "sampler"])
     for width_name, width in widths.items():
         for name, options in samplers.items():
@@ -268,17 +265,17 @@ def regret(out: Path, fast: bool) -> None:
             save(table, path, 5)
 
 
-def settings(out: Path, fast: bool) -> None:
+def settings(job: Job) -> None:
     """The exact sampler's regret by kind of function and width."""
-    frame = compare(fast, NOISE, LAMBDA, DELTA)
-    save(frame, out / "settings.csv", None)
+    frame = compare(job.fast, NOISE, LAMBDA, DELTA)
+    save(frame, job.out / "settings.csv", None)
 
 
-def growth(out: Path, fast: bool) -> None:
+def growth(job: Job) -> None:
     """Dictionary, arms pulled, and time of a step as t grows; the exact posterior beside."""
     import matplotlib.pyplot as plt
 
-    side, horizon = (10, 60) if fast else (64, 4000)
+    side, horizon = (10, 60) if job.fast else (64, 4000)
     problem = GridDraws(side=side, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=1)
     width = BKBWidth(1.0, NOISE, DELTA, form="printed")
     policy = recipes.bkb(problem.arms, problem.knowledge.kernel, LAMBDA, width=width, growth=1.0)
@@ -298,7 +295,7 @@ def growth(out: Path, fast: bool) -> None:
                 "exact_ms_per_step": 1e3 * float(exact[start:t].median()),
             }
         )
-    save(pd.DataFrame(rows), out / "growth.csv", 4)
+    save(pd.DataFrame(rows), job.out / "growth.csv", 4)
     figure, axis = plt.subplots(figsize=(6, 4))
     pulled = torch.tensor([len(set(bkb.arms.flatten()[:t].tolist())) for t in range(1, horizon + 1)])
     steps = range(1, horizon + 1)
@@ -307,18 +304,18 @@ def growth(out: Path, fast: bool) -> None:
     axis.set(xlabel="step", ylabel="arms", title="BKB, qbar 5, a draw at every step")
     axis.legend()
     figure.tight_layout()
-    figure.savefig(out / "growth.png", dpi=100)
+    figure.savefig(job.out / "growth.png", dpi=100)
     plt.close(figure)
 
 
-def adaptive(out: Path, fast: bool) -> None:
+def adaptive(job: Job) -> None:
     """On a smoother function the dictionary is smaller."""
     rows = []
     for lengthscale in (0.1, 0.2, 0.4, 0.8):
         problem = GPDraws(num_arms=1000, dim=2, lengthscale=lengthscale, noise_scale=NOISE, seed=1)
         kernel, width = make_kernel("se", lengthscale), RealisedInformationWidth(1.0, NOISE, DELTA)
         policy = recipes.bkb(problem.arms, kernel, LAMBDA, width=width, growth=1.0)
-        history = loop.run(policy, problem, 40 if fast else 500)
+        history = loop.run(policy, problem, 40 if job.fast else 500)
         rows.append(
             {
                 "lengthscale": lengthscale,
@@ -328,15 +325,15 @@ def adaptive(out: Path, fast: bool) -> None:
                 "arms_pulled": len(set(history.arms.flatten().tolist())),
             }
         )
-    save(pd.DataFrame(rows), out / "adaptive.csv", 4)
+    save(pd.DataFrame(rows), job.out / "adaptive.csv", 4)
 
 
-def accuracy(out: Path, fast: bool) -> None:
+def accuracy(job: Job) -> None:
     """Theorem 1: shares of runs in which all variances stay within a factor alpha at all steps, by oversampling."""
     from tests.claims.test_sketch_accuracy import DELTA as failure
     from tests.claims.test_sketch_accuracy import STEPS, share_of_runs_within
 
-    runs = 20 if fast else 200
+    runs = 20 if job.fast else 200
     samplings = {
         "theory": LeverageSampling.theory(STEPS, failure),
         "qbar 5": LeverageSampling(5.0, dictionary="redrawn"),
@@ -351,13 +348,13 @@ def accuracy(out: Path, fast: bool) -> None:
         }
         for name, one in samplings.items()
     ]
-    save(pd.DataFrame(rows), out / "accuracy.csv", 5)
+    save(pd.DataFrame(rows), job.out / "accuracy.csv", 5)
 
 
 BKB, EXACT = "BKB, a draw a step", "exact, on the pulls of BKB"
 
 
-def times(out: Path, fast: bool) -> None:
+def times(job: Job) -> None:
     """Processor seconds of the policy alone, one thread, in the published settings and an easier one."""
     width, rows = BKBWidth(1.0, NOISE, DELTA, form="printed"), []
     for num_arms, horizon, lengthscale in ((1000, 2000, 0.2), (10_000, 500, 0.2), (10_000, 2000, 0.5)):
@@ -369,7 +366,7 @@ def times(out: Path, fast: bool) -> None:
             "batch BKB, C 5": lambda a=arguments: recipes.bbkb(*a, width=width),
         }
         for name, build in runs.items():
-            policy, steps = build(), 20 if fast else horizon
+            policy, steps = build(), 20 if job.fast else horizon
             taken, arms, rewards, watched = _processor_seconds(policy, problem, steps)
             pulled = len(set(arms.tolist()))
             row = {"arms": num_arms, "steps": horizon, "lengthscale": lengthscale, "arms_pulled": pulled}
@@ -384,24 +381,24 @@ def times(out: Path, fast: bool) -> None:
                 facts = {"seconds": seconds, "held": held, "MB_a_step": moved / 1e6, "share_of_copy": share}
                 rows.append({**row, "policy": policy_name, **facts})
                 print("times:", *rows[-1].values(), flush=True)
-    save(pd.DataFrame(rows), out / "times.csv", 4)
+    save(pd.DataFrame(rows), job.out / "times.csv", 4)
 
 
-def numpy(out: Path, fast: bool) -> None:
+def numpy(job: Job) -> None:
     """Processor seconds of ``bkb`` and of Figure 1 in plain NumPy, on the same coins and noise, a step of each in turn.
 
     The arm that ``bkb`` chooses is played; how often NumPy would choose the same is counted. OMP_NUM_THREADS=1 gives
     both one thread."""
     rows = []
     for num_arms, horizon in ((1000, 2000), (10_000, 500)):
-        rows.append(_beside_numpy(num_arms, 20 if fast else horizon))
+        rows.append(_beside_numpy(num_arms, 20 if job.fast else horizon))
         print("numpy:", *rows[-1].values(), flush=True)
-    save(pd.DataFrame(rows), out / "numpy.csv", 4)
+    save(pd.DataFrame(rows), job.out / "numpy.csv", 4)
 
 
-def batch(out: Path, fast: bool) -> None:
+def batch(job: Job) -> None:
     """Processor seconds of replicates of ``bkb`` on one function each: in one batch, and then one after another."""
-    replicates, horizon = (2, 20) if fast else (10, 400)
+    replicates, horizon = (2, 20) if job.fast else (10, 400)
     width, alone, same = BKBWidth(1.0, NOISE, DELTA, form="printed"), 0.0, 0
 
     def played(first: int, count: int) -> tuple[float, Tensor]:
@@ -430,7 +427,7 @@ def batch(out: Path, fast: bool) -> None:
     row = {"arms": 1000, "steps": horizon, "replicates": replicates, "batch_seconds": together}
     row |= {"alone_seconds": alone, "times": alone / together, "same_runs": same}
     print("batch:", *row.values(), flush=True)
-    save(pd.DataFrame([row]), out / "batch.csv", 4)
+    save(pd.DataFrame([row]), job.out / "batch.csv", 4)
 
 
 def _over_the_square(num_arms: int, lengthscale: float) -> GPDraws | GridDraws:

@@ -3,16 +3,14 @@
 ``python -m benchmarks.papers chowdhury [figure1|...|figure4|1a|...|4b|robustness|sensitivity|report ...] [--fast]``
 
 GP-UCB, IGP-UCB, GP-TS, GP-EI and GP-PI with the printed widths, 25 trials of 30 000 steps. Without a name all parts
-run; figure 4 needs the folder of the readings, ``--data`` or $BANDITS_TORCH_DATA. Each part writes CSV files and
-pictures; RESULTS.md and claims.csv are then written from the CSV files alone.
+run; figure 4 needs the folder of intel_temperature.npz and cmu_light.npz, ``--data`` or $BANDITS_TORCH_DATA. Each part
+writes CSV files and pictures; RESULTS.md and claims.csv are then written from the CSV files alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -23,59 +21,37 @@ from bandits_torch.experiments.plots import plot_regret
 from benchmarks.pages import save
 from benchmarks.papers import _chowdhury_page as page
 from benchmarks.papers._chowdhury_problems import POLICIES, Setting, build, settings, variants
-from benchmarks.papers._folders import PaperParser, data_folder, results_folder
+from benchmarks.papers._folders import Job, positive
+from benchmarks.papers._folders import run as run_parts
 
 _LATE = 0.1  # share of the steps that "late" regret is over
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a part is run with: where results go, where data are, at what length."""
-
-    out: Path
-    data: Path | None
-    fast: bool
-    most: int | None = None
-
-    @property
-    def trials(self) -> int:
-        """Functions, or runs of one function."""
-        return 3 if self.fast else 25
-
-    def steps(self, full: int = 30_000) -> int:
-        """T, at most ``most``."""
-        return 60 if self.fast else min(full, self.most or full)
-
-
 def main(arguments: list[str]) -> None:
-    parts = f"{', '.join(PARTS)} or report; default: all"
-    parser = PaperParser("chowdhury", __doc__.split("\n")[0], parts, "3 trials of 60 steps")
-    parser.add_argument(
-        "--data",
-        type=Path,
-        help="folder of intel_temperature.npz and cmu_light.npz; default: $BANDITS_TORCH_DATA",
-    )
-    parser.add_argument(
-        "--steps", type=int, help="at most so many steps a run; the page says how many there were"
-    )
-    parser.add_argument("--no-report", action="store_true", help="while other parts are played beside")
-    asked = parser.asked(arguments, [*PARTS, *page.PANELS, "report"])
-    data = data_folder(asked.data, "cmu_light.npz")
-    if asked.steps is not None and asked.steps < 1:
-        parser.error(f"--steps must be at least 1, got {asked.steps}")
-    if data is None and {"figure4", "4a", "4b"} & set(asked.parts):
-        parser.error("figure 4 needs --data or $BANDITS_TORCH_DATA")
-    job = Job(results_folder("chowdhury", asked.fast, asked.out), data, asked.fast, asked.steps)
     torch.set_num_threads(1)  # a step this short gains nothing from a second thread
-    for part in asked.parts or PARTS:
-        if part == "figure4" and data is None:
-            print("figure4 left out: no --data", flush=True)
-        elif part in PARTS:
-            PARTS[part](job)
-        elif part in page.PANELS:
-            _panel(part, job)
-    if not asked.no_report:
-        page.write(job.out)
+    run_parts(
+        "chowdhury",
+        __doc__.split("\n")[0],
+        arguments,
+        PARTS | {panel: partial(_panel, panel) for panel in page.PANELS},
+        lambda job: page.write(job.out),
+        fast="3 trials of 60 steps",
+        default=PARTS,
+        need=("figure4", "4a", "4b"),
+        file="cmu_light.npz",
+        more={
+            "--steps": {"type": positive, "help": "at most so many a run; the page says how many there were"}
+        },
+    )
+
+
+def _trials(job: Job) -> int:
+    """Functions, or runs of one function."""
+    return 3 if job.fast else 25
+
+
+def _steps(job: Job, full: int = 30_000) -> int:
+    return 60 if job.fast else min(full, job.asked.steps or full)
 
 
 def _panels(figure: str, job: Job) -> None:
@@ -87,9 +63,9 @@ def robustness(job: Job) -> None:
     """The conjecture at figure 3: how regret on Rosenbrock changes with the lengthscale that is taken for known."""
     rows = []
     for lengthscale in (0.05, 0.1, 0.2, 0.4, 0.8):
-        setting = settings("3a", job.trials, None, lengthscale=lengthscale)
-        histories = _play(setting, job.steps(2000), f"lengthscale {lengthscale:g}")
-        rows.append({"lengthscale": lengthscale, "steps": job.steps(2000)} | _means(histories))
+        setting = settings("3a", _trials(job), None, lengthscale=lengthscale)
+        histories = _play(setting, _steps(job, 2000), f"lengthscale {lengthscale:g}")
+        rows.append({"lengthscale": lengthscale, "steps": _steps(job, 2000)} | _means(histories))
         save(pd.DataFrame(rows), job.out / "robustness.csv", 5)
 
 
@@ -97,19 +73,19 @@ def sensitivity(job: Job) -> None:
     """What changes when the choices that the paper leaves open, or misprints, change, one at a time."""
     rows = []
     for panel in ("1a", "1b"):
-        for words, (setting, options) in variants(panel, job.trials, job.steps(3000)).items():
+        for words, (setting, options) in variants(panel, _trials(job), _steps(job, 3000)).items():
             names = ("gp_ucb", "igp_ucb", "gp_ts")
             rows.append(
-                {"panel": panel, "choice": words, "steps": job.steps(3000)}
-                | _means(_play(setting, job.steps(3000), f"{panel} {words}", names, **options))
+                {"panel": panel, "choice": words, "steps": _steps(job, 3000)}
+                | _means(_play(setting, _steps(job, 3000), f"{panel} {words}", names, **options))
             )
     choices: tuple[dict[str, Any], ...] = ({}, {"prior_mean": "grand"}, {"scaled": False})
     for panel in ("4a", "4b") if job.data else ():
         for options in (*choices, {"whole_days": True}) if panel == "4a" else choices:
             words = ", ".join(f"{key} = {value}" for key, value in options.items()) or "default"
-            setting = settings(panel, min(job.trials, 24), job.data, **options)
-            histories = _play(setting, job.steps(3000), f"{panel} {words}")
-            rows.append({"panel": panel, "choice": words, "steps": job.steps(3000)} | _means(histories))
+            setting = settings(panel, min(_trials(job), 24), job.data, **options)
+            histories = _play(setting, _steps(job, 3000), f"{panel} {words}")
+            rows.append({"panel": panel, "choice": words, "steps": _steps(job, 3000)} | _means(histories))
     save(pd.DataFrame(rows), job.out / "sensitivity.csv", 5)
 
 
@@ -122,13 +98,13 @@ PARTS: dict[str, Callable[[Job], None]] = {
 
 def _panel(panel: str, job: Job) -> None:
     """Picture of a panel, regret of each trial, what was set."""
-    setting = settings(panel, job.trials, job.data)
-    histories = _play(setting, job.steps(), f"figure {panel}")
+    setting = settings(panel, _trials(job), job.data)
+    histories = _play(setting, _steps(job), f"figure {panel}")
     stem = f"{job.out / 'figure'}{panel}"
     save(trials(histories), f"{stem}_trials.csv")
     save(_facts(setting, histories), f"{stem}_facts.csv", 4)
     functions = setting.problem.expected_rewards(1)
-    gap = (functions.amax(-1) - functions.mean(-1)).unsqueeze(-1).expand(-1, job.steps())
+    gap = (functions.amax(-1) - functions.mean(-1)).unsqueeze(-1).expand(-1, _steps(job))
     axes = plot_regret({page.NAMES[name]: h for name, h in histories.items()}, random=gap)
     axes.set_title(f"Figure {panel}. {axes.get_title(loc='left')}", loc="left", fontsize=10, pad=12)
     axes.figure.savefig(f"{stem}.png", dpi=100)

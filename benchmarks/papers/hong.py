@@ -21,7 +21,7 @@ more stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,7 +39,8 @@ from bandits_torch.theory.optimal_design import features_of_covariance, fraction
 from benchmarks.pages import replaced, save
 from benchmarks.papers import _hong_environments as of
 from benchmarks.papers import _hong_page
-from benchmarks.papers._folders import PaperParser, results_folder
+from benchmarks.papers._folders import Job
+from benchmarks.papers._folders import run as run_parts
 
 # Part: which algorithms play on which environments.
 RACES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -61,50 +62,37 @@ RACES: dict[str, dict[str, tuple[str, ...]]] = {
     "correlated": {"correlated-d2": of.RACED, "correlated-d3": of.RACED},
     "drift": {"slow-drift": of.RACED},
 }
-FIGURES = {"1": "switching", "2": "cosine"}
 
 
 def main(arguments: list[str]) -> None:
-    parser = PaperParser(
-        "hong", __doc__, "default: all but tuning and grids", "2 replicates, 60 steps: seconds"
-    )
-    parser.add_argument("--replicates", type=int, default=of.REPLICATES, help="of the races")
-    parser.add_argument("--no-report", action="store_true", help="while other parts are played beside")
-    parts: dict[str, Callable[[Path, bool], None]] = {
-        **{part: lambda out, fast, part=part: race(part, out, fast, asked.replicates) for part in RACES},
-        "detection": detection,
-        "theory": theory,
-        "tuning": lambda out, fast: tuning(of.TUNING, out / "tuning.csv", fast),
-        "grids": lambda out, fast: tuning(of.EQUAL_GRIDS, out / "grids.csv", fast),
-        "report": lambda out, fast: None,
+    parts = {part: partial(race, part) for part in RACES} | {"detection": detection, "theory": theory}
+    known = {"1": parts["switching"], "2": parts["cosine"], **parts}
+    known |= {
+        "tuning": partial(tuning, "tuning", of.TUNING),
+        "grids": partial(tuning, "grids", of.EQUAL_GRIDS),
     }
-    asked = parser.asked(arguments, [*FIGURES, *parts])
-    wanted = [FIGURES.get(part, part) for part in asked.parts] or [
-        part for part in parts if part not in ("tuning", "grids")
-    ]
-    out = results_folder("hong", asked.fast, asked.out)
-    for part in wanted:
-        parts[part](out, asked.fast)
-    if not asked.no_report:
-        report(out, asked.fast)
+    more = {"--replicates": {"type": int, "default": of.REPLICATES, "help": "of the races"}}
+    fast = "2 replicates, 60 steps: seconds"
+    run_parts("hong", __doc__, arguments, known, report, fast=fast, default=parts, more=more)
 
 
-def race(part: str, out: Path, fast: bool, replicates: int) -> None:
+def race(part: str, job: Job) -> None:
     for name, algorithms in RACES[part].items():
         for algorithm in algorithms:
-            count = 2 if fast else of.replicates_of(name, algorithm, replicates)
-            history = of.kept(name, algorithm, _horizon(fast), count, out / "runs")
+            count = 2 if job.fast else of.replicates_of(name, algorithm, job.asked.replicates)
+            history = of.kept(name, algorithm, _horizon(job), count, job.out / "runs")
             regret, error = history.mean_cumulative_regret, history.standard_error
             print(f"{name:22} {algorithm:22} {regret:8.0f} +- {error:.0f}", flush=True)
 
 
-def tuning(searches: dict[str, of.Search], path: Path, fast: bool) -> None:
+def tuning(name: str, searches: dict[str, of.Search], job: Job) -> None:
+    path = job.out / f"{name}.csv"
     path.unlink(missing_ok=True)
     for algorithm, search in searches.items():
-        of.tune(algorithm, search, path, fast)
+        of.tune(algorithm, search, path, job.fast)
 
 
-def theory(out: Path, fast: bool) -> None:
+def theory(job: Job) -> None:
     """The schedule that the theory's constants make of the first environment."""
     horizon = of.HORIZON
     problem, _ = of.environment("sphere-one-switch", horizon, 1)
@@ -113,22 +101,22 @@ def theory(out: Path, fast: bool) -> None:
     for name, constants in (("theory", Constants.theory()), ("tuned", Constants.tuned())):
         gain = float(fractional_gain(phi, constants.sigma / horizon))
         lines.append(f"{name}: {constants.schedule(problem.num_arms, horizon, gain).describe()}")
-    (out / "theory.txt").write_text("\n".join(lines) + "\n")
+    (job.out / "theory.txt").write_text("\n".join(lines) + "\n")
     print(*lines, sep="\n")
 
 
-def report(out: Path, fast: bool) -> None:
+def report(job: Job) -> None:
     """Tables and pictures of the runs there are, then the page."""
-    rows, totals = [], []
+    rows, totals, out = [], [], job.out
     for races in RACES.values():
         for name, algorithms in races.items():
-            played = _played(name, algorithms, out, fast)
+            played = _played(name, algorithms, job)
             if not played:
                 continue
             drawn = [a for a in algorithms if ", m = " not in a and of.EQUAL not in a]
             if all(a in played for a in drawn):  # else it stays as it is
                 shown = {a: history for a, history in played.items() if of.EQUAL not in a}
-                _draw(name, shown, fast).savefig(out / f"{name}.png")
+                _draw(name, shown, job).savefig(out / f"{name}.png")
             rows += [of.row(name, algorithm, history) for algorithm, history in played.items()]
             totals += [
                 total for algorithm, history in played.items() for total in _totals(name, algorithm, history)
@@ -141,8 +129,8 @@ def report(out: Path, fast: bool) -> None:
     _hong_page.write(out)
 
 
-def _draw(name: str, played: dict[str, History], fast: bool) -> Figure:
-    switches = of.environment(name, _horizon(fast), 1)[1]
+def _draw(name: str, played: dict[str, History], job: Job) -> Figure:
+    switches = of.environment(name, _horizon(job), 1)[1]
     most = max(history.replicates for history in played.values())
     named = {a if h.replicates == most else f"{a} ({h.replicates} runs)": h for a, h in played.items()}
     return cast(Figure, mark_detections(plot_regret(named), named, switches).figure)
@@ -157,19 +145,18 @@ def _beside_kept(table: pd.DataFrame, path: Path) -> pd.DataFrame:
     return table.assign(place=place).sort_values("place", kind="stable").drop(columns="place")
 
 
-def _horizon(fast: bool) -> int:
-    return 60 if fast else of.HORIZON
+def _horizon(job: Job) -> int:
+    return 60 if job.fast else of.HORIZON
 
 
-def _played(name: str, algorithms: tuple[str, ...], out: Path, fast: bool) -> dict[str, History]:
+def _played(name: str, algorithms: tuple[str, ...], job: Job) -> dict[str, History]:
     """The runs that are there already, of each algorithm the one of most replicates."""
     found = {}
     for algorithm in algorithms:
-        sizes = [
-            n for n in range(1, 101) if of.path_of(name, algorithm, _horizon(fast), n, out / "runs").exists()
-        ]
+        at = partial(of.path_of, name, algorithm, _horizon(job), folder=job.out / "runs")
+        sizes = [n for n in range(1, 101) if at(replicates=n).exists()]
         if sizes:
-            found[algorithm] = of.kept(name, algorithm, _horizon(fast), max(sizes), out / "runs")
+            found[algorithm] = of.kept(name, algorithm, _horizon(job), max(sizes), job.out / "runs")
     return found
 
 
@@ -198,9 +185,9 @@ _CHANGING: dict[str, tuple[str, dict[str, Any]]] = {
 _RUN_LENGTHS = (1e3, 1e4, 1e5)
 
 
-def detection(out: Path, fast: bool) -> None:
+def detection(job: Job) -> None:
     """Write false_alarms.csv and delays.csv."""
-    horizon, replicates = (40, 2) if fast else (5000, 20)
+    horizon, replicates = (40, 2) if job.fast else (5000, 20)
     rows = []
     for name, (problem, options) in _UNCHANGING.items():
         for run_length in _RUN_LENGTHS:
@@ -210,15 +197,15 @@ def detection(out: Path, fast: bool) -> None:
             rows.append((name, f"{run_length:.0e}", steps, alarms, promised))
             print(*rows[-1], flush=True)
     columns = ["problem", "run length A", "steps", "false alarms", "promised at most, on average"]
-    save(pd.DataFrame(rows, columns=columns), out / "false_alarms.csv", None)
-    horizon, replicates = (40, 2) if fast else (2000, 50)
+    save(pd.DataFrame(rows, columns=columns), job.out / "false_alarms.csv", None)
+    horizon, replicates = (40, 2) if job.fast else (2000, 50)
     found = []
     for name, (problem, options) in _CHANGING.items():
         for change in ("flip", "fresh"):
             history = _play(problem, options | {"change": change}, horizon, replicates, 1e5)
             found.append({"problem": name, "change": change, **_delays(history, horizon // 2)})
             print(*found[-1].values(), flush=True)
-    save(pd.DataFrame(found), out / "delays.csv", None)
+    save(pd.DataFrame(found), job.out / "delays.csv", None)
 
 
 def _play(problem: str, options: dict[str, Any], horizon: int, replicates: int, run_length: float) -> History:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -23,7 +21,8 @@ from bandits_torch.policies import Policy
 from bandits_torch.policies.forgetting import PeriodicRestart, SlidingWindow
 from benchmarks.pages import save
 from benchmarks.papers import _zhou_page as page
-from benchmarks.papers._folders import PaperParser, results_folder
+from benchmarks.papers._folders import Job
+from benchmarks.papers._folders import run as run_parts
 from benchmarks.papers._zhou_problem import NOISE_SCALE, Bounds, TurningFunctions
 
 BUDGET = 4 * math.sqrt(2)  # P_T of the sweep over T, with B = 1: about one full turn, or four jumps
@@ -36,55 +35,41 @@ _TUNING = 1000  # T at which the constant width is picked, on other functions
 _RECIPES = {"R-GP-UCB": "r_gp_ucb", "SW-GP-UCB": "sw_gp_ucb", "IGP-UCB": "igp_ucb"}
 
 
-@dataclass(frozen=True)
-class Job:
-    """Where results go, and at what length."""
-
-    out: Path
-    fast: bool
-
-    @property
-    def replicates(self) -> int:
-        return 3 if self.fast else 20
-
-    def some(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Those of a sweep's values that are run."""
-        return values[:2] if self.fast else values
-
-    def steps(self, full: int) -> int:
-        """T; a tenth in the short form."""
-        return full // 10 if self.fast else full
-
-
 def main(arguments: list[str]) -> None:
     fast = "3 replicates, two values a sweep, a tenth of the steps"
-    parts = f"{', '.join(PARTS)} or report; default: all"
-    asked = PaperParser("zhou", __doc__.split("\n")[0], parts, fast).asked(arguments, [*PARTS, "report"])
-    job = Job(results_folder("zhou", asked.fast, asked.out), asked.fast)
     torch.set_num_threads(1)  # a step this short gains nothing from a second thread
-    for part in asked.parts or PARTS:
-        if part != "report":
-            PARTS[part](job)
-    page.write(job.out)
+    run_parts("zhou", __doc__.split("\n")[0], arguments, PARTS, lambda job: page.write(job.out), fast=fast)
+
+
+def _replicates(job: Job) -> int:
+    return 3 if job.fast else 20
+
+
+def _some(job: Job, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Those of a sweep's values that are run."""
+    return values[:2] if job.fast else values
+
+
+def _steps(job: Job, full: int) -> int:
+    return full // 10 if job.fast else full
 
 
 def horizon(job: Job) -> None:
     """Regret against T at a fixed P_T, for a steady drift and for jumps; P_T known."""
     tuned, rows = _tuned_widths(job), []
     for change in ("drift", "jumps"):
-        for T in job.some(HORIZONS if change == "drift" else HORIZONS[1::2]):
-            problem = TurningFunctions(job.steps(T), BUDGET, change, replicates=job.replicates)
-            rows += _race(
-                problem, tuned, f"{change}, T = {job.steps(T)}", {"environment": change, "x": job.steps(T)}
-            )
+        for full in _some(job, HORIZONS if change == "drift" else HORIZONS[1::2]):
+            T = _steps(job, full)
+            problem = TurningFunctions(T, BUDGET, change, replicates=_replicates(job))
+            rows += _race(problem, tuned, f"{change}, T = {T}", {"environment": change, "x": T})
             save(pd.DataFrame(rows), job.out / "horizon.csv", 5)
 
 
 def budget(job: Job) -> None:
     """Regret against P_T at a fixed T, drift, for H and w tuned with P_T and without."""
     tuned, rows = _tuned_widths(job), []
-    for P in job.some(BUDGETS):
-        problem = TurningFunctions(job.steps(_MIDDLE), P, replicates=job.replicates)
+    for P in _some(job, BUDGETS):
+        problem = TurningFunctions(_steps(job, _MIDDLE), P, replicates=_replicates(job))
         for known in (True, False):
             words = {"environment": "known" if known else "unknown", "x": P}
             rows += _race(problem, tuned, f"P_T = {P:g}, {words['environment']}", words, known)
@@ -94,9 +79,9 @@ def budget(job: Job) -> None:
 def gain(job: Job) -> None:
     """Regret against gamma_T at a fixed T and P_T, drift: the lengthscale sets gamma_T."""
     tuned, rows = _tuned_widths(job), []
-    for lengthscale in job.some(LENGTHSCALES):
-        T = job.steps(_MIDDLE)
-        problem = TurningFunctions(T, BUDGET, lengthscale=lengthscale, replicates=job.replicates)
+    for lengthscale in _some(job, LENGTHSCALES):
+        T = _steps(job, _MIDDLE)
+        problem = TurningFunctions(T, BUDGET, lengthscale=lengthscale, replicates=_replicates(job))
         words = {"environment": f"lengthscale {lengthscale:g}", "x": Bounds(problem).gamma(T)}
         rows += _race(problem, tuned, words["environment"], words)
         save(pd.DataFrame(rows), job.out / "gain.csv", 5)
@@ -126,7 +111,7 @@ def gap(job: Job) -> None:
 
 def bound(job: Job) -> None:
     """A case where the bounds of Theorems 1 and 2 lie below random play's regret: next to no change, lambda = 1."""
-    problem = TurningFunctions(job.steps(20_000), 1e-5, replicates=3 if job.fast else 5)
+    problem = TurningFunctions(_steps(job, 20_000), 1e-5, replicates=3 if job.fast else 5)
     bounds, T, rows = Bounds(problem, 1.0), int(problem.horizon or 0), []
     random = T * (problem.g.amax(-1) - problem.g.mean(-1))  # f_1, from which f moves by 1e-5 in all
     lengths = sorted({max(1, T * k // 200) for k in range(1, 201)})
@@ -204,10 +189,10 @@ def _tuned_widths(job: Job) -> dict[str, float]:
     """For each algorithm the constant width of least regret at T = 1 000, on functions that no sweep plays."""
     path = job.out / "tuning.csv"
     if not path.is_file():
-        problem = TurningFunctions(job.steps(_TUNING), BUDGET, replicates=job.replicates, seed=1)
+        problem = TurningFunctions(_steps(job, _TUNING), BUDGET, replicates=_replicates(job), seed=1)
         rows = []
         for name in _RECIPES:
-            for width in job.some(WIDTHS):
+            for width in _some(job, WIDTHS):
                 history = _played(_build(name, problem, width), problem, f"tuning: {name}, width {width:g}")
                 rows.append({"policy": name, "width": width, "regret": history.mean_cumulative_regret})
         save(pd.DataFrame(rows), path, 5)

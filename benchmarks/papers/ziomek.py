@@ -25,7 +25,8 @@ from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import Observation
 from benchmarks.pages import save
 from benchmarks.papers import _ziomek_page as page
-from benchmarks.papers._folders import PaperParser, data_folder, results_folder
+from benchmarks.papers._folders import Job
+from benchmarks.papers._folders import run as run_parts
 
 POLICIES = ("pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "known_prior_gp_ucb", "random")
 RIVALS = POLICIES[:4]
@@ -57,35 +58,17 @@ INTEL_SETTINGS: dict[str, Sequence[Any]] = {
 
 
 def main(arguments: list[str]) -> None:
-    fast = "3 replicates, 40 steps, two values a setting"
-    words = "toy, intel, sensitivity, speed or report; default: all"
-    parser = PaperParser("ziomek", __doc__.split("\n")[0], words, fast)
-    parser.add_argument(
-        "--data", type=Path, help="folder of intel_temperature.npz; default: $BANDITS_TORCH_DATA"
-    )
-    parts = {
-        "toy": toy,
-        "intel": intel,
-        "sensitivity": sensitivity,
-        "speed": speed,
-        "report": lambda *_: None,
-    }
-    asked = parser.asked(arguments, parts)
-    data = data_folder(asked.data, "intel_temperature.npz")
-    if data is None and "intel" in asked.parts:
-        parser.error("intel needs --data or $BANDITS_TORCH_DATA")
-    out = results_folder("ziomek", asked.fast, asked.out)
-    for part in asked.parts or parts:
-        if part != "intel" or data is not None:
-            parts[part](out, data, asked.fast)
-    page.write(out)
+    parts = {part.__name__: part for part in (toy, intel, sensitivity, speed)}
+    file, fast = "intel_temperature.npz", "3 replicates, 40 steps, two values a setting"
+    about, report = __doc__.split("\n")[0], lambda job: page.write(job.out)
+    run_parts("ziomek", about, arguments, parts, report, fast=fast, need=("intel",), file=file)
 
 
-def toy(out: Path, data: Path | None, fast: bool) -> None:
+def toy(job: Job) -> None:
     """Figure 2: the toy problem. Figure 3: its priors."""
-    horizon = 40 if fast else HORIZON
-    problem = make("hills", replicates=_replicates(fast))
-    _race(out / "figure2", problem, horizon, "hills")
+    horizon = 40 if job.fast else HORIZON
+    problem = make("hills", replicates=_replicates(job.fast))
+    _race(job.out / "figure2", problem, horizon, "hills")
     means = torch.stack([torch.as_tensor(prior.mean) for prior in problem.knowledge.priors or []])
     figure = Figure(figsize=(8, 8), dpi=100, layout="constrained")
     for p, ax in enumerate(figure.subplots(4, 3, sharex=True, sharey=True).flat):
@@ -93,34 +76,34 @@ def toy(out: Path, data: Path | None, fast: bool) -> None:
         if p < len(means):
             ax.plot(problem.arms.squeeze(-1), means[p], linewidth=1.2)
             ax.set_title(f"prior {p}" + (" (the true one)" if p == 2 else ""), fontsize=9)
-    figure.savefig(out / "figure3.png")
+    figure.savefig(job.out / "figure3.png")
 
 
-def intel(out: Path, data: Path | None, fast: bool) -> None:
+def intel(job: Job) -> None:
     """Figure 4: temperatures of 14 March 2004."""
-    problem = make("intel-temperature-priors", data=data, replicates=_replicates(fast))
-    _race(out / "figure4", problem, 40 if fast else 144, "intel-temperature-priors")
+    problem = make("intel-temperature-priors", data=job.data, replicates=_replicates(job.fast))
+    _race(job.out / "figure4", problem, 40 if job.fast else 144, "intel-temperature-priors")
 
 
-def sensitivity(out: Path, data: Path | None, fast: bool) -> None:
+def sensitivity(job: Job) -> None:
     """What changes when the choices that the paper leaves open change, one at a time."""
-    _vary(out / "sensitivity_toy.csv", "hills", TOY_SETTINGS, HORIZON, fast, {})
-    if data is not None:
+    _vary(job.out / "sensitivity_toy.csv", "hills", TOY_SETTINGS, HORIZON, job.fast, {})
+    if job.data is not None:
         _vary(
-            out / "sensitivity_intel.csv",
+            job.out / "sensitivity_intel.csv",
             "intel-temperature-priors",
             INTEL_SETTINGS,
             144,
-            fast,
-            {"data": data},
+            job.fast,
+            {"data": job.data},
         )
 
 
-def speed(out: Path, data: Path | None, fast: bool) -> None:
+def speed(job: Job) -> None:
     """Seconds that PE-GP-UCB takes at the size of the Intel run and with a thousand priors."""
     rows = []
     for priors, arms, steps, replicates in ((13, 46, 144, 30), (1000, 100, 200, 1)):
-        steps = 10 if fast else steps
+        steps = 10 if job.fast else steps
         generator = torch.Generator().manual_seed(0)
         tables = torch.randn(priors, arms, 2 * arms, generator=generator, dtype=torch.float64)
         means = torch.randn(priors, arms, generator=generator, dtype=torch.float64)
@@ -140,7 +123,7 @@ def speed(out: Path, data: Path | None, fast: bool) -> None:
         sizes = {"priors": priors, "arms": arms, "steps": steps, "replicates": replicates}
         seconds = {"build seconds": built, "run seconds": perf_counter() - start}
         rows.append(sizes | {"threads": torch.get_num_threads()} | seconds)
-    save(pd.DataFrame(rows), out / "speed.csv", 3)
+    save(pd.DataFrame(rows), job.out / "speed.csv", 3)
 
 
 def _replicates(fast: bool) -> int:
