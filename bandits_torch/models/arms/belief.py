@@ -63,8 +63,7 @@ class ArmBelief(PlainState):
     """Posterior of f over N arms for b flattened batch members, with the observations it rests on.
 
     ``ArmGP`` checks arguments and converts shapes; here everything is flat and valid. The clock ``now`` is the time of
-    the latest observation. f at a later time t is a f(now) + g with g an independent GP of covariance c K, where a and
-    c follow from the Markov time kernel. So nothing changes until the next observation comes.
+    the latest observation; nothing changes until the next one comes (``Form``).
 
     Attributes:
         form: ``CovarianceForm`` or ``FactorForm``, the mean and covariance at ``now``; of a ``StateSpacePrior`` a
@@ -74,7 +73,7 @@ class ArmBelief(PlainState):
         now: time of the latest observation; None before the first; 0 for a static prior.
     """
 
-    form: CovarianceForm | FactorForm
+    form: CovarianceForm | FactorForm  # or StateSpaceForm, which has no removal
     observations: ObservationBuffer
     prior_mean: Tensor
     now: float | None

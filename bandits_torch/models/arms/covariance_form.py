@@ -249,8 +249,7 @@ class CovarianceForm(Form):
 
     The mean is kept relative to the prior mean. With s = C_ii + lambda, an observation of arm i is
     m += C_i (y - m_i) / s,  C -= C_i C_i^T / s, and its removal the same with s = lambda - C_ii and
-    the signs reversed. As time moves, f(., t) = a f(., now) + independent GP with covariance e K:
-    m *= a,  C = a^2 C + e K, with a and e read off the time kernel.
+    the signs reversed. As time moves, m *= a and C = a^2 C + e K, with e the c of ``Form``.
 
     No N x N matrix moves with time, and with many arms none moves with an observation. Let C_0 be the covariance at
     the last *fold*, and W the rows C_i / sqrt(s) of the observations and removals since, each as it was then. Then
