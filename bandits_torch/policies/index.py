@@ -50,12 +50,12 @@ class IndexPolicy(Policy):
     of a mask of arms: other bounds, constraints, or a context, for this step.
 
     Late rewards: under drift an ``ArmGP`` learns a past reward exactly, at the cost of learning all observations held
-    again, and a window then counts by time. For an ``OnlineGP`` a late reward costs nothing extra. Otherwise windows
-    and restarts count by arrival.
+    again, and a window then counts by time. For an ``OnlineGP`` it costs nothing extra. Otherwise windows and restarts
+    count by arrival.
 
     Rewards with a noise variance of their own (``Observation.noise_variance``) are learned exactly by an ``ArmGP``
     whose form is not ``"factor"``, with no forgetting rule; other policies refuse them. Widths, and the information
-    gain that some of them read, then use each reward's own variance.
+    gain that some of them read, then use it.
 
     Attributes:
         clock: observations since the last restart: a number, or (S,) integers once replicates differ.
@@ -152,11 +152,8 @@ class IndexPolicy(Policy):
     _expects = ("choices",)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """The model conditions on pending pulls; the width counts only what has been learned.
-
-        Acquisitions that draw (``is_draw``: Thompson sampling) ignore pending pulls, and use another draw for each
-        choice.
-        """
+        """The model conditions on pending pulls; the width counts only what has been learned. Acquisitions that draw
+        (``is_draw``: Thompson sampling) ignore pending pulls, and use another draw for each choice."""
         self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()
@@ -389,11 +386,9 @@ class ContextualPolicy(IndexPolicy):
         choice = policy.choose(time, ArmContext(torch.tensor([temperature, load])))
 
     One exact model over arm x context learns them all (Krause & Ong 2011, Algorithm 1). ``choice.why`` carries the
-    inputs of the arm chosen, ``inputs`` (S, d + c), and ``learn`` takes them from there: a reward that comes late is
-    learned with the context of its own question.
-
-    If there are finitely many contexts and all are known (``contexts``), a model over all pairs of arm and context
-    replaces it, and a step costs the same however many observations there are.
+    inputs of the arm chosen, ``inputs`` (S, d + c), so a late reward is learned with the context of its own question.
+    With finitely many known ``contexts`` a model over all pairs of arm and context replaces it, and a step costs the
+    same however many observations there are.
 
     Args:
         model: an ``OnlineModel`` over d + c inputs [features, context], or d + c + 1 with the time the last

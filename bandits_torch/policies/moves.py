@@ -34,8 +34,8 @@ class CostlyMoves(WrappingPolicy):
 
     Until two rewards differ, a policy that learns the unit of rewards uses 1 as the unit.
 
-    The present setting is that of the latest choice, whether learned, pending (``AskTell``: open) or dropped. If
-    choices are learned without their ``why``, it is the latest learned. Without ``start_at`` the first move is free.
+    The present setting is that of the latest choice, whether learned, pending (``AskTell``: open) or dropped; of the
+    latest learned, if they come without their ``why``. Without ``start_at`` the first move is free.
 
     Args:
         policy: over arms, or over ``domain``. Limits suit every policy over a domain. A price needs beliefs

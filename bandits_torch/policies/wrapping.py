@@ -140,23 +140,20 @@ class CentredPolicy(WrappingPolicy):
 class StandardisedPolicy(WrappingPolicy):
     """Passes (reward - ``offset``) / ``scale`` on, with the mean and standard deviation of the first rewards.
 
-    After rewards number 1, 2, 4, ..., ``warm_up`` both are computed anew from all rewards so far. The inner policy is
-    then reset and learns these rewards again in the new unit. After the warm-up both stay. With m, k and lambda the
-    prior mean, covariance and noise variance of the policy, its posterior is always exactly that of a policy with prior
-    mean offset + scale m, covariance scale^2 k and noise variance scale^2 lambda that learns the rewards unchanged. So
-    choices do not depend on the unit and the origin of rewards. While all rewards are equal, ``scale`` is 1. Replicates
-    differ in both.
-
-    It does not follow a level or spread that changes later; ``recipes.auto`` follows both.
+    After rewards number 1, 2, 4, ..., ``warm_up`` both are computed anew from all rewards so far, and the inner policy
+    is reset and learns these again in the new unit. After the warm-up both stay: a level or spread that changes later
+    is not followed (``recipes.auto`` follows both). With m, k and lambda the prior mean, covariance and noise variance
+    of the policy, its posterior is always exactly that of a policy with prior mean offset + scale m, covariance
+    scale^2 k and noise variance scale^2 lambda that learns the rewards unchanged. So choices do not depend on the unit
+    and the origin of rewards. While all rewards are equal, ``scale`` is 1. Replicates differ in both.
 
     Args:
-        policy: any that can learn an observation again after ``reset`` in another unit. Policies that cannot say why
-            (``needs_unit``): they hold limits or ranges in units of reward, learn rewards in turn, or learn the unit
-            themselves.
+        policy: any that can learn an observation again after ``reset`` in another unit. Others say why not
+            (``needs_unit``): they hold limits or ranges in units of reward, learn rewards in turn, or learn the unit.
         warm_up: number of rewards from which unit and origin are learned.
 
-    Cost: up to ``warm_up`` steps at a reward that changes the unit; nothing after the warm-up, when the stored rewards
-    are dropped. Norm bounds and noise scales given to widths are in units of ``scale``.
+    Cost: up to ``warm_up`` steps at a reward that changes the unit; none later, when the rewards are dropped. Norm
+    bounds and noise scales given to widths are in units of ``scale``.
 
     Source: no paper's; an affine change of a Gaussian process. Raises ValueError for another policy, and a ``warm_up``
     below 2.
@@ -266,8 +263,8 @@ class DoublingTrick(WrappingPolicy):
 
     Args:
         base: makes a policy for a horizon, its only argument, such as
-            ``lambda T: recipes.sw_gp_ucb(arms, kernel, 0.01, horizon=T)``. It is called once a phase. Horizons differ,
-            so they may serve as seeds of a policy that draws (``seed=T``).
+            ``lambda T: recipes.sw_gp_ucb(arms, kernel, 0.01, horizon=T)``, once a phase. Horizons differ, so they may
+            serve as seeds of a policy that draws (``seed=T``).
         first: T_0.
 
     Cost: that of the policies, made anew log2(T / ``first``) times.
@@ -289,9 +286,8 @@ class DoublingTrick(WrappingPolicy):
         if phase:
             before = (self.replicates, self.num_arms, self.dim)
             now = (policy.replicates, policy.num_arms, policy.dim)
-            validation.require(
-                now == before, "base", now, f"the same replicates, arms and dimension as before, {before}"
-            )
+            expected = f"the same replicates, arms and dimension as before, {before}"
+            validation.require(now == before, "base", now, expected)
         self.phase, self._count = phase, 0
         self._around(policy)
 
