@@ -524,9 +524,8 @@ class PairAveraging(UnderContexts):
         self.contexts = contexts.to(arms)
         check_contexts(self.contexts)
         self._pairs = pairs_of(arms, self.contexts)
-        validation.require(
-            policy.num_arms == len(self._pairs), "policy", policy.num_arms, f"over {len(self._pairs)} pairs"
-        )
+        fits, expected = policy.num_arms == len(self._pairs), f"over {len(self._pairs)} pairs"
+        validation.require(fits, "policy", policy.num_arms, expected)
 
     def choose(self, time: float, available: Any = None) -> Choice:
         """The best available arm (S,), among the pairs with the step's context."""
@@ -590,9 +589,8 @@ class ContextAveraging(UnderContexts):
         self._columns = torch.tensor([*range(d), *(d + k for k in columns)], device=arms.device)
         self.counted = counted
         own = len(self._columns) + (self.num_arms - 1 if counted else 0)
-        validation.require(
-            policy.dim == own, "policy", policy.dim, f"over {own} inputs, features and context"
-        )
+        expected = f"over {own} inputs, features and context"
+        validation.require(policy.dim == own, "policy", policy.dim, expected)
 
     def choose(self, time: float, available: Any = None) -> Choice:
         """The available arm (S,) with the largest m + width sqrt(v) under the step's context."""

@@ -1,5 +1,4 @@
-"""Policies that plan a batch of arms before its rewards are known: batch BKB, whose means are frozen inside a batch,
-and phased elimination in random order, restarted."""
+"""Policies that plan a batch of arms before its rewards are known: batch BKB, and phased elimination."""
 
 from __future__ import annotations
 
@@ -64,7 +63,6 @@ class BatchBKB(Policy):
 
     @torch.no_grad()
     def choose(self, time: float = 0.0, available: Tensor | None = None) -> Choice:
-        """The best available arm of each replicate."""
         mask = self._available(available)
         self._begin_batches()
         return Choice(self._best_arms(mask))
@@ -137,11 +135,8 @@ class BatchBKB(Policy):
         begin = [k for k, s in enumerate(self.model.sketches) if self._draws[k] != s.draws]
         if not begin:
             return
-        width = (
-            self.width.at(self.model.num_observations + 1, self.model)
-            .expand(self.model.batch_shape)
-            .reshape(-1)
-        )
+        width = self.width.at(self.model.num_observations + 1, self.model)
+        width = width.expand(self.model.batch_shape).reshape(-1)
         for k in begin:
             self._width[k] = width[k]
             self._mean[k] = self.model.sketches[k].moments()[0] + self.model.prior_mean_of(k)

@@ -1,8 +1,4 @@
-"""Policies for constant rewards, made usable for rewards that change.
-
-``DetectionAugmented`` explores at fixed steps, tests for a change, and restarts. MASTER runs a policy at several
-scales at once, and compares what they earn.
-"""
+"""Policies for constant rewards, made usable for rewards that change: by a test for changes, and by MASTER."""
 
 from __future__ import annotations
 
@@ -80,11 +76,10 @@ class DetectionAugmented(WrappingPolicy):
         T, N, S = validation.positive_integer("horizon", horizon), self.num_arms, self.replicates
         if watched is None:
             watched = torch.arange(N)
-        numbers = validation.tensor("watched", watched).dtype == torch.long
-        some = numbers and watched.dim() == 1 and len(watched) > 0
-        within = some and bool(((watched >= 0) & (watched < N)).all())
-        different = within and len(watched.unique()) == len(watched)
-        validation.require(different, "watched", watched, f"different arms from 0 to {N - 1}, int64")
+        right = validation.tensor("watched", watched).dtype == torch.long and watched.dim() == 1
+        right = right and len(watched) == len(watched.unique()) > 0
+        right = right and bool(((watched >= 0) & (watched < N)).all())
+        validation.require(right, "watched", watched, f"different arms from 0 to {N - 1}, int64")
         scale = validation.numbers("noise_scale", noise_scale, torch.ones(S, dtype=torch.float64))
         right = scale.shape in ((), (S,)) and bool((scale.isfinite() & (scale > 0)).all())
         validation.require(right, "noise_scale", noise_scale, f"a finite number > 0, or ({S},) of them")
@@ -154,7 +149,6 @@ class DetectionAugmented(WrappingPolicy):
             self._changes = self._changes + changed
 
     def changes_found(self) -> Tensor:
-        """Restarts so far."""
         return self._changes
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -172,13 +166,8 @@ class DetectionAugmented(WrappingPolicy):
     def _fresh(self) -> dict[str, Any]:
         none = torch.zeros(self.replicates, dtype=torch.long, device=self.watched.device)
         arms = none.new_zeros(self.replicates, 0)
-        return {
-            "_arms": arms,
-            "_rewards": arms.double(),
-            "_length": 0,
-            "_since": none,
-            "_changes": none.clone(),
-        }
+        kept = {"_arms": arms, "_rewards": arms.double(), "_length": 0}
+        return kept | {"_since": none, "_changes": none.clone()}
 
     def _restarted(self, where: Tensor | None) -> None:
         """Rewards are kept until all replicates are reset; those of a replicate that was reset no longer count."""
@@ -341,8 +330,7 @@ class Master(Policy):
     _expects = ("_bases",)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """The copies that play expect the pending pulls. (Of choices made together, the policy learns only the first
-        reward.)"""
+        """The copies that play expect it. (Of choices made together, the policy learns only the first reward.)"""
         for policy, _ in self._playing():
             policy.expect(pending, time)
 
@@ -370,7 +358,6 @@ class Master(Policy):
         self._restarts = self._restarts + self._detected
 
     def changes_found(self) -> Tensor:
-        """Restarts so far."""
         return self._restarts
 
     def trace(self) -> dict[str, Tensor | float]:

@@ -339,8 +339,7 @@ class PriorElimination(_TestedPriors):
         self._refuted = self._refuted | (failed & last)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The prior played, the number of survivors, the prior dropped now, and whether even the last one was
-        refuted."""
+        """The prior played, the survivors, the prior dropped now, and whether even the last one was refuted."""
         return {
             "prior": self._prior,
             "surviving": self.surviving.sum(-1),

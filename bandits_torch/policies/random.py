@@ -44,11 +44,8 @@ class RandomPolicy(Policy):
         self.replicates, self.num_arms = replicates, self.choices.num_arms
         self.dim = self.choices.dim
         # float64 for arms whatever the problem's dtype: a float32 draw can round up to 1 and name arm N.
-        like = (
-            choices.bounds
-            if isinstance(choices, Domain)
-            else torch.zeros((), dtype=torch.float64, device=device)
-        )
+        like = torch.zeros((), dtype=torch.float64, device=device)
+        like = choices.bounds if isinstance(choices, Domain) else like
         self._streams = ReplicateStreams(seed, replicates, purpose="policy", first=first_replicate, like=like)
 
     def choose(self, time: float, available: Tensor | Domain | ArmContext | None = None) -> Choice:

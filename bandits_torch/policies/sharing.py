@@ -25,8 +25,8 @@ class FixedShare(Described, HasState):
         sum_t -ln f_mix(y_t) <= sum_t -ln f_{p_t}(y_t) - ln pi_{p_1} - sum_{changes} ln(a pi_{p_t})
                                 - sum_{stays} ln(1 - a + a pi_{p_t}),
 
-    which is ln P + k ln(P / a) - (T - 1 - k) ln(1 - a + a / P) for equal pi. This bounds the loss of
-    predictions, not regret.
+    which is ln P + k ln(P / a) - (T - 1 - k) ln(1 - a + a / P) for equal pi. This bounds the loss of predictions, not
+    regret.
 
     Members that fall behind are reset. With scores c_p <- memory c_p + ln f_p, a member is due for a reset when its
     score is ``behind`` nats below the best score. It then takes over the best score. In one step a score can fall at
@@ -98,8 +98,7 @@ class FixedShare(Described, HasState):
         joint = self.log_weight + log_density
         total = joint.logsumexp(-1, keepdim=True)
         self.log_loss = self.log_loss - total.squeeze(-1) + log_unit
-        posterior = joint - total
-        posterior = shared(posterior, self.log_prior, self.share)
+        posterior = shared(joint - total, self.log_prior, self.share)
         self.log_weight = posterior - posterior.logsumexp(-1, keepdim=True)
         if self.at_once < math.inf:
             log_density = torch.maximum(log_density, log_density.amax(-1, keepdim=True) - self.at_once)

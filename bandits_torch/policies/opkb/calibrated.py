@@ -215,7 +215,6 @@ class CalibratedOPKB(Policy):
             self._begin_blocks(begin)
 
     def changes_found(self) -> Tensor:
-        """Restarts so far."""
         return self._restarts
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -239,11 +238,8 @@ class CalibratedOPKB(Policy):
         solved = exploration_problem(
             self._phi[replicates], gaps / unit.unsqueeze(-1), noise / n, price / n, tolerance=_TOLERANCE
         )
-        share = (
-            (self.design * gaps.new_tensor([self._base[s] for s in replicates]) / n)
-            .clamp_max(1.0)
-            .unsqueeze(-1)
-        )
+        base = gaps.new_tensor([self._base[s] for s in replicates])
+        share = (self.design * base / n).clamp_max(1.0).unsqueeze(-1)
         self._playing[replicates] = (1 - share) * solved.probabilities + share * self._pi[replicates]
         for s, length in zip(replicates, lengths, strict=True):
             self._length[s] = self._left[s] = length

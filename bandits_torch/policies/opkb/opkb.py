@@ -1,5 +1,4 @@
-"""OPKB and ADA-OPKB: blocks of doubling length, each played from a distribution of its own, in units of rewards; their
-constants, and the schedule that follows from them."""
+"""OPKB and ADA-OPKB: blocks of doubling length, each played from a distribution of its own."""
 
 from __future__ import annotations
 
@@ -70,8 +69,7 @@ class Constants:
         reward_scale: rewards are divided by it; the theory needs |y| <= 1 afterwards, so it is S + B in section 2.
             ``"warm-up"``: centre and scale are learnt from the rewards (``RewardUnits``).
 
-    D.7: sigma-sub-Gaussian noise may replace noise bounded by S. Lemma D.6 then bounds each of T rewards with
-    probability 1 - delta by B + sigma sqrt(2 ln(T/delta)). Use it as the scale: ``subgaussian_scale``.
+    sigma-sub-Gaussian noise may replace noise bounded by S (D.7) if ``subgaussian_scale`` is the scale.
 
     Raises ValueError unless 0 <= ``design_share`` <= 1, 0 < ``delta`` < 1, ``first_replay`` is an integer >= 0 and
     every other constant is positive.
@@ -190,9 +188,9 @@ class Schedule:
             blocks.append(self.length(len(blocks)))
             total += blocks[-1]
         lowest = self.threshold(len(blocks) - 1)
+        steps = ", ".join(map(str, blocks))
         lines = [
-            f"gamma_T = {self.gain:.4g}, E = {self.base}: blocks of {', '.join(map(str, blocks))} steps "
-            f"(horizon {self.horizon})."
+            f"gamma_T = {self.gain:.4g}, E = {self.base}: blocks of {steps} steps (horizon {self.horizon})."
         ]
         if len(blocks) == 1:
             lines.append(
@@ -272,9 +270,8 @@ class Epoch(HasState):
             validation.tensor("cumulative", sums)
             validation.positive_integer("cumulative", steps)
         known = bool(under_way) and all(isinstance(before, tuple) for before in under_way)
-        validation.require(
-            known, "active", len(under_way), "intervals with the sums of their start, at least one"
-        )
+        expected = "intervals with the sums of their start, at least one"
+        validation.require(known, "active", len(under_way), expected)
 
 
 class RewardUnits(HasState):
@@ -436,7 +433,6 @@ class OPKB(Policy):
         self._begin_blocks(begin)
 
     def changes_found(self) -> Tensor:
-        """Restarts so far."""
         return self._restarts
 
     def trace(self) -> dict[str, Tensor | float]:
