@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,17 +22,6 @@ from bandits_torch.policies.policy import Observation, Pending, Policy
 __all__ = ["BanditSampler"]
 _SEEN = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 _TIMES = "'number', 'clock' or a function of a trial"
-
-
-def _locked(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, run by one thread at a time: the threads of ``n_jobs`` share a sampler."""
-
-    @functools.wraps(method)
-    def alone(self: BanditSampler, *args: Any, **kwargs: Any) -> Any:
-        with self._turn:
-            return method(self, *args, **kwargs)
-
-    return alone
 
 
 class BanditSampler(BaseSampler):
@@ -88,7 +76,7 @@ class BanditSampler(BaseSampler):
         self._startup = n_startup_trials
         self._independent = independent_sampler or RandomSampler(seed=seed)
         self._random = np.random.default_rng(seed)
-        self._turn = threading.RLock()
+        self._turn = threading.RLock()  # the threads of ``n_jobs`` share a sampler
         self._renew()
 
     def _renew(self) -> None:
@@ -100,17 +88,17 @@ class BanditSampler(BaseSampler):
         # Start of each trial asked or learned, which identifies the study.
         self._begun: dict[int, Any] = {}
 
-    @_locked
     def reseed_rng(self) -> None:
         """See Optuna: use other random numbers from now on."""
-        self._independent.reseed_rng()
-        self._random = np.random.default_rng()
-        self._renew()
+        with self._turn:
+            self._independent.reseed_rng()
+            self._random = np.random.default_rng()
+            self._renew()
 
-    @_locked
     def __getstate__(self) -> dict[str, Any]:
         """Without the policy, which learns again from the study."""
-        return {name: value for name, value in vars(self).items() if name not in ("_turn", "_policy")}
+        with self._turn:
+            return {name: value for name, value in vars(self).items() if name not in ("_turn", "_policy")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _turn=threading.RLock(), _axes={})
@@ -123,7 +111,6 @@ class BanditSampler(BaseSampler):
         latest, _ = _parameters(study.get_trials(deepcopy=False, states=_SEEN))
         return {name: given for name, given in latest.items() if not given.single()}
 
-    @_locked
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
@@ -131,27 +118,30 @@ class BanditSampler(BaseSampler):
         _one_objective(study)
         if not search_space:
             return {}
-        every = study.get_trials(deepcopy=False)
-        trials = [one for one in every if one.state in _SEEN]
-        latest, axes = _parameters(trials, search_space)
-        begun = {one.number: one.datetime_start for one in every}
-        another = any(number not in begun or begun[number] != start for number, start in self._begun.items())
-        if another or (study.study_name, axes) != (self._study, self._axes):
-            self._begin(study.study_name, axes)
-        self._begun[trial.number] = begun[trial.number]
-        for one in sorted(trials, key=lambda t: (self._time_of(t), t.number)):
-            self._learn(one, study.direction)
-        now = max(self._time_of(trial), self._now)
-        running = [t for t in trials if t.state == TrialState.RUNNING and t.number != trial.number]
-        pending = [Pending(now, self._point(t)) for t in running if t.number in self._asked or t.params]
-        domain = self._space.domain(
-            {name: _ends(latest[name]) for name, axis in axes.items() if not axis.choices},
-            {name: _ends(latest[name])[0] for name in axes if latest[name].single()},
-        )
-        (choice,) = self._policy.choose_many(now, 1, domain, pending)
-        self._asked[trial.number] = self._space.snap(choice.arm)
-        values = self._space.decode(self._asked[trial.number][0])
-        return {name: _value(given, values[name]) for name, given in search_space.items()}
+        with self._turn:
+            every = study.get_trials(deepcopy=False)
+            trials = [one for one in every if one.state in _SEEN]
+            latest, axes = _parameters(trials, search_space)
+            begun = {one.number: one.datetime_start for one in every}
+            another = any(
+                number not in begun or begun[number] != start for number, start in self._begun.items()
+            )
+            if another or (study.study_name, axes) != (self._study, self._axes):
+                self._begin(study.study_name, axes)
+            self._begun[trial.number] = begun[trial.number]
+            for one in sorted(trials, key=lambda t: (self._time_of(t), t.number)):
+                self._learn(one, study.direction)
+            now = max(self._time_of(trial), self._now)
+            running = [t for t in trials if t.state == TrialState.RUNNING and t.number != trial.number]
+            pending = [Pending(now, self._point(t)) for t in running if t.number in self._asked or t.params]
+            domain = self._space.domain(
+                {name: _ends(latest[name]) for name, axis in axes.items() if not axis.choices},
+                {name: _ends(latest[name])[0] for name in axes if latest[name].single()},
+            )
+            (choice,) = self._policy.choose_many(now, 1, domain, pending)
+            self._asked[trial.number] = self._space.snap(choice.arm)
+            values = self._space.decode(self._asked[trial.number][0])
+            return {name: _value(given, values[name]) for name, given in search_space.items()}
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
