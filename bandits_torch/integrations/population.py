@@ -7,7 +7,7 @@ Hyperparameters, numbers and categories, are columns of a unit cube.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -304,18 +304,18 @@ class Population:
             return self.opening(like)
         self._drawn += 1
         others = [stretch for name, stretch in self.now.items() if name != member]
-        view = _View(self, at, others)
+        scored = _acquisition(self, at, others)
         seed = (1_000_003 * self.seed + self._drawn) % 2**31
         generator = torch.Generator().manual_seed(seed)
         apart = dict.fromkeys(tuple(s.columns) for s, _ in reversed(self.gains))
         tried = torch.tensor(list(apart)[:_TRIED], dtype=torch.float64)
         wide, *closer = _NEIGHBOURHOODS
         X = torch.cat([self.space.sample(_SAMPLES, seed), tried, _neighbours(tried, wide, generator)])
-        X, values = view.scored(X, like)
+        X, values = scored(X, like)
         for distance in closer:
             best = X[values.topk(_BEST).indices]
             around = _neighbours(best.repeat(_AROUND, 1), distance, generator)
-            X, values = view.scored(torch.cat([best, around]), like)
+            X, values = scored(torch.cat([best, around]), like)
         return self.space.decode(X[values.argmax()], like)
 
     def state_dict(self) -> dict[str, Any]:
@@ -335,39 +335,40 @@ class Population:
         self.seed = validation.natural("seed", state["seed"])
 
 
-class _View:
-    """The acquisition function of one proposal."""
+def _acquisition(
+    population: Population, at: Stretch, others: list[Stretch]
+) -> Callable[[Tensor, Mapping[str, Any]], tuple[Tensor, Tensor]]:
+    """A function of points (n, D) that rounds them to values, and gives these and the acquisition there, (n,)."""
+    space = population.space
+    held = [stretch for stretch, _ in population.gains]
+    scores = torch.tensor([stretch.score for stretch in held]).double()
+    low, high = scores.quantile(scores.new_tensor([0.05, 0.95]))
+    side = high - low if high > low else scores.new_ones(())
 
-    def __init__(self, population: Population, at: Stretch, others: list[Stretch]) -> None:
-        self.space, interval = population.space, population.interval
-        held = [stretch for stretch, _ in population.gains]
-        scores = torch.tensor([stretch.score for stretch in held]).double()
-        self._low, high = scores.quantile(scores.new_tensor([0.05, 0.95]))
-        self._side = high - self._low if high > self._low else scores.new_ones(())
-        gain = torch.tensor([rate for _, rate in population.gains]).double()
-        inputs = self._inputs(held, interval)
-        time = inputs[:, -1]
-        pending = self._inputs(others, interval).unsqueeze(0) if others else None
-        off_middle = self.space.off_middle(inputs)  # the columns of the cube come first
-        target = levelled(time, gain) + _ENDS * off_middle
-        model = mixture_of_gains(inputs[:, :-1], time, target, pending, seed=population.seed)
-        self._acquisition = UpperConfidenceBound(model, population.width)
-        self._here = self._inputs([at], interval)[:, -2:]
-
-    def _inputs(self, stretches: list[Stretch], interval: float) -> Tensor:
+    def inputs_of(stretches: list[Stretch]) -> Tensor:
         """[features, score on the scale of those held, time in intervals], (n, d + 1)."""
-        X = self.space.features(torch.tensor([s.columns for s in stretches]).double())
+        X = space.features(torch.tensor([s.columns for s in stretches]).double())
         score = torch.tensor([s.score for s in stretches]).double()
-        score = ((score - self._low) / self._side).clamp(-0.5, 1.5)
-        time = torch.tensor([s.time for s in stretches], dtype=torch.float64) / interval
+        score = ((score - low) / side).clamp(-0.5, 1.5)
+        time = torch.tensor([s.time for s in stretches], dtype=torch.float64) / population.interval
         return torch.cat([X, torch.stack([score, time], -1)], -1)
 
+    gain = torch.tensor([rate for _, rate in population.gains]).double()
+    inputs = inputs_of(held)
+    time = inputs[:, -1]
+    pending = inputs_of(others).unsqueeze(0) if others else None
+    target = levelled(time, gain) + _ENDS * space.off_middle(inputs)  # the columns of the cube come first
+    model = mixture_of_gains(inputs[:, :-1], time, target, pending, seed=population.seed)
+    bound = UpperConfidenceBound(model, population.width)
+    here = inputs_of([at])[:, -2:]
+
     @torch.no_grad()
-    def scored(self, X: Tensor, like: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-        """Points (n, D) rounded to values, and the acquisition function there, (n,)."""
-        X = self.space.snap(X, like)
-        inputs = torch.cat([self.space.features(X), self._here.expand(len(X), 2)], -1)
-        return X, self._acquisition(inputs[:, None, None]).reshape(-1) - _ENDS * self.space.off_middle(X)
+    def scored(X: Tensor, like: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+        X = space.snap(X, like)
+        points = torch.cat([space.features(X), here.expand(len(X), 2)], -1)
+        return X, bound(points[:, None, None]).reshape(-1) - _ENDS * space.off_middle(X)
+
+    return scored
 
 
 def _neighbours(X: Tensor, distance: float, generator: torch.Generator) -> Tensor:

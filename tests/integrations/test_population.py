@@ -14,8 +14,8 @@ from bandits_torch.integrations.population import (
     Numbers,
     Population,
     Space,
+    _acquisition,
     _draws,
-    _View,
     levelled,
     mixture_of_gains,
 )
@@ -149,9 +149,9 @@ def test_what_is_maximised_is_the_bound_of_the_processes_about_the_prior_mean():
     columns, time, score = zip(*(stretch for stretch, _ in population.gains), strict=True)
     rates = [rate for _, rate in population.gains]
     others = [population.now[name] for name in ("m0", "m2", "m3")]
-    view = _View(population, population.now["m1"], others)
+    scored_at = _acquisition(population, population.now["m1"], others)
     X = torch.tensor([[0.0], [0.3], [1.0]]).double()
-    _, found = view.scored(X, {"x": 4.0})
+    _, found = scored_at(X, {"x": 4.0})
 
     def off(x):
         return (2 * x - 1) ** 2
