@@ -67,6 +67,7 @@ class BanditNode(ExternalGenerationNode):
         self._build, self._standardise, self._time = policy, standardise, time
         self._parameters: dict[str, Parameter] = {}
         self._axes: dict[str, Axis] = {}
+        self._learned: set[tuple[int, str]] = set()  # arms of trials
         self._now = 0.0
         self._trials = 0
         self._given: set[tuple[Any, ...]] = set()  # points generated since the latest trial
@@ -85,7 +86,10 @@ class BanditNode(ExternalGenerationNode):
             and not (isinstance(one, ChoiceParameter) and len(one.values) == 1)
         }
         if axes != self._axes:
-            self._begin(axes)
+            self._axes, self._space, self._learned = axes, Space(axes), set()
+            self._policy = policy_over(
+                self._space, self._build, initial=None, seed=self._seed, standardise=self._standardise
+            )
         table = data.df
         table = table[table["metric_name"] == metric] if len(table) else table
         values = {
@@ -123,14 +127,6 @@ class BanditNode(ExternalGenerationNode):
         self._given.add(self._values(found))
         self._completed.discard(self._values(found))
         return found
-
-    def _begin(self, axes: dict[str, Axis]) -> None:
-        """Begin a new policy over these parameters."""
-        self._axes, self._space = axes, Space(axes)
-        self._policy = policy_over(
-            self._space, self._build, initial=None, seed=self._seed, standardise=self._standardise
-        )
-        self._learned: set[tuple[int, str]] = set()
 
     def _values(self, parameters: _Values) -> tuple[Any, ...]:
         """The values of all parameters, in their order."""
