@@ -14,10 +14,6 @@ from benchmarks.pages import duration, figures, opening, whole, write
 from benchmarks.speed.measuring import Result, alone
 
 
-def _silent(line: str) -> None:
-    """Nobody is told."""
-
-
 @dataclass(frozen=True)
 class Settings:
     """What a run was asked for.
@@ -30,7 +26,7 @@ class Settings:
 
     fast: bool = False
     device: str = "cpu"
-    say: Callable[[str], None] = field(default=_silent)
+    say: Callable[[str], None] = field(default=lambda line: None)
 
     def alone(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """What ``function(*arguments)`` gives in a fresh process. A fast run spares the seconds that its imports take:

@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-from torch import Tensor
 
 from bandits_torch.experiments.engines import Block, MakeProblem, ProblemSetting, RecipeSetting
 from bandits_torch.loop import run
 from bandits_torch.models import CandidatePrior
 from bandits_torch.problems.problem import Problem
-from bandits_torch.streams import ReplicateStreams
 from benchmarks.leaderboard import settings
 
 SEED = 0
@@ -76,26 +74,18 @@ LENGTH_SCALES = {
 }
 
 
-class Mistold(Problem):
+def mistold(problem: Problem, horizon: int) -> Problem:
     """A problem whose policies are told the length-scale ``TOLD``, and candidates e^{-p/d} of it (for those that take
     priors); B is the norm under the kernel that drew the functions."""
-
-    def __init__(self, inner: Problem, horizon: int) -> None:
-        self.inner = inner
-        self.arms, self.replicates, self.horizon = inner.arms, inner.replicates, inner.horizon
-        kernels, dim = [], inner.arms.shape[-1]
-        for p in range(1 + math.ceil(dim * math.log(horizon) / 4 - 1e-9)):
-            kernel = copy.deepcopy(inner.knowledge.kernel)
-            kernel.lengthscale = TOLD * math.exp(-p / dim)
-            kernels.append(kernel)
-        priors = [CandidatePrior(kernel) for kernel in kernels]
-        self.knowledge = replace(inner.knowledge, kernel=kernels[0], priors=priors)
-
-    def expected_rewards(self, step: int) -> Tensor:
-        return self.inner.expected_rewards(step)
-
-    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        return self.inner.noise(step, arm, streams)
+    known, dim, kernels = problem.knowledge, problem.arms.shape[-1], []
+    for p in range(1 + math.ceil(dim * math.log(horizon) / 4 - 1e-9)):
+        kernel = copy.deepcopy(known.kernel)
+        kernel.lengthscale = TOLD * math.exp(-p / dim)
+        kernels.append(kernel)
+    problem.knowledge = replace(
+        known, kernel=kernels[0], priors=[CandidatePrior(kernel) for kernel in kernels]
+    )
+    return problem
 
 
 def length_scales(data: Path) -> dict[str, MakeProblem]:
@@ -103,7 +93,7 @@ def length_scales(data: Path) -> dict[str, MakeProblem]:
     made: dict[str, MakeProblem] = {}
     for name, options in _DRAWN.items():
         setting = ProblemSetting("gp", options)
-        made[name] = lambda block, setting=setting: Mistold(setting(block), block.horizon)
+        made[name] = lambda block, setting=setting: mistold(setting(block), block.horizon)
         made[name + "; told it"] = setting
     return made
 
