@@ -3,15 +3,282 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from typing import Annotated
 
+import numpy as np
+import pandas as pd
 import typer
+from scipy.stats import rankdata
 
 from bandits_torch.experiments.engines import Block
 from benchmarks import options, pages
-from benchmarks.auto.page import write_page
-from benchmarks.auto.playing import ENVIRONMENTS, KEY, PLAYERS, POLICIES, play
+from benchmarks.auto import frontier
+from benchmarks.auto.environments import QUIET, RISERS, SHAPES
+from benchmarks.auto.limit import REPLICATES
+from benchmarks.auto.playing import (
+    DEVELOPMENT,
+    ENVIRONMENTS,
+    HISTORY,
+    KEY,
+    MISTAKES,
+    NEVER,
+    PLAYERS,
+    POLICIES,
+    VALIDATION,
+    play,
+)
 from benchmarks.leaderboard import settings
+from benchmarks.pages import markdown, opening, seeds_of, write
+
+LEADERBOARD = Path(__file__).parent.parent / "leaderboard" / "results" / "totals.csv"
+
+_INTRODUCTION = """The leaderboard's table is read too; the protocol, with what was tried before, is in
+`../PROTOCOL.md`. Regret is cumulative and dynamic.
+"""
+_BOARD = """## The leaderboard's environments
+
+From the leaderboard's table: {others} other policies, and `auto`; of seed {seed}, {replicates}.
+Rank 1 is the least of one of its classes and the others: the two do not rank each other. Ratios: regret over
+that of the best other policy of each environment. Level: at most two standard errors (of the difference) above the best
+other. Environments of development in italics.
+
+"""
+_OTHERS = """## Other environments
+
+Shares of random's regret; the best of the policies that were played beside it.
+
+"""
+
+_LIMIT = """## How far a rate and a width chosen in hindsight would go
+
+`python -m benchmarks.auto.limit`: `tv_gp_ucb`, told kernel and noise, with each of {rates} rates and {widths} widths;
+the best of them of each environment, beside the same {replicates} replicates of the leaderboard. Shares of random's
+regret.
+"""
+_MISLED = """## Told wrongly
+
+Total regret of `auto` told the kernel and the noise, with a mistake in what is told; and the mean over the mistakes,
+as a ratio to that when told rightly.
+
+"""
+
+
+_RISERS = """## Hidden risers
+
+Regret of the 500 steps after an arm, or a region, became best while nobody played it, as a ratio to that of the best
+rival; in brackets the worst replicate's share of the largest regret that any rival had. Rivals: those played beside it,
+among them `r_gp_ucb`, which is told how much changes in all.
+
+"""
+_HAD = """## What can be had
+
+Nobody finds what rises without looking, and looks cost where nothing changes. `python -m benchmarks.auto.frontier` has
+the derivation: a policy that looks at rest at each of m arms of gap g every tau steps pays m g / tau a step for it, and
+until it finds the one that rose it loses d in each of tau / 2 steps on average. The product, m d g / 2, is the same for
+every tau, and no policy is below it that does not look more often as time goes on, even if it knows every reward at
+rest. So who asks for half the loss asks for twice the price. For arms that differ, and regions that many arms show, the
+least is a convex programme.
+
+Paid: regret in steps 101 to 500, in which nothing changes; some of it is what learning costs. At least: what must then
+be lost until found, in the mean over what may rise; nothing that is lost afterwards is in it.
+
+"""
+_ASKED = """
+Asked is at most 1.2 of the best rival. Needs: what a policy must pay in the same 400 steps at least to lose no more
+than that until found.
+
+"""
+
+
+def write_page(folder: Path) -> Path:
+    ours = pd.read_csv(folder / "totals.csv")
+    answer, board = _board()
+    head = opening("What `auto` does", answer, "python -m benchmarks.auto")
+    parts = [
+        head,
+        _INTRODUCTION,
+        *board,
+        *_limit(folder),
+        *_others(ours),
+        *_risers(ours),
+        *_had(folder, ours),
+        *_misled(ours),
+    ]
+    return write(folder / "RESULTS.md", "\n".join(parts))
+
+
+def _board() -> tuple[str, list[str]]:
+    """What ``auto`` comes to in a few sentences; and the leaderboard's environments one by one."""
+    everyone = pd.read_csv(LEADERBOARD)
+    everyone = everyone[everyone["environment"].isin(settings.RANKED)]
+    is_own = everyone["policy"].isin(list(POLICIES))
+    board, ours = everyone[~is_own], everyone[is_own]
+    replicates = seeds_of(board, "replicate", "environment", "replicate")
+    lines = [_BOARD.format(others=board["policy"].nunique(), seed=settings.SEED, replicates=replicates)]
+    rows, summary, said = [], [], []
+    for policy in (name for name in POLICIES if (ours["policy"] == name).any()):
+        own = ours[ours["policy"] == policy]
+        here = [name for name in settings.RANKED if (own["environment"] == name).any()]
+        facts = pd.DataFrame([_facts(board, own, name) for name in here], index=here)
+        said.append(
+            f"`{policy}` loses {facts['share'].mean():.1%} of what random play loses, in the mean over {len(here)} "
+            f"environments, and is level with the best other policy or first on {int(facts['level'].sum())} of them."
+        )
+        best = f"{facts['best_share'].mean():.1%}"
+        groups = {"all": here, "development": DEVELOPMENT, "validation": VALIDATION}
+        for title, names in groups.items():
+            some = facts.loc[[name for name in names if name in here]]
+            if not some.empty:
+                summary.append([f"`{policy}`", title, *_summary(some)])
+        rows += [[f"`{policy}`", *_row(name, facts.loc[name])] for name in here]
+    heads = ["policy", "environments", "", "mean rank", "share of random", "best in hindsight"]
+    heads += ["ratio of these", "mean ratio", "ratio of sums", "level or first"]
+    lines += [markdown(heads, summary), ""]
+    heads = ["policy", "environment", "regret", "share of random", "best other", "its share", "rank", "level"]
+    others = f"The best of {board['policy'].nunique()} others, picked for each in hindsight, loses {best}."
+    return " ".join([*said, others]), [*lines, markdown([*heads, "ms"], rows), ""]
+
+
+def _summary(some: pd.DataFrame) -> list[object]:
+    ratios = some["share"].mean() / some["best_share"].mean(), (some["regret"] / some["best"]).mean()
+    sums = some["regret"].sum() / some["best"].sum()
+    shares = f"{some['share'].mean():.1%}", f"{some['best_share'].mean():.1%}"
+    shown = [f"{value:.2f}" for value in (*ratios, sums)]
+    return [len(some), f"{some['rank'].mean():.2f}", *shares, *shown, int(some["level"].sum())]
+
+
+def _row(name: str, facts: pd.Series) -> list[str]:
+    own = f"{facts['regret']:.1f} ± {facts['error']:.1f}", f"{facts['share']:.1%}"
+    best = f"`{facts['who']}` {facts['best']:.1f}", f"{facts['best_share']:.1%}", f"{facts['rank']:.0f}"
+    shown = f"*{name}*" if name in DEVELOPMENT else name
+    return [shown, *own, *best, "yes" if facts["level"] else "no", f"{facts['ms']:.0f}"]
+
+
+def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str, object]:
+    own = own[own["environment"] == environment]
+    others = board[board["environment"] == environment].pivot(
+        index="replicate", columns="policy", values="regret"
+    )
+    means = others.mean()
+    who = str(means.idxmin())
+    regret = own.set_index("replicate")["regret"]
+    difference = (regret - others[who]).dropna()
+    error = difference.sem()
+    mean, random = float(regret.mean()), float(means["random"])
+    return {
+        "regret": mean,
+        "error": float(regret.sem()),
+        "share": mean / random,
+        "who": who,
+        "best": float(means.min()),
+        "best_share": float(means.min()) / random,
+        "rank": float(rankdata(np.append(means.to_numpy(), mean))[-1]),
+        "level": bool(difference.mean() <= 2 * error),
+        "ms": float(own["ms_per_step"].iloc[0]),
+    }
+
+
+def _others(ours: pd.DataFrame) -> list[str]:
+    rows = []
+    for (environment, seed), cell in ours.groupby(["environment", "seed"], sort=False):
+        means = cell.groupby("policy")["regret"].mean()
+        if "random" not in means:
+            continue
+        rest = means.drop([name for name in [*POLICIES, *MISTAKES, *NEVER, "random"] if name in means])
+        best = f"`{rest.idxmin()}` {rest.min() / means['random']:.1%}" if len(rest) else ""
+        row = [environment, seed, len(cell["replicate"].unique())]
+        row += [f"{means[name] / means['random']:.1%}" if name in means else "" for name in POLICIES]
+        rows.append([*row, best, len(rest)])
+    heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in POLICIES), "best other", "others"]
+    return [_OTHERS, markdown(heads, rows), ""] if rows else []
+
+
+def _limit(folder: Path) -> list[str]:
+    if not (folder / "limit.csv").exists():
+        return []
+    limit, board = pd.read_csv(folder / "limit.csv"), pd.read_csv(LEADERBOARD)
+    means = (
+        board[board["replicate"] < REPLICATES].groupby(["environment", "policy"])["regret"].mean().unstack()
+    )
+    rows = []
+    for environment, played in limit.groupby("environment", sort=False):
+        best, there = played.nsmallest(1, "regret").iloc[0], means.loc[environment]
+        shares = [best["regret"], there.drop(list(POLICIES)).min(), *there[list(POLICIES)]]
+        setting = [best["forgetting_rate"], best["width"]]
+        rows.append([environment, *setting, *(share / there["random"] for share in shares)])
+    numbers = np.array([row[3:] for row in rows])
+    rows.append(["mean", "", "", *numbers.mean(0)])
+    shown = [[*row[:3], *(f"{100 * share:.1f} %" for share in row[3:])] for row in rows]
+    counts = {"rates": limit["forgetting_rate"].nunique(), "widths": limit["width"].nunique()}
+    heads = ["environment", "rate", "width", "with these", "best other in hindsight", *POLICIES]
+    return [_LIMIT.format(replicates=REPLICATES, **counts), markdown(heads, shown), ""]
+
+
+def _risers(ours: pd.DataFrame) -> list[str]:
+    own, rows = (*POLICIES, HISTORY), []
+    for environment in RISERS:
+        for seed, cell in ours[ours["environment"] == environment].groupby("seed"):
+            by_policy = cell.groupby("policy")["regret"]
+            means, worst = by_policy.mean(), by_policy.max()
+            rivals = means.drop([name for name in own if name in means])
+            if rivals.empty:
+                continue
+            never = worst[rivals.index].max()
+            shown = [
+                f"{means[name] / rivals.min():.2f} ({worst[name] / never:.0%})" if name in means else ""
+                for name in own
+            ]
+            best = f"`{rivals.idxmin()}` {rivals.min():.4g}"
+            rows.append([environment, seed, cell["replicate"].nunique(), *shown, best, len(rivals)])
+    heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in own), "best rival", "rivals"]
+    return [_RISERS, markdown(heads, rows), ""] if rows else []
+
+
+def _had(folder: Path, ours: pd.DataFrame) -> list[str]:
+    if not (folder / "frontier.csv").exists():
+        return []
+    table, own = pd.read_csv(folder / "frontier.csv"), [*POLICIES, HISTORY]
+    means = ours[ours["seed"] == frontier.SEED].groupby(["environment", "policy"])["regret"].mean()
+    rows, asked = [], []
+    for shape in SHAPES:
+        here = table[table["shape"] == shape].set_index("policy")
+        points, played = here.loc[[frontier.ANY]], here["paid"].drop(frontier.ANY)
+        for policy, paid in played.items():
+            lost = [means.get((f"{shape} after {quiet}", policy)) for quiet in QUIET[1:]]
+            least = frontier.bound(points, paid)
+            rows.append(
+                [shape, f"`{policy}`", *(f"{x:.4g}" if x is not None else "" for x in (paid, least, *lost))]
+            )
+        for quiet in QUIET[1:]:
+            rivals = means[f"{shape} after {quiet}"].drop(own)
+            goal = 1.2 * rivals.min()
+            shown = [f"{frontier.needed(points, goal):.3g}", *(f"{played[name]:.3g}" for name in own)]
+            asked.append([f"{shape} after {quiet}", f"`{rivals.idxmin()}`", f"{goal:.4g}", *shown])
+    heads = ["shape", "policy", "paid", "at least", *(f"lost after {quiet}" for quiet in QUIET[1:])]
+    other = [
+        "environment",
+        "best rival",
+        "1.2 times its regret",
+        "needs",
+        *(f"`{name}` pays" for name in own),
+    ]
+    return [_HAD, markdown(heads, rows), _ASKED, markdown(other, asked), ""]
+
+
+def _misled(ours: pd.DataFrame) -> list[str]:
+    rows = []
+    for (environment, seed), cell in ours.groupby(["environment", "seed"], sort=False):
+        means = cell.groupby("policy")["regret"].mean()
+        if not {"auto", *MISTAKES} <= set(means.index):
+            continue
+        told = [means["auto"], *means[list(MISTAKES)]]
+        ratio = sum(told[1:]) / len(MISTAKES) / told[0]
+        replicates = seeds_of(cell, "replicate", what="replicate")
+        rows.append([environment, seed, replicates, *(f"{regret:.1f}" for regret in told), f"{ratio:.2f}"])
+    heads = ["environment", "seed", "replicates", "rightly"]
+    heads += [*(name.removeprefix("auto, ") for name in MISTAKES), "ratio"]
+    return [_MISLED, markdown(heads, rows)] if rows else []
 
 
 def main(

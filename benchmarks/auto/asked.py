@@ -19,8 +19,8 @@ from bandits_torch import recipes
 from bandits_torch.domain import Domain
 from benchmarks import options, pages
 from benchmarks.auto import frontier
+from benchmarks.auto.__main__ import LEADERBOARD
 from benchmarks.auto.environments import AFTER, DOMAINS, RISERS, SHAPES, Riser
-from benchmarks.auto.page import LEADERBOARD
 from benchmarks.auto.playing import HISTORY, MISTAKES, NEVER, POLICIES, UNSEEN
 from benchmarks.auto.step import policies, step_seconds
 from benchmarks.continuous.__main__ import HORIZON

@@ -11,7 +11,8 @@ from bandits_torch.experiments.engines import Block
 from bandits_torch.problems import make
 from benchmarks import options
 from benchmarks.auto import __main__ as command
-from benchmarks.auto import environments, limit, page, playing
+from benchmarks.auto import __main__ as page
+from benchmarks.auto import environments, limit, playing
 from benchmarks.auto.environments import FirmTable
 from benchmarks.leaderboard import settings
 from tests.reference.real_data import REAL, needs_data

@@ -19,7 +19,7 @@ from benchmarks.widths import races
 PAGES = {
     "auto/results/ASKED.md": "auto.asked:write_page",
     "auto/results/DAYS.md": "auto.days:write_page",
-    "auto/results/RESULTS.md": "auto.page:write_page",
+    "auto/results/RESULTS.md": "auto.__main__:write_page",
     "auto/results/WEEKS.md": "auto.weeks:write_page",
     "bernoulli/results/RESULTS.md": "bernoulli.__main__:write_page",
     "bernoulli/results/LOG_ODDS.md": "bernoulli.log_odds:write_page",
