@@ -77,7 +77,7 @@ def test_the_policy_plays_the_largest_value_of_its_draw_on_the_grid(dim) -> None
     lipschitz = policy.choices.search.lipschitz
     for t in range(1, 7):
         choice = policy.choose(t)
-        seeds = policy.choices._draw_seeds()
+        seeds = policy.choices.step(t, None, policy.streams).seeds()
         draw = PathwisePointDraw(policy.model, 1.0, seeds=seeds)
         grid = torch.as_tensor(grid_of_the_paper(domain, lipschitz, t))
         values = draw(grid.reshape(-1, 1, 1, dim).repeat(1, 2, 1, 1))
