@@ -47,12 +47,8 @@ def play_index(state, told, world, widths, moves, has, margin, largest, out):
     arms, rewards, means, used = out
     (k, S), N = noise.shape, mean.shape[1]
     waiting = FOLD * (1 + slides)
-    W, G, written, D = (
-        np.empty((waiting, N)),
-        np.empty((waiting, N)),
-        np.empty((waiting, N)),
-        np.empty(waiting),
-    )
+    W, G = np.empty((waiting, N)), np.empty((waiting, N))
+    written, D = np.empty((waiting, N)), np.empty(waiting)
     written_arm, slot = np.empty(waiting, np.int64), np.full(N, -1)  # of rows of C that are kept up to date
     row, draw, drawn = np.empty(N), np.empty(N), np.empty((0, N))
     for s in range(S):

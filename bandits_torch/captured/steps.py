@@ -82,9 +82,9 @@ class CapturedSteps(ABC):
         """Write what is written once a block, at its end."""
         return
 
-    @abstractmethod
     def after(self, times: Sequence[float], rows: Given) -> None:
         """Update what the host keeps, after a block whose rows are (k, S)."""
+        return
 
     def finish(self) -> tuple[str, ...]:
         """The end of the run. Returns the names of rows that a plain run records as one number a step."""
@@ -114,6 +114,7 @@ def write_back(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
 
 _RULES = (KeepEverything, SlidingWindow, PeriodicRestart, EventTriggeredRestart)
 _ACQUISITIONS = (UpperConfidenceBound, ThompsonSampling)
+_IMPROVEMENTS = (LogExpectedImprovement, LogProbabilityOfImprovement)
 
 
 class IndexSteps(CapturedSteps):
@@ -129,11 +130,24 @@ class IndexSteps(CapturedSteps):
     """
 
     def __init__(self, policy: IndexPolicy) -> None:
-        _check(policy)
-        self.policy, self.model = policy, cast(ArmGP, policy.model)
-        self.belief, self.rule = self.model.belief, policy.forgetting
-        self.samples = policy.acquisition is ThompsonSampling
-        self.improves: Improvement | None = policy.acquisition if _improves(policy) else None
+        model, rule, acquisition = policy.model, policy.forgetting, policy.acquisition
+        if type(model) is not ArmGP:
+            raise refused(type(model).__name__, "the steps of an ArmGP can")
+        if isinstance(model.prior, StateSpacePrior):
+            raise refused("a kernel over time with a state space", "those with a MarkovTimeKernel can")
+        improves = isinstance(acquisition, Improvement) and acquisition.acquisition in _IMPROVEMENTS
+        if acquisition not in _ACQUISITIONS and not (improves and type(rule) is KeepEverything):
+            shown = getattr(acquisition, "__name__", type(acquisition).__name__)
+            raise refused(
+                f"acquisition {shown}", "UpperConfidenceBound, ThompsonSampling, gp_ei and gp_pi can"
+            )
+        if type(rule) not in _RULES:
+            raise refused(type(rule).__name__, f"{', '.join(kind.__name__ for kind in _RULES)} can")
+        if acquisition is ThompsonSampling and model.drifts:
+            raise refused("ThompsonSampling", "under drift every step factors an N x N covariance")
+        self.policy, self.model, self.belief, self.rule = policy, model, model.belief, rule
+        self.samples = acquisition is ThompsonSampling
+        self.improves = cast(Improvement, acquisition) if improves else None
         self.by_mask = type(self.rule) is EventTriggeredRestart
         self.window = self.rule.window if isinstance(self.rule, SlidingWindow) else None
         self.interval = self.rule.interval if isinstance(self.rule, PeriodicRestart) else None
@@ -328,27 +342,6 @@ class IndexSteps(CapturedSteps):
         return ("width",)
 
 
-def _improves(policy: IndexPolicy) -> bool:
-    kinds = LogExpectedImprovement, LogProbabilityOfImprovement
-    return isinstance(policy.acquisition, Improvement) and policy.acquisition.acquisition in kinds
-
-
-def _check(policy: IndexPolicy) -> None:
-    """Raises ValueError for an index policy that cannot be captured."""
-    model, rule, name = policy.model, policy.forgetting, type(policy.model).__name__
-    if type(model) is not ArmGP:
-        raise refused(name, "the steps of an ArmGP can")
-    if isinstance(model.prior, StateSpacePrior):
-        raise refused("a kernel over time with a state space", "those with a MarkovTimeKernel can")
-    if policy.acquisition not in _ACQUISITIONS and not (_improves(policy) and type(rule) is KeepEverything):
-        shown = getattr(policy.acquisition, "__name__", type(policy.acquisition).__name__)
-        raise refused(f"acquisition {shown}", "UpperConfidenceBound, ThompsonSampling, gp_ei and gp_pi can")
-    if type(rule) not in _RULES:
-        raise refused(type(rule).__name__, f"{', '.join(kind.__name__ for kind in _RULES)} can")
-    if policy.acquisition is ThompsonSampling and model.drifts:
-        raise refused("ThompsonSampling", "under drift every step factors an N x N covariance")
-
-
 class Draws:
     """Stands in for the streams: notes which random numbers are drawn from them, or returns those drawn in advance."""
 
@@ -419,9 +412,6 @@ class ArmSteps(CapturedSteps):
         )
         told = {name: torch.as_tensor(value).clone() for name, value in policy.trace().items()}
         return {"arm": choice.arm} | told
-
-    def after(self, times: Sequence[float], rows: Given) -> None:
-        """Nothing to do: everything is in the state."""
 
 
 class AveragingSteps(CapturedSteps):
