@@ -322,8 +322,9 @@ def test_learned_hyperparameters_stay():
     expected = model.with_arms(X[6:]).marginals()
     live.add_arms(3, features=X[6:])
     grown = live.policy.policy.model
-    for name, value in model.prior.kernel.state_dict().items():
-        assert torch.equal(value, grown.prior.kernel.state_dict()[name])
+    now = dict(grown.prior.kernel.named_parameters())  # priors are in units of all arms' features
+    for name, value in model.prior.kernel.named_parameters():
+        assert torch.equal(value, now[name])
     assert not torch.equal(grown.noise_variance, torch.full((1,), 0.05).double())
     torch.testing.assert_close(grown.marginals(), expected)
 
