@@ -438,11 +438,15 @@ def _fit_one(
 
 
 def _units_of(scale: ScaleKernel | None) -> Tensor | None:
-    """The ranges for which ``learnable`` made the prior of the length-scales, (dim,); None: a unit cube."""
+    """The ranges for which ``learnable`` made the prior of the length-scales, (dim,); None: a unit cube, or a kernel
+    that is not of ``learnable``."""
     space = getattr(scale, "base_kernel", None)
     prior = getattr(space, "lengthscale_prior", None)
     if not (
-        isinstance(space, RBFKernel | MaternKernel) and isinstance(prior, LogNormalPrior) and prior.loc.dim()
+        isinstance(space, RBFKernel | MaternKernel)
+        and isinstance(prior, LogNormalPrior)
+        and prior.loc.dim()
+        and not space.raw_lengthscale_constraint.enforced
     ):
         return None
     dim = len(prior.loc)

@@ -11,6 +11,7 @@ from botorch.models import SingleTaskGP
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean, LinearMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.priors import LogNormalPrior
 from linear_operator.utils.errors import NanError, NotPSDError
 
 from bandits_torch import Domain, recipes
@@ -145,6 +146,20 @@ def test_a_fit_is_the_same_in_any_units_of_inputs(replicates, seen):
     assert (found[0][0] - 0.5).abs().max() > 0.05  # it did learn
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-9)
+
+
+def test_a_kernel_with_a_prior_for_each_length_scale_is_fitted_as_it_is():
+    X, found = inputs_of(30), []
+    y = draw_of(kernel_of(0.4), X, 0.01)
+    for loc in (torch.tensor(1.4), torch.tensor([1.4, 1.4])):
+        space = MaternKernel(ard_num_dims=2, lengthscale_prior=LogNormalPrior(loc.double(), 1.0)).double()
+        space.lengthscale = 0.5
+        model = model_over(ScaleKernel(space).double())
+        model.observe(X, y)
+        assert fit_hyperparameters(model, [0]) == [0]
+        found.append(model.kernel.base_kernel.lengthscale.detach())
+    assert (found[0] - 0.5).abs().min() > 0.05  # it did learn
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=0)
 
 
 def time_kernel_of(name, unit):
