@@ -86,10 +86,11 @@ class BanditNode(ExternalGenerationNode):
             and not (isinstance(one, ChoiceParameter) and len(one.values) == 1)
         }
         if axes != self._axes:
-            self._axes, self._space, self._learned = axes, Space(axes), set()
-            self._policy = policy_over(
-                self._space, self._build, initial=None, seed=self._seed, standardise=self._standardise
+            space = Space(axes)
+            self._policy = policy_over(  # first: it may raise
+                space, self._build, initial=None, seed=self._seed, standardise=self._standardise
             )
+            self._axes, self._space, self._learned = axes, space, set()
         table = data.df
         table = table[table["metric_name"] == metric] if len(table) else table
         values = {

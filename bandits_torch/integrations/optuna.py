@@ -162,10 +162,11 @@ class BanditSampler(BaseSampler):
 
     def _begin(self, study: str, axes: dict[str, Axis]) -> None:
         """Begin a new policy over these parameters."""
-        self._study, self._axes, self._space = study, axes, Space(axes)
-        self._policy = policy_over(
-            self._space, self._build, initial=self._startup, seed=self._seed, standardise=self._standardise
+        space = Space(axes)
+        self._policy = policy_over(  # first: it may raise
+            space, self._build, initial=self._startup, seed=self._seed, standardise=self._standardise
         )
+        self._study, self._axes, self._space = study, axes, space
         self._learned: set[int] = set()
         self._asked, self._begun = {}, {}
         self._now, self._values = -math.inf, (math.inf, -math.inf)

@@ -175,3 +175,10 @@ def test_arguments_are_refused_by_name(bad):
     (name,) = bad
     with pytest.raises(ValueError, match=f"^{name} must be"):
         BanditNode(**bad)
+
+
+def test_why_a_policy_cannot_be_built_is_said_of_every_trial():
+    client = client_of(BanditNode(recipes.tv_gp_ucb))  # without a kernel
+    for _ in range(2):
+        with pytest.raises(ValueError, match="kernel"):
+            client.get_next_trials(1)

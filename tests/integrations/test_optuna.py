@@ -270,3 +270,11 @@ def test_a_study_of_the_same_name_that_is_another_is_learned_anew(deleted):
         assert [float(one.reward) for one in recorded.learned] == [-t.value for t in study.trials[:-1]]
         if deleted:
             optuna.delete_study(study_name="mine", storage=storage)
+
+
+def test_why_a_policy_cannot_be_built_is_said_of_every_trial():
+    study = study_of(BanditSampler(recipes.tv_gp_ucb, seed=0))  # without a kernel
+    study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=1)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="kernel"):
+            study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=1)
