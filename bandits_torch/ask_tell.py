@@ -179,8 +179,10 @@ class AskTell(Watched, Described):
         Raises ValueError for choices and settings that the recipe does not take.
         """
         settings, log = None, told.get("log")
+        if log is not None:
+            validation.instance("log", log, Log, "a Log, as read_log returns it")
         if choices is None:
-            validation.instance("choices", log, Log, "given if there is no log")
+            validation.require(log is not None, "choices", choices, "given if there is no log")
             choices = cast(Log, log).num_arms
         if border.is_sequence_of_words(choices):
             validation.require(names is None, "names", names, "None if choices are names")

@@ -356,8 +356,10 @@ def test_auto_learns_a_log_as_if_it_had_pulled():
     assert int(AskTell.auto(log=log).ask(60.0).arm) == int(plainly.choose(60.0).arm)
     with pytest.raises(ValueError, match="log must be one of 3 arms, got 4"):
         recipes.auto(3, log=log)
-    with pytest.raises(ValueError, match="choices must be given if there is no log"):
+    with pytest.raises(ValueError, match="choices must be given if there is no log, got None"):
         AskTell.auto()
+    with pytest.raises(ValueError, match="log must be a Log, as read_log returns it"):
+        AskTell.auto(log="my.csv")
 
 
 @pytest.mark.parametrize("listed", [False, True])
