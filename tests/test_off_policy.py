@@ -254,7 +254,10 @@ def test_columns_of_a_log_are_named_on_the_command_line(tmp_path):
     path.write_text("time;banner;clicked\n" + "".join(f"{t};{arm};{t % 2}\n" for t, arm in enumerate(shown)))
     assert call("look", path).output.startswith("A full table")  # of numbers
     named = ["--option", "arm=banner", "--option", "reward=clicked", "--option", "separator=;"]
-    assert call("look", path, *named).output.startswith("A log: 60 pulls of 3 arms")
+    looked = call("look", path, *named).output
+    assert looked.startswith("A log: 60 pulls of 3 arms")
+    same = "--option=arm=banner --option=reward=clicked '--option=separator=;'"
+    assert f"`bandits-torch value {path} {same}` says" in looked
     valued = call("value", path, "--policies", "ucb1", *named)
     assert ["the", "log", "0.5"] in [line.split() for line in valued.output.splitlines()]
     both = call("look", path, *named, "--option", "long=true", code=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -190,7 +191,8 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
     if isinstance(held, Log):
         if plot is not None:
             raise ValueError(f"plot must be left out for a log of pulls, got {str(plot)!r}: it draws tables")
-        click.echo(f"{held}\n`bandits-torch value {data}` says what policies would have earned.")
+        again = shlex.join(["bandits-torch", "value", str(data), *(f"--option={one}" for one in option)])
+        click.echo(f"{held}\n`{again}` says what policies would have earned.")
         return
     found = diagnose(held)
     click.echo("\n".join([str(found), *held.notes]))
