@@ -71,7 +71,7 @@ class NoSafeArmError(RuntimeError):
 
 
 class LimitedPolicy(Policy):
-    """A reward and measured outcomes, each with a model, and limits on some of them.
+    """A reward and measured outcomes, each with a model. Every outcome has limits; the reward may have some.
 
     ``_set_up`` takes them, and ``learn`` passes every model its own measurements. A subclass defines ``choose``.
     """
@@ -213,7 +213,7 @@ def _checked_limits(limits: Mapping[str, Limits], outcomes: Mapping[str, OnlineM
     known = f"of outcomes that have a model, {tuple(outcomes)}, or of 'reward'"
     validation.require(not without, "limits", without, known)
     free = sorted(set(outcomes) - set(limits))
-    validation.require(not free, "outcomes", free, "without those that have no limits")
+    validation.require(not free, "outcomes", free, f"named in limits, {tuple(limits)}")
     return {name: check_limits(name, pair) for name, pair in limits.items()}
 
 

@@ -309,7 +309,10 @@ def test_limits_without_outcomes_and_other_bad_settings_are_refused():
     widths = {"width": ConstantWidth(1.0), "safety_width": ConstantWidth(1.0)}
     cases = [
         (lambda: SafePolicy(gp, {}, {"heat": (0.0, 1.0)}, **widths), "limits must be of outcomes that have"),
-        (lambda: SafePolicy(gp, {"heat": gp}, {"reward": (0.0, 1.0)}, **widths), "outcomes must be without"),
+        (
+            lambda: SafePolicy(gp, {"heat": gp}, {"reward": (0.0, 1.0)}, **widths),
+            "outcomes must be named in limits",
+        ),
         (lambda: SafePolicy(gp, {}, {}, **widths), "limits must be of at least one outcome"),
         (lambda: SafePolicy(gp, {}, {"reward": (-math.inf, math.inf)}, **widths), "one finite"),
         (lambda: policy(constraints=None), "constraints must be given"),
