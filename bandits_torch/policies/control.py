@@ -150,8 +150,8 @@ class ControlledPolicy(WrappingPolicy):
     def lifts(self, level: float = 0.95) -> tuple[Tensor, Tensor, Tensor]:
         """Lift of every arm over the control, and both ends of its interval, (S, N) each, in units of reward.
 
-        NaN and an unbounded interval for an arm with fewer than 8 comparisons of either outcome; 0 for the
-        control.
+        NaN and an unbounded interval until the coin has chosen the arm 8 times, and the control in its place 8 times;
+        0 for the control.
         """
         alpha = 1 - validation.probability("level", level)
         n = self.compared.clamp_min(1)
