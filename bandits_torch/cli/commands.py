@@ -341,7 +341,7 @@ def _live(state: Path, arms: str | None) -> Any:
     if not state.exists():
         if names is None:
             raise ValueError(
-                f"arms must be given to `ask` first, as there is no file {str(state)!r}, got None"
+                f"arms must be given to `ask --arms` first, as there is no file {str(state)!r}, got None"
             )
         return AskTell.auto(names)
     roster = read_state(state, "policy")[1]["state"].get("arms")

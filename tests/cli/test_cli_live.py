@@ -100,7 +100,7 @@ def test_what_cannot_be_asked_is_one_line_and_changes_nothing(arguments, said, t
 
 
 def test_a_new_file_needs_arms(tmp_path):
-    said = f"arms must be given to `ask` first, as there is no file '{tmp_path / 'none'}'"
+    said = f"arms must be given to `ask --arms` first, as there is no file '{tmp_path / 'none'}'"
     for arguments in (["ask"], ["tell", 0, 1.0], ["show"]):
         command, *rest = arguments
         assert said in shell(command, tmp_path / "none", *rest)[1]
