@@ -246,6 +246,7 @@ def steepness(model: OnlineGP, domain: Domain) -> Tensor:
         covariance = kernel(_at_time_zero(model, points).double()).to_dense()
     difference = covariance[..., 0, 0].unsqueeze(-1) + covariance.diagonal(dim1=-2, dim2=-1)[..., 1:]
     difference = (difference - 2 * covariance[..., 0, 1:]).clamp_min(0)
+    step = torch.where(step > 0, step, 1.0)  # a fixed coordinate may have no range: no difference along it
     return (difference.sqrt() / step).amax(-1).expand(model.batch_shape)
 
 
