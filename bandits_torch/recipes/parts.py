@@ -227,10 +227,16 @@ def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width
 
 
 def relative_steepness(model: OnlineGP, domain: Domain) -> Tensor:
-    """``steepness`` over the largest standard deviation of f at 64 points, (batch,), the same in any unit."""
+    """``steepness`` over the largest standard deviation of f at 64 points, (batch,), the same in any unit of f.
+
+    Derivatives are along coordinates that are stretched so that all sides are as long as the longest: each coordinate
+    may have its own unit.
+    """
+    sides = domain.bounds[1] - domain.bounds[0]
     with torch.no_grad():
         variance = model.kernel(_at_time_zero(model, domain.sample(64, 0)), diag=True).double().amax(-1)
-    return steepness(model, domain) / torch.where(variance > 0, variance, 1.0).sqrt()
+    steepest = (_changes(model, domain) / (1e-3 * sides.max())).amax(-1).expand(model.batch_shape)
+    return steepest / torch.where(variance > 0, variance, 1.0).sqrt()
 
 
 def steepness(model: OnlineGP, domain: Domain) -> Tensor:
@@ -238,6 +244,13 @@ def steepness(model: OnlineGP, domain: Domain) -> Tensor:
 
     It is a difference over 1e-3 of the box.
     """
+    step = 1e-3 * (domain.bounds[1] - domain.bounds[0])
+    step = torch.where(step > 0, step, 1.0)  # a fixed coordinate may have no range: no difference along it
+    return (_changes(model, domain) / step).amax(-1).expand(model.batch_shape)
+
+
+def _changes(model: OnlineGP, domain: Domain) -> Tensor:
+    """Standard deviation of the difference over 1e-3 of each side, from the middle, (batch, d)."""
     low, high = domain.bounds
     middle, step = (low + high) / 2, 1e-3 * (high - low)
     points = torch.cat([middle.unsqueeze(0), middle + torch.diag(step)])
@@ -246,8 +259,7 @@ def steepness(model: OnlineGP, domain: Domain) -> Tensor:
         covariance = kernel(_at_time_zero(model, points).double()).to_dense()
     difference = covariance[..., 0, 0].unsqueeze(-1) + covariance.diagonal(dim1=-2, dim2=-1)[..., 1:]
     difference = (difference - 2 * covariance[..., 0, 1:]).clamp_min(0)
-    step = torch.where(step > 0, step, 1.0)  # a fixed coordinate may have no range: no difference along it
-    return (difference.sqrt() / step).amax(-1).expand(model.batch_shape)
+    return difference.sqrt()
 
 
 def memory_length(
