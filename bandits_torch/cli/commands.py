@@ -29,7 +29,7 @@ from bandits_torch.cli.asked import (
 )
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import one_line_errors
-from bandits_torch.naming import did_you_mean, installed
+from bandits_torch.naming import did_you_mean, installed, some
 
 FILE = click.Path(path_type=Path)  # or a folder
 setting = partial(click.option, "--option", multiple=True)
@@ -195,7 +195,7 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
         click.echo(f"{held}\n`{again}` says what policies would have earned.")
         return
     found = diagnose(held)
-    click.echo("\n".join([str(found), *held.notes]))
+    click.echo("\n".join([str(found), f"Arms: {some(held.arm_names)}.", *held.notes]))
     if plot is not None:
         from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
         from bandits_torch.files import atomic_write

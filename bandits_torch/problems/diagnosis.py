@@ -108,7 +108,8 @@ class Diagnosis:
     def __str__(self) -> str:
         lines = [f"A full table: {self.rows} rows, {self.arms} arms, rewards are {self.values}."]
         if self.missing:
-            lines += [f"Missing: {self.missing:.1%}. An arm without a reward cannot be pulled in that row."]
+            share = f"{self.missing:.1%}" if self.missing >= 0.0005 else "less than 0.1%"
+            lines += [f"Missing: {share}. An arm without a reward cannot be pulled in that row."]
         if self.irregular > 0:
             lines += [
                 f"Times are irregular: {self.irregular:.0%} of the gaps differ from {self.span(self.gap)}, the median, "

@@ -291,3 +291,12 @@ def test_what_decides_how_a_table_is_read_is_named_as_it_is_given_here(text, sai
         "race", "--data", tmp_path / "my.csv", "--policies", "random", "--out", tmp_path / "out", code=2
     )
     assert said in done.stderr
+
+
+def test_a_reader_who_stops_reading_is_no_error():
+    """As in ``bandits-torch list | head``."""
+    command = [sys.executable, "-m", "bandits_torch", "list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (1, "")
