@@ -26,14 +26,13 @@ from bandits_torch import validation
 from bandits_torch.files import atomic_write, interrupts_held_back
 
 FORMAT = "bandits_torch state"
-FORMAT_VERSION = 7
+FORMAT_VERSION = 6
 _OLDER = {  # what the versions that are no longer read lacked
     1: "which did not say how the policy was built",
     2: "in which models stored their kernels and noise several times",
     3: "in which every policy named its state in its own way",
     4: "in which tensors had no names",
     5: "in which models named their numbers in their own ways",
-    6: "in which learned kernels over time were stored in another form",
 }
 _PLAIN = (bool, int, float, str, type(None))
 

@@ -251,7 +251,7 @@ def rewritten(path, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 99}, "has state format 99, and this version reads 7"),
+        ({"version": 99}, "has state format 99, and this version reads 6"),
         ({"version": "2"}, "has state format '2', and"),
         ({"version": 1}, "has state format 1, of an older version, which did not say how"),
         ({"format": "another"}, "is not a run file: its header says"),
