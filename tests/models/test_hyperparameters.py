@@ -196,10 +196,10 @@ def test_a_fit_is_the_same_in_any_unit_of_time(name):
         model.observe(X * torch.tensor([1.0, 1.0, unit]).double(), y)
         before = model.kernel.time_kernel(unit * X[:9, -1:]).to_dense().detach()
         assert fit_hyperparameters(model, [0]) == [0]
-        learned = model.kernel.time_kernel(unit * X[:9, -1:]).to_dense()
-        assert (learned - before).abs().max() > 1e-3
-        found.append(float(model.log_likelihood))
-    assert found == pytest.approx(found[:1] * 3, abs=0.5)
+        found.append(model.kernel.time_kernel(unit * X[:9, -1:]).to_dense().detach())
+        assert (found[-1] - before).abs().max() > 1e-3  # it did learn
+    torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found[2], found[0], rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("of", ["domain", "features"])
