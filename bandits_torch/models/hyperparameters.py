@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.settings import validate_input_scaling
-from gpytorch.constraints import GreaterThan, Interval, Positive
+from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
@@ -41,8 +40,6 @@ _SPREAD = 1.0  # standard deviation of the logarithm of a rate or an outputscale
 ANISOTROPY = 0.3  # default: of the ratio of a length-scale to the geometric mean of all
 _SMALLEST_NOISE = 1e-4  # of the outputscale; BoTorch's floor
 _TINY = 1e-9  # keeps a step of the optimiser from where a prior has no density
-_STATIC = 1e-14  # a forgetting rate below this is that of a function that does not change
-_LARGEST_RATE = 1 - 1e-12  # a learned forgetting rate stays below it
 _ROUNDS = 75  # of L-BFGS-B in a fit: it begins where the last one ended
 _GAIN = 1e-6  # relative, of the likelihood in a round, below which a fit ends: SciPy's 2e-9 costs a third more rounds
 
@@ -66,8 +63,6 @@ def learnable(
     * The rate of ``ExponentialForgettingKernel`` gets a prior on how fast correlations decay, -ln(1 - eps)/2
       per unit of time: log-normal, its mode the value given, so that eps can collapse neither to 0 nor to 1. So does
       the drift variance of ``WienerKernel``, and the length-scale of a squared exponential or Matern kernel over time.
-      Any unit of time leads to the same fit. Any other kernel over time is copied, for one replicate alone, with the
-      priors it comes with and, on its other positive parameters, log-normal priors whose modes are the values given.
     * Any other kernel over space is copied, with the priors it comes with, for one replicate alone.
 
     It sees the columns that ``kernel`` sees (``active_dims``).
@@ -117,7 +112,7 @@ def learnable(
             _rescale_inputs(new, units)
     else:
         validation.require(replicates == 1, "kernel", kernel, "squared exponential or Matern, for several")
-        new = _copied(base)
+        new = copy.deepcopy(base)
     outputscale = kernel.outputscale.detach() if isinstance(kernel, ScaleKernel) else torch.ones(())
     scale = ScaleKernel(
         new,
@@ -152,83 +147,30 @@ def _rescale_inputs(kernel: RBFKernel | MaternKernel, factor: Tensor) -> None:
 
 
 def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
-    """A learnable kernel over time. What has a unit of time is stored as its logarithm: another unit shifts it, and the
-    fit is the same."""
     new: Kernel
-    if isinstance(kernel, ExponentialForgettingKernel) and bool((kernel.forgetting_rate < _STATIC).all()):
-        return copy.deepcopy(kernel).double()
+    if isinstance(kernel, ExponentialForgettingKernel) and bool((kernel.forgetting_rate < _TINY).all()):
+        return copy.deepcopy(kernel).double()  # static, and so it stays: nothing pulls at a rate so small
     if isinstance(kernel, RBFKernel | MaternKernel):
-        options = {
-            "lengthscale_prior": _around(kernel.lengthscale.mean()),
-            "lengthscale_constraint": _by_logarithm(),
-            "batch_shape": batch,
-        }
+        options = {"lengthscale_prior": _around(kernel.lengthscale.mean()), "batch_shape": batch}
         new = RBFKernel(**options) if isinstance(kernel, RBFKernel) else MaternKernel(nu=kernel.nu, **options)
         new = new.double()
         new.lengthscale = kernel.lengthscale.detach().double().expand(*batch, 1, 1)
         return new
     if isinstance(kernel, ExponentialForgettingKernel):
         rate = kernel.forgetting_rate.detach().double().squeeze(-1)
-        new = ExponentialForgettingKernel(rate.expand(batch), None, _by_decay(), batch_shape=batch)
+        inside = Interval(_TINY, 1 - _TINY)
+        new = ExponentialForgettingKernel(rate.expand(batch), None, inside, batch_shape=batch)
         new.register_prior("decay_prior", _around(-0.5 * torch.log1p(-rate.mean())), _decay, _set_decay)
         return new.double()
     if isinstance(kernel, WienerKernel):
         variance = kernel.drift_variance.detach().double().squeeze(-1)
-        prior = _around(variance.mean())
         return WienerKernel(
-            variance.expand(batch), kernel.start, prior, _by_logarithm(), batch_shape=batch
+            variance.expand(batch), kernel.start, _around(variance.mean()), batch_shape=batch
         ).double()
-    expected = "exponential forgetting, Wiener, squared exponential or Matern, for several"
-    validation.require(not batch, "kernel.time_kernel", kernel, expected)
-    new = _copied(kernel)
-    for part in new.modules():
-        of_part = getattr(part, "_constraints", {})
-        for name in [name for name, bound in of_part.items() if bound._transform is torch.exp]:
-            called = name.removeprefix("raw_").removesuffix("_constraint")
-            if f"{called}_prior" not in part._priors:
-                value = functools.partial(_value_of, name=called)
-                part.register_prior(f"{called}_prior", _around(value(part).mean()), value)
-    return new.requires_grad_(True)
-
-
-def _value_of(part: Kernel, name: str) -> Tensor:
-    return getattr(part, name)
-
-
-def _copied(kernel: Kernel) -> Kernel:
-    """A copy whose positive parameters are stored as their logarithms."""
-    new = copy.deepcopy(kernel).double()
-    for part in new.modules():
-        for name, constraint in list(getattr(part, "_constraints", {}).items()):
-            if isinstance(part, ExponentialForgettingKernel):
-                stored: Interval = _by_decay()
-            elif type(constraint) is Positive and constraint.enforced:
-                stored = _by_logarithm()
-            else:
-                continue
-            raw = getattr(part, name.removesuffix("_constraint"))
-            value = constraint.transform(raw.detach())
-            part.register_constraint(name.removesuffix("_constraint"), stored)
-            raw.data.copy_(stored.inverse_transform(value))
-    return new
-
-
-def _by_logarithm() -> Positive:
-    """A positive parameter, stored as its logarithm."""
-    return Positive(transform=torch.exp, inv_transform=torch.log)
-
-
-def _by_decay() -> Interval:
-    """A forgetting rate eps, stored as the logarithm of -ln(1 - eps)/2."""
-    return Interval(0.0, 1.0, transform=_rate_of, inv_transform=_log_decay_of)
-
-
-def _rate_of(log_decay: Tensor) -> Tensor:
-    return -torch.expm1(-2 * log_decay.exp()) * _LARGEST_RATE
-
-
-def _log_decay_of(rate: Tensor) -> Tensor:
-    return (-0.5 * torch.log1p(-(rate / _LARGEST_RATE).clamp_max(_LARGEST_RATE))).log()
+    validation.require(
+        not batch, "kernel.time_kernel", kernel, "exponential forgetting or Wiener, for several"
+    )
+    return copy.deepcopy(kernel).double().requires_grad_(True)
 
 
 def _around(value: Tensor, spread: float = _SPREAD) -> LogNormalPrior:
