@@ -89,13 +89,12 @@ class HasState:
         Random streams go on. With ``where``, only tensors with their initial shape are reset, also in dictionaries: a
         number, a list or None belongs to all replicates together, and stays.
         """
-        for part in self._leaves():
+        for part in (part for part in self._leaves() if hasattr(part, "reset")):  # random streams go on
             within: Any = where
             if where is not None and isinstance(part, torch.nn.Module):  # of replicates, and of members
                 batch: Any = part.batch_shape
                 within = where.reshape((*batch[:1], *[1] * (len(batch) - 1))).expand(batch)
-            if hasattr(part, "reset"):  # random streams go on
-                part.reset(within)
+            part.reset(within)
         self._renew(where, *(name for name in self.state_names if name not in self._lasting))
         if where is not None:
             for name in self._clocks:

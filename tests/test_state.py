@@ -205,6 +205,17 @@ def test_a_model_is_a_part_whatever_its_batch(batch):
     assert not differing(holder.state_dict(), state)
 
 
+def test_a_module_that_cannot_be_reset_stays_as_it_is(whole):
+    """A network that is trained elsewhere, say: it has no replicates either."""
+    whole.many["network"] = torch.nn.Linear(2, 1)
+    weight = whole.many["network"].weight.clone()
+    before = whole._numbers["x"]
+    whole.reset(torch.tensor([True, False, False]))
+    assert torch.equal(whole.many["network"].weight, weight)
+    assert whole._numbers["x"].tolist() == [1.0, *before[1:].tolist()]
+    assert before[0] != 1.0
+
+
 def test_what_differs_is_told_by_its_place_to_the_last_bit(whole):
     one, nan = whole.state_dict(), {"a": [torch.tensor([torch.nan]), float("nan")]}
     other = whole.state_dict()
