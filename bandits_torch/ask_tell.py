@@ -217,6 +217,9 @@ class AskTell(Watched, Described):
                 told["log"] = told["log"].under(context_names)
         elif isinstance(log, Log) and log.context_names and not told.get("context_dim"):
             context_names = log.context_names
+        dated = isinstance(log, Log) and log.dated
+        if dated:
+            told["log"] = replace(told["log"], times=told["log"].times / border.SECONDS[time_unit])
         policy = recipes.auto(cast(Any, choices), **told)
         live = cls(
             policy,
@@ -227,7 +230,9 @@ class AskTell(Watched, Described):
             keep=keep,
         )
         if log is not None:
-            live._latest = float(log.times[-1])
+            live._latest = float(told["log"].times[-1])
+        if dated:
+            live._times.zone = "date"
         return live
 
     @property

@@ -90,8 +90,8 @@ class Times:
         time_unit: of the numbers of dates: "s", "min", "h" or "D".
 
     Attributes:
-        zone: "": no time was given yet; "number": times are numbers; "none": dates without a zone; else the zone, a
-            name such as "Europe/Berlin", or an offset such as "+01:00".
+        zone: "": no time was given yet; "number": times are numbers; "date": times are dates, but none was given yet;
+            "none": dates without a zone; else the zone, a name such as "Europe/Berlin", or an offset such as "+01:00".
 
     Raises ValueError for another unit.
     """
@@ -116,11 +116,12 @@ class Times:
                 zone = str(called or date.isoformat(timespec="seconds")[19:])  # +01:00, or with seconds
             start = datetime(1970, 1, 1, tzinfo=None if zone == "none" else UTC)
             number = (date - start).total_seconds() / SECONDS[self.unit]
-        kinds = {"number": "a number", "none": "a date without a zone"}
+        kinds = {"number": "a number", "date": "a date", "none": "a date without a zone"}
         before, now = (kinds.get(kind, "a date with a zone") for kind in (self.zone, zone))
         where = "" if self.zone in kinds else f", in zone {self.zone!r}"
         expected = f"{before}, as the times before{where}"
-        validation.require(not self.zone or before == now, name, value, expected)
+        fits = not self.zone or before == now or (self.zone == "date" and zone != "number")
+        validation.require(fits, name, value, expected)
         return number, self.zone or zone
 
     @staticmethod
@@ -145,7 +146,7 @@ class Times:
         if self.zone in ("", "number"):
             return float(number)
         since = timedelta(seconds=number * SECONDS[self.unit])
-        if self.zone == "none":
+        if self.zone in ("date", "none"):
             return datetime(1970, 1, 1) + since
         return (datetime(1970, 1, 1, tzinfo=UTC) + since).astimezone(_zone_called(self.zone))
 
@@ -159,7 +160,9 @@ def _zone_called(zone: str) -> Any:
 def checked_zone(zone: Any) -> str:
     """A zone read from a state. Raises ValueError if it is not a zone."""
     try:
-        right = isinstance(zone, str) and (zone in ("", "number", "none") or _zone_called(zone) is not None)
+        right = isinstance(zone, str) and (
+            zone in ("", "number", "date", "none") or _zone_called(zone) is not None
+        )
     except (ValueError, ZoneInfoNotFoundError):
         right = False
     validation.require(right, "state['zone']", zone, "a time zone that this machine knows")

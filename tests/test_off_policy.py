@@ -400,6 +400,27 @@ def test_a_live_system_begins_where_a_log_under_contexts_ends(tmp_path):
     assert live.ask(90.0, context=3.0).name in ("short", "long")
 
 
+@pytest.mark.parametrize("zone", ["", "+02:00"])
+def test_a_live_system_goes_on_in_dates_after_a_log_of_dates(tmp_path, zone):
+    """In any unit of time; hours were mixed with the log's seconds, and a number began a clock of its own."""
+    rows = [
+        f"2026-11-{1 + k // 24:02d}T{k % 24:02d}:00{zone},{'abc'[k % 3]},{(k * k) % 5}" for k in range(90)
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(["time,arm,reward", *rows]))
+    log, shown = read_log(tmp_path / "log.csv"), []
+    assert log.dated
+    for unit in ("s", "h"):
+        live = AskTell.auto(log=log, time_unit=unit)
+        with pytest.raises(ValueError, match=r"time must be a date, .* got 600\.0"):
+            live.ask(600.0)
+        question = live.ask(f"2026-11-05T12:00{zone}")
+        live.tell(question.id, 1.0)
+        shown.append(
+            [float(question.arm), *live.beliefs()[["mean", "lower", "upper"]].to_numpy().ravel().tolist()]
+        )
+    assert shown[1] == pytest.approx(shown[0], rel=1e-6)
+
+
 def test_a_live_system_takes_a_log_arm_by_name(tmp_path):
     arms = np.random.default_rng(0).integers(0, 3, 90)
     worth = np.array([1.0, 2.0, 3.0])[arms]

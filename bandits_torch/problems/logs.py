@@ -47,6 +47,7 @@ class Log:
         notes: a reader's remarks on the file, one line each.
         contexts: (n, c) float64, the context of each pull; None: there were none.
         context_names: M different names if contexts are listed: ``contexts`` is then (n, 1), numbers 0, ..., M - 1.
+        dated: whether times are dates, in seconds since 1970.
 
     Raises ValueError for anything else, and for a pull of an arm that was not available.
     """
@@ -60,6 +61,7 @@ class Log:
     notes: tuple[str, ...] = ()
     contexts: Tensor | None = None
     context_names: tuple[str, ...] = ()
+    dated: bool = False
 
     def __post_init__(self) -> None:
         arms = validation.tensor("arms", self.arms)
@@ -339,6 +341,7 @@ def _log_of(
         tuple(notes),
         under,
         tuple(listed),
+        dated=unit.startswith(("seconds, from timestamps", "seconds, from dates")),
     )
 
 
