@@ -167,7 +167,7 @@ def test_bad_settings_are_refused_by_name():
             lambda: SafePointPolicy(gp, {}, {"heat": (0.0, 1.0)}, **widths),
             "limits must be of outcomes that have",
         ),
-        (lambda: SafePointPolicy(gp, {"heat": gp}, limits, **widths), "outcomes must be without"),
+        (lambda: SafePointPolicy(gp, {"heat": gp}, limits, **widths), "outcomes must be named in limits"),
         (lambda: SafePointPolicy(gp, {}, limits, **(widths | {"domain": None})), "domain must be"),
         (lambda: policy(safe_points=None, when_empty="safe_points"), "safe_points must be given"),
         (lambda: policy(when_empty="safe_arms"), "when_empty must be 'likeliest'"),
