@@ -217,10 +217,8 @@ class _InBoxes(AcquisitionFunction):
 
     def forward(self, X: Tensor) -> Tensor:
         """Values b of X, b x 1 x (D + 1), or b x 1 x D of one replicate."""
-        zero, replicates = (
-            0.0 * X.sum((-2, -1)),
-            len(self.low),
-        )  # a gradient of 0 if the values do not depend on X
+        zero = 0.0 * X.sum((-2, -1))  # gives a gradient of 0 if the values do not depend on X
+        replicates = len(self.low)
         if replicates == 1:
             return self.grid(X).squeeze(-1) * self.factor + zero
         points, member = X[:, 0, :-1], X[:, 0, -1].long()

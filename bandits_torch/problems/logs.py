@@ -290,7 +290,7 @@ def _log_of(
     claimed = {of_time, of_chance, of_lists}
     arms, rewards = _pulls(frame, claimed, asked.get("arm"), asked.get("reward"), contexts)
     of_arm, of_reward = one("arm", arms), one("reward", rewards)
-    clock, unit = seconds(of_time, frame[of_time], mark)
+    clock, unit, dated = seconds(of_time, frame[of_time], mark)
     order = np.argsort(clock, kind="stable")
     chosen = [one for one in (of_time, of_arm, of_reward, of_chance, of_lists) if one is not None]
     expected = "different, for time, arm, reward, propensity and available"
@@ -341,7 +341,7 @@ def _log_of(
         tuple(notes),
         under,
         tuple(listed),
-        dated=unit.startswith(("seconds, from timestamps", "seconds, from dates")),
+        dated=dated,
     )
 
 

@@ -196,19 +196,19 @@ def _timestamps(cells: pd.Series) -> pd.Series | None:
     return None if stamps.isna().any() else stamps
 
 
-def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, str]:
-    """The times of a column, as given or in seconds (for dates since 1970, in UTC if they have a zone), and their unit
-    in words."""
+def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, str, bool]:
+    """The times of a column, as given or in seconds (for dates since 1970, in UTC if they have a zone), their unit in
+    words, and whether they are dates."""
     known = _timestamps(cells)
     if known is not None:
         _refuse_some_zones(name, cells)
         zone = ", in UTC" if pd.Timestamp(cells.iloc[0]).tz is not None else ""
-        return _since_1970(known), f"seconds, from timestamps{zone}"
+        return _since_1970(known), f"seconds, from timestamps{zone}", True
     row = empty_row(cells)
     if row is not None:
         raise ValueError(f"row {row}, column {name!r} must hold a time, got an empty cell")
     if not is_numeric(cells) and all(isinstance(cell, pd.Timedelta) for cell in cells):
-        return np.array([cell.total_seconds() for cell in cells]), "seconds, from durations"
+        return np.array([cell.total_seconds() for cell in cells]), "seconds, from durations", False
     try:
         found = numbers(name, cells, mark)
     except ValueError:
@@ -216,7 +216,7 @@ def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, s
     else:
         dates = _compact(found)
         if dates is None:
-            return found, "as given"
+            return found, "as given", False
         stamps, kind = dates, "dates"
     wrong = stamps.isna().to_numpy()
     if wrong.any():
@@ -226,7 +226,7 @@ def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, s
             f"row {row + 1}, column {name!r} must be a number or an ISO 8601 timestamp, got {cells.iloc[row]!r} "
             f"({_ADVICE}; time_column= names the times)"
         )
-    return _since_1970(stamps), f"seconds, from {kind}"
+    return _since_1970(stamps), f"seconds, from {kind}", True
 
 
 def _refuse_some_zones(name: str, cells: pd.Series) -> None:

@@ -459,7 +459,7 @@ def _wide_table(
     validation.require("" not in names, "rewards", names, "named columns; give the one without a name a name")
     expected = "at least two columns, one per arm (separator= tells what separates)"
     validation.require(len(names) >= 2, "rewards", names, expected)
-    clock, unit = (None, "rows") if time is None else seconds(time, frame[time], mark)
+    clock, unit, _ = (None, "rows", False) if time is None else seconds(time, frame[time], mark)
     rewards = missing.in_numbers(_rewards(names, frame, mark))
     dates = clock if unit.startswith("seconds") else None
     if asked is None and time_column is not None:
@@ -538,7 +538,7 @@ def _long_table(
     if time is None:
         raise ValueError(f"time_column must be the name of a column, for long=True, got {time_column!r}")
     arm, reward = _long_names([name for name in frame.columns if name != time], long)
-    clock, unit = seconds(time, frame[time], mark)
+    clock, unit, _ = seconds(time, frame[time], mark)
     if (empty := empty_row(frame[arm])) is not None:
         raise ValueError(f"row {empty}, column {arm!r} must name an arm, got an empty cell")
     rewards = missing.in_numbers(numbers(reward, frame[reward], mark))

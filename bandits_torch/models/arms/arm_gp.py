@@ -16,7 +16,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.arms.belief import FORMS, ArmBelief, covariance_pays
+from bandits_torch.models.arms.belief import ArmBelief, covariance_pays
 from bandits_torch.models.arms.factor_form import ROOM
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.online_model import (
@@ -88,7 +88,7 @@ class ArmGP(ArmModel):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        validation.one_of("form", form, "auto", *FORMS)
+        validation.one_of("form", form, "auto", "covariance", "factor")
         noise, mean = self._take_settings(
             inputs.features_of(arms, dtype, device), kernel, noise_variance, prior_mean, batch_shape
         )
@@ -456,11 +456,8 @@ class ArmGP(ArmModel):
         )
         means = self._belief.prior_mean
         if prior_mean is None:
-            alike, expected = (
-                bool((means == means[0, 0]).all()),
-                "given, because the present arms have several",
-            )
-            validation.require(alike, "prior_mean", None, expected)
+            expected = "given, because the present arms have several"
+            validation.require(bool((means == means[0, 0]).all()), "prior_mean", None, expected)
             prior_mean = float(means[0, 0])
         new = inputs.prior_mean_over(arms.to(own), prior_mean)
         shape = torch.Size((*self._batch_shape, len(arms)))

@@ -24,11 +24,7 @@ from bandits_torch.models.online_model import PlainState, empty, held_elsewhere
 _FIRST_PAUSE = 64  # observations before the first look
 _LARGEST = 2 * 2**30  # bytes of covariance matrices that ``form="auto"`` takes
 LAUNCHES = 1_000_000  # numbers of C that pass while the factor form launches what it launches more
-FORMS: dict[str, type[CovarianceForm] | type[FactorForm]] = {
-    "covariance": CovarianceForm,
-    "factor": FactorForm,
-}
-_FORMS: dict[str, Any] = {**FORMS, "state-space": StateSpaceForm}
+FORMS: dict[str, Any] = {"covariance": CovarianceForm, "factor": FactorForm, "state-space": StateSpaceForm}
 _SMALLEST_SPREAD = SMALLEST_SPREAD[torch.float64]  # the factor form computes in float64
 
 
@@ -104,7 +100,7 @@ class ArmBelief(PlainState):
         self.prior.forget_hyperparameters()
         b = self.prior_mean.shape[0]
         noise = self._own(self.noise_variance) if noise_variance is None else noise_variance
-        self.form = _FORMS[form](self.prior, b, noise)
+        self.form = FORMS[form](self.prior, b, noise)
         if isinstance(self.form, FactorForm):
             self.form.keeps_faint_points = self.forgets
         self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)

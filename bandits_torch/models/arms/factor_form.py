@@ -423,10 +423,8 @@ class FactorForm(Form):
         latest = torch.where(same, self.point_time, -torch.inf).argmax(-1)
         s = torch.where(seen, self.point_time.gather(-1, latest.unsqueeze(-1)), now)
         kept, gained = self.prior.transition(s, now)
-        news, to_now = (
-            self.prior.transition(s, self.point_time)[1],
-            self.prior.transition(self.point_time, now)[0],
-        )
+        _, news = self.prior.transition(s, self.point_time)
+        to_now, _ = self.prior.transition(self.point_time, now)
         since = torch.where(held & (self.point_time > s), prior_to_points * news * to_now, 0.0)
         cross = torch.where(seen, since, cross)
         # Where the prior variance wanders off, a residual of k_g has its rounding errors and would do harm.
@@ -469,10 +467,8 @@ class FactorForm(Form):
     def _solve(self, cross: Tensor, refine: Tensor | None = None) -> Tensor:
         """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement, in the
         members with ``refine`` (b, 1, 1) True."""
-        precision, spread = (
-            (self.point_count / self.noise_variance).unsqueeze(-1),
-            self._spread().unsqueeze(-1),
-        )
+        precision = (self.point_count / self.noise_variance).unsqueeze(-1)
+        spread = self._spread().unsqueeze(-1)
         z = (cross - self.covariance @ (cross * precision)) * precision
         if refine is not None and refine.is_cpu and not bool(refine.any()):
             return z

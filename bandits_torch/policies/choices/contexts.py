@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -109,13 +109,9 @@ class ContextualArms(ArmsUnderContext, ListedArms):
         return self._maybe_timed(self._now(), time)
 
     def _now(self) -> Tensor:
-        rows, expected = (
-            self._of_step,
-            f"a context of {self.context_dim} numbers: there is none outside of a step",
-        )
-        validation.require(rows is not None, "context", rows, expected)
-        assert rows is not None
-        return rows
+        expected = f"a context of {self.context_dim} numbers: there is none outside of a step"
+        validation.require(self._of_step is not None, "context", None, expected)
+        return cast(Tensor, self._of_step)
 
 
 def step_over(available: Any, arms: Arms) -> ArmContext:

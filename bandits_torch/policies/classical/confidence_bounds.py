@@ -293,11 +293,8 @@ class GLRKLUCB(MeansPolicy):
 
     def learned(self, state: State, observation: Observation) -> State:
         """See ``MeansPolicy``; then test whether the rewards of this arm have changed since it was forgotten."""
-        state, at, length = (
-            super().learned(state, observation),
-            observation.arm.unsqueeze(-1),
-            state["length"],
-        )
+        at, length = observation.arm.unsqueeze(-1), state["length"]
+        state = super().learned(state, observation)
         state["arms"] = with_one(state["arms"], length, observation.arm)
         state["rewards"] = with_one(state["rewards"], length, observation.reward)
         state["length"] = length = length + 1
