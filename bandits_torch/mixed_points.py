@@ -239,7 +239,7 @@ class MixedSearch(PointSearch):
 
         def best(X: Tensor) -> tuple[Tensor, Tensor]:
             with torch.no_grad():
-                found = self.score(acquisition, X, **about).nan_to_num(nan=-torch.inf)
+                found = self.score(acquisition, X, time=time).nan_to_num(nan=-torch.inf)
             values, first = torch.where(domain.contains(X), found, -torch.inf).max(0)
             return X[first, torch.arange(replicates, device=X.device)], values
 

@@ -144,9 +144,7 @@ class PointSearch:
         return domain.fix(inside.from_unit(points[best.indices, each])), best.values / inside.factor
 
     @staticmethod
-    def score(
-        acquisition: AcquisitionFunction, X: Tensor, *, replicates: int = 1, time: float | None = None
-    ) -> Tensor:
+    def score(acquisition: AcquisitionFunction, X: Tensor, *, time: float | None = None) -> Tensor:
         """Values (n, S) of points (n, S, d), those of column s for replicate s; see ``maximise``."""
         return _grid(acquisition, _with_time(X, time))
 
@@ -321,7 +319,7 @@ class GridSearch(PointSearch):
         with torch.no_grad():
             for part in grid.split(_AT_ONCE):
                 points = domain.fix(part.unsqueeze(1).repeat(1, replicates, 1))
-                values, at = self.score(acquisition, points, replicates=replicates, time=time).max(0)
+                values, at = self.score(acquisition, points, time=time).max(0)
                 chosen = points[at, torch.arange(replicates, device=at.device)]
                 if best is not None:
                     larger = values > best[1]
