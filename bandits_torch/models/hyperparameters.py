@@ -6,6 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,17 @@ from botorch.models import SingleTaskGP
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.settings import validate_input_scaling
 from gpytorch.constraints import GreaterThan, Interval
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import (
+    AdditiveKernel,
+    ConstantKernel,
+    CosineKernel,
+    Kernel,
+    MaternKernel,
+    PeriodicKernel,
+    ProductKernel,
+    RBFKernel,
+    ScaleKernel,
+)
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.means import ConstantMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
@@ -37,6 +48,7 @@ from bandits_torch.models.points.botorch_twin import TransformedKernel
 from bandits_torch.models.points.online_gp import OnlineGP
 
 _SPREAD = 1.0  # standard deviation of the logarithm of a rate or an outputscale under its prior
+_SPREAD_OF_TIME = 0.3  # of a length-scale or a period over time; chosen in benchmarks/continuous/PROTOCOL.md
 ANISOTROPY = 0.3  # default: of the ratio of a length-scale to the geometric mean of all
 _SMALLEST_NOISE = 1e-4  # of the outputscale; BoTorch's floor
 _TINY = 1e-9  # keeps a step of the optimiser from where a prior has no density
@@ -62,7 +74,9 @@ def learnable(
       similar rewards so far does not conclude that the function is flat.
     * The rate of ``ExponentialForgettingKernel`` gets a prior on how fast correlations decay, -ln(1 - eps)/2
       per unit of time: log-normal, its mode the value given, so that eps can collapse neither to 0 nor to 1. So does
-      the drift variance of ``WienerKernel``, and the length-scale of a squared exponential or Matern kernel over time.
+      the drift variance of ``WienerKernel``.
+    * Length-scales and periods over time, also within sums and products, get such a prior, a third as wide, unless they
+      have one. They are fitted in units of the values given.
     * Any other kernel over space is copied, with the priors it comes with, for one replicate alone.
 
     It sees the columns that ``kernel`` sees (``active_dims``).
@@ -148,15 +162,9 @@ def _rescale_inputs(kernel: RBFKernel | MaternKernel, factor: Tensor) -> None:
 
 def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
     new: Kernel
-    if isinstance(kernel, ExponentialForgettingKernel) and bool((kernel.forgetting_rate < _TINY).all()):
-        return copy.deepcopy(kernel).double()  # static, and so it stays: nothing pulls at a rate so small
-    if isinstance(kernel, RBFKernel | MaternKernel):
-        options = {"lengthscale_prior": _around(kernel.lengthscale.mean()), "batch_shape": batch}
-        new = RBFKernel(**options) if isinstance(kernel, RBFKernel) else MaternKernel(nu=kernel.nu, **options)
-        new = new.double()
-        new.lengthscale = kernel.lengthscale.detach().double().expand(*batch, 1, 1)
-        return new
     if isinstance(kernel, ExponentialForgettingKernel):
+        if bool((kernel.forgetting_rate < _TINY).all()):
+            return copy.deepcopy(kernel).double()  # static, and so it stays: nothing pulls at a rate so small
         rate = kernel.forgetting_rate.detach().double().squeeze(-1)
         inside = Interval(_TINY, 1 - _TINY)
         new = ExponentialForgettingKernel(rate.expand(batch), None, inside, batch_shape=batch)
@@ -167,10 +175,62 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
         return WienerKernel(
             variance.expand(batch), kernel.start, _around(variance.mean()), batch_shape=batch
         ).double()
-    validation.require(
-        not batch, "kernel.time_kernel", kernel, "exponential forgetting or Wiener, for several"
-    )
-    return copy.deepcopy(kernel).double().requires_grad_(True)
+    if isinstance(kernel, RBFKernel | MaternKernel):
+        new = RBFKernel(batch_shape=batch)
+        if isinstance(kernel, MaternKernel):
+            new = MaternKernel(nu=kernel.nu, batch_shape=batch)
+        new = new.double()
+        new.lengthscale = kernel.lengthscale.detach().double().expand(*batch, 1, 1)
+    else:
+        expected = "exponential forgetting, Wiener, squared exponential or Matern, for several"
+        validation.require(not batch, "kernel.time_kernel", kernel, expected)
+        new = copy.deepcopy(kernel).double()
+    for part, name in _lengths_of_time(new):
+        if f"{name}_prior" not in part._priors:
+            prior = _around(getattr(part, name).mean(), _SPREAD_OF_TIME)
+            part.register_prior(f"{name}_prior", prior, partial(_value_of, name))
+    return new.requires_grad_(True)
+
+
+def _lengths_of_time(kernel: Kernel) -> list[tuple[Kernel, str]]:
+    """The parts of a kernel over time that have a length-scale or a period in units of time, and its name."""
+    lengths = []
+    for part in kernel.modules():
+        if isinstance(part, PeriodicKernel | CosineKernel):  # the former's length-scale has no unit
+            lengths.append((part, "period_length"))
+        elif isinstance(part, Kernel) and part.has_lengthscale:
+            lengths.append((part, "lengthscale"))
+    return lengths
+
+
+def _value_of(name: str, kernel: Kernel) -> Tensor:
+    return getattr(kernel, name)
+
+
+def _unit_of_time(kernel: Kernel) -> float:
+    """A power of 2 near the geometric mean of a kernel's length-scales and periods when they were given; 1 if not all
+    of the kernel can be told in another unit."""
+    lengths = _lengths_of_time(kernel)
+    priors = [part._priors.get(f"{name}_prior", (None,))[0] for part, name in lengths]
+    known = (AdditiveKernel, ProductKernel, ScaleKernel, ConstantKernel, ExponentialForgettingKernel)
+    parts = {part for part in kernel.modules() if isinstance(part, Kernel)} - {part for part, _ in lengths}
+    told = all(isinstance(prior, LogNormalPrior) for prior in priors)
+    if not lengths or not told or not all(isinstance(part, known) for part in parts):
+        return 1.0
+    logarithms = [math.log2(float(prior.mode)) for prior in priors]
+    return 2.0 ** round(sum(logarithms) / len(logarithms))
+
+
+def _rescale_time(kernel: Kernel, factor: float) -> None:
+    """Length-scales, periods and rates of a kernel over time, and their priors, in another unit of time."""
+    for part, name in _lengths_of_time(kernel):
+        prior, *closures = part._priors[f"{name}_prior"]
+        setattr(part, name, factor * getattr(part, name).detach())
+        moved = LogNormalPrior(prior.loc + math.log(factor), prior.scale)
+        part.register_prior(f"{name}_prior", moved, *closures)
+    for part in kernel.modules():
+        if isinstance(part, ExponentialForgettingKernel):
+            part.forgetting_rate = -torch.expm1(torch.log1p(-part.forgetting_rate.detach()) / factor)
 
 
 def _around(value: Tensor, spread: float = _SPREAD) -> LogNormalPrior:
@@ -324,8 +384,8 @@ def _fit_one(
     """Kernel, noise variance and mean learned from (n, D) inputs and (n,) targets; None if the fit failed.
 
     It computes in the dtype of the inputs, which with times is float64 in a model of float32, too, in a unit of
-    rewards in which the outputscale of a ``learnable`` kernel began near 1, and in units of inputs in which its ranges
-    are near 1. The optimiser's bounds and tolerances are made for these."""
+    rewards in which the outputscale of a ``learnable`` kernel began near 1, and in units of inputs and of time in which
+    its ranges and what it was given are near 1. The optimiser's bounds and tolerances are made for these."""
     least, y = SMALLEST_RATIO[y.dtype], y.to(X)
     scale: Any = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
     prior, square = getattr(scale, "outputscale_prior", None), 1.0
@@ -344,6 +404,11 @@ def _fit_one(
         X = X.clone()
         X[:, columns] /= units
         _rescale_inputs(space, 1 / units)
+    over_time = kernel.time_kernel if isinstance(kernel, SpatioTemporalKernel) else None
+    tick = 1.0 if over_time is None else _unit_of_time(over_time)
+    if over_time is not None and tick != 1:
+        X = torch.cat([X[:, :-1], X[:, -1:] / tick], -1)
+        _rescale_time(over_time, 1 / tick)
     unit = 1.0 if prior is None else float(prior.mode)
     likelihood = GaussianLikelihood(
         noise_prior=LogNormalPrior(-4.0 + math.log(unit), 1.0),  # BoTorch's, where the outputscale is 1
@@ -372,6 +437,8 @@ def _fit_one(
         _rescale(scale, square)
     if units is not None:
         _rescale_inputs(space, units)
+    if over_time is not None and tick != 1:
+        _rescale_time(over_time, tick)
     return (
         kernel,
         square * likelihood.noise.detach().squeeze(),

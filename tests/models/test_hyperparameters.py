@@ -162,6 +162,46 @@ def test_a_kernel_with_a_prior_for_each_length_scale_is_fitted_as_it_is():
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=0)
 
 
+def time_kernel_of(name, unit):
+    lasting = RBFKernel() if name == "squared exponential" else MaternKernel(nu=1.5)
+    lasting = lasting.double()
+    lasting.lengthscale = 20.0 * unit
+    rate = -torch.expm1(torch.log1p(torch.tensor(-0.03).double()) / unit)
+    if name == "exponential":
+        return ExponentialForgettingKernel(rate)
+    if name == "Wiener":
+        return WienerKernel(0.01 / unit)
+    if name == "periodic":
+        cycle = PeriodicKernel().double()
+        cycle.period_length = 10.4 * unit
+        return cycle
+    if name == "sum":
+        return ScaleKernel(lasting).double() + ScaleKernel(ExponentialForgettingKernel(rate)).double()
+    return lasting
+
+
+@pytest.mark.parametrize(
+    "name", ["exponential", "Wiener", "squared exponential", "Matern", "periodic", "sum"]
+)
+def test_a_fit_is_the_same_in_any_unit_of_time(name):
+    X, found = inputs_of(60, over_time=True), []
+    cycle = PeriodicKernel().double()
+    cycle.period_length = 10.0
+    truth = cycle if name == "periodic" else ExponentialForgettingKernel(0.1)
+    y = draw_of(SpatioTemporalKernel(kernel_of(0.4), truth), X, 0.01)
+    for unit in (1.0, 2.0**22, 2.0**-3):
+        model = model_over(
+            learnable(SpatioTemporalKernel(kernel_of(0.4), time_kernel_of(name, unit)), 2), d=3, noise=0.01
+        )
+        model.observe(X * torch.tensor([1.0, 1.0, unit]).double(), y)
+        before = model.kernel.time_kernel(unit * X[:9, -1:]).to_dense().detach()
+        assert fit_hyperparameters(model, [0]) == [0]
+        learned = model.kernel.time_kernel(unit * X[:9, -1:]).to_dense()
+        assert (learned - before).abs().max() > 1e-3
+        found.append(float(model.log_likelihood))
+    assert found == pytest.approx(found[:1] * 3, abs=0.5)
+
+
 @pytest.mark.parametrize("of", ["domain", "features"])
 def test_a_policy_that_learns_plays_alike_over_ranges_of_any_size(of):
     played = []
@@ -489,7 +529,7 @@ def test_any_kernel_over_time_is_learned_as_it_comes_for_one_replicate_alone():
     assert fit_hyperparameters(model, [0]) == [0]
     assert model.kernel.time_kernel.period_length.item() == pytest.approx(10.0, abs=0.1)
     assert guess.period_length.item() == pytest.approx(10.4)  # the one given is not changed
-    with pytest.raises(ValueError, match=r"kernel\.time_kernel must be exponential forgetting or Wiener"):
+    with pytest.raises(ValueError, match=r"kernel\.time_kernel must be exponential forgetting, Wiener"):
         learnable(SpatioTemporalKernel(kernel_of(0.4), guess), 2, 3)
 
 
