@@ -96,11 +96,11 @@ class ArmGP(ArmModel):
         expected = "'auto' or 'covariance': the factor form needs a MarkovTimeKernel"
         validation.require(form != "factor" or not in_states, "form", form, expected)
         self.drifts = self.prior.time_kernel is not None
-        self.prior.fill(self._batch_shape)
+        self.prior.fill(self.batch_shape)
         self.form = form
-        self.register_buffer("noise_variance", noise.expand(self._batch_shape).clone())
-        b = self._batch_shape.numel()
-        flat = mean.expand(*self._batch_shape, self.num_arms).reshape(b, -1).clone()
+        self.register_buffer("noise_variance", noise.expand(self.batch_shape).clone())
+        b = self.batch_shape.numel()
+        flat = mean.expand(*self.batch_shape, self.num_arms).reshape(b, -1).clone()
         over_time = self.prior.time_kernel
         steady = not in_states and (over_time is None or over_time.is_stationary)
         if in_states:
@@ -129,17 +129,17 @@ class ArmGP(ArmModel):
     @property
     def num_observations(self) -> Tensor:
         """How many observations each member holds now, ``batch_shape``."""
-        return self._belief.observations.count.reshape(self._batch_shape)
+        return self._belief.observations.count.reshape(self.batch_shape)
 
     @property
     def information_gain(self) -> Tensor:
         """Realised gain 1/2 log det(I + K_t / lambda) of the observations held, ``batch_shape``; O(1) to read."""
-        return self._belief.form.gain.to(self.arms.dtype, copy=True).reshape(self._batch_shape)
+        return self._belief.form.gain.to(self.arms.dtype, copy=True).reshape(self.batch_shape)
 
     @property
     def log_likelihood(self) -> Tensor:
         """Log marginal likelihood of the observations held, ``batch_shape``, from their predictive densities; O(1)."""
-        return self._belief.log_likelihood().reshape(self._batch_shape)
+        return self._belief.log_likelihood().reshape(self.batch_shape)
 
     @property
     def can_forget(self) -> bool:
@@ -150,7 +150,7 @@ class ArmGP(ArmModel):
     @property
     def prior_mean(self) -> Tensor:
         """Prior mean of every arm, ``batch_shape x N``."""
-        return self._belief.prior_mean.reshape(*self._batch_shape, -1)
+        return self._belief.prior_mean.reshape(*self.batch_shape, -1)
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
@@ -158,12 +158,12 @@ class ArmGP(ArmModel):
         numbers."""
         arm, _, time = self._rectangular()
         columns = [c.to(self.input_dtype) for c in ((arm, time) if self.drifts else (arm,))]
-        return (torch.stack(columns, -1).reshape(*self._batch_shape, -1, len(columns)),)
+        return (torch.stack(columns, -1).reshape(*self.batch_shape, -1, len(columns)),)
 
     @property
     def train_targets(self) -> Tensor:
         """Rewards of the observations held, ``batch_shape x n``."""
-        return self._rectangular()[1].reshape(*self._batch_shape, -1)
+        return self._rectangular()[1].reshape(*self.batch_shape, -1)
 
     def held(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The observations held, oldest first: arm, reward, time and a mask of valid rows, (b, n) each.
@@ -189,7 +189,7 @@ class ArmGP(ArmModel):
         Raises ValueError on bad input, with nothing changed.
         """
         index, rewards, times = inputs.arms_and_rewards(
-            X, Y, self.num_arms, self.drifts, self._batch_shape, self.arms.dtype
+            X, Y, self.num_arms, self.drifts, self.batch_shape, self.arms.dtype
         )
         moments = inputs.moments(times, index.shape[-1])
         if self.drifts and moments:
@@ -241,9 +241,9 @@ class ArmGP(ArmModel):
             validation.require(self.takes_noise, "noise_variance", noise_variance, expected)
             validation.require(where is None, "where", where, "None with a noise_variance")
             noise_variance = validation.own_noise(noise_variance).to(self.arms.dtype)
-            noise_variance = inputs.flat("noise_variance", noise_variance, self._batch_shape)
-        flat_arm = inputs.flat("arm", arm, self._batch_shape)
-        flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape)
+            noise_variance = inputs.flat("noise_variance", noise_variance, self.batch_shape)
+        flat_arm = inputs.flat("arm", arm, self.batch_shape)
+        flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self.batch_shape)
         self._belief.take(flat_arm, flat_reward, moment, self._mask(where), noise_variance)
 
     @contextmanager
@@ -263,7 +263,7 @@ class ArmGP(ArmModel):
         integers = validation.tensor("arm", arm).dtype == torch.long
         validation.require(integers, "arm", arm, f"int64 from 0 to {self.num_arms - 1}")
         moment = validation.finite_number("time", time)
-        self._belief.expect(inputs.flat("arm", arm, self._batch_shape), moment)
+        self._belief.expect(inputs.flat("arm", arm, self.batch_shape), moment)
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Forget the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
@@ -293,21 +293,21 @@ class ArmGP(ArmModel):
         Raises ValueError on bad input, with nothing changed.
         """
         index, rewards, times = inputs.arms_and_rewards(
-            X, Y, self.num_arms, self.drifts, self._batch_shape, self.arms.dtype
+            X, Y, self.num_arms, self.drifts, self.batch_shape, self.arms.dtype
         )
         n = index.shape[-1]
         moments = inputs.moments(times, n, in_order=False)
-        check_held(held, self._batch_shape, n)
+        check_held(held, self.batch_shape, n)
         self._belief.check_spread(max(moments, default=None))
         self._belief.hold(
-            index, rewards.to(self.arms.dtype), moments, held.reshape(self._batch_shape.numel(), n)
+            index, rewards.to(self.arms.dtype), moments, held.reshape(self.batch_shape.numel(), n)
         )
 
     def take(
         self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False, where: Tensor | None = None
     ) -> None:
         """``observe_arms`` for values that the caller has checked."""
-        b, moment = self._batch_shape, self._moment(time, late)
+        b, moment = self.batch_shape, self._moment(time, late)
         reward = reward.to(self.arms.dtype).expand(b).reshape(-1)
         self._belief.take(arm.expand(b).reshape(-1), reward, moment, where)
 
@@ -320,7 +320,7 @@ class ArmGP(ArmModel):
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """``take`` for rewards with noise variances of their own; they may be late."""
         arm, reward, noise = (
-            value.expand(self._batch_shape).reshape(-1)
+            value.expand(self.batch_shape).reshape(-1)
             for value in (arm, reward.to(self.arms.dtype), noise_variance.to(self.arms.dtype))
         )
         self._belief.take(arm, reward, self._moment(time, late=True), noise=noise)
@@ -340,8 +340,8 @@ class ArmGP(ArmModel):
         Raises ValueError for another shape, and for values that the constructor refuses, with nothing changed.
         """
         for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
-            fits = validation.tensor(name, value).shape == self._batch_shape
-            validation.shape_is(name, value, fits, str(tuple(self._batch_shape)))
+            fits = validation.tensor(name, value).shape == self.batch_shape
+            validation.shape_is(name, value, fits, str(tuple(self.batch_shape)))
         inputs.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
         validation.rewards("prior_mean", prior_mean, self.arms.dtype)
         self.noise_variance.copy_(noise_variance)
@@ -350,7 +350,7 @@ class ArmGP(ArmModel):
         self.rebuild()
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
-        return None if where is None else inputs.flat_mask(where, self._batch_shape)
+        return None if where is None else inputs.flat_mask(where, self.batch_shape)
 
     def _moment(self, time: float | None, late: bool) -> float:
         """The time of a pull, 0 without drift. Raises ValueError for one before the latest observation, unless
@@ -386,7 +386,7 @@ class ArmGP(ArmModel):
         if self.drifts and time is not None:
             self.check_not_past(time)
         mean, variance = self._belief.marginals(time)
-        shape = (*self._batch_shape, -1)
+        shape = (*self.batch_shape, -1)
         return mean.reshape(shape), variance.reshape(shape)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
@@ -394,7 +394,7 @@ class ArmGP(ArmModel):
         if self.drifts and time is not None:
             self.check_not_past(time)
         mean, covariance = self._belief.joint(time)
-        shape = (*self._batch_shape, self.num_arms)
+        shape = (*self.batch_shape, self.num_arms)
         return mean.reshape(shape), covariance.reshape(*shape, self.num_arms)
 
     def joint_root(self, time: float | None = None) -> tuple[Tensor, Tensor]:
@@ -404,7 +404,7 @@ class ArmGP(ArmModel):
         root = self._belief.form.joint_root()
         if root is None:
             return super().joint_root(time)
-        return self.marginals(time)[0], root.reshape(*self._batch_shape, self.num_arms, self.num_arms)
+        return self.marginals(time)[0], root.reshape(*self.batch_shape, self.num_arms, self.num_arms)
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         """See ``OnlineModel``: for q = 1 marginals, looked up."""
@@ -412,13 +412,13 @@ class ArmGP(ArmModel):
             if self.drifts:
                 self.check_not_past(self._candidates_time)
             mean, variance = self._belief.marginals(self._candidates_time)
-            shape = (-1, *self._batch_shape, 1)
+            shape = (-1, *self.batch_shape, 1)
             return MarginalPosterior(mean.mT.reshape(shape), variance.mT.reshape(shape) + noise)
         index, times = inputs.split(X, self.num_arms, self.drifts)
         if times is not None:
             self.check_not_past(float(times.min()))
-        q, b = X.shape[-2], self._batch_shape.numel()
-        points = (*inputs.points_of(X, self._batch_shape), q)
+        q, b = X.shape[-2], self.batch_shape.numel()
+        points = (*inputs.points_of(X, self.batch_shape), q)
         flat = (-1, b, q)
         flat_times = None if times is None else times.expand(points).reshape(flat)
         mean, covariance = self._belief.at(index.expand(points).reshape(flat), flat_times)
@@ -430,12 +430,12 @@ class ArmGP(ArmModel):
     def expand(self, batch_shape: torch.Size) -> ArmGP:
         """A copy with batch shape ``batch_shape``; every member of the copy has learned what its original has."""
         wide = torch.Size(batch_shape)
-        members = torch.arange(self._batch_shape.numel(), device=self.arms.device)
-        source = inputs.flat("batch_shape", members.reshape(self._batch_shape), wide)
+        members = torch.arange(self.batch_shape.numel(), device=self.arms.device)
+        source = inputs.flat("batch_shape", members.reshape(self.batch_shape), wide)
         model = copy.deepcopy(self)
-        model._batch_shape, model._candidates = wide, None
+        model.batch_shape, model._candidates = wide, None
         model.noise_variance = self.noise_variance.expand(wide).clone()
-        model.prior.fill(model._batch_shape)
+        model.prior.fill(model.batch_shape)
         model.belief.widen(source)
         return model
 
@@ -460,15 +460,15 @@ class ArmGP(ArmModel):
             validation.require(bool((means == means[0, 0]).all()), "prior_mean", None, expected)
             prior_mean = float(means[0, 0])
         new = inputs.prior_mean_over(arms.to(own), prior_mean)
-        shape = torch.Size((*self._batch_shape, len(arms)))
+        shape = torch.Size((*self.batch_shape, len(arms)))
         require_within(shape, new.shape, "prior_mean")
         model = ArmGP(
             torch.cat([own, arms.to(own).expand(*own.shape[:-2], -1, -1)], -2),
             self.prior.kernel,
             self.noise_variance,
-            prior_mean=torch.cat([means.reshape(*self._batch_shape, -1), new.expand(shape)], -1),
+            prior_mean=torch.cat([means.reshape(*self.batch_shape, -1), new.expand(shape)], -1),
             form=self.form,
-            batch_shape=self._batch_shape,
+            batch_shape=self.batch_shape,
         )
         model.grow_from(self)
         return model

@@ -22,14 +22,17 @@ class ArmModel(OnlineModel):
 
     Attributes:
         arms: ``(*arms_batch, N, d)`` features.
+        num_arms: N.
+        batch_shape: all batch dimensions: replicates and candidate priors.
         drifts: whether inputs have a time column.
         can_condition_mean: False; ``ArmMembers``, which can set its mean anew, has True.
     """
 
     arms: Tensor
+    num_arms: int
+    batch_shape: torch.Size = torch.Size()  # an attribute in place of BoTorch's property
     drifts: bool = False
     can_condition_mean = False
-    _batch_shape: torch.Size
     _candidates: Tensor | None = None
 
     @property
@@ -50,6 +53,7 @@ class ArmModel(OnlineModel):
         Returns noise variance and prior mean in the arms' dtype, with their shapes unchanged.
         """
         self.register_buffer("arms", arms)
+        self.num_arms = arms.shape[-2]
         self.prior = prior_over(arms, inputs.kernel_over(arms, kernel))
         with inputs.takes_columns(self.prior.kernel, arms.shape[-1]):
             self.prior.matrix(torch.arange(min(2, arms.shape[-2]), device=arms.device))
@@ -65,7 +69,7 @@ class ArmModel(OnlineModel):
             "noise_variance": noise.shape,
             "prior_mean": mean.shape[:-1],
         }
-        self._batch_shape = broadcast(", ".join(shapes), *shapes.values())
+        self.batch_shape = broadcast(", ".join(shapes), *shapes.values())
         inputs.check_ratio(noise, self.prior.diagonal())
         return noise, mean
 
@@ -73,16 +77,6 @@ class ArmModel(OnlineModel):
     def input_dtype(self) -> torch.dtype:
         """float64 under drift, else the arms'."""
         return torch.float64 if self.drifts else self.arms.dtype
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """All batch dimensions: replicates and candidate priors."""
-        return self._batch_shape
-
-    @property
-    def num_arms(self) -> int:
-        """N."""
-        return self.arms.shape[-2]
 
     def grow_from(self, small: ArmModel) -> None:
         """Take over what ``small`` learned, a model built like this one over the first of these arms. Raises ValueError
@@ -102,14 +96,14 @@ class ArmModel(OnlineModel):
 
     def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one arm per replicate, ``arm`` (S,), in every member: ``batch_shape`` each."""
-        index = arm.reshape(-1, *[1] * len(self._batch_shape)).expand(*self._batch_shape, 1)
+        index = arm.reshape(-1, *[1] * len(self.batch_shape)).expand(*self.batch_shape, 1)
         mean, variance = (moment.gather(-1, index).squeeze(-1) for moment in self.marginals(time))
         return mean, variance
 
     def covariance_with(self, arm: Tensor, time: float) -> Tensor:
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), or () for a model without a batch:
         ``batch_shape x N``. O(N)."""
-        ones = [1] * len(self._batch_shape)
+        ones = [1] * len(self.batch_shape)
         members = [-1, *ones[1:]] if ones else []
         own = arm.to(self.arms.dtype).reshape(1, *members, 1, 1).expand(self.num_arms, *members, 1, 1)
         every = torch.arange(self.num_arms).to(own).reshape(-1, *ones, 1, 1).expand_as(own)
@@ -149,7 +143,7 @@ class ArmModel(OnlineModel):
     def _candidates_at(self, time: float | None) -> Tensor:
         """Indices of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
         index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
-        return index.reshape(-1, *[1] * len(self._batch_shape), 1, 1)
+        return index.reshape(-1, *[1] * len(self.batch_shape), 1, 1)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Part of ``model.to(...)``: forget the cached candidates, which have the old dtype and device."""

@@ -84,7 +84,7 @@ class WeightedGP(ArmModel):
         validation.require(
             not prior.drifts, "kernel", kernel, "without a time part: the weights do the forgetting"
         )
-        self._batch_shape = prior.batch_shape
+        self.batch_shape, self.num_arms = prior.batch_shape, prior.num_arms
         self.register_buffer("arms", prior.arms)
         self.register_buffer("noise_variance", prior.noise_variance)
         K = prior.prior.matrix()
@@ -92,7 +92,7 @@ class WeightedGP(ArmModel):
         self.prior_covariance: Tensor
         self.register_buffer("prior_mean", prior.marginals()[0].clone(), persistent=False)  # *batch x N
         self.prior_mean: Tensor
-        zeros = K.new_zeros(*self._batch_shape, self.num_arms)
+        zeros = K.new_zeros(*self.batch_shape, self.num_arms)
         for name in ("weight", "square", "reward"):  # sums over s by arm of w_s, w_s^2, w_s y_s
             self.register_buffer(name, zeros.clone())
         self.weight: Tensor
@@ -144,7 +144,7 @@ class WeightedGP(ArmModel):
         validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-2:] == (n, 1), f"batch_shape x {n} x 1")
         if Y.is_cpu:
             validation.rewards("Y", Y, self.weight.dtype)
-        shape, where = self._batch_shape, self._mask(where)
+        shape, where = self.batch_shape, self._mask(where)
         index = inputs.flat("X", index, shape, n).reshape(*shape, n)
         rewards = inputs.flat("Y", Y.squeeze(-1).to(self.weight), shape, n).reshape(*shape, n)
         for k in range(n):
@@ -158,7 +158,7 @@ class WeightedGP(ArmModel):
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked."""
-        b = self._batch_shape
+        b = self.batch_shape
         self._learn(arm.expand(b).unsqueeze(-1), reward.to(self.weight).expand(b).unsqueeze(-1), None)
 
     def _index(self, X: Tensor) -> Tensor:
@@ -171,7 +171,7 @@ class WeightedGP(ArmModel):
         return X.squeeze(-1).long()
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
-        shape = self._batch_shape
+        shape = self.batch_shape
         return None if where is None else inputs.flat_mask(where, shape).reshape(shape)
 
     def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
@@ -205,8 +205,8 @@ class WeightedGP(ArmModel):
     def expect(self, X: Tensor) -> None:
         """See ``OnlineModel``: an observation of weight 1, which leaves the other weights unchanged."""
         gain, mean = self.information_gain, self._now().mean
-        arm = inputs.flat("X", self._index(X), self._batch_shape, 1).reshape(*self._batch_shape, 1)
-        one = self.weight.new_ones(*self._batch_shape, 1)
+        arm = inputs.flat("X", self._index(X), self.batch_shape, 1).reshape(*self.batch_shape, 1)
+        one = self.weight.new_ones(*self.batch_shape, 1)
         for name, added in (("weight", one), ("square", one), ("reward", mean.gather(-1, arm))):
             setattr(self, name, getattr(self, name).scatter_add(-1, arm, added))
         self._belief, self._gain = None, gain
@@ -275,7 +275,7 @@ class WeightedGP(ArmModel):
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
         index, held = self._index(X), self._now()
-        batch, q = inputs.points_of(X, self._batch_shape), X.shape[-2]
+        batch, q = inputs.points_of(X, self.batch_shape), X.shape[-2]
         arm = index.expand(*batch, q)
         if q == 1:
             mean, variance = (part.expand(*batch, -1).gather(-1, arm) for part in self.marginals())
@@ -304,9 +304,9 @@ class WeightedGP(ArmModel):
 
     def expand(self, batch_shape: torch.Size) -> WeightedGP:
         """A copy of batch shape ``batch_shape``. Raises ValueError unless that of the model broadcasts to it."""
-        require_within(torch.Size(batch_shape), self._batch_shape, "the model's batch shape")
+        require_within(torch.Size(batch_shape), self.batch_shape, "the model's batch shape")
         model = copy.deepcopy(self)
-        model._batch_shape, model._candidates = torch.Size(batch_shape), None
+        model.batch_shape, model._candidates = torch.Size(batch_shape), None
         model._belief = model._gain = None
         for name in ("weight", "square", "reward"):
             setattr(model, name, getattr(self, name).expand(*batch_shape, self.num_arms).clone())

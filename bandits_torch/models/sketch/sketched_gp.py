@@ -81,7 +81,7 @@ class SketchedGP(ArmModel):
         self.sampling = LeverageSampling.practical() if sampling is None else sampling
         validation.instance("sampling", self.sampling, LeverageSampling, "a LeverageSampling")
         sketches = []
-        for k, one in enumerate(noise.expand(self._batch_shape).reshape(-1)):
+        for k, one in enumerate(noise.expand(self.batch_shape).reshape(-1)):
             streams = ReplicateStreams(
                 seed, purpose="sketch", first=first_replicate + k, dtype=arms.dtype, device=arms.device
             )
@@ -140,7 +140,7 @@ class SketchedGP(ArmModel):
         """The smallest width at which a function of norm at most ``radius`` agrees with the mean: the minimum of
         ||w~ - w||_V / sqrt(lambda) over |w| <= radius, ``batch_shape``, for V = Z^T Z + lambda I and the weights w~ of
         the mean (minus the prior mean). O(m^3)."""
-        each = radius.expand(self._batch_shape).reshape(-1)
+        each = radius.expand(self.batch_shape).reshape(-1)
         found = [s.distance_to_ball(r) for s, r in zip(self.sketches, each, strict=True)]
         return self._each(found) / self.noise_variance.sqrt()
 
@@ -155,7 +155,7 @@ class SketchedGP(ArmModel):
     def _each(self, numbers: list[int] | list[Tensor]) -> Tensor:
         """One number per member, ``batch_shape``."""
         return torch.stack([torch.as_tensor(n, device=self.arms.device) for n in numbers]).reshape(
-            self._batch_shape
+            self.batch_shape
         )
 
     # -- learning --------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class SketchedGP(ArmModel):
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
         """Learn observations in order. X: ``batch x n x 1`` indices; Y: ``batch x n x 1``."""
         index, rewards, _ = inputs.arms_and_rewards(
-            X, Y, self.num_arms, False, self._batch_shape, self.arms.dtype
+            X, Y, self.num_arms, False, self.batch_shape, self.arms.dtype
         )
         mask = self._mask(where)
         for k in range(index.shape[-1]):
@@ -175,11 +175,11 @@ class SketchedGP(ArmModel):
         """``observe`` for one pull per member; ``time`` is ignored."""
         arm, mask = self._checked_arm(arm), self._mask(where)
         validation.rewards("reward", reward, self.arms.dtype)
-        self._learn(arm, inputs.flat("reward", reward, self._batch_shape), mask)
+        self._learn(arm, inputs.flat("reward", reward, self.batch_shape), mask)
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, of what a policy has checked."""
-        b = self._batch_shape
+        b = self.batch_shape
         self._learn(arm.expand(b).reshape(-1), reward.expand(b).reshape(-1), None)
 
     def place(self, arm: Tensor) -> None:
@@ -204,8 +204,8 @@ class SketchedGP(ArmModel):
         validation.rewards("reward", reward, self.arms.dtype)
         validation.shape_is("arm", arm, validation.tensor("arm", arm).dim() > 0, "batch_shape x n")
         n = arm.shape[-1]
-        arms = inputs.flat("arm", arm, self._batch_shape, n)
-        rewards = inputs.flat("reward", reward.to(self.arms.dtype), self._batch_shape, n)
+        arms = inputs.flat("arm", arm, self.batch_shape, n)
+        rewards = inputs.flat("reward", reward.to(self.arms.dtype), self.batch_shape, n)
         residuals = rewards - self._means_of(arms)
         for sketch, indices in zip(self.sketches, arms.tolist(), strict=True):
             more = sorted({index for index in indices if indices.count(index) > sketch.awaited(index)})
@@ -241,28 +241,28 @@ class SketchedGP(ArmModel):
 
     def _prior_means(self) -> Tensor:
         """(b, N); a view unless the mean has a batch."""
-        return self.prior_mean.expand(*self._batch_shape, self.num_arms).reshape(-1, self.num_arms)
+        return self.prior_mean.expand(*self.batch_shape, self.num_arms).reshape(-1, self.num_arms)
 
     def _checked_arm(self, arm: Tensor) -> Tensor:
         numbers = validation.tensor("arm", arm).reshape(-1).tolist()
         ok = all(type(index) is int and 0 <= index < self.num_arms for index in numbers)
         validation.require(ok, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
-        return inputs.flat("arm", arm, self._batch_shape)
+        return inputs.flat("arm", arm, self.batch_shape)
 
     def _mask(self, where: Tensor | None) -> list[bool] | None:
-        return None if where is None else inputs.flat_mask(where, self._batch_shape).tolist()
+        return None if where is None else inputs.flat_mask(where, self.batch_shape).tolist()
 
     # -- predicting ------------------------------------------------------------------------------------
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm, ``batch_shape x N`` each; ``time`` is ignored."""
-        shape = (*self._batch_shape, self.num_arms)
+        shape = (*self.batch_shape, self.num_arms)
         mean, variance = map(torch.stack, zip(*(s.moments() for s in self.sketches), strict=True))
         return mean.reshape(shape) + self.prior_mean, variance.reshape(shape).clamp_min(0.0)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N``."""
-        mean, covariance = moments_at(self.sketches, self.prior.inputs.expand(*self._batch_shape, -1, -1))
+        mean, covariance = moments_at(self.sketches, self.prior.inputs.expand(*self.batch_shape, -1, -1))
         return mean + self.prior_mean, covariance
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
@@ -273,7 +273,7 @@ class SketchedGP(ArmModel):
                 mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
             )
         index, _ = inputs.split(X, self.num_arms, False)
-        points = inputs.points_of(X, self._batch_shape)
+        points = inputs.points_of(X, self.batch_shape)
         index, prior_mean = index.expand(*points, X.shape[-2]), self.prior_mean
         if prior_mean.dim():
             prior_mean = prior_mean.expand(*points, self.num_arms).gather(-1, index)
@@ -298,16 +298,16 @@ class SketchedGP(ArmModel):
 
         Raises ValueError for a shape to which the model's does not broadcast.
         """
-        require_within(torch.Size(batch_shape), self._batch_shape, "the model's batch shape")
-        order = torch.arange(self._batch_shape.numel()).reshape(self._batch_shape).expand(batch_shape)
+        require_within(torch.Size(batch_shape), self.batch_shape, "the model's batch shape")
+        order = torch.arange(self.batch_shape.numel()).reshape(self.batch_shape).expand(batch_shape)
         model = copy.deepcopy(self)
         model._hold([copy.deepcopy(self.sketches[k]) for k in order.reshape(-1).tolist()])
-        model._batch_shape, model._candidates = torch.Size(batch_shape), None
+        model.batch_shape, model._candidates = torch.Size(batch_shape), None
         return model
 
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)
-        noise = self.noise_variance.expand(self._batch_shape).reshape(-1)
+        noise = self.noise_variance.expand(self.batch_shape).reshape(-1)
         for sketch, one in zip(self.sketches, noise, strict=True):
             sketch.noise_variance.copy_(one)
             sketch.regression.noise_variance.copy_(one)
