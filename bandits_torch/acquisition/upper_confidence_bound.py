@@ -93,10 +93,10 @@ class UpperConfidenceBound(AcquisitionFunction):
                 False, "q", X.shape[-2], "1: qUpperConfidenceBound values several points jointly"
             )
         posterior: Any = self.model.posterior(X, posterior_transform=self.posterior_transform)
-        mean = posterior.mean.squeeze(-1).squeeze(-1)
+        mean = posterior.mean.squeeze((-2, -1))
         if self._hallucinated is not None:
             posterior = self._hallucinated.posterior(X, posterior_transform=self.posterior_transform)
-        return self.of(mean, posterior.variance.squeeze(-1).squeeze(-1), self.width)
+        return self.of(mean, posterior.variance.squeeze((-2, -1)), self.width)
 
     @staticmethod
     def of(mean: Tensor, variance: Tensor, width: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from gpytorch.distributions import MultivariateNormal
 from linear_operator import to_linear_operator
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
+from torch.nn.functional import pad
 
 from bandits_torch import validation
 from bandits_torch.description import Described
@@ -332,29 +333,25 @@ class MarginalPosterior(GPyTorchPosterior):
 
     Args:
         mean, variance: ``batch_shape x 1`` tensors.
+
+    Attributes:
+        mean, variance: ``batch_shape x 1 x 1``, as in BoTorch, where they are properties.
     """
 
+    mean: Tensor = None  # type: ignore[assignment]
+    variance: Tensor = None  # type: ignore[assignment]
+
     def __init__(self, mean: Tensor, variance: Tensor) -> None:
-        self._mean, self._variance, self._is_mt = mean, variance, False
+        self.mean, self.variance, self._is_mt = mean.unsqueeze(-1), variance.unsqueeze(-1), False
         self._device, self._dtype = mean.device, mean.dtype
 
     @property
     def distribution(self) -> MultivariateNormal:  # type: ignore[override]
         """The same marginals as a GPyTorch distribution."""
-        return MultivariateNormal(self._mean, DiagLinearOperator(self._variance))
-
-    @property
-    def mean(self) -> Tensor:
-        """Posterior mean, ``batch_shape x 1 x 1``."""
-        return self._mean.unsqueeze(-1)
-
-    @property
-    def variance(self) -> Tensor:
-        """Posterior variance, ``batch_shape x 1 x 1``."""
-        return self._variance.unsqueeze(-1)
+        return MultivariateNormal(self.mean.squeeze(-1), DiagLinearOperator(self.variance.squeeze(-1)))
 
     def _extended_shape(self, sample_shape: torch.Size = torch.Size()) -> torch.Size:  # noqa: B008
-        return sample_shape + self._mean.shape + torch.Size([1])
+        return sample_shape + self.mean.shape
 
 
 def within(batch_shape: torch.Size, shape: torch.Size) -> bool:
@@ -421,7 +418,7 @@ def check_held(held: Tensor, batch_shape: torch.Size, n: int) -> None:
 def with_time(X: Tensor, time: float) -> Tensor:
     """Inputs ``... x d`` with a last column of this time, ``... x (d + 1)``, in float64 for any dtype of X: float32
     resolves a clock of seconds since 1970 to two minutes."""
-    return torch.cat([X.double(), torch.full_like(X[..., :1], time, dtype=torch.float64)], -1)
+    return pad(X.double(), (0, 1), value=time)
 
 
 @validation.names_arguments
