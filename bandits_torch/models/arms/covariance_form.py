@@ -287,6 +287,7 @@ class CovarianceForm(Form):
     written: Tensor  # (b, 32, N), rows of C of the arms pulled since the fold
     written_arm: Tensor  # (b, 32), which arms these are; -1 for none
     root: Tensor | None
+    waiting: int  # rows until the fold; 1 if rows are folded at once
     _least: Tensor
     _PLAIN = ("filled",)
 
@@ -301,7 +302,7 @@ class CovarianceForm(Form):
         n, new = self.mean.shape[-1], self.mean.new_zeros
         static = prior.time_kernel is None
         waiting = 0 if static and batch * n * n < WAITS_FROM else FOLD
-        self.filled = 0  # rows of W
+        self.waiting, self.filled = max(1, waiting), 0  # rows of W
         self.register_buffer("diagonal", self.prior_variance[:, : n if waiting else 0].clone())
         self.register_buffer("rows", new(batch, waiting, n))
         self.register_buffer("weight", new(batch, waiting))
@@ -317,11 +318,6 @@ class CovarianceForm(Form):
     def lasting(self) -> tuple[Any, ...]:
         """Tensors that no observation changes."""
         return self.prior, self.prior_covariance
-
-    @property
-    def waiting(self) -> int:
-        """Number of rows until the fold; 1 if rows are folded at once. Widening and loading do not change it."""
-        return max(1, self.rows.shape[1])
 
     @property
     def can_forget(self) -> bool:
@@ -631,6 +627,7 @@ class CovarianceForm(Form):
         incoming = state_dict.get(prefix + "root")
         self.root = None if incoming is None else torch.empty_like(self.covariance)
         super()._load_from_state_dict(state_dict, prefix, *args)
+        self.waiting = max(1, self.rows.shape[1])  # as in the model that was saved
 
 
 def _root(covariance: Tensor) -> Tensor:
