@@ -226,10 +226,8 @@ class ArmGP(ArmModel):
         latest observation without ``late``; nothing has then changed. Values are checked on the CPU only, because a
         check would synchronise with a GPU (``run`` checks there).
         """
-        validation.require(
-            time is not None or not self.drifts, "time", time, "a number: the kernel has a time part"
-        )
-        moment = self._moment(time.item() if isinstance(time, Tensor | np.generic) else time, late)
+        time = time.item() if isinstance(time, Tensor | np.generic) else time
+        moment = self.check_not_past(time, late) if self.drifts else 0.0
         expected = f"int64 from 0 to {self.num_arms - 1}"
         validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
         if validation.tensor("reward", reward).is_cpu:
@@ -307,9 +305,15 @@ class ArmGP(ArmModel):
         self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False, where: Tensor | None = None
     ) -> None:
         """``observe_arms`` for values that the caller has checked."""
-        b, moment = self.batch_shape, self._moment(time, late)
-        reward = reward.to(self.arms.dtype).expand(b).reshape(-1)
-        self._belief.take(arm.expand(b).reshape(-1), reward, moment, where)
+        if not late and self.drifts:
+            self.check_not_past(time)
+        moment = float(time) if self.drifts else 0.0
+        self._belief.take(self._flat(arm), self._flat(reward.to(self.arms.dtype)), moment, where)
+
+    def _flat(self, value: Tensor) -> Tensor:
+        """A value of each member, (b,)."""
+        b = self.batch_shape.numel()
+        return value if value.shape == (b,) else value.expand(self.batch_shape).reshape(b)
 
     @property
     def takes_noise(self) -> bool:
@@ -319,11 +323,10 @@ class ArmGP(ArmModel):
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """``take`` for rewards with noise variances of their own; they may be late."""
-        arm, reward, noise = (
-            value.expand(self.batch_shape).reshape(-1)
-            for value in (arm, reward.to(self.arms.dtype), noise_variance.to(self.arms.dtype))
+        arm, reward, noise = map(
+            self._flat, (arm, reward.to(self.arms.dtype), noise_variance.to(self.arms.dtype))
         )
-        self._belief.take(arm, reward, self._moment(time, late=True), noise=noise)
+        self._belief.take(arm, reward, float(time) if self.drifts else 0.0, noise=noise)
 
     def slide(self, window: int) -> None:
         """Forget the oldest observation in the members that hold more than ``window``."""
@@ -352,19 +355,11 @@ class ArmGP(ArmModel):
     def _mask(self, where: Tensor | None) -> Tensor | None:
         return None if where is None else inputs.flat_mask(where, self.batch_shape)
 
-    def _moment(self, time: float | None, late: bool) -> float:
-        """The time of a pull, 0 without drift. Raises ValueError for one before the latest observation, unless
-        ``late``."""
-        if not self.drifts:
-            return 0.0
-        moment = self.check_not_past(time, late)
-        self._belief.check_spread(moment)
-        return moment
-
     def check_not_past(self, time: float | None, late: bool = False) -> float:
         """``time`` as a number. Raises ValueError if it is not finite, or before the latest observation and not
         ``late``."""
-        moment, now = validation.finite_number("time", time), self.now
+        validation.require(time is not None, "time", time, "a number: the kernel has a time part")
+        moment, now = validation.finite_number("time", time), self._belief.now
         if now is not None and moment < now and not late:
             expected = f"finite and at or after the latest observation, {now}"
             validation.require(False, "time", time, expected)
@@ -372,14 +367,13 @@ class ArmGP(ArmModel):
 
     # -- predicting ------------------------------------------------------------------------------------
 
-    def _candidates_at(self, time: float | None) -> Tensor:
-        """Indices of all arms, and ``time`` under drift."""
-        index = super()._candidates_at(time)
-        if not self.drifts:
-            return index
-        validation.require(time is not None, "time", time, "a number: the kernel has a time part")
-        self._candidates_time = self.check_not_past(time)
-        return with_time(index, self._candidates_time)
+    def candidates(self, time: float | None = None) -> Tensor:
+        if self._candidates is None:
+            self._candidates = self._indices()
+        if self.drifts:
+            self._candidates_time = self.check_not_past(time)
+            self._candidates = with_time(self._candidates[..., :1], self._candidates_time)
+        return self._candidates
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
@@ -409,9 +403,10 @@ class ArmGP(ArmModel):
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         """See ``OnlineModel``: for q = 1 marginals, looked up."""
         if X is not None and X is self._candidates:
-            if self.drifts:
-                self.check_not_past(self._candidates_time)
-            mean, variance = self._belief.marginals(self._candidates_time)
+            time, now = self._candidates_time, self._belief.now
+            if now is not None and time < now:  # it has learned since
+                self.check_not_past(time)
+            mean, variance = self._belief.marginals(time)
             shape = (-1, *self.batch_shape, 1)
             return MarginalPosterior(mean.mT.reshape(shape), variance.mT.reshape(shape) + noise)
         index, times = inputs.split(X, self.num_arms, self.drifts)

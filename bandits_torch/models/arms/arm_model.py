@@ -86,9 +86,14 @@ class ArmModel(OnlineModel):
     def candidates(self, time: float | None = None) -> Tensor:
         """Inputs of all arms (at ``time``, under drift): ``N x 1 x d``, with a 1 for each batch dimension in between.
         ``posterior`` answers this very tensor from the marginals."""
-        if self.drifts or self._candidates is None:
-            self._candidates = self._candidates_at(time)
+        if self._candidates is None:
+            self._candidates = self._indices()
         return self._candidates
+
+    def _indices(self) -> Tensor:
+        """Indices of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
+        index = torch.arange(self.num_arms, dtype=self.input_dtype, device=self.arms.device)
+        return index.reshape(-1, *[1] * len(self.batch_shape), 1, 1)
 
     @abstractmethod
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
@@ -139,11 +144,6 @@ class ArmModel(OnlineModel):
         """``observe_arms`` in every member, for values that a policy has checked; ``late``: also at a past time, if it
         can."""
         self.observe_arms(arm, reward, time)
-
-    def _candidates_at(self, time: float | None) -> Tensor:
-        """Indices of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
-        index = torch.arange(self.num_arms, dtype=self.arms.dtype, device=self.arms.device)
-        return index.reshape(-1, *[1] * len(self.batch_shape), 1, 1)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Part of ``model.to(...)``: forget the cached candidates, which have the old dtype and device."""

@@ -74,13 +74,18 @@ class ArmBelief(PlainState):
     prior_mean: Tensor
     now: float | None
     drifts: bool
+    grows: bool  # whether the prior variance does, with time
     changes_form = False  # whether the factor form gives way to the covariance form once that is cheaper
     _PLAIN = ("now", "forgets", "_learned", "_pauses", "_looks", "_next_look")
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
         super().__init__()
         self.prior: ArmPrior
-        held_elsewhere(self, prior=prior, drifts=prior.time_kernel is not None)
+        over_time = prior.time_kernel
+        grows = (
+            over_time is not None and not isinstance(prior, StateSpacePrior) and not over_time.is_stationary
+        )
+        held_elsewhere(self, prior=prior, drifts=over_time is not None, grows=grows)
         self.register_buffer("prior_mean", prior_mean)  # b x N
         self.forgets = False
         self.start(form, noise_variance)  # b x 1
@@ -114,9 +119,7 @@ class ArmBelief(PlainState):
         rounding would destroy a posterior in ``form`` (default: the present one). Not checked on a GPU, to avoid
         waiting for it.
         """
-        kernel, form = self.prior.time_kernel, form or self.form_name
-        in_states = isinstance(self.prior, StateSpacePrior)  # whose prior variance is constant
-        if time is None or kernel is None or kernel.is_stationary or in_states or form == "covariance":
+        if not self.grows or time is None or (form or self.form_name) == "covariance":
             return
         if self.noise_variance.is_cpu:
             prior = self.form.prior_variance.amax(-1, keepdim=True) * self.form.prior.present(time)
@@ -134,9 +137,10 @@ class ArmBelief(PlainState):
 
         ``noise``: its own variance (b, 1), in the covariance form.
         """
+        residual = self.residual(arm, reward)
         if time != self.now:
             self._move_to(time)
-        self.form.add(arm, self.residual(arm, reward), time, where, *noise)
+        self.form.add(arm, residual, time, where, *noise)
         self.observations.append(arm, reward, time, where)
         self.count(1)
 
@@ -170,8 +174,10 @@ class ArmBelief(PlainState):
         """``learn``, also at a time before ``now``: then all held observations are learned again in order of time.
 
         ``noise``: variances (b,) of these rewards. Only the covariance form takes them, so a form that may change does
-        so here.
+        so here. Raises ValueError as ``check_spread``, with nothing changed.
         """
+        if self.grows:
+            self.check_spread(time)
         if noise is not None:
             if isinstance(self.form, FactorForm):
                 if self.drifts:

@@ -173,7 +173,9 @@ class ModelArms(ArmsWithModel):
 
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         index = arm if self._count == self.num_arms else self._index(arm)
-        self.model.take(index.reshape(self._first), reward.reshape(self._first), time, late=late)
+        if self._first != self._shape:
+            index, reward = index.reshape(self._first), reward.reshape(self._first)
+        self.model.take(index, reward, time, late=late)
 
     def _expect(self, arm: Tensor, time: float) -> None:
         self.model.expect_arms(self._index(arm).reshape(self._first), time)
