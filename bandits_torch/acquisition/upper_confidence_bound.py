@@ -63,13 +63,10 @@ class UpperConfidenceBound(AcquisitionFunction):
         posterior_transform: PosteriorTransform | None = None,
         X_pending: Tensor | None = None,
     ) -> None:
-        # The common case is checked quickly; it is a step of every index policy.
-        right = isinstance(width, Tensor) and (not width.is_cpu or bool((width >= 0).all()))
-        if not (right and isinstance(model, Model) and cast(Tensor, width).shape in ((), model.batch_shape)):
+        if not isinstance(model, Model):
             validation.instance("model", model, Model, "a BoTorch model")
-            width = width_now(width, model)
         super().__init__(model=model)
-        self.register_buffer("width", cast(Tensor, width))
+        self.register_buffer("width", width_now(width, model))
         self.posterior_transform = posterior_transform
         self._hallucinated = None
         if X_pending is not None:
@@ -117,14 +114,15 @@ def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
         return width(cast(OnlineModel, model).num_observations + 1, cast(OnlineModel, model))
     if not isinstance(width, Tensor):
         return torch.tensor(validation.non_negative("width", width), dtype=torch.float64)
-    batch = model.batch_shape
-    try:
-        fits = torch.broadcast_shapes(width.shape, batch).numel() == batch.numel()
-    except RuntimeError:
-        fits = False
-    validation.shape_is("width", width, fits, f"a shape that broadcasts to {tuple(batch)}")
-    if width.is_cpu:
-        validation.require(bool((width >= 0).all()), "width", width, "numbers >= 0")
+    if width.shape not in ((), model.batch_shape):
+        batch = model.batch_shape
+        try:
+            fits = torch.broadcast_shapes(width.shape, batch).numel() == batch.numel()
+        except RuntimeError:
+            fits = False
+        validation.shape_is("width", width, fits, f"a shape that broadcasts to {tuple(batch)}")
+    if width.is_cpu and not bool((width >= 0).all()):
+        validation.require(False, "width", width, "numbers >= 0")
     return width
 
 
