@@ -131,14 +131,15 @@ class Sketch(ResizableState):
         """The place of ``arm`` among the arms pulled, after drawing a dictionary if its pull makes one due: if 1 + sum
         sigma~^2 / lambda > C since the last draw, or there was no observation before."""
         place = self._place(arm)
-        self.spent += float(self.way.variance_at_draw(place) / self.noise_variance)
-        if self.spent > 0 and (1 + self.spent > self.sampling.growth or not len(self.dictionary)):
+        spent = self.spent + float(self.way.variance_at_draw(place) / self.noise_variance)
+        if spent > 0 and (1 + spent > self.sampling.growth or not len(self.dictionary)):
             drawn = self._draw(place)
             self.draws, self.last_draw = self.draws + 1, len(drawn)
             self.way.take_up(drawn)
-            self.spent, self.at_draw = 0.0, None  # the batch begins after this pull
+            spent, self.at_draw = 0.0, None  # the batch begins after this pull
         elif self.at_draw is None:
             self.at_draw = self.regression.covariance.clone()
+        self.spent = spent
         return place
 
     def _learn(self, place: int, residual: Tensor) -> None:
@@ -166,9 +167,9 @@ class Sketch(ResizableState):
         count, u = self.count.clone(), len(self.arm)
         count[newest].add_(1)
         room = 1 << max(5, (u - 1).bit_length())  # blocks of random numbers are drawn per size
+        probability = self.sampling.probabilities(self._leverage(), count)
         coins = self._streams.uniform(room)[0, :u].to(count.device)
-        wins = coins < self.sampling.probabilities(self._leverage(), count)
-        drawn = torch.nonzero(wins).flatten()
+        drawn = torch.nonzero(coins < probability).flatten()
         return drawn if len(drawn) else drawn.new_tensor([newest])
 
     def _leverage(self) -> Tensor:

@@ -257,7 +257,8 @@ class SketchedGP(ArmModel):
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm, ``batch_shape x N`` each; ``time`` is ignored."""
         shape = (*self.batch_shape, self.num_arms)
-        mean, variance = map(torch.stack, zip(*(s.moments() for s in self.sketches), strict=True))
+        moments = [sketch.moments() for sketch in self.sketches]
+        mean, variance = map(torch.stack, zip(*moments, strict=True))
         return mean.reshape(shape) + self.prior_mean, variance.reshape(shape).clamp_min(0.0)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
