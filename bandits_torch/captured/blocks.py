@@ -146,8 +146,8 @@ class CompiledBlocks(PlainCalls):
         arm = torch.zeros(count, replicates, dtype=torch.long)
         reward, expected = torch.zeros(2, count, replicates, dtype=torch.float64)
         every = torch.ones(1, 1, given["expected"].shape[-1], dtype=torch.bool)
-        world = given["expected"].double(), given["noise"].double(), given.get("available", every)
-        rows = self.play(self.steps, given, _arrays(*world), (arm, reward, expected))
+        from_problem = given["expected"].double(), given["noise"].double(), given.get("available", every)
+        rows = self.play(self.steps, given, _arrays(*from_problem), (arm, reward, expected))
         if rows is None:
             self._plain += count
             return super().__call__(key, block, given)
@@ -162,7 +162,7 @@ class CompiledBlocks(PlainCalls):
 
 
 def index_block(
-    steps: Any, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]
+    steps: Any, given: Given, from_problem: tuple[Any, ...], written: tuple[Tensor, ...]
 ) -> Given | None:
     """A block of ``IndexSteps``: upper confidence bounds, Thompson sampling or improvements over an ``ArmGP`` in the
     covariance form, in float64, with a width that depends on the step and the information gain alone
@@ -176,15 +176,15 @@ def index_block(
     loop: Any = compiled_loops
     policy, belief, improves = steps.policy, steps.belief, steps.improves
     form, width = belief.form, policy.width
-    used, bounds = torch.zeros_like(written[1]), improves is None and width is not None
+    used_width, bounds = torch.zeros_like(written[1]), improves is None and width is not None
     if not isinstance(form, CovarianceForm) or form.mean.dtype != torch.float64:
         return None
-    roots: Any = (1 + used, used, used)  # of a draw that nothing multiplies
+    roots: Any = (1 + used_width, used_width, used_width)  # of a draw that nothing multiplies
     if bounds:
         roots = width.root_of_gain(given["clock"].unsqueeze(-1), steps.model) if "clock" in given else None
     if roots is None:
         return None
-    A, P, Q = (torch.as_tensor(part, dtype=torch.float64).expand(used.shape) for part in roots)
+    A, P, Q = (torch.as_tensor(part, dtype=torch.float64).expand(used_width.shape) for part in roots)
     if bounds:  # a subclass may have another width than its base
         at, first = width.at(given["clock"][0], steps.model), A[0] + (P[0] * form.gain + Q[0]).sqrt()
         if not torch.allclose(first, at.expand(len(first)), rtol=1e-9):
@@ -199,19 +199,20 @@ def index_block(
     rounding = form.removed, form.suspect
     told = form.prior_covariance, belief.prior_mean, form.noise_variance.squeeze(-1)
     moves = [given.get(name, _NONE) for name in ("kept", "gained", "normal")]
-    moves += given.get("leaving_arm", written[0]), given.get("leaving", used)
-    by_most = improves is not None and improves.acquisition is LogExpectedImprovement
-    kinds = "kept" in given, "leaving" in given, "normal" in given, improves is not None, by_most
-    inputs = _arrays(*told), world, _arrays(A, P, Q), _arrays(*moves), (*kinds, hasattr(policy, "largest"))
+    moves += given.get("leaving_arm", written[0]), given.get("leaving", used_width)
+    by_expectation = improves is not None and improves.acquisition is LogExpectedImprovement
+    kinds = ["kept" in given, "leaving" in given, "normal" in given]
+    kinds += improves is not None, by_expectation, hasattr(policy, "largest")
+    inputs = _arrays(*told), from_problem, _arrays(A, P, Q), _arrays(*moves), tuple(kinds)
     margin = 0.0 if improves is None else improves.margin
     loop.play_index(
-        _shared(*state, *rounding), *inputs, margin, steps.largest.numpy(), _shared(*written, used)
+        _shared(*state, *rounding), *inputs, margin, steps.largest.numpy(), _shared(*written, used_width)
     )
-    return {"width": used if at.dim() else used[:, 0].clone()} if bounds else {}
+    return {"width": used_width if at.dim() else used_width[:, 0].clone()} if bounds else {}
 
 
 def averaging_block(
-    steps: Any, given: Given, world: tuple[Any, ...], written: tuple[Tensor, ...]
+    steps: Any, given: Given, from_problem: tuple[Any, ...], written: tuple[Tensor, ...]
 ) -> Given | None:
     """A block of ``AveragingSteps``: ``auto`` over ``ArmMembers`` and ``SmoothMembers`` in float64, with
     ``look_again``, once origin and unit of rewards are known, and every scale has been estimated.
@@ -246,7 +247,7 @@ def averaging_block(
             *_shared(part.mean, part.reduction, part.rows, part.pending),
             *_arrays(given[frames_of(k)]),
             sum(len(before.kernel) for before in parts[:k]),
-            np.empty((len(world[1]), *part.rows[:, 0, : part.states].shape)),
+            np.empty((len(from_problem[1]), *part.rows[:, 0, : part.states].shape)),
         )
         for k, part in enumerate(parts)
     )
@@ -254,7 +255,7 @@ def averaging_block(
     told = loop.Told(*_arrays(*members, *of_all), *numbers, *shared, policy.plausible, policy.try_all)
     asked = loop.Asked(*_arrays(*(given[name] for name in loop.Asked._fields)))
     trace = noise.new_zeros(len(loop.TRACE), *written[0].shape)
-    loop.play_averaging(of_parts, held, told, asked, steps.turn, *world, *_shared(*written, trace))
+    loop.play_averaging(of_parts, held, told, asked, steps.turn, *from_problem, *_shared(*written, trace))
     scale.state_changed()
     rows = dict(zip(loop.TRACE, trace, strict=True))
     return rows | {name: rows[name].long() for name in ("resets", "doubted")}
@@ -287,7 +288,7 @@ _STEPS: dict[type[Policy], Callable[[Any], CapturedSteps]] = {
 }
 
 
-class World:
+class ProblemInputs:
     """What a problem does in a block of steps.
 
     Args:
@@ -417,7 +418,7 @@ def play_captured(
 
     A block in a graph has ``most`` steps or a power of two: every length is a graph of its own.
     """
-    steps, world = captured_steps(policy), World(problem, streams)
+    steps, inputs = captured_steps(policy), ProblemInputs(problem, streams)
     device = problem.arms.device
     launch = compiled_blocks(steps, device) or launcher(device)
     most = launch.block_steps if most is None else most
@@ -437,7 +438,7 @@ def play_captured(
         start = perf_counter()
         times = times[:count]
         with torch.no_grad():
-            given = world.given(step + 1, count) | steps.given(times)
+            given = inputs.given(step + 1, count) | steps.given(times)
             rows = launch((count, steps.key()), partial(block, steps, count), given)
             steps.after(times, rows)
         recorder.block(step + 1, times, rows, perf_counter() - start)

@@ -25,7 +25,7 @@ compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract
 
 
 @compiled
-def play_index(state, told, world, widths, moves, has, margin, largest, out):
+def play_index(state, told, from_problem, widths, moves, has, margin, largest, out):
     """Play k steps of every replicate, and leave its state as plain steps would, with all rows folded.
 
     State: mean and variance (S, N), C_0 and the root F of C, F^T F = C, (S, N, N), a^2 and e (S, 1), gain, surprise,
@@ -40,11 +40,11 @@ def play_index(state, told, world, widths, moves, has, margin, largest, out):
     """
     mean, variance, C, root, squared, since, gain, surprise, removed, suspect = state
     K, prior_mean, noise_variance = told
-    expected, noise, available = world
+    expected, noise, available = from_problem
     A, P, Q = widths
     kept, gained, normal, leaving_arm, leaving = moves
-    drifts, slides, draws, improves, by_most, by_reward = has
-    arms, rewards, means, used = out
+    drifts, slides, draws, improves, by_expectation, by_reward = has
+    arms, rewards, means, used_width = out
     (k, S), N = noise.shape, mean.shape[1]
     waiting = FOLD * (1 + slides)
     W, G = np.empty((waiting, N)), np.empty((waiting, N))
@@ -83,12 +83,12 @@ def play_index(state, told, world, widths, moves, has, margin, largest, out):
                 index = m[n] + own[n] + w * spread
                 if improves:
                     index = (m[n] + own[n] - (best + margin)) / spread
-                    index = _log_improvement(index) + math.log(spread) if by_most else index
+                    index = _log_improvement(index) + math.log(spread) if by_expectation else index
                 if index > most:
                     i, most = n, index
             mu = expected[j % len(expected), s % expected.shape[1], i]
             y = mu + noise[j, s]
-            arms[j, s], rewards[j, s], means[j, s], used[j, s] = i, y, mu, w
+            arms[j, s], rewards[j, s], means[j, s], used_width[j, s] = i, y, mu, w
             if by_reward:
                 largest[s, i] = max(largest[s, i], y)
             y -= own[i]

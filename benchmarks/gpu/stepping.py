@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from bandits_torch.captured import captured_steps
-from bandits_torch.captured.blocks import CudaGraphs, World, block, launcher
+from bandits_torch.captured.blocks import CudaGraphs, ProblemInputs, block, launcher
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.stationary import StationaryProblem
@@ -118,7 +118,7 @@ class Stepper:
         self.streams = ReplicateStreams(
             0, policy.replicates, dtype=problem.arms.dtype, device=device, purpose="noise"
         )
-        self.world = World(problem, self.streams)
+        self.inputs = ProblemInputs(problem, self.streams)
         self.launch = launcher(device)
         # Whether blocks look at no value though they may; None: as in a run.
         self.static = isinstance(self.launch, CudaGraphs) if static is None else static
@@ -150,7 +150,7 @@ class Stepper:
                 self.steps = steps
                 continue
             with torch.no_grad():
-                given = self.world.given(self.done + 1, size) | self.steps.given(times[:size])
+                given = self.inputs.given(self.done + 1, size) | self.steps.given(times[:size])
                 rows = self.launch((size, self.steps.key()), partial(block, self.steps, size), given)
                 self.steps.after(times[:size], dict(rows))
             self.done, blocks = self.done + size, blocks + 1

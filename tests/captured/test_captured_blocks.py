@@ -7,7 +7,7 @@ import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import captured_steps
-from bandits_torch.captured.blocks import World, block
+from bandits_torch.captured.blocks import ProblemInputs, block
 from bandits_torch.streams import ReplicateStreams
 from benchmarks.gpu.stepping import CountLaunches
 from tests.captured.test_captured_runs import CASES, FACTOR, REFUSED, averaging, built
@@ -23,7 +23,7 @@ class Blocks:
         self.policy, self.problem, self.k, self.done = policy, problem, k, BEFORE
         self.steps = captured_steps(policy)
         self.steps.begin(1000, k)
-        self.world = World(problem, ReplicateStreams(8, policy.replicates))
+        self.inputs = ProblemInputs(problem, ReplicateStreams(8, policy.replicates))
         self.call = partial(block, self.steps, k)
         if compiled:
             torch._dynamo.reset()
@@ -33,7 +33,7 @@ class Blocks:
         self.times = [self.problem.time(self.done + j + 1) for j in range(self.k)]
         assert self.steps.most(self.times) == self.k
         with torch.no_grad():
-            return self.world.given(self.done + 1, self.k) | self.steps.given(self.times)
+            return self.inputs.given(self.done + 1, self.k) | self.steps.given(self.times)
 
     def launch(self, given):
         with torch.no_grad():

@@ -5,7 +5,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import ArmGP, IndexPolicy, OnlineGP, UpperConfidenceBound, make, recipes, run
-from bandits_torch.captured.blocks import World
+from bandits_torch.captured.blocks import ProblemInputs
 from bandits_torch.kernels import SpatioTemporalKernel, WienerKernel
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.problems.stationary import GPDraws
@@ -112,4 +112,4 @@ def test_problems_whose_rewards_cannot_be_laid_out(kind, match):
 
 
 def test_a_noise_that_says_it_does_not_ask_for_the_arms_is_taken():
-    World(StepNoise(num_arms=12), ReplicateStreams(0))
+    ProblemInputs(StepNoise(num_arms=12), ReplicateStreams(0))
