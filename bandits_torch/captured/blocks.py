@@ -372,8 +372,8 @@ def block(steps: CapturedSteps, count: int, given: Given) -> Given:
         mask = None if available is None else at_step(available, j)
         row = steps.step(given, j, mask, pull, books)
         rows.append(row | {"expected": expected[0], "reward": expected[1]})
-    steps.close(books)
-    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]} | {"best": best(given)}
+    told = steps.close(books) | {"best": best(given)}
+    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]} | told
 
 
 def captured_steps(policy: Policy) -> CapturedSteps:

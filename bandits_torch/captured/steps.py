@@ -78,9 +78,9 @@ class CapturedSteps(ABC):
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
         """Step j of a block: choose, ``pull``, learn. The arms (S,), and what to record, each () or (S,)."""
 
-    def close(self, books: Books) -> None:
-        """Write what is written once a block, at its end."""
-        return
+    def close(self, books: Books) -> Given:
+        """Write what is written once a block, at its end. Returns rows (k, S) computed for all steps at once."""
+        return {}
 
     def after(self, times: Sequence[float], rows: Given) -> None:
         """Update what the host keeps, after a block whose rows are (k, S)."""
@@ -296,9 +296,10 @@ class IndexSteps(CapturedSteps):
         policy.restarts.add_(where)
         return where
 
-    def close(self, books: Books) -> None:
+    def close(self, books: Books) -> Given:
         """Count what is counted once a block."""
         self.belief.form.close(books)
+        return {}
 
     # -- after a block ---------------------------------------------------------------------------------
 
@@ -528,19 +529,16 @@ class AveragingSteps(CapturedSteps):
         """A step of the policy, with its state updated in place."""
         policy, model = self.policy, self.model
         for k, part in enumerate(self.parts):
-            part.frame.copy_(given[frames_of(k)][j])
+            part.frame = given[frames_of(k)][j]
+        if j == 0:
+            self._before = [(state, name, getattr(state, name)) for state, name in self._states]
         asked = {name: given[name][j] for name in ("width", "few", "tau")}
         check = given["check"][j] if self._checks else False
         arm = policy.pick(policy.members(None), asked | {"check": check}, available)
         reward = pull(arm).to(model.noise_variance)
-        held = [(state, name, getattr(state, name)) for state, name in self._states]
         believed = policy.range.believe(reward, arm)
         at = model.at(arm)
         due, seen, learned = policy.weigh(arm, reward, at, believed)
-        held = [(state, name, old) for state, name, old in held if getattr(state, name) is not old]
-        write_back([(old, getattr(state, name)) for state, name, old in held])
-        for state, name, old in held:
-            setattr(state, name, old)
         if self.static or bool(due.any()):
             model.reset(due)
             prior = model.prior_at(arm)
@@ -549,8 +547,18 @@ class AveragingSteps(CapturedSteps):
         where = believed.unsqueeze(-1)
         policy.tried(arm, where)
         model.learn_now(arm, at[0] + learned, at, (self.turn + j) % PENDING, where)
-        told = cast(dict[str, Tensor], policy.trace())
-        return {"arm": arm} | told | {name: told[name].clone() for name in ("resets", "doubted")}
+        for name, value in policy.traced().items():
+            books[name].append(value)
+        return {"arm": arm}
+
+    def close(self, books: Books) -> Given:
+        """Copy the new state to the old, which the next block reads, and compute the trace of all steps."""
+        told = self.policy.trace_of({name: torch.stack(values) for name, values in books.items()})
+        new = [(state, name, old) for state, name, old in self._before if getattr(state, name) is not old]
+        write_back([(old, getattr(state, name)) for state, name, old in new])
+        for state, name, old in new:
+            setattr(state, name, old)
+        return told
 
     # -- after a block ---------------------------------------------------------------------------------
 
@@ -559,8 +567,7 @@ class AveragingSteps(CapturedSteps):
         self._read_anew()
         for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
             part.turn, part.counting = (part.turn + len(times)) % PENDING, None
-            if not self.static:  # a compiled loop leaves them
-                part.frame = cast(list[Tensor], self._frames)[k].clone()
+            part.frame = cast(list[Tensor], self._frames)[k].to(counting.device, copy=True)
             empty = counting == 0
             if self.static and bool(empty.any()):
                 member, run = empty.nonzero(as_tuple=True)

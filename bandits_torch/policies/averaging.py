@@ -30,7 +30,7 @@ from bandits_torch.policies.looking_again import LookingAgain
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.reward_range import RewardRange
-from bandits_torch.policies.sharing import FixedShare, mixture_moments
+from bandits_torch.policies.sharing import FixedShare, effective_number, mixture_moments
 from bandits_torch.policies.wrapping import WrappingPolicy
 from bandits_torch.state import HasState, only_where
 
@@ -413,19 +413,34 @@ class ModelAveraging(Policy):
 
     def trace(self) -> dict[str, Tensor | float]:
         """Estimates of change, noise and scale, (S,) each."""
-        weights, scale = self.sharing.weights, self._factors()
-        unit = self.frame.factor.squeeze(-1) if self._all_framed else 1.0  # a square of it may overflow
-        noise = (weights * scale * self.model.noise_variance).sum(-1)
-        trace: dict[str, Tensor | float] = {
-            "effective_rate": (weights * self.forgetting_rate).sum(-1),
-            "effective_members": self.sharing.effective_members,
-            "noise_scale": noise.sqrt() * unit,
-            "scale": (weights * scale).sum(-1).sqrt() * unit,
+        return {**self.trace_of(self.traced())}
+
+    def traced(self) -> dict[str, Tensor]:
+        """What ``trace_of`` computes the trace from."""
+        state = {
+            "log_weight": self.sharing.log_weight,
+            "factors": self._factors(),
+            "unit": self.frame.factor.squeeze(-1),
             "resets": self.sharing.resets,
             "doubted": self.range.doubted,
         }
+        return state if self.looks is None else state | {"unseen": self.looks.unseen}
+
+    def trace_of(self, traced: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The trace of one step, or of several if tensors have a dimension of steps before the others."""
+        weights, scale = traced["log_weight"].exp(), traced["factors"]
+        unit = traced["unit"] if self._all_framed else 1.0  # a square of it may overflow
+        noise = (weights * scale * self.model.noise_variance).sum(-1)
+        trace = {
+            "effective_rate": (weights * self.forgetting_rate).sum(-1),
+            "effective_members": effective_number(weights),
+            "noise_scale": noise.sqrt() * unit,
+            "scale": (weights * scale).sum(-1).sqrt() * unit,
+            "resets": traced["resets"],
+            "doubted": traced["doubted"],
+        }
         if self.looks is not None:
-            trace["longest_unseen"] = self.looks.longest
+            trace["longest_unseen"] = traced["unseen"].amax(-1)
         return trace
 
     # -- state -----------------------------------------------------------------------------------------

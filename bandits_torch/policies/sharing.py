@@ -85,7 +85,7 @@ class FixedShare(Described, HasState):
     @property
     def effective_members(self) -> Tensor:
         """exp of the weights' entropy, (S,): 1 when one member has all weight, P when all have the same."""
-        return torch.special.entr(self.weights).sum(-1).exp()
+        return effective_number(self.weights)
 
     def update(
         self, log_density: Tensor, exempt: Tensor | None = None, log_unit: Tensor | float = 0.0
@@ -119,6 +119,11 @@ class FixedShare(Described, HasState):
             "resets": torch.zeros(self.replicates, dtype=torch.long, device=self.log_prior.device),
             "log_loss": self.log_prior.new_zeros(self.replicates),
         }
+
+
+def effective_number(weights: Tensor) -> Tensor:
+    """exp of the entropy of weights (..., P)."""
+    return torch.special.entr(weights).sum(-1).exp()
 
 
 def shared(log_weight: Tensor, log_prior: Tensor, share: float) -> Tensor:

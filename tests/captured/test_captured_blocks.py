@@ -13,14 +13,15 @@ from benchmarks.gpu.stepping import CountLaunches
 from tests.captured.test_captured_runs import CASES, FACTOR, REFUSED, averaging, built
 
 BEFORE = 45  # plain steps, so that windows are full
+MOST_OF_AUTO = 379
 
 
 class Blocks:
     """Blocks of k steps of a policy that has played for a while."""
 
-    def __init__(self, policy, problem, k, compiled=False):
-        run(policy, problem, BEFORE, seed=7)
-        self.policy, self.problem, self.k, self.done = policy, problem, k, BEFORE
+    def __init__(self, policy, problem, k, compiled=False, before=BEFORE):
+        run(policy, problem, before, seed=7)
+        self.policy, self.problem, self.k, self.done = policy, problem, k, before
         self.steps = captured_steps(policy)
         self.steps.begin(1000, k)
         self.inputs = ProblemInputs(problem, ReplicateStreams(8, policy.replicates))
@@ -95,6 +96,14 @@ def test_so_few_kernels_a_step(recipe, most):
     policy = recipes.build(recipe, problem, replicates=25, horizon=1000, **options)
     kernels = Blocks(policy, problem, k=32).counted().kernels
     assert most / 2 < kernels / 32 <= most  # it did count
+
+
+def test_so_few_kernels_a_step_of_auto():
+    """Of one kind of members, without a check."""
+    problem = make("gp", replicates=3, num_arms=20, seed=3)
+    policy = recipes.build("auto", problem, replicates=3, horizon=1000)
+    kernels = Blocks(policy, problem, k=16, before=96).counted().kernels
+    assert MOST_OF_AUTO / 2 < kernels / 16 <= MOST_OF_AUTO
 
 
 @pytest.mark.sampled(2)

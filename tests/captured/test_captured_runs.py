@@ -359,8 +359,8 @@ class Launched(PlainCalls):
             policy._pulled,
             *(
                 tensor
-                for tensor in policy.model.state_dict(keep_vars=True).values()
-                if torch.is_tensor(tensor)
+                for name, tensor in policy.model.state_dict(keep_vars=True).items()
+                if torch.is_tensor(tensor) and not name.endswith("frame")  # which every block is given
             ),
         ]
         self.again += key in self.known

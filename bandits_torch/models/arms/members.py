@@ -394,9 +394,9 @@ class RecursiveMembers(MembersOverArms):
             reduction.copy_(self._congruence(G) @ reduction)
         rows.flatten(0, 1).baddbmm_(waiting.mT, waiting)
         pending.zero_()
-        if self.counting is None:
+        if self.counting is None:  # captured steps are given their frames
             self.frame = self.frame.clone()
-        self.frame[members] = self._whole
+            self.frame[members] = self._whole
 
     @staticmethod
     def _congruence(G: Tensor) -> Tensor:
