@@ -163,7 +163,6 @@ class PermutationWidth(NormWidth):
         self.drift = checked(validation.non_negative, "drift", drift)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """B + sqrt((R^2 + V^2)/lambda) sqrt(2 ln(2 N M/delta)) at every step."""
         noise = model.noise_variance
         B, R, delta = self.constants(model)
         V = like(noise, self.drift)
@@ -193,7 +192,6 @@ class DriftAwareWidth(WidthAround):
         self.drift = checked(validation.non_negative, "drift", drift)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """base + V sqrt(n / lambda), n = ``model.num_observations``."""
         noise = model.noise_variance
         n = model.num_observations.to(noise)
         return self.base.at(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)

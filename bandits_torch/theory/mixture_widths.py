@@ -67,7 +67,6 @@ class RealisedInformationWidth(NormWidth):
         self._events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """sqrt(B^2 + (R^2/lambda) (2 x realised gain + 2 ln(m/delta)))."""
         B, R, delta = self.constants(model)
         log_det = 2 * model.information_gain
         return torch.sqrt(B**2 + R**2 / model.noise_variance * (log_det + 2 * log(self._events / delta)))
@@ -127,7 +126,6 @@ class DualMixtureWidth(NormWidth):
 
     @torch.no_grad()
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """The largest distance of a bound from the mean, over the arms, in units of sigma."""
         lower, upper = self.bounds(model)
         assert isinstance(model, ArmGP)
         mean, variance = model.marginals()

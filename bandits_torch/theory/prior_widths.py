@@ -9,7 +9,6 @@ depended on, so they are not valid for sliding windows.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,18 +32,15 @@ class SrinivasBayesianWidth(Width):
     Raises ValueError unless ``num_arms`` is an integer >= 1 and 0 < ``delta`` < 1.
     """
 
+    of_steps_alone = True
+
     def __init__(self, num_arms: int, delta: Parameter) -> None:
         self.num_arms = validation.positive_integer("num_arms", num_arms)
         self.delta = checked(validation.probability, "delta", delta)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """sqrt(2 ln(N pi^2 t^2 / (6 delta)))."""
         t, delta = clock(step, model), like(model.noise_variance, self.delta)
         return torch.sqrt(2 * torch.log(self.num_arms * math.pi**2 * t**2 / (6 * delta)))
-
-    def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any]:
-        """(``at``, 0, 0)."""
-        return self.at(step, model), 0.0, 0.0
 
 
 class CGPUCBWidth(SrinivasBayesianWidth):
@@ -132,7 +128,6 @@ class PriorEliminationFiniteWidth(Width):
         self.delta = checked(validation.probability, "delta", delta)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """sqrt(2 ln(T N pi^2 t^2 / (3 delta)))."""
         t, delta = clock(step, model), like(model.noise_variance, self.delta)
         return torch.sqrt(2 * torch.log(self.horizon * self.num_arms * math.pi**2 * t**2 / (3 * delta)))
 
@@ -232,7 +227,6 @@ class PosteriorSafetyWidth(Width):
         self.guarantee = guarantee
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """z(1 - delta_t / k), at least 0."""
         t = clock(step, model)
         delta = torch.full_like(t, self.delta)
         if self.guarantee == "run":

@@ -174,6 +174,8 @@ _FORMS = ("theory", "printed")
 class Width(Described, ABC):
     """A rule for the number that multiplies sigma. Subclasses implement ``at``."""
 
+    of_steps_alone = False  # and not of what the model has learned
+
     def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """``at``, after checks: ValueError for an integer step below 1, and for a width that needs ``bind`` first."""
         check_step(step)
@@ -198,7 +200,7 @@ class Width(Described, ABC):
 
         None for a width of another form. Compiled blocks of steps use it.
         """
-        return None
+        return (self.at(step, model), 0.0, 0.0) if self.of_steps_alone else None
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
         """The width for a policy with this forgetting rule: itself, or a copy with values read from the rule.
@@ -226,7 +228,6 @@ class WidthAround(Width):
         return bound
 
     def check_bound(self) -> None:
-        """Check ``base``."""
         self.base.check_bound()
 
 
@@ -236,16 +237,13 @@ class ConstantWidth(Width):
     Raises ValueError unless c >= 0.
     """
 
+    of_steps_alone = True
+
     def __init__(self, value: Parameter) -> None:
         self.value = checked(validation.non_negative, "value", value)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """c at every step."""
         return model.noise_variance.new_ones(()) * like(model.noise_variance, self.value)
-
-    def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any]:
-        """(c, 0, 0)."""
-        return self.at(step, model), 0.0, 0.0
 
 
 class NormWidth(Width):
@@ -280,17 +278,12 @@ class SrinivasRKHSWidth(Width):
         self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
         self.delta = checked(validation.probability, "delta", delta)
         validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
-        self.gain = gain
+        self.gain, self.of_steps_alone = gain, getattr(gain, "of_points_alone", False)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """sqrt(2 B^2 + 300 gamma_{t-1} ln^3(t/delta))."""
         t = clock(step, model)
         B, delta = (like(model.noise_variance, p) for p in (self.rkhs_bound, self.delta))
         return torch.sqrt(2 * B**2 + 300 * self.gain(step - 1, model) * torch.log(t / delta) ** 3)
-
-    def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any] | None:
-        """If the gain is one of points alone, (width, 0, 0)."""
-        return (self.at(step, model), 0.0, 0.0) if getattr(self.gain, "of_points_alone", False) else None
 
 
 class SelfNormalisedWidth(NormWidth):
@@ -319,9 +312,9 @@ class SelfNormalisedWidth(NormWidth):
         validation.one_of("form", form, *_FORMS)
         validation.function("gain", gain, "a provider of information gain, such as RealisedGain()")
         self.gain, self.form = gain, form
+        self.of_steps_alone = getattr(gain, "of_points_alone", False)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), or the printed form."""
         noise, w = model.noise_variance, self._most
         B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
         points: int | Tensor = 0  # a gain that reads the model ignores them: nothing is launched
@@ -338,9 +331,8 @@ class SelfNormalisedWidth(NormWidth):
         return B + scale_of(noise, self.noise_scale) / torch.sqrt(noise) * deviation
 
     def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any] | None:
-        """Both forms, if the gain is the realised one; (width, 0, 0), if it is one of points alone."""
         if type(self.gain) is not RealisedGain:
-            return (self.at(step, model), 0.0, 0.0) if getattr(self.gain, "of_points_alone", False) else None
+            return super().root_of_gain(step, model)
         B, R, delta = self.constants(model)
         printed = self.form == "printed"
         P = 2 * R**2 / (1.0 if printed else model.noise_variance)
@@ -423,7 +415,6 @@ class BKBWidth(NormWidth):
         self.form, self.stretch = form, validation.at_least_one("stretch", stretch)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """The formula above, times sqrt(C). For a guess, B is the least F_0 2^k that is not refuted."""
         if not isinstance(model, SketchedGP):
             raise ValueError(f"model must be a SketchedGP for BKB's width, got {type(model).__name__}")
         noise = model.noise_variance
@@ -483,7 +474,6 @@ class GPBUCBWidth(WidthAround):
         return (self.count - 1) * self.gain(self.initial, model) / self.initial
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """exp((B - 1) gamma_n / n) base."""
         return self.information(model).exp().to(model.noise_variance) * self.base.at(step, model)
 
 
