@@ -13,12 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.choices import Arms
-from bandits_torch.policies.classical.confidence_bounds import (
-    forced_turn,
-    likelihood_ratio,
-    tuned_test,
-    with_one,
-)
+from bandits_torch.policies.classical.confidence_bounds import forced_turn, has_changed, tuned_test, with_one
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy, check_turn
 from bandits_torch.policies.wrapping import WrappingPolicy
@@ -135,14 +130,9 @@ class DetectionAugmented(WrappingPolicy):
         self._arms = with_one(self._arms, length, observation.arm)
         self._rewards = with_one(self._rewards, length, observation.reward)
         self._length = length + 1
-        position = torch.arange(self._length, device=self.watched.device)
-        own = self._arms[:, : self._length] == observation.arm.unsqueeze(-1)
-        own = own & (position >= self._since.unsqueeze(-1))
+        told, since = (self._arms[:, : length + 1], self._rewards[:, : length + 1]), self._since.unsqueeze(-1)
         twice = 2 * self.noise_scale.square().unsqueeze(-1)
-        ratio, n = likelihood_ratio(
-            own, self._rewards[:, : self._length], lambda p, q: (p - q).square() / twice
-        )
-        changed = ratio > 1.5 * n.log() - math.log(self.delta)
+        changed = has_changed(*told, since, self.delta, lambda p, q: (p - q).square() / twice)
         if bool(changed.any()):
             self.policy.reset(changed)
             self._since = torch.where(changed, self._length, self._since)

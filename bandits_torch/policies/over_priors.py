@@ -28,7 +28,7 @@ from bandits_torch.policies.choices import choices_over
 from bandits_torch.policies.choices.choices import ModelChoices
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.streams import ReplicateStreams
-from bandits_torch.theory.prior_widths import elimination_xi, xi_at
+from bandits_torch.theory.prior_widths import elimination_xi
 from bandits_torch.theory.widths import ConstantWidth, Width
 
 _ROUNDING = 1e-9
@@ -223,13 +223,7 @@ class SampledPriorPolicy(UnknownPriorPolicy):
 
 
 class _TestedPriors(UnknownPriorPolicy):
-    """Eliminates priors by a test with xi_t of Ziomek et al. 2024, Theorem 4.1.
-
-    Args:
-        delta: failure probability.
-        noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda).
-        xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
-    """
+    """Eliminates priors by a test with xi_t of Ziomek et al. 2024, Theorem 4.1; arguments: see ``PriorElimination``."""
 
     surviving: Tensor  # (S, P), as the next two
     _bounds: Tensor
@@ -258,13 +252,11 @@ class _TestedPriors(UnknownPriorPolicy):
         validation.require(right, "noise_scale", scale, "finite and > 0")
         self._noise_scale = scale.expand(model.batch_shape)
         elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # ValueError for another ``xi``
-        self._sides = 2 if xi == "two-sided" else 1
 
     def _xi(self) -> Tensor:
         """xi_t of this step, (S, P)."""
-        return torch.as_tensor(
-            xi_at(self._step(), self.num_priors, self._noise_scale, self.delta, self._sides)
-        )
+        xi = elimination_xi(self._step(), self.num_priors, self._noise_scale, self.delta, self.xi)
+        return torch.as_tensor(xi)
 
     def _records(self, *sums: str) -> dict[str, Tensor]:
         """Initial records: all priors survive, and sums over the steps at which each was played are 0."""

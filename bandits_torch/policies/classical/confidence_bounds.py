@@ -298,11 +298,11 @@ class GLRKLUCB(MeansPolicy):
         state["arms"] = with_one(state["arms"], length, observation.arm)
         state["rewards"] = with_one(state["rewards"], length, observation.reward)
         state["length"] = length = length + 1
-        position = torch.arange(length, device=self.device)
-        own = (state["arms"][:, :length] == at) & (position >= state["since"].gather(-1, at))
-        ratio, n = likelihood_ratio(own, scaled(state, state["rewards"][:, :length]), bernoulli_kl)
-        threshold = 1.5 * n.log() - math.log(cast(float, self.delta))
-        changed = (ratio > threshold) & (spread(state) > 0)
+        arms, rewards = state["arms"][:, :length], scaled(state, state["rewards"][:, :length])
+        changed = has_changed(
+            arms, rewards, state["since"].gather(-1, at), cast(float, self.delta), bernoulli_kl
+        )
+        changed = changed & (spread(state) > 0)
         gone = torch.zeros_like(state["count"], dtype=torch.bool).scatter_(-1, at, changed.unsqueeze(-1))
         if self.restarts == "global":
             gone = changed.unsqueeze(-1).expand_as(gone)
@@ -354,20 +354,21 @@ def forced_turn(clock: Tensor, exploration: float, changes: Tensor, num_arms: in
     return turn.clamp(max=num_arms).long()
 
 
-def likelihood_ratio(
-    own: Tensor, rewards: Tensor, divergence: Callable[[Tensor, Tensor], Tensor]
-) -> tuple[Tensor, Tensor]:
-    """The likelihood ratio of one change among the rewards with ``own`` True, and their number n, (S,) each.
+def has_changed(
+    arms: Tensor, rewards: Tensor, since: Tensor, delta: float, divergence: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Whether a change shows in the n rewards of the arm pulled last, from number ``since`` (S, 1) on: (S,).
 
-    It is max_s s d(mean_{1:s}, mean_{1:n}) + (n - s) d(mean_{s+1:n}, mean_{1:n}), d the ``divergence`` of two
-    distributions by their means; 0 for n < 2. ``own``, ``rewards``: (S, t), at least one True in each row. Cost: O(S
-    t).
+    It does if max_s s d(mean_{1:s}, mean_{1:n}) + (n - s) d(mean_{s+1:n}, mean_{1:n}) > ln(n^{3/2} / delta), with d
+    the ``divergence`` of two distributions by their means. ``arms``, ``rewards``: (S, t). Cost: O(S t).
     """
+    own = (arms == arms[:, -1:]) & (torch.arange(arms.shape[-1], device=arms.device) >= since)
     n1, s1 = own.double().cumsum(-1), (rewards * own).cumsum(-1)
     n, s = n1[:, -1:], s1[:, -1:]
     n2, s2, mean = n - n1, s - s1, s / n
     ratio = n1 * divergence(s1 / n1, mean) + n2 * divergence(s2 / n2, mean)
-    return ratio.masked_fill((n1 < 1) | (n2 < 1), 0.0).amax(-1), n.squeeze(-1)
+    ratio = ratio.masked_fill((n1 < 1) | (n2 < 1), 0.0).amax(-1)
+    return ratio > 1.5 * n.squeeze(-1).log() - math.log(delta)
 
 
 def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:
