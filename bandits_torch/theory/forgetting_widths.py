@@ -75,7 +75,6 @@ class RestartWidth(SelfNormalisedWidth):
         return bound
 
     def check_bound(self) -> None:
-        """Raise ValueError unless M is known."""
         given = "given, or the width bound to a rule with a interval"
         validation.require(self.num_intervals is not None, "num_intervals", None, given)
 
@@ -112,14 +111,12 @@ class SlidingWindowWidth(SelfNormalisedWidth):
         self._events = validation.positive_integer("horizon", horizon)
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
-        """A copy with the window of the rule."""
         bound = copy.copy(self)
         window = _value_of_rule("window", self.window, getattr(forgetting, "window", None), "window")
         bound.window = bound._most = window
         return bound
 
     def check_bound(self) -> None:
-        """Raise ValueError unless w is known."""
         given = "given, or the width bound to a rule with a window"
         validation.require(self.window is not None, "window", None, given)
 

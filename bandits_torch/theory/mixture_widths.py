@@ -23,8 +23,6 @@ terms in y cancel, and alpha r_alpha^2 / R^2 = log det(I + K/alpha) + 2 ln(m/del
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -70,18 +68,6 @@ class RealisedInformationWidth(NormWidth):
         B, R, delta = self.constants(model)
         log_det = 2 * model.information_gain
         return torch.sqrt(B**2 + R**2 / model.noise_variance * (log_det + 2 * log(self._events / delta)))
-
-
-class _Data(NamedTuple):
-    """The data of a static model, summarised by arm; the members of its batch are flattened to b."""
-
-    prior_mean: Tensor  # (b, N)
-    prior: Tensor  # (b, N, N)
-    number: Tensor  # n, (b, 1)
-    squares: Tensor  # y^T y, (b, 1)
-    values: Tensor  # eigenvalues of D^{1/2} K D^{1/2}, D the pulls of each arm, (b, N)
-    rewards: Tensor  # D^{-1/2} times the sums of rewards, in the basis of the eigenvectors, (b, N)
-    cross: Tensor  # K D^{1/2} times the eigenvectors, (b, N, N)
 
 
 class DualMixtureWidth(NormWidth):
@@ -139,58 +125,45 @@ class DualMixtureWidth(NormWidth):
         validation.instance("model", model, ArmGP, "an ArmGP")
         assert isinstance(model, ArmGP)
         validation.require(not model.drifts, "model", "one that drifts", "static; give the width a drift")
-        data = _data(model)
-        noise = model.noise_variance.reshape(-1, 1)
+        arm, reward, _, held = model.held()
+        b, N = arm.shape[0], model.num_arms  # the members of the batch, flattened
+        noise, prior_mean = model.noise_variance.reshape(b, 1), model.prior_mean.reshape(b, N)
+        y = torch.where(held, reward - prior_mean.gather(-1, arm), 0.0)
+        # By arm: D, the pulls, and D^{-1/2} times the rewards, in the basis of the eigenvectors of D^{1/2} K D^{1/2}.
+        zeros, K = prior_mean.new_zeros(b, N), model.prior.matrix()
+        root = zeros.scatter_add(-1, arm, held.to(zeros)).sqrt()
+        sums = zeros.scatter_add(-1, arm, y) / root.clamp_min(1.0)
+        K = K.repeat(b // len(K), 1, 1)
+        values, vectors = torch.linalg.eigh(root.unsqueeze(-1) * K * root.unsqueeze(-2))
+        values, rewards = values.clamp_min(0), (sums.unsqueeze(-2) @ vectors).squeeze(-2)
+        cross = (K * root.unsqueeze(-2)) @ vectors
+        number, squares = held.sum(-1, keepdim=True).to(prior_mean), y.square().sum(-1, keepdim=True)
+        variances = K.diagonal(dim1=-2, dim2=-1)
+
+        def explained(ridge: Tensor) -> Tensor:
+            """y^T K (K + ridge)^{-1} y, (b, 1)."""
+            return (values / (values + ridge) * rewards**2).sum(-1, keepdim=True)
+
         B, R, delta, V = (
             torch.as_tensor(value, dtype=noise.dtype, device=noise.device)
             .expand(model.batch_shape)
             .reshape(-1, 1)
             for value in (*self.constants(model), like(noise, self.drift))
         )
-        explained, gain = _fit(data, noise)  # c K / R^2 = K / lambda
-        squared = data.squares - explained + 2 * R**2 * (gain + log(self._events / delta))
-        radius = squared.clamp_min(0).sqrt() + V * data.number.sqrt()
-        by_norm = B * data.prior.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()  # (2): alpha to infinity
+        gain = 0.5 * torch.log1p(values / noise).sum(-1, keepdim=True)  # c K / R^2 = K / lambda
+        squared = squares - explained(noise) + 2 * R**2 * (gain + log(self._events / delta))
+        radius = squared.clamp_min(0).sqrt() + V * number.sqrt()
+        by_norm = B * variances.clamp_min(0).sqrt()  # (2): alpha to infinity
         lower, upper = [-by_norm], [by_norm]
         for ridge in _RIDGES:
             alpha = ridge * noise
-            mean, variance = _regression(data, alpha)
-            left = data.squares - _fit(data, alpha)[0]  # y^T (I + K/alpha)^{-1} y
+            inverse = 1 / (values + alpha)
+            mean = (cross @ (inverse * rewards).unsqueeze(-1)).squeeze(-1)
+            variance = (variances - (cross**2 @ inverse.unsqueeze(-1)).squeeze(-1)).clamp_min(0)
+            left = squares - explained(alpha)  # y^T (I + K/alpha)^{-1} y
             reach = ((radius**2 + alpha * B**2 - left).clamp_min(0) / alpha).sqrt() * variance.sqrt()
             lower.append(mean - reach)
             upper.append(mean + reach)
         shape = (*model.batch_shape, -1)
         low, high = torch.stack(lower).amax(0), torch.stack(upper).amin(0)
-        return (data.prior_mean + low).reshape(shape), (data.prior_mean + high).reshape(shape)
-
-
-def _data(model: ArmGP) -> _Data:
-    arm, reward, _, held = model.held()
-    b, N = arm.shape[0], model.num_arms
-    means = model.prior_mean.reshape(b, N)
-    y = torch.where(held, reward - means.gather(-1, arm), 0.0)
-    count = means.new_zeros(b, N).scatter_add_(-1, arm, held.to(means))
-    root = count.sqrt()
-    sums = means.new_zeros(b, N).scatter_add_(-1, arm, y) / root.clamp_min(1.0)
-    K = model.prior.matrix()
-    K = K.repeat(b // len(K), 1, 1)
-    values, vectors = torch.linalg.eigh(root.unsqueeze(-1) * K * root.unsqueeze(-2))
-    rewards = (sums.unsqueeze(-2) @ vectors).squeeze(-2)
-    cross = (K * root.unsqueeze(-2)) @ vectors
-    number, squares = held.sum(-1, keepdim=True).to(means), y.square().sum(-1, keepdim=True)
-    return _Data(means, K, number, squares, values.clamp_min(0), rewards, cross)
-
-
-def _fit(data: _Data, ridge: Tensor) -> tuple[Tensor, Tensor]:
-    """y^T K (K + ridge)^{-1} y and 1/2 log det(I + K / ridge), (b, 1) each."""
-    share = data.values / (data.values + ridge)
-    gain = 0.5 * torch.log1p(data.values / ridge).sum(-1, keepdim=True)
-    return (share * data.rewards**2).sum(-1, keepdim=True), gain
-
-
-def _regression(data: _Data, ridge: Tensor) -> tuple[Tensor, Tensor]:
-    """Posterior mean and variance of the arms at noise variance ``ridge``: (b, N) each."""
-    inverse = 1 / (data.values + ridge)
-    mean = (data.cross @ (inverse * data.rewards).unsqueeze(-1)).squeeze(-1)
-    explained = (data.cross**2 @ inverse.unsqueeze(-1)).squeeze(-1)
-    return mean, (data.prior.diagonal(dim1=-2, dim2=-1) - explained).clamp_min(0)
+        return (prior_mean + low).reshape(shape), (prior_mean + high).reshape(shape)

@@ -105,11 +105,28 @@ def exploration_problem(
 
     Source: Hong, Li & Tewari 2023, equation 1.
     """
-    phi, g, w, allowed = _checked(features, gaps, ridge, weight, among)
+    validation.tensor("features", features)
+    validation.shape_is("features", features, features.dim() >= 2 and features.numel() > 0, "(..., N, p)")
+    validation.finite_tensor("features", features)
+    phi = _over_ridge(features.double(), ridge)
+    arms = phi.shape[-2]
+    g = phi.new_zeros(arms) if gaps is None else validation.tensor("gaps", gaps).to(phi)
+    validation.shape_is("gaps", g, g.dim() >= 1 and g.shape[-1] == arms, f"(..., {arms})")
+    validation.finite_tensor("gaps", g)
+    w = validation.numbers("weight", weight, phi)
+    validation.require(bool((torch.isfinite(w) & (w > 0)).all()), "weight", w, "finite and > 0")
+    allowed = torch.ones(arms, dtype=torch.bool, device=phi.device) if among is None else among
+    ok = validation.tensor("among", allowed).dtype == torch.bool
+    ok = ok and allowed.dim() >= 1 and allowed.shape[-1] == arms
+    validation.shape_is("among", allowed, ok, f"(..., {arms}) and dtype torch.bool")
+    validation.require(bool(allowed.any(-1).all()), "among", allowed, "at least one arm in every member")
+    batch = _together(features=phi.shape[:-2], gaps=g.shape[:-1], weight=w.shape, among=allowed.shape[:-1])
+    phi, w = phi.expand(*batch, *phi.shape[-2:]), w.expand(batch).unsqueeze(-1)
+    g, allowed = g.expand(*batch, arms), allowed.expand(*batch, arms)
     validation.positive("tolerance", tolerance)
     validation.require(method in ("auto", *_SOLVERS), "method", method, f"'auto' or one of {[*_SOLVERS]}")
     if method == "auto":
-        method = "interior_point" if phi.shape[-2] <= _INTERIOR_POINT_UP_TO else "active_set"
+        method = "interior_point" if arms <= _INTERIOR_POINT_UP_TO else "active_set"
     flat_g, flat_w, flat_allowed = (each.reshape(-1, each.shape[-1]) for each in (g, w, allowed))
     solved = _SOLVERS[method](phi.reshape(-1, *phi.shape[-2:]), flat_g, flat_w, flat_allowed, tolerance)
     P = solved.reshape(g.shape)
@@ -188,36 +205,6 @@ def features_of_covariance(covariance: Tensor) -> Tensor:
     rank = max(1, int(kept.sum(-1).max()))
     roots = torch.where(kept, values, 0.0).clamp_min(0.0).sqrt()
     return (vectors * roots.unsqueeze(-2))[..., -rank:]
-
-
-def _checked(
-    features: Tensor, gaps: Tensor | None, ridge: float | Tensor, weight: float | Tensor, among: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Features over sqrt(r), gaps, weight (..., 1) and mask in one batch shape."""
-    validation.tensor("features", features)
-    validation.shape_is("features", features, features.dim() >= 2 and features.numel() > 0, "(..., N, p)")
-    validation.finite_tensor("features", features)
-    features = _over_ridge(features.double(), ridge)
-    arms = features.shape[-2]
-    g = features.new_zeros(arms) if gaps is None else validation.tensor("gaps", gaps).to(features)
-    validation.shape_is("gaps", g, g.dim() >= 1 and g.shape[-1] == arms, f"(..., {arms})")
-    validation.finite_tensor("gaps", g)
-    w = validation.numbers("weight", weight, features)
-    validation.require(bool((torch.isfinite(w) & (w > 0)).all()), "weight", w, "finite and > 0")
-    allowed = torch.ones(arms, dtype=torch.bool, device=features.device) if among is None else among
-    ok = validation.tensor("among", allowed).dtype == torch.bool
-    ok = ok and allowed.dim() >= 1 and allowed.shape[-1] == arms
-    validation.shape_is("among", allowed, ok, f"(..., {arms}) and dtype torch.bool")
-    validation.require(bool(allowed.any(-1).all()), "among", allowed, "at least one arm in every member")
-    batch = _together(
-        features=features.shape[:-2], gaps=g.shape[:-1], weight=w.shape, among=allowed.shape[:-1]
-    )
-    return (
-        features.expand(*batch, *features.shape[-2:]),
-        g.expand(*batch, arms),
-        w.expand(batch).unsqueeze(-1),
-        allowed.expand(*batch, arms),
-    )
 
 
 def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float | Tensor) -> Tensor:
@@ -391,7 +378,10 @@ def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tol
     """Moves mass from the worst arm in the support to the best arm, with exact line search.
 
     S moves by d (phi_i phi_i^T - phi_j phi_j^T), of rank two: its inverse and the leverages follow in
-    O(p^2 + N p). With a, b, c = M_ii, M_jj, M_ij, det S changes by the factor q(d) = 1 + d (a - b) - d^2 (a b - c^2).
+    O(p^2 + N p). With a, b, c = M_ii, M_jj, M_ij, det S changes by the factor q(d) = 1 + d s - d^2 e, s = a - b and
+    e = a b - c^2 >= 0. So the step d is the argmin over [0, P_j] of slope d - w log q(d), slope = g_i - g_j, which is
+    stationary where slope q(d) = w q'(d): slope (1 + d s - d^2 e) = w (s - 2 d e), on the branch with q > 0. The
+    function is convex there, so clamping the root to the interval is exact.
     """
     P = allowed / allowed.sum(-1, keepdim=True).to(phi.dtype)
     rows = torch.arange(phi.shape[0], device=phi.device)
@@ -411,46 +401,25 @@ def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tol
         first, second = inverse @ phi[rows, to].unsqueeze(-1), inverse @ phi[rows, away].unsqueeze(-1)
         columns = phi @ torch.cat([first, second], -1)  # M_.i and M_.j, (b, N, 2)
         a, b, c = columns[rows, to, 0], columns[rows, away, 1], columns[rows, to, 1]
-        d = _line_search(a, b, c, g[rows, to] - g[rows, away], w.squeeze(-1), P[rows, away])
+        # A d^2 + B d + C = 0 with C < 0 (downhill): its smallest positive root, in the form without cancellation.
+        slope, weight = g[rows, to] - g[rows, away], w.squeeze(-1)
+        s, e = a - b, (a * b - c * c).clamp_min(1e-300)
+        A, B, C = -slope * e, slope * s + 2 * weight * e, slope - weight * s
+        root = (B * B - 4 * A * C).clamp_min(0.0).sqrt()
+        d = torch.where(B >= 0, -2 * C / (B + root), (root - B) / (2 * A))
+        d = torch.minimum(d.clamp_min(0.0), P[rows, away])
         left = P[rows, away] - d
         P = P.index_put((rows, away), torch.where(left < 1e-15, 0.0, left))
         P = P.index_put((rows, to), P[rows, to] + d)
-        inverse, h = _rank_two(inverse, h, first, second, columns, (a, b, c), d)
+        # Woodbury with U = [phi_i, phi_j] and D = diag(d, -d): (D^{-1} + U^T S^{-1} U)^{-1}, multiplied by d so that
+        # d = 0 needs no special case.
+        m11, m22, m12 = 1 + d * a, d * b - 1, d * c
+        det = (m11 * m22 - m12 * m12) / d.clamp_min(1e-300)
+        G = torch.stack([torch.stack([m22, -m12], -1), torch.stack([-m12, m11], -1)], -2) / det[:, None, None]
+        G = torch.where((d > 0)[:, None, None], G, torch.zeros_like(G))
+        U = torch.cat([first, second], -1)  # S^{-1} [phi_i, phi_j], (b, p, 2)
+        inverse, h = inverse - U @ G @ U.mT, h - ((columns @ G) * columns).sum(-1)
     return P
-
-
-def _line_search(a: Tensor, b: Tensor, c: Tensor, slope: Tensor, w: Tensor, most: Tensor) -> Tensor:
-    """argmin over d in [0, most] of slope d - w log q(d), q(d) = 1 + d (a - b) - d^2 e, e = a b - c^2 >= 0.
-
-    Stationary where slope q(d) = w q'(d): slope (1 + d s - d^2 e) = w (s - 2 d e), s = a - b, on the branch
-    with q > 0. The function is convex there, so clamping the root to the interval is exact.
-    """
-    s, e = a - b, (a * b - c * c).clamp_min(1e-300)
-    # A d^2 + B d + C = 0 with C < 0 (downhill): its smallest positive root, in the form without cancellation.
-    A, B, C = -slope * e, slope * s + 2 * w * e, slope - w * s
-    root = (B * B - 4 * A * C).clamp_min(0.0).sqrt()
-    d = torch.where(B >= 0, -2 * C / (B + root), (root - B) / (2 * A))
-    return torch.minimum(d.clamp_min(0.0), most)
-
-
-def _rank_two(
-    inverse: Tensor,
-    h: Tensor,
-    first: Tensor,
-    second: Tensor,
-    columns: Tensor,
-    pair: tuple[Tensor, Tensor, Tensor],
-    d: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """S^{-1} and h after S += d (phi_i phi_i^T - phi_j phi_j^T) (Woodbury with U = [phi_i, phi_j])."""
-    a, b, c = pair
-    # (D^{-1} + U^T S^{-1} U)^{-1} with D = diag(d, -d), multiplied by d so that d = 0 needs no special case.
-    m11, m22, m12 = 1 + d * a, d * b - 1, d * c
-    det = (m11 * m22 - m12 * m12) / d.clamp_min(1e-300)
-    G = torch.stack([torch.stack([m22, -m12], -1), torch.stack([-m12, m11], -1)], -2) / det[:, None, None]
-    G = torch.where((d > 0)[:, None, None], G, torch.zeros_like(G))
-    U = torch.cat([first, second], -1)  # S^{-1} [phi_i, phi_j], (b, p, 2)
-    return inverse - U @ G @ U.mT, h - ((columns @ G) * columns).sum(-1)
 
 
 _SOLVERS = {"interior_point": interior_point, "active_set": active_set, "frank_wolfe": pairwise_frank_wolfe}

@@ -84,7 +84,16 @@ class MaximumGain:
         validation.require(positive, "noise_variance", noise_variance, "finite and > 0")
         expected = f"that broadcasts to {tuple(batch)}"
         validation.shape_is("noise_variance", noise, within(batch, noise.shape), expected)
-        table = _greedy_gains(prior, noise.expand(batch), max_points)
+        C, noise, size = prior.clone(), noise.expand(batch), prior.shape[-1]
+        largest = C.new_empty(max_points, *batch)
+        variance = torch.diagonal(C, dim1=-2, dim2=-1)  # a view: it follows C
+        for n in range(max_points):
+            largest[n], arm = variance.max(-1)
+            row = C.gather(-2, arm[..., None, None].expand(*batch, 1, size)).squeeze(-2)
+            scaled = row / (largest[n] + noise).unsqueeze(-1)
+            C.addcmul_(row.unsqueeze(-1), scaled.unsqueeze(-2), value=-1)  # C -= C_i C_i^T / (C_ii + lambda)
+        gains = 0.5 * torch.log1p(largest.clamp(min=0) / noise).cumsum(0)
+        table = torch.cat([torch.zeros_like(gains[:1]), gains]).movedim(0, -1)  # of 0, 1, ..., max_points
         self._table = (table / (1 - math.exp(-1)) if upper_bound else table).to(covariance)
 
     def __call__(self, points: int | Tensor, model: OnlineModel) -> Tensor:
@@ -150,21 +159,6 @@ class GrowthBound:
         else:
             growth = at_least_e ** (d / (2 * self.nu + d)) * log_n ** (2 * self.nu / (2 * self.nu + d))
         return torch.where(n > 0, self.constant * growth, 0.0)
-
-
-def _greedy_gains(covariance: Tensor, noise_variance: Tensor, max_points: int) -> Tensor:
-    """Gains of 0, 1, ..., max_points greedy picks, P x (max_points + 1): sums of 1/2 ln(1 + C_ii/lambda)."""
-    C = covariance.clone()
-    size = C.shape[-1]
-    largest = C.new_empty(max_points, *C.shape[:-2])
-    variance = torch.diagonal(C, dim1=-2, dim2=-1)  # a view: it follows C
-    for n in range(max_points):
-        largest[n], arm = variance.max(-1)
-        row = C.gather(-2, arm[..., None, None].expand(*arm.shape, 1, size)).squeeze(-2)
-        scaled = row / (largest[n] + noise_variance).unsqueeze(-1)
-        C.addcmul_(row.unsqueeze(-1), scaled.unsqueeze(-2), value=-1)  # C -= C_i C_i^T / (C_ii + lambda)
-    gains = 0.5 * torch.log1p(largest.clamp(min=0) / noise_variance).cumsum(0)
-    return torch.cat([torch.zeros_like(gains[:1]), gains]).movedim(0, -1)
 
 
 Parameter = float | Tensor  # a tensor has one value per member of a model's batch
