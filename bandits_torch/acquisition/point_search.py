@@ -274,7 +274,6 @@ class GridSearch(PointSearch):
         validation.positive_integer("step", self.step)
 
     def at_step(self, step: int) -> GridSearch:
-        """The search over D_t of that step."""
         return replace(self, step=step)
 
     def check(self, domain: Domain) -> None:
@@ -354,6 +353,5 @@ class LoweredEnds(AcquisitionFunction):
         self._half = torch.where(high > low, (high - low) / 2, 1.0)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Values of a at X, lowered."""
         offset = (X[..., 0, :-1] - self._middle) / self._half
         return self.acquisition(X) - self.loss * offset.square().mean(-1)

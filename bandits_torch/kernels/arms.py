@@ -59,7 +59,6 @@ class ArmCovarianceKernel(Kernel):
         return self.covariance.device
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Covariance ``... x n x m`` (``... x n`` with ``diag``)."""
         i, j = self._arms(x1), self._arms(x2)
         if not diag:
             i, j = i.unsqueeze(-1), j.unsqueeze(-2)
@@ -196,7 +195,6 @@ class PeriodKernel(Kernel):
         return self.variance.device
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Covariance ``... x n x m`` (``... x n`` with ``diag``)."""
         ok = x1.shape[-1] == 1 and x2.shape[-1] == 1
         validation.shape_is("x1 of a period kernel", x1, ok, "(..., n, 1), a single column of periods")
         if diag:
@@ -232,7 +230,6 @@ class NeuralTangentKernel(Kernel):
         self.normalise = normalise
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """H between two sets of inputs, ``... x n x m`` (``... x n`` with ``diag``)."""
         first, second = x1.norm(dim=-1), x2.norm(dim=-1)
         if diag:
             inner, scale = (x1 * x2).sum(-1), first * second

@@ -74,7 +74,6 @@ class SpatioTemporalKernel(Kernel):
         yield "time_kernel", self.time_kernel
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Covariance ``... x n x m`` (``... x n`` with ``diag``)."""
         validation.shape_is("x1", x1, x1.shape[-1] >= 2, "(..., n, d + 1) with d >= 1, the last column time")
         space = self.space_kernel(x1[..., :-1], x2[..., :-1], diag=diag, **params)
         s, t = x1[..., -1:], x2[..., -1:]
@@ -172,7 +171,6 @@ class StackedKernel(Kernel):
         return ()
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Covariance ``... x P x n x m`` (``... x P x n`` with ``diag``)."""
         parts = [
             to_dense(kernel(_of_member(x1, p), _of_member(x2, p), diag=diag, **params))
             for p, kernel in enumerate(self.kernels)

@@ -212,7 +212,6 @@ class WienerKernel(MarkovTimeKernel):
         self._register("drift_variance", drift_variance, constraint, drift_variance_prior)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
-        """1 + v max(0, min(s, t) - start)."""
         since_s, since_t = self._since_start(s), self._since_start(t)
         return 1.0 + self.drift_variance * torch.minimum(since_s, since_t)
 
@@ -318,7 +317,6 @@ class MaternTimeKernel(StateSpaceTimeKernel, MaternKernel):
         return _matern(self, elapsed_between(s, t))
 
     def state_space(self) -> StateSpace:
-        """See ``StateSpace.matern``."""
         return StateSpace.matern(self.nu, _batch_of(self.lengthscale))
 
 
@@ -369,7 +367,6 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
         _set_parameters(self, period_length=period_length, lengthscale=lengthscale)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
-        """The formula above, or the sum of the harmonics up to ``order``."""
         elapsed = elapsed_between(s, t)
         if self.order is not None:
             lengthscale, period = (value.squeeze(-1) for value in (self.lengthscale, self.period_length))
@@ -377,7 +374,6 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
         return _periodic(self, elapsed)
 
     def state_space(self) -> StateSpace:
-        """See ``StateSpace.periodic``."""
         parameters = _batch_of(self.lengthscale), _batch_of(self.period_length)
         return StateSpace.periodic(*parameters, self.order, self.tolerance)
 
@@ -393,11 +389,9 @@ class _OfTimeKernels(StateSpaceTimeKernel):
         super().__init__(*kernels)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
-        """The sum, or the product, of the covariances."""
         return _covariance(self, s, t)
 
     def state_space(self) -> StateSpace:
-        """The states stacked, or their Kronecker product."""
         return state_space_of(self)
 
 

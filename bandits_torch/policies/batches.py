@@ -289,7 +289,6 @@ class PhasedElimination(Policy):
     _expects = ("_queue",)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls count as played."""
         self._queue = self._played(pending.arm)
 
     def _played(self, arm: Tensor) -> Tensor:
@@ -338,7 +337,6 @@ class PhasedElimination(Policy):
         self._queue = torch.where(where.unsqueeze(-1), planned, self._queue)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The number of remaining arms, and the restarts so far."""
         return {"surviving": self._left.sum(-1), "restarts": self.restarts}
 
     # -- state -----------------------------------------------------------------------------------------
@@ -357,7 +355,6 @@ class PhasedElimination(Policy):
 
     @torch.no_grad()
     def _restarted(self, where: Tensor | None) -> None:
-        """The first batch of an interval is planned anew."""
         where = torch.ones_like(self._clock, dtype=torch.bool) if where is None else where
         if bool(where.any()):
             self._plan(where)

@@ -120,7 +120,6 @@ class DetectionAugmented(WrappingPolicy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Let the inner policy learn, then test, and restart the replicates with a change."""
         noise = observation.noise_variance
         validation.require(
             noise is None, "noise_variance", noise, "None: the test has one noise scale for all rewards"
@@ -142,7 +141,6 @@ class DetectionAugmented(WrappingPolicy):
         return self._changes
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The trace of the inner policy, and the number of ``restarts``."""
         return self.policy.trace() | {"restarts": self._changes}
 
     # -- state -----------------------------------------------------------------------------------------
@@ -306,7 +304,6 @@ class Master(Policy):
             yield self._bases[height], top == height
 
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """The choice of the active copy of smallest order in each replicate."""
         if available is not None:
             self._choices.check_available(available)
         arm = torch.zeros(self.replicates, dtype=torch.long, device=self._device)
@@ -326,7 +323,6 @@ class Master(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Let the copy that played learn, then run both tests, in each replicate."""
         self._choices.check(observation, "index")
         check_turn(observation, self._turn)
         self._turn += 1
@@ -404,7 +400,6 @@ class _Block(HasState):
         self._begin()
 
     def _fresh(self) -> dict[str, Any]:
-        """Block 0 and its copy."""
         return {"order": 0, "clock": 0, "excess": 0.0, "lowest": math.inf, "copies": [_Copy(0, 0, 1)]}
 
     def state_changed(self) -> None:

@@ -109,7 +109,6 @@ class UnknownPriorPolicy(Policy):
         return Choice(arm, {"prior": prior, "width": width.gather(-1, prior.unsqueeze(-1)).squeeze(-1)})
 
     def numbers_per_step(self, observations: int) -> int:
-        """The covariances under every prior."""
         return super().numbers_per_step(observations) * self.num_priors
 
     _expects: ClassVar[tuple[str, ...]] = ("choices",)
@@ -120,7 +119,6 @@ class UnknownPriorPolicy(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Every prior observes the reward."""
         self.check(observation)
         self.learn_checked(observation)
 
@@ -155,7 +153,6 @@ class UnknownPriorPolicy(Policy):
         return clock.unsqueeze(-1) if isinstance(clock, Tensor) else clock
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The prior played."""
         return {"prior": self._prior}
 
     # -- state -----------------------------------------------------------------------------------------
@@ -331,7 +328,6 @@ class PriorElimination(_TestedPriors):
         self._refuted = self._refuted | (failed & last)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The prior played, the survivors, the prior dropped now, and whether even the last one was refuted."""
         return {
             "prior": self._prior,
             "surviving": self.surviving.sum(-1),
@@ -454,7 +450,6 @@ class RegretBalancing(_TestedPriors):
         return self._bounds / self._plays - torch.sqrt(xi / self._plays)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The prior followed, and how many are in play."""
         return super().trace() | {"surviving": self.in_play().sum(-1)}
 
 
@@ -545,7 +540,6 @@ class LengthScaleBalancing(RegretBalancing):
         self._density = (self._scales.factors.to(noise) / lengthscale) ** dim
 
     def in_play(self) -> Tensor:
-        """Which members have entered and are not dropped, (S, P)."""
         return self.surviving & self._scales.entered(self._step(1))
 
     def suspected(self) -> Tensor:

@@ -167,7 +167,6 @@ class PointAveraging(Policy):
             self.looks.examine(points, self.sharing.weights, self._steps)
 
     def choose(self, time: float, available: Domain | None = None) -> Choice:
-        """The best point of each replicate, (S, d)."""
         if available is not None:
             self.choices.check_available(available)
         domain, now = self.domain if available is None else available, self._time(time)
@@ -353,7 +352,6 @@ class PointAveraging(Policy):
     # -- trace -----------------------------------------------------------------------------------------
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Estimates of change, noise, scale and length-scales, (S,) each."""
         weights, scale, members = self.sharing.weights, self.scale.scale, self.members
         unit = self._factor
         trace: dict[str, Tensor | float] = {

@@ -195,7 +195,6 @@ class _Dropping(ForgettingRule):
             validation.require(capacity >= least, "capacity", capacity, expected)
 
     def check(self, model: OnlineModel) -> None:
-        """The model must begin empty."""
         self._check_empty(model)
 
     def _fresh(self) -> dict[str, Any]:
@@ -255,7 +254,6 @@ class StaleObservations(_Dropping):
         self._set_capacity(capacity, every, f"at least every, {every}, or None")
 
     def check(self, model: OnlineModel) -> None:
-        """The model must forget exponentially, and begin empty."""
         validation.instance("model", model, OnlineGP, "an OnlineGP")
         kernel = cast(OnlineGP, model).kernel
         parts = space_and_time(kernel)
@@ -312,12 +310,10 @@ class StaleObservations(_Dropping):
             model.forget(self.every, where=None if bool(due.all()) else due)
 
     def refitted(self, model: OnlineModel, where: Tensor) -> None:
-        """The accounts start again from 0."""
         mask = where.reshape(self.since.shape)
         self.mean, self.variance = self.mean.masked_fill(mask, 0.0), self.variance.masked_fill(mask, 0.0)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Observations dropped so far, and the two accounts."""
         return {
             "dropped": self.dropped.reshape(-1),
             "stale_mean": self.mean.reshape(-1),
@@ -355,7 +351,6 @@ class WassersteinForgetting(_Dropping):
         self._set_capacity(capacity, _FEWEST, "an integer >= 2, or None")
 
     def check(self, model: OnlineModel) -> None:
-        """The distances must be known for the kernel, and the model must begin empty."""
         validation.instance("model", model, OnlineGP, "an OnlineGP")
         kernel = cast(OnlineGP, model).kernel
         parts = space_and_time(kernel)
@@ -375,7 +370,6 @@ class WassersteinForgetting(_Dropping):
 
     @torch.no_grad()
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
-        """The budget grows with the time since the observation before."""
         before, time = self._advance(point, model), time_kernel_of(cast(OnlineGP, model))
         if isinstance(time, ExponentialForgettingKernel):  # a Matern kernel of this length-scale
             lengthscale = -2 / torch.log1p(-time.forgetting_rate).squeeze(-1)
@@ -386,7 +380,6 @@ class WassersteinForgetting(_Dropping):
 
     @torch.no_grad()
     def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
-        """Drop what the budget allows."""
         model = cast(OnlineGP, model)
         while True:
             held = model.num_observations
@@ -403,5 +396,4 @@ class WassersteinForgetting(_Dropping):
             model.remove(row, where=due)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Observations dropped so far, and the budget."""
         return {"dropped": self.dropped.reshape(-1), "budget": self.budget.reshape(-1)}

@@ -72,7 +72,6 @@ class MeansPolicy(ArmPolicy):
         return Choice(arm, {"index": best})
 
     def learned(self, state: State, observation: Observation) -> State:
-        """Count the pull and its reward."""
         reward, at = observation.reward, observation.arm.unsqueeze(-1)
         if self.reward_range is None:
             state["low"] = torch.minimum(state["low"], reward)
@@ -184,7 +183,6 @@ class SlidingWindowUCB(MeansPolicy):
         return super().init() | held | {"arms": self.zeros(self.window).long()}
 
     def learned(self, state: State, observation: Observation) -> State:
-        """See ``MeansPolicy``; the sums over the window are computed anew."""
         at = (state["clock"].long() % self.window).unsqueeze(-1)  # of the oldest, which leaves
         state = super().learned(state, observation)
         state["arms"].scatter_(-1, at, observation.arm.unsqueeze(-1))
@@ -314,11 +312,9 @@ class GLRKLUCB(MeansPolicy):
         return state
 
     def changes_found(self) -> Tensor:
-        """How many changes have been found, (S,)."""
         return self.state["changes"]
 
     def trace(self) -> dict[str, Tensor | float]:
-        """How many changes have been found, (S,)."""
         return {"restarts": self.state["changes"].clone()}
 
     def _restarted(self, where: Tensor | None) -> None:

@@ -44,7 +44,6 @@ class EpsilonGreedy(MeansPolicy):
     def choice(
         self, state: State, time: float, available: Tensor | None, streams: ReplicateStreams
     ) -> Choice:
-        """The arm of the largest mean, or any."""
         mask = self.mask(available)
         explores, which = streams.uniform(2).unbind(-1)
         _, greedy = self.best(self.scores(state, streams), mask)
@@ -143,7 +142,6 @@ class DiscountedThompsonSampling(MeansPolicy):
         count.scatter_add_(-1, at, first.double())
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """A draw of the mean of every arm, (S, N)."""
         u = streams.uniform(self.num_arms)
         variance = (state["squares"] / state["clock"]).unsqueeze(-1)
         noise = variance if self.noise_variance is None else self.noise_variance.unsqueeze(-1)  # type: ignore[union-attr]
@@ -216,7 +214,6 @@ class EXP3S(MeansPolicy):
         validation.require(right, "why['probability']", p, "in (0, 1]")
 
     def learned(self, state: State, observation: Observation) -> State:
-        """Raise the weight of the arm by its reward over its probability."""
         state, weight = super().learned(state, observation), state["weight"]
         g, a = cast(float, self.exploration), cast(float, self.sharing)
         p = observation.why["probability"].to(weight)

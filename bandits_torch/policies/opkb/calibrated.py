@@ -191,7 +191,6 @@ class CalibratedOPKB(Policy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """An arm drawn from the block's distribution."""
         if available is not None:
             self._choices.check_available(available)
         return Choice(draw(self._playing, self._streams, available))

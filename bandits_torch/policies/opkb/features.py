@@ -56,11 +56,9 @@ class FixedFeatures(FeatureSource):
         self._of_replicate = [*features] if features.dim() == 3 else [features] * replicates
 
     def initial(self, replicate: int) -> Tensor:
-        """phi, (N, p)."""
         return self._of_replicate[replicate]
 
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
-        """phi, (N, p), unchanged."""
         return self.initial(replicate)
 
 

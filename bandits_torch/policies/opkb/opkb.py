@@ -408,7 +408,6 @@ class OPKB(Policy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """An arm drawn from the strategy of smallest index that is scheduled."""
         if available is not None:
             self._choices.check_available(available)
         arm = draw(self.playing_distribution, self._streams, available)
@@ -567,7 +566,6 @@ class OPKB(Policy):
         return strategies | {"_counts": zeros(S, N), "_playing": self._rows.clone()} | numbers | {"_turn": 0}
 
     def _restarted(self, where: Tensor | None) -> None:
-        """A new epoch."""
         which = range(self.replicates) if where is None else where.nonzero().flatten().tolist()
         for s in which:
             self._new_epoch(s)
@@ -602,7 +600,6 @@ class AdaOPKB(OPKB):
         return replays
 
     def _over(self, s: int, interval: Interval) -> bool:
-        """The change test, equation 8."""
         epoch, schedule = self._epochs[s], self.schedules[s]
         if not epoch.cumulative:
             return False
