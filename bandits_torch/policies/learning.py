@@ -111,26 +111,20 @@ class LearnedHyperparameters(WrappingPolicy):
         if bool(due.any()):
             members = due.unsqueeze(-1).expand(-1, self.model.batch_shape.numel() // self.replicates)
             fitted = members.reshape(-1).nonzero().flatten().tolist()
+            remembered: dict[int, tuple[Tensor, Tensor]] = {}
+            if self._remembers:  # the latest observations of replicates whose model holds too few
+                held, seen = self.model.num_observations.reshape(-1).tolist(), self._seen.tolist()
+                for k in (k for k in fitted if held[k] < self.first):
+                    X, y = self._X[k, -seen[k] :], self._y[k, -seen[k] :]
+                    y = y - mean_offsets(self.model, X, k)
+                    remembered[k] = kernel_inputs(self.model, X, k), y
             begun = perf_counter()
-            fit_hyperparameters(self.model, fitted, self.most, self._remembered(fitted), self.budget)
+            fit_hyperparameters(self.model, fitted, self.most, remembered, self.budget)
             self._fit_seconds += perf_counter() - begun
             self.policy.refitted(due)
             self._refits += due
             self._since.masked_fill_(due, 0)
             self._shortfall.masked_fill_(due, 0.0)
-
-    def _remembered(self, replicates: list[int]) -> dict[int, tuple[Tensor, Tensor]]:
-        """The latest observations of the replicates whose model holds too few."""
-        if not self._remembers:
-            return {}
-        held, seen = self.model.num_observations.reshape(-1).tolist(), self._seen.tolist()
-        latest = {
-            k: (self._X[k, -seen[k] :], self._y[k, -seen[k] :]) for k in replicates if held[k] < self.first
-        }
-        return {
-            k: (kernel_inputs(self.model, X, k), y - mean_offsets(self.model, X, k))
-            for k, (X, y) in latest.items()
-        }
 
     def trace(self) -> dict[str, Tensor | float]:
         """The policy's trace, the number of refits so far and the noise variance."""

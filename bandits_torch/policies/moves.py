@@ -146,18 +146,16 @@ class CostlyMoves(WrappingPolicy):
             can = available.contains(x, 0.0)
             side = self.domain.bounds[1] - self.domain.bounds[0]
             price = ((arm - x).abs() / side * self.move_price).sum(-1)
-        value = (mean + self._width() * variance.clamp_min(0.0).sqrt()).gather(-1, at)
-        stay = (self._steps / (1 + self._moves)).clamp_min(1.0).to(arm.device)
-        stays = (stay * value.diff(dim=-1).squeeze(-1).abs() < price) & can
-        return torch.where(stays if self.domain is None else stays.unsqueeze(-1), x, arm)
-
-    def _width(self) -> Tensor | float:
-        """The inner policy's width: (S, 1), or a number; 1 if it has none."""
         inside: Any = self.innermost
         used, width = getattr(inside, "used_width", None), getattr(inside, "width", None)
         if isinstance(used, Tensor):
-            return used.expand(self.replicates).unsqueeze(-1)
-        return width if validation.is_number(width) else 1.0
+            width = used.expand(S).unsqueeze(-1)
+        elif not validation.is_number(width):
+            width = 1.0
+        value = (mean + width * variance.clamp_min(0.0).sqrt()).gather(-1, at)
+        stay = (self._steps / (1 + self._moves)).clamp_min(1.0).to(arm.device)
+        stays = (stay * value.diff(dim=-1).squeeze(-1).abs() < price) & can
+        return torch.where(stays if self.domain is None else stays.unsqueeze(-1), x, arm)
 
     # -- where the setting is --------------------------------------------------------------------------
 
@@ -190,7 +188,6 @@ class CostlyMoves(WrappingPolicy):
         self._last, self._number = arm, number
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The trace of the inner policy, and ``moves``."""
         return self.policy.trace() | {"moves": self._moves}
 
     # -- state -----------------------------------------------------------------------------------------

@@ -100,7 +100,14 @@ class LimitedPolicy(Policy):
             expected = f"of {same[0]} arms and batch shape {same[1]}, () or (S,)"
             validation.require(found == same and len(found[1]) <= 1, f"model of {name!r}", found, expected)
         validation.require("reward" not in outcomes, "outcomes", "reward", "named otherwise")
-        self.limits = _checked_limits(limits, outcomes)
+        validation.instance("limits", limits, Mapping, "(low, high) by name of an outcome, or 'reward'")
+        validation.require(len(limits) > 0, "limits", limits, "of at least one outcome, or of 'reward'")
+        without = sorted(set(limits) - set(outcomes) - {"reward"})
+        known = f"of outcomes that have a model, {tuple(outcomes)}, or of 'reward'"
+        validation.require(not without, "limits", without, known)
+        free = sorted(set(outcomes) - set(limits))
+        validation.require(not free, "outcomes", free, f"named in limits, {tuple(limits)}")
+        self.limits = {name: check_limits(name, pair) for name, pair in limits.items()}
         for name, value in zip(("width", "safety_width"), widths, strict=True):
             validation.instance(name, value, Width, "a Width")
         self.model, self.outcomes = model, dict(outcomes)
@@ -206,17 +213,6 @@ class LimitedPolicy(Policy):
         }
 
 
-def _checked_limits(limits: Mapping[str, Limits], outcomes: Mapping[str, OnlineModel]) -> dict[str, Limits]:
-    validation.instance("limits", limits, Mapping, "(low, high) by name of an outcome, or 'reward'")
-    validation.require(len(limits) > 0, "limits", limits, "of at least one outcome, or of 'reward'")
-    without = sorted(set(limits) - set(outcomes) - {"reward"})
-    known = f"of outcomes that have a model, {tuple(outcomes)}, or of 'reward'"
-    validation.require(not without, "limits", without, known)
-    free = sorted(set(outcomes) - set(limits))
-    validation.require(not free, "outcomes", free, f"named in limits, {tuple(limits)}")
-    return {name: check_limits(name, pair) for name, pair in limits.items()}
-
-
 def count_limits(limits: Mapping[str, Limits]) -> int:
     """Finite bounds among all limits."""
     return sum(math.isfinite(x) for pair in limits.values() for x in pair)
@@ -276,7 +272,19 @@ class SafePolicy(LimitedPolicy):
         self._set_fallback(trust, when_empty, "safe_arms", safe_arms)
         validation.one_of("explore", explore, "ucb", "safeopt")
         self._set_up(model, outcomes, limits, (width, safety_width), ArmModel, ModelArms)
-        self.explore, self.safe_arms = explore, self._checked_arms(safe_arms)
+        self.explore, shape = explore, (self.replicates, self.num_arms)
+        if safe_arms is None:
+            safe_arms = torch.zeros(shape, dtype=torch.bool)
+        else:
+            validation.tensor("safe_arms", safe_arms)
+            validation.require(
+                safe_arms.dtype == torch.bool, "safe_arms", safe_arms.dtype, "booleans, a mask"
+            )
+            fits = safe_arms.shape in (shape, shape[1:])
+            validation.shape_is("safe_arms", safe_arms, fits, f"{shape[1:]} or {shape}")
+            some = bool(safe_arms.any(-1).all())
+            validation.require(some, "safe_arms", safe_arms, "a mask with an arm in every replicate")
+        self.safe_arms = safe_arms.to(model.noise_variance.device).expand(shape).clone()
         models = {"reward": model, **outcomes}  # with nothing observed yet
         self._scale = {name: one.marginals()[1].amax(-1, keepdim=True).sqrt() for name, one in models.items()}
         self._learned: dict[str, Bounded] | None = None
@@ -352,19 +360,6 @@ class SafePolicy(LimitedPolicy):
             self._learned = self._functions(time)
         for one in (self.choices, *self._others.values()):
             one.expect(pending.arm, pending.time)
-
-    def _checked_arms(self, safe_arms: Tensor | None) -> Tensor:
-        shape = (self.replicates, self.num_arms)
-        device = self.model.noise_variance.device
-        if safe_arms is None:
-            return torch.zeros(shape, dtype=torch.bool, device=device)
-        validation.tensor("safe_arms", safe_arms)
-        validation.require(safe_arms.dtype == torch.bool, "safe_arms", safe_arms.dtype, "booleans, a mask")
-        fits = safe_arms.shape in (shape, shape[1:])
-        validation.shape_is("safe_arms", safe_arms, fits, f"{shape[1:]} or {shape}")
-        some = bool(safe_arms.any(-1).all())
-        validation.require(some, "safe_arms", safe_arms, "a mask with an arm in every replicate")
-        return safe_arms.to(device).expand(shape).clone()
 
 
 def expanders(
@@ -462,7 +457,17 @@ class SafePointPolicy(LimitedPolicy):
         self._seed = validation.natural("seed", seed)
         over, widths = partial(ModelPoints, domain=domain), (width, safety_width)
         self._set_up(model, outcomes, limits, widths, OnlineGP, over, forgetting)
-        self.safe_points = self._checked_points(safe_points)
+        S, d = self.replicates, domain.dim
+        if safe_points is None:
+            safe_points = domain.bounds.new_zeros(0, d)
+        else:
+            validation.finite_tensor("safe_points", safe_points)
+            fits = safe_points.shape[-1:] == (d,) and safe_points.numel() > 0
+            fits = fits and (safe_points.dim() == 2 or safe_points.shape[:-2] == (S,))
+            validation.shape_is("safe_points", safe_points, fits, f"(k, {d}) or ({S}, k, {d}), k >= 1")
+        self.safe_points = safe_points.to(domain.bounds).expand(S, -1, -1).clone()
+        inside = bool(domain.contains(self.safe_points).all())
+        validation.require(inside, "safe_points", safe_points, "within the domain")
         self._settled: ModelPoints | None = None
 
     # -- one step --------------------------------------------------------------------------------------
@@ -559,20 +564,6 @@ class SafePointPolicy(LimitedPolicy):
     def _fresh(self) -> dict[str, Any]:
         none = self.choices.domain.bounds.new_zeros(self.replicates, 0, self.dim)
         return super()._fresh() | {"_played": none}
-
-    def _checked_points(self, points: Tensor | None) -> Tensor:
-        domain, S = self.choices.domain, self.replicates
-        if points is None:
-            return domain.bounds.new_zeros(S, 0, domain.dim)
-        validation.finite_tensor("safe_points", points)
-        d = domain.dim
-        fits = points.dim() in (2, 3) and points.shape[-1] == d and points.shape[-2] > 0
-        fits = fits and (points.dim() == 2 or len(points) == S)
-        validation.shape_is("safe_points", points, fits, f"(k, {d}) or ({S}, k, {d}), k >= 1")
-        points = points.to(domain.bounds).expand(S, -1, -1).clone()
-        inside = bool(domain.contains(points).all())
-        validation.require(inside, "safe_points", points, "within the domain")
-        return points
 
 
 def _taken(X: Tensor, place: Tensor) -> Tensor:
