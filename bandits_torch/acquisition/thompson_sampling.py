@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.input_constructors import acqf_input_constructor
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
@@ -52,7 +51,6 @@ class IndependentDraws(AcquisitionFunction, ABC):
 
     @over_t_batches()
     def forward(self, X: Tensor) -> Tensor:
-        """Values of X, ``t_batch x q x d``: the sum over points i of draw i at point i."""
         first = 0 if self.X_pending is None else self.X_pending.shape[-2]
         while len(self._draws) < first + X.shape[-2]:
             self._draws.append(self._further_draw(len(self._draws)))
@@ -272,12 +270,14 @@ class PredictiveSampling(Described):
         validation.require(markov, "model's kernel over time", type(over_time).__name__, expected)
 
 
+@built_by_name()
 class PlayingProbability(AcquisitionFunction):
     """P(x), the probability with which a randomised policy (the OPKB family) pulls arm x next.
 
     Args:
         model: a model whose inputs are arm indices (``ArmGP``); it is stored but not evaluated.
         probabilities: ``N`` or ``batch x N``, such as ``policy.playing_distribution``.
+        X_pending: None; see ``set_X_pending``.
 
     Called with X, ``t_batch x 1 x d`` with arm indices in the first column, it returns ``t_batch`` values, broadcast
     with the batch of ``probabilities``. Its maximiser is the most probable arm, which need not be the next one.
@@ -288,7 +288,8 @@ class PlayingProbability(AcquisitionFunction):
 
     X_pending: Any = None  # a tensor or None; BoTorch declares a tensor
 
-    def __init__(self, model: Model, probabilities: Tensor) -> None:
+    def __init__(self, model: Model, probabilities: Tensor, X_pending: Tensor | None = None) -> None:
+        self.set_X_pending(X_pending)
         validation.instance("model", model, Model, "a BoTorch model")
         super().__init__(model=model)
         validation.finite_tensor("probabilities", probabilities)
@@ -300,22 +301,9 @@ class PlayingProbability(AcquisitionFunction):
 
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Raises ValueError for pending points: they do not change the probabilities."""
-        _none_pending(X_pending)
+        none = X_pending is None
+        validation.require(none, "X_pending", X_pending, "None: draw q arms from the probabilities instead")
 
     @over_t_batches(expected_q=1, any_output=True)
     def forward(self, X: Tensor) -> Tensor:
-        """P of the arms X, ``t_batch x 1 x d``."""
         return at_arms(self.probabilities, X[..., 0, 0].long())
-
-
-def _none_pending(X_pending: Tensor | None) -> None:
-    none = X_pending is None
-    validation.require(none, "X_pending", X_pending, "None: draw q arms from the probabilities instead")
-
-
-@acqf_input_constructor(PlayingProbability)
-def _inputs_of_playing_probability(
-    model: Model, probabilities: Tensor, X_pending: Tensor | None = None
-) -> dict[str, Any]:
-    _none_pending(X_pending)
-    return {"model": model, "probabilities": probabilities}
