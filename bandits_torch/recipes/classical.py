@@ -17,7 +17,7 @@ from bandits_torch.policies.classical import (
     LogOddsUCB,
     SlidingWindowUCB,
 )
-from bandits_torch.policies.classical.confidence_bounds import tuned_discount, tuned_window
+from bandits_torch.policies.classical.policies import tuned_discount, tuned_window
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.parts import arm_settings
 from bandits_torch.recipes.registration import RUN, Setup, recipe

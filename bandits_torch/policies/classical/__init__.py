@@ -9,14 +9,16 @@ unit or the zero of rewards. No theorem covers that: noise without bounds widens
 widen it at once. The other arguments that all of them take are those of ``ArmPolicy``.
 """
 
-from bandits_torch.policies.classical.confidence_bounds import (
+from bandits_torch.policies.classical.policies import (
+    EXP3S,
     GLRKLUCB,
     UCB1,
+    DiscountedThompsonSampling,
     DiscountedUCB,
+    EpsilonGreedy,
     LogOddsUCB,
     SlidingWindowUCB,
 )
-from bandits_torch.policies.classical.randomised import EXP3S, DiscountedThompsonSampling, EpsilonGreedy
 
 __all__ = [
     "EXP3S",
