@@ -51,7 +51,7 @@ FULL_UP_TO, _RANK = 500, 100  # arms, at first, with a covariance of their own; 
 class Family:
     """Members that share a covariance (or its root): each noise is combined with each rate.
 
-    ``strengths``: for each noise, the strength of the prior on the unit (``MemberScale``); 0 if none is given.
+    ``strengths``: for each noise, the strength of the prior on the unit (``MemberScale``); empty if none is given.
     ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales.
     ``cycle``: they learn cycles (``CyclicMembers``), which have this share of their variance.
     ``level``: their arms share a level (``LevelMembers``): its variance relative to the noise, and its time-scale.
@@ -61,7 +61,7 @@ class Family:
     noises: Sequence[Tensor]
     rates: Sequence[float]
     weight: float
-    strengths: Sequence[float]
+    strengths: Sequence[float] = ()
     smooth: bool = False
     cycle: float | None = None
     level: tuple[float, float] | None = None
@@ -142,12 +142,10 @@ def with_cycles(
             replace(one, cycle=0.0) for one in _with_kernel(features, residuals, noise_variance, None)
         ]
     else:
-        plain = [one for one in groups if not one.smooth and not any(one.strengths)]
-        given = [one for one in groups if any(one.strengths)][: len(_PARTS)]
-        some = [replace(one, rates=_FEW_RATES) for one in given] or [
-            replace(one, noises=one.noises[::2], rates=_FEW_RATES, strengths=one.strengths[::2])
-            for one in plain
-        ]
+        plain = [one for one in groups if not one.smooth and not one.strengths]
+        given = [one for one in groups if one.strengths][: len(_PARTS)]
+        some = given or [replace(one, noises=one.noises[::2]) for one in plain]
+        some = [replace(one, rates=_FEW_RATES) for one in some]
         of_cycles = [replace(one, cycle=share) for one in some for share in _SHARES]
     total = sum(one.weight for one in of_cycles)
     return kept + [replace(one, weight=_CYCLIC * one.weight / total) for one in of_cycles]
@@ -159,8 +157,8 @@ def with_level(groups: Sequence[Family]) -> list[Family]:
     With a given kernel: its correlations without the part common to all arms, with and without an independent part,
     and independent arms. Without one: independent arms, and two length-scales if there are features.
     """
-    plain = [one for one in groups if not one.smooth and not any(one.strengths)]
-    given = [replace(one, shape=_apart(one.shape)) for one in groups if any(one.strengths)][: len(_PARTS) : 2]
+    plain = [one for one in groups if not one.smooth and not one.strengths]
+    given = [replace(one, shape=_apart(one.shape)) for one in groups if one.strengths][: len(_PARTS) : 2]
     some = [*given, plain[0], *([] if given else plain[2:5:2])]
     return [
         replace(
@@ -168,7 +166,7 @@ def with_level(groups: Sequence[Family]) -> list[Family]:
             noises=[one.shape.new_tensor(1 / size) for size in LIFTS],
             rates=LEVEL_RATES,
             weight=1 / (len(some) * len(_LEVELS)),
-            strengths=[0.0] * len(LIFTS),
+            strengths=(),
             level=level,
         )
         for one in some
@@ -231,8 +229,8 @@ def families_of_pairs(
         covariances = [_with_constant(root) for root, share in roots if share > 0.5]
         expected = f"features, or at most {FULL_UP_TO} pairs of arm and context"
         validation.require(z is not None and len(covariances) > 0, "contexts", m, expected)
-    noises, unknown = [arms.new_tensor(share) for share in _FEW_NOISES], [0.0] * len(_FEW_NOISES)
-    without = [Family(K, noises, _RATES_OF_PAIRS, weight / len(covariances), unknown) for K in covariances]
+    noises = [arms.new_tensor(share) for share in _FEW_NOISES]
+    without = [Family(K, noises, _RATES_OF_PAIRS, weight / len(covariances)) for K in covariances]
     return in_one_unit(given + without, pairs)
 
 
@@ -244,12 +242,12 @@ def in_one_unit(groups: Sequence[Family], first: int | None) -> list[Family]:
     root = groups[0].shape
     full = root.shape[0] == root.shape[1]
     variance = (root.diagonal() if full else root.square().sum(-1))[:first].mean()
-    if not any(groups[0].strengths) or variance == 0:  # no kernel is given, or one without a unit
+    if not groups[0].strengths or variance == 0:  # no kernel is given, or one without a unit
         return list(groups)
     factor = variance if full else variance.sqrt()
     return [
         one
-        if any(one.strengths)
+        if one.strengths
         else replace(one, shape=factor * one.shape, noises=[variance * noise for noise in one.noises])
         for one in groups
     ]
@@ -313,8 +311,7 @@ def _unknown(
     else:
         shapes = [_with_constant(root) for root in smooth]
     ratios = [features.new_tensor(share) for share in noises]
-    unknown = [0.0] * len(ratios)
-    return [Family(shape, ratios, rates, weight / len(shapes), unknown) for shape in shapes]
+    return [Family(shape, ratios, rates, weight / len(shapes)) for shape in shapes]
 
 
 def spread(features: Tensor, first: int | None = None) -> Tensor | None:

@@ -622,9 +622,8 @@ def _members(
     members = [
         (g, noise, rate, family.weight / (len(family.noises) * len(family.rates)), strength)
         for g, family in enumerate(groups)
-        for (noise, strength), rate in product(
-            zip(family.noises, family.strengths, strict=True), family.rates
-        )
+        for strengths in [family.strengths or [0.0] * len(family.noises)]
+        for (noise, strength), rate in product(zip(family.noises, strengths, strict=True), family.rates)
     ]
     kernel, noise, rate, weight, strength = zip(*members, strict=True)
     believes = features.new_tensor(strength) > 0
