@@ -72,8 +72,7 @@ from bandits_torch.recipes.index_policies import (
     ui_gp_ucb,
 )
 from bandits_torch.recipes.parts import memory_length
-from bandits_torch.recipes.registration import Recipe, Setup, recipe
-from bandits_torch.recipes.registry import RECIPES, build, options_of, registered
+from bandits_torch.recipes.registration import RECIPES, Recipe, Setup, build, options_of, recipe, registered
 from bandits_torch.recipes.safe import safe_gp_ucb, safe_opt
 from bandits_torch.recipes.sketched import bbkb, bkb
 from bandits_torch.recipes.unknown_prior import (
@@ -144,3 +143,17 @@ __all__ = [
     "ui_gp_ucb",
     "w_gp_ucb",
 ]
+
+# The package's recipes are listed in this order of their modules, and others after them.
+_MODULES = [
+    "averaging",
+    "index_policies",
+    "safe",
+    "contextual",
+    "sketched",
+    "unknown_prior",
+    "adaptive",
+    "classical",
+]
+for _name in sorted(RECIPES, key=lambda name: _MODULES.index(RECIPES[name].__module__.rpartition(".")[2])):
+    RECIPES[_name] = RECIPES.pop(_name)

@@ -1,4 +1,4 @@
-"""The setup of a recipe, registration of recipes, and their calling conventions.
+"""The setup of a recipe, registration of recipes, their calling conventions, and how they are found and built by name.
 
 A setup is prior knowledge and settings in one frozen record. A recipe is a function of a ``Setup`` and of its keywords.
 ``recipe`` registers it and returns the public function:
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
@@ -19,12 +20,14 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bandits_torch import validation
+from bandits_torch import naming, validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.policy import Origin, Policy
+from bandits_torch.problems.continuous import ContinuousProblem
+from bandits_torch.problems.problem import Problem
 
 Number = float | Tensor
 Choices = Tensor | int | Domain  # features of arms, their number, or a domain of points
@@ -266,3 +269,74 @@ def _signature(
         if key in takes and key != "noise_variance"
     ]
     return inspect.Signature([*positional, *keywords, *common], return_annotation="Policy")
+
+
+def registered(name: str) -> Recipe:
+    """The registration of a recipe: its source, what it uses of a problem, its options.
+
+    ``name``: the name of a recipe or of an entry point in the group ``bandits_torch.recipes``, or ``module:function``.
+    Raises ValueError for an unknown name.
+    """
+    if isinstance(name, str) and name not in RECIPES:
+        found = naming.find("recipes", name)
+        its = next((one for one in REGISTERED.values() if one.call is found), None)
+        is_other = found is not None and its is None
+        validation.require(not is_other, "policy name", name, "the name of a recipe (@recipe)")
+        if its is not None:
+            REGISTERED[name], RECIPES[name] = its, its.call
+    if not isinstance(name, str) or name not in RECIPES:
+        raise ValueError(naming.unknown_name("policy name", name, RECIPES, "`bandits-torch list` shows all"))
+    return REGISTERED[name]
+
+
+def build(
+    name: str, problem: Problem, *, replicates: int, horizon: int, seed: int = 0, **options: Any
+) -> Policy:
+    """Build the recipe ``name`` for a problem. Arguments not in ``options`` come from the problem's ``knowledge``.
+
+    Raises ValueError for an unknown name or option, and lists the known ones. If a recipe takes a single prior mean for
+    all arms and the problem has several, it gets their average, with a warning.
+
+    ``replicates``: S; ``horizon``: T, the planned number of steps; ``seed``: of the policy's random numbers.
+    """
+    its = registered(name)
+    accepted = its.options
+    validation.instance("problem", problem, Problem, "a Problem")
+    validation.positive_integer("horizon", horizon)
+    validation.natural("seed", seed)
+    validation.known_names(f"options of {name}", options, accepted)
+    known = vars(problem.knowledge) | {
+        "replicates": replicates,
+        "horizon": horizon,
+        "prior": problem.true_prior,
+    }
+    known |= {"seed": seed} if its.seeded or isinstance(problem, ContinuousProblem) else {}
+    known |= options
+    mean = known["prior_mean"]
+    several = isinstance(mean, Tensor) and mean.numel() > 1
+    if its.one_mean and several and "prior_mean" not in options:
+        known["prior_mean"] = average = float(mean.mean())
+        if bool((mean != average).any()):
+            told = f"{its.name} has one prior_mean for all arms: it gets the average, {average:g}"
+            warnings.warn(told, stacklevel=2)
+    if problem.knowledge.context_dim and not its.contexts:
+        raise ValueError(
+            f"policy {name} must be one that takes a context, such as cgp_ucb, tv_cgp_ucb or random, "
+            f"because {type(problem).__name__} has a context at every step"
+        )
+    if its.belief is not None and known[its.belief] is None:
+        raise ValueError(
+            f"policy {its.name} must have a problem with candidate priors, such as hills or "
+            f"intel-temperature-priors, got {type(problem).__name__}, which has none"
+        )
+    wanted = {key: value for key, value in known.items() if key in {*accepted, its.belief, "noise_variance"}}
+    choices = problem.domain if isinstance(problem, ContinuousProblem) else problem.arms
+    return its.call(choices, **wanted)
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """The keyword settings of a recipe with their defaults.
+
+    Raises ValueError for an unknown name.
+    """
+    return registered(name).options
