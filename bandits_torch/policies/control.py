@@ -107,9 +107,7 @@ class ControlledPolicy(WrappingPolicy):
         free = proposed != self.control
         if available is not None:
             free = free & available[..., self.control].to(proposed.device)
-        predicted = torch.stack(
-            [mean.gather(-1, arm.unsqueeze(-1)).squeeze(-1) for arm in (proposed, control)]
-        )
+        predicted = mean.mT.gather(0, torch.stack([proposed, control]))
         why = {"proposed": torch.where(free, proposed, -1), "predicted": predicted}
         return Choice(torch.where(drawn & free, control, proposed), {**choice.why, **why})
 
@@ -135,11 +133,8 @@ class ControlledPolicy(WrappingPolicy):
         arm, reward = observation.arm.cpu(), observation.reward.double().cpu()
         here, control = (proposed >= 0).double(), arm == self.control
         error = reward - torch.where(control, predicted[1], predicted[0])
-        psi = (
-            predicted[0]
-            - predicted[1]
-            + torch.where(control, -error / self.control_share, error / (1 - self.control_share))
-        )
+        weighted = torch.where(control, -error / self.control_share, error / (1 - self.control_share))
+        psi = predicted[0] - predicted[1] + weighted
         of_proposed = {"compared": here, "total": psi, "squares": psi.square(), "controls": control.double()}
         of_played = {"played": here, "errors": error.square()}
         for at, values in ((proposed.clamp_min(0), of_proposed), (arm, of_played)):

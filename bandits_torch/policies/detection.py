@@ -121,9 +121,8 @@ class DetectionAugmented(WrappingPolicy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         noise = observation.noise_variance
-        validation.require(
-            noise is None, "noise_variance", noise, "None: the test has one noise scale for all rewards"
-        )
+        expected = "None: the test has one noise scale for all rewards"
+        validation.require(noise is None, "noise_variance", noise, expected)
         self.policy.learn(observation)
         length = self._length
         self._arms = with_one(self._arms, length, observation.arm)
@@ -368,9 +367,8 @@ class Master(Policy):
     def state_changed(self) -> None:
         """Check that there is a base policy for every copy of a loaded state."""
         highest = max(len(block.copies) for block in self._blocks)
-        validation.require(
-            highest <= len(self._bases), "copies", highest, f"at most {len(self._bases)}, as many as bases"
-        )
+        expected = f"at most {len(self._bases)}, as many as bases"
+        validation.require(highest <= len(self._bases), "copies", highest, expected)
 
     def _make_room(self, state: Mapping[str, Any]) -> None:
         self._bases = [*self._bases, *(self.base() for _ in state["bases"][len(self._bases) :])]

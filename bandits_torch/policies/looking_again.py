@@ -84,8 +84,7 @@ class LookingAgain(Described, HasState):
         self, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None = None
     ) -> Tensor:
         """Ratios of clocks to deadlines, (S, N), for posterior means (S, N), weights (S, P) and this ``tau``: an arm is
-        due from 1 on; 0 if it does not count as settled. Gaps are to the best of the ``available`` arms, and g is their
-        mean."""
+        due from 1 on; 0 if it is not settled. Gaps are to the best of the ``available`` arms, and g is their mean."""
         return self.settled(weights) * self._late(mean, tau, available)
 
     def _late(self, mean: Tensor, tau: float | Tensor, available: Tensor | None) -> Tensor:
@@ -101,8 +100,7 @@ class LookingAgain(Described, HasState):
         return self.unseen / (tau * share)
 
     def settled(self, weights: Tensor) -> Tensor:
-        """Whether an arm counts as settled by members with weights (S, P): as unchanged since it was examined, (S,
-        N)."""
+        """Whether an arm counts as settled by weights (S, P): as unchanged since it was examined, (S, N)."""
         kept = (self.unseen.unsqueeze(-2) * self._fade).exp()  # (S, Q, N)
         return ((weights @ self._has_rate).unsqueeze(-2) @ kept).squeeze(-2) >= SETTLED
 

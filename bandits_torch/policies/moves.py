@@ -72,9 +72,8 @@ class CostlyMoves(WrappingPolicy):
         self.domain, self.search = domain, PointSearch() if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         over_points = max_move is None or domain is not None
-        validation.require(
-            over_points, "max_move", max_move, "None over arms, between which there is no distance"
-        )
+        expected = "None over arms, between which there is no distance"
+        validation.require(over_points, "max_move", max_move, expected)
         like = torch.zeros((), dtype=torch.float64) if domain is None else domain.bounds[0]
         self.max_move = None if max_move is None else _of_each("max_move", max_move, like)
         above = self.max_move is None or bool((self.max_move > 0).all())
@@ -161,9 +160,7 @@ class CostlyMoves(WrappingPolicy):
 
     def learn(self, observation: Observation) -> None:
         """The policy inside learns; the setting is where the latest choice brought it."""
-        number = natural_in(
-            observation, "move", self._number
-        )  # which choice this is of: the latest, unless it says
+        number = natural_in(observation, "move", self._number)  # of the choice: the latest, unless it says
         self.policy.learn(observation)
         self._stand(observation.arm, number)
         self._steps = self._steps + 1

@@ -50,8 +50,7 @@ class UnknownPriorPolicy(Policy):
     A step costs one batched step of the model, and with ``draws`` a root of every prior's covariance
     (``ThompsonSampling``). ``trace`` records the prior played. Ties between arms go to the smallest index, ties between
     priors to the first. An index that is NaN is never chosen. Rewards of a static model may arrive in any order; under
-    drift of an ``ArmGP`` a late reward is a ValueError. While choices are pending, further draws are of the model as
-    it is.
+    drift of an ``ArmGP`` a late reward is a ValueError. With choices pending, draws are of the model as it is.
 
     Raises ValueError for a model of another kind or batch shape, and ``draws`` over a domain.
     """
@@ -129,8 +128,7 @@ class UnknownPriorPolicy(Policy):
         right = prior.dtype == torch.long
         if right and prior.is_cpu:
             right = bool(((prior >= 0) & (prior < self.num_priors)).all())
-        if not right:
-            validation.require(False, "why['prior']", prior, f"int64 from 0 to {self.num_priors - 1}")
+        validation.require(right, "why['prior']", prior, f"int64 from 0 to {self.num_priors - 1}")
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` for an observation that ``choices.check`` has accepted, without another check."""
@@ -200,11 +198,9 @@ class SampledPriorPolicy(UnknownPriorPolicy):
     sampling for an f whose own prior was drawn uniformly from the candidates.
 
     Args:
-        model: of batch shape (S, P), an ``ArmGP``.
-        seed, first_replicate: of the draws.
+        model, seed, first_replicate: see ``UnknownPriorPolicy``; an ``ArmGP``.
 
-    The prior maximises log P(D | p) + G_p with independent standard Gumbel numbers G_p, which has the distribution of a
-    draw from the posterior.
+    The prior maximises log P(D | p) + G_p, G_p independent standard Gumbel numbers: a draw from the posterior.
 
     Source: Sandberg & Haghir Chehreghani 2025 (arXiv 2502.01226), HP-GP-TS, written from the abstract and introduction;
     their regret bound was not read, and none is claimed. Costs and errors: see ``UnknownPriorPolicy``.
@@ -445,8 +441,7 @@ class RegretBalancing(_TestedPriors):
         self.surviving &= ~outdone(self._rewards, self._plays, self._reach(xi), xi, playing)
 
     def _reach(self, xi: Tensor) -> Tensor:
-        """How far a prior's mean reward may lie below the largest mean reward - sqrt(xi / n) of a prior in play, (S,
-        P)."""
+        """How far a prior's mean reward may lie below the largest mean reward - sqrt(xi / n) in play, (S, P)."""
         return self._bounds / self._plays - torch.sqrt(xi / self._plays)
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -472,13 +467,13 @@ class ShrinkingLengthScale(UnknownPriorPolicy):
 
     def __init__(self, model: ArmGP, width: Width, factors: Sequence[float], shrink: float = 0.25) -> None:
         super().__init__(model, width)
-        self._scales = _Factors(factors, shrink, model)
+        self._factors, self._shrink = _checked_factors(factors, shrink, model)
 
     def followed(self) -> Tensor:
         """The member of the coming step, (S,)."""
-        return (
-            self._scales.passed(self._step(1)).sum(-1).clamp(max=self.num_priors - 1).expand(self.replicates)
-        )
+        growth = torch.as_tensor(self._step(1), device=self._factors.device).to(self._factors) ** self._shrink
+        passed = (self._factors < growth - _ROUNDING).sum(-1)
+        return passed.clamp(max=self.num_priors - 1).expand(self.replicates)
 
     def _over(self, base: AcquisitionFunction) -> OverPriors:
         return _under_one(base, self.followed())
@@ -509,8 +504,7 @@ class LengthScaleBalancing(RegretBalancing):
         lengthscale: theta_0.
         dim: d.
         rkhs_bound: B of R_p, a number or (S, 1).
-        delta: failure probability.
-        noise_scale: R, a number or a tensor that broadcasts to (S, P); default: sqrt(lambda).
+        delta, noise_scale: as for ``PriorElimination``.
 
     Raises ValueError as ``ShrinkingLengthScale``, and unless ``lengthscale`` > 0, ``dim`` >= 1, B >= 0, R > 0 and
     0 < ``delta`` < 1.
@@ -530,17 +524,18 @@ class LengthScaleBalancing(RegretBalancing):
         noise_scale: float | Tensor | None = None,
     ) -> None:
         super().__init__(model, width, delta=delta, noise_scale=noise_scale)
-        self._scales = _Factors(factors, shrink, model)
+        self._factors, self._shrink = _checked_factors(factors, shrink, model)
         validation.positive("lengthscale", lengthscale)
         self.dim_of_arms = validation.positive_integer("dim", dim)
         noise = model.noise_variance
         bound = validation.numbers("rkhs_bound", rkhs_bound, noise)
         validation.require(bool((bound >= 0).all()), "rkhs_bound", bound, "numbers >= 0")
         self._bound = bound
-        self._density = (self._scales.factors.to(noise) / lengthscale) ** dim
+        self._density = (self._factors.to(noise) / lengthscale) ** dim
 
     def in_play(self) -> Tensor:
-        return self.surviving & self._scales.entered(self._step(1))
+        growth = torch.as_tensor(self._step(1), device=self._factors.device).to(self._factors) ** self._shrink
+        return self.surviving & (self._factors <= growth + _ROUNDING)
 
     def suspected(self) -> Tensor:
         """R_p(n_p + 1), (S, P)."""
@@ -552,26 +547,13 @@ class LengthScaleBalancing(RegretBalancing):
         return torch.sqrt(xi / self._plays) + 2 * self._bounds / self._plays
 
 
-class _Factors:
-    """Length-scales theta_0 / factor; member p enters at the first step t with t^shrink >= factors[p]."""
-
-    def __init__(self, factors: Sequence[float], shrink: float, model: ArmGP) -> None:
-        given, P = list(factors), model.batch_shape[-1]
-        self.shrink = validation.probability("shrink", shrink)
-        right = sorted(set(given)) == given and given[:1] == [1.0] and len(given) == P
-        validation.require(right, "factors", given, f"{P} ascending numbers from 1 on")
-        self.factors = torch.tensor(given, dtype=torch.float64, device=model.noise_variance.device)
-
-    def entered(self, step: int | Tensor) -> Tensor:
-        """Whether each member has entered at a step, a number or (S, 1): (P,) or (S, P)."""
-        return self.factors <= self._growth(step) + _ROUNDING
-
-    def passed(self, step: int | Tensor) -> Tensor:
-        """Whether the length-scale is shorter than each member's."""
-        return self.factors < self._growth(step) - _ROUNDING
-
-    def _growth(self, step: int | Tensor) -> Tensor:
-        return torch.as_tensor(step, device=self.factors.device).to(self.factors) ** self.shrink
+def _checked_factors(factors: Sequence[float], shrink: float, model: ArmGP) -> tuple[Tensor, float]:
+    """Factors of length-scales theta_0 / factor, (P,), and the exponent of their growth g(t) = t^shrink."""
+    given, P = list(factors), model.batch_shape[-1]
+    validation.probability("shrink", shrink)
+    right = sorted(set(given)) == given and given[:1] == [1.0] and len(given) == P
+    validation.require(right, "factors", given, f"{P} ascending numbers from 1 on")
+    return torch.tensor(given, dtype=torch.float64, device=model.noise_variance.device), shrink
 
 
 def _under_one(base: AcquisitionFunction, prior: Tensor) -> OverPriors:

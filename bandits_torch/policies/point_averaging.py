@@ -42,8 +42,7 @@ class PointAveraging(Policy):
     * Every member observes every reward. Unit and origin of rewards are learned (``MemberScale``): multiplying or
       shifting rewards changes choices only by rounding. While all rewards are below 2^-400 in size, they are multiplied
       by 2^600 internally, so that their squares are not 0.
-    * From a reward in doubt (``RewardRange``) nothing is learned: no member holds it. If it is high, its point is
-      played again at once.
+    * A reward in doubt (``RewardRange``) is learned by no member. If it is high, its point is played again at once.
     * Members keep their kernel over time. Their length-scales and noises are made likelier as they go (``refine``):
       every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
       ``rounds`` rounds of search that start at the values of the member and of the heaviest one. With 50 k observations
@@ -63,10 +62,8 @@ class PointAveraging(Policy):
         search: how the acquisition is maximised; default: 2 (d + 1) points of a Sobol sequence first, and local
             searches end where a round gains less than 2e-6 of the bound.
         refine_every, refined, rounds: see above; ``refined`` 0: never.
-        typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in its own unit, from
-            the first observation.
-        look_again: c of ``LookingAtPoints``. 0: never; an optimum that rises where nothing is played may then never be
-            found.
+        typical_gap: count time in typical gaps (``TypicalClock``); False: in its own unit, from the first observation.
+        look_again: c of ``LookingAtPoints``. 0: never; an optimum that rises unseen may then never be found.
         seed: of the raw samples of a search.
 
     ``choose`` takes a ``Domain`` in place of a mask of arms: other bounds, constraints, or a context, for this step.
@@ -76,8 +73,7 @@ class PointAveraging(Policy):
     mean, of the unit cube), resets (members replaced so far), doubted (rewards that were in doubt so far) and, with
     ``look_again``, longest_unseen (observations).
 
-    Cost: n <= ``members.capacity`` observations are held, so a step takes O(S P n^3) + O(S P n^2) a point of the
-    search, however long it runs.
+    Cost: O(S P n^3) a step and O(S P n^2) a point of its search, n <= ``members.capacity`` observations held.
 
     No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds for the rewards believed, and the
     bound of ``PointMembers`` on the loss by dropped observations.
@@ -269,8 +265,7 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Weigh the members, replace those far behind, let all observe and refine some, unless the reward is in
-        doubt."""
+        """Unless the reward is in doubt: weigh members, replace those far behind, let all observe, and refine some."""
         self.choices.check(observation)
         self.range.teach(observation, self._learn, self._start_anew)
 
@@ -282,13 +277,14 @@ class PointAveraging(Policy):
         now = tick if self.typical_gap else self._time(observation.time)
         with only_where(believed, self.scale, self.sharing):
             self.scale.meet(reward)
-            mean, variance = (
-                m.squeeze(-1) for m in self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
+            moments = self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
+            mean, variance = (moment.squeeze(-1) for moment in moments)
+            residual, variance = (
+                reward.unsqueeze(-1) - self.scale.offset,
+                variance + self.members.noise_variance,
             )
-            residual = reward.unsqueeze(-1) - self.scale.offset
-            density, learned = self.scale.update(
-                residual - mean, variance + self.members.noise_variance, borne_out=self.range.borne_out
-            )
+            borne_out = self.range.borne_out
+            density, learned = self.scale.update(residual - mean, variance, borne_out=borne_out)
             due = self.sharing.update(density)
         due = due if where is None else due & where
         target = mean + learned
@@ -344,9 +340,8 @@ class PointAveraging(Policy):
         index = chosen.unsqueeze(-1).expand_as(theta)
         new = known.scatter(1, index, theta).exp()
         members.adopt(where, new[..., :-1], new[..., -1])
-        squared = members.squares / (members.num_held - 1).clamp_min(
-            1
-        )  # unit of what is held, by each member
+        # The unit of what each member holds.
+        squared = members.squares / (members.num_held - 1).clamp_min(1)
         self.scale.squares = torch.where(where, self.scale.count * squared, self.scale.squares)
 
     # -- trace -----------------------------------------------------------------------------------------

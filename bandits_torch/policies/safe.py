@@ -276,10 +276,8 @@ class SafePolicy(LimitedPolicy):
         if safe_arms is None:
             safe_arms = torch.zeros(shape, dtype=torch.bool)
         else:
-            validation.tensor("safe_arms", safe_arms)
-            validation.require(
-                safe_arms.dtype == torch.bool, "safe_arms", safe_arms.dtype, "booleans, a mask"
-            )
+            dtype = validation.tensor("safe_arms", safe_arms).dtype
+            validation.require(dtype == torch.bool, "safe_arms", dtype, "booleans, a mask")
             fits = safe_arms.shape in (shape, shape[1:])
             validation.shape_is("safe_arms", safe_arms, fits, f"{shape[1:]} or {shape}")
             some = bool(safe_arms.any(-1).all())
@@ -318,11 +316,10 @@ class SafePolicy(LimitedPolicy):
             noise = [self._column(model.noise_variance) for model in models]
             expanding = expanders(safe, list(functions.values()), joint, noise)
             played = played & (maximisers(played, mean, half) | expanding)
-            deviations = {"reward": variance.sqrt()} | {
-                name: one.deviation for name, one in functions.items()
-            }
             # The widest of an arm's bounds, in prior standard deviations.
-            score = torch.stack([value / self._scale[name] for name, value in deviations.items()]).amax(0)
+            deviations = [variance.sqrt() / self._scale["reward"]]
+            deviations += [one.deviation / self._scale[name] for name, one in functions.items()]
+            score = torch.stack(deviations).amax(0)
         index, arm = best_available(score.mT, played)
         self._tell(certain.sum(-1), lost)
         return Choice(arm, {"index": index, "certain": ~lost})
@@ -354,8 +351,7 @@ class SafePolicy(LimitedPolicy):
     _expects = ("choices", "_others", "_learned")
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls lower the variances that score arms, but not the safe set: a measurement that is only expected
-        makes nothing safer."""
+        """Pending pulls lower the variances that score arms, not the safe set: what is only expected is no safer."""
         if self._learned is None:
             self._learned = self._functions(time)
         for one in (self.choices, *self._others.values()):
@@ -415,10 +411,8 @@ class SafePointPolicy(LimitedPolicy):
         domain: where points are played.
         limits, width, safety_width, trust: see ``SafePolicy``.
         safe_points: (k, d) or (S, k, d), an initial safe set.
-        when_empty: what is played if no point found is safe, as in ``SafePolicy``: ``"likeliest"``, ``"safe_points"``
-            or ``"raise"``.
-        forgetting: rules of the models, such as ``StaleObservations``, by the outcome's name, or ``"reward"``; default:
-            keep all.
+        when_empty: if no point found is safe, as in ``SafePolicy``: ``"likeliest"``, ``"safe_points"`` or ``"raise"``.
+        forgetting: rules of the models (``StaleObservations``) by the outcome's name, or ``"reward"``; default: none.
         raw_samples: Sobol points tried at each step.
         seed: of the points tried; replicates share it.
 

@@ -25,8 +25,7 @@ class FixedShare(Described, HasState):
         sum_t -ln f_mix(y_t) <= sum_t -ln f_{p_t}(y_t) - ln pi_{p_1} - sum_{changes} ln(a pi_{p_t})
                                 - sum_{stays} ln(1 - a + a pi_{p_t}),
 
-    which is ln P + k ln(P / a) - (T - 1 - k) ln(1 - a + a / P) for equal pi. This bounds the loss of predictions, not
-    regret.
+    which is ln P + k ln(P / a) - (T - 1 - k) ln(1 - a + a / P) for equal pi. It bounds no regret, only this loss.
 
     Members that fall behind are reset. With scores c_p <- memory c_p + ln f_p, a member is due for a reset when its
     score is ``behind`` nats below the best score. It then takes over the best score. In one step a score can fall at
@@ -92,8 +91,7 @@ class FixedShare(Described, HasState):
     ) -> Tensor:
         """Learn ln f_p of an observation, (S, P). Returns which members are due for a reset, (S, P) booleans.
 
-        Members that are ``exempt`` (S, P) never are. ``log_unit`` (S,): ln of the unit of rewards, which only the log
-        loss uses.
+        Members that are ``exempt`` (S, P) never are. ``log_unit`` (S,): ln of the unit of rewards, for the log loss.
         """
         joint = self.log_weight + log_density
         total = joint.logsumexp(-1, keepdim=True)

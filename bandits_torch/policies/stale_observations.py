@@ -119,9 +119,8 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
     diagonal = inverse.diagonal(dim1=-2, dim2=-1)
     safe = torch.where(rows.held, diagonal, 1.0)
     squared = (alpha.square() / safe.square() + 1 / safe) * of_each
-    total = (alpha.unsqueeze(-2) @ C @ alpha.unsqueeze(-1))[..., 0, 0] + product.diagonal(
-        dim1=-2, dim2=-1
-    ).sum(-1)
+    total = (alpha.unsqueeze(-2) @ C @ alpha.unsqueeze(-1))[..., 0, 0]
+    total = total + product.diagonal(dim1=-2, dim2=-1).sum(-1)
     ratio = (squared / total.clamp_min(torch.finfo(total.dtype).tiny).unsqueeze(-1)).clamp_min(0.0).sqrt()
     return torch.where(rows.held, ratio, torch.inf)
 
@@ -238,8 +237,7 @@ class StaleObservations(_Dropping):
         capacity: the largest number held, whatever their influence; the accounts may then exceed ``tolerance``, and
             ``trace`` shows it. None: no such limit.
 
-    Cost: O(n^2) an observation on average, n observations held. ``trace``: dropped, stale_mean (L), stale_variance
-    (B).
+    Cost: O(n^2) an observation on average, n held. ``trace``: dropped, stale_mean (L), stale_variance (B).
 
     A refit changes the influence of dropped observations: the accounts then start again from 0 and hold for the new
     hyperparameters over what was held. Rewards that come late are learned, but the bound does not cover them.
@@ -294,9 +292,8 @@ class StaleObservations(_Dropping):
             return False
         self.since = self.since.masked_fill(due, 0)
         while True:
-            mean, variance = (
-                bound.reshape(due.shape) for bound in loss_of_oldest(model, self.every, self.now)
-            )
+            bounds = loss_of_oldest(model, self.every, self.now)
+            mean, variance = (bound.reshape(due.shape) for bound in bounds)
             lost = torch.maximum(self.mean + mean, self.variance + variance)
             due = due & (lost <= self.tolerance)
             if self.capacity is not None:

@@ -62,8 +62,7 @@ class MeansPolicy(ArmPolicy):
         return self.means(state)
 
     def scores(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """The index of every arm, (S, N): infinite if never pulled; until rewards differ, the arm pulled least
-        leads."""
+        """The index of every arm, (S, N): infinite if never pulled; until rewards differ, that pulled least leads."""
         count, level = state["count"], ~(spread(state) > 0).unsqueeze(-1)
         return torch.where(level, -count, self.index(state, streams)).masked_fill(count == 0, torch.inf)
 
@@ -145,7 +144,7 @@ class DiscountedUCB(MeansPolicy):
     exploration: float = 0.5
 
     def __post_init__(self) -> None:
-        self.discount = checked_discount(self.discount)
+        self.discount = checked_share("discount", self.discount)
         self.exploration = validation.positive("exploration", self.exploration)
         super().__post_init__()
 
@@ -214,11 +213,11 @@ def tuned_window(horizon: int, changes: float) -> int:
     return min(horizon, max(1, math.ceil(steps)))
 
 
-def checked_discount(discount: float) -> float:
+def checked_share(name: str, value: float) -> float:
     """A number in (0, 1]."""
-    validation.positive("discount", discount)
-    validation.require(discount <= 1, "discount", discount, "a number in (0, 1]")
-    return float(discount)
+    validation.positive(name, value)
+    validation.require(value <= 1, name, value, "a number in (0, 1]")
+    return float(value)
 
 
 class GLRKLUCB(MeansPolicy):
@@ -299,11 +298,9 @@ class GLRKLUCB(MeansPolicy):
         state["arms"] = with_one(state["arms"], length, observation.arm)
         state["rewards"] = with_one(state["rewards"], length, observation.reward)
         state["length"] = length = length + 1
-        arms, rewards = state["arms"][:, :length], scaled(state, state["rewards"][:, :length])
-        changed = has_changed(
-            arms, rewards, state["since"].gather(-1, at), cast(float, self.delta), bernoulli_kl
-        )
-        changed = changed & (spread(state) > 0)
+        told = state["arms"][:, :length], scaled(state, state["rewards"][:, :length])
+        since, delta = state["since"].gather(-1, at), cast(float, self.delta)
+        changed = has_changed(*told, since, delta, bernoulli_kl) & (spread(state) > 0)
         gone = torch.zeros_like(state["count"], dtype=torch.bool).scatter_(-1, at, changed.unsqueeze(-1))
         if self.restarts == "global":
             gone = changed.unsqueeze(-1).expand_as(gone)
@@ -394,8 +391,7 @@ class LogOddsUCB(MeansPolicy):
 
     so f_i has mean mu_pi and variance s_p before any reward. The posterior is approximated by a normal one. A reward
     sets its mean and variance to those of N(f; m, v) p(y | f), by Gauss-Hermite quadrature (assumed density filtering),
-    and multiplies the weight of the model by the probability that it gave y; a share of all weight is redistributed
-    (``FixedShare``).
+    and multiplies the model's weight by the probability it gave y; a share of all weight goes back (``FixedShare``).
 
     Models: every combination of a rate r from 0 to 0.1, a variance s from 0.1 to 1 and a prior mean mu. If
     ``prior_mean`` is given, mu is its log-odds, or their average for all arms; otherwise one of five levels for all
@@ -509,8 +505,7 @@ class EpsilonGreedy(MeansPolicy):
 
     def __post_init__(self) -> None:
         self.epsilon = validation.share("epsilon", self.epsilon)
-        validation.positive("step_size", self.step_size)
-        validation.require(self.step_size <= 1, "step_size", self.step_size, "a number in (0, 1]")
+        checked_share("step_size", self.step_size)
         super().__post_init__()
 
     def choice(
@@ -567,7 +562,7 @@ class DiscountedThompsonSampling(MeansPolicy):
     fixed = False  # quantiles of Beta laws are computed on the host
 
     def __post_init__(self) -> None:
-        self.discount = checked_discount(self.discount)
+        self.discount = checked_share("discount", self.discount)
         validation.one_of("likelihood", self.likelihood, "auto", "bernoulli", "gaussian")
         super().__post_init__()
         if self.noise_variance is not None:
@@ -658,9 +653,8 @@ class EXP3S(MeansPolicy):
         Y = validation.positive("changes", self.changes)
         K = validation.positive_integer("num_arms", self.num_arms)
         tuned = min(1.0, math.sqrt(K * (Y * math.log(K * T) + math.e) / ((math.e - 1) * T)))
-        given = self.exploration
-        self.exploration = validation.positive("exploration", tuned if given is None else given)
-        validation.require(self.exploration <= 1, "exploration", given, "a number in (0, 1]")
+        given = tuned if self.exploration is None else self.exploration
+        self.exploration = checked_share("exploration", given)
         self.sharing = validation.positive("sharing", 1 / T if self.sharing is None else self.sharing)
         super().__post_init__()
 

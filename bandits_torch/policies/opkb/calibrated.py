@@ -62,9 +62,7 @@ class ShiryaevRoberts(HasState):
         validation.require(len(shifts) > 0, "shifts", shifts, "at least one size")
         sizes = [validation.positive("shifts", size) for size in shifts]
         base = torch.zeros((), dtype=torch.float64) if like is None else like
-        self._shifts = torch.tensor(
-            [*sizes, *(-size for size in sizes)], dtype=base.dtype, device=base.device
-        )
+        self._shifts = base.new_tensor([*sizes, *(-size for size in sizes)])
         self._rows, self._shape = torch.arange(replicates, device=base.device), (replicates, num_arms)
         self._begin()
 

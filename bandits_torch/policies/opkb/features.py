@@ -47,9 +47,8 @@ class FixedFeatures(FeatureSource):
     def __init__(self, features: Tensor, replicates: int = 1) -> None:
         validation.positive_integer("replicates", replicates)
         validation.tensor("features", features)
-        ok = (features.numel() > 0 and features.dim() == 2) or (
-            features.dim() == 3 and features.shape[0] == replicates
-        )
+        ok = features.numel() > 0 and features.dim() == 2
+        ok = ok or (features.dim() == 3 and features.shape[0] == replicates)
         validation.shape_is("features", features, ok, f"(N, p) or ({replicates}, N, p)")
         validation.finite_tensor("features", features)
         self.features, self.replicates, self.num_arms = features, replicates, features.shape[-2]

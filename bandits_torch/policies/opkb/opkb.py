@@ -96,8 +96,7 @@ class Constants:
                 validation.positive(field.name, value)
         if self.delta is not None:
             validation.probability("delta", self.delta)
-        share = validation.non_negative("design_share", self.design_share)
-        validation.require(share <= 1, "design_share", share, "between 0 and 1")
+        validation.share("design_share", self.design_share)
         validation.natural("first_replay", self.first_replay)
 
     @staticmethod
@@ -189,19 +188,15 @@ class Schedule:
             total += blocks[-1]
         lowest = self.threshold(len(blocks) - 1)
         steps = ", ".join(map(str, blocks))
-        lines = [
+        said = (
             f"gamma_T = {self.gain:.4g}, E = {self.base}: blocks of {steps} steps (horizon {self.horizon})."
-        ]
+        )
         if len(blocks) == 1:
-            lines.append(
-                "Block 0 is pure exploration and lasts longer than the run: nothing is ever exploited."
-            )
+            said += "\nBlock 0 is pure exploration and lasts longer than the run: nothing is ever exploited."
         if lowest > 2:
-            lines.append(
-                f"The change test compares gaps, which are at most 2, with thresholds of at least {lowest:.3g}: "
-                "short of an extreme estimate it cannot fire."
-            )
-        return "\n".join(lines)
+            said += "\nThe change test compares gaps, which are at most 2, with thresholds of at least "
+            said += f"{lowest:.3g}: short of an extreme estimate it cannot fire."
+        return said
 
 
 _MOST_STRATEGIES = 40  # blocks of an epoch: 2^40 E steps
@@ -247,10 +242,6 @@ class Epoch(HasState):
     def _fresh(self) -> dict[str, Any]:
         lists: dict[str, Any] = {name: [] for name in ("pending", "active", "cumulative")}
         return lists | {"clock": 0, "block": -1, "matrices": None}
-
-    def next_event(self) -> int:
-        """The clock at which an interval starts or ends next."""
-        return min([i.end for i in self.active] + [i.start for i in self.pending])
 
     def state_changed(self) -> None:
         """Make intervals of the mappings in a loaded state."""
@@ -427,7 +418,8 @@ class OPKB(Policy):
         begin = []
         for s, epoch in enumerate(self._epochs):
             epoch.clock += 1
-            if epoch.clock == epoch.next_event() and self._advance(s):
+            events = [i.end for i in epoch.active] + [i.start for i in epoch.pending]
+            if epoch.clock == min(events) and self._advance(s):
                 begin.append(s)
         self._begin_blocks(begin)
 
@@ -501,8 +493,7 @@ class OPKB(Policy):
     def _next_strategies(self, replicates: Sequence[int], gaps: Tensor) -> Tensor:
         """P^(j) = (1 - mu_j) Q^(j) + mu_j pi of each, with Q^(j) where Algorithms 3 and 7 misprint Q^(m_t).
 
-        ``gaps`` (n, N) of n replicates whose blocks have features of one shape; either all or none are the initial
-        ones.
+        ``gaps``: (n, N). The features of all n blocks have one shape; all or none are the initial ones.
         """
         plans = [(self.schedules[s], self._epochs[s].block) for s in replicates]
         numbers = [(one.gain, one.beta(j), one.alpha, one.mixture(j)) for one, j in plans]
