@@ -39,6 +39,7 @@ from bandits_torch.recipes.parts import (
     arm_settings,
     as_width,
     balanced_length,
+    in_float64,
     model_over,
     one_noise,
     one_prior_mean,
@@ -149,9 +150,7 @@ def dal(
     if scale is None:
         given = setup.noise_variance is not None
         validation.require(given, "noise_scale", None, "given if the noise variance is not")
-        scale = validation.numbers(
-            "noise_variance", setup.noise_variance, torch.ones((), dtype=torch.float64)
-        ).sqrt()
+        scale = in_float64("noise_variance", cast(Any, setup.noise_variance)).sqrt()
     if isinstance(base, str):
         validation.require(base in REGISTERED, "base", base, "the name of a recipe, or a function of a Setup")
         more = {"horizon": horizon, "width": width}
@@ -162,25 +161,21 @@ def dal(
         policy = base(setup)
     expected = "of an IndexPolicy or ArmPolicy that learns any arm's reward"
     validation.require(DetectionAugmented.takes(policy), "base", type(policy).__name__, expected)
-    settings = {"noise_scale": scale, "delta": delta, "exploration": exploration}
-    watched = _watched(setup, float(torch.as_tensor(scale).square().mean()))
-    return DetectionAugmented(policy, horizon=horizon, watched=watched, **settings)
-
-
-def _watched(setup: Setup, noise_variance: float) -> Tensor:
-    """The arms that ``dal`` plays in turn: the pivots of a pivoted Cholesky factor."""
     if setup.kernel is None:
         arms = arm_settings(setup)
-        return torch.arange(arms["num_arms"], device=arms["device"])
-    prior = _gp(setup, noise_variance).prior
-    left = prior.diagonal().mean(0)
-    most, root, chosen = left.max() / 2, left.new_zeros(len(left), 0), []
-    while bool(left.max() > most):
-        i = left.argmax()
-        chosen.append(i)
-        column = (prior.rows(i.reshape(1)).mean(0).squeeze(0) - root @ root[i]) / left[i].sqrt()
-        root, left = torch.cat([root, column.unsqueeze(-1)], -1), left - column.square()
-    return torch.stack(chosen)
+        watched = torch.arange(arms["num_arms"], device=arms["device"])
+    else:  # the pivots of a pivoted Cholesky factor
+        prior = _gp(setup, float(torch.as_tensor(scale).square().mean())).prior
+        left = prior.diagonal().mean(0)
+        most, root, chosen = left.max() / 2, left.new_zeros(len(left), 0), []
+        while bool(left.max() > most):
+            i = left.argmax()
+            chosen.append(i)
+            column = (prior.rows(i.reshape(1)).mean(0).squeeze(0) - root @ root[i]) / left[i].sqrt()
+            root, left = torch.cat([root, column.unsqueeze(-1)], -1), left - column.square()
+        watched = torch.stack(chosen)
+    settings = {"noise_scale": scale, "delta": delta, "exploration": exploration}
+    return DetectionAugmented(policy, horizon=horizon, watched=watched, **settings)
 
 
 def _lemma_e3(

@@ -17,7 +17,7 @@ from bandits_torch.models.arms.members import pivoted_root
 from bandits_torch.policies.choices.contexts import pairs_of
 from bandits_torch.recipes.registration import Number
 
-RATES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+RATES: Sequence[float] = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 _UNKNOWN_RATES = (0.0, 0.01, 0.03, 0.1, 0.3)
 _FEW_RATES = (0.0, 0.01, 0.1)
 _LENGTHSCALES = (0.05, 0.1, 0.2, 0.4, 0.8)  # of features spread like the unit interval, times sqrt(d)
@@ -29,10 +29,7 @@ _FEW_NOISES = (0.01, 0.3)
 _GIVEN_NOISES = (0.25, 1.0, 4.0)  # times the given noise variance
 _STRENGTH, _FIRM = 10.0, 1000.0  # of the given unit, in observations; where the noise is the given one, too
 _PARTS = ((0.0, 0.6), (0.03, 0.2), (0.3, 0.2))  # independent part of each arm, of the variance; weight
-_SHARPER, _SHARPER_WEIGHT = (
-    (9, 25),
-    0.05,
-)  # powers of the correlations; share of the weight of the given kernel
+_SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations; of the given kernel's weight
 _GIVEN = 0.9  # prior weight of the members with the given kernel
 _CYCLIC = 0.5  # prior weight of the members with cycles, where there are some
 _SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
@@ -109,22 +106,15 @@ def _with_kernel(
             noises = [times * given for times in _GIVEN_NOISES]
             strengths = [_FIRM if times == 1 else _STRENGTH for times in _GIVEN_NOISES]
         if len(features[:first]) > FULL_UP_TO:
-            root = pivoted_root(
-                lambda i: own(features[i : i + 1], features).to_dense().squeeze(0),
-                variance,
-                _RANK,
-                first=first,
-            )
+            column = lambda i: own(features[i : i + 1], features).to_dense().squeeze(0)  # noqa: E731
+            root = pivoted_root(column, variance, _RANK, first=first)
             return [Family(root, noises, _UNKNOWN_RATES, _GIVEN, strengths)]
         K = own(features).to_dense()
     one = torch.eye(n, dtype=K.dtype, device=K.device)
     believed, share = _GIVEN * (1 - _SHARPER_WEIGHT), _GIVEN * _SHARPER_WEIGHT / len(_SHARPER)
-    groups = [
-        Family(K + part * s * one, noises, RATES, believed * weight, strengths) for part, weight in _PARTS
-    ]
-    return groups + [
-        Family(sharper(K, power), noises, _UNKNOWN_RATES, share, strengths) for power in _SHARPER
-    ]
+    groups = [(K + part * s * one, RATES, believed * weight) for part, weight in _PARTS]
+    groups += [(sharper(K, power), _UNKNOWN_RATES, share) for power in _SHARPER]
+    return [Family(shape, noises, rates, weight, strengths) for shape, rates, weight in groups]
 
 
 def with_cycles(
@@ -138,9 +128,8 @@ def with_cycles(
     kept = [replace(one, weight=(1 - _CYCLIC) * one.weight) for one in groups]
     if residuals is not None:
         kept = [replace(one, rates=_FEW_RATES) for one in kept]
-        of_cycles = [
-            replace(one, cycle=0.0) for one in _with_kernel(features, residuals, noise_variance, None)
-        ]
+        about = _with_kernel(features, residuals, noise_variance, None)
+        of_cycles = [replace(one, cycle=0.0) for one in about]
     else:
         plain = [one for one in groups if not one.smooth and not one.strengths]
         given = [one for one in groups if one.strengths][: len(_PARTS)]
@@ -175,8 +164,7 @@ def with_level(groups: Sequence[Family]) -> list[Family]:
 
 
 def _apart(K: Tensor) -> Tensor:
-    """The covariance of f minus its mean over arms, scaled to an average variance of 1, plus a constant part of 1, as
-    in families without a kernel."""
+    """The covariance of f minus its mean over arms, of mean variance 1, plus 1 as in families without a kernel."""
     rows = K.mean(-1, keepdim=True)
     rest = K - rows - rows.mT + rows.mean(-2, keepdim=True)
     return rest / rest.diagonal().mean().clamp_min(torch.finfo(K.dtype).tiny) + 1.0
@@ -297,8 +285,7 @@ def _unknown(
     noises: Sequence[float],
     rates: Sequence[float],
 ) -> list[Family]:
-    """Members that know only the arms' features, or nothing. They are relative to the first reward, hence the constant
-    part."""
+    """Members that know only the features, or nothing. Rewards are relative to the first, hence the constant part."""
     n, smooth = len(features), []
     full = len(features[:first]) <= FULL_UP_TO
     if x is not None:

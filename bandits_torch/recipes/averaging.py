@@ -1,5 +1,4 @@
-"""``auto``: a mixture over kernels, noises and rates of change, which needs to know only the choices: arms, or where
-points may be played."""
+"""``auto``: a mixture over kernels, noises and rates of change, which needs only arms, or a domain of points."""
 
 from __future__ import annotations
 
@@ -137,9 +136,8 @@ def _under_any_context(
     root = math.sqrt((1 if counted else d) + c)
     scales, noises = [times * root for times in _LENGTHSCALES], [_NOISE] * 3
     if kernel is not None and context_kernel is not None:
-        validation.require(
-            not counted, "kernel", kernel, "None for arms without features, or contexts listed"
-        )
+        expected = "None for arms without features, or contexts listed"
+        validation.require(not counted, "kernel", kernel, expected)
         of_arms, noise = _given_scales(_unit_box(d), cast(Kernel, kernel), setup.noise_variance)
         of_context, _ = _given_scales(_unit_box(context_dim), context_kernel, None)
         length = torch.cat([of_arms.expand(d), of_context.expand(context_dim)[columns]]).to(rows)
@@ -177,9 +175,8 @@ def _given_scales(
     if noise_variance is None:
         return (lengthscale / side).double(), _NOISE
     noise = validation.numbers("noise_variance", noise_variance, side).mean()
-    validation.require(
-        bool(noise.isfinite() & (noise > 0)), "noise_variance", noise_variance, "finite and > 0"
-    )
+    right = bool(noise.isfinite() & (noise > 0))
+    validation.require(right, "noise_variance", noise_variance, "finite and > 0")
     variance = kernel.outputscale.detach().mean() if isinstance(kernel, ScaleKernel) else 1.0
     return (lengthscale / side).double(), float(noise / variance)
 
@@ -368,9 +365,8 @@ def _told(
         validation.require(real, name, getattr(one, "dtype", None), "real numbers")
     if history is not None:
         validation.require(kernel is None, "kernel", kernel, "None with a history, which determines it")
-        validation.require(
-            _is_zero(prior_mean), "prior_mean", prior_mean, "0 with a history, which determines it"
-        )
+        zero = _is_zero(prior_mean)
+        validation.require(zero, "prior_mean", prior_mean, "0 with a history, which determines it")
         n = len(features)
         fits = validation.tensor("history", history).dim() == 2 and history.shape[1] == n
         validation.shape_is("history", history, fits, f"(T, {n}), a column for each arm")
@@ -381,12 +377,9 @@ def _told(
             raise ValueError(f"history: {error}") from error
         differ = bool(kernel.diagonal().mean() > 0)
         validation.require(differ, "history", history, "of rewards that differ, some of an arm's at least")
-    unused = kernel is None and noise_variance is not None
-    validation.require(
-        not unused, "noise_variance", noise_variance, "None if neither kernel nor history is given"
-    )
-    used = kernel is not None or _is_zero(prior_mean)
-    validation.require(used, "prior_mean", prior_mean, "0 if no kernel is given")
+    used, expected = kernel is not None, "None if neither kernel nor history is given"
+    validation.require(used or noise_variance is None, "noise_variance", noise_variance, expected)
+    validation.require(used or _is_zero(prior_mean), "prior_mean", prior_mean, "0 if no kernel is given")
     if noise_variance is not None:
         noise = inputs.noise_over(features, noise_variance)
         one_each = noise.shape in ((), (setup.replicates,))
@@ -475,9 +468,8 @@ def _under_contexts(
     if contexts is None:
         for name, value, usual in (("plausible", plausible, PLAUSIBLE), ("look_again", look_again or 0, 0)):
             validation.require(value == usual, name, value, f"{usual} if contexts are not listed")
-        return _under_any_context(
-            setup, arms, c, context_kernel, matters, 1.0 if width is None else width, own
-        )
+        width = 1.0 if width is None else width
+        return _under_any_context(setup, arms, c, context_kernel, matters, width, own)
     kernel, mean, contexts = setup.kernel, setup.prior_mean, contexts.to(arms)
     if kernel is not None:
         over_arms, arms = kernel_over_arms(setup, arms)
@@ -544,9 +536,8 @@ def _cycles(
     if isinstance(told, Cycles):
         validation.require(history is None, "cycles", told, "periods if a history is given")
         fits = told.profile.shape[1] == n
-        validation.shape_is(
-            "cycles", torch.from_numpy(told.profile), fits, f"(2 J, {n}), a column for each arm"
-        )
+        profile, expected = torch.from_numpy(told.profile), f"(2 J, {n}), a column for each arm"
+        validation.shape_is("cycles", profile, fits, expected)
         return told if len(features[:first]) <= FULL_UP_TO else None
     try:
         lengths = checked_periods(told)

@@ -120,11 +120,9 @@ def tv_cgp_ucb(
         validation.positive("stale", stale)
         expected = "the default or None, with a window, contexts, or no exponential forgetting"
         validation.require(stale == STALE or drops, "stale", stale, expected)
-    rule: ForgettingRule
+    rule: ForgettingRule = KeepEverything() if window is None else SlidingWindow(window)
     if stale is not None and drops:
         rule = StaleObservations(stale)
-    else:
-        rule = KeepEverything() if window is None else SlidingWindow(window)
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
     validation.shape_is("arms", arms, arms.dim() == 2, "(N, d), the same in all replicates")
     kernel, arms = kernel_over_arms(setup, arms)

@@ -56,9 +56,8 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
     choices, kernel, replicates = setup.choices, setup.kernel, setup.replicates
     if setup.learn_hyperparameters:
         over_features = isinstance(choices, Domain | Tensor) and isinstance(kernel, Kernel)
-        validation.require(
-            over_features, "learn_hyperparameters", True, "False without features or a kernel over them"
-        )
+        expected = "False without features or a kernel over them"
+        validation.require(over_features, "learn_hyperparameters", True, expected)
         reached = choices.bounds if isinstance(choices, Domain) else cast(Tensor, choices).flatten(0, -2)
         ranges = reached.amax(0) - reached.amin(0)
         anisotropy, _ = as_learning(setup.learn_hyperparameters)
@@ -130,9 +129,8 @@ def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWin
         window = {}
     if not isinstance(window, Mapping):
         return SlidingWindow(cast(int, window))
-    validation.known_names(
-        "arguments of window", window, sorted(inspect.signature(LikelihoodWindow).parameters)
-    )
+    known = sorted(inspect.signature(LikelihoodWindow).parameters)
+    validation.known_names("arguments of window", window, known)
     candidates = tuple({min(w, horizon) for w in CANDIDATES})
     return LikelihoodWindow(**({"candidates": candidates} | dict(window)))
 
@@ -163,9 +161,8 @@ def as_time_kernel(time_kernel: Kernel | str | None) -> Kernel | None:
     kernels = []
     for part in time_kernel.split("+"):
         name, colon, number = part.strip().partition(":")
-        expected = (
-            f"a kernel, or a name and a number such as 'quasi-periodic:24', of {', '.join(_TIME_KERNELS)}"
-        )
+        known = ", ".join(_TIME_KERNELS)
+        expected = f"a kernel, or a name and a number such as 'quasi-periodic:24', of {known}"
         validation.require(bool(colon) and name in _TIME_KERNELS, "time_kernel", time_kernel, expected)
         try:
             value = in_float64("time_kernel", float(number))
@@ -229,8 +226,7 @@ def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width
 def relative_steepness(model: OnlineGP, domain: Domain) -> Tensor:
     """``steepness`` over the largest standard deviation of f at 64 points, (batch,), the same in any unit of f.
 
-    Derivatives are along coordinates that are stretched so that all sides are as long as the longest: each coordinate
-    may have its own unit.
+    Coordinates may have units of their own: they are stretched so that all sides are as long as the longest.
     """
     sides = domain.bounds[1] - domain.bounds[0]
     with torch.no_grad():
@@ -281,9 +277,8 @@ def memory_length(
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("horizon", horizon)
-    return balanced_length(
-        model, horizon, (0.25, 0.5), "rkhs_variation_budget", rkhs_variation_budget, domain
-    )
+    named = "rkhs_variation_budget", rkhs_variation_budget
+    return balanced_length(model, horizon, (0.25, 0.5), *named, domain)
 
 
 def balanced_length(

@@ -73,9 +73,8 @@ def safe_gp_ucb(
     if setup.domain is None:
         return SafePolicy(**parts, safe_arms=safe_arms)
     search = setup.point_search or PointSearch(raw_samples=256)
-    validation.require(
-        search.initial == 0, "search.initial", search.initial, "0: the first points must be safe"
-    )
+    expected, initial = "0: the first points must be safe", search.initial
+    validation.require(initial == 0, "search.initial", initial, expected)
     return SafePointPolicy(
         **parts,
         domain=setup.domain,

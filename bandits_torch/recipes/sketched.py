@@ -92,9 +92,8 @@ def bbkb(
         qbar, rise = growth * sampling.oversampling, growth * sampling.rise
         sampling = replace(sampling, oversampling=qbar, rise=rise, growth=growth)
     model = _sketch(setup, sampling, chunk_size)
-    theorem = BKBWidth(
-        rkhs_bound, noise_scale, delta / 2 if theory else delta, stretch=growth if theory else 1.0
-    )
+    share, stretch = (delta / 2, growth) if theory else (delta, 1.0)
+    theorem = BKBWidth(rkhs_bound, noise_scale, share, stretch=stretch)
     return BatchBKB(model, as_width(width) or theorem)
 
 

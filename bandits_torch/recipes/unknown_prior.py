@@ -281,9 +281,8 @@ def _candidates(setup: Setup, horizon: int, shrink: float) -> tuple[ArmGP, list[
     validation.require(isinstance(setup.choices, Tensor), "arms", setup.choices, expected)
     arms = features_of(cast(Tensor, setup.choices), None, None)
     mean = inputs.prior_mean_over(arms, setup.prior_mean)
-    scale = math.log(validation.positive_integer("horizon", horizon)) * validation.probability(
-        "shrink", shrink
-    )
+    scale = math.log(validation.positive_integer("horizon", horizon))
+    scale *= validation.probability("shrink", shrink)
     dim = arms.shape[-1]
     factors = [math.exp(p / dim) for p in range(1 + math.ceil(dim * scale - 1e-9))]
     longest = _stationary(kernel).lengthscale
