@@ -172,13 +172,9 @@ class PathwiseThompsonSampling:
             kept = values > 1e-14 * values[-1]
             return vectors[:, kept] * values[kept].sqrt()
         kernel = prior.space_kernel
+        expected = f"RBFKernel or MaternKernel above {_EXACT_UP_TO} arms, or a root"
         known = isinstance(kernel, RBFKernel | MaternKernel)
-        validation.require(
-            known,
-            "kernel",
-            type(kernel).__name__,
-            f"RBFKernel or MaternKernel above {_EXACT_UP_TO} arms, or a root",
-        )
+        validation.require(known, "kernel", type(kernel).__name__, expected)
         d, half = prior.inputs.shape[-1], features // 2
         frequency = self._normal(d, half)
         if isinstance(kernel, MaternKernel):  # Student's t with 2 nu degrees of freedom

@@ -31,8 +31,7 @@ class PointSearch:
         raw_samples: Sobol points evaluated to find starts.
         warm_start: whether a search also starts at the previous step's optimum.
         options: of ``optimize_acqf``, such as ``{"maxiter": 50, "factr": 1e10}``.
-        initial: number of Sobol points played first, regardless of the acquisition function: a design from which
-            hyperparameters are learned.
+        initial: number of Sobol points played first, whatever the acquisition: a design to learn hyperparameters from.
 
     Raises ValueError unless ``num_restarts`` and ``raw_samples`` are integers >= 1, with ``raw_samples`` >=
     ``num_restarts``, ``initial`` an integer >= 0, ``warm_start`` a truth value and ``options`` a mapping.

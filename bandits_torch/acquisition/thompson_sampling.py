@@ -30,8 +30,7 @@ class IndependentDraws(AcquisitionFunction, ABC):
     (Kandasamy et al. 2018, Parallelised Bayesian optimisation via Thompson sampling, Algorithm 1). X with q > 1 points
     has the sum of their values, as with BoTorch's ``PathwiseThompsonSampling``.
 
-    Subclasses make the first draw at construction (``_draws``). Each further draw is made from the posterior at its
-    first use, and then kept.
+    Subclasses make the first draw at construction (``_draws``). Each further draw is made at its first use, and kept.
 
     Attributes:
         is_draw: True: a policy's choices with others pending are draws from the posterior as it is.
@@ -83,8 +82,7 @@ class ThompsonSampling(IndependentDraws):
 
     Cost: O(N^2) per batch member of a static ``ArmGP`` in the covariance form, which updates a root of its covariance
     with each observation (``joint_root``). Any other model needs a Cholesky factor of the N x N posterior covariance,
-    O(N^3). If the factorisation fails, it uses the smallest sufficient jitter, from 1e-12 of the largest variance
-    upwards.
+    O(N^3), with the smallest sufficient jitter, from 1e-12 of the largest variance upwards, if the factorisation fails.
 
     Raises ValueError for ``base_samples`` of another shape, and for superfluous or missing ``choices``.
     """
@@ -104,11 +102,9 @@ class ThompsonSampling(IndependentDraws):
         self._time = time
         if root is not None:
             of_arms = isinstance(model, ArmModel)
+            shape = (*model.batch_shape, model.num_arms, model.num_arms) if of_arms else None
             expected = "of shape batch_shape x N x N with an ArmGP, None with any other model"
-            square = (*model.batch_shape, model.num_arms, model.num_arms) if of_arms else ()
-            validation.require(
-                of_arms and validation.tensor("root", root).shape == square, "root", root, expected
-            )
+            validation.require(validation.tensor("root", root).shape == shape, "root", root, expected)
         self.register_buffer("root", root)
         self.root: Tensor | None
         self.register_buffer("choices", choices)
@@ -148,7 +144,7 @@ class ThompsonSampling(IndependentDraws):
 
     @staticmethod
     def of(mean: Tensor, root: Tensor, samples: Tensor, width: Tensor | None) -> Tensor:
-        """Draws ``batch x N`` with this mean and covariance ``width^2 root root^T`` (``width`` None: 1), from standard
+        """Draws ``batch x N`` with covariance ``width^2 root root^T`` (width None: 1) about ``mean``, from standard
         normal ``samples``."""
         noise = (samples.to(mean).unsqueeze(-2) @ root.mT).squeeze(-2)
         return mean + (noise if width is None else width.to(mean).unsqueeze(-1) * noise)
@@ -218,9 +214,8 @@ class PredictiveSampling(Described):
         time: float | None = None,
     ) -> ThompsonSampling:
         """The draw as an acquisition over arm indices; arguments as for ``ThompsonSampling``."""
-        return ThompsonSampling(
-            model, width, base_samples=base_samples, time=time, root=self.root(model, time)
-        )
+        root = self.root(model, time)
+        return ThompsonSampling(model, width, base_samples=base_samples, time=time, root=root)
 
     def at_step(self, model: ArmGP, step: StepContext) -> ThompsonSampling:
         """The draw of one step of a policy."""

@@ -155,8 +155,7 @@ class PeriodKernel(Kernel):
     in an ``ArmCovarianceKernel``, and its rewards measure b_p up to noise.
 
     Args:
-        variance: v >= 0, in squared units of reward: a number or a tensor of the batch shape. It is fixed, not a
-            parameter.
+        variance: v >= 0, in squared units of reward: a number or a tensor of the batch shape; not a parameter.
         batch_shape: shape of a batch of kernels.
         kwargs: passed to ``gpytorch.kernels.Kernel``.
 

@@ -38,8 +38,7 @@ class SpatioTemporalKernel(Kernel):
         time_kernel: any GPyTorch kernel over the last column, for example ``ExponentialForgettingKernel``.
         kwargs: passed to ``gpytorch.kernels.Kernel``, such as ``active_dims``.
 
-    Inputs are ``... x n x (d + 1)``; the batch shapes of the two kernels broadcast. Cost: both kernels and one product
-    of O(n m).
+    Inputs are ``... x n x (d + 1)``; the kernels' batch shapes broadcast. Cost: both kernels and a product of O(n m).
 
     Raises ValueError if one of the two is not a kernel, and for inputs of fewer than 2 columns.
 
@@ -263,6 +262,4 @@ def _scales(kernel: Kernel) -> list[OutputscaleTransform]:
 
 
 def _waves(like: Tensor, num_outputs: int) -> SineCosineTransform:
-    return SineCosineTransform(
-        torch.as_tensor((2 / num_outputs) ** 0.5, dtype=like.dtype, device=like.device)
-    )
+    return SineCosineTransform(like.new_tensor((2 / num_outputs) ** 0.5))

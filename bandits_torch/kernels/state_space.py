@@ -20,8 +20,7 @@ _MOST_HARMONICS = 1000
 class Component:
     """k(tau) = h^T e^{F tau} P h sum_j w_j cos(omega_j tau) for tau >= 0, with F = -rate I + shift, shift nilpotent.
 
-    e^{F tau} = e^{-rate tau} (I + shift tau + (shift tau)^2 / 2 + ...) ends after p terms. Batch dimensions come
-    first.
+    e^{F tau} = e^{-rate tau} (I + shift tau + (shift tau)^2 / 2 + ...) ends after p terms. Batch dimensions are first.
 
     Attributes:
         rate: ``batch``.
@@ -99,9 +98,7 @@ class Component:
     def turning(self, elapsed: Tensor) -> Tensor:
         """The block-diagonal rotation of the wave features by ``elapsed``, ``... x m x m``."""
         angle = self.frequency * elapsed.unsqueeze(-1)
-        turned = torch.zeros(
-            *angle.shape[:-1], self.width, self.width, dtype=angle.dtype, device=angle.device
-        )
+        turned = angle.new_zeros(*angle.shape[:-1], self.width, self.width)
         at = 0
         for j, turns in enumerate(self.turns):
             cos, sin = angle[..., j].cos(), angle[..., j].sin()
@@ -261,9 +258,8 @@ class StateSpace:
     @property
     def covariance(self) -> Tensor:
         """P, the stationary covariance, ``batch x s x s``."""
-        return block_diagonal(
-            [kron(c.covariance, torch.diag_embed(c.wave_weights())) for c in self.components]
-        )
+        blocks = [kron(c.covariance, torch.diag_embed(c.wave_weights())) for c in self.components]
+        return block_diagonal(blocks)
 
     @property
     def measurement(self) -> Tensor:
@@ -282,9 +278,8 @@ class StateSpace:
     def noise(self, elapsed: float | Tensor) -> Tensor:
         """Q = P - A P A^T, ``batch x s x s``: the noise added in ``elapsed``. 0 for a wave that does not decay."""
         time = self._time(elapsed)
-        return block_diagonal(
-            [kron(c.gained(time), torch.diag_embed(c.wave_weights())) for c in self.components]
-        )
+        blocks = [kron(c.gained(time), torch.diag_embed(c.wave_weights())) for c in self.components]
+        return block_diagonal(blocks)
 
     def value(self, elapsed: float | Tensor) -> Tensor:
         """k(elapsed), of the shape of ``elapsed`` with the batch; either sign."""

@@ -206,9 +206,8 @@ class WienerKernel(MarkovTimeKernel):
         super().__init__(batch_shape=torch.Size(batch_shape), **kwargs)
         self.start = validation.finite_number("start", start)
         constraint = Positive() if drift_variance_constraint is None else drift_variance_constraint
-        validation.require(
-            bool(constraint.lower_bound >= 0), "drift_variance_constraint", constraint, "an interval above 0"
-        )
+        above = bool(constraint.lower_bound >= 0)
+        validation.require(above, "drift_variance_constraint", constraint, "an interval above 0")
         self._register("drift_variance", drift_variance, constraint, drift_variance_prior)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:

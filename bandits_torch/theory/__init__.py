@@ -5,8 +5,7 @@ A width is the number that multiplies the posterior standard deviation sigma: wi
     |f(x) - mu_{t-1}(x)| <= width_t sigma_{t-1}(x)    for every arm x and every step t.
 
 Papers write it beta_t (Chowdhury & Gopalan, Zhou & Shroff, Ziomek et al.), sqrt(beta_t) (Srinivas et al., Bogunovic et
-al.) or v_t (GP-TS). BoTorch's ``beta`` is its square. Every width states its theorem, its symbol there and when it is
-valid.
+al.) or v_t (GP-TS). BoTorch's ``beta`` is its square. Every width states its theorem, symbol there and validity.
 
     symbol   in code                   meaning                                               used by
     t        step                      step of a choice; t - 1 observations precede it       all widths
@@ -30,8 +29,7 @@ valid.
 Parameters are numbers, or tensors that broadcast to the model's batch shape, for example one B per candidate prior. A
 value out of range raises ValueError at construction, and an integer step below 1 in the call. Unless a class says
 otherwise, a call costs O(1) and does not synchronise with the device if its tensors are on the model's device.
-``Width.bind`` reads a window or an interval from the forgetting rule of the policy, and raises ValueError for a value
-that contradicts the rule.
+``Width.bind`` reads a window or interval from the policy's forgetting rule; ValueError for a value that contradicts it.
 """
 
 from bandits_torch.theory.forgetting_widths import (

@@ -56,9 +56,7 @@ class CGPUCBWidth(SrinivasBayesianWidth):
     al. 2010, Lemma 5.1, and the regret bound of Theorem 1 needs no other pairs.
 
     Args:
-        num_arms: N >= 1.
-        num_contexts: M >= 1.
-        delta: failure probability.
+        num_arms, num_contexts, delta: N, M >= 1, and the failure probability.
 
     Raises ValueError unless ``num_arms`` and ``num_contexts`` are integers >= 1 and 0 < ``delta`` < 1.
     """

@@ -15,7 +15,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,14 +26,8 @@ from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel, within
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 
+GainProvider = Callable[[int | Tensor, OnlineModel], Tensor]
 _KINDS = ("squared_exponential", "matern", "linear")
-
-
-class GainProvider(Protocol):
-    """Any callable ``gain(points, model)``."""
-
-    def __call__(self, points: int | Tensor, model: OnlineModel) -> Tensor:
-        """gamma of ``points`` observations, broadcastable to ``model.batch_shape``."""
 
 
 class RealisedGain:
