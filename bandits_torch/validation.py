@@ -144,13 +144,13 @@ def rewards(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tenso
     return value
 
 
-def own_noise(value: Any) -> Tensor:
+def own_noise(value: Any, name: str = "noise_variance") -> Tensor:
     """Noise variances of single rewards: real numbers, finite and above 0 (checked on a CPU only)."""
-    tensor("noise_variance", value)
-    require(value.is_floating_point(), "noise_variance", value.dtype, "real numbers")
+    tensor(name, value)
+    require(value.is_floating_point(), name, value.dtype, "real numbers")
     if value.is_cpu:
-        finite_tensor("noise_variance", value)
-        require(bool((value > 0).all()), "noise_variance", value, "above 0")
+        finite_tensor(name, value)
+        require(bool((value > 0).all()), name, value, "above 0")
     return value
 
 

@@ -97,7 +97,13 @@ def learnable(
     validation.positive_integer("dim", dim)
     validation.positive_integer("replicates", replicates)
     validation.positive_or_infinite("anisotropy", anisotropy)
-    units = _powers_of_two(torch.ones(dim) if ranges is None else ranges, dim)
+    reach = torch.ones(dim) if ranges is None else validation.tensor("ranges", ranges)
+    expected = f"({dim},), one of each input"
+    validation.require(reach.shape == (dim,), "ranges", tuple(reach.shape), expected)
+    right = bool((reach.isfinite() & (reach >= 0)).all())
+    validation.require(right, "ranges", ranges, "finite, >= 0")
+    # In these units inputs reach about as far as 1; they round nothing.
+    units = torch.where(reach > 0, reach.detach().cpu().double(), 1.0).log2().round().exp2()
     batch = torch.Size([replicates] if replicates > 1 else [])
     require_within(batch, kernel.batch_shape, "kernel.batch_shape")
     if isinstance(kernel, SpatioTemporalKernel):
@@ -137,16 +143,6 @@ def learnable(
     ).double()
     scale.outputscale = outputscale.double().expand(batch) if scaled else outputscale.double()
     return scale.requires_grad_(True)
-
-
-def _powers_of_two(ranges: Tensor, dim: int) -> Tensor:
-    """Units in which inputs reach about as far as 1; they round nothing. Raises ValueError for ``ranges`` of another
-    shape, negative or not finite."""
-    shaped = validation.tensor("ranges", ranges).shape == (dim,)
-    validation.require(shaped, "ranges", tuple(ranges.shape), f"({dim},), one of each input")
-    right = bool((ranges.isfinite() & (ranges >= 0)).all())
-    validation.require(right, "ranges", ranges, "finite, >= 0")
-    return torch.where(ranges > 0, ranges.detach().cpu().double(), 1.0).log2().round().exp2()
 
 
 def _rescale_inputs(kernel: RBFKernel | MaternKernel, factor: Tensor) -> None:
@@ -390,9 +386,8 @@ def _fit_one(
     scale: Any = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
     prior, square = getattr(scale, "outputscale_prior", None), 1.0
     if isinstance(prior, LogNormalPrior) and not scale.raw_outputscale_constraint.enforced:
-        square = 4.0 ** round(
-            math.log2(float(prior.mode)) / 2
-        )  # of ``learnable``; a power of 4 rounds nothing
+        # Of ``learnable``; a power of 4 rounds nothing.
+        square = 4.0 ** round(math.log2(float(prior.mode)) / 2)
     if square != 1:
         _rescale(scale, 1 / square)
         prior = scale.outputscale_prior

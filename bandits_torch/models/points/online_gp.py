@@ -119,9 +119,7 @@ class OnlineGP(OnlineModel):
         if not isinstance(prior_mean, Mean):
             constant = torch.tensor(validation.finite_number("prior_mean", prior_mean), dtype=torch.float64)
             number = float(validation.rewards("prior_mean", constant, dtype))
-            prior_mean = ConstantMean().to(
-                dtype
-            )  # first, so that the number is not rounded to the default dtype
+            prior_mean = ConstantMean().to(dtype)  # first: the default dtype would round the number
             prior_mean.constant.data.fill_(number)
             prior_mean.requires_grad_(False)
         exact = any(isinstance(part, SpatioTemporalKernel | PeriodKernel) for part in kernel.modules())
@@ -291,7 +289,7 @@ class OnlineGP(OnlineModel):
         ratio = self._check_spread(X)
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
-            self.data.widen(_padded(X.shape[:-2], self.batch_shape))
+            self.data.widen(X.shape[:-2])
             if where is not None:
                 self.data.widen(where.shape)
             for new in self._new_rows(X, Y, where, ratio):
@@ -410,7 +408,7 @@ class OnlineGP(OnlineModel):
         return GaussianPrior(self.kernel, self.prior_mean, self.noise_variance)
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
-        """``where`` checked, as long as ``batch_shape``; None if all are True (asked on the CPU only)."""
+        """``where`` checked, on the model's device; None if all are True (asked on the CPU only)."""
         if where is None:
             return None
         boolean = isinstance(where, Tensor) and where.dtype == torch.bool
@@ -419,7 +417,7 @@ class OnlineGP(OnlineModel):
         validation.shape_is("where", where, within(self.batch_shape, where.shape), expected)
         if where.is_cpu and bool(where.all()):
             return None
-        return where.to(self.data.inputs.device).reshape(_padded(where.shape, self.batch_shape))
+        return where.to(self.data.inputs.device)
 
     def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
         """Replace all observations by these: rows with ``held`` True, in members that have any. O(n t^2).
@@ -437,8 +435,8 @@ class OnlineGP(OnlineModel):
         """Factor anew after ``kernel``, ``prior_mean`` or ``noise_variance`` changed. O(t^3)."""
         self.check_one_noise()
         with torch.no_grad():
-            self.data.widen(_padded(self.kernel.batch_shape, self.batch_shape))
-            self.data.widen(_padded(self.noise_variance.shape, self.batch_shape))
+            self.data.widen(self.kernel.batch_shape)
+            self.data.widen(self.noise_variance.shape)
             rows = self.data.rows()
             try:
                 upper, whitened = factor_anew(self.prior, self.data)
@@ -502,7 +500,11 @@ class OnlineGP(OnlineModel):
         ratio = self._check_spread(X)
         model, noise = self.expand(wide), kwargs.get("noise")
         if noise is not None:
-            noise, model.data.own_noise = _variances(noise, X.shape[-2], wide, Y), True
+            noise = validation.own_noise(validation.tensor("noise", noise).to(Y), "noise")
+            fits = noise.shape[-2:] == (X.shape[-2], 1) and within(wide, noise.shape[:-2])
+            expected = f"batch x {X.shape[-2]} x 1, batch broadcasting to {tuple(wide)}"
+            validation.shape_is("noise", noise, fits, expected)
+            noise, model.data.own_noise = noise.squeeze(-1), True
         for new in model._new_rows(X, Y, None, ratio, noise):
             model.data.join(new)
         return model
@@ -538,11 +540,6 @@ class OnlineGP(OnlineModel):
         return joint_posterior(mean, spread.expand(*batch, q, q), noise)
 
 
-def _padded(shape: torch.Size, batch_shape: torch.Size) -> torch.Size:
-    """``shape`` with leading ones, as long as ``batch_shape``."""
-    return torch.Size([1] * (len(batch_shape) - len(shape)) + list(shape))
-
-
 def _points_and_targets(
     X: Tensor, Y: Tensor, batch_shape: torch.Size, data: GrowingCholesky
 ) -> tuple[Tensor, Tensor]:
@@ -560,17 +557,3 @@ def _points_and_targets(
     if Y.is_cpu:
         validation.rewards("Y", Y, data.targets.dtype)
     return X.to(data.inputs), Y.to(data.targets).squeeze(-1)
-
-
-def _variances(noise: Tensor, n: int, batch_shape: torch.Size, like: Tensor) -> Tensor:
-    """Noise variances ``batch x n x 1`` checked, as ``batch x n``."""
-    ok = (
-        validation.tensor("noise", noise).dim() >= 2
-        and noise.shape[-2:] == (n, 1)
-        and within(batch_shape, noise.shape[:-2])
-    )
-    validation.shape_is("noise", noise, ok, f"batch x {n} x 1, batch broadcasting to {tuple(batch_shape)}")
-    if noise.device.type == "cpu":
-        positive = bool((torch.isfinite(noise) & (noise > 0)).all())
-        validation.require(positive, "noise", noise, "finite and > 0")
-    return noise.to(like).squeeze(-1)

@@ -485,10 +485,8 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
             of_these = held.at(going_on.long())
         return log_posterior(X[:, 0, :D], of_these)
 
-    with (
-        warnings.catch_warnings(record=True),
-        torch.enable_grad(),
-    ):  # that the rounds are up, or a line search ended
+    # Warnings would say that the rounds are up, or that a line search ended.
+    with warnings.catch_warnings(record=True), torch.enable_grad():
         try:
             found, _ = gen_candidates_scipy(
                 torch.cat([start, place.unsqueeze(-1)], -1).unsqueeze(1),
