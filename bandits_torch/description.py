@@ -126,11 +126,8 @@ def leaf_of(value: Any) -> Any:
         return value
     if isinstance(value, (torch.dtype, torch.device)):
         return str(value)
-    if (
-        isinstance(value, (list, tuple))
-        and len(value) > _LIST
-        and all(type(x) in (int, float) for x in value)
-    ):
+    long = isinstance(value, (list, tuple)) and len(value) > _LIST
+    if long and all(type(x) in (int, float) for x in value):
         value = torch.tensor(value, dtype=torch.float64)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         value = torch.from_numpy(value)
@@ -196,16 +193,11 @@ def module_items_of(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
         meant = name.removeprefix("raw_")
         yield meant, getattr(module, meant, tensor)
     for name, value in vars(module).items():
-        if (
-            not name.startswith("_")
-            and name != "training"
-            and isinstance(value, (bool, int, float, str, tuple))
-        ):
+        setting = not name.startswith("_") and name != "training"
+        if setting and isinstance(value, (bool, int, float, str, tuple)):
             yield name, value
     for name, child in module.named_children():
-        if (
-            isinstance(child, gpytorch.Module) or child.state_dict()
-        ):  # others are tools that some kernels keep
+        if isinstance(child, gpytorch.Module) or child.state_dict():  # others are tools of some kernels
             yield name, child
 
 

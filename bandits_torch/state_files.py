@@ -48,11 +48,11 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
 
     Raises TypeError, before writing, for a state that holds anything else.
     """
-    packed = _Packed()
-    tree = packed.add(state, "state", kind)
+    tensors: dict[str, np.ndarray] = {}
+    tree = _packed(state, "state", kind, tensors)
     own = {"format": FORMAT, "version": FORMAT_VERSION, "kind": kind}
     text = json.dumps({**header, **own, "state": tree})
-    arrays: dict[str, Any] = {"header": np.frombuffer(text.encode(), dtype=np.uint8), **packed.tensors}
+    arrays: dict[str, Any] = {"header": np.frombuffer(text.encode(), dtype=np.uint8), **tensors}
     with interrupts_held_back(), atomic_write(path) as file:
         np.savez(file, **arrays)
 
@@ -151,45 +151,37 @@ def _described_kinds(value: Any, where: str) -> Iterator[tuple[str, tuple[str, s
         yield where, None if value is None else ("word" if isinstance(value, str) else "number", "")
 
 
-class _Packed:
-    """Tensors by name, and nested values as JSON holds them."""
-
-    def __init__(self) -> None:
-        self.tensors: dict[str, np.ndarray] = {}
-
-    def add(self, value: Any, where: str, name: str) -> Any:
-        """``value`` for JSON: an object has one key, ``tensor``, ``tuple`` or ``dict``; lists are lists."""
-        if isinstance(value, Tensor):
-            return {"tensor": self._add_tensor(value.detach(), where, name)}
-        if isinstance(value, Mapping):
-            pairs = [
-                [self.add(key, where, name), self.add(item, f"{where}[{key!r}]", f"{name}/{key}")]
-                for key, item in value.items()
-            ]
-            return {"dict": pairs}
-        if isinstance(value, (list, tuple)):
-            items = [self.add(item, f"{where}[{i}]", f"{name}/{i}") for i, item in enumerate(value)]
-            return {"tuple": items} if isinstance(value, tuple) else items
+def _packed(value: Any, where: str, name: str, tensors: dict[str, np.ndarray]) -> Any:
+    """``value`` for JSON: an object has one key, ``tensor``, ``tuple`` or ``dict``; lists are lists. Its tensors are
+    added to ``tensors``."""
+    if isinstance(value, Mapping):
+        pairs = [
+            [_packed(key, where, name, tensors), _packed(item, f"{where}[{key!r}]", f"{name}/{key}", tensors)]
+            for key, item in value.items()
+        ]
+        return {"dict": pairs}
+    if isinstance(value, (list, tuple)):
+        items = [_packed(item, f"{where}[{i}]", f"{name}/{i}", tensors) for i, item in enumerate(value)]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    if not isinstance(value, Tensor):
         if not isinstance(value, _PLAIN):
             raise TypeError(f"{where} must be a tensor or a plain value, got {type(value).__name__}")
         return value
-
-    def _add_tensor(self, value: Tensor, where: str, name: str) -> list[Any]:
-        while name in self.tensors:  # keys 1 and "1" have one name
-            name += "'"
-        try:
-            self.tensors[name] = array = value.cpu().numpy()
-        except TypeError as error:
-            raise TypeError(f"{where} must be of a dtype that NumPy has, got {value.dtype}") from error
-        # Dimensions in the order of memory, slowest first: sums in another layout may differ in the last bits.
-        strides, order = value.stride(), list(range(value.dim()))
-        by_stride = sorted(order, key=lambda k: (-strides[k], k))
-        order = by_stride if value.permute(by_stride).is_contiguous() else order
-        return [name, array.dtype.name, list(value.shape), str(value.device), order]
+    while name in tensors:  # keys 1 and "1" have one name
+        name += "'"
+    try:
+        tensors[name] = array = value.detach().cpu().numpy()
+    except TypeError as error:
+        raise TypeError(f"{where} must be of a dtype that NumPy has, got {value.dtype}") from error
+    # Dimensions in the order of memory, slowest first: sums in another layout may differ in the last bits.
+    strides, order = value.stride(), list(range(value.dim()))
+    by_stride = sorted(order, key=lambda k: (-strides[k], k))
+    order = by_stride if value.permute(by_stride).is_contiguous() else order
+    return {"tensor": [name, array.dtype.name, list(value.shape), str(value.device), order]}
 
 
 def _unpacked(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Counterpart of ``_Packed``."""
+    """Counterpart of ``_packed``."""
     if isinstance(tree, list):
         return [_unpacked(item, arrays) for item in tree]
     if not isinstance(tree, dict):
@@ -217,20 +209,19 @@ def described(value: Any, where: str = "") -> dict[str, Any]:
     Integers and booleans are described by a checksum. Floating-point tensors are described by their shape, the sum of
     magnitudes, and the sum as a share of it, to six digits, which do not depend on the last bits.
     """
-    if isinstance(value, Mapping):
-        items = [(f"{where}.{key}", item) for key, item in value.items()]
-    elif isinstance(value, (list, tuple)):
-        items = [(f"{where}[{i}]", item) for i, item in enumerate(value)]
-    else:
-        return {where: _digits(value) if isinstance(value, Tensor) else value}
-    return {path: leaf for place, item in items for path, leaf in described(item, place).items()}
-
-
-def _digits(value: Tensor) -> str:
+    if isinstance(value, (Mapping, list, tuple)):
+        if isinstance(value, Mapping):
+            items = [(f"{where}.{key}", item) for key, item in value.items()]
+        else:
+            items = [(f"{where}[{i}]", item) for i, item in enumerate(value)]
+        return {path: leaf for place, item in items for path, leaf in described(item, place).items()}
+    if not isinstance(value, Tensor):
+        return {where: value}
     shape = "x".join(map(str, value.shape)) or "()"
     if not value.is_floating_point():
-        return f"{shape} {hashlib.sha256(value.cpu().contiguous().numpy().tobytes()).hexdigest()[:12]}"
+        digest = hashlib.sha256(value.cpu().contiguous().numpy().tobytes()).hexdigest()
+        return {where: f"{shape} {digest[:12]}"}
     value = value.detach().nan_to_num().double()
     size = float(value.abs().sum())
     share = round(float(value.sum()) / size, 6) if size else 0.0
-    return f"{shape} {size:.6g} {share + 0.0}"
+    return {where: f"{shape} {size:.6g} {share + 0.0}"}
