@@ -8,6 +8,7 @@ from bandits_torch.problems.datasets import (
     IntelTemperature,
     MoleneTemperature,
     MoleneWind,
+    RegressionTable,
 )
 from bandits_torch.problems.drifting import (
     DriftingCosine,
@@ -18,7 +19,6 @@ from bandits_torch.problems.drifting import (
 )
 from bandits_torch.problems.forgetting_fit import ForgettingFit, fit_forgetting, fit_forgetting_rate
 from bandits_torch.problems.logs import Log, read_data, read_log
-from bandits_torch.problems.many_arms import GridDraws, RegressionTable, VarianceStarvation
 from bandits_torch.problems.problem import Knowledge, NamedProblem, Problem, gaussian_noise, named
 from bandits_torch.problems.registry import PROBLEMS, describe, make, needs_data, options_of, registered
 from bandits_torch.problems.replay import Replay
@@ -31,9 +31,10 @@ from bandits_torch.problems.stationary import (
     Rosenbrock,
     StandardFunction,
     StationaryProblem,
+    VarianceStarvation,
 )
 from bandits_torch.problems.tables import RewardTable, read_table
-from bandits_torch.problems.tv_gp import ContextualGPDraws, SafeTVGPDraws, TVGPDraws
+from bandits_torch.problems.tv_gp import ContextualGPDraws, GridDraws, SafeTVGPDraws, TVGPDraws
 
 __all__ = [
     "PROBLEMS",

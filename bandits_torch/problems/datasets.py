@@ -1,4 +1,4 @@
-"""Real data sets as problems: sensors of a laboratory, weather stations, air quality.
+"""Real data sets as problems: sensors of a laboratory, weather stations, air quality; and regression data as arms.
 
 Each reader takes the path of an NPZ file, or of the folder it lies in. Rows are times (integer seconds
 since 1970), columns are arms. In a checkout, ``python -m benchmarks.data.download`` makes such
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -19,8 +20,10 @@ from bandits_torch import validation
 from bandits_torch.kernels.arms import estimate_covariance
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate, without_noise
-from bandits_torch.problems.problem import gaussian_noise, named
+from bandits_torch.problems.problem import Knowledge, gaussian_noise, named
 from bandits_torch.problems.replay import Replay
+from bandits_torch.problems.simulated import make_kernel
+from bandits_torch.problems.stationary import StationaryProblem
 from bandits_torch.problems.table_files import Arrays, read_arrays
 from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
@@ -314,3 +317,87 @@ class IntelTemperaturePriors(IntelTemperature):
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Normal noise (S,) of standard deviation ``noise_scale``."""
         return gaussian_noise(self.noise_scale, streams)
+
+
+# --- regression data ---
+
+
+@named("regression-table")
+class RegressionTable(StationaryProblem):
+    """Regression data as a bandit: each row is an arm, and its target is the expected reward.
+
+    Features and target are standardised; rows with a missing value are dropped. Known beforehand: a squared
+    exponential kernel whose lengthscale is the median distance between rows (of at most 1 000) and R^2.
+
+    Args:
+        data: path of a CSV or Parquet file with a header, or of an NPZ file with arrays ``X`` (N, d) and ``y`` (N,).
+        target: the column to maximise; None: the last. Not used for NPZ.
+        noise_scale: R, of the noise added to the standardised target.
+        lengthscale: in standard deviations; None: the median distance.
+        replicates: runs on the same table.
+
+    Raises ValueError for a table with fewer than two complete rows, ``replicates`` below 1 and a negative
+    ``noise_scale``.
+    """
+
+    def __init__(
+        self,
+        *,
+        data: str | Path,
+        target: str | None = None,
+        noise_scale: float = 0.1,
+        lengthscale: float | None = None,
+        replicates: int = 1,
+    ) -> None:
+        validation.positive_integer("replicates", replicates)
+        validation.instance("data", data, (str, Path), "the path of a file")
+        features, values = _read_regression(Path(data), target)
+        whole = np.isfinite(features).all(1) & np.isfinite(values)
+        validation.require(int(whole.sum()) >= 2, "data", str(data), "a table with two complete rows or more")
+        arms, rewards = (_standardised(torch.from_numpy(part[whole])) for part in (features, values))
+        if lengthscale is None:
+            order = torch.randperm(len(arms), generator=torch.Generator().manual_seed(0))[:1000]
+            lengthscale = float(torch.pdist(arms[order]).median().clamp_min(1e-6))
+        validation.non_negative("noise_scale", noise_scale)
+        super().__init__(arms, rewards.expand(replicates, -1), noise_scale)
+        self.knowledge = Knowledge(
+            kernel=make_kernel("se", lengthscale),
+            noise_variance=max(float(noise_scale) ** 2, 1e-6),
+            forgetting_rate=0.0,
+            variation_budget=0.0,
+            rkhs_variation_budget=0.0,
+        )
+
+
+def _read_regression(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Features (N, d) and target (N,) in float64."""
+    kinds = (".csv", ".parquet", ".npz")
+    validation.require(path.suffix in kinds, "data", str(path), f"a file ending in {', '.join(kinds)}")
+    if path.suffix == ".npz":
+        arrays = read_arrays("data", path, {"X", "y"})
+        validation.require({"X", "y"} <= set(arrays), "data", str(path), "an NPZ with arrays 'X' and 'y'")
+        numeric = all(arrays[name].dtype.kind in "fiub" for name in "Xy")
+        validation.require(numeric, "data", str(path), "an NPZ whose arrays 'X' and 'y' hold numbers")
+        features, values = arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
+        fits = features.ndim == 2 and values.shape == features.shape[:1]
+        validation.require(fits, "data", (features.shape, values.shape), "arrays X (N, d) and y (N,)")
+        return features, values
+    try:
+        frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"data must be a readable {path.suffix} file, got {str(path)!r}: {error}") from error
+    names = list(frame.columns)
+    target = names[-1] if target is None else target
+    validation.require(target in names, "target", target, f"one of the columns {', '.join(map(str, names))}")
+    numbers = frame.select_dtypes("number")
+    validation.require(target in numbers.columns, "target", target, "a column of numbers")
+    others = numbers.drop(columns=[target])
+    validation.require(others.shape[1] >= 1, "data", names, "a table with a feature beside the target")
+    return others.to_numpy(np.float64), numbers[target].to_numpy(np.float64)
+
+
+def _standardised(values: Tensor) -> Tensor:
+    """Mean 0 and standard deviation 1 in every column; constant columns are 0."""
+    values = values.double()
+    deviation = values.std(0)
+    return (values - values.mean(0)) / torch.where(deviation > 0, deviation, 1.0)

@@ -7,10 +7,10 @@ from typing import Any
 
 from bandits_torch import naming, validation
 from bandits_torch.naming import unknown_name
-from bandits_torch.problems import continuous, datasets, drifting, many_arms, replay, stationary, tv_gp
+from bandits_torch.problems import continuous, datasets, drifting, replay, stationary, tv_gp
 from bandits_torch.problems.problem import PROBLEMS, REGISTERED, NamedProblem, Problem
 
-_LISTED = (stationary, drifting, tv_gp, continuous, many_arms, replay, datasets)
+_LISTED = (stationary, drifting, tv_gp, continuous, replay, datasets)
 # The package's problems are listed in this order, and others after them.
 _PLACE = {module.__name__: place for place, module in enumerate(_LISTED)}
 for _name in sorted(PROBLEMS, key=lambda name: _PLACE.get(PROBLEMS[name].__module__, len(_PLACE))):

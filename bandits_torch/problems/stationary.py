@@ -130,6 +130,43 @@ class RKHSFunctions(GPDraws):
         return functions, (alpha * functions).sum(-1).sqrt()
 
 
+@named("variance-starvation", stationary=True, random=True)
+class VarianceStarvation(GPDraws):
+    """A test of variance starvation: a draw on [0, 1] of which only [0, 0.5] can be pulled.
+
+    The setting of Figure 2 in Calandriello et al. (2019), after Wang et al. (2018): squared exponential kernel
+    of inverse squared lengthscale 100. Beyond 0.5 an accurate variance stays at the prior's.
+
+    Args:
+        num_arms: N, an even grid.
+        noise_scale: R.
+        replicates, seed, first_replicate: as for ``GPDraws``.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_arms: int = 1000,
+        noise_scale: float = 0.1,
+        replicates: int = 1,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        super().__init__(
+            lengthscale=0.1,
+            num_arms=num_arms,
+            layout="grid",
+            noise_scale=noise_scale,
+            replicates=replicates,
+            seed=seed,
+            first_replicate=first_replicate,
+        )
+
+    def available(self, step: int) -> Tensor:
+        """The arms in [0, 0.5]."""
+        return self.arms[:, 0] <= 0.5
+
+
 def stationary_knowledge(problem: SimulatedProblem, kernel: torch.nn.Module, norms: Tensor) -> Knowledge:
     """Knowledge of functions that never change: no forgetting, no variation, B = ``norms`` (replicates,)."""
     return Knowledge(
@@ -288,11 +325,10 @@ class Hills(StationaryProblem):
         validation.positive("hill_width", hill_width)
         validation.finite_number("short", short)
         validation.finite_number("tall", tall)
+        squared = validation.positive("squared_lengthscale", squared_lengthscale)
         arms, kernel = place_arms("grid", num_arms, 1, seed), ScaleKernel(RBFKernel()).double()
         kernel.outputscale = validation.positive("amplitude", amplitude)
-        kernel.base_kernel.lengthscale = (
-            validation.positive("squared_lengthscale", squared_lengthscale) ** 0.5
-        )
+        kernel.base_kernel.lengthscale = squared**0.5
         kernel.requires_grad_(False)
         tops = torch.arange(10, dtype=torch.float64) / 10
         bumps = torch.exp(-((arms - tops) ** 2) / (2 * hill_width**2))  # N x hills

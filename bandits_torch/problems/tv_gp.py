@@ -144,12 +144,8 @@ class DriftingPath:
         while self._next <= number:
             weights = self._streams.normal(_BLOCK_STEPS, len(self._root))
             steps = []
-            for last, normal in zip(
-                self._last, weights, strict=True
-            ):  # one product per replicate: see gp_draws
-                innovations = (
-                    normal[:, :rank].clone() @ self._root.T
-                )  # a copy: alignment changes the last bits
+            for last, normal in zip(self._last, weights, strict=True):
+                innovations = normal[:, :rank].clone() @ self._root.T  # of each replicate: see gp_draws
                 steps.append(torch.outer(self._fade, last) + self._mix @ innovations)
             block = torch.stack(steps, dim=1)
             self._last, self._next = block[-1], self._next + 1
@@ -305,8 +301,7 @@ class ContextualGPDraws(SimulatedProblem):
     ) -> None:
         validation.positive_integer("num_contexts", num_contexts)
         validation.positive_integer("context_dim", context_dim)
-        if validation.finite_number("forgetting_rate", forgetting_rate) != 0:
-            validation.probability("forgetting_rate", forgetting_rate)
+        validation.below_one("forgetting_rate", forgetting_rate)
         validation.positive("context_lengthscale", context_lengthscale)
         validation.non_negative("noise_scale", noise_scale)
         if horizon is not None:
@@ -349,3 +344,92 @@ class ContextualGPDraws(SimulatedProblem):
         number = self.context_of(step)
         pairs = self._pairs if self._drifting is None else self._drifting.at(step, self.arms)
         return pairs.reshape(self.replicates, self.num_arms, -1)[..., number].clone()
+
+
+# --- on a large grid ---
+
+
+@named("grid", random=True)
+class GridDraws(SimulatedProblem):
+    """Draws of a Gaussian process on a large grid of [0, 1]^dim, static or drifting, without an N x N matrix.
+
+    The squared exponential kernel is a product over the axes, so a draw is (A x ... x A) z with A the root of the
+    kernel on one axis (side x r, r small) and z r^dim normal numbers: N = side^dim may be in the millions. With a
+    ``forgetting_rate`` eps the function drifts, z_{t+1} = sqrt(1 - eps) z_t + sqrt(eps) g: TV-GP-UCB's model.
+
+    ``expected_rewards`` takes any step and keeps the z of each, r^dim numbers. Cost of a step: O(side^dim r). Known
+    beforehand: kernel, R^2, eps.
+
+    Args:
+        side: points per axis. dim: axes.
+        lengthscale: in units of the axes.
+        forgetting_rate: eps in [0, 1); 0: a static function.
+        noise_scale: R.
+        replicates, seed, first_replicate: replicate ``first_replicate + k`` of a seed is always the same function.
+
+    Raises ValueError unless ``side`` and ``dim`` >= 1, ``noise_scale`` >= 0 and 0 <= ``forgetting_rate`` < 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        side: int = 100,
+        dim: int = 2,
+        lengthscale: float = 0.2,
+        forgetting_rate: float = 0.0,
+        noise_scale: float = 0.1,
+        replicates: int = 1,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        validation.positive_integer("side", side)
+        validation.positive_integer("dim", dim)
+        validation.non_negative("noise_scale", noise_scale)
+        validation.below_one("forgetting_rate", forgetting_rate)
+        axis = torch.linspace(0, 1, side, dtype=torch.float64)
+        arms = torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
+        super().__init__(arms, replicates, noise_scale)
+        kernel = make_kernel("se", lengthscale)
+        self._root = covariance_root(covariance(kernel, axis.unsqueeze(-1)))
+        self._dim, self._rate = dim, forgetting_rate
+        self._streams = problem_streams(seed, replicates, first_replicate)
+        self._weights = [self._normal()]
+        self._place, self._latest = -1, self.arms[:0]  # of the f drawn last
+        self.knowledge = Knowledge(
+            kernel=kernel, noise_variance=float(noise_scale) ** 2, forgetting_rate=forgetting_rate
+        )
+
+    def expected_rewards(self, step: int) -> Tensor:
+        """f_step, (replicates, N): the same tensor as long as f stays."""
+        self.check_step(step)
+        place = 0 if self._rate == 0 else step - 1
+        if self._place != place:
+            while len(self._weights) <= place:
+                kept, gained = (1 - self._rate) ** 0.5, self._rate**0.5
+                self._weights.append(kept * self._weights[-1] + gained * self._normal())
+            self._place, self._latest = place, self._draw(self._weights[place]).to(self.arms)
+        return self._latest
+
+    def root(self) -> Tensor:
+        """A x ... x A, (N, r^dim): a root of the covariance of all arms, for exact Thompson sampling."""
+        root = self._root
+        for _ in range(self._dim - 1):
+            root = torch.kron(root, self._root)
+        return root
+
+    def _normal(self) -> Tensor:
+        return self._streams.normal(*[self._root.shape[1]] * self._dim)
+
+    def _draw(self, weights: Tensor) -> Tensor:
+        """(A x ... x A) z for z (replicates, r, ..., r): one axis after the other, on a separate copy for each
+        replicate.
+
+        Without the copy, the last bits of a draw would depend on the number of replicates and the alignment in memory.
+        """
+        root, draws = self._root.to(weights), []
+        for z in weights:
+            f = z.clone()
+            for axis in range(self._dim):
+                f = torch.tensordot(f, root, dims=([axis], [1])).movedim(-1, axis)
+            draws.append(f.reshape(-1))
+        return torch.stack(draws)
