@@ -79,7 +79,14 @@ class SwitchingFunctions(SimulatedProblem):
     ) -> None:
         validation.one_of("change", change, "fresh", "flip")
         validation.non_negative("noise_scale", noise_scale)
-        self.switches = _switch_steps(switches, horizon)
+        validation.positive_integer("horizon", horizon)
+        expected = f"increasing, in 2, ..., {horizon} or shares of it"
+        several = isinstance(switches, Sequence) and all(validation.is_number(s) for s in switches)
+        validation.require(several, "switches", switches, f"a sequence of numbers, {expected}")
+        steps = [round(s * horizon) if s < 1 else s for s in switches]
+        ok = all(isinstance(s, int) and 2 <= s <= horizon for s in steps) and sorted(set(steps)) == steps
+        validation.require(ok, "switches", switches, expected)
+        self.switches = [int(s) for s in steps]
         arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
         root = covariance_root(covariance(k, arms))
         streams = problem_streams(seed, replicates, first_replicate)
@@ -138,17 +145,6 @@ class SphereTwoSwitches(SphereOneSwitch):
 
     def __init__(self, *, switches: Sequence[float] = (0.15, 0.5), **options: Any) -> None:
         super().__init__(switches=switches, **options)
-
-
-def _switch_steps(switches: Sequence[float], horizon: int) -> list[int]:
-    validation.positive_integer("horizon", horizon)
-    expected = f"increasing, in 2, ..., {horizon} or shares of it"
-    several = isinstance(switches, Sequence) and all(validation.is_number(s) for s in switches)
-    validation.require(several, "switches", switches, f"a sequence of numbers, {expected}")
-    steps = [round(s * horizon) if s < 1 else s for s in switches]
-    ok = all(isinstance(s, int) and 2 <= s <= horizon for s in steps) and sorted(set(steps)) == steps
-    validation.require(ok, "switches", switches, expected)
-    return [int(s) for s in steps]
 
 
 @named("cosine", random=True)
@@ -381,9 +377,8 @@ def _first_peaks(streams: ReplicateStreams, num_peaks: int, dim: int) -> Tensor:
 
 def _move(peaks: Tensor, normals: Tensor, shift: float, severities: Tensor) -> Tensor:
     """One change of the peaks (S, peaks, 2 + d), from standard normal numbers of that shape."""
-    steps = torch.cat(
-        [normals[..., :2] * severities, shift * torch.nn.functional.normalize(normals[..., 2:], dim=-1)], -1
-    )
+    directions = torch.nn.functional.normalize(normals[..., 2:], dim=-1)
+    steps = torch.cat([normals[..., :2] * severities, shift * directions], -1)
     low, high = _limits(peaks.shape[-1] - 2)
     # Reflected at both limits, however far the step goes: a walk on a circle of twice the length.
     length = high - low

@@ -114,8 +114,12 @@ class Replay(Problem):
         before, clock = cast(Tensor, past.times), cast(Tensor, played.times)
         gap = torch.cat([before, clock]).diff().median()
         past, clock = replace(past, times=(before - clock[0]) / gap + 1), (clock - clock[0]) / gap + 1
-        said = "one row" if table.times is None else _in_words(float(gap), table.in_seconds)
-        self._step_length = said if table.times is None else f"{said} (the median gap)"
+        self._step_length = "one row"
+        if table.times is not None and not table.in_seconds:
+            self._step_length = f"{float(gap):.6g} of the time's units (the median gap)"
+        elif table.times is not None:  # in the largest unit that does not exceed the gap
+            name, size = next(((n, s) for n, s in UNITS if gap >= s), UNITS[-1])
+            self._step_length = f"{float(gap) / size:.4g} {name}{'' if gap == size else 's'} (the median gap)"
         self.history, self.history_times = past.rewards, past.times
         self.knowledge, self.fit = knowledge_from(past, warm_up, prior_mean, noise_fraction, forgetting_rate)
         seen = ~torch.isnan(played.rewards)
@@ -126,10 +130,9 @@ class Replay(Problem):
             ok = 1 <= validation.positive_integer("horizon", horizon) <= steps
             validation.require(ok, "horizon", horizon, f"an integer in 1, ..., {steps}, the rows to play")
         # Tables that differ in any number have other digests.
-        numbers = [
-            part.cpu().contiguous().numpy().tobytes() for part in (past.rewards, played.rewards, clock)
-        ]
-        self.digest = hashlib.sha256(b"".join(numbers)).hexdigest()[:16]
+        parts = (past.rewards, played.rewards, clock)
+        numbers = b"".join(part.cpu().contiguous().numpy().tobytes() for part in parts)
+        self.digest = hashlib.sha256(numbers).hexdigest()[:16]
         self.horizon = steps if horizon is None else horizon
         validation.require(self.horizon >= 1, "table", table.rewards, "a table with rewards left to play")
         self.table = rewards[: self.horizon]
@@ -137,10 +140,8 @@ class Replay(Problem):
         self._all_available = bool(self._available.all())
         self._times: list[float] = clock[some].tolist()
         self._notes = table.notes
-        self._left_out = {
-            "without any reward": len(some) - steps,
-            "left out by the horizon": steps - self.horizon,
-        }
+        of_none, beyond = len(some) - steps, steps - self.horizon
+        self._left_out = {"without any reward": of_none, "left out by the horizon": beyond}
 
     def expected_rewards(self, step: int) -> Tensor:
         """The table's row (replicates, N); NaN where a reward is missing."""
@@ -159,11 +160,8 @@ class Replay(Problem):
     def summary(self) -> list[str]:
         """What was read (rows, arms, times, gaps, constant arms) and what was estimated, a line each."""
         rows = torch.cat([self.history, self.table])
-        constant = [
-            name
-            for name, column in zip(self.arm_names, rows.T, strict=True)
-            if bool((column[~torch.isnan(column)] == column[~torch.isnan(column)][0]).all())
-        ]
+        kinds = [len(column[~column.isnan()].unique()) for column in rows.T]
+        constant = [name for name, count in zip(self.arm_names, kinds, strict=True) if count == 1]
         left_out = "".join(f", {count} {why}" for why, count in self._left_out.items() if count)
         missing = int(torch.isnan(rows).sum())
         lines = [
@@ -275,14 +273,6 @@ def _split(
     return past_rows, RewardTable(rewards, times, table.arm_names)
 
 
-def _in_words(gap: float, in_seconds: bool) -> str:
-    """A gap between times in words; seconds are given in the largest unit that does not exceed the gap."""
-    if not in_seconds:
-        return f"{gap:.6g} of the time's units"
-    name, size = next(((n, s) for n, s in UNITS if gap >= s), UNITS[-1])
-    return f"{gap / size:.4g} {name}{'' if gap == size else 's'}"
-
-
 # --- what is known beforehand ---
 
 _NORM_ROWS = 100  # that the bound on the RKHS norm is taken over
@@ -306,10 +296,8 @@ def knowledge_from(
     rewards = (~torch.isnan(history)).sum(0)
     poor = [past.arm_names[n] for n in (rewards < 2).nonzero().squeeze(-1).tolist()]
     name, rows = ("history", "a table") if warm_up is None else ("warm_up", "a share of the rows")
-    expected = (
-        f"{rows} with two rewards of every arm (these have fewer; ignore= leaves columns out of a race)"
-    )
-    validation.require(not poor, name, poor, expected)
+    advice = "these have fewer; ignore= leaves columns out of a race"
+    validation.require(not poor, name, poor, f"{rows} with two rewards of every arm ({advice})")
     if forgetting_rate is not None:
         validation.below_one("forgetting_rate", forgetting_rate)
     covariance, fit = estimate_covariance(history), None
