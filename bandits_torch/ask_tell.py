@@ -220,15 +220,8 @@ class AskTell(Watched, Described):
         dated = isinstance(log, Log) and log.dated
         if dated:
             told["log"] = replace(told["log"], times=told["log"].times / border.SECONDS[time_unit])
-        policy = recipes.auto(cast(Any, choices), **told)
-        live = cls(
-            policy,
-            names=names,
-            context_names=context_names,
-            settings=settings,
-            time_unit=time_unit,
-            keep=keep,
-        )
+        about: Any = {"names": names, "context_names": context_names, "settings": settings}
+        live = cls(recipes.auto(cast(Any, choices), **told), **about, time_unit=time_unit, keep=keep)
         if log is not None:
             live._latest = float(told["log"].times[-1])
         if dated:
@@ -305,9 +298,8 @@ class AskTell(Watched, Described):
                     raise ValueError(f"context must be one of {', '.join(self.context_names)}, got None")
                 available = self._roster.of_those_here(available)
             else:
-                validation.require(
-                    context is None, "context", context, "None over a domain: fix settings instead"
-                )
+                expected = "None over a domain: fix settings instead"
+                validation.require(context is None, "context", context, expected)
                 if self.settings is not None:
                     available = self.settings.domain(available)
             choices = self.policy.choose_many(number, wanted, available, pending)
@@ -382,9 +374,8 @@ class AskTell(Watched, Described):
         ids, given = list(ids), {"rewards": rewards, "outcomes": outcomes, "noise_variance": noise_variance}
         columns = {name: [None] * len(ids) if each is None else list(each) for name, each in given.items()}
         for name, each in columns.items():
-            validation.require(
-                len(each) == len(ids), name, given[name], f"one for each of the {len(ids)} ids"
-            )
+            fits = len(each) == len(ids)
+            validation.require(fits, name, given[name], f"one for each of the {len(ids)} ids")
         with self._turn, self._fitting():
             before, still_open, latest = self.policy.state_dict(), dict(self._open), self._latest
             watched = self._watch.state_dict()
@@ -470,17 +461,14 @@ class AskTell(Watched, Described):
             if before is not None and before != float("inf"):
                 before, _ = self._times.read("before", before)
             named = set() if ids is None else {self._known(id) for id in ids}
-            old = [
-                id
-                for id, (time, _) in self._open.items()
-                if id in named or (before is not None and time < before)
-            ]
-            for id in old:
-                then, choice = self._open.pop(id)
-                if _BEFORE not in choice.why:
-                    self.policy.dropped(Pending(then, choice.arm, choice.why))
-                self._watch.dropped(id, self._asked)
-            return len(old)
+            held = len(self._open)
+            for id, (then, choice) in list(self._open.items()):
+                if id in named or (before is not None and then < before):
+                    del self._open[id]
+                    if _BEFORE not in choice.why:
+                        self.policy.dropped(Pending(then, choice.arm, choice.why))
+                    self._watch.dropped(id, self._asked)
+            return held - len(self._open)
 
     def add_arms(
         self,
@@ -554,13 +542,6 @@ class AskTell(Watched, Described):
             return self.policy
         return self._wrapped(roster.policy(self._origin, restarts=restarts))
 
-    @property
-    def retired(self) -> tuple[Any, ...]:
-        """The retired arms, by name, or by number if arms have no names."""
-        with self._turn.any_process():
-            at = self._roster.retired.nonzero().flatten().tolist()
-            return tuple(at if self.names is None else [self.names[k] for k in at])
-
     def _check_arms(self) -> None:
         kind = type(self.policy).__name__
         validation.require(self.policy.dim == 0, "policy", kind, "over arms, not over the points of a domain")
@@ -599,9 +580,8 @@ class AskTell(Watched, Described):
     def state_dict(self) -> dict[str, Any]:
         """The policy's state and the open questions."""
         with self._turn.any_process():
-            questions = [
-                (id, time, choice.arm, dict(choice.why)) for id, (time, choice) in self._open.items()
-            ]
+            still_open = self._open.items()
+            questions = [(id, time, choice.arm, dict(choice.why)) for id, (time, choice) in still_open]
             own = {"asked": self._asked, "open": questions, "latest": self._latest, "zone": self._times.zone}
             own |= {"arms": self._roster.state_dict(), "watch": self._watch.state_dict()}
             return {"policy": self.policy.state_dict()} | own
@@ -610,9 +590,8 @@ class AskTell(Watched, Described):
         """Continue from ``state``. Raises ValueError for anything that is not such a state; only the policy may then
         have changed."""
         missing = [name for name in ("policy", "asked", "open") if name not in state]
-        validation.require(
-            not missing, "state", sorted(state), f"the state of an AskTell: {missing} is missing"
-        )
+        expected = f"the state of an AskTell: {missing} is missing"
+        validation.require(not missing, "state", sorted(state), expected)
         asked, latest = validation.natural("state['asked']", state["asked"]), state.get("latest")
         if latest is not None:
             validation.finite_number("state['latest']", latest)

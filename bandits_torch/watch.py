@@ -289,11 +289,14 @@ class Watched:
     _latest: float | None
     _open: dict[int, Any]
     _watch: Watch
+    _roster: Any  # of growth, with the arms that are retired
 
     @property
     def retired(self) -> tuple[Any, ...]:
         """The arms that are never asked again, by name, or by number if arms have no names."""
-        return ()
+        with self._turn.any_process():
+            arms = self._arms_shown
+            return tuple(arms[k] for k in self._roster.retired.nonzero().flatten().tolist())
 
     @property
     def _arms_shown(self) -> list[Any]:
@@ -343,9 +346,7 @@ class Watched:
             mean, lower, upper = self._intervals(number, level, inside, None, context)
             best = torch.full_like(mean, torch.nan)
             if context is None and hasattr(inside, "joint") and not bool(mean.isnan().any()):
-                gone = self.retired
-                here = torch.tensor([arm not in gone for arm in self._arms_shown])
-                best = _probability_best(inside, number, here=here)
+                best = _probability_best(inside, number, here=~self._roster.retired)
             named = zip(_BELIEVED, (mean, lower, upper, best), strict=True)
             columns = {name: value.double().cpu().numpy().reshape(-1) for name, value in named}
             columns["plays"] = watch.plays.numpy().reshape(-1)
@@ -393,11 +394,9 @@ class Watched:
 
     def _rows_of_arms(self, columns: dict[str, Any]) -> pd.DataFrame:
         """A row for each arm of each replicate: its name, these columns (S N,), and whether it is retired."""
-        S, arms, gone = self.replicates, self._arms_shown, self.retired
+        S, arms, gone = self.replicates, self._arms_shown, self._roster.retired.tolist()
         who: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
-        return pd.DataFrame(
-            who | {"arm": arms * S} | columns | {"retired": [arm in gone for arm in arms] * S}
-        )
+        return pd.DataFrame(who | {"arm": arms * S} | columns | {"retired": gone * S})
 
     def _intervals(
         self, now: float, level: float, inside: Any, points: Tensor | None, context: ArmContext | None
@@ -486,8 +485,8 @@ class Watched:
             if self.policy.dim:
                 columns |= self._columns_of_points(chosen)
             else:
-                arms = chosen.tolist()
-                columns["arm"] = arms if self.names is None else [self.names[arm] for arm in arms]
+                shown = self._arms_shown
+                columns["arm"] = [shown[arm] for arm in chosen.tolist()]
             columns["reward"] = watch.rewards.numpy()[:, at].T.reshape(-1)
             columns["late"] = np.repeat(marks % 2 == 1, S)
             columns["state"] = np.repeat(np.array(_STATES)[marks // 2], S)
@@ -612,7 +611,8 @@ class Watched:
         best: Any = table[by].idxmax()
         if self.policy.dim:
             names = self._columns_of_points(torch.zeros(0, self.policy.dim))
-            at = ", ".join(f"{name}={_short(table[name][best])}" for name in names)
+            own = {name: table[name][best] for name in names}
+            at = ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in own.items())
             return f"; best known {at}, mean {table['mean'][best]:.4g}"
         sure = table["probability_best"][best]
         with_it = "" if math.isnan(sure) else f", with probability {sure:.2f}"
@@ -635,10 +635,6 @@ def _kl(p: np.ndarray, q: float) -> np.ndarray:
     return rel_entr(p, q) + rel_entr(1 - p, 1 - q)
 
 
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
 def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Tensor:
     """Quantile of a normal mixture with weights (S, P), means and variances (S, P, N), in standard deviations of the
     mixture from its mean, (S, N): by bisection between the quantiles of its parts."""
@@ -648,9 +644,8 @@ def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Te
     low, high = ends.amin(-2), ends.amax(-2)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        below = (weights.unsqueeze(-1) * torch.special.ndtr((middle.unsqueeze(-2) - mean) / deviation)).sum(
-            -2
-        )
+        each = torch.special.ndtr((middle.unsqueeze(-2) - mean) / deviation)
+        below = (weights.unsqueeze(-1) * each).sum(-2)
         low, high = torch.where(below < share, middle, low), torch.where(below < share, high, middle)
     centre, spread = mixture_moments(*parts)
     return (low - centre) / spread.sqrt()
