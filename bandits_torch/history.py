@@ -109,9 +109,8 @@ class History:
     def identical(self) -> bool:
         """Whether all replicates pulled the same arms and saw the same rewards without noise. Then nothing in the run
         was random, and their spread of 0 measures nothing."""
-        return all(
-            bool((values == values[:1]).all()) for values in (self.arms, self.rewards, self.expected_rewards)
-        )
+        seen = (self.arms, self.rewards, self.expected_rewards)
+        return all(bool((values == values[:1]).all()) for values in seen)
 
     @property
     def ms_per_step(self) -> float:
@@ -293,15 +292,11 @@ class Recorder:
     def _check(self, last: int) -> None:
         """Refuse rewards that are not finite and arms that were not available, in the steps since the last check."""
         rows = slice(self._checked, last)
-        kinds = {
-            "rewards": self._rewards,
-            "expected rewards": self._expected,
-            "best expected reward": self._best,
-        }
         # One sum tells: minus infinity marks an arm that was not available, and NaN or infinity survive.
         total = self._rewards[rows] + self._expected[rows] + self._best[rows]
         if not math.isfinite(total.sum().item()):
-            for kind, values in kinds.items():
+            kinds = {"rewards": self._rewards, "expected rewards": self._expected}
+            for kind, values in (kinds | {"best expected reward": self._best}).items():
                 bad = (~torch.isfinite(values[rows])).nonzero()
                 if not len(bad):
                     continue

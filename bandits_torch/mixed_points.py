@@ -153,13 +153,10 @@ class Space:
             least = max(low - half, 0.5 * low) if axis.log else low - half
             ends = torch.tensor([least, high + half], dtype=torch.float64)
             bounds[:, self.columns[name]] = axis.to_unit(ends).clamp(0.0, 1.0).unsqueeze(-1)
-        features = {
-            column: float(value)
-            for name, given in (fixed or {}).items()
-            for column, value in zip(
-                range(self.dim)[self.columns[name]], self.axes[name].encode(given), strict=True
-            )
-        }
+        features: dict[int, float] = {}
+        for name, given in (fixed or {}).items():
+            at = range(self.dim)[self.columns[name]]
+            features |= dict(zip(at, self.axes[name].encode(given).tolist(), strict=True))
         return Domain(bounds, fixed_features=features)
 
     def encode(self, values: Mapping[str, float]) -> Tensor:
@@ -180,11 +177,10 @@ class Space:
 
     def inward(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """Ends (S, d) of the box whose nearest values lie between ``low`` and ``high``."""
-        each = [
-            axis.inward(low[..., at], high[..., at])
-            for axis, at in zip(self.axes.values(), self.columns.values(), strict=True)
-        ]
-        return torch.cat([one for one, _ in each], -1), torch.cat([other for _, other in each], -1)
+        places = zip(self.axes.values(), self.columns.values(), strict=True)
+        ends = zip(*(axis.inward(low[..., at], high[..., at]) for axis, at in places), strict=True)
+        least, most = (torch.cat(one, -1) for one in ends)
+        return least, most
 
     def neighbours(self, X: Tensor) -> Tensor:
         """Points (m, S, d) that differ from X (S, d) by one step or by the choice of one axis."""

@@ -70,10 +70,8 @@ class ReplicateStreams:
         self.dtype, self.device = (dtype, torch.device(device)) if like is None else (like.dtype, like.device)
         self._generators = []
         for k in range(first, first + replicates):
-            entropy = np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], k)).generate_state(
-                1, np.uint64
-            )
-            self._generators.append(torch.Generator().manual_seed(int(entropy[0])))
+            own = np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], k))
+            self._generators.append(torch.Generator().manual_seed(int(own.generate_state(1, np.uint64)[0])))
         # Numbers drawn ahead, how many of them are used, and the states of the generators before they drew them.
         self._blocks: dict[_Key, tuple[Tensor, int, Tensor]] = {}
 
@@ -106,11 +104,8 @@ class ReplicateStreams:
         block = torch.empty(self.replicates, length, *shape, dtype=torch.float64)
 
         def fill(k: int) -> None:
-            row = block[k]
-            if kind == "normal":
-                row.normal_(generator=self._generators[k])
-            else:
-                row.uniform_(generator=self._generators[k])
+            draw = block[k].normal_ if kind == "normal" else block[k].uniform_
+            draw(generator=self._generators[k])
 
         if block.numel() < _MANY_NUMBERS:
             for k in range(self.replicates):
@@ -124,10 +119,8 @@ class ReplicateStreams:
         """The state of all generators: 5 KB per replicate, and as much again per kind and shape of numbers requested.
         Loading draws the numbers ahead, up to 131 KB, again.
         """
-        blocks = [
-            (kind, list(shape), used, before.clone())
-            for (kind, shape), (_, used, before) in self._blocks.items()
-        ]
+        drawn = self._blocks.items()
+        blocks = [(kind, list(shape), used, before.clone()) for (kind, shape), (_, used, before) in drawn]
         return {"generators": self._states(), "blocks": blocks}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

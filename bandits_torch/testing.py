@@ -58,11 +58,8 @@ class RecipeLaws:
         else:
             problem = problems.make("hills", num_arms=21, **common)
         numbered = {"first_replicate": first} if "first_replicate" in about.options else {}
-        options = {**about.quick, **numbered, **self.options}
-        policy = recipes.build(
-            self.name, problem, replicates=replicates, horizon=self.horizon, seed=3, **options
-        )
-        return policy, problem
+        options = {"horizon": self.horizon, **about.quick, **numbered, **self.options}
+        return recipes.build(self.name, problem, replicates=replicates, seed=3, **options), problem
 
     def test_a_choice_changes_nothing(self) -> None:
         """Two calls of ``choose`` give the same choice, and the state is as before, except for random numbers."""
@@ -149,7 +146,15 @@ class RecipeLaws:
         policy, problem = self.build()
         N = policy.num_arms
         order = torch.randperm(N, generator=torch.Generator().manual_seed(0))
-        other, places = _reordered(policy, order), order.argsort()
+        origin, places = policy.origin, order.argsort()
+        if origin is None:
+            raise SkipTest("no recipe made the policy, so it cannot be built with its arms in another order")
+        of_arms = {
+            name: value[..., order]
+            for name, value in origin.options.items()
+            if isinstance(value, Tensor) and value.shape[-1:] == order.shape
+        }
+        other = origin.recipe(origin.setup.of_arms(order), **{**origin.options, **of_arms})
         for step in range(1, N + 1):  # this arm alone
             arm = torch.full((policy.replicates,), step - 1)
             _play(policy, problem, step, only=arm, sees=torch.arange(N))
@@ -255,18 +260,6 @@ def _play(
     reward = scale * _reward(problem, arm, 1 + (step - 1) % 4)
     policy.learn(Observation(float(step), choice.arm, reward, choice.why))
     return choice.arm
-
-
-def _reordered(policy: Policy, order: Tensor) -> Policy:
-    """A policy of the same recipe over the same arms in another order."""
-    origin = policy.origin
-    if origin is None:
-        raise SkipTest("no recipe made the policy, so it cannot be built with its arms in another order")
-    options = {
-        name: value[..., order] if isinstance(value, Tensor) and value.shape[-1:] == order.shape else value
-        for name, value in origin.options.items()
-    }
-    return origin.recipe(origin.setup.of_arms(order), **options)
 
 
 def _reward(problem: Problem, arm: Tensor, step: int) -> Tensor:
