@@ -111,9 +111,9 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     names = sorted(raced, key=lambda name: float(raced[name].mean()))
     table = torch.stack([*(raced[name] for name in names), random], -1)  # least regret first
     signs, others = _patterns(len(table)), range(1, table.shape[1])
-    doubt = (
-        torch.stack([_doubt(table, c, signs) for c in others]) if len(table) > 1 else torch.ones(len(others))
-    )
+    doubt = torch.ones(len(others))
+    if len(table) > 1:
+        doubt = torch.stack([_doubt(table, c, signs) for c in others])
     tied = (names[0], *(name for name, p in zip(names[1:], doubt, strict=False) if p > 1 - SURE))
     confidence = 1 - float(doubt.max())
     if len(table) < FEWEST:
@@ -167,9 +167,8 @@ def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[
         s = max(bad, key=lambda one: int(lengths[one].max()))
         t = int(lengths[s].argmax())
         first = int((run[s] == run[s, t]).nonzero()[0]) + 1
-        found[name] = Stuck(
-            int(history.arms[s, t]), first, first + int(lengths[s][t]) - 1, rivals[int(which[t])]
-        )
+        last = first + int(lengths[s][t]) - 1
+        found[name] = Stuck(int(history.arms[s, t]), first, last, rivals[int(which[t])])
     return found
 
 
@@ -203,9 +202,8 @@ def with_whole_run(
         preferred: the policy to advise among equals; None for rewards of 0 and 1 and counts, where other policies need
             no more prior knowledge.
     """
-    late = advice.verdict == "random" and (
-        (whole.verdict != "random" and whole.of_random < _CLEARLY) or whole.policy in ahead
-    )
+    clear = whole.verdict != "random" and whole.of_random < _CLEARLY
+    late = advice.verdict == "random" and (clear or whole.policy in ahead)
     if advice.verdict == "short" or (advice.verdict == "random" and not late):
         return advice
     sound = [name for name in whole.tied if name not in stuck]
@@ -266,8 +264,6 @@ def _less(leader: Tensor, other: Tensor) -> tuple[float, float, float]:
 
 
 _NOTHING = "Nothing could be lost: at every step one arm alone could be pulled, or all paid the same."
-
-
 _COUNTED = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,epsilon_greedy,tv_gp_ucb,et_gp_ucb"
 _BINARY = _COUNTED.replace("random,", "random,log_odds_ucb,")
 _RELATED = "auto,random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
@@ -373,15 +369,13 @@ def compare(
         said = _too_short(horizon, least if could_lose else None)
         told = [earned.sentence(least)] if earned is not None and could_lose else []
         return Comparison([*said, *told], None, starts)
-    whole = advise(
-        {name: starts.of_whole(history.regret) for name, history in histories.items()}, starts.random
-    )
+    by_stretch = {name: starts.of_whole(history.regret) for name, history in histories.items()}
+    whole = advise(by_stretch, starts.random)
     bad = stuck(histories, random, starts.steps)
     ahead = () if earned is None else earned.ahead()
-    counted = earned is not None and earned.noun == "conversions"
-    advice = with_whole_run(
-        advise(starts.regret, starts.random), whole, bad, ahead, preferred=None if counted else "auto"
-    )
+    preferred = None if earned is not None and earned.noun == "conversions" else "auto"
+    advice = advise(starts.regret, starts.random)
+    advice = with_whole_run(advice, whole, bad, ahead, preferred=preferred)
     names = list(getattr(problem, "arm_names", ()))
     said = advice_of_record(advice, whole, bad, starts.steps, horizon, names)
     chance = None
@@ -436,12 +430,10 @@ def advice_of_record(
         return [*lines, late] if differs else lines
     if advice.taken is None:
         return [*lines, "None of them is advised."]
-    least = f"lost least{'' if advice.taken == whole.policy else ' of those left'}, {once}"
+    why = f"lost least{'' if advice.taken == whole.policy else ' of those left'}, {once}"
+    why = "needs the least prior knowledge" if advice.taken == "auto" else why
     take = "Of these take" if advice.verdict == "tie" and advice.taken in advice.tied else "Take"
-    return [
-        *lines,
-        f"{take} {advice.taken}, which {'needs the least prior knowledge' if advice.taken == 'auto' else least}.",
-    ]
+    return [*lines, f"{take} {advice.taken}, which {why}."]
 
 
 def _too_short(horizon: int, least: str | None) -> list[str]:
@@ -501,22 +493,18 @@ def _beside(advice: Advice) -> str:
 
 def snippet(policy: str, data: str, problem_options: Mapping[str, Any], options: Mapping[str, Any]) -> str:
     """Python that builds the policy, lets it learn from the record, and asks it in a live system."""
-    of_problem, of_policy = (
-        "".join(f", {key}={value!r}" for key, value in given.items()) for given in (problem_options, options)
-    )
-    return "\n".join(
-        [
-            "from bandits_torch import AskTell, make, recipes, run",
-            "",
-            f'problem = make("replay", data={data!r}{of_problem})',
-            f'policy = recipes.build("{policy}", problem, replicates=1, horizon=problem.horizon{of_policy})',
-            "run(policy, problem, problem.horizon)                          # learns from the record",
-            "live = AskTell(policy)                                         # keep it with save_policy, load_policy",
-            "question = live.ask(problem.time(problem.horizon) + 1)         # one usual gap between rows later",
-            "arm = problem.arm_names[int(question.arm)]                     # pull it, and when its reward is known:",
-            "live.tell(question.id, reward)",
-        ]
-    )
+    given = (problem_options, options)
+    of_problem, of_policy = ("".join(f", {key}={value!r}" for key, value in one.items()) for one in given)
+    return f"""\
+from bandits_torch import AskTell, make, recipes, run
+
+problem = make("replay", data={data!r}{of_problem})
+policy = recipes.build("{policy}", problem, replicates=1, horizon=problem.horizon{of_policy})
+run(policy, problem, problem.horizon)                          # learns from the record
+live = AskTell(policy)                                         # keep it with save_policy, load_policy
+question = live.ask(problem.time(problem.horizon) + 1)         # one usual gap between rows later
+arm = problem.arm_names[int(question.arm)]                     # pull it, and when its reward is known:
+live.tell(question.id, reward)"""
 
 
 def _percent(share: float) -> str:

@@ -274,9 +274,8 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     elif not isinstance(problem, ContinuousProblem):
         sums = torch.zeros(problem.replicates, problem.num_arms, dtype=torch.float64)
         for step in range(1, first.horizon + 1):
-            rewards = (
-                available_rewards(problem.expected_rewards(step), problem.available(step)).double().cpu()
-            )
+            rewards = available_rewards(problem.expected_rewards(step), problem.available(step))
+            rewards = rewards.double().cpu()
             mean = at_random[: len(rewards), step - 1 : step]
             sums = sums + torch.where(rewards.isfinite(), rewards, mean)
     best_arm = None

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,7 @@ class Cell:
         """Build problem and policy, and play. The result depends on the cell alone (and on torch's threads)."""
         problem = self.make_problem(self.block)
         steps = min(self.block.horizon, problem.horizon or self.block.horizon)
-        block = Block(self.block.replicates, steps, self.block.first_replicate, self.block.seed)
+        block = replace(self.block, horizon=steps)
         policy = self.make_policy(problem, block)
         history = run(policy, problem, steps, seed=block.seed, first_replicate=block.first_replicate)
         history.meta |= {"problem": self.problem, "policy": self.policy}
@@ -165,9 +165,8 @@ class Cell:
             try:
                 parts[name] = json.dumps(maker, sort_keys=True, default=_plain)
             except TypeError as error:
-                expected = (
-                    "a setting, a dataclass or a function of a module, with plain options, to name its file"
-                )
+                kinds = "a setting, a dataclass or a function of a module"
+                expected = f"{kinds}, with plain options, to name its file"
                 raise ValueError(f"{name} must be {expected}, got {error}") from error
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
         first, count = self.block.first_replicate, self.block.replicates
@@ -189,7 +188,7 @@ def make_cells(
     size = block.replicates if size is None else validation.positive_integer("block", size)
     end = block.first_replicate + block.replicates
     blocks = [
-        Block(min(size, end - first), block.horizon, first, block.seed)
+        replace(block, replicates=min(size, end - first), first_replicate=first)
         for first in range(block.first_replicate, end, size)
     ]
     return [

@@ -106,9 +106,7 @@ def page(
         holds=_holds(problem, found),
         earned=_earned(shown, gained),
         noisy=gained is not None and gained.noisy,
-        **_table(
-            shown, random, None if gained is None or not gained.noisy else gained.maximum - gained.attainable
-        ),
+        **_table(shown, random, gained),
         regret=_picture("regret", 3.6, partial(_draw_regret, shown, random)),
         bands=_bands(shown),
         starts=_starts(None if compared is None else compared.starts, shown),
@@ -181,12 +179,10 @@ def live_page(
 
 def _named_settings(table: pd.DataFrame, settings: Sequence[str]) -> pd.Series:
     """A word for the settings of every row."""
+    rows = table[list(settings)].to_dict("records")
     words = [
-        ", ".join(
-            f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
-            for name, value in row.items()
-        )
-        for row in table[list(settings)].to_dict("records")
+        ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
+        for row in rows
     ]
     return pd.Series(words, index=table.index, dtype=object)
 
@@ -303,21 +299,19 @@ def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str
             "colour": _CSS_COLOURS[look[name][0].lower()] if name in look else "var(--grey)",
         }
 
-    arm = (
-        []
-        if gained.best_arm is None
-        else [cells(f"best single arm in hindsight: {gained.best_arm[0]}", gained.best_arm[1])]
-    )
-    known = "best arm by the smoothed table" if gained.noisy else "best arm of every step"
+    beside = {"drawing at random": gained.random}
+    if gained.best_arm is not None:
+        beside[f"best single arm in hindsight: {gained.best_arm[0]}"] = gained.best_arm[1]
+    beside["best arm by the smoothed table" if gained.noisy else "best arm of every step"] = gained.attainable
     return {
         "noun": gained.noun,
         "rows": [cells(name, total) for name, total in gained.policies.items() if name in histories],
-        "references": [cells("drawing at random", gained.random), *arm, cells(known, gained.attainable)],
+        "references": [cells(name, total) for name, total in beside.items()],
         "about": gained.about_regret(),
     }
 
 
-def _table(histories: Mapping[str, History], random: Tensor, attainable: float | None) -> dict[str, Any]:
+def _table(histories: Mapping[str, History], random: Tensor, gained: Earned | None) -> dict[str, Any]:
     """A row for each policy, the best first, one for drawing at random, and one for the attainable total."""
     look, (frame, at_random) = looks(histories), standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].max())) or 1.0
@@ -340,7 +334,8 @@ def _table(histories: Mapping[str, History], random: Tensor, attainable: float |
         for name, row in frame.iterrows()
     ]
     beside = [{"name": "drawing at random", **cells(at_random), "share": "100 %" if at_random > 0 else ""}]
-    if attainable is not None:
+    if gained is not None and gained.noisy:
+        attainable = gained.maximum - gained.attainable
         share = f"{100 * attainable / at_random:.1f} %" if at_random > 0 else ""
         beside.append({"name": "best arm by the smoothed table", **cells(attainable), "share": share})
     return {"rows": rows, "references": beside}
@@ -386,12 +381,9 @@ def _pulls(
     if compared is None or compared.advice is None:
         lead = [str(summary(histories)["mean_cumulative_regret"].idxmin())]
     else:
-        advice, stuck = compared.advice, compared.stuck
-        lead = [
-            advice.taken or advice.policy,
-            advice.policy,
-            *(name for name in advice.tied if name in stuck),
-        ]
+        advice = compared.advice
+        lead = [advice.taken or advice.policy, advice.policy]
+        lead += [name for name in advice.tied if name in compared.stuck]
     shown = dict.fromkeys(name for name in (*lead, "auto") if name in histories)
     names = [str(name) for name in getattr(problem, "arm_names", range(problem.num_arms))]
     height = 0.9 + 0.19 * min(_MOST_ARMS, problem.num_arms)
@@ -400,9 +392,8 @@ def _pulls(
         kept = {one: getattr(history, one)[rows] for one in PER_REPLICATE}
         plot_pulls(replace(history, **kept, trace={}), best[:1], figure.add_subplot(), names=names)
 
-    return {
-        name: _picture(f"pulls{i}", height, partial(draw, histories[name])) for i, name in enumerate(shown)
-    }
+    drawn = {name: partial(draw, histories[name]) for name in shown}
+    return {name: _picture(f"pulls{i}", height, each) for i, (name, each) in enumerate(drawn.items())}
 
 
 def _beliefs(histories: Mapping[str, History]) -> dict[str, Any] | None:

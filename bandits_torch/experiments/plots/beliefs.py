@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -121,9 +122,8 @@ def _empty_copy(policy: IndexPolicy | OnlineModel, arms: Tensor | None) -> tuple
     choices = policy.choices
     points = arms is None or policy.dim > 0
     validation.require(points, "arms", arms, "None with a policy over arms, which has its own")
-    learner = IndexPolicy(
-        model, policy.acquisition, choices=choices.given, width=policy.width, forgetting=policy.forgetting
-    )
+    about: Any = {"choices": choices.given, "width": policy.width, "forgetting": policy.forgetting}
+    learner = IndexPolicy(model, policy.acquisition, **about)
     return learner, choices.shown(_POINTS) if arms is None else arms
 
 
@@ -189,9 +189,7 @@ def plot_beliefs(
     axes[0].set_ylim(0, 1)
     axes[1].set_ylim(0)
     noise = torch.cat([history.trace["noise_scale"].reshape(-1) for history in found.values()])
-    highest = float(
-        noise.double().quantile(1 - _LEFT_OUT)
-    )  # the first estimates, of a step or two, may lie above
+    highest = float(noise.double().quantile(1 - _LEFT_OUT))  # first estimates may lie above
     axes[2].set_ylim(0, 1.15 * highest or 1.0)
     for ax in axes:
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")

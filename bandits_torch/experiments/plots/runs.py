@@ -135,9 +135,8 @@ def plot_pulls(
     order = shown.indices.sort().values
     ax = axes_or_new(ax, height=1.2 + 0.2 * len(order))
     extent = (0.5, T + 0.5, len(order) - 0.5, -0.5)
-    ax.imshow(
-        pulled[order].numpy(), _SHARES, aspect="auto", vmin=0, vmax=1, extent=extent, interpolation="nearest"
-    )
+    look: Any = {"aspect": "auto", "vmin": 0, "vmax": 1, "interpolation": "nearest"}
+    ax.imshow(pulled[order].numpy(), _SHARES, extent=extent, **look)
     edges = np.ceil(np.arange(columns + 1) * T / columns) + 0.5
     ax.hlines(was_best[order].argmax(0).numpy(), edges[:-1], edges[1:], color=COLOURS[1], linewidth=1.6)
     labels = [shortened(str(n) if names is None else names[n], _LONGEST_NAME) for n in order.tolist()]
