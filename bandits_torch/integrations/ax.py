@@ -93,22 +93,18 @@ class BanditNode(ExternalGenerationNode):
             self._axes, self._space, self._learned = axes, space, set()
         table = data.df
         table = table[table["metric_name"] == metric] if len(table) else table
-        values = {
-            (int(row.trial_index), row.arm_name): float(row.mean) for row in table.itertuples(index=False)
-        }
+        values = {(int(row.trial_index), row.arm_name): float(row.mean) for row in table.itertuples()}
         if len(experiment.trials) != self._trials:
             self._trials, self._given = len(experiment.trials), set()
         completed: set[tuple[Any, ...]] = set()
         other = set(self._given)
         latest = -math.inf
         for index, trial in sorted(experiment.trials.items()):
-            latest = max(latest, self._time_of(trial))
-            (completed if trial.status.is_completed else other).update(
-                self._values(arm.parameters) for arm in trial.arms
-            )
-            for arm in trial.arms if trial.status.is_completed else []:
+            latest, done = max(latest, self._time_of(trial)), trial.status.is_completed
+            for arm in trial.arms:
+                (completed if done else other).add(self._values(arm.parameters))
                 value = values.get((index, arm.name), math.nan)
-                if (index, arm.name) not in self._learned and math.isfinite(value):
+                if done and (index, arm.name) not in self._learned and math.isfinite(value):
                     reward = torch.tensor([sign * value], dtype=torch.float64)
                     self._policy.learn(Observation(self._time_of(trial), self._point(arm.parameters), reward))
                     self._learned.add((index, arm.name))

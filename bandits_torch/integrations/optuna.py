@@ -123,10 +123,8 @@ class BanditSampler(BaseSampler):
             trials = [one for one in every if one.state in _SEEN]
             latest, axes = _parameters(trials, search_space)
             begun = {one.number: one.datetime_start for one in every}
-            another = any(
-                number not in begun or begun[number] != start for number, start in self._begun.items()
-            )
-            if another or (study.study_name, axes) != (self._study, self._axes):
+            same = all(k in begun and begun[k] == start for k, start in self._begun.items())
+            if not same or (study.study_name, axes) != (self._study, self._axes):
                 self._begin(study.study_name, axes)
             self._begun[trial.number] = begun[trial.number]
             for one in sorted(trials, key=lambda t: (self._time_of(t), t.number)):

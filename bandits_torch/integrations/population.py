@@ -416,7 +416,14 @@ def mixture_of_gains(
     """
     n, d = X.shape
     theta = _draws(d, seed)
-    evidence, squares = _log_evidence(X, time, target, theta)
+    drawn = _empty(X, theta)
+    over_time = drawn.over_time((time.unsqueeze(-1) - time).expand(1, 1, n, n))
+    held = torch.ones(1, len(theta), n, dtype=torch.bool)
+    A = noisy(covariance(X, X, drawn.lengthscale) * over_time, held, drawn.noise_variance).squeeze(0)
+    L = torch.linalg.cholesky(A)
+    z = torch.linalg.solve_triangular(L, target.expand(len(theta), n).unsqueeze(-1), upper=False)
+    half_log_det, squares = L.diagonal(dim1=-2, dim2=-1).log().sum(-1), z.square().sum((-2, -1))
+    evidence = -half_log_det - (_SHAPE + 0.5 * n) * (_SHAPE + 0.5 * squares).log()
     best = evidence.topk(_KEPT).indices
     members = _empty(X, theta[best])
     members.inputs, members.times = X.unsqueeze(0), time.unsqueeze(0)
@@ -451,16 +458,3 @@ def _empty(X: Tensor, theta: Tensor) -> PointMembers:
     n, d = X.shape
     box = torch.stack([X.new_zeros(d), X.new_ones(d)])
     return PointMembers(box, theta[:, :d], *theta[:, d:].T, capacity=max(n, 2))
-
-
-def _log_evidence(X: Tensor, time: Tensor, target: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
-    """ln p(y) of each process up to a constant, and y^T A^{-1} y, (P,) each, from a factor of A."""
-    n, processes = len(X), _empty(X, theta)
-    over_time = processes.over_time((time.unsqueeze(-1) - time).expand(1, 1, n, n))
-    held = torch.ones(1, len(theta), n, dtype=torch.bool)
-    K = covariance(X, X, processes.lengthscale) * over_time
-    A = noisy(K, held, processes.noise_variance).squeeze(0)
-    L = torch.linalg.cholesky(A)
-    z = torch.linalg.solve_triangular(L, target.expand(len(theta), n).unsqueeze(-1), upper=False)
-    half_log_det, squares = L.diagonal(dim1=-2, dim2=-1).log().sum(-1), z.square().sum((-2, -1))
-    return -half_log_det - (_SHAPE + 0.5 * n) * (_SHAPE + 0.5 * squares).log(), squares

@@ -183,15 +183,13 @@ class TimeVaryingUCBGenerator(Generator):
         domain = _domain(self.vocs)
         first = auto_over_points(domain, width=self.width, kind=_WithinLimits, **about)
         assert isinstance(first, _WithinLimits)
-        first.limits = [
-            (auto_over_points(domain, **about), *_limits(one)) for one in self.vocs.constraints.values()
-        ]
+        ends = [_limits(one) for one in self.vocs.constraints.values()]
+        first.limits = [(auto_over_points(domain, **about), *each) for each in ends]
         moving: Policy = first
         if self.max_travel_distances is not None or self.move_price:
             far, names = self.max_travel_distances, self.vocs.variable_names
-            validation.require(
-                far is None or len(far) == len(names), "max_travel_distances", far, f"one for each of {names}"
-            )
+            fits = far is None or len(far) == len(names)
+            validation.require(fits, "max_travel_distances", far, f"one for each of {names}")
             free = not self.move_price or not first.limits
             validation.require(free, "move_price", self.move_price, "0 with constraints")
             reach = None if far is None else domain.bounds.new_tensor(far)
@@ -237,9 +235,7 @@ class _Feasible(AcquisitionFunction):
         value = self.bound(X)
         for model, low, high in self._limits:
             posterior = model.posterior(X)
-            mean, variance = (
-                moment.squeeze(-1).squeeze(-1) for moment in (posterior.mean, posterior.variance)
-            )
+            mean, variance = (m.squeeze(-1).squeeze(-1) for m in (posterior.mean, posterior.variance))
             scale = (model.weights * model.scale).sum(-1) / model.unit.square()
             least = _LEAST_SPREAD * (scale + mean.detach().square())
             spread = variance.clamp_min(least).sqrt()
