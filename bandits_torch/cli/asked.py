@@ -187,25 +187,23 @@ def send_options(
         if not dot and len(accepted) == 1:
             (taker,) = accepted
         if taker and key not in accepted[taker]:
-            close = did_you_mean(key, accepted[taker])
+            close, known = did_you_mean(key, accepted[taker]), some(accepted[taker]) or "none"
+            raise ValueError(f"option {key!r} is not one of {taker}'s options{close} ({known})")
+        takers = [taker] if taker else [one for one, keys in accepted.items() if key in keys]
+        if not takers:
+            lists = [
+                f"{one}'s options ({some(accepted[one]) or 'none'})" for one in [*accepted][:_TAKERS_SHOWN]
+            ]
+            more = len(accepted) - _TAKERS_SHOWN
+            hidden = f"; and those of {more} more" if more > 0 else ""
+            close = did_you_mean(key, {one: None for keys in accepted.values() for one in keys}) or ";"
             raise ValueError(
-                f"option {key!r} is not one of {taker}'s options{close} ({some(accepted[taker]) or 'none'})"
+                f"option {key!r} is accepted by neither the problem nor a policy{close} there are {'; '.join(lists)}"
+                f"{hidden}"
             )
-        for one in [taker] if taker else _takers(key, accepted, problem):
+        if problem in takers and len(takers) > 1:
+            whose = " or ".join(f"{one}.{key}" for one in takers)
+            raise ValueError(f"option {key!r} must say for whom: {whose}")
+        for one in takers:
             (named if dot else general)[one][key] = parse_value(text)
     return {taker: general[taker] | named[taker] for taker in accepted}
-
-
-def _takers(key: str, accepted: Mapping[str, Collection[str]], problem: str) -> list[str]:
-    """The takers that accept a bare key. Raises ValueError if none does, or if both the problem and a policy do."""
-    takers = [taker for taker, keys in accepted.items() if key in keys]
-    if not takers:
-        shown = [f"{one}'s options ({some(accepted[one]) or 'none'})" for one in [*accepted][:_TAKERS_SHOWN]]
-        more = len(accepted) - _TAKERS_SHOWN
-        hidden = f"; and those of {more} more" if more > 0 else ""
-        close = did_you_mean(key, {one: None for keys in accepted.values() for one in keys}) or ";"
-        there = f"there are {'; '.join(shown)}{hidden}"
-        raise ValueError(f"option {key!r} is accepted by neither the problem nor a policy{close} {there}")
-    if problem in takers and len(takers) > 1:
-        raise ValueError(f"option {key!r} must say for whom: {' or '.join(f'{one}.{key}' for one in takers)}")
-    return takers

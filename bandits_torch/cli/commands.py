@@ -231,9 +231,8 @@ def value(
 
     keys = [key for key in signature(read_log).parameters if key not in ("path", "contexts")]
     reading = send_options(option, {"the log": keys})["the log"]
-    pulls = read_log(
-        log, contexts=[one.strip() for one in contexts.split(",")] if contexts else (), **reading
-    )
+    under = [one.strip() for one in contexts.split(",")] if contexts else ()
+    pulls = read_log(log, contexts=under, **reading)
     rows, refused = [("the log", f"{float(pulls.rewards.mean()):.4g}")], []
     for name in names:
         try:
@@ -338,20 +337,19 @@ def _live(state: Path, arms: str | None) -> Any:
     from bandits_torch.state_files import read_state
 
     names = None if arms is None else [name.strip() for name in arms.split(",")]
+    file = str(state)
     if not state.exists():
         if names is None:
             raise ValueError(
-                f"arms must be given to `ask --arms` first, as there is no file {str(state)!r}, got None"
+                f"arms must be given to `ask --arms` first, as there is no file {file!r}, got None"
             )
         return AskTell.auto(names)
     roster = read_state(state, "policy")[1]["state"].get("arms")
     if roster is None:
-        raise ValueError(
-            f"state must be a file that `ask` began, got {str(state)!r}, which holds another policy"
-        )
+        raise ValueError(f"state must be a file that `ask` began, got {file!r}, which holds another policy")
     known, first = roster["names"], roster["first"]
     if names not in (None, known):
-        raise ValueError(f"arms must be those of {str(state)!r}, {known}, or left out, got {names}")
+        raise ValueError(f"arms must be those of {file!r}, {known}, or left out, got {names}")
     live = AskTell.auto(first if known is None else known[:first])
     load_policy(state, live)
     return live
@@ -377,7 +375,7 @@ def list_names(name: str | None) -> None:
         except ValueError:  # a module without a problem of this name
             entry = policies[name]
     elif name in policies or name in problems:
-        entry = policies[name] if name in policies else problems[name]
+        entry = (policies if name in policies else problems)[name]
     else:
         close = did_you_mean(name, [*problems, *policies])
         raise ValueError(f"name must be one of those that `bandits-torch list` shows, got {name!r}{close}")
@@ -459,9 +457,8 @@ def sweep(
     options = asked_sweep(problems, policies, engine, option)
     from bandits_torch.cli.play import run_sweep
 
-    failures = run_sweep(
-        *options, data=data, engine=engine, out=out, resume=resume, overwrite=overwrite, **numbers
-    )
+    about = {"data": data, "engine": engine, "resume": resume, "overwrite": overwrite}
+    failures = run_sweep(*options, out=out, **about, **numbers)
     for line in failures:
         click.echo(f"failed: {line}", err=True)
     if failures:

@@ -16,9 +16,22 @@ import click
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn any error into one line on standard error and exit code 2, and Ctrl-C into exit code 130, as shells do."""
+    """Turn any error into one line on standard error and exit code 2, and Ctrl-C into exit code 130, as shells do.
+
+    A warning of the package is one line, too, without its place in the code, and said once; others are as in Python.
+    """
+    usual, said = warnings.showwarning, set()
+
+    def show(message: Warning | str, category: type[Warning], *more: Any, **others: Any) -> None:
+        if category is not UserWarning:
+            usual(message, category, *more, **others)
+        elif str(message) not in said:
+            said.add(str(message))
+            click.echo(f"warning: {' '.join(str(message).split())}", err=True)
+
     try:
-        with _one_line_warnings():
+        with warnings.catch_warnings():
+            warnings.showwarning = show
             yield
     except (click.ClickException, click.exceptions.Exit, click.Abort):  # which click itself tells
         raise
@@ -55,25 +68,6 @@ def says_how_to_go_on(words: Callable[[KeyboardInterrupt], str]) -> Iterator[Non
     finally:
         if in_main:
             signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _one_line_warnings() -> Iterator[None]:
-    """Show each warning of the package once, as one line without its place in the code; show others as Python does."""
-    with warnings.catch_warnings():
-        usual, said = warnings.showwarning, set()
-
-        def show(
-            message: Warning | str, category: type[Warning], filename: str, *more: Any, **others: Any
-        ) -> None:
-            if category is not UserWarning:
-                usual(message, category, filename, *more, **others)
-            elif str(message) not in said:
-                said.add(str(message))
-                click.echo(f"warning: {' '.join(str(message).split())}", err=True)
-
-        warnings.showwarning = show
-        yield
 
 
 def _fail(message: str) -> NoReturn:

@@ -119,11 +119,9 @@ def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> l
     asked = Race.of(settings)
     if data is not None:
         asked = replace(asked, data=str(data))
-    found = checksum(asked.data)
-    if found != settings["data_sha256"]:
-        raise ValueError(
-            f"data must be the file with SHA-256 {settings['data_sha256']}, got {asked.data!r} with {found}"
-        )
+    wanted, found = settings["data_sha256"], checksum(asked.data)
+    if found != wanted:
+        raise ValueError(f"data must be the file with SHA-256 {wanted}, got {asked.data!r} with {found}")
     now = versions()
     changed = [f"{name} {was}" for name, was in settings["versions"].items() if now.get(name) != was]
     if changed:
@@ -154,9 +152,8 @@ def _problem(asked: Race) -> Problem:
         settable = catalogue().problems[asked.problem].options
         named = [name for name in settable if re.search(rf"\b{name}(=| must be )", str(error))]
         said = ", ".join(f"--option {name}=..." for name in named)
-        raise ValueError(
-            f"{error} (here: {said})" if said and asked.data is not None else str(error)
-        ) from error
+        here = f" (here: {said})" if said and asked.data is not None else ""
+        raise ValueError(f"{error}{here}") from error
     return problem.to(device)
 
 
