@@ -168,9 +168,8 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
         return new.double()
     if isinstance(kernel, WienerKernel):
         variance = kernel.drift_variance.detach().double().squeeze(-1)
-        return WienerKernel(
-            variance.expand(batch), kernel.start, _around(variance.mean()), batch_shape=batch
-        ).double()
+        prior = _around(variance.mean())
+        return WienerKernel(variance.expand(batch), kernel.start, prior, batch_shape=batch).double()
     if isinstance(kernel, RBFKernel | MaternKernel):
         new = RBFKernel(batch_shape=batch)
         if isinstance(kernel, MaternKernel):
@@ -434,11 +433,8 @@ def _fit_one(
         _rescale_inputs(space, units)
     if over_time is not None and tick != 1:
         _rescale_time(over_time, tick)
-    return (
-        kernel,
-        square * likelihood.noise.detach().squeeze(),
-        math.sqrt(square) * constant.constant.detach(),
-    )
+    noise = square * likelihood.noise.detach().squeeze()
+    return kernel, noise, math.sqrt(square) * constant.constant.detach()
 
 
 def _units_of(scale: ScaleKernel | None) -> Tensor | None:

@@ -174,14 +174,13 @@ def twin_of(model: Any, likelihood: Likelihood | None, anew: bool = False) -> Si
         if anew:
             relearn(outward, Y.squeeze(-1))
         Y = outward(Y)[0]
-    variances = noise.expand_as(Y).clone() if isinstance(likelihood, FixedNoiseGaussianLikelihood) else None
-    if variances is not None:
-        likelihood = None
-    elif likelihood is None:
-        likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-6 * float(noise))).to(Y)
+    variances = None
+    if isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        variances, likelihood = noise.expand_as(Y).clone(), None
     else:
         likelihood = copy.deepcopy(likelihood)
-    if likelihood is not None:
+        if likelihood is None:
+            likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-6 * float(noise))).to(Y)
         likelihood.noise = noise
     with validate_input_scaling(False):  # the data were not chosen here
         twin = SingleTaskGP(X, Y, variances, likelihood, kernel, mean, outcome_transform=None)
@@ -196,9 +195,8 @@ def twin_of(model: Any, likelihood: Likelihood | None, anew: bool = False) -> Si
 def _features(kernel: TransformedKernel, *, num_inputs: int, num_outputs: int) -> KernelFeatureMap:
     """BoTorch's random features of the fitted kernel, of transformed inputs, times s."""
     some = next(kernel.base_kernel.parameters()).new_zeros(1, num_inputs)
-    features = gen_kernel_features(
-        kernel.base_kernel, num_inputs=kernel.inputs(some).shape[-1], num_outputs=num_outputs
-    )
+    inside = kernel.inputs(some).shape[-1]
+    features = gen_kernel_features(kernel.base_kernel, num_inputs=inside, num_outputs=num_outputs)
     inward = ByKernel(kernel, TransformedKernel.inputs)
     outward = ByKernel(kernel, TransformedKernel.scaled)
     own: Any = features.input_transform

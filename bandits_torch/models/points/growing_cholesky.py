@@ -329,9 +329,8 @@ class GrowingCholesky(ResizableState):
         """The state without caches, and without a graph, which ``condition_on_observations`` records: a deep copy of
         tensors with one is refused."""
         state = {name: value for name, value in vars(self).items() if name not in ("_solid", "_padded")}
-        return state | {
-            "_buffers": {name: buffer.detach() for name, buffer in self.named_buffers(recurse=False)}
-        }
+        buffers = {name: buffer.detach() for name, buffer in self.named_buffers(recurse=False)}
+        return state | {"_buffers": buffers}
 
     def widen(self, shape: torch.Size) -> None:
         """Give every member that differs along ``shape`` a factor of its own."""
@@ -449,10 +448,8 @@ class GrowingCholesky(ResizableState):
         members = order.expand(*self.batch_shape, size)
         targets, whitened = old.targets.gather(-1, members), old.whitened.gather(-1, members)
         self.size, self.ragged, self._drops = size, not same, 0
-        self._replace(
-            Rows(inputs, targets, upper[..., :0, :], upper, whitened, old.held.gather(-1, order)),
-            self.capacity,
-        )
+        held = old.held.gather(-1, order)
+        self._replace(Rows(inputs, targets, upper[..., :0, :], upper, whitened, held), self.capacity)
 
     def expanded(self, batch_shape: torch.Size) -> GrowingCholesky:
         """A copy for a batch to which this one broadcasts; shares no memory."""
@@ -497,7 +494,6 @@ class GrowingCholesky(ResizableState):
         complete = {prefix + "whitened", prefix + "inputs"} <= state_dict.keys()
         validation.require(complete, "state_dict", sorted(state_dict), "the state of such a model")
         theirs = (*state_dict[prefix + "whitened"].shape[:-1], state_dict[prefix + "inputs"].shape[-1])
-        validation.require(
-            own == theirs, "(*batch_shape, input_dim) of state_dict", theirs, f"{own}, the model's"
-        )
+        name = "(*batch_shape, input_dim) of state_dict"
+        validation.require(own == theirs, name, theirs, f"{own}, the model's")
         super()._load_from_state_dict(state_dict, prefix, *args)

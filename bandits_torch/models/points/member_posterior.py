@@ -320,10 +320,8 @@ class MemberMixture(Model):
             spread = (spread - half.square().sum(-2).unsqueeze(-2)).clamp_min(0.0)
         unit = self.unit.unsqueeze(-1)
         mean = (centre.squeeze(-2) + self.offset.unsqueeze(-1)) / unit  # S x b
-        shaped = (
-            m.movedim(0, 1).reshape(*batch, 1).to(X) for m in (mean, spread.squeeze(-2) / unit.square())
-        )
-        return MarginalPosterior(*shaped)
+        variance = spread.squeeze(-2) / unit.square()
+        return MarginalPosterior(*(m.movedim(0, 1).reshape(*batch, 1).to(X) for m in (mean, variance)))
 
     def _between(self, X: Tensor, time: Tensor, off: Tensor) -> Tensor:
         """K between points (S, b, d) and the pending ones, (S, b, k). ``off`` (S, P, b): members' means minus the
@@ -331,6 +329,5 @@ class MemberMixture(Model):
         assert self._pending is not None
         Z, then, off_there = self._pending
         covariance = self.scale[..., None, None] * self.members.between(X, time, Z, then)
-        return (
-            self.weights[..., None, None] * (covariance + off.unsqueeze(-1) * off_there.unsqueeze(-2))
-        ).sum(1)
+        both = covariance + off.unsqueeze(-1) * off_there.unsqueeze(-2)
+        return (self.weights[..., None, None] * both).sum(1)

@@ -226,9 +226,8 @@ class OnlineGP(OnlineModel):
         """1/2 log det(I + K / lambda) = sum log L_ii - n/2 log lambda of the data held, ``batch_shape``."""
         rows = self._learned()
         log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return (log_diagonal - 0.5 * rows.held.sum(-1).to(log_diagonal) * self.noise_variance.log()).expand(
-            self.batch_shape
-        )
+        gain = log_diagonal - 0.5 * rows.held.sum(-1).to(log_diagonal) * self.noise_variance.log()
+        return gain.expand(self.batch_shape)
 
     @property
     def log_likelihood(self) -> Tensor:
@@ -260,10 +259,8 @@ class OnlineGP(OnlineModel):
     def _rectangular(self) -> Rows:
         if self.data.ragged:
             self.data.compact()
-        counts = self.num_observations
-        validation.require(
-            not self.data.ragged, "num_observations", counts, "the same in every member to list data"
-        )
+        expected = "the same in every member to list data"
+        validation.require(not self.data.ragged, "num_observations", self.num_observations, expected)
         return self.data.rows()
 
     # -- learning --------------------------------------------------------------------------------------
@@ -282,10 +279,8 @@ class OnlineGP(OnlineModel):
         """
         X, Y = _points_and_targets(X, Y, self.batch_shape, self.data)
         where = self._mask(where)
-        shape = tuple(self.batch_shape)
-        validation.require(
-            not (self._follows and shape), "model", shape, "one model, whose units follow its data"
-        )
+        shape, expected = tuple(self.batch_shape), "one model, whose units follow its data"
+        validation.require(not (self._follows and shape), "model", shape, expected)
         ratio = self._check_spread(X)
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
@@ -365,9 +360,8 @@ class OnlineGP(OnlineModel):
         elif self.data.held.device.type == "cpu":
             short = self.num_observations < count
             ok = not bool((short if where is None else short & where).any())
-            validation.require(
-                ok, "count", count, f"at most the number held, {self.num_observations.tolist()}"
-            )
+            held = self.num_observations.tolist()
+            validation.require(ok, "count", count, f"at most the number held, {held}")
         with torch.no_grad():
             for _ in range(count):
                 self.data.drop_oldest(where)
@@ -446,10 +440,8 @@ class OnlineGP(OnlineModel):
                 self.data.size, size = 0, self.data.size
                 X, Y, held = rows.inputs.clone(), rows.targets.clone(), rows.held.clone()
                 for k in range(size):
-                    one = slice(k, k + 1)
-                    self.data.append(
-                        new_rows(self.prior, self.data, X[..., one, :], Y[..., one], held[..., k])
-                    )
+                    x, y = X[..., k : k + 1, :], Y[..., k : k + 1]
+                    self.data.append(new_rows(self.prior, self.data, x, y, held[..., k]))
                 return
             rows.corner.copy_(upper)
             rows.whitened.copy_(whitened)
