@@ -19,8 +19,19 @@ from bandits_torch.problems.drifting import (
 )
 from bandits_torch.problems.forgetting_fit import ForgettingFit, fit_forgetting, fit_forgetting_rate
 from bandits_torch.problems.logs import Log, read_data, read_log
-from bandits_torch.problems.problem import Knowledge, NamedProblem, Problem, gaussian_noise, named
-from bandits_torch.problems.registry import PROBLEMS, describe, make, needs_data, options_of, registered
+from bandits_torch.problems.problem import (
+    PROBLEMS,
+    Knowledge,
+    NamedProblem,
+    Problem,
+    describe,
+    gaussian_noise,
+    make,
+    named,
+    needs_data,
+    options_of,
+    registered,
+)
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.simulated import SimulatedProblem
 from bandits_torch.problems.stationary import (
@@ -85,3 +96,7 @@ __all__ = [
     "read_table",
     "registered",
 ]
+
+_ORDER = ("stationary", "drifting", "tv_gp", "continuous", "replay", "datasets")  # of modules, in lists
+for _name in sorted(PROBLEMS, key=lambda name: _ORDER.index(PROBLEMS[name].__module__.rpartition(".")[2])):
+    PROBLEMS[_name] = PROBLEMS.pop(_name)

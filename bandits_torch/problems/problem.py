@@ -1,4 +1,4 @@
-"""The contract of a problem: arms, rewards, and expected rewards for the scorer only; and the registration by name."""
+"""The contract of a problem: arms, rewards, and expected rewards for the scorer only; and the problems by name."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bandits_torch import validation
+from bandits_torch import naming, validation
 from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_priors import CandidatePrior
@@ -261,8 +262,14 @@ class NamedProblem:
 
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """Everything that it takes, by name."""
-        return _parameters(self.factory)
+        """Everything that it takes, by name; with ``**options``, what the class above it takes, too."""
+        found: dict[str, inspect.Parameter] = {}
+        for one in getattr(self.factory, "__mro__", (self.factory,)):
+            own = inspect.signature(one).parameters.values()
+            found |= {p.name: p for p in own if p.name not in found and p.kind is not p.VAR_KEYWORD}
+            if all(p.kind is not p.VAR_KEYWORD for p in own):
+                break
+        return found
 
     @property
     def options(self) -> dict[str, Any]:
@@ -294,11 +301,71 @@ def named(name: str, **about: Any) -> Callable[[Factory], Factory]:
     return register
 
 
-def _parameters(factory: Callable[..., Problem]) -> dict[str, inspect.Parameter]:
-    """Named parameters of a factory; one that takes ``**options`` passes them to the class above it."""
-    parameters = dict(inspect.signature(factory).parameters)
-    passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    named = {key: p for key, p in parameters.items() if p.kind is not p.VAR_KEYWORD}
-    if not (passes_on and isinstance(factory, type)):
-        return named
-    return named | {key: p for key, p in _parameters(factory.__mro__[1]).items() if key not in named}
+def make(
+    name: str,
+    *,
+    replicates: int = 1,
+    horizon: int | None = None,
+    seed: int = 0,
+    data: str | Path | None = None,
+    **options: Any,
+) -> Problem:
+    """Build the problem of that name.
+
+    Args:
+        name: a key of ``PROBLEMS``.
+        replicates: number of reward functions (for real data: of runs on the table) in the batch.
+        horizon: number of steps; None: the problem's default. Static problems without an end ignore it.
+        seed: of all random numbers of the problem.
+        data: file (or its folder) of a problem that replays real data.
+        options: the problem's own arguments (``options_of``).
+
+    Raises:
+        ValueError: unknown name or option (the message lists the known ones); missing or superfluous data;
+            whatever the problem itself refuses.
+    """
+    about = registered(name)
+    validation.known_names(f"options of problem {name!r}", options, about.options)
+    parameters = about.parameters
+    if "data" in parameters and data is None:
+        raise ValueError(f"data must be given for problem {name!r}: the path of its file, got None")
+    if "data" not in parameters and data is not None:
+        raise ValueError(f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}")
+    common: dict[str, Any] = {"replicates": replicates, "seed": seed}
+    common |= {key: value for key, value in {"horizon": horizon, "data": data}.items() if value is not None}
+    given = {key: value for key, value in common.items() if key in parameters}
+    return PROBLEMS[name](**given, **options)
+
+
+def registered(name: str) -> NamedProblem:
+    """The registration of a problem: its factory, its options, its kind.
+
+    ``name``: of a problem, of an entry point of the group ``bandits_torch.problems``, or ``module:class``. Raises
+    ValueError for an unknown name.
+    """
+    if isinstance(name, str) and name not in PROBLEMS:
+        found = naming.find("problems", name)
+        about = next((one for one in REGISTERED.values() if one.factory is found), None)
+        validation.require(found is None or about is not None, "problem name", name, "of a problem (@named)")
+        if about is not None:
+            REGISTERED[name], PROBLEMS[name] = about, about.factory
+    if not isinstance(name, str) or name not in PROBLEMS:
+        raise ValueError(
+            naming.unknown_name("problem name", name, PROBLEMS, "`bandits-torch list` shows all")
+        )
+    return REGISTERED[name]
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """The options of a problem beyond those of ``make``, with their defaults."""
+    return registered(name).options
+
+
+def needs_data(name: str) -> bool:
+    """Whether the problem replays real data, so that ``make`` must be given ``data``."""
+    return registered(name).needs_data
+
+
+def describe() -> dict[str, str]:
+    """One line on every problem, the first of its docstring."""
+    return {name: registered(name).summary for name in PROBLEMS}
