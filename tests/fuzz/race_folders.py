@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from bandits_torch.cli import folder as cli_folder
+from bandits_torch.cli.play import RaceFolder
 from tests.fuzz.folder_states import MINE, RACE, REPORT, call, cut_off, folders, put
 from tests.reference.kill_runs import ended
 
@@ -149,7 +149,7 @@ def try_kills(kills, seed):
                     wrong.append((races, spent, status, call(out, "--resume").stderr))
                 if status is not None:
                     break
-                if (out / "checkpoints").is_dir() and cli_folder.RaceFolder(out, {}).begun():
+                if (out / "checkpoints").is_dir() and RaceFolder(out, {}).begun():
                     put(out / "checkpoints" / "mine")
             races += 1
             mine = out / "checkpoints" / "mine"
