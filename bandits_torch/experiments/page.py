@@ -95,6 +95,17 @@ def page(
     shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
     counts = (first.horizon, "step"), (len(histories), "policy", "policies"), (first.replicates, "replicate")
     advice = None if compared is None else compared.advice
+    holds = None  # what a table holds, in sentences and as a picture
+    if found is not None and isinstance(problem, Replay):
+        draw = partial(plot_diagnosis, problem.record(), found)
+        picture = _picture("holds", 3.8, draw, titles=True)
+        holds = {"lines": str(found).splitlines(), "picture": picture, "jumps": bool(found.jumps)}
+
+    def draw_regret(figure: Figure) -> None:
+        ax = plot_regret(shown, figure.add_subplot(), random=random, labels=False)
+        if ax.get_ylim()[1] >= _LARGE:
+            ax.yaxis.set_major_formatter(EngFormatter(sep=""))  # 4M and 20k
+
     return _rendered(
         "page.html",
         heading=heading,
@@ -103,11 +114,11 @@ def page(
         verdict=_VERDICTS["short" if advice is None else advice.verdict],
         python=python,
         read=[*problem.summary(), *unseen_cycles(problem, found)],
-        holds=_holds(problem, found),
+        holds=holds,
         earned=_earned(shown, gained),
         noisy=gained is not None and gained.noisy,
         **_table(shown, random, gained),
-        regret=_picture("regret", 3.6, partial(_draw_regret, shown, random)),
+        regret=_picture("regret", 3.6, draw_regret),
         bands=_bands(shown),
         starts=_starts(None if compared is None else compared.starts, shown),
         pulls=_pulls(shown, problem, compared),
@@ -157,13 +168,19 @@ def live_page(
         plays = told.assign(arm=told["arm"].astype(str))
         pictures["plays"] = _picture("plays", height, partial(_draw_plays, plays, order))
     latest = history.assign(name=chosen)[::-1][:_LATEST]
+    lead = "Nothing has been learned yet."
+    if known and len(told):
+        best, among = table.iloc[0], "" if over_arms else " of the settings tried"
+        sure = best["probability_best"]
+        chance = "" if math.isnan(sure) else f", the best{among} with probability {sure:.2f}"
+        lead = f"Best now: {best['name']}, with an expected reward of {best['mean']:.4g}{chance}."
     return _rendered(
         "live.html",
         heading=heading,
         what="arm" if over_arms else "settings",
         refresh=refresh,
         level=f"{100 * level:g} %",
-        lead=_lead(table, over_arms) if known and len(told) else "Nothing has been learned yet.",
+        lead=lead,
         said=_said_of_alarms(alarms),
         rows=shown.to_dict("records"),
         left_out=len(table) - len(shown),
@@ -185,14 +202,6 @@ def _named_settings(table: pd.DataFrame, settings: Sequence[str]) -> pd.Series:
         for row in rows
     ]
     return pd.Series(words, index=table.index, dtype=object)
-
-
-def _lead(table: pd.DataFrame, over_arms: bool) -> str:
-    best = table.iloc[0]
-    sure = best["probability_best"]
-    among = "" if over_arms else " of the settings tried"
-    chance = "" if math.isnan(sure) else f", the best{among} with probability {sure:.2f}"
-    return f"Best now: {best['name']}, with an expected reward of {best['mean']:.4g}{chance}."
 
 
 def _said_of_alarms(alarms: pd.DataFrame) -> str:
@@ -272,15 +281,6 @@ def _draw_plays(told: pd.DataFrame, order: Sequence[str], figure: Figure) -> Non
     _in_dates(ax, told["time"])
 
 
-def _holds(problem: Problem, found: Diagnosis | None) -> dict[str, Any] | None:
-    """What a table holds, in sentences and as a picture."""
-    if found is None or not isinstance(problem, Replay):
-        return None
-    table = problem.record()
-    picture = _picture("holds", 3.8, lambda figure: plot_diagnosis(table, found, figure), titles=True)
-    return {"lines": str(found).splitlines(), "picture": picture, "jumps": bool(found.jumps)}
-
-
 def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str, Any] | None:
     """A row for each policy, the largest total first, and rows for comparison."""
     if gained is None:
@@ -339,12 +339,6 @@ def _table(histories: Mapping[str, History], random: Tensor, gained: Earned | No
         share = f"{100 * attainable / at_random:.1f} %" if at_random > 0 else ""
         beside.append({"name": "best arm by the smoothed table", **cells(attainable), "share": share})
     return {"rows": rows, "references": beside}
-
-
-def _draw_regret(histories: Mapping[str, History], random: Tensor, figure: Figure) -> None:
-    ax = plot_regret(histories, figure.add_subplot(), random=random, labels=False)
-    if ax.get_ylim()[1] >= _LARGE:
-        ax.yaxis.set_major_formatter(EngFormatter(sep=""))  # 4M and 20k
 
 
 def _starts(starts: Starts | None, order: Mapping[str, History]) -> dict[str, Any] | None:

@@ -75,7 +75,14 @@ class BanditNode(ExternalGenerationNode):
 
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
         """See Ax: learn the new trials."""
-        metric, sign = _objective(experiment)
+        config = experiment.optimization_config
+        validation.require(config is not None, "optimization_config", config, "one with an objective")
+        single = config.objective.is_single_objective
+        validation.require(single, "objective", config.objective, "one metric: a bandit has one reward")
+        limits = config.outcome_constraints
+        validation.require(not limits, "outcome_constraints", limits, "none: this node learns the objective")
+        ((metric, weight),) = config.objective.metric_weights
+        sign = math.copysign(1.0, weight)  # -1 if it is minimised
         constraints = experiment.search_space.parameter_constraints
         validation.require(not constraints, "parameter_constraints", constraints, "none")
         self._parameters = dict(experiment.search_space.parameters)
@@ -138,18 +145,6 @@ class BanditNode(ExternalGenerationNode):
         if self._time == "number":
             return float(trial.index)
         return (trial.time_run_started or trial.time_created).timestamp()
-
-
-def _objective(experiment: Experiment) -> tuple[str, float]:
-    """Name of the metric, and its sign: -1 if it is minimised."""
-    config = experiment.optimization_config
-    validation.require(config is not None, "optimization_config", config, "one with an objective")
-    single = config.objective.is_single_objective
-    validation.require(single, "objective", config.objective, "one metric: a bandit has one reward")
-    limits = config.outcome_constraints
-    validation.require(not limits, "outcome_constraints", limits, "none: this node learns the objective")
-    ((metric, weight),) = config.objective.metric_weights
-    return metric, math.copysign(1.0, weight)
 
 
 def _axis(one: Parameter) -> Axis:
