@@ -139,13 +139,11 @@ class ArmTests:
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Counterpart of ``state_dict``."""
-        counts = state["counts"].tolist()
-        rewards, times = (state[name].split(counts) for name in ("rewards", "times"))
+        own = [state[name].split(state["counts"].tolist()) for name in ("rewards", "times")]
+        sums = [state[name].tolist() for name in ("sums", "runs")]
         self.reset()
-        for (s, arm), own, then, sums, runs in zip(
-            state["of"].tolist(), rewards, times, state["sums"].tolist(), state["runs"].tolist(), strict=True
-        ):
-            self.each[s, arm].begin(own.tolist(), then.tolist(), sums, runs)
+        for (s, arm), rewards, times, *more in zip(state["of"].tolist(), *own, *sums, strict=True):
+            self.each[s, arm].begin(rewards.tolist(), times.tolist(), *more)
 
     def reset(self, where: Tensor | None = None) -> None:
         """Forget all rewards in the replicates with ``where`` True."""
@@ -158,12 +156,8 @@ class Watch(HasState):
     """What a live system remembers about its questions, and its test for changes. Choices do not depend on it.
 
     It keeps the latest ``keep`` questions with their rewards, how often and when each arm was played, and the latest
-    1000 alarms.
-
-    Each arm has its own test for changes, which sees only its rewards (``ArmTest``). So there is at most one
-    false alarm in 10 000 rewards on average, however many arms there are and however they are chosen.
-
-    If the policy has a test of its own, its restarts also count as alarms.
+    1000 alarms. The test of an arm (``ArmTest``) sees only its rewards, so its rate of false alarms holds however many
+    arms there are and however they are chosen. Restarts of a policy with a test of its own also count as alarms.
 
     Args:
         policy: whose questions they are.
@@ -433,9 +427,8 @@ class Watched:
         rows = watch.kept(self._asked)
         rows = rows[watch.marks.numpy()[0, rows % max(watch.size, 1)] // 2 == TOLD] % max(watch.size, 1)
         for s in range(self.replicates):
-            points, which, plays = np.unique(
-                watch.arms.numpy()[s, rows], axis=0, return_inverse=True, return_counts=True
-            )
+            played = watch.arms.numpy()[s, rows]
+            points, which, plays = np.unique(played, axis=0, return_inverse=True, return_counts=True)
             which = which.reshape(-1)
             last = np.full(len(points), -math.inf)
             np.maximum.at(last, which, watch.times.numpy()[0, rows])

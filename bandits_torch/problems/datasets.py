@@ -56,10 +56,11 @@ class IntelTemperature(Replay):
         self, data: str | Path, *, day: str = "2004-03-14", days: int = 1, filled: bool = True, **options: Any
     ) -> None:
         arrays = _load(data, "intel_temperature.npz", ("temperature", "observed", "time", "xy", "mote_id"))
-        values, observed = arrays["temperature"], arrays["observed"]
-        readings = np.where(observed, values, np.nan)
-        played = values if filled else readings
-        super().__init__(**_intel_days(arrays, played, readings, day, days), **options)
+        values = arrays["temperature"]
+        readings = np.where(arrays["observed"], values, np.nan)
+        super().__init__(
+            **_intel_days(arrays, values if filled else readings, readings, day, days), **options
+        )
 
 
 @named("intel-light")
@@ -72,9 +73,7 @@ class IntelLight(Replay):
 
     Args:
         data: ``intel_light_humidity.npz``, or its folder.
-        day: the played day, or the first of them, year-month-day.
-        days: how many days to play.
-        options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+        day, days, options: as for ``IntelTemperature``.
     """
 
     _quantity = "light"

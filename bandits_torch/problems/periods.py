@@ -117,8 +117,15 @@ class Record:
         if len(times) < _FEWEST:
             return None
         # Events of one moment make no finer record.
-        gap = max(float(np.median(np.diff(times))), float(np.mean(np.diff(times))) / _DENSEST)
-        rewards, times = _with_missing_rows(rewards, times, gap)
+        steps = np.diff(times)
+        gap = max(float(np.median(steps)), float(np.mean(steps)) / _DENSEST)
+        # Where times lie further apart there are rows of NaN between, unless it is an eighth of the record: fewer than
+        # eight gaps are no cycle. The last 4096 rows stay.
+        few = steps <= (times[-1] - times[0]) / 8
+        row = np.cumsum([0, *np.where(few, np.maximum(np.rint(steps / gap), 1), 1).astype(int)])
+        more = np.full((row[-1] + 1, rewards.shape[1]), np.nan)
+        more[row] = rewards
+        rewards, times = more[-2 * ROWS :], np.interp(np.arange(len(more)), row, times)[-2 * ROWS :]
         k = np.arange(_CYCLES - 1, int((times[-1] - times[0]) / (2 * gap)) + 1)
         return Record(rewards, times, k) if len(k) > _FEWEST // 4 else None
 
@@ -220,17 +227,6 @@ class Waves:
         two = apart > 1e-6 * (cc + ss) ** 2  # at half the sampling rate sine and cosine are one wave
         power = (a * a * ss - 2 * a * b * cs + b * b * cc) / (2 * np.where(two, apart, 1.0))
         return np.asarray(np.where(two, power, (a * a + b * b) / (2 * (cc + ss))))
-
-
-def _with_missing_rows(rewards: np.ndarray, times: np.ndarray, gap: float) -> tuple[np.ndarray, np.ndarray]:
-    """The last rows, at most 4096, with rows of NaN where times lie further apart than ``gap``, but by no more than an
-    eighth of the record: fewer than eight gaps are no cycle."""
-    steps = np.diff(times)
-    parts = np.where(steps <= (times[-1] - times[0]) / 8, np.maximum(np.rint(steps / gap), 1), 1).astype(int)
-    row = np.concatenate([[0], np.cumsum(parts)])
-    more = np.full((row[-1] + 1, rewards.shape[1]), np.nan)
-    more[row] = rewards
-    return more[-2 * ROWS :], np.interp(np.arange(len(more)), row, times)[-2 * ROWS :]
 
 
 def _background(log_frequency: np.ndarray, power: np.ndarray) -> np.ndarray:

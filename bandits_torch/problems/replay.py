@@ -322,11 +322,18 @@ def knowledge_from(
         mean = mean if prior_mean == "arm" else float(mean.mean())
     else:
         mean = validation.finite_number("prior_mean", prior_mean)
+    centred = (history - mean)[~torch.isnan(history).all(-1)]
+    evenly = torch.linspace(0, len(centred) - 1, min(len(centred), _NORM_ROWS)).round().long()
+    rows, seen = centred[evenly], ~torch.isnan(centred[evenly])
+    complete = seen.all(-1)
+    norms = [regularised_norm(covariance, rows[complete], noise_variance)]
+    for row, held in zip(rows[~complete], seen[~complete], strict=True):  # a fit leaves missing entries out
+        norms.append(regularised_norm(covariance[held][:, held], row[held], noise_variance).reshape(1))
     knowledge = Knowledge(
         kernel=ArmCovarianceKernel(covariance, active_dims=(0,)),
         noise_variance=noise_variance,
         prior_mean=mean,
-        rkhs_bound=_largest_norm(history - mean, covariance, noise_variance),
+        rkhs_bound=float(torch.cat(norms).max()),
         forgetting_rate=rate,
     )
     return knowledge, fit
@@ -353,16 +360,3 @@ def _fit(history: Tensor, times: Tensor, covariance: Tensor) -> ForgettingFit:
     )
     warn_of(fit, outside)
     return fit
-
-
-def _largest_norm(centred: Tensor, covariance: Tensor, noise_variance: float) -> float:
-    """Largest norm of a row's fit, over at most 100 rows evenly spread; a fit leaves missing entries out."""
-    centred = centred[~torch.isnan(centred).all(-1)]
-    picked = torch.linspace(0, len(centred) - 1, min(len(centred), _NORM_ROWS)).round().long()
-    rows = centred[picked]
-    seen = ~torch.isnan(rows)
-    complete = seen.all(-1)
-    norms = [regularised_norm(covariance, rows[complete], noise_variance)]
-    for row, held in zip(rows[~complete], seen[~complete], strict=True):
-        norms.append(regularised_norm(covariance[held][:, held], row[held], noise_variance).reshape(1))
-    return float(torch.cat(norms).max())

@@ -395,9 +395,8 @@ class GridDraws(SimulatedProblem):
         self._streams = problem_streams(seed, replicates, first_replicate)
         self._weights = [self._normal()]
         self._place, self._latest = -1, self.arms[:0]  # of the f drawn last
-        self.knowledge = Knowledge(
-            kernel=kernel, noise_variance=float(noise_scale) ** 2, forgetting_rate=forgetting_rate
-        )
+        variance = float(noise_scale) ** 2
+        self.knowledge = Knowledge(kernel, variance, forgetting_rate=forgetting_rate)
 
     def expected_rewards(self, step: int) -> Tensor:
         """f_step, (replicates, N): the same tensor as long as f stays."""
