@@ -65,15 +65,12 @@ class History:
         shape = validation.tensor("arms", self.arms).shape[:2]
         validation.shape_is("arms", self.arms, self.arms.dim() in (2, 3), "(S, T), or (S, T, d) of points")
         for name in PER_REPLICATE[1:]:
-            value = validation.tensor(name, getattr(self, name))
-            validation.shape_is(name, value, value.shape == shape, f"{tuple(shape)}, as arms")
+            validation.of_shape(name, getattr(self, name), shape, note=", as arms")
         for name in _PER_STEP:
-            value = validation.tensor(name, getattr(self, name))
-            validation.shape_is(name, value, value.shape == shape[1:], f"({shape[1]},), one per step")
+            validation.of_shape(name, getattr(self, name), shape[1:], note=", one per step")
         for name, value in self.trace.items():
             validation.require(name not in COLUMNS, "trace", name, f"without the names {COLUMNS}")
-            ok = validation.tensor(f"trace[{name!r}]", value).shape in (shape, shape[1:])
-            validation.shape_is(f"trace[{name!r}]", value, ok, f"{tuple(shape)} or ({shape[1]},)")
+            validation.of_shape(f"trace[{name!r}]", value, shape, shape[1:])
 
     @property
     def replicates(self) -> int:
@@ -224,7 +221,7 @@ class Recorder:
 
     def pulled(self, step: int, arm: Tensor, reward: Tensor, available: Any) -> None:
         """Record the rewards (S,) and score the arms."""
-        validation.shape_is("reward", reward, reward.shape == self._shape[1:], f"{self._shape[1:]}")
+        validation.of_shape("reward", reward, self._shape[1:])
         self._rewards[step - 1] = reward
         self._expected[step - 1], self._best[step - 1] = self._problem.score(step, arm, available)
         if self._on_cpu or step % _CHECK_EVERY == 0:

@@ -264,8 +264,7 @@ def _fixed(probabilities: Tensor, can: np.ndarray, log: Log, first: int) -> np.n
     """Probabilities (N,) or of each row, renormalised over the available arms of the rows from the first: (n, N)."""
     validation.finite_tensor("policy", probabilities)
     N, rows = log.num_arms, len(log.arms)
-    fits = probabilities.shape in ((N,), (rows, N))
-    validation.shape_is("policy", probabilities, fits, f"({N},) or ({rows}, {N}), probabilities")
+    validation.of_shape("policy", probabilities, (N,), (rows, N), note=", probabilities")
     ok = bool((probabilities >= 0).all()) and bool(((probabilities.sum(-1) - 1).abs() < 1e-6).all())
     validation.require(ok, "policy", probabilities, "probabilities that add up to 1")
     pi = probabilities.double().numpy()

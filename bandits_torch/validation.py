@@ -161,6 +161,14 @@ def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
         raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}")
 
 
+def of_shape(name: str, value: Any, *shapes: tuple[int, ...], note: str = "") -> Tensor:
+    """A tensor of one of these shapes; the message ends with the note."""
+    *others, last = (str(tuple(shape)) for shape in shapes)
+    expected = f"{', '.join(others)} or {last}" if others else last
+    shape_is(name, value, tensor(name, value).shape in shapes, f"{expected}{note}")
+    return value
+
+
 def covariance(name: str, value: Tensor) -> Tensor:
     """Covariance matrices (..., N, N): finite, symmetric and positive semi-definite up to rounding.
 

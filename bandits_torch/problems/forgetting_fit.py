@@ -25,10 +25,9 @@ def _check_record(table: Tensor, times: Tensor, covariance: Tensor) -> None:
     T, N = table.shape
     validation.require(not bool(torch.isinf(table).any()), "table", table, "free of infinities")
     validation.finite_tensor("times", times)
-    validation.shape_is("times", times, times.shape == (T,), f"({T},), a time for each row of table")
+    validation.of_shape("times", times, (T,), note=", a time for each row of table")
     validation.require(bool((times.diff() > 0).all()), "times", times, "increasing")
-    validation.tensor("covariance", covariance)
-    validation.shape_is("covariance", covariance, covariance.shape == (N, N), f"({N}, {N})")
+    validation.of_shape("covariance", covariance, (N, N))
 
 
 def fit_forgetting_rate(

@@ -78,7 +78,7 @@ class Log:
             column = getattr(self, name)
             if column is not None or name != "propensity":
                 validation.finite_tensor(name, column)
-                validation.shape_is(name, column, column.shape == (n,), f"({n},), one for each pull")
+                validation.of_shape(name, column, (n,), note=", one for each pull")
                 object.__setattr__(self, name, column.double())
         validation.rewards("rewards", self.rewards)
         validation.require(bool((self.times.diff() >= 0).all()), "times", self.times, "in order of time")

@@ -68,10 +68,9 @@ class Knowledge:
 
         Candidate priors stay as they are: a model over them takes the arms' dtype and device.
         """
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        moved: dict[str, Any] = {
-            name: v.to(*args, **kwargs) for name, v in values.items() if isinstance(v, Tensor | Kernel)
-        }
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        movable = ((name, value) for name, value in values if isinstance(value, Tensor | Kernel))
+        moved: dict[str, Any] = {name: value.to(*args, **kwargs) for name, value in movable}
         if self.safe_arms is not None:  # a mask, whatever the dtype of the rest
             moved["safe_arms"] = moved["safe_arms"].bool()
         return replace(self, **moved)
@@ -133,8 +132,7 @@ class Problem(ABC):
         as at the step before."""
         expected, mask, last = self.expected_rewards(step), mask_of(available), self._scored
         if last is None or not (_unchanged(expected, last[0]) and _unchanged(mask, last[1])):
-            shape = (self.replicates, self.num_arms)
-            validation.shape_is("expected_rewards", expected, expected.shape == shape, f"{shape}")
+            validation.of_shape("expected_rewards", expected, (self.replicates, self.num_arms))
             rewards = available_rewards(expected, mask)
             last = self._scored = _seen(expected), _seen(mask), rewards, rewards.amax(-1)
         return last[2].expand(len(arm), -1).gather(1, arm.unsqueeze(1)).squeeze(1), last[3]

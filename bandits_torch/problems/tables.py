@@ -259,8 +259,7 @@ class RewardTable:
             return
         times = _real("times", self.times)
         object.__setattr__(self, "times", times)
-        rows = len(rewards)
-        validation.shape_is("times", times, times.shape == (rows,), f"({rows},), one time per row")
+        validation.of_shape("times", times, (len(rewards),), note=", one time per row")
         validation.finite_tensor("times", times)
         late = times.diff() <= 0
         if bool(late.any()):

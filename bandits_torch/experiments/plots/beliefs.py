@@ -87,8 +87,7 @@ def plot_posterior(
     position = shown[:, 0].detach().cpu() if on_a_line else torch.arange(shown.shape[-2])
     order = position.argsort()
     if truth is not None:
-        shapes = ((len(position),), (len(wanted), len(position)))
-        validation.shape_is("truth", truth, truth.shape in shapes, f"{shapes[0]} or {shapes[1]}")
+        validation.of_shape("truth", truth, (len(position),), (len(wanted), len(position)))
     ax = axes_or_new(ax, height=3.5)
     for i, (step, mean, deviation) in enumerate(_replayed(history, learner, shown, replicate, wanted)):
         colour = COLOURS[i % len(COLOURS)]

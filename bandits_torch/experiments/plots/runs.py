@@ -57,15 +57,14 @@ def plot_arms(
     and for either of them on a continuous domain.
     """
     check_replicate(history, replicate)
-    if best is not None:
-        validation.tensor("best", best)
-    points = history.arms.dim() == 3
+    points, T = history.arms.dim() == 3, history.horizon
     if points:
         validation.require(best is None, "best", best, "None where points were played")
         validation.require(positions is None, "positions", positions, "None where points were played")
         d = history.arms.shape[-1]
         validation.require(coordinate in range(d), "coordinate", coordinate, f"an integer in 0, ..., {d - 1}")
-    T = history.horizon
+    if best is not None:
+        best = validation.of_shape("best", best, (T,), (1, T), (history.replicates, T)).reshape(-1, T)
     arms = history.arms[replicate, :, coordinate] if points else history.arms[replicate]
     steps = np.arange(1, T + 1)
     if positions is not None:
@@ -78,10 +77,7 @@ def plot_arms(
     what = "point played" if points else "arm pulled"
     ax.scatter(steps, _at(arms, positions), size, COLOURS[0], alpha=0.7, linewidths=0, label=what)
     if best is not None:
-        rows = best.reshape(-1, best.shape[-1])
-        ok = rows.shape in ((1, T), (history.replicates, T))
-        validation.shape_is("best", best, ok, f"({T},), (1, {T}) or ({history.replicates}, {T})")
-        row = _at(rows[replicate if len(rows) > 1 else 0], positions)
+        row = _at(best[replicate if len(best) > 1 else 0], positions)
         ax.plot(steps, row, drawstyle="steps-mid", color=COLOURS[1], linewidth=1.2, label="best arm")
     ax.set_xlim(0, T + 1)
     ((name, _),) = named(history).items()
@@ -123,8 +119,7 @@ def plot_pulls(
     """
     validation.require(history.arms.dim() == 2, "history", tuple(history.arms.shape), "of a run over arms")
     T = history.horizon
-    ok = validation.tensor("best", best).shape in ((1, T), (history.replicates, T))
-    validation.shape_is("best", best, ok, f"(1, {T}) or ({history.replicates}, {T})")
+    validation.of_shape("best", best, (1, T), (history.replicates, T))
     count = int(max(history.arms.max(), best.max())) + 1
     if names is not None:
         validation.require(len(names) >= count, "names", len(names), f"names of {count} or more arms")
@@ -267,8 +262,7 @@ def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = 
     validation.require(len(regret) > 0, "regret", dict(regret), "of one policy or more")
     validation.tensor("random", random)
     for name, values in regret.items():
-        fits = validation.tensor(f"regret of {name}", values).shape == random.shape
-        validation.shape_is(f"regret of {name}", values, fits, f"{tuple(random.shape)}")
+        validation.of_shape(f"regret of {name}", values, random.shape)
     ax = axes_or_new(ax, height=1.2 + 0.32 * len(regret))
     colours = {name: colour for name, (colour, _) in looks(regret).items()}
     order = sorted(regret, key=lambda name: float(regret[name].mean()))

@@ -274,7 +274,7 @@ class MemberMixture(Model):
         of_members, of_runs = {"weights": weights, "scale": scale}, {"offset": offset, "unit": unit}
         for given, shape in ((of_members, both), (of_runs, alone)):
             for name, value in given.items():
-                validation.shape_is(name, value, validation.tensor(name, value).shape == shape, f"{shape}")
+                validation.of_shape(name, value, shape)
         self.members, self.weights, self.scale = members, weights, scale
         self.offset, self.unit = offset, unit
         self._pending: tuple[Tensor, Tensor, Tensor] | None = None

@@ -135,8 +135,7 @@ class PointMembers(MemberPosterior, HasState, Described):
         validation.shape_is("lengthscale", lengthscale, fits, f"({P},) or ({P}, {d})")
         of_members = {"noise_variance": noise_variance, "timescale": timescale}
         for name, value in of_members.items():
-            shape = validation.tensor(name, value).shape
-            validation.shape_is(name, value, shape == (P,), f"({P},), a number for each member")
+            validation.of_shape(name, value, (P,), note=", a number for each member")
         for name, value in (("lengthscale", lengthscale), ("noise_variance", noise_variance)):
             ok = bool((value.isfinite() & (value > 0)).all())
             validation.require(ok, name, value, "finite and > 0")
