@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from scipy.special import ive
@@ -203,13 +204,13 @@ class StateSpace:
 
         It is sum_j q_j cos(2 pi j tau / period) with q_0 = I_0(z) e^{-z}, q_j = 2 I_j(z) e^{-z} and z = 1 / lengthscale
         (Solin & Sarkka 2014, equations 25-28). The harmonics left out change no covariance by more than the sum of
-        their q_j, which is at most ``tolerance`` if ``order`` is None.
+        their q_j, which is at most ``tolerance`` if ``order`` is None. The weights q_j have gradients.
 
         ``lengthscale``, ``period_length``: ``batch``. Raises ValueError if that takes more than 1 000 harmonics.
         """
-        z = (1 / lengthscale).detach().double().cpu()
+        z = (1 / lengthscale).double().cpu()
         if order is None:
-            q = _harmonics(z, _MOST_HARMONICS + 1)
+            q = _harmonics(z.detach(), _MOST_HARMONICS + 1)
             left_out = q.flip(-1).cumsum(-1).flip(-1).reshape(-1, q.shape[-1]).amax(0)
             enough = (left_out <= tolerance).nonzero().flatten().tolist()
             expected = f"large enough for {_MOST_HARMONICS} harmonics to leave out at most {tolerance:g}"
@@ -304,8 +305,25 @@ _MATERN = {  # shift over rate, and P, of the state (f, f' / rate, f'' / rate^2)
 def _harmonics(z: Tensor, order: int) -> Tensor:
     """q_0, ..., q_order, ``batch x (order + 1)``."""
     number = torch.arange(order + 1)
-    q = torch.from_numpy(ive(number.numpy(), z.unsqueeze(-1).numpy()))  # I_j(z) e^{-z}
+    q = _ScaledBessel.apply(number, z.unsqueeze(-1))
     return torch.where(number > 0, 2 * q, q)
+
+
+class _ScaledBessel(torch.autograd.Function):
+    """I_j(z) e^{-z}, of SciPy, with its derivative by z: I_j' = (I_{j-1} + I_{j+1}) / 2, and I_{-1} = I_1."""
+
+    @staticmethod
+    def forward(ctx: Any, number: Tensor, z: Tensor) -> Tensor:
+        """``number``: j, integers >= 0, that broadcast with ``z``."""
+        ctx.save_for_backward(number, z)
+        return torch.from_numpy(ive(number.numpy(), z.numpy()))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[None, Tensor]:
+        """Of ``z`` alone."""
+        number, z = ctx.saved_tensors
+        before, same, after = (_ScaledBessel.apply(n, z) for n in ((number - 1).abs(), number, number + 1))
+        return None, (grads[0] * ((before + after) / 2 - same)).sum_to_size(z.shape)
 
 
 def kron(one: Tensor, two: Tensor) -> Tensor:

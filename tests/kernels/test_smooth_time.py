@@ -212,17 +212,30 @@ def test_operators_keep_the_state_and_leave_the_rest_to_gpytorch():
             state_space_of(kernel)
 
 
-def test_gradients_reach_every_hyperparameter():
-    kernel = QuasiPeriodicKernel(7.0, 1.0, 30.0, nu=2.5) + MaternTimeKernel(2.0)
+def dense_with(kernel, x, values):
+    """The covariance with other values of the raw hyperparameters. A lazy one would forget them."""
+    names = [name for name, _ in kernel.named_parameters()]
+    with gpytorch.settings.lazily_evaluate_kernels(False):
+        return torch.func.functional_call(kernel, dict(zip(names, values, strict=True)), (x, x)).to_dense()
+
+
+@pytest.mark.parametrize("order", [None, 3])
+def test_gradients_reach_every_hyperparameter(order):
+    kernel = QuasiPeriodicKernel(7.0, 1.0, 30.0, nu=2.5, order=order) + MaternTimeKernel(2.0)
     x = spread_times(6)
-
-    def total(*values):
-        names = [name for name, _ in kernel.named_parameters()]
-        return torch.func.functional_call(kernel, dict(zip(names, values, strict=True)), (x, x)).sum()
-
     values = [p.detach().clone().requires_grad_(True) for p in kernel.parameters()]
     assert len(values) == 4
-    assert torch.autograd.gradcheck(total, tuple(values))
+    assert all(v.abs().max() > 0 for v in torch.autograd.grad(dense_with(kernel, x, values).sum(), values))
+    assert torch.autograd.gradcheck(lambda *values: dense_with(kernel, x, values), tuple(values))
+
+
+@pytest.mark.parametrize("lengthscale", [0.1, 1.0, 30.0])
+def test_gradients_reach_each_length_scale_of_a_batch_of_a_given_order(lengthscale):
+    kernel = PeriodicTimeKernel(7.0, torch.tensor([lengthscale, 2.0]).double(), order=3, batch_shape=(2,))
+    x = spread_times(6)
+    values = tuple(p.detach().clone().requires_grad_(True) for p in kernel.parameters())
+    assert torch.autograd.gradcheck(lambda *values: dense_with(kernel, x, values), values)
+    assert torch.autograd.gradgradcheck(lambda *values: dense_with(kernel, x, values), values)
 
 
 def test_numbers_give_float64_and_tensors_their_dtype():
