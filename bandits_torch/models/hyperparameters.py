@@ -87,7 +87,8 @@ def learnable(
         replicates: S; the batch shape is (S,), or () for one.
         anisotropy: standard deviation, under the prior, of the logarithm of a length-scale over their geometric mean;
             infinity: no such prior, as in BoTorch.
-        ranges: (dim,), how far each input reaches, used as the nearest power of 2; 0 counts as 1. None: 1, a unit cube.
+        ranges: (dim,), or (S, dim) where those of replicates differ: how far each input reaches, used as the nearest
+            power of 2; 0 counts as 1. None: 1, a unit cube.
 
     Raises ValueError for a ``kernel`` that is not one or of another batch, counts that are not integers >= 1, a ``dim``
     that is not the kernel's, an ``anisotropy`` that is not positive, ``ranges`` of another shape, negative or not
@@ -97,13 +98,7 @@ def learnable(
     validation.positive_integer("dim", dim)
     validation.positive_integer("replicates", replicates)
     validation.positive_or_infinite("anisotropy", anisotropy)
-    reach = torch.ones(dim) if ranges is None else validation.tensor("ranges", ranges)
-    expected = f"({dim},), one of each input"
-    validation.require(reach.shape == (dim,), "ranges", tuple(reach.shape), expected)
-    right = bool((reach.isfinite() & (reach >= 0)).all())
-    validation.require(right, "ranges", ranges, "finite, >= 0")
-    # In these units inputs reach about as far as 1; they round nothing.
-    units = torch.where(reach > 0, reach.detach().cpu().double(), 1.0).log2().round().exp2()
+    units = _powers_of_two(torch.ones(dim) if ranges is None else ranges, dim, replicates)
     batch = torch.Size([replicates] if replicates > 1 else [])
     require_within(batch, kernel.batch_shape, "kernel.batch_shape")
     if isinstance(kernel, SpatioTemporalKernel):
@@ -115,7 +110,7 @@ def learnable(
     if seen is not None:
         last = int(seen.max())
         validation.require(last < dim, "dim", dim, f"above {last}, the last of the kernel's active_dims")
-        dim, units = len(seen), units[seen]
+        dim, units = len(seen), units[..., seen]
     if isinstance(base, RBFKernel | MaternKernel):
         own = base.lengthscale.shape[-1]
         validation.require(own in (1, dim), "dim", dim, f"{own}, the number of the kernel's length-scales")
@@ -143,6 +138,18 @@ def learnable(
     ).double()
     scale.outputscale = outputscale.double().expand(batch) if scaled else outputscale.double()
     return scale.requires_grad_(True)
+
+
+def _powers_of_two(ranges: Tensor, dim: int, replicates: int) -> Tensor:
+    """Units in which inputs reach about as far as 1, (dim,) or (S, 1, dim); they round nothing. Raises ValueError for
+    ``ranges`` of another shape, negative or not finite."""
+    shaped = validation.tensor("ranges", ranges).shape in ((dim,), (replicates, dim))
+    expected = f"({dim},), one of each input, or ({replicates}, {dim})"
+    validation.require(shaped, "ranges", tuple(ranges.shape), expected)
+    right = bool((ranges.isfinite() & (ranges >= 0)).all())
+    validation.require(right, "ranges", ranges, "finite, >= 0")
+    units = torch.where(ranges > 0, ranges.detach().cpu().double(), 1.0).log2().round().exp2()
+    return units.flatten() if replicates == 1 or ranges.dim() == 1 else units.unsqueeze(1)
 
 
 def _rescale_inputs(kernel: RBFKernel | MaternKernel, factor: Tensor) -> None:
@@ -370,6 +377,12 @@ def _member(kernel: Kernel, index: int) -> Kernel:
     one = whole[index]
     for part, dims in zip((part for part in one.modules() if isinstance(part, Kernel)), seen, strict=True):
         part.active_dims = dims
+        prior, *closures = part._priors.get("lengthscale_prior", [None])
+        if isinstance(prior, LogNormalPrior) and prior.loc.dim() == 3:  # of ``ranges`` that differ
+            own = LogNormalPrior(prior.loc[index, 0], prior.scale[index, 0])
+            part.register_prior("lengthscale_prior", own, *closures)
+            bound = part.raw_lengthscale_constraint.lower_bound[index, 0]
+            part.register_constraint("raw_lengthscale", GreaterThan(bound, transform=None))
     return one
 
 

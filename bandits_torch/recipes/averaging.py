@@ -80,8 +80,9 @@ def auto_over_points(
         kind: the class of the policy, a kind of ``PointAveraging``.
         options: others of ``PointAveraging``.
 
-    Raises ValueError for another kernel, and a noise variance without one.
+    Raises ValueError for bounds that differ between replicates, another kernel, and a noise variance without one.
     """
+    validation.shape_is("bounds", domain.bounds, domain.bounds.dim() == 2, "(2, d), those of all replicates")
     scales = [[times * math.sqrt(domain.dim)] * domain.dim for times in _LENGTHSCALES]
     lengthscales, noises = domain.bounds.double().new_tensor(scales), [_NOISE] * len(scales)
     if kernel is not None:

@@ -61,7 +61,7 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
         reached = choices.bounds if isinstance(choices, Domain) else cast(Tensor, choices).flatten(0, -2)
         ranges = reached.amax(0) - reached.amin(0)
         anisotropy, _ = as_learning(setup.learn_hyperparameters)
-        kernel = learnable(cast(Kernel, kernel), len(ranges), replicates, anisotropy, ranges)
+        kernel = learnable(cast(Kernel, kernel), ranges.shape[-1], replicates, anisotropy, ranges)
     noise_variance = cast(Number, setup.noise_variance)  # the models raise ValueError for None
     if not isinstance(choices, Domain):
         return ArmGP(
@@ -313,6 +313,8 @@ def balanced_length(
 
 
 def _at_time_zero(model: OnlineGP, points: Tensor) -> Tensor:
+    shape, expected = (2, *points.shape[1:]), "of shape (2, d): widths and lengths are computed for one box"
+    validation.require(points.dim() == 2, "bounds", f"shape {shape}", expected)
     zeros = points.new_zeros(len(points), model.input_dim - points.shape[-1])
     return torch.cat([points, zeros], -1).to(model.input_dtype)
 

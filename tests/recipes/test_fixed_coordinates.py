@@ -1,9 +1,12 @@
-"""Recipes over a domain with a fixed coordinate of no range."""
+"""Recipes over a domain with a fixed coordinate of no range, and with bounds that differ between replicates."""
 
+import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain, recipes
+from bandits_torch.models import CandidatePrior
+from bandits_torch.policies import Observation
 from tests.reference.kernels import rbf
 
 
@@ -23,3 +26,44 @@ def test_the_width_over_a_domain_is_the_same_in_any_units_of_its_coordinates():
         policy = recipes.gp_ucb(Domain(torch.stack([0 * units, units])), kernel, 0.01)
         widths.append(policy.width(torch.tensor(5.0), policy.model))
     torch.testing.assert_close(widths[1], widths[0], rtol=1e-3, atol=0)
+
+
+# lower and upper bounds of two replicates, of two coordinates
+OWN_BOUNDS = torch.tensor([[[0.0, 0.0], [0.0, 0.0]], [[1.0, 1.0], [200.0, 0.1]]]).double()
+QUICK = {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 10}}
+
+
+def test_hyperparameters_are_learned_in_the_units_of_each_replicates_bounds():
+    """Each replicate plays as it does alone."""
+
+    def played(bounds, at, **replicates):
+        options = {"width": 2.0, "search": QUICK, "learn_hyperparameters": {"first": 4, "every": 5}}
+        policy = recipes.igp_ucb(Domain(bounds), rbf(0.5), 0.01, **options, **replicates)
+        generator = torch.Generator().manual_seed(0)
+        for time in range(10):
+            share = torch.rand(2, 2, generator=generator).double()
+            X, reward = share * OWN_BOUNDS[1], (6 * share[:, 0]).sin() + share[:, 1]
+            policy.learn(Observation(float(time), X[at], reward[at]))
+        assert (policy.trace()["refits"] >= 2).all()
+        return policy.model.kernel.base_kernel.lengthscale.detach(), policy.choose(10.0).arm
+
+    together, arms = played(OWN_BOUNDS, [0, 1], replicates=2)
+    for r in (0, 1):
+        alone, arm = played(OWN_BOUNDS[:, r], [r], first_replicate=r)
+        torch.testing.assert_close(together[r : r + 1], alone.reshape(1, 1, 2), rtol=1e-9, atol=0)
+        torch.testing.assert_close(arms[r : r + 1], arm, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda domain: recipes.gp_ucb(domain, rbf(0.3), 0.01, replicates=2),
+        lambda domain: recipes.sw_gp_ucb(domain, rbf(0.3), 0.01, replicates=2, horizon=50),
+        lambda domain: recipes.pe_gp_ucb(domain, [CandidatePrior(rbf(0.3))], 0.01, replicates=2, horizon=9),
+        lambda domain: recipes.auto(domain, rbf(0.3), 0.01, replicates=2),
+        lambda domain: recipes.auto(domain, replicates=2),
+    ],
+)
+def test_bounds_that_differ_between_replicates_are_refused_by_name_where_one_box_is_needed(made):
+    with pytest.raises(ValueError, match=r"^bounds must (be of|have) shape \(2, d\)"):
+        made(Domain(OWN_BOUNDS))
