@@ -16,7 +16,7 @@
     D_t, T     step, until             grid of GP-TS at step t, and the last step it changes       GridSearch
     R          root                    of draws mu + R z, z standard normal                        draws
     d          interval                time between the rewards of the future                      predictive draws
-    B, L       lipschitz = B L         RKHS norm; largest deviation of a derivative                GridSearch
+    B, L_j     lipschitz = B L_j       RKHS norm; largest deviation of a partial derivative        GridSearch
 
 Each class states its source. An index policy builds the acquisition function anew at every step, with a ``StepContext``
 if the class has ``at_step``.

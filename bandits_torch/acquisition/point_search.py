@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -244,31 +244,33 @@ _AT_ONCE = 1 << 14
 class GridSearch(PointSearch):
     """The maximum over the finite decision set D_t of GP-TS. Every x of the box has a point [x]_t of D_t with
 
-        |f(x) - f([x]_t)| <= B L ||x - [x]_t||_1 <= 1 / t^2,
+        |f(x) - f([x]_t)| <= sum_j B L_j |x_j - [x_j]_t| <= 1 / t^2,
 
-    f of RKHS norm at most B, L the largest standard deviation of a partial derivative under the kernel (Chowdhury &
-    Gopalan 2017, equation 7, which their Theorem 4 for GP-TS uses). Side j is cut into ceil(B L r_j d t^2 / 2)
-    cells, r_j its length, with a point of D_t in the middle of each: half as many per side as the paper's B L r d t^2.
-    After step ``until`` D_t no longer changes, and the theorem does not apply.
+    f of RKHS norm at most B, L_j the largest standard deviation of its partial derivative along x_j under the kernel
+    (Chowdhury & Gopalan 2017, equation 7, which their Theorem 4 for GP-TS uses, with one L for all coordinates). Side
+    j is cut into ceil(B L_j r_j d t^2 / 2) cells, r_j its length, with a point of D_t in the middle of each: half as
+    many per side as the paper's B L r d t^2, and as many in any unit of x_j. After step ``until`` D_t no longer
+    changes, and the theorem does not apply.
 
     Attributes:
-        lipschitz: B L.
+        lipschitz: B L_j of each coordinate, or one number for all.
         until: T, the last step at which D_t changes.
         step: t.
 
     Cost of a step: |D_t| evaluations, 16 384 at once; |D_t| grows as t^{2d}.
 
-    Raises ValueError for a ``lipschitz`` that is not a number > 0 and an ``until`` or ``step`` below 1; and, when a
-    domain is searched, for constraints and for a D_T of more than a million points.
+    Raises ValueError for a ``lipschitz`` that is not finite and >= 0 and an ``until`` or ``step`` below 1; and, when a
+    domain is searched, for constraints, another number of coordinates and a D_T of more than a million points.
     """
 
-    lipschitz: float = 1.0
+    lipschitz: float | Sequence[float] = 1.0
     until: int = 1
     step: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.positive("lipschitz", self.lipschitz)
+        for one in self._per_coordinate():
+            validation.non_negative("lipschitz", one)
         validation.positive_integer("until", self.until)
         validation.positive_integer("step", self.step)
 
@@ -276,10 +278,14 @@ class GridSearch(PointSearch):
         return replace(self, step=step)
 
     def check(self, domain: Domain) -> None:
-        """Raise ValueError for a domain with constraints, or with too large a D_T."""
+        """Raise ValueError for a domain with constraints, of another dimension, or with too large a D_T."""
         validation.require(domain.bounds.dim() == 2, "bounds", domain.bounds, "(2, d) with a grid")
         none = not domain.inequality_constraints
         validation.require(none, "inequality_constraints", domain.inequality_constraints, "none with a grid")
+        given = len(self._per_coordinate())
+        validation.require(
+            given in (1, domain.dim), "lipschitz", self.lipschitz, f"1 or {domain.dim} numbers"
+        )
         cells = self._cells(domain, self.until)
         size, sides = math.prod(cells), " x ".join(str(n) for n in cells)
         expected = f"small enough that D_T has at most {_MOST} points: here it has {sides} = {size}"
@@ -294,12 +300,14 @@ class GridSearch(PointSearch):
         ]
         return torch.cartesian_prod(*middles).reshape(-1, domain.dim)
 
+    def _per_coordinate(self) -> Sequence[float]:
+        return self.lipschitz if isinstance(self.lipschitz, Sequence) else [self.lipschitz]
+
     def _cells(self, domain: Domain, step: int) -> list[int]:
-        sides = (domain.bounds[1] - domain.bounds[0]).tolist()
-        per_length = self.lipschitz * domain.dim * step**2 / 2
+        changes = (domain.bounds[1] - domain.bounds[0]) * domain.bounds.new_tensor(self._per_coordinate())
         return [
-            1 if j in domain.fixed_features else max(1, math.ceil(per_length * side))
-            for j, side in enumerate(sides)
+            1 if j in domain.fixed_features else max(1, math.ceil(change * domain.dim * step**2 / 2))
+            for j, change in enumerate(changes.tolist())
         ]
 
     def maximise(

@@ -111,24 +111,31 @@ def gp_ts(
     Raises ValueError for ``grid_until`` over arms, with a kernel over time or with ``learn_hyperparameters``, and if
     D_T has more than a million points.
     """
-    model, domain = model_over(setup), setup.domain
+    model = model_over(setup)
     if grid_until is not None:
-        validation.positive_integer("grid_until", grid_until)
-        learn = setup.learn_hyperparameters
-        expected = "False with grid_until: D_t needs one kernel"
-        validation.require(not learn, "learn_hyperparameters", learn, expected)
-        over_points = domain is not None and isinstance(model, OnlineGP) and model.input_dim == domain.dim
-        expected = "None except over a domain without a kernel over time"
-        validation.require(over_points, "grid_until", grid_until, expected)
-        lipschitz = float(torch.as_tensor(rkhs_bound).max())
-        lipschitz *= float(steepness(cast(OnlineGP, model), cast(Domain, domain)).max())
-        initial = setup.point_search.initial if setup.point_search is not None else 0
-        search = GridSearch(initial=initial, lipschitz=lipschitz, until=grid_until)
-        search.check(cast(Domain, domain))
-        setup = replace(setup, search=search)
+        setup = replace(setup, search=_grid(setup, model, rkhs_bound, grid_until))
     theorem = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
-    draw = ThompsonSampling if domain is None else PathwisePointDraw
+    draw = ThompsonSampling if setup.domain is None else PathwisePointDraw
     return policy_over(setup, model, draw, width=as_width(width) or theorem)
+
+
+def _grid(setup: Setup, model: ArmGP | OnlineGP, rkhs_bound: Number, until: int) -> GridSearch:
+    """The search over the decision sets of GP-TS, with the initial design of the setup's search."""
+    validation.positive_integer("grid_until", until)
+    learn = setup.learn_hyperparameters
+    expected = "False with grid_until: D_t needs one kernel"
+    validation.require(not learn, "learn_hyperparameters", learn, expected)
+    domain = setup.domain
+    if domain is None or not isinstance(model, OnlineGP) or model.input_dim > domain.dim:
+        raise ValueError(
+            f"grid_until must be None except over a domain without a kernel over time, got {until}"
+        )
+    norm = float(torch.as_tensor(rkhs_bound).max())
+    lipschitz = (norm * steepness(model, domain)).tolist()
+    initial = setup.point_search.initial if setup.point_search is not None else 0
+    search = GridSearch(initial=initial, lipschitz=lipschitz, until=until)
+    search.check(domain)
+    return search
 
 
 @recipe(takes=GP, points=True)

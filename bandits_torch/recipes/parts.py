@@ -224,7 +224,7 @@ def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width
 
 
 def relative_steepness(model: OnlineGP, domain: Domain) -> Tensor:
-    """``steepness`` over the largest standard deviation of f at 64 points, (batch,), the same in any unit of f.
+    """``steepness``, the largest, over the standard deviation of f at 64 points, (batch,), the same in any unit of f.
 
     Coordinates may have units of their own: they are stretched so that all sides are as long as the longest.
     """
@@ -236,13 +236,13 @@ def relative_steepness(model: OnlineGP, domain: Domain) -> Tensor:
 
 
 def steepness(model: OnlineGP, domain: Domain) -> Tensor:
-    """Largest standard deviation of a partial derivative under each prior of the model's batch, (batch,).
+    """Standard deviation of each partial derivative, (d,), the largest of those under the priors of the model's batch.
 
     It is a difference over 1e-3 of the box.
     """
     step = 1e-3 * (domain.bounds[1] - domain.bounds[0])
     step = torch.where(step > 0, step, 1.0)  # a fixed coordinate may have no range: no difference along it
-    return (_changes(model, domain) / step).amax(-1).expand(model.batch_shape)
+    return (_changes(model, domain) / step).reshape(-1, domain.dim).amax(0)
 
 
 def _changes(model: OnlineGP, domain: Domain) -> Tensor:

@@ -16,8 +16,10 @@ from bandits_torch.policies import Observation
 NOISE = 0.01
 
 
-def squared_exponential(lengthscale: float):
-    kernel = ScaleKernel(RBFKernel()).double()
+def squared_exponential(lengthscale):
+    """``lengthscale``: a number, or a tensor with one of each coordinate."""
+    each = lengthscale.numel() if isinstance(lengthscale, torch.Tensor) else None
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=each)).double()
     kernel.base_kernel.lengthscale, kernel.outputscale = lengthscale, 1.5
     return kernel.requires_grad_(False)
 
@@ -30,10 +32,10 @@ DOMAINS = {1: box((-1.0, 0.5)), 2: box((0.0, 0.5), (2.0, 2.3))}
 
 
 def grid_of_the_paper(domain, lipschitz, t):
-    """Middles of cells no longer than 2 / (B L d t^2)."""
+    """Middles of cells no longer than 2 / (B L_j d t^2)."""
     axes = []
-    for low, high in zip(*domain.bounds.tolist(), strict=True):
-        count = max(1, math.ceil((high - low) * lipschitz * domain.dim * t**2 / 2))
+    for low, high, steep in zip(*domain.bounds.tolist(), lipschitz, strict=True):
+        count = max(1, math.ceil((high - low) * steep * domain.dim * t**2 / 2))
         axes.append([low + (high - low) * (2 * i + 1) / (2 * count) for i in range(count)])
     return np.array(list(itertools.product(*axes)))
 
@@ -46,7 +48,7 @@ def test_functions_of_that_norm_change_by_at_most_one_over_t_squared_to_the_near
     policy = recipes.gp_ts(domain, kernel, NOISE, rkhs_bound=B, grid_until=6)
     lipschitz = B * math.sqrt(1.5) / lengthscale
     search = policy.choices.search
-    assert search.lipschitz == pytest.approx(lipschitz, rel=1e-4)
+    assert search.lipschitz == pytest.approx([lipschitz] * dim, rel=1e-4)
     generator = torch.Generator().manual_seed(0)
     low, high = domain.bounds
     centres = low + (high - low) * torch.rand(12, dim, generator=generator).double()
@@ -106,7 +108,25 @@ def test_a_coordinate_that_is_fixed_is_not_cut() -> None:
     assert len(policy.choices.search.at_step(30).points(domain)) < 5000
 
 
+def test_the_grid_is_the_same_in_any_units_of_the_coordinates() -> None:
+    grids = []
+    for units in ([1.0, 1.0], [600.0, 1e-3]):
+        units = torch.tensor(units).double()
+        domain, kernel = Domain(torch.stack([0 * units, units])), squared_exponential(0.3 * units)
+        search = recipes.gp_ts(domain, kernel, NOISE, grid_until=4).choices.search
+        grids.append(search.at_step(4).points(domain) / units)
+    torch.testing.assert_close(*grids)
+
+
+def test_a_coordinate_along_which_nothing_changes_is_not_cut() -> None:
+    kernel = squared_exponential(torch.tensor([0.4, math.inf]).double())
+    search = recipes.gp_ts(DOMAINS[2], kernel, NOISE, grid_until=4).choices.search
+    assert search.at_step(4).points(DOMAINS[2])[:, 1].unique().tolist() == pytest.approx([2.15])
+
+
 BAD = {
+    r"lipschitz must be a finite number >= 0": lambda: GridSearch(lipschitz=(1.0, -1.0)),
+    r"lipschitz must be 1 or 2 numbers": lambda: GridSearch(lipschitz=(1.0, 2.0, 3.0)).check(DOMAINS[2]),
     r"grid_until must be small enough .* 250000 x 250000 = 62500000000, got 500": lambda: GridSearch(
         lipschitz=1.0, until=500
     ).check(box((0.0, 1.0), (0.0, 1.0))),
