@@ -6,8 +6,8 @@ import errno
 import json
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -207,3 +207,14 @@ def send_options(
         for one in takers:
             (named if dot else general)[one][key] = parse_value(text)
     return {taker: general[taker] | named[taker] for taker in accepted}
+
+
+@contextmanager
+def says_option(keys: Collection[str]) -> Iterator[None]:
+    """Add to a ValueError that names some of the ``keys`` how these are given on the command line."""
+    try:
+        yield
+    except ValueError as error:
+        named = [key for key in keys if re.search(rf"\b{key}(=| must be )", str(error))]
+        said = ", ".join(f"--option {key}=..." for key in named)
+        raise ValueError(f"{error} (here: {said})" if said else str(error)) from error

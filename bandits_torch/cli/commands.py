@@ -24,6 +24,7 @@ from bandits_torch.cli.asked import (
     asked_sweep,
     different_names,
     parse_value,
+    says_option,
     send_options,
     whole_number,
 )
@@ -184,10 +185,11 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
     for_table, for_log = sorted(of_table.keys() - of_log.keys()), sorted(of_log.keys() - of_table.keys())
     if for_table and for_log:
         raise ValueError(f"option must be for a table or for a log, got {for_table} and {for_log}")
-    if for_log:
-        held: Any = read_log(data, **of_log)
-    else:
-        held = read_table(data, **of_table) if for_table else read_data(data, **of_log)
+    with says_option(log if for_log else table):
+        if for_log:
+            held: Any = read_log(data, **of_log)
+        else:
+            held = read_table(data, **of_table) if for_table else read_data(data, **of_log)
     if isinstance(held, Log):
         if plot is not None:
             raise ValueError(f"plot must be left out for a log of pulls, got {str(plot)!r}: it draws tables")
@@ -232,7 +234,8 @@ def value(
     keys = [key for key in signature(read_log).parameters if key not in ("path", "contexts")]
     reading = send_options(option, {"the log": keys})["the log"]
     under = [one.strip() for one in contexts.split(",")] if contexts else ()
-    pulls = read_log(log, contexts=under, **reading)
+    with says_option(keys):
+        pulls = read_log(log, contexts=under, **reading)
     rows, refused = [("the log", f"{float(pulls.rewards.mean()):.4g}")], []
     for name in names:
         try:

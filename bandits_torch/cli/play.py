@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +24,7 @@ from rich.console import Console
 from torch import Tensor
 
 from bandits_torch import problems, recipes
-from bandits_torch.cli.asked import DEFAULT_HORIZON, MOST_THREADS, Race, checksum, whole_number
+from bandits_torch.cli.asked import DEFAULT_HORIZON, MOST_THREADS, Race, checksum, says_option, whole_number
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import says_how_to_go_on
 from bandits_torch.description import description, is_structure, said_differences, shown
@@ -146,7 +145,8 @@ def _problem(asked: Race) -> Problem:
     device = torch.device(asked.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {asked.device!r} is not there: torch sees no CUDA device")
-    try:
+    settable = () if asked.data is None else catalogue().problems[asked.problem].options
+    with says_option(settable):
         problem = problems.make(
             asked.problem,
             replicates=asked.replicates,
@@ -155,12 +155,6 @@ def _problem(asked: Race) -> Problem:
             data=asked.data,
             **asked.options["problem"],
         )
-    except ValueError as error:
-        settable = catalogue().problems[asked.problem].options
-        named = [name for name in settable if re.search(rf"\b{name}(=| must be )", str(error))]
-        said = ", ".join(f"--option {name}=..." for name in named)
-        here = f" (here: {said})" if said and asked.data is not None else ""
-        raise ValueError(f"{error}{here}") from error
     return problem.to(device)
 
 

@@ -40,6 +40,7 @@ _CALENDAR = {
 }
 LOGGED = {"arm", "action", "variant", "choice"}  # columns of a log of pulls that say which arm was pulled
 _NAMING = LOGGED | {"id", "item"}
+_NUMBERED = re.compile(r"[xX]_?\d+")  # a setting, where y is what it paid
 _FEWEST_COUNTED = 3  # rows; of fewer a counter cannot be told from rewards
 _STRICT_ROWS = 10  # an arm that falls or grows in every one of so many rows is a counter, or a clock
 _FEWEST_DATED = 4  # rows; in fewer a column agrees with a field of the date by chance
@@ -95,6 +96,21 @@ def refuse_names_of_arms(names: list[str], values: np.ndarray) -> None:
             f"rewards must be given, as {', '.join(map(repr, found))} may name something rather than be an arm: "
             f"ignore={','.join(found)} leaves it out; in a log of pulls, arm={found[0]} of `look` and `value` says "
             "which arm was pulled; if it is an arm, rewards= names it with the others"
+        )
+
+
+def refuse_settings(names: list[str]) -> None:
+    """Refuse a table with one column called a reward beside others: settings that were tried, and what they paid."""
+    found = [name for name in names if name.strip().lower() in ("reward", "rewards")]
+    found += [
+        name for name in names if name == "y" and all(_NUMBERED.fullmatch(one) for one in {*names} - {name})
+    ]
+    if len(found) == 1 < len(names):
+        raise ValueError(
+            f"rewards must be given, as {found[0]!r} beside {some([name for name in names if name != found[0]], 3)} "
+            "looks like a row for each trial, with its settings and its reward: a table of arms has a column with the "
+            "rewards of each arm. `AskTell.auto` plays settings from their ranges; if all columns are arms, rewards= "
+            "names them"
         )
 
 
@@ -465,6 +481,7 @@ def _wide_table(
         refuse_counters(names, rewards, time, asked_for=time_column != "auto")
         refuse_calendar(names, rewards, dates)
         refuse_names_of_arms(names, rewards)
+        refuse_settings(names)
     source = "" if time is None else "the index, " if time == "" else f"{time!r}, "
     nothing = [name for name, none in zip(names, np.isnan(rewards).all(0), strict=True) if none]
     of_nothing = f"without any reward: {some(nothing, 3)}; ignore={','.join(nothing)} leaves them out"

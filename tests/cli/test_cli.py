@@ -287,10 +287,15 @@ def test_an_interrupt_is_exit_code_130_as_shells_have_it(capsys):
 )
 def test_what_decides_how_a_table_is_read_is_named_as_it_is_given_here(text, said, tmp_path):
     (tmp_path / "my.csv").write_text(text)
-    done = call(
-        "race", "--data", tmp_path / "my.csv", "--policies", "random", "--out", tmp_path / "out", code=2
-    )
-    assert said in done.stderr
+    race = ("race", "--policies", "random", "--out", tmp_path / "out", "--data")
+    for command in (race, ("look",)):
+        assert said in call(*command, tmp_path / "my.csv", code=2).stderr
+
+
+def test_what_decides_how_a_log_is_read_is_named_as_it_is_given_here(tmp_path):
+    (tmp_path / "log.csv").write_text("time,a,b,c\n1,x,y,2\n2,y,x,3\n")
+    for command in (("value",), ("look", "--option", "reward=c")):
+        assert "(here: --option arm=...)" in call(*command, tmp_path / "log.csv", code=2).stderr
 
 
 def test_a_reader_who_stops_reading_is_no_error():

@@ -108,6 +108,16 @@ def test_columns_that_tell_the_time_are_no_arms(name, cells, tmp_path):
     assert read(tmp_path, text, rewards=[name, "a"]).arm_names == (name, "a")
 
 
+@pytest.mark.parametrize("names", [("price", "size", "reward"), ("Rewards", "price"), ("x1", "x_2", "y")])
+def test_settings_and_what_each_trial_paid_are_no_table_of_arms(names, tmp_path):
+    text = rows(names=names, values=VALUES[:, : len(names)])
+    with pytest.raises(ValueError, match=r"rewards must be given.* a row for each trial, with its settings"):
+        read(tmp_path, text)
+    assert read(tmp_path, text, rewards=list(names)).arm_names == names
+    for others in (("reward", "rewards", "c"), ("x", "y", "z")):
+        assert read(tmp_path, rows(names=others)).arm_names == others
+
+
 @pytest.mark.parametrize("name", ["banner_id", "User ID", "offerId", "id", "variant"])
 def test_a_column_that_names_what_was_pulled_is_no_arm(name, tmp_path):
     """A log of integers, (time, banner_id, clicked), is no table of two arms of which the numbers pay most."""
