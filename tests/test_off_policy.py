@@ -133,6 +133,21 @@ def test_intervals_hold_the_truth(skewed, drift):
     assert 0.85 <= np.mean(held) <= 0.95
 
 
+@pytest.mark.parametrize(("chance", "known"), [(0.02, True), (0.05, False)])
+def test_intervals_of_rare_successes_hold_though_the_rows_of_a_policy_may_have_none(chance, known):
+    """Of ten arms drawn uniformly, a policy that always plays one agrees with 20 of 200 rows."""
+    rng, held = np.random.default_rng(0), []
+    for _ in range(200):
+        arms = torch.from_numpy(rng.integers(0, 10, 200))
+        rewards = torch.from_numpy((rng.random(200) < chance).astype(float))
+        propensity = torch.full((200,), 0.1).double() if known else None
+        log = Log(torch.arange(200).double(), arms, rewards, propensity=propensity)
+        if int((arms == 0).sum()) >= 10:
+            found = value(log, one(0, 10), warm_up=0.0, estimator="snips" if known else "replay")
+            held.append(found.low <= chance <= found.high)
+    assert np.mean(held) >= 0.88
+
+
 @pytest.mark.parametrize(
     ("skewed", "drift"),
     [pytest.param(*case, marks=pytest.mark.slow) for case in ((False, True), (True, False))] + [(True, True)],
