@@ -81,6 +81,7 @@ class LimitedPolicy(Policy):
     trust: str
     when_empty: str
     _clock: int | Tensor
+    _pending = 0  # choices whose rewards are expected
 
     def _set_up(
         self,
@@ -184,7 +185,9 @@ class LimitedPolicy(Policy):
         return self.outcomes.get(name, self.model)
 
     def _safety_of(self, name: str) -> Tensor:
-        return self._column(self._safety[name].at(self._clock + 1, self._model(name)))
+        """The width of safety, (S, 1). Each choice is a step of its own: the reward of the one before may be open."""
+        step = self._clock + self._pending + 1
+        return self._column(self._safety[name].at(step, self._model(name)))
 
     def _column(self, value: Tensor) -> Tensor:
         """() or (S,) as (S, 1)."""
@@ -298,7 +301,8 @@ class SafePolicy(LimitedPolicy):
         if available is not None:
             self.choices.check_available(available)
         functions = self._functions(time)  # with what is pending, if anything is
-        learned = functions if self._learned is None else self._learned
+        learned = self._learned or functions
+        learned = {name: replace(one, width=functions[name].width) for name, one in learned.items()}
         certain = safe_set(list(learned.values()))
         initial = self.safe_arms if self.trust == "always" else self.safe_arms & self._first()
         safe = certain | initial
@@ -348,12 +352,13 @@ class SafePolicy(LimitedPolicy):
             margin = torch.where(initial.any(-1, keepdim=True), initial.to(margin), margin)
         return margin == margin.amax(-1, keepdim=True)
 
-    _expects = ("choices", "_others", "_learned")
+    _expects = ("choices", "_others", "_learned", "_pending")
 
     def expect(self, pending: Pending, time: float) -> None:
         """Pending pulls lower the variances that score arms, not the safe set: what is only expected is no safer."""
         if self._learned is None:
             self._learned = self._functions(time)
+        self._pending += 1
         for one in (self.choices, *self._others.values()):
             one.expect(pending.arm, pending.time)
 
@@ -536,12 +541,13 @@ class SafePointPolicy(LimitedPolicy):
         """Which points (n, d) are within all limits by the bounds at ``time``, without the initial safe set: (S, n)."""
         return self._scored(points.unsqueeze(1).expand(-1, self.replicates, -1), time)[1]
 
-    _expects = ("choices", "_settled")
+    _expects = ("choices", "_settled", "_pending")
 
     def expect(self, pending: Pending, time: float) -> None:
         """Pending pulls lower the variance of the reward that scores points; see ``SafePolicy``."""
         if "reward" in self.limits and self._settled is None:
             self._settled = ModelPoints(copy.deepcopy(self.model), self.choices.domain)
+        self._pending += 1
         self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()

@@ -192,7 +192,9 @@ class PosteriorSafetyWidth(Width):
     """Distance that a safe arm keeps from each limit: width_t = z(1 - delta_t / k), z the normal quantile, k limits.
 
     ``guarantee="step"``, delta_t = delta: at each step, the arm chosen breaks a limit with probability at most delta.
-    ``guarantee="run"``, delta_t = 6 delta / (pi^2 t^2): with probability 1 - delta, no arm chosen ever does.
+    ``guarantee="run"``, delta_t = 6 delta / (pi^2 t^2): with probability 1 - delta, no arm chosen ever does. Safe
+    policies count choices: t is one more than the rewards learned and the questions open. So the
+    guarantee does not cover questions whose rewards never came.
 
     Valid for functions drawn from their models' priors, drift included, and Gaussian noise of known variance. Given
     the data, g(x, t) is normal with the posterior's moments, and a chosen arm is a function of the data. So it breaks a

@@ -189,6 +189,22 @@ def test_open_questions_make_no_arm_safer_and_are_not_asked_again(explore):
     assert len({int(q.arm) for q in questions}) > 1
 
 
+def test_limits_are_kept_in_a_run_however_many_questions_are_open():
+    """Of independent arms each may break the limit with the probability of the first step, 0.06; eight are asked."""
+    S, N = 400, 30
+    first = PosteriorSafetyWidth(1, 0.1)(1, ArmGP(1, torch.eye(1).double(), 0.1))
+    f = torch.randn(S, N, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    limit = -1.0001 * float(first)
+    ours = recipes.safe_gp_ucb(
+        N, torch.eye(N).double(), 0.1, least_reward=limit, delta=0.1, forgetting_rate=0.0, replicates=S
+    )
+    broken = torch.zeros(S, dtype=torch.bool)
+    for choice in ours.choose_many(1.0, 8):
+        value = f.gather(1, choice.arm.unsqueeze(1)).squeeze(1)
+        broken |= choice.why["certain"] & (value < limit)
+    assert 0.01 < float(broken.double().mean()) <= 0.1
+
+
 def test_expanders_are_those_of_copies_that_observed_the_favourable_outcome():
     """Over random posteriors with two outcomes, one of them limited from both sides."""
     torch.manual_seed(3)

@@ -9,7 +9,7 @@ from bandits_torch.models import OnlineGP, OutcomeConstraint
 from bandits_torch.policies import Observation, Pending, SafePointPolicy
 from bandits_torch.policies.safe import NoSafeArmError
 from bandits_torch.state import differing
-from bandits_torch.theory import ConstantWidth
+from bandits_torch.theory import ConstantWidth, PosteriorSafetyWidth
 from benchmarks.safety.__main__ import SafePointDraws, play_points
 from tests.reference import dense_safe_set
 from tests.reference.kernels import rbf as kernel
@@ -156,6 +156,19 @@ def test_open_questions_make_no_point_safer(least_reward):
         pending = ours.within_limits(14.0, points)
     assert torch.equal(pending, ours.within_limits(14.0, points))
     assert len(points.unique(dim=0)) > 2
+
+
+def test_each_open_question_is_a_step_of_the_guarantee():
+    run_long = policy(safety_width=PosteriorSafetyWidth(3, 0.1))
+    widths = []
+    with run_long.expecting(0.0) as expect:
+        for _ in range(3):
+            expect(Pending(0.0, run_long.choose(0.0).arm))
+            widths.append(float(run_long.trace()["safety_width"]))
+    expected = [float(run_long.safety_width(t, run_long.model)) for t in (1, 2, 3)]
+    assert widths == pytest.approx(expected)
+    run_long.choose(0.0)
+    assert float(run_long.trace()["safety_width"]) == widths[0]
 
 
 def test_bad_settings_are_refused_by_name():
