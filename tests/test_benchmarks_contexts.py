@@ -10,7 +10,7 @@ from benchmarks.contexts.__main__ import write_page
 
 @pytest.mark.parametrize("kind", dense.PROBLEMS)
 def test_the_dense_refit_plays_the_same_arms_while_nothing_is_dropped(kind) -> None:
-    table = dense.race(kind, dense.Size(40, 1), lambda line: None)
+    table = dense.race(kind, dense.Size(40, 1))
     assert set(table["step"]) == set(range(4, 41, 4))
     same = table[table["step"] == 40].set_index("policy")["same"]
     assert same[dense.LISTED] == 1.0
@@ -23,7 +23,7 @@ def test_the_dense_refit_plays_the_same_arms_while_nothing_is_dropped(kind) -> N
 @pytest.mark.parametrize("kind", dense.PROBLEMS)
 def test_a_dense_refit_that_is_asked_now_and_then_plays_as_one_that_always_is(kind, monkeypatch) -> None:
     monkeypatch.setattr(dense, "TIMED", 5)
-    always, sometimes = (dense.race(kind, dense.Size(40, 1, k), lambda line: None) for k in (1, 7))
+    always, sometimes = (dense.race(kind, dense.Size(40, 1, k)) for k in (1, 7))
     both = [table[table["policy"] == dense.DENSE].set_index("step") for table in (always, sometimes)]
     assert both[0]["regret"].tolist() == both[1]["regret"].tolist()
     assert both[0]["asked"].iloc[-1] == 40
@@ -67,7 +67,7 @@ def write_coba(path, rewards) -> None:
 
 
 def test_the_page_has_auto_over_the_policy_that_is_told(tmp_path) -> None:
-    table = auto.race("drifting", 3, 12, 6, lambda line: None)
+    table = auto.race("drifting", 3, 12, 6)
     assert table.groupby("policy")["step"].max().to_dict() == {
         auto.TOLD: 12,
         auto.LISTED: 12,

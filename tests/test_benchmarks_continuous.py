@@ -71,7 +71,7 @@ def test_the_page_says_who_wins_and_what_a_long_step_costs(tmp_path):
 def test_a_race_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     played = []
 
-    def one(name, horizon, replicate, tell, only=()):
+    def one(name, horizon, replicate, only=()):
         played.append((horizon, replicate))
         if len(played) == 2:
             raise KeyboardInterrupt
@@ -90,7 +90,7 @@ def test_a_race_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
 
 
 def test_a_policy_can_be_played_again_while_the_others_rows_stay(tmp_path, monkeypatch):
-    def one(name, horizon, replicate, tell, only=()):
+    def one(name, horizon, replicate, only=()):
         policies = [policy for policy in ("a", "b", "c") if policy in (only or "abc")]
         steps = [
             {"policy": policy, "replicate": replicate, "step": s + 1} for policy in policies for s in range(3)
@@ -109,4 +109,4 @@ def test_a_policy_can_be_played_again_while_the_others_rows_stay(tmp_path, monke
 
 def test_a_policy_to_be_played_again_must_be_one_of_the_race():
     with pytest.raises(ValueError, match="only must be policies among random; tv_gp_ucb"):
-        races.race("dynamic-levy", 3, 0, print, ["nobody"])
+        races.race("dynamic-levy", 3, 0, ["nobody"])

@@ -215,17 +215,17 @@ def main(
     seeds = range(size.seeds) if seed is None else range(seed, seed + 1)
     for kind in (part for part in parts if part in dense.PROBLEMS):
         for one in seeds:
-            table = dense.race(kind, size, pages.say, range(one, one + 1))
+            table = dense.race(kind, size, range(one, one + 1))
             pages.save(table, results / f"dense-{kind}-{one}.csv", 5)
     if "coba" in parts and linear.has_coba():
-        pages.save(linear.race(*((30, 2) if fast else (1000, 5)), pages.say), results / "coba.csv", 5)
+        pages.save(linear.race(*((30, 2) if fast else (1000, 5))), results / "coba.csv", 5)
     if "auto-coba" in parts and linear.has_coba():
         racing = (linear.AUTO, *linear.LINEAR)
-        table = linear.race(*((30, 2) if fast else (250, 5)), pages.say, racing)
+        table = linear.race(*((30, 2) if fast else (250, 5)), racing)
         pages.save(table, results / "auto-coba.csv", 5)
     fresh = range(auto.FIRST, auto.FIRST + size.seeds) if seed is None else seeds
     for one, kind in product(fresh if "auto" in parts else (), dense.PROBLEMS):
-        table = auto.race(kind, one, *((40, 20) if fast else (500, 100)), pages.say)
+        table = auto.race(kind, one, *((40, 20) if fast else (500, 100)))
         pages.save(table, results / f"auto-{kind}-{one}.csv", 5)
     if {"coba", "auto-coba"} & set(parts) and not linear.has_coba():
         pages.say("left out: coba is not installed (pip install --no-deps coba)")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pandas as pd
 
 from bandits_torch import make, recipes, run
 from bandits_torch.policies import Policy
 from bandits_torch.problems.tv_gp import ContextualGPDraws
 from benchmarks.contexts.dense import PROBLEMS, WIDTH
+from benchmarks.pages import say
 
 TOLD, LISTED, FEATURES = "tv_cgp_ucb, told", "auto, contexts listed", "auto, contexts as features"
 FIRST = 50  # the first seed that is reported
@@ -28,7 +27,7 @@ def policies(problem: ContextualGPDraws, horizon: int) -> dict[str, Policy]:
     }
 
 
-def race(kind: str, seed: int, horizon: int, short: int, tell: Callable[[str], None]) -> pd.DataFrame:
+def race(kind: str, seed: int, horizon: int, short: int) -> pd.DataFrame:
     """One row for each policy and mark: regret so far. Contexts as features are played for ``short`` steps: a step
     costs ten times theirs."""
     rows = []
@@ -42,5 +41,5 @@ def race(kind: str, seed: int, horizon: int, short: int, tell: Callable[[str], N
             {"problem": kind, "seed": seed, "policy": name, "step": mark, "regret": float(regret[mark - 1])}
             for mark in marks
         ]
-        tell(f"{kind}, seed {seed}, {name}: {float(regret[-1]):.1f} in {steps} steps")
+        say(f"{kind}, seed {seed}, {name}: {float(regret[-1]):.1f} in {steps} steps")
     return pd.DataFrame(rows)

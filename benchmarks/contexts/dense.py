@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -19,6 +18,7 @@ from bandits_torch.policies import Choice, Observation, Policy
 from bandits_torch.policies.wrapping import WrappingPolicy
 from bandits_torch.problems.tv_gp import ContextualGPDraws
 from bandits_torch.streams import ReplicateStreams
+from benchmarks.pages import say
 
 WIDTH, WINDOW, STALE, DRIFT = 2.0, 400, 0.01, 0.02
 DENSE, WINDOWED, WHOLE = "dense refit", f"ours, window {WINDOW}", "ours, all held"
@@ -126,7 +126,7 @@ class _Without:
         return self.kernel(x1[..., :-1], None if x2 is None else x2[..., :-1], **options)
 
 
-def race(kind: str, size: Size, tell: Callable[[str], None], seeds: range | None = None) -> pd.DataFrame:
+def race(kind: str, size: Size, seeds: range | None = None) -> pd.DataFrame:
     """One row for each seed, policy and tenth of the horizon: regret in it, and the median time of a step at its end.
 
     All policies take every step in turn, so that other load on the machine slows all alike. The dense refit chooses by
@@ -176,5 +176,5 @@ def race(kind: str, size: Size, tell: Callable[[str], None], seeds: range | None
                         "asked": int(seen.sum()),
                     }
                 )
-        tell(f"{kind}, seed {seed}: " + ", ".join(f"{n} {float(regret[n].sum()):.1f}" for n in racing))
+        say(f"{kind}, seed {seed}: " + ", ".join(f"{n} {float(regret[n].sum()):.1f}" for n in racing))
     return pd.DataFrame(rows)

@@ -15,6 +15,7 @@ from torch import Tensor
 from bandits_torch import ArmContext, recipes, run
 from bandits_torch.problems import Knowledge, Problem
 from bandits_torch.streams import ReplicateStreams
+from benchmarks.pages import say
 
 ENVIRONMENTS = ("linear", "kernel", "mlp", "neighbors")
 DEVELOPMENT = 1000  # the first seed of what chooses settings; what is reported has seeds 1, 2, ...
@@ -114,12 +115,7 @@ def theirs(problem: CobaProblem, name: str, exploration: float) -> Tensor:
     return torch.tensor(means).double()
 
 
-def race(
-    horizon: int,
-    seeds: int,
-    tell: Callable[[str], None],
-    racing: Sequence[str] = (OURS_TOLD, *LINEAR, "random"),
-) -> pd.DataFrame:
+def race(horizon: int, seeds: int, racing: Sequence[str] = (OURS_TOLD, *LINEAR, "random")) -> pd.DataFrame:
     """One row for each environment, policy and seed; settings are the best of equal-sized grids on other seeds."""
     rows = []
     for name in ENVIRONMENTS:
@@ -137,7 +133,7 @@ def race(
             grid = grids[policy]
             setting, play = max(grid, key=lambda one: float(one[1](tuning).mean())) if grid[1:] else grid[0]
             means = play(problem)
-            tell(f"{name}, {policy}, {setting}: {float(means.mean()):.3f} of at most {best:.3f}")
+            say(f"{name}, {policy}, {setting}: {float(means.mean()):.3f} of at most {best:.3f}")
             rows += [
                 {"environment": name, "policy": policy, "setting": setting, "seed": seed + 1, "reward": mean}
                 for seed, mean in enumerate(means.tolist())

@@ -48,7 +48,7 @@ def main(
         if not page:
             kind, players = "turned" if turned else "clock", filter(None, only.split(";"))
             table = results / f"{kind}-{seconds:g}.csv"
-            clock.race(names, seconds, replicates, table, pages.say, evaluation=evaluation, only=players)
+            clock.race(names, seconds, replicates, table, evaluation=evaluation, only=players)
         pages.say(f"wrote {clock.write_page(results)}")
         return
     if fast:
@@ -56,7 +56,7 @@ def main(
     if not page and not step:
         for name in names:
             policies = [policy for policy in again.split(";") if policy]
-            continued(name, horizon, replicates, results / f"race-{name}.csv", pages.say, policies)
+            continued(name, horizon, replicates, results / f"race-{name}.csv", policies)
     if step or fast:
         pages.save(step_ratio(60 if fast else 1000), results / "step.csv")
         pages.save(auto_step((15, 20), 5) if fast else auto_step(), results / "step-auto.csv")

@@ -25,7 +25,7 @@ from bandits_torch.problems import ContinuousProblem
 from bandits_torch.problems.continuous import DynamicFunction
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, has_wdbo, ours
 from benchmarks.continuous.rivals import WDBO, PlainBoTorch, XoptTimeDependent
-from benchmarks.pages import markdown, opening, save, seeds_of, too_few, write
+from benchmarks.pages import markdown, opening, save, say, seeds_of, too_few, write
 
 MOMENTS = 1_200  # steps in which a function moves over a horizon, whatever its seconds
 GRID = 120  # of them, where regret is counted
@@ -170,7 +170,6 @@ def race(
     horizon: float,
     replicates: int,
     table: Path,
-    tell: Callable[[str], None],
     *,
     evaluation: float = EVALUATION,
     only: Iterable[str] = (),
@@ -193,7 +192,7 @@ def race(
                 fresh = pd.DataFrame([row], columns=COLUMNS)
                 played = pd.concat([played, fresh], ignore_index=True) if len(played) else fresh
                 save(played, table)
-                tell(f"{name} {policy} {replicate}: {regret:.3f}, {len(steps)} steps, {told[1]:.0f} ms")
+                say(f"{name} {policy} {replicate}: {regret:.3f}, {len(steps)} steps, {told[1]:.0f} ms")
 
 
 RIVAL, SEEDS = "W-DBO", 5  # seeds that a function and policy should have

@@ -15,7 +15,7 @@ from bandits_torch import make, recipes, run, validation
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems import ContinuousProblem
 from benchmarks.continuous.rivals import WDBO, PlainBoTorch
-from benchmarks.pages import save
+from benchmarks.pages import save, say
 
 PROBLEMS = (
     "dynamic-ackley",
@@ -73,9 +73,7 @@ def ours(name: str, problem: ContinuousProblem, horizon: int, seed: int) -> Poli
     return recipes.build(name, problem, replicates=1, horizon=horizon, seed=seed, **options)
 
 
-def race(
-    name: str, horizon: int, replicate: int, tell: Callable[[str], None], only: Collection[str] = ()
-) -> pd.DataFrame:
+def race(name: str, horizon: int, replicate: int, only: Collection[str] = ()) -> pd.DataFrame:
     """One row per policy (of ``only``, if any) and step: regret, and seconds of ``choose`` and ``learn``."""
     problem = make(name, horizon=horizon)
     assert isinstance(problem, ContinuousProblem)
@@ -89,7 +87,7 @@ def race(
             continue
         torch.manual_seed(replicate)
         history = run(build(), problem, horizon, first_replicate=replicate)
-        tell(
+        say(
             f"{name} {policy} {replicate}: {history.mean_cumulative_regret:.1f}, {history.ms_per_step:.0f} ms"
         )
         columns = {"problem": name, "policy": policy, "replicate": replicate, "step": range(1, horizon + 1)}
@@ -98,14 +96,7 @@ def race(
     return pd.concat(rows, ignore_index=True)
 
 
-def continued(
-    name: str,
-    horizon: int,
-    replicates: int,
-    table: Path,
-    tell: Callable[[str], None] = print,
-    again: Collection[str] = (),
-) -> None:
+def continued(name: str, horizon: int, replicates: int, table: Path, again: Collection[str] = ()) -> None:
     """Play the replicates that the table lacks, one by one, and write it after each; other horizons' rows go.
 
     ``again``: policies to be played again, or for the first time, in the replicates that the table has.
@@ -116,9 +107,9 @@ def continued(
     held, measured = set(played.get("replicate", [])), ["regret", "seconds"]
     for replicate in range(replicates):
         if replicate not in held:
-            played = pd.concat([played, race(name, horizon, replicate, tell)], ignore_index=True)
+            played = pd.concat([played, race(name, horizon, replicate)], ignore_index=True)
         elif again:
-            fresh = race(name, horizon, replicate, tell, again)
+            fresh = race(name, horizon, replicate, again)
             rows = played["policy"].isin(again) & (played["replicate"] == replicate)
             known = fresh["policy"].isin(played.loc[rows, "policy"])
             played.loc[rows, measured] = fresh.loc[known, measured].to_numpy()

@@ -5,7 +5,7 @@ Settings are chosen on an earlier part of each record, a later one is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -173,7 +173,7 @@ def at_random(record: str, part: str, data: Path) -> pd.DataFrame:
     return pd.DataFrame({**own, "regret": regret, "ms_per_step": float("nan")})
 
 
-def compare(record: str, data: Path, say: Callable[[str], None]) -> pd.DataFrame:
+def compare(record: str, data: Path) -> pd.DataFrame:
     """Every setting on the development part, and each family's best of them on the other."""
     tables = [at_random(record, "report", data)]
     for family in FAMILIES:
@@ -186,7 +186,7 @@ def compare(record: str, data: Path, say: Callable[[str], None]) -> pd.DataFrame
                 best, least = setting, mean
         assert best is not None
         tables.append(play(record, "report", best, data))
-        say(f"{record}, {family}: {best.name}, {least:.1f} -> {tables[-1]['regret'].mean():.1f}")
+        pages.say(f"{record}, {family}: {best.name}, {least:.1f} -> {tables[-1]['regret'].mean():.1f}")
     return pd.concat(tables, ignore_index=True)
 
 
@@ -278,7 +278,7 @@ def main(
     """Play, and write what came of it; other records of the table stay."""
     folder, names = pages.results_folder(__file__, out), options.chosen(records, RECORDS, "records")
     for record in [] if page else names:
-        pages.keep(folder / "totals.csv", compare(record, data, pages.say), ("record",))
+        pages.keep(folder / "totals.csv", compare(record, data), ("record",))
     pages.say(f"wrote {write_page(folder)}")
 
 

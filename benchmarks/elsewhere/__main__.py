@@ -231,15 +231,15 @@ def main(
 
         for name in bandits.ENVIRONMENTS:
             if "bandits" in parts:
-                keep(name, results / f"{name}.csv", partial(bandits.race, name, REPLICATES, pages.say))
+                keep(name, results / f"{name}.csv", partial(bandits.race, name, REPLICATES))
             if "fresh" in parts:
-                keep(name, results / f"fresh-{name}.csv", partial(bandits.race_fresh, name, pages.say))
+                keep(name, results / f"fresh-{name}.csv", partial(bandits.race_fresh, name))
     if "peaks" in parts:
         from benchmarks.elsewhere import moving_peaks
 
         for seed in map(int, seeds.split(",")):
             for name in moving_peaks.PROBLEMS:
-                play = partial(moving_peaks.race, name, seed, pages.say)
+                play = partial(moving_peaks.race, name, seed)
                 keep(name, results / f"{name}-{seed}.csv", play)
     if "ten" in parts:
         from benchmarks.elsewhere import moving_peaks
@@ -252,7 +252,7 @@ def main(
             for seed in range(moving_peaks.TEN_SEEDS):
                 for optimiser in moving_peaks.TEN:
                     if (optimiser, seed) not in kept:  # each is kept as it is played
-                        rows = moving_peaks.play_ten(name, optimiser, seed, pages.say)
+                        rows = moving_peaks.play_ten(name, optimiser, seed)
                         pages.keep(path, rows, ("problem", "policy", "replicate", "environment"))
     pages.say(f"wrote {write_page(results)}")
 

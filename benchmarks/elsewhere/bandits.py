@@ -24,6 +24,7 @@ from river.bandit.envs import CandyCaneContest, KArmedTestbed
 
 from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation, Policy
+from benchmarks.pages import say
 
 ENVIRONMENTS: dict[str, tuple[Any, int, int]] = {  # environment, arms, steps
     "candy-cane": (CandyCaneContest, 100, CandyCaneContest.n_steps),
@@ -139,20 +140,20 @@ def _ours(name: str, arms: int, horizon: int, replicates: int) -> Policy:
     return getattr(recipes, name)(arms, replicates=replicates, seed=0, **options)
 
 
-def race(name: str, replicates: int, tell: Callable[[str], None]) -> pd.DataFrame:
+def race(name: str, replicates: int) -> pd.DataFrame:
     """Sum of the rewards of every policy and replicate of an environment."""
     _, arms, steps = ENVIRONMENTS[name]
     ours = ((f"ours: {policy}", _ours(policy, arms, steps, replicates)) for policy in OURS)
     rivals = _rivals(arms, name == "candy-cane").items()
     theirs = {policy: build for policy, build in rivals if (name, policy.split()[0]) != SLOW}
-    rows = _played(name, ours, theirs, range(replicates), tell)
+    rows = _played(name, ours, theirs, range(replicates))
     return pd.DataFrame(rows, columns=["problem", "policy", "replicate", "reward"])
 
 
 FRESH = range(2000, 2010)  # environments that chose nothing (PROTOCOL.md)
 
 
-def race_fresh(name: str, tell: Callable[[str], None]) -> pd.DataFrame:
+def race_fresh(name: str) -> pd.DataFrame:
     """The final environments of PROTOCOL.md: ``auto``, wider, told what a beta prior says, and who was ahead of it."""
     arms, binary = ENVIRONMENTS[name][1], name == "candy-cane"
     told: dict[str, dict[str, Any]] = {"auto": {}, "auto, width 2": {"width": 2.0}}
@@ -167,7 +168,7 @@ def race_fresh(name: str, tell: Callable[[str], None]) -> pd.DataFrame:
         for policy, options in told.items()
     )
     rivals = _rivals(arms, binary)
-    rows = _played(name, ours, {policy: rivals[policy] for policy in ahead}, FRESH, tell)
+    rows = _played(name, ours, {policy: rivals[policy] for policy in ahead}, FRESH)
     return pd.DataFrame(rows, columns=["problem", "policy", "environment", "total"])
 
 
@@ -176,7 +177,6 @@ def _played(
     ours: Iterable[tuple[str, Policy]],
     theirs: dict[str, Callable[[int], Player]],
     seeds: Sequence[int],
-    tell: Callable[[str], None],
 ) -> list[tuple[str, str, int, float]]:
     """Environment, policy, seed and the sum of its rewards; ours play all seeds at once, theirs one by one."""
     environment, _, steps = ENVIRONMENTS[name]
@@ -190,7 +190,7 @@ def _played(
     rows = []
     for policy, earned in totals:
         rows += [(name, policy, k, total) for k, total in zip(seeds, earned, strict=True)]
-        tell(f"{name} {policy}: {np.mean(earned):.1f}")
+        say(f"{name} {policy}: {np.mean(earned):.1f}")
     return rows
 
 

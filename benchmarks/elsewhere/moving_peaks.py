@@ -32,6 +32,7 @@ from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.problems import ContinuousProblem
 from bandits_torch.problems.simulated import make_kernel
 from benchmarks.continuous.rivals import PlainBoTorch, Rival
+from benchmarks.pages import say
 
 SHRUNK = 100  # published evaluations between changes, for one of ours
 FEWEST = 10
@@ -189,19 +190,19 @@ def racers(at: Elsewhere, seed: int) -> dict[str, Callable[[], Policy]]:
     }
 
 
-def race(name: str, seed: int, tell: Callable[[str], None], environments: int = ENVIRONMENTS) -> pd.DataFrame:
+def race(name: str, seed: int, environments: int = ENVIRONMENTS) -> pd.DataFrame:
     """One row per optimiser: offline error, error before changes, regret, seconds a step; means over environments."""
     at = problem(name, seed, environments)
-    played = pd.concat([play(at, name, of, build, seed, tell) for of, build in racers(at, seed).items()])
+    played = pd.concat([play(at, name, of, build, seed) for of, build in racers(at, seed).items()])
     kinds = ["problem", "policy", "replicate"]
     return played.groupby(kinds, sort=False)[MEASURES].mean().reset_index()
 
 
-def play_ten(name: str, optimiser: str, seed: int, tell: Callable[[str], None]) -> pd.DataFrame:
+def play_ten(name: str, optimiser: str, seed: int) -> pd.DataFrame:
     """One row per environment: an optimiser of ``TEN`` on a problem and seed of PROTOCOL-TEN.md."""
     at = problem(name, seed)
     count = TEN_LONG if at.period > FEWEST else ENVIRONMENTS
-    return play(at, name, optimiser, racers(at, seed)[optimiser], seed, tell, count)
+    return play(at, name, optimiser, racers(at, seed)[optimiser], seed, count)
 
 
 def play(
@@ -210,7 +211,6 @@ def play(
     optimiser: str,
     build: Callable[[], Policy],
     seed: int,
-    tell: Callable[[str], None],
     environments: int | None = None,
 ) -> pd.DataFrame:
     """One row per environment of the first so many (None: of all): its errors and regret, and seconds a step."""
@@ -220,7 +220,7 @@ def play(
     regret = history.regret[0].reshape(count, at.period)
     best = regret.cummin(-1).values
     seconds = float(history.seconds.mean())
-    tell(f"{name} {seed} {optimiser}: offline error {best.mean():.2f}, {1000 * seconds:.0f} ms a step")
+    say(f"{name} {seed} {optimiser}: offline error {best.mean():.2f}, {1000 * seconds:.0f} ms a step")
     measured = {"offline_error": best.mean(-1), "before_change": best[:, -1], "regret": regret.mean(-1)}
     rows = pd.DataFrame({key: value.numpy() for key, value in measured.items()})
     told = {"problem": name, "policy": optimiser, "replicate": seed, "environment": range(1, count + 1)}

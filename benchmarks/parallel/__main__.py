@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -42,7 +42,7 @@ def _built(name: str, num_arms: int) -> Policy:
 RACERS = {"gp_ucb": 10_000, "tv_gp_ucb": 10_000, "bkb": 10_000, "auto": 10_000, "gp_ucb, covariance": 2_000}
 
 
-def measure(steps: int, rounds: int, tell: Callable[[str], None], shrink: int = 1) -> pd.DataFrame:
+def measure(steps: int, rounds: int, shrink: int = 1) -> pd.DataFrame:
     """Medians over ``rounds``, after ``steps`` rewards."""
     rows = []
     for name, num_arms in RACERS.items():
@@ -77,7 +77,7 @@ def measure(steps: int, rounds: int, tell: Callable[[str], None], shrink: int = 
             "ask(count=8), ms": 1e3 * median(together),
         }
         rows.append(row | {"ratio": row["ask(count=8), ms"] / row["eight steps, ms"]})  # type: ignore[operator]
-        tell(str(rows[-1]))
+        pages.say(rows[-1])
     return pd.DataFrame(rows)
 
 
@@ -212,11 +212,11 @@ def main(
     parts = [] if page else options.chosen(only, PARTS, "only")
     for over in (part for part in parts if part in sizes):
         for kind in KINDS[:1] if over == "arms, long" else KINDS:
-            table = race(kind, over, sizes[over], pages.say)
+            table = race(kind, over, sizes[over])
             pages.save(table, results / f"{over.replace(', ', '-')}-{kind}.csv")
     if "asking" in parts:
         steps, rounds, shrink = (20, 2, 50) if fast else (200, 5, 1)
-        pages.save(measure(steps, rounds, pages.say, shrink), results / "asking.csv", 4)
+        pages.save(measure(steps, rounds, shrink), results / "asking.csv", 4)
     pages.say(f"wrote {write_page(results, sizes)}")
 
 

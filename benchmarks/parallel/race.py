@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,6 +19,7 @@ from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.problems import ContinuousProblem
 from bandits_torch.problems.problem import Knowledge, Problem
 from bandits_torch.streams import ReplicateStreams
+from benchmarks.pages import say
 
 _FEATURES, _LENGTHSCALE, _NOISE, _RATE, _SIDE = 256, 0.2, 0.1, 0.03, 64
 
@@ -189,9 +190,7 @@ def _same(one: Tensor, other: Tensor) -> Tensor:
     return one == other if one.dim() == 1 else (one - other).norm(dim=-1) < NEAR
 
 
-def race(
-    kind: str, over: str, size: Size, tell: Callable[[str], None], modes: Collection[str] = MODES
-) -> pd.DataFrame:
+def race(kind: str, over: str, size: Size, modes: Collection[str] = MODES) -> pd.DataFrame:
     """One row for each policy, mode and replicate; over points and at length some policies and modes are left out."""
     rows, problem = [], problem_of(kind, over, size)  # one: it keeps the best value of each step
     for name, options in POLICIES[kind].items():
@@ -203,7 +202,7 @@ def race(
                 continue
             policy = policy_of(name, options, problem, over, size)
             regret, twice = play(policy, problem, size, q, order, counts)
-            tell(f"{over} {kind} {name} {mode}: regret {regret.mean():.2f}, duplicates {twice.mean():.2f}")
+            say(f"{over} {kind} {name} {mode}: regret {regret.mean():.2f}, duplicates {twice.mean():.2f}")
             rows += [
                 {
                     "over": over,

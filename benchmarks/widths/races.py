@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from bandits_torch.loop import run
 from bandits_torch.models import CandidatePrior
 from bandits_torch.problems.problem import Problem
 from benchmarks.leaderboard import settings
+from benchmarks.pages import say
 
 SEED = 0
 _NEED_PRIORS = ("mle_gp_ucb", "bayes_gp_ucb")
@@ -37,11 +38,7 @@ def band(data: Path) -> dict[str, MakeProblem]:
 
 
 def totals(
-    problems: Mapping[str, MakeProblem],
-    policies: Mapping[str, RecipeSetting],
-    horizon: int,
-    replicates: int,
-    say: Callable[[str], None] = print,
+    problems: Mapping[str, MakeProblem], policies: Mapping[str, RecipeSetting], horizon: int, replicates: int
 ) -> Iterator[pd.DataFrame]:
     """Regret of every replicate, a table for each problem."""
     for name, make in problems.items():

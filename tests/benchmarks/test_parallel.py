@@ -55,7 +55,7 @@ def test_a_function_drawn_anew_is_unknown_to_anyone() -> None:
 
 
 def test_the_page_has_the_floor_beside_the_regret(tmp_path) -> None:
-    table = race("tv-gp", "arms", SIZE, lambda line: None, ("one at a time", "8 rolling", "8 in batches"))
+    table = race("tv-gp", "arms", SIZE, ("one at a time", "8 rolling", "8 in batches"))
     floors = {mode: floor("tv-gp", "arms", SIZE, mode) for mode in MODES}
     part = table[table["policy"] == "tv_gp_ucb"]
     mean = part.groupby("mode")["regret"].mean()

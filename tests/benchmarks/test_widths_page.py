@@ -23,7 +23,7 @@ def test_a_race_has_a_row_for_every_replicate():
         name: make for name, make in races.length_scales(Path()).items() if name.startswith("se, .05")
     }
     few = {name: races.LENGTH_SCALES[name] for name in ("lb_gp_ucb w=2", "mle_gp_ucb")}
-    tables = pd.concat(races.totals(problems, few, 5, 2, lambda line: None))
+    tables = pd.concat(races.totals(problems, few, 5, 2))
     assert len(tables) == 2 * (2 + 1)  # without candidates no recipe that needs them
     assert tables["regret"].ge(0).all()
 
