@@ -1,4 +1,5 @@
-"""``python -m benchmarks.auto``: play environments of the protocol, and write the page."""
+"""How ``auto`` was developed and judged, ``python -m benchmarks.auto``: play environments of the protocol, and write
+the page."""
 
 from __future__ import annotations
 

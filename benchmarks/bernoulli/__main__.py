@@ -1,4 +1,7 @@
-"""``python -m benchmarks.bernoulli``: race the ten records, and write the page."""
+"""Does what a race of a table of 0 and 1 advises earn what the best policy for such rewards earns?
+
+``python -m benchmarks.bernoulli``: race the ten records, and write the page.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``python -m benchmarks.contexts``: all races and their page, in about an hour and a half of a core.
+"""Contexts over arms: against a dense process made anew at every step, and against linear policies of ``coba``.
+
+``python -m benchmarks.contexts``: all races and their page, in about an hour and a half of a core.
 
 The race of ``coba`` is left out, and the page says so, where that package is not installed
 (``pip install --no-deps coba``).

@@ -1,4 +1,5 @@
-"""``python -m benchmarks.continuous``: the race over domains, the cost of a step, the race against the clock.
+"""``python -m benchmarks.continuous``: the race over domains, the cost of a step, the race against the clock; our
+recipes with learned hyperparameters against plain BoTorch and W-DBO.
 
 Races go to results/race-PROBLEM.csv, the cost of a long step to results/step.csv and step-auto.csv; page and picture
 are drawn from all there are. Replicates that a table of the same horizon holds are not played again, except by the

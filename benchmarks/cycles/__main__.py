@@ -1,4 +1,6 @@
-"""``python -m benchmarks.cycles``: kernels over time on records that have days, and the page.
+"""Do cycles and smooth drift lose less than exponential forgetting on records that have days?
+
+``python -m benchmarks.cycles``: kernels over time on such records, and the page.
 
 Settings are chosen on an earlier part of each record, a later one is reported.
 """

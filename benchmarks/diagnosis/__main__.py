@@ -1,4 +1,7 @@
-"""``python -m benchmarks.diagnosis``: draw the files, diagnose them, and write the page."""
+"""Does a diagnosis say what was put into a table?
+
+``python -m benchmarks.diagnosis``: draw the files, diagnose them, and write the page.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``python -m benchmarks.leaderboard``: play what has not been played, and write the page."""
+"""Every recipe on every environment, with settings fixed once.
+
+``python -m benchmarks.leaderboard``: play what has not been played, and write the page.
+"""
 
 from __future__ import annotations
 

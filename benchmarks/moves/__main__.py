@@ -1,4 +1,4 @@
-"""``python -m benchmarks.moves``: what limits on moves and prices of moves cost and save, and the page."""
+"""What do limits on moves cost, and what is saved by weighing the price of a move? ``python -m benchmarks.moves``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``python -m benchmarks.parallel``: eight questions at once against one at a time, in one page.
+"""``python -m benchmarks.parallel``: eight questions open at once against one at a time: regret, duplicates, and what
+asking costs, in one page.
 
 Runs one process niced, in about 15 minutes of a core.
 """

@@ -1,4 +1,7 @@
-"""``python -m benchmarks.speed``."""
+"""How fast a step is, and how much memory it takes, against plain BoTorch and against the machine itself.
+
+``python -m benchmarks.speed [NAME ...] [--fast] [--device cpu|cuda] [--out DIR]``, from a checkout.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``python -m benchmarks.widths``: play what is asked for, and write the page."""
+"""Widths with a theorem, and recipes with a regret bound for an unknown length-scale or drift: what they cost.
+
+``python -m benchmarks.widths``: play what is asked for, and write the page.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``python -m benchmarks.xopt``: play the drifting lattice, and write the page."""
+"""Xopt with our models and with its own, on a beam line in Cheetah that drifts.
+
+``python -m benchmarks.xopt``: play what is missing, and write the page.
+"""
 
 from __future__ import annotations
 

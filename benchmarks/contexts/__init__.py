@@ -1,1 +1,0 @@
-"""Contexts over arms: against a dense process made anew at every step, and against linear policies of ``coba``."""

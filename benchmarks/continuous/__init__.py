@@ -1,1 +1,0 @@
-"""Continuous dynamic functions: our recipes with learned hyperparameters against plain BoTorch and W-DBO."""

@@ -1,1 +1,0 @@
-"""Tests against a control under a level that is common to all arms."""

@@ -1,1 +1,0 @@
-"""Do cycles and smooth drift lose less than exponential forgetting on records that have days?"""

@@ -1,1 +1,0 @@
-"""The real data sets: downloaded from their official sources and converted to the files that the readers take."""

@@ -1,1 +1,0 @@
-"""Does a diagnosis say what was put into a table?"""

@@ -1,1 +1,0 @@
-"""Races on problems that others wrote and published as packages, against the policies that come with them."""

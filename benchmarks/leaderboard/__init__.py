@@ -1,1 +1,0 @@
-"""Every recipe on every environment, with settings fixed once: ``python -m benchmarks.leaderboard``."""

@@ -1,1 +1,0 @@
-"""Papers, figure by figure: ``python -m benchmarks.papers <paper> ...`` from a checkout."""

@@ -1,1 +1,0 @@
-"""Eight questions open at once against one at a time: regret, duplicates, and what asking costs."""

@@ -1,1 +1,0 @@
-"""Schedulers of Ray Tune, ours among them, on populations that train."""
