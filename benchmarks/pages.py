@@ -1,7 +1,7 @@
 """What every program of results shares: CSV files that grow from run to run, and Markdown pages written from them.
 
 A program plays cells, puts their rows into CSV files of its folder ``results`` (``save``, ``keep``), and writes its
-page from those files alone (``opening``, ``markdown``, ``write``).
+page from those files alone (``markdown``, ``publish``).
 """
 
 from __future__ import annotations
@@ -82,6 +82,11 @@ def write(path: Path, text: str) -> Path:
     with atomic_write(path) as file:
         file.write(text.encode())
     return path
+
+
+def publish(path: Path, title: str, answer: str, command: str, *parts: str) -> Path:
+    """Write a page of its ``opening`` and the parts that follow it; returns its path."""
+    return write(path, opening(title, answer, command) + "".join(parts))
 
 
 def opening(title: str, answer: str, command: str) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED, Claim
+from benchmarks.papers._claims import UNTESTED, Claim, judged
 
 PAPER, OURS = "Calandriello et al. 2019", "asked of this library"
 COMMAND = "python -m benchmarks.papers calandriello"
@@ -113,40 +113,35 @@ _WAYS = ("BKB, a draw a step", "batch BKB, C 5")
 
 def write(out: Path) -> None:
     parts, found = [], []
+    easier = "## An easier function, a smaller dictionary\n\n500 steps, A = 1 000, d = 2.\n"
     sections = (
         ("starvation", _STARVATION, _starvation_claims),
         ("coverage", _COVERAGE, _coverage_claims),
         ("accuracy", _ACCURACY, _accuracy_claims),
         ("regret", _REGRET, _regret_claims),
         ("growth", _GROWTH, _growth_claims),
-        (
-            "adaptive",
-            "## An easier function, a smaller dictionary\n\n500 steps, A = 1 000, d = 2.\n",
-            _adaptive_claims,
-        ),
+        ("adaptive", easier, _adaptive_claims),
         ("times", _TIMES, _time_claims),
         ("numpy", _NUMPY, _numpy_claims),
         ("batch", _BATCH, lambda rows: []),
     )
     for name, words, claims in sections:
-        if (out / f"{name}.csv").is_file():
-            rows = pd.read_csv(out / f"{name}.csv")
+        if (rows := pages.read(out / f"{name}.csv")) is not None:
             found += claims(rows)
             parts += [words, _table(_means(rows) if name == "regret" else rows)]
             if name == "regret" and (out / "settings.csv").is_file():
                 parts += [_SETTINGS, _table(pd.read_csv(out / "settings.csv")), _SETTINGS_END]
     _claims.write(out, found)
     of_paper = [claim for claim in found if claim.paper == PAPER]
-    head = _claims.opening("Calandriello et al. (2019): BKB", of_paper, COMMAND) + _HEAD
-    verdicts = []
+    verdicts = [_HEAD]
     for paper, title in ((PAPER, "What the paper says"), (OURS, "What was asked of this library besides")):
         mine = [claim for claim in found if claim.paper == paper]
         verdicts += [f"## {title}\n", _claims.table(mine)] if mine else []
-    pages.write(out / "RESULTS.md", "\n".join([head, *verdicts, *parts]))
+    _claims.write_page(out, "Calandriello et al. (2019): BKB", of_paper, COMMAND, verdicts + parts)
 
 
 def _claim(where: str, says: str, holds: bool, numbers: str, part: str, paper: str = PAPER) -> Claim:
-    return Claim(paper, where, says, HOLDS if holds else FAILS, numbers, f"{COMMAND} {part}")
+    return Claim(paper, where, says, judged(holds, numbers).verdict, numbers, f"{COMMAND} {part}")
 
 
 def _starvation_claims(rows: pd.DataFrame) -> list[Claim]:
@@ -158,19 +153,12 @@ def _starvation_claims(rows: pd.DataFrame) -> list[Claim]:
     )
     numbers = f"t = {rows['t'].max()}. {said}"
     honest = far["BKB"] > 0.99 and inside["BKB"] > 0.99
-    return [
-        _claim("Figure 2", "BKB's variance does not starve", honest, numbers, "starvation"),
-        *(
-            _claim(
-                "Figure 2",
-                f"{name} starve: away from the data they are much surer than the prior",
-                bool(far[name] < 0.5),
-                f"{numbers} (asked: a sigma below half the prior's)",
-                "starvation",
-            )
-            for name in ("subset of regressors", "random Fourier features")
-        ),
-    ]
+    claims = [_claim("Figure 2", "BKB's variance does not starve", honest, numbers, "starvation")]
+    asked = f"{numbers} (asked: a sigma below half the prior's)"
+    for name in ("subset of regressors", "random Fourier features"):
+        says = f"{name} starve: away from the data they are much surer than the prior"
+        claims.append(_claim("Figure 2", says, bool(far[name] < 0.5), asked, "starvation"))
+    return claims
 
 
 def _coverage_claims(rows: pd.DataFrame) -> list[Claim]:
@@ -251,14 +239,13 @@ def _time_claims(rows: pd.DataFrame) -> list[Claim]:
 def _numpy_claims(rows: pd.DataFrame) -> list[Claim]:
     found = []
     for row in rows.to_dict("records"):
-        times, most, steps = row["printed_times"], row["times_at_most"], row["steps"]
-        called = row["times_by_products"]
+        times, most, called = row["printed_times"], row["times_at_most"], row["times_by_products"]
         numbers = (
             f"{times:.2f} times; at the last step our products alone allow {called:.1f}, the least {most:.1f}"
         )
+        same, steps = row["cholesky_same_choices"], row["steps"]
         says = f"BKB, a draw a step: A = {row['arms']}, T = {steps} at least 4 times faster than plain NumPy"
         found.append(_claim("times", says, times >= 4, numbers, "numpy", OURS))
-        same = row["cholesky_same_choices"]
         says = f"BKB chooses as NumPy with a Cholesky factor does: A = {row['arms']}, T = {steps}"
         numbers = f"the same arm at {same} of {steps} steps"
         found.append(_claim("Figure 1", says, same == steps, numbers, "numpy", OURS))

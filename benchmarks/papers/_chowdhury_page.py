@@ -12,7 +12,7 @@ import pandas as pd
 from benchmarks import pages
 from benchmarks.papers import _claims
 from benchmarks.papers._chowdhury_problems import OVER_MEAN
-from benchmarks.papers._claims import FAILS, HOLDS, NOT_RUN, UNTESTED, Claim, Finding
+from benchmarks.papers._claims import HOLDS, NOT_RUN, UNTESTED, Claim, Finding, judged, of_table
 
 PAPER = "Chowdhury & Gopalan 2017"
 Rule = Callable[[Mapping[str, np.ndarray]], Finding]  # of the regrets by policy
@@ -76,8 +76,7 @@ _BESIDE = {
 def write(out: Path) -> None:
     claims = make_claims(out)
     _claims.write(out, claims)
-    head = _claims.opening("Chowdhury & Gopalan 2017: kernelized bandits", claims, _COMMAND) + _HEAD
-    parts = [head, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
+    parts = [_HEAD, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
     for figure, text in _FIGURES.items():
         panels = [
             panel for panel in PANELS if panel[0] == figure and (out / f"figure{panel}_trials.csv").is_file()
@@ -86,7 +85,7 @@ def write(out: Path) -> None:
     for name, words in _BESIDE.items():
         if (frame := pages.read(out / f"{name}.csv")) is not None:
             parts += [words, _with_errors(frame)]
-    pages.write(out / "RESULTS.md", "\n".join(parts))
+    _claims.write_page(out, "Chowdhury & Gopalan 2017: kernelized bandits", claims, _COMMAND, parts)
 
 
 def make_claims(out: Path) -> list[Claim]:
@@ -102,7 +101,7 @@ def make_claims(out: Path) -> list[Claim]:
         first, second = regrets.get(f"1{kernel}"), regrets.get(f"2{kernel}")
         same = _by_both_readings(same_order, first, second) if first and second else NOT_RUN
         rows.append((f"Figure 2{kernel}", compare, same, "figure2"))
-    rows.append(("Figure 3, text", _CONJECTURE, _robustness(out), "robustness"))
+    rows.append(("Figure 3, text", _CONJECTURE, robustness(pages.read(out / "robustness.csv")), "robustness"))
     validated = Finding(UNTESTED, "the paper does not say over which values or with which score")
     rows.append(("Figure 4, text", "gamma_t = 1 was found by cross-validation", validated, "figure4"))
     pairs = [_claims.less(f["igp_ucb"], f["gp_ucb"], (p, "GP-UCB")) for p, f in regrets.items()]
@@ -219,14 +218,10 @@ def same_order(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]
         f"figure 1: {orders[0]}; figure 2: {orders[1]}; told apart in both and in the same order: {len(kept)}"
     )
     numbers += f" pairs, in the other order: {', '.join(turned) or 'none'}"
-    return Finding(FAILS if turned or not kept else HOLDS, numbers)
+    return judged(bool(kept) and not turned, numbers)
 
 
-def _robustness(out: Path) -> Finding:
-    frame = pages.read(out / "robustness.csv")
-    return NOT_RUN if frame is None else robustness(frame)
-
-
+@of_table
 def robustness(frame: pd.DataFrame) -> Finding:
     """Whether the regrets of IGP-UCB and GP-TS change more with the lengthscale than those of GP-EI and GP-PI."""
     return _by_both_readings(_robust, {name: frame[name].to_numpy() for name in NAMES})
@@ -236,7 +231,7 @@ def _robust(regrets: Mapping[str, np.ndarray]) -> Finding:
     change = {name: float(values.max() / values.min()) for name, values in regrets.items()}
     numbers = "worst to best: " + ", ".join(f"{PLAYED[p]} {change[p]:.3g}" for p in PLAYED)
     holds = min(change["igp_ucb"], change["gp_ts"]) > max(change["gp_ei"], change["gp_pi"])
-    return Finding(HOLDS if holds else FAILS, numbers)
+    return judged(holds, numbers)
 
 
 def _perform_well(out: Path) -> Finding:
@@ -250,7 +245,7 @@ def _perform_well(out: Path) -> Finding:
             told.append(f"{panel}: {100 * shares[0]:.2g} % and {100 * shares[1]:.2g} %")
     if not told:
         return NOT_RUN
-    return Finding(HOLDS if well else FAILS, "late regret as a share of random play's, " + ", ".join(told))
+    return judged(well, "late regret as a share of random play's, " + ", ".join(told))
 
 
 def _of_trials(out: Path, panel: str, column: str) -> dict[str, np.ndarray] | None:

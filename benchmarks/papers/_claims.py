@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from benchmarks import pages
 
@@ -70,6 +72,20 @@ class Claim:
 
 
 COLUMNS = tuple(field.name for field in fields(Claim))
+
+
+def of_table(rule: Callable[..., Finding]) -> Callable[..., Finding]:
+    """A rule whose first argument is a table: "not run" where that is None, since its file is not there."""
+
+    @wraps(rule)
+    def found(table: pd.DataFrame | None, *arguments: Any, **options: Any) -> Finding:
+        return NOT_RUN if table is None else rule(table, *arguments, **options)
+
+    return found
+
+
+def judged(holds: bool, numbers: str) -> Finding:
+    return Finding(HOLDS if holds else FAILS, numbers)
 
 
 def write(folder: Path, claims: Iterable[Claim]) -> None:
@@ -123,9 +139,9 @@ def summary(claims: Iterable[Claim]) -> str:
     )
 
 
-def opening(title: str, claims: Iterable[Claim], command: str) -> str:
-    """The head of a paper's page, with ``summary``."""
-    return pages.opening(title, summary(claims), command)
+def write_page(folder: Path, title: str, claims: Iterable[Claim], command: str, parts: Iterable[str]) -> Path:
+    """The page of a paper, which begins with the ``summary`` of its claims."""
+    return pages.publish(folder / "RESULTS.md", title, summary(claims), command, "\n".join(parts))
 
 
 def less(
@@ -171,7 +187,7 @@ def alike(
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     share = abs(a.mean() - b.mean()) / max(a.mean(), b.mean(), 1e-300)
     numbers = f"{names[0]} {_shown(a)}, {names[1]} {_shown(b)}: they differ by {100 * share:.3g} %"
-    return Finding(HOLDS if share <= within else FAILS, f"{numbers} (asked: at most {100 * within:g} %)")
+    return judged(share <= within, f"{numbers} (asked: at most {100 * within:g} %)")
 
 
 def within(values: Sequence[float], name: str, low: float, high: float) -> Finding:
@@ -182,7 +198,7 @@ def within(values: Sequence[float], name: str, low: float, high: float) -> Findi
     if not np.isfinite(error):
         return Finding(UNTESTED, f"{said}: {_ALONE}")
     inside = low - 2 * error <= mean <= high + 2 * error
-    return Finding(HOLDS if inside else FAILS, said)
+    return judged(inside, said)
 
 
 def every(findings: Sequence[Finding]) -> Finding:
@@ -198,7 +214,7 @@ def _beyond(difference: float, error: float, said: str) -> Finding:
     z = _z(difference, error)
     words = "beyond" if abs(z) > 2 else "within"
     numbers = f"{said}: {difference:+.4g}, {words} two standard errors ({z:+.1f})"
-    return Finding(HOLDS if z > 2 else FAILS, numbers)
+    return judged(z > 2, numbers)
 
 
 def _z(difference: float, error: float) -> float:

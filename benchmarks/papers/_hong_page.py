@@ -64,7 +64,7 @@ _RANGES = {
 
 
 def write(out: Path) -> None:
-    parts, mine = [], []
+    parts, mine = [_HEAD], []
     if (out / "totals.csv").is_file():
         totals = pd.read_csv(out / "totals.csv")
         found = claims(totals)
@@ -73,24 +73,18 @@ def write(out: Path) -> None:
         parts += ["## What the paper says of its experiments\n", _claims.table(mine)]
         if totals["algorithm"].str.endswith(EQUAL).any():
             parts += [_EQUAL, pages.markdown_of(equal_grids(totals))]
-            parts += [_grids(pd.read_csv(out / "grids.csv"))] if (out / "grids.csv").is_file() else []
+            grids = pages.read(out / "grids.csv")
+            parts += [] if grids is None else [_grids(grids)]
         parts += ["## What was asked of this library besides\n", _claims.table(asked)]
         for name, rows in pd.read_csv(out / "regret.csv").groupby("environment", sort=False):
             parts += [f"## {name}\n", pages.markdown_of(_shown(rows)), f"![Regret on {name}]({name}.png)\n"]
     parts += _detection(out)
     if (out / "theory.txt").is_file():
-        parts += [
-            "## OPKB with the constants of the theory\n",
-            "```text",
-            (out / "theory.txt").read_text() + "```\n",
-        ]
-    if (out / "tuning.csv").is_file():
-        parts += [
-            "## Settings chosen on one switch\n",
-            pages.markdown_of(_chosen(pd.read_csv(out / "tuning.csv"))),
-        ]
-    head = _claims.opening("Hong, Li & Tewari (2023): no knowledge of the change", mine, COMMAND) + _HEAD
-    pages.write(out / "RESULTS.md", "\n".join([head, *parts]))
+        schedules = (out / "theory.txt").read_text()
+        parts += ["## OPKB with the constants of the theory\n", f"```text\n{schedules}```\n"]
+    if (tuned := pages.read(out / "tuning.csv")) is not None:
+        parts += ["## Settings chosen on one switch\n", pages.markdown_of(_chosen(tuned))]
+    _claims.write_page(out, "Hong, Li & Tewari (2023): no knowledge of the change", mine, COMMAND, parts)
 
 
 def claims(totals: pd.DataFrame) -> list[Claim]:
@@ -207,9 +201,8 @@ def equal_grids(totals: pd.DataFrame) -> pd.DataFrame:
         (where, claim, before[claim], f"**{found.verdict}**", found.numbers.replace(EQUAL, ""))
         for where, claim, found, _ in _said(judge, equal=True)
     ]
-    return pd.DataFrame(
-        rows, columns=["where", "what the paper says", "above", "equal grids", "numbers with equal grids"]
-    )
+    heads = ["where", "what the paper says", "above", "equal grids", "numbers with equal grids"]
+    return pd.DataFrame(rows, columns=heads)
 
 
 def _as_printed(printed: Finding, tuned: Finding) -> Finding:
@@ -253,15 +246,8 @@ def _grids(tuning: pd.DataFrame) -> str:
             begun = f"{first['regret']:.0f} ± {first['standard_error']:.0f}"
             setting, _, regret = chosen.loc[algorithm]
             rows.append((algorithm, tried, replicates, begun, setting, regret))
-    columns = [
-        "algorithm",
-        "(start) and values tried",
-        "replicates",
-        "start's regret",
-        "chosen",
-        "its regret",
-    ]
-    return pages.markdown_of(pd.DataFrame(rows, columns=columns))
+    heads = ["algorithm", "(start) and values tried", "replicates", "start's regret", "chosen", "its regret"]
+    return pages.markdown(heads, rows)
 
 
 def _chosen(tuning: pd.DataFrame) -> pd.DataFrame:

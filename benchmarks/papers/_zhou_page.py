@@ -12,7 +12,18 @@ from matplotlib.figure import Figure
 from bandits_torch.experiments.plots import COLOURS
 from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.papers._claims import FAILS, HOLDS, NOT_RUN, UNDECIDED, UNTESTED, VACUOUS, Claim, Finding
+from benchmarks.papers._claims import (
+    FAILS,
+    HOLDS,
+    NOT_RUN,
+    UNDECIDED,
+    UNTESTED,
+    VACUOUS,
+    Claim,
+    Finding,
+    judged,
+    of_table,
+)
 
 PAPER = "Zhou & Shroff 2021"
 COMMAND = "python -m benchmarks.papers zhou"
@@ -123,9 +134,8 @@ def make_claims(
             for width in ("theory", "constant"):
                 environments = ("drift", "jumps") if name == "horizon" else (environment or "known",)
                 for place in environments:
-                    finding = _growth(
-                        frames.get(name), name, "drift" if name == "gain" else place, policy, width
-                    )
+                    of = "drift" if name == "gain" else place
+                    finding = _growth(frames.get(name), name, of, policy, width)
                     shown = f", {place}" if name == "horizon" else ""
                     add(where, f"The regret of {policy} {words} ({words_of[width]}{shown})", finding, name)
     for policy in _OWN:
@@ -137,18 +147,10 @@ def make_claims(
         add("Remark 1", f"R-GP-UCB and SW-GP-UCB have similar regret ({width} width)", alike, "horizon")
         for policy in _OWN:
             less = _compare(frames.get("horizon"), width, policy, "IGP-UCB", same=False)
-            add(
-                "Section I",
-                f"Forgetting pays: {policy} has less regret than IGP-UCB ({width} width)",
-                less,
-                "horizon",
-            )
-    add(
-        "Section IV-B",
-        "The operator norm in Claim 2, bounded by 1 in earlier work, can exceed 1",
-        _exceeds(gaps),
-        "gap",
-    )
+            pays = f"Forgetting pays: {policy} has less regret than IGP-UCB ({width} width)"
+            add("Section I", pays, less, "horizon")
+    exceeds = "The operator norm in Claim 2, bounded by 1 in earlier work, can exceed 1"
+    add("Section IV-B", exceeds, _exceeds(gaps), "gap")
     add("Claim 2", "It is at most (1/lambda) sqrt(2 H (1 + lambda) gamma_H)", _within(gaps), "gap")
     untested = Finding(UNTESTED, "a statement about the formulas; nothing to run")
     add("Remark 4", "With a linear kernel the results are those known for linear bandits", untested, "")
@@ -218,23 +220,19 @@ def _compare(frame: pd.DataFrame | None, width: str, policy: str, other: str, sa
     return _claims.every(findings)
 
 
-def _exceeds(gaps: pd.DataFrame | None) -> Finding:
-    if gaps is None:
-        return NOT_RUN
+@of_table
+def _exceeds(gaps: pd.DataFrame) -> Finding:
     largest = gaps.groupby("dim")["norm"].max()
     share = 100 * (gaps["norm"] > 1).mean()
     numbers = ", ".join(f"{value:.3g} in R^{dim}" for dim, value in largest.items())
-    return Finding(
-        HOLDS if largest.max() > 1 else FAILS,
-        f"largest norm {numbers}; above 1 in {share:.0f} % of {len(gaps)} designs",
-    )
+    said = f"largest norm {numbers}; above 1 in {share:.0f} % of {len(gaps)} designs"
+    return judged(largest.max() > 1, said)
 
 
-def _within(gaps: pd.DataFrame | None) -> Finding:
-    if gaps is None:
-        return NOT_RUN
+@of_table
+def _within(gaps: pd.DataFrame) -> Finding:
     share = (gaps["norm"] / gaps["bound"]).max()
-    return Finding(HOLDS if share <= 1 else FAILS, f"largest norm / bound {share:.2g} in {len(gaps)} designs")
+    return judged(share <= 1, f"largest norm / bound {share:.2g} in {len(gaps)} designs")
 
 
 _MARKS = {"R-GP-UCB": "o", "SW-GP-UCB": "s", "IGP-UCB": "^"}
@@ -272,8 +270,7 @@ def write(out: Path) -> None:
     gaps, bites, tuning = (pages.read(out / f"{name}.csv") for name in ("gap", "bound", "tuning"))
     claims = make_claims(frames, gaps, bites)
     _claims.write(out, claims)
-    head = _claims.opening("Zhou & Shroff 2021: restarts and windows", claims, COMMAND) + _HEAD
-    parts = [head, "## What the paper says, and what was measured\n", _claims.table(claims)]
+    parts = [_HEAD, "## What the paper says, and what was measured\n", _claims.table(claims)]
     for name, frame in frames.items():
         _draw(name, frame).savefig(out / f"{name}.png", dpi=100)
         parts += [f"## {SWEEPS[name].title}\n", f"![{SWEEPS[name].title}]({name}.png)\n", _table(name, frame)]
@@ -283,7 +280,7 @@ def write(out: Path) -> None:
     if tuning is not None:
         tuned = tuning.pivot(index="width", columns="policy", values="regret").reset_index()
         parts += ["## The constant widths\n", pages.markdown_of(tuned.round(1))]
-    pages.write(out / "RESULTS.md", "\n".join(parts))
+    _claims.write_page(out, "Zhou & Shroff 2021: restarts and windows", claims, COMMAND, parts)
 
 
 def _table(name: str, frame: pd.DataFrame) -> str:
@@ -302,9 +299,7 @@ def _table(name: str, frame: pd.DataFrame) -> str:
         random = frame if name == "gain" else frame[frame["environment"] == environment]
         means = random.groupby("x")["random"].mean()
         cells = {f"{SWEEPS[name].axis} = {v:.5g}": f"{m:.4g}" for v, m in means.items()}
-        rows.append(
-            {"environment": environment, "policy": "random (expected)", "width": "", "H or w": ""} | cells
-        )
+        rows.append({"environment": environment, "policy": "random (expected)"} | cells)
     return pages.markdown_of(pd.DataFrame(rows).fillna(""))
 
 
@@ -327,20 +322,12 @@ def _draw(name: str, frame: pd.DataFrame) -> Figure:
         random = part.groupby("x")["random"].mean()
         at = random.index.to_numpy(dtype=float)
         ax.plot(at, random.to_numpy(), color="#777777", linestyle=":", label="random (expected)")
-        exponent, lowest = (
-            sweep.exponent(environment),
-            part.groupby(["policy", "width", "x"])["regret"].mean().min(),
-        )
+        exponent = sweep.exponent(environment)
+        lowest = part.groupby(["policy", "width", "x"])["regret"].mean().min()
         guide = 0.5 * lowest * (at / at[0]) ** exponent
         ax.plot(at, guide, color="black", linewidth=0.8, label="slope of the bound's exponent")
-        ax.annotate(
-            f"slope {exponent:g}",
-            (at[-1], guide[-1]),
-            (0, 4),
-            textcoords="offset points",
-            fontsize=8,
-            ha="right",
-        )
+        end, look = (at[-1], guide[-1]), {"textcoords": "offset points", "fontsize": 8, "ha": "right"}
+        ax.annotate(f"slope {exponent:g}", end, (0, 4), **look)
         ax.set(xscale="log", yscale="log", xlabel=sweep.axis)
         ax.set_title(_PANEL.get((name, environment), environment), loc="left", fontsize=10)
         ax.grid(color="#DDDDDD", linewidth=0.6)

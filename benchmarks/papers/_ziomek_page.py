@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.papers._claims import FAILS, HOLDS, NOT_RUN, UNTESTED, Claim, Finding
+from benchmarks.papers._claims import FAILS, HOLDS, NOT_RUN, UNTESTED, Claim, Finding, judged, of_table
 
 PAPER = "Ziomek, Adachi & Osborne 2024"
 COMMAND = "python -m benchmarks.papers ziomek"
@@ -37,17 +37,13 @@ def make_claims(out: Path) -> list[Claim]:
 def _toy(out: Path) -> list[tuple[str, Finding]]:
     totals, shares = (pages.read(out / f"figure2{part}.csv") for part in ("_totals", "b"))
     true = "hill 2 tall"
+    similar = _every([_alike(totals, *pair) for pair in combinations(_RIVALS, 2)])
+    wrong = _sticks(shares, "mle_gp_ucb", lambda prior: prior != true)
     return [
         ("PE-GP-UCB has the lowest regret", _least(totals, "pe_gp_ucb", (*_RIVALS, "random"))),
-        (
-            "MLE, the fully Bayesian policy and regret balancing perform similarly",
-            _every([_alike(totals, *pair) for pair in combinations(_RIVALS, 2)]),
-        ),
+        ("MLE, the fully Bayesian policy and regret balancing perform similarly", similar),
         ("All three outperform random search", _every([_least(totals, own, ["random"]) for own in _RIVALS])),
-        (
-            "MLE keeps selecting the same wrong prior",
-            _sticks(shares, "mle_gp_ucb", lambda prior: prior != true),
-        ),
+        ("MLE keeps selecting the same wrong prior", wrong),
         ("Regret balancing tries the priors roughly uniformly", _uniform(shares, "regret_balancing")),
         ("PE-GP-UCB commits to the true prior", _sticks(shares, "pe_gp_ucb", lambda prior: prior == true)),
         ("PE-GP-UCB explores all the priors", _explores(shares, "pe_gp_ucb")),
@@ -56,31 +52,21 @@ def _toy(out: Path) -> list[tuple[str, Finding]]:
 
 def _intel(out: Path) -> list[tuple[str, Finding]]:
     totals, shares, curve = (pages.read(out / f"figure4{part}.csv") for part in ("_totals", "b", "a"))
+    balancing = _least(totals, "mle_gp_ucb", ["regret_balancing"])
+    half = _not(_at(curve, 0.5, "mle_gp_ucb", "random"))
+    early = _at(curve, 0.25, "pe_gp_ucb", "bayes_gp_ucb")
+    commits = _sticks(shares, "mle_gp_ucb", lambda prior: prior == "2004-03-07")
+    relies = _relies(shares, "pe_gp_ucb", ["2004-03-04", "2004-03-12"])
     return [
         ("Regret balancing is for most iterations no better than random search", _mostly_no_better(curve)),
-        (
-            "MLE performs slightly better than regret balancing",
-            _least(totals, "mle_gp_ucb", ["regret_balancing"]),
-        ),
-        (
-            "MLE is not significantly better than random search in the first half",
-            _not(_at(curve, 0.5, "mle_gp_ucb", "random")),
-        ),
+        ("MLE performs slightly better than regret balancing", balancing),
+        ("MLE is not significantly better than random search in the first half", half),
         ("The fully Bayesian policy outperforms MLE", _least(totals, "bayes_gp_ucb", ["mle_gp_ucb"])),
         ("PE-GP-UCB outperforms the fully Bayesian policy", _least(totals, "pe_gp_ucb", ["bayes_gp_ucb"])),
-        (
-            "... especially in the beginning (taken as: already after a quarter of the steps)",
-            _at(curve, 0.25, "pe_gp_ucb", "bayes_gp_ucb"),
-        ),
+        ("... especially in the beginning (taken as: already after a quarter of the steps)", early),
         ("PE-GP-UCB has the lowest regret", _least(totals, "pe_gp_ucb", (*_RIVALS, "random"))),
-        (
-            "MLE commits to the prior of 7 March",
-            _sticks(shares, "mle_gp_ucb", lambda prior: prior == "2004-03-07"),
-        ),
-        (
-            "PE-GP-UCB mostly relies on 4 and 12 March",
-            _relies(shares, "pe_gp_ucb", ["2004-03-04", "2004-03-12"]),
-        ),
+        ("MLE commits to the prior of 7 March", commits),
+        ("PE-GP-UCB mostly relies on 4 and 12 March", relies),
     ]
 
 
@@ -88,75 +74,64 @@ def _every(findings: Sequence[Finding]) -> Finding:
     return NOT_RUN if NOT_RUN in findings else _claims.every(findings)
 
 
-def _least(totals: pd.DataFrame | None, own: str, rivals: Sequence[str]) -> Finding:
-    if totals is None:
-        return NOT_RUN
+@of_table
+def _least(totals: pd.DataFrame, own: str, rivals: Sequence[str]) -> Finding:
     named = {NAMES[name]: totals[name].to_numpy() for name in NAMES}
     return _claims.least(NAMES[own], [NAMES[rival] for rival in rivals], named)
 
 
-def _alike(totals: pd.DataFrame | None, first: str, second: str) -> Finding:
-    if totals is None:
-        return NOT_RUN
+@of_table
+def _alike(totals: pd.DataFrame, first: str, second: str) -> Finding:
     names = (NAMES[first], NAMES[second])
     return _claims.alike(totals[first].to_numpy(), totals[second].to_numpy(), names, _SIMILAR)
 
 
-def _sticks(shares: pd.DataFrame | None, policy: str, expected) -> Finding:
+@of_table
+def _sticks(shares: pd.DataFrame, policy: str, expected) -> Finding:
     """Whether one prior has more than half of all plays, and it is as expected."""
-    if shares is None:
-        return NOT_RUN
     most = shares.loc[shares[policy].idxmax()]
     holds = bool(most[policy] > 0.5 and expected(most["prior"]))
     numbers = f"most played: {most['prior']}, {100 * most[policy]:.0f} % of all plays (asked: more than half)"
-    return Finding(HOLDS if holds else FAILS, numbers)
+    return judged(holds, numbers)
 
 
-def _relies(shares: pd.DataFrame | None, policy: str, priors: Sequence[str]) -> Finding:
-    if shares is None:
-        return NOT_RUN
+@of_table
+def _relies(shares: pd.DataFrame, policy: str, priors: Sequence[str]) -> Finding:
     of = shares.set_index("prior")[policy]
     most = ", ".join(f"{prior} {100 * share:.0f} %" for prior, share in of.nlargest(2).items())
     together = of[list(priors)].sum()
     numbers = f"together {100 * together:.1f} % of all plays (asked: more than half); most played: {most}"
-    return Finding(HOLDS if together > 0.5 else FAILS, numbers)
+    return judged(together > 0.5, numbers)
 
 
-def _uniform(shares: pd.DataFrame | None, policy: str) -> Finding:
-    if shares is None:
-        return NOT_RUN
+@of_table
+def _uniform(shares: pd.DataFrame, policy: str) -> Finding:
     low, high = shares[policy].min(), shares[policy].max()
     numbers = (
         f"shares of plays from {100 * low:.1f} to {100 * high:.1f} % (asked: within a factor of {_UNIFORM:g})"
     )
-    return Finding(HOLDS if high <= _UNIFORM * low else FAILS, numbers)
+    return judged(high <= _UNIFORM * low, numbers)
 
 
-def _explores(shares: pd.DataFrame | None, policy: str) -> Finding:
-    if shares is None:
-        return NOT_RUN
+@of_table
+def _explores(shares: pd.DataFrame, policy: str) -> Finding:
     played = int((shares[policy] > 0).sum())
-    return Finding(HOLDS if played == len(shares) else FAILS, f"{played} of {len(shares)} priors were played")
+    return judged(played == len(shares), f"{played} of {len(shares)} priors were played")
 
 
-def _mostly_no_better(curve: pd.DataFrame | None) -> Finding:
+@of_table
+def _mostly_no_better(curve: pd.DataFrame) -> Finding:
     """Whether at more than half of the steps the average regret so far is not below random's beyond two errors."""
-    if curve is None:
-        return NOT_RUN
     own, other = (curve[curve["policy"] == name].set_index("step") for name in ("regret_balancing", "random"))
     gap = other["mean_cumulative_regret"] - own["mean_cumulative_regret"]
     error = (own["standard_error"] ** 2 + other["standard_error"] ** 2) ** 0.5
     share = float((gap <= 2 * error).mean())
-    return Finding(
-        HOLDS if share > 0.5 else FAILS,
-        f"not beyond two standard errors better in {100 * share:.0f} % of steps",
-    )
+    return judged(share > 0.5, f"not beyond two standard errors better in {100 * share:.0f} % of steps")
 
 
-def _at(curve: pd.DataFrame | None, part: float, first: str, second: str) -> Finding:
+@of_table
+def _at(curve: pd.DataFrame, part: float, first: str, second: str) -> Finding:
     """Whether the first's regret is less after that part of the steps."""
-    if curve is None:
-        return NOT_RUN
     step = round(part * curve["step"].max())
     rows = curve[curve["step"] == step].set_index("policy")
     pairs = [tuple(rows.loc[name, ["mean_cumulative_regret", "standard_error"]]) for name in (first, second)]
@@ -234,8 +209,7 @@ def write(out: Path) -> None:
     claims = make_claims(out)
     _claims.write(out, claims)
     command = "python -m benchmarks.papers ziomek --data DIR"
-    head = _claims.opening("Ziomek, Adachi & Osborne 2024: unknown prior", claims, command) + _HEAD
-    parts = [head, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
+    parts = [_HEAD, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
     for stem, text in (("figure2", _TOY), ("figure4", _INTEL)):
         path = out / f"{stem}_totals.csv"
         if path.is_file():
@@ -255,7 +229,8 @@ def write(out: Path) -> None:
                 parts.append(_HILLS)
     if (out / "speed.csv").is_file():
         parts += [_SPEED, pages.markdown_of(pd.read_csv(out / "speed.csv"))]
-    pages.write(out / "RESULTS.md", "\n".join(parts))
+    title = "Ziomek, Adachi & Osborne 2024: unknown prior"
+    _claims.write_page(out, title, claims, command, parts)
 
 
 def _left(left: pd.Series) -> str:
