@@ -110,6 +110,12 @@ def _filled(text: str, subsequent_indent: str = "") -> str:
     )
 
 
+def with_error(values: pd.Series, digits: int = 1, errors: float = 1.0) -> str:
+    """The mean ± its standard error, or so many of them; of one value that alone."""
+    mean = f"{values.mean():.{digits}f}"
+    return f"{mean} ± {errors * values.sem():.{digits}f}" if len(values) > 1 else mean
+
+
 def markdown(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     lines = [list(map(str, headings)), *([str(cell) for cell in row] for row in rows)]
     lines.insert(1, ["---"] * len(lines[0]))

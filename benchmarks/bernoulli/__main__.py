@@ -118,35 +118,33 @@ def play(kind: str, seed: int) -> pd.DataFrame:
 
 def write_page(folder: Path) -> Path:
     table = pd.read_csv(folder / "totals.csv")
-    rows, shares = [], {"advised": [], "auto": []}
+    rows, shares = [], []
     for kind in KINDS:
         own = table[table["kind"] == kind].set_index("policy")
         if own.empty:
             continue
         best = own.loc[list(RIVALS), "expected"].max()
         advised = own.index[own["advised"]][0]
-        shares["advised"].append(own.loc[advised, "expected"] / best)
-        shares["auto"].append(own.loc["auto", "expected"] / best)
+        share = own.loc[[advised, "auto"], "expected"] / best
+        shares.append(share.tolist())
         first = own.iloc[0]
         figures = [f"{first[name]:.0f}" for name in ("random", "attainable", "best")]
         played = [f"{own.loc[name, 'expected']:.0f}" for name in ("auto", *RIVALS)]
-        rows.append(
-            [kind, *figures, *played, f"{advised} ({first['verdict']})", f"{shares['advised'][-1]:.3f}"]
-        )
-    mean = {name: sum(values) / len(values) for name, values in shares.items()}
+        rows.append([kind, *figures, *played, f"{advised} ({first['verdict']})", f"{share.iloc[0]:.3f}"])
+    of_advised, of_auto = (sum(values) / len(values) for values in zip(*shares, strict=True))
     answer = (
-        f"What the race advises earns {mean['advised']:.3f} of the best of four policies for rewards of 0 and 1, in "
-        f"the mean over {len(rows)} records (asked: .98); `auto`, told the first fifth of the rows, {mean['auto']:.3f}."
+        f"What the race advises earns {of_advised:.3f} of the best of four policies for rewards of 0 and 1, in "
+        f"the mean over {len(rows)} records (asked: .98); `auto`, told the first fifth of the rows, {of_auto:.3f}."
     )
     heads = ["record", "random", "attainable, said", "attainable, true", "auto", *RIVALS, "advised", "share"]
-    text = pages.opening("Rewards of 0 and 1", answer, "python -m benchmarks.bernoulli")
     seeds = pages.seeds_of(table, "seed")
     about = (
         f"\nConversions expected of the arms pulled in 800 rows, mean over four replicates; {seeds}. `PROTOCOL.md` was "
         "written first. *Attainable, said* is the race's figure from the smoothed table, *true* is the sum of the "
         "largest chances. A race now plays `log_odds_ucb` too, which came later: `LOG_ODDS.md`.\n\n"
     )
-    return pages.write(folder / "RESULTS.md", text + about + pages.markdown(heads, rows))
+    path, command = folder / "RESULTS.md", "python -m benchmarks.bernoulli"
+    return pages.publish(path, "Rewards of 0 and 1", answer, command, about, pages.markdown(heads, rows))
 
 
 def main(

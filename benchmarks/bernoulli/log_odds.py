@@ -90,21 +90,18 @@ def write_page(folder: Path) -> Path:
         f"error over seeds {error:.3f}. {short} Told nothing, as the four are, they earn "
         f"{' and '.join(f'{average[name]:.3f} (`{UNTOLD[name]}`)' for name in UNTOLD)}."
     )
-    rows = [
-        [
-            kind,
-            *(f"{row[name]:.0f}" for name in POLICIES),
-            *(f"{shares.loc[kind, name]:.3f}" for name in _SHOWN),
-        ]
-        for kind, row in means.iterrows()
-    ]
-    text = pages.opening("Rewards of 0 and 1, log-odds", answer, "python -m benchmarks.bernoulli.log_odds")
+    rows = []
+    for kind, row in means.iterrows():
+        earned = [f"{row[name]:.0f}" for name in POLICIES]
+        rows.append([kind, *earned, *(f"{shares.loc[kind, name]:.3f}" for name in _SHOWN)])
     about = (
         f"\nConversions expected of the arms pulled in 800 rows, mean over {pages.seeds_of(table, 'seed')}. A *share* "
         "is of the largest of the four rivals' means. `PROTOCOL.md` was written first.\n\n"
     )
     heads = ["record", *POLICIES, *(f"share of {name}" for name in _SHOWN)]
-    return pages.write(folder / "LOG_ODDS.md", text + about + pages.markdown(heads, rows))
+    path, command = folder / "LOG_ODDS.md", "python -m benchmarks.bernoulli.log_odds"
+    title = "Rewards of 0 and 1, log-odds"
+    return pages.publish(path, title, answer, command, about, pages.markdown(heads, rows))
 
 
 def main(
