@@ -181,24 +181,17 @@ def write_page(folder: Path) -> Path:
     for title, part in table.groupby("test", sort=False):
         for name, one in part.groupby("policy", sort=False):
             known = one["width"][np.isfinite(one["width"]) & (one["width"] > 0)]
-            rows.append(
-                [
-                    title,
-                    name,
-                    f"{one['regret'].mean():.1f} ± {one['regret'].sem():.1f}",
-                    f"{one['sent'].mean():.1f}",
-                    *(
-                        f"{one[column].sum() / max(one['intervals'].sum(), 1):.1%}"
-                        for column in ("held 90", "held 95")
-                    ),
-                    f"{one['right'].sum() / one['arms'].sum():.0%} / {one['wrong'].sum() / one['arms'].sum():.0%}",
-                    f"{known.median():.2f}" if len(known) else "",
-                ]
-            )
+            some, sums = max(one["intervals"].sum(), 1), one.sum(numeric_only=True)
+            held = [f"{sums[column] / some:.1%}" for column in ("held 90", "held 95")]
+            decided = f"{sums['right'] / sums['arms']:.0%} / {sums['wrong'] / sums['arms']:.0%}"
+            regret = [pages.with_error(one["regret"]), f"{one['sent'].mean():.1f}"]
+            width = f"{known.median():.2f}" if len(known) else ""
+            rows.append([title, name, *regret, *held, decided, width])
     columns = ["test", "policy", "regret", "sent", "held, of 90 %", "held, of 95 %", "decided", "width"]
-    head = pages.opening("A control under a daily level", answer, "python -m benchmarks.control")
-    head += _HEAD.format(count=table["test"].nunique(), T=T, S=S, seed=seed, share=SHARE)
-    return pages.write(folder / "RESULTS.md", head + pages.markdown(columns, rows))
+    about = _HEAD.format(count=table["test"].nunique(), T=T, S=S, seed=seed, share=SHARE)
+    path, title = folder / "RESULTS.md", "A control under a daily level"
+    command = "python -m benchmarks.control"
+    return pages.publish(path, title, answer, command, about, pages.markdown(columns, rows))
 
 
 def main(
