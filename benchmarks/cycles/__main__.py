@@ -28,7 +28,6 @@ from bandits_torch.problems.replay import Replay
 from benchmarks import options, pages
 from benchmarks.auto.days import scaled
 from benchmarks.leaderboard.environments import Record
-from benchmarks.pages import markdown, opening, write
 
 _HOUR = 3_600
 _HISTORY = 90 * 24  # hours that the kernel over arms is learned from
@@ -111,10 +110,8 @@ class Setting:
 
     @property
     def name(self) -> str:
-        numbers = (
-            f"{self.first:g}" if self.family != "quasi-periodic" else f"{self.first:g}, share {self.second:g}"
-        )
-        return f"{numbers}, width {self.width:g}"
+        share = f", share {self.second:g}" if self.family == "quasi-periodic" else ""
+        return f"{self.first:g}{share}, width {self.width:g}"
 
     def kernel(self, day: int) -> Kernel:
         """The kernel over time in steps, with a day of so many."""
@@ -251,15 +248,8 @@ def write_page(out: Path) -> Path:
                 if difference.mean() < -2 * error:
                     ahead.append(f"{family} on {record}")
             rows.append([*row, f"{cell['ms_per_step'].iloc[0]:.1f}"])
-    heads = [
-        "record",
-        "kernel over time",
-        "setting chosen",
-        "runs",
-        "regret",
-        "share of random",
-        "paired difference",
-    ]
+    heads = ["record", "kernel over time", "setting chosen", "runs", "regret", "share of random"]
+    heads += ["paired difference", "in standard errors", "ms a step, all runs"]
     told = "; ".join(ahead) or "none"
     compared = 2 * len({row[0] for row in rows})
     answer = (
@@ -267,8 +257,8 @@ def write_page(out: Path) -> Path:
         "corrected for their number)."
     )
     title = "Cycles and smooth drift against exponential forgetting"
-    table = markdown([*heads, "in standard errors", "ms a step, all runs"], rows)
-    return write(out / "RESULTS.md", opening(title, answer, "python -m benchmarks.cycles") + _HEAD + table)
+    shown, command = pages.markdown(heads, rows), "python -m benchmarks.cycles"
+    return pages.publish(out / "RESULTS.md", title, answer, command, _HEAD, shown)
 
 
 def main(
