@@ -24,7 +24,8 @@ TAILS = ("Student's t, 3", "5 % ten times as wide", "10 % five times as wide", "
 
 @dataclass(frozen=True)
 class Truth:
-    """What a file holds. ``period`` is in units of its times, None for none; ``jumps`` are the rows after them."""
+    """What a file holds. ``period`` is in units of its times, None for none; ``jumps`` are the rows after them,
+    ``sizes`` the root mean squares over the arms that jump, in deviations of the noise."""
 
     kind: str
     rows: int
@@ -32,9 +33,7 @@ class Truth:
     period: float | None
     drift: float
     jumps: tuple[int, ...]
-    sizes: tuple[
-        float, ...
-    ]  # of each jump, root mean square over the arms that jump, in deviations of the noise
+    sizes: tuple[float, ...]
     noise: float
     missing: float
 
@@ -148,12 +147,9 @@ def judge(number: int, *, tails: bool = False) -> dict[str, object]:
 
 def shares(table: pd.DataFrame) -> list[list[str]]:
     """Precision and recall of what was told of the files of a table."""
-    cycles = table["period"].notna()
-    lists = {
-        name: table[name].astype("string").fillna("").str.split()
-        for name in ("jumps", "jumps_told", "periods_told")
-    }
-    count = {name: values.map(len) for name, values in lists.items()}
+    cycles, drifts = table["period"].notna(), table["drift"] > 0
+    count = {name: _told(table[name]).sum() for name in ("jumps", "jumps_told", "periods_told")}
+    found, right = table["jumps_found"].sum(), (table["drift_told"] & drifts).sum()
 
     def share(part: float, whole: float) -> str:
         return f"{int(part)} of {int(whole)}" + (f" ({part / whole:.2f})" if whole else "")
@@ -162,38 +158,31 @@ def shares(table: pd.DataFrame) -> list[list[str]]:
         ["kind", share((table["kind"] == table["said"]).sum(), len(table)), ""],
         [
             "cycle, of all arms",
-            share(table["periods_right"].sum(), count["periods_told"].sum()),
+            share(table["periods_right"].sum(), count["periods_told"]),
             share((table.loc[cycles, "periods_right"] > 0).sum(), cycles.sum()),
         ],
-        [
-            "jumps",
-            share(table["jumps_found"].sum(), count["jumps_told"].sum()),
-            share(table["jumps_found"].sum(), count["jumps"].sum()),
-        ],
+        ["jumps", share(found, count["jumps_told"]), share(found, count["jumps"])],
         ["jumps of two deviations or more", "", share(table["clear_found"].sum(), table["clear"].sum())],
-        [
-            "drift",
-            share((table["drift_told"] & (table["drift"] > 0)).sum(), table["drift_told"].sum()),
-            share((table["drift_told"] & (table["drift"] > 0)).sum(), (table["drift"] > 0).sum()),
-        ],
+        ["drift", share(right, table["drift_told"].sum()), share(right, drifts.sum())],
     ]
+
+
+def _told(cells: pd.Series) -> pd.Series:
+    """How many numbers each cell has."""
+    return cells.astype("string").fillna("").str.split().map(len)
 
 
 def write_page(folder: Path) -> Path:
     table, tails = pd.read_csv(folder / "files.csv"), pd.read_csv(folder / "heavy.csv")
     rows, heavy = shares(table), shares(tails)
     covered = table["covered"].mean()
-    told = tails["jumps_told"].astype("string").fillna("").str.split().map(len)
-    false = int((told > tails["jumps_found"]).sum())
+    false = int((_told(tails["jumps_told"]) > tails["jumps_found"]).sum())
     answer = (
         f"Of {len(table)} files the kind is right in {(table['kind'] == table['said']).sum()}; of the cycles told "
         f"{rows[1][1]} are right and {rows[1][2]} are found; of the jumps told {rows[2][1]} are right and {rows[2][2]} "
         f"are found; the 90 % interval of the noise holds it in {covered:.0%} of the files (asked: 85 to 95 %). "
         f"Of {len(tails)} files whose noise has heavy tails {false} have a jump told that is none (asked: at most "
         f"{len(tails) // 10})."
-    )
-    text = pages.opening(
-        "What a diagnosis says of files of known truth", answer, "python -m benchmarks.diagnosis"
     )
     about = (
         f"\n{pages.seeds_of(table, 'file')}; `PROTOCOL.md` was written first, and says what counts as right. Cycles of "
@@ -205,10 +194,9 @@ def write_page(folder: Path) -> Path:
         "of freedom, normal but for some rewards five or ten times as far out, or lognormal. The interval of the noise "
         f"holds it in {tails['covered'].mean():.0%} of the files.\n\n"
     )
-    return pages.write(
-        folder / "RESULTS.md",
-        text + about + pages.markdown(heads, rows) + beside + pages.markdown(heads, heavy),
-    )
+    path, title = folder / "RESULTS.md", "What a diagnosis says of files of known truth"
+    parts = [about, pages.markdown(heads, rows), beside, pages.markdown(heads, heavy)]
+    return pages.publish(path, title, answer, "python -m benchmarks.diagnosis", *parts)
 
 
 def main(

@@ -92,10 +92,8 @@ def records(data: Path) -> Iterator[tuple[str, RewardTable]]:
 
     heat, rest = arrays("intel_temperature"), arrays("intel_light_humidity")
     motes = np.array([f"mote {one}" for one in heat["mote_id"]])
-    yield (
-        "intel-temperature",
-        table(np.where(heat["observed"], heat["temperature"], np.nan), motes, heat["time"]),
-    )
+    degrees = np.where(heat["observed"], heat["temperature"], np.nan)
+    yield "intel-temperature", table(degrees, motes, heat["time"])
     for name in ("humidity", "light", "voltage"):
         yield f"intel-{name}", table(rest[name], motes, rest["time"])
     molene = arrays("molene_weather")
@@ -118,14 +116,14 @@ def write_page(folder: Path) -> Path:
         f"Of {len(names)} real records what is said is what somebody who knows them would say in {of[RIGHT]}, partly "
         f"in {of[PARTLY]}, and wrong in {of[WRONG]}. The verdicts are a reader's, by what is known of each record."
     )
-    text = pages.opening("Real records", answer, "python -m benchmarks.diagnosis.records")
     rows = [[name, *KNOWN[name]] for name in names]
     heads = ["record", "an expert would say", "what is said is", "because"]
-    text += f"\n{pages.markdown(heads, rows)}"
+    text = f"\n{pages.markdown(heads, rows)}"
     for name in names:
         said = "\n".join(f"> {line}  " for line in table.loc[name, "said"].splitlines())
         text += f"\n## {name}\n\n{said}\n"
-    return pages.write(folder / "RECORDS.md", text)
+    path, command = folder / "RECORDS.md", "python -m benchmarks.diagnosis.records"
+    return pages.publish(path, "Real records", answer, command, text)
 
 
 def main(data: options.Data = options.DATA, out: options.Out = None, page: options.PageAlone = False) -> None:
