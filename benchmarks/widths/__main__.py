@@ -12,7 +12,7 @@ import pandas as pd
 import typer
 
 from benchmarks import options, pages
-from benchmarks.pages import markdown, opening, seeds_of, write
+from benchmarks.pages import markdown, seeds_of, with_error
 from benchmarks.widths import races, ratios
 from benchmarks.widths.races import BAND, BASE, DRIFT, LENGTH_SCALES, MODEL_HOLDS, TOLD
 
@@ -30,9 +30,8 @@ def write_page(out: Path) -> Path:
     races = [table[["replicate"]] for table in tables.values() if "replicate" in table]
     head = _HEAD.format(replicates=seeds_of(pd.concat(races), "replicate", what="replicate"))
     text = "\n".join(made[name](table) for name, table in tables.items())
-    title = "Widths with a theorem, unknown length-scales, and R-PERP"
-    head = opening(title, _answer(tables), "python -m benchmarks.widths") + head
-    return write(out / "RESULTS.md", head + text)
+    path, title = out / "RESULTS.md", "Widths with a theorem, unknown length-scales, and R-PERP"
+    return pages.publish(path, title, _answer(tables), "python -m benchmarks.widths", head, text)
 
 
 def _answer(tables: dict[str, pd.DataFrame]) -> str:
@@ -45,11 +44,11 @@ def _answer(tables: dict[str, pd.DataFrame]) -> str:
             f"`{BASE}` on {len(within(table))} of {table['problem'].nunique()} environments."
         )
     if "length_scales.csv" in tables:
-        means = tables["length_scales.csv"].groupby(["problem", "policy"])["regret"].mean().unstack()
-        wrong = means.loc[[name for name in means.index if "told" not in name]]
-        ratio = (
-            wrong.min(axis=1) / means.loc[[f"{name}; told it" for name in wrong.index]].min(axis=1).to_numpy()
+        least = (
+            tables["length_scales.csv"].groupby(["problem", "policy"])["regret"].mean().unstack().min(axis=1)
         )
+        wrong = least[[name for name in least.index if "told" not in name]]
+        ratio = wrong / least[[f"{name}; told it" for name in wrong.index]].to_numpy()
         said.append(
             f"Where the length-scale is told wrong, the best policy of each problem has {ratio.min():.2f} to "
             f"{ratio.max():.2f} times the regret of the best that is told it."
@@ -74,7 +73,7 @@ def within(table: pd.DataFrame, policy: str = "band_gp_ucb") -> list[str]:
 
 
 def _cell(rows: pd.Series) -> str:
-    return f"{rows.mean():.1f} ± {rows.sem():.1f}" if len(rows) else "-"
+    return with_error(rows) if len(rows) else "-"
 
 
 def _race(table: pd.DataFrame, policies: list[str]) -> list[list[str]]:
