@@ -1,4 +1,4 @@
-"""The named algorithms: each is the sentence it claims to be, and a replicate does not know of the others."""
+"""Index policies by name: what improvement is over, which kernels over time they take, how long they remember."""
 
 import math
 
@@ -6,90 +6,19 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from bandits_torch import Domain, ThompsonSampling, UpperConfidenceBound, recipes, run
-from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, WienerKernel
-from bandits_torch.policies import (
-    EventTriggeredRestart,
-    KeepEverything,
-    Observation,
-    PeriodicRestart,
-    SlidingWindow,
-)
-from bandits_torch.problems import GPDraws
-from bandits_torch.theory import GPTSWidth, IGPWidth, RestartWidth, SlidingWindowWidth, SrinivasBayesianWidth
+from bandits_torch import Domain, recipes
+from bandits_torch.kernels import ArmCovarianceKernel, WienerKernel
+from bandits_torch.policies import Observation
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.kernels import rbf
 
-N, T = 12, 30
+N = 12
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
 KERNEL = rbf(0.2)
-# What each index policy needs beside arms, kernel and noise variance, and what makes things happen.
-_INDEX = [
-    name
-    for name, call in recipes.RECIPES.items()
-    if call.__module__.endswith(".index_policies") and recipes.registered(name).points
-]
-OPTIONS = {
-    name: {key: T for key in ("horizon",) if key in recipes.options_of(name)}
-    | dict(recipes.registered(name).quick)
-    | ({"drift_variance": 0.05} if name == "ui_gp_ucb" else {})
-    for name in _INDEX
-}
-MODELS = [name for name in OPTIONS if name != "random"]
 
 
 def recipe(name, **options):
-    return getattr(recipes, name)(ARMS, KERNEL, 0.1, **(OPTIONS[name] | options))
-
-
-# -- the sentences -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "acquisition", "width", "forgetting", "time_kernel"),
-    [
-        ("gp_ucb", UpperConfidenceBound, SrinivasBayesianWidth, KeepEverything, type(None)),
-        ("igp_ucb", UpperConfidenceBound, IGPWidth, KeepEverything, type(None)),
-        ("gp_ts", ThompsonSampling, GPTSWidth, KeepEverything, type(None)),
-        ("r_gp_ucb", UpperConfidenceBound, RestartWidth, PeriodicRestart, type(None)),
-        ("sw_gp_ucb", UpperConfidenceBound, SlidingWindowWidth, SlidingWindow, type(None)),
-        (
-            "tv_gp_ucb",
-            UpperConfidenceBound,
-            SrinivasBayesianWidth,
-            KeepEverything,
-            ExponentialForgettingKernel,
-        ),
-        ("ui_gp_ucb", UpperConfidenceBound, SrinivasBayesianWidth, KeepEverything, WienerKernel),
-        ("et_gp_ucb", UpperConfidenceBound, SrinivasBayesianWidth, EventTriggeredRestart, type(None)),
-    ],
-)
-def test_is_made_of_the_parts_it_names(name, acquisition, width, forgetting, time_kernel):
-    policy = recipe(name)
-    assert policy.acquisition is acquisition
-    assert type(policy.width) is width
-    assert type(policy.forgetting) is forgetting
-    assert isinstance(policy.model.prior.time_kernel, time_kernel)
-
-
-def test_settings_reach_the_parts():
-    assert recipe("r_gp_ucb").forgetting.interval == 7
-    assert recipe("sw_gp_ucb").forgetting.window == 9
-    assert recipe("et_gp_ucb", noise_scale=0.4).forgetting.noise_scale == 0.4
-    assert recipe("tv_gp_ucb").model.prior.time_kernel.forgetting_rate.item() == pytest.approx(0.1)
-    assert recipe("ui_gp_ucb").model.prior.time_kernel.drift_variance.item() == pytest.approx(0.05)
-    assert recipe("ui_gp_ucb", start=1.7e9).model.prior.time_kernel.start == 1.7e9
-    model = recipe("gp_ucb", prior_mean=0.7, form="factor", replicates=3).model
-    assert model.batch_shape == (3,)
-    assert model.form == "factor"
-    assert model.marginals()[0].eq(0.7).all()
-
-
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("gp_ei", "gp_pi")])
-def test_a_width_of_one_s_own_takes_the_place_of_the_algorithm_s(name):
-    policy = recipe(name, width=0.25)
-    policy.choose(1.0)
-    assert float(policy.trace()["width"]) == 0.25
+    return getattr(recipes, name)(ARMS, KERNEL, 0.1, **options)
 
 
 @pytest.mark.parametrize(("name", "margin"), [("gp_ei", 0.0), ("gp_pi", 0.2)])
@@ -177,45 +106,6 @@ def test_memory_over_a_domain_is_that_of_points_spread_over_it():
 
 def test_a_function_that_does_not_vary_is_remembered_to_the_end():
     assert recipes.sw_gp_ucb(ARMS, KERNEL, 0.1, horizon=77, rkhs_variation_budget=0.0).forgetting.window == 77
-
-
-# -- replicates ----------------------------------------------------------------------------------------
-
-
-def played(name, replicates, first, form="auto"):
-    """Recipe ``name`` on draws number first, first + 1, ...: arms and rewards, (replicates, T) each."""
-    problem = GPDraws(num_arms=N, replicates=replicates, seed=5, first_replicate=first)
-    options = OPTIONS[name]
-    if name in ("random", "gp_ts"):
-        options = options | {"seed": 11, "first_replicate": first}
-    if name != "random":
-        options = options | {"form": form}
-    policy = recipes.build(name, problem, replicates=replicates, **({"horizon": T} | options))
-    history = run(policy, problem, T, seed=7, first_replicate=first)
-    return history, policy
-
-
-# Not gp_ts: its forms draw from one law (tests/claims) but from different roots of the covariance.
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "gp_ts"])
-def test_both_forms_of_the_model_play_the_same_arms(name):
-    one, other = (played(name, 3, 0, form)[0] for form in ("auto", "factor"))
-    assert torch.equal(one.arms, other.arms)
-
-
-# -- by name -------------------------------------------------------------------------------------------
-
-
-def test_what_is_known_of_a_problem_fills_in_what_the_user_leaves_open():
-    problem = GPDraws(num_arms=N, replicates=2, seed=5)
-    policy = recipes.build("igp_ucb", problem, replicates=2, horizon=50, delta=0.3)
-    assert torch.equal(
-        torch.as_tensor(policy.width.rkhs_bound), torch.as_tensor(problem.knowledge.rkhs_bound)
-    )
-    assert policy.width.delta == 0.3
-    noise = torch.as_tensor(problem.knowledge.noise_variance)
-    assert torch.equal(policy.model.noise_variance, noise.expand(2))
-    louder = recipes.build("igp_ucb", problem, replicates=2, horizon=50, noise_variance=0.9)
-    assert louder.model.noise_variance.tolist() == pytest.approx([0.9, 0.9])
 
 
 def test_memory_is_sized_without_a_matrix_over_all_arms():
