@@ -47,21 +47,6 @@ def test_every_recipe_takes_or_refuses_late_rewards_as_documented(name):
     asked.ask(13.0)  # and it goes on
 
 
-@pytest.mark.parametrize("name", ["tv_gp_ucb", "ui_gp_ucb", "gp_ucb", "igp_ucb"])
-def test_rewards_in_any_order_lead_to_the_same_beliefs(name):
-    choices = [(step, step * 5 % 12) for step in range(10)]
-    orders = (list(range(10)), [3, 0, 9, 1, 2, 8, 7, 4, 6, 5])
-    beliefs = []
-    for order in orders:
-        policy = all_recipes.build(name, 1, T)[0]
-        for k in order:
-            step, arm = choices[k]
-            reward = torch.tensor([0.1 * step - 0.3 * arm]).double()
-            policy.learn(Observation(float(step), torch.tensor([arm]), reward))
-        beliefs.append(torch.stack(policy.model.marginals(11.0)))
-    torch.testing.assert_close(*beliefs, rtol=0, atol=1e-11)
-
-
 def test_under_drift_the_window_goes_by_time():
     def policy():
         model = arm_gp((1,), kernel=drifting(KERNEL))

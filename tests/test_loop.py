@@ -14,27 +14,6 @@ from tests.reference.stubs import FixedPolicy, TableProblem
 RISING_AND_FALLING = [[[0.0, 1.0, 0.5], [2.0, 1.0, 0.5], [2.0, 1.0, 4.0]]]  # one replicate, 3 steps, 3 arms
 
 
-def test_dynamic_regret_equals_the_sum_by_hand():
-    history = run(FixedPolicy([[0, 0, 1], [1, 2, 2]], 3), TableProblem(RISING_AND_FALLING), 3)
-    # bests are 1, 2, 4; replicate 0 earns 0, 2, 1 and replicate 1 earns 1, 0.5, 4
-    assert history.best.tolist() == [[1, 2, 4], [1, 2, 4]]
-    assert history.regret.tolist() == [[1, 0, 3], [0, 1.5, 0]]
-    assert history.cumulative_regret.tolist() == [[1, 1, 4], [0, 1.5, 1.5]]
-    assert history.mean_cumulative_regret == 2.75
-    assert history.standard_error == pytest.approx(1.25)  # |4 - 1.5| / 2
-
-
-def test_the_best_arm_is_the_best_available_one():
-    masks = [
-        torch.tensor([True, False, True]),
-        torch.tensor([False, True, True]),
-        torch.tensor([True, True, False]),
-    ]
-    history = run(FixedPolicy([[0, 1, 1]], 3), TableProblem(RISING_AND_FALLING, masks), 3)
-    assert history.best.tolist() == [[0.5, 1, 2]]
-    assert history.regret.tolist() == [[0.5, 0, 1]]
-
-
 @pytest.mark.parametrize("problem_replicates", [1, 4])
 @pytest.mark.parametrize("masked", [None, "shared", "own"])
 def test_run_equals_the_plain_loop_replicate_by_replicate(problem_replicates, masked):

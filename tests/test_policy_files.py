@@ -216,15 +216,6 @@ def test_every_option_is_told_by_the_file_or_has_no_effect_on_the_state(name, op
     assert bits(plain.state_dict()) == bits(other.state_dict())
 
 
-def test_windows_of_others_and_settings_in_code_are_listed(files):
-    with pytest.raises(
-        ValueError, match=r"policy.width was .*; policy.forgetting was KeepEverything and is Sliding"
-    ):
-        load_policy(files / "gp_ucb", built("sw_gp_ucb", window=5))
-    with pytest.raises(ValueError, match=r"policy.model.noise_variance was 0.01\d* and is 0.5; policy.width"):
-        load_policy(files / "igp_ucb", built("igp_ucb", noise_variance=0.5, width=2.0))
-
-
 def test_a_class_written_tomorrow_is_described_too(tmp_path):
     class Patient(RandomPolicy):
         def __init__(self, num_arms, patience, *, weights):

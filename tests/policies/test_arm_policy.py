@@ -11,10 +11,10 @@ import torch
 from bandits_torch import make, recipes, run
 from bandits_torch.captured.blocks import captured_steps
 from bandits_torch.experiments import race
-from bandits_torch.policies import ArmPolicy, Choice, Observation, Pending
+from bandits_torch.policies import ArmPolicy, Choice, Observation
 from bandits_torch.policies.classical import EXP3S, GLRKLUCB, SlidingWindowUCB
 from bandits_torch.recipes.registration import RECIPES, REGISTERED
-from bandits_torch.state import copied, differing
+from bandits_torch.state import differing
 from tests import test_policy_files, test_reproducible, test_restart, test_resume_bits
 from tests.captured.test_captured_blocks import Blocks, same_rows
 from tests.captured.test_captured_runs import never_looks
@@ -96,26 +96,6 @@ def test_it_obeys_the_laws_of_all_recipes(where, tmp_path, monkeypatch):
             OWN, False, tmp_path, monkeypatch
         )
         test_policy_files.test_a_file_takes_a_policy_back_to_where_it_was_saved(OWN, tmp_path)
-
-
-@pytest.mark.parametrize("name", [OWN, "ucb1", "sliding_window_ucb", "glr_kl_ucb", "epsilon_greedy"])
-def test_pending_pulls_are_learned_on_a_copy(name):
-    policy, world = built(name)
-    pending = [Pending(1.0, torch.tensor([i] * S)) for i in range(3)]
-    first = torch.stack([one.arm for one in policy.choose_many(1.0, 3, pending=pending)])
-    if name != "epsilon_greedy":
-        assert first.sort(0).values.mT.tolist() == [[3, 4, 5]] * S
-    run(policy, world, 40)
-    before = policy.state_dict()
-    policy.choose_many(41.0, 4, pending=pending)
-    after = policy.state_dict()
-    assert differing(after["state"], before["state"]) == []
-    with policy.expecting(41.0) as expect:
-        expect(pending[0])
-        learned = copied(policy.state)
-    reward = policy.means(policy.state)[:, 0]
-    policy.learn(Observation(1.0, pending[0].arm, reward))
-    assert differing(policy.state, learned) == []
 
 
 # -- captured ------------------------------------------------------------------------------------------
