@@ -5,8 +5,8 @@ import torch
 
 from bandits_torch import Domain, make, recipes, run
 from bandits_torch.models import CandidatePrior
-from bandits_torch.policies import IndexPolicy, Observation, PriorElimination
-from bandits_torch.theory import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
+from bandits_torch.policies import Observation, PriorElimination
+from bandits_torch.theory import PriorEliminationContinuousWidth
 from tests.cli.shell import call
 from tests.reference.kernels import rbf
 
@@ -26,17 +26,6 @@ def test_with_the_true_prior_alone_in_the_set_each_is_the_oracle(problem, name, 
     oracle = recipes.known_prior_gp_ucb(problem.arms, true, noise, **known)
     policy = recipes.RECIPES[name](problem.arms, [true], noise, **known)
     assert torch.equal(run(policy, problem, 40).arms, run(oracle, problem, 40).arms)
-
-
-def test_all_play_with_the_theorems_width_unless_told_otherwise(problem) -> None:
-    for name in [*NAMES, "known_prior_gp_ucb"]:
-        policy = recipes.build(name, problem, replicates=2, horizon=50, delta=0.2)
-        assert isinstance(policy.width, PriorEliminationFiniteWidth)
-        assert (policy.width.num_arms, policy.width.horizon, policy.width.delta) == (101, 50, 0.2)
-        assert policy.model.batch_shape == ((2,) if isinstance(policy, IndexPolicy) else (2, 11))
-    told = recipes.build("pe_gp_ucb", problem, replicates=2, horizon=50, width=1.5, xi="printed")
-    assert float(told.width(1, told.model)) == 1.5
-    assert told.xi == "printed"
 
 
 def test_widths_of_the_continuous_theorem_may_differ_between_priors(problem) -> None:

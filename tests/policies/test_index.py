@@ -5,12 +5,15 @@ import math
 import pytest
 import torch
 from botorch.acquisition import AcquisitionFunction, LogExpectedImprovement
+from botorch.acquisition import UpperConfidenceBound as BoTorchUCB
 
 from bandits_torch import ArmGP, IndexPolicy, OnlineGP, ThompsonSampling, UpperConfidenceBound
+from bandits_torch.acquisition import StepContext
 from bandits_torch.policies import Observation
+from bandits_torch.policies.choices import choices_of
 from bandits_torch.theory import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
-from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, S, arm_gp, drifting, play, rewards
+from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, S, arm_gp, drifting, play
 
 # -- choosing ------------------------------------------------------------------------------------------
 
@@ -33,17 +36,6 @@ def test_a_botorch_acquisition_drives_it_too():
     play(policy, 4)
     expected = LogExpectedImprovement(policy.model, best_f=0.3)(policy.model.candidates()).argmax()
     assert policy.choose(5.0).arm.tolist() == [int(expected)]
-
-
-def test_masks_are_respected_at_every_step_and_replicate():
-    policy = POLICIES["ucb"]()
-    for step in range(1, 40):
-        mask = torch.rand(S, N) < 0.3
-        mask[torch.arange(S), torch.randint(N, (S,))] = True
-        mask = mask if step % 2 else mask[0]
-        choice = policy.choose(float(step), mask)
-        assert mask.expand(S, N).gather(1, choice.arm.unsqueeze(1)).all()
-        policy.learn(Observation(float(step), choice.arm, rewards(policy, step)))
 
 
 class Scores(AcquisitionFunction):
@@ -104,6 +96,41 @@ def test_a_model_over_any_inputs_plays_as_the_arm_model_does(drift, acquisition,
     online = OnlineGP(kernel, 0.1, input_dim=2 if drift else 1, batch_shape=batch)
     over_inputs = IndexPolicy(online, acquisition, width=ConstantWidth(1.5), choices=ARMS, seed=2)
     assert torch.equal(play(over_inputs, 15), play(over_arms, 15))
+
+
+@pytest.mark.parametrize("bad", [0, 2.5, True, "three", None, torch.zeros(3)])
+def test_what_is_nothing_to_choose_from_is_refused(bad):
+    with pytest.raises(ValueError, match="choices"):
+        choices_of(bad)
+
+
+def test_a_plain_botorch_class_or_function_knows_nothing_of_a_step():
+    asked = []
+
+    def with_width(model, width):
+        asked.append(width)
+        return BoTorchUCB(model, beta=float(width) ** 2)
+
+    model = arm_gp(())
+    plain = IndexPolicy(model, lambda model: BoTorchUCB(model, beta=4.0))
+    assert plain.choose(1.0).arm.shape == (1,)
+    wide = IndexPolicy(model, with_width, width=ConstantWidth(2.0))
+    assert torch.equal(wide.choose(1.0).why["index"], plain.choose(1.0).why["index"])
+    assert [float(width) for width in asked] == [2.0]
+
+
+def test_an_acquisition_that_wants_more_is_told_time_and_width():
+    seen = []
+
+    class Spy(ThompsonSampling):
+        @classmethod
+        def at_step(cls, model, step):
+            seen.append(step)
+            return super().at_step(model, step)
+
+    IndexPolicy(arm_gp(()), Spy, width=ConstantWidth(1.5)).choose(4.0)
+    assert isinstance(seen[0], StepContext)
+    assert (seen[0].time, float(seen[0].width)) == (4.0, 1.5)
 
 
 @pytest.mark.parametrize(

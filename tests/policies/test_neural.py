@@ -57,28 +57,6 @@ def test_an_input_of_zeros_has_tangent_kernel_0(dtype: torch.dtype) -> None:
     torch.testing.assert_close(NeuralTangentKernel(3)(x).to_dense(), expected)
 
 
-def test_training_is_gradient_descent_on_the_papers_loss() -> None:
-    features = NeuralFeatures(sphere(4), width=8, training_steps=3, regulariser=0.5)
-    arm, reward = torch.tensor([0, 0, 2]), torch.tensor([0.3, 0.5, -0.2], dtype=torch.float64)
-    counts = torch.zeros(4, dtype=torch.float64).index_add(0, arm, torch.ones(3, dtype=torch.float64))
-    sums = torch.zeros(4, dtype=torch.float64).index_add(0, arm, reward)
-    trained = features.train(0, counts, sums)
-
-    weights = [W.clone().requires_grad_() for W in features._start[0]]
-    held = counts > 0
-    D = counts[held].diag().sqrt()
-    rate = 1 / (8 * (torch.linalg.eigvalsh(D @ features._gram[0][held][:, held] @ D).max() + 0.5))
-    for _ in range(3):
-        error = sum(
-            (forward(weights, features.arms[a : a + 1])[0] - y) ** 2 for a, y in zip(arm, reward, strict=True)
-        )
-        moved = sum((W - W0).square().sum() for W, W0 in zip(weights, features._start[0], strict=True))
-        gradients = torch.autograd.grad(error / 2 + 8 * 0.5 * moved / 2, weights)
-        weights = [(W - rate * G).detach().requires_grad_() for W, G in zip(weights, gradients, strict=True)]
-    for ours, theirs in zip(trained, weights, strict=True):
-        torch.testing.assert_close(ours, theirs.detach())
-
-
 def test_without_training_the_features_stay_the_first() -> None:
     features = NeuralFeatures(sphere(5), width=16, training_steps=0)
     ones = torch.ones(5, dtype=torch.float64)
