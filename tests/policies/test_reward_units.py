@@ -1,5 +1,7 @@
 """Centre and scale of rewards in the family of Hong et al. (2023), section 2: told, or learnt in block 0."""
 
+import functools
+
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
@@ -68,17 +70,6 @@ def test_told_units_make_the_run_that_of_rewards_in_them(name: str, options: dic
     assert played(degrees, 20.0 + 8.0 * rewards()) == scaled
 
 
-@pytest.mark.parametrize("unit", [2.0**-30, 2.0**30])
-@pytest.mark.parametrize("name", ["opkb", "ada_opkb"])
-def test_a_kernel_in_the_unit_of_rewards_changes_nothing(name: str, unit: float) -> None:
-    def made(unit: float, reward_scale: float | str):
-        told = {"constants": QUICK, "horizon": STEPS, "reward_scale": reward_scale}
-        return recipes.registered(name).call(arms(), kernel(unit), 0.01 * unit**2, **told)
-
-    assert played(made(unit, 2 * unit), unit * rewards()) == played(made(1.0, 2.0), rewards())
-    assert played(made(unit, "warm-up"), unit * rewards()) == played(made(1.0, "warm-up"), rewards())
-
-
 def test_warm_up_is_block_0_and_learns_from_all_rewards_since_the_start() -> None:
     phi = torch.linalg.cholesky(kernel()(arms()).to_dense().detach())
     made = AdaOPKB(FixedFeatures(phi), STEPS, Constants(**{**vars(QUICK), "reward_scale": "warm-up"}))
@@ -104,16 +95,10 @@ def test_warm_up_is_block_0_and_learns_from_all_rewards_since_the_start() -> Non
     assert float(made._units.count[0]) == 0
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [("w_gp_ucb", {"discount": 0.98})]
-    + [("master_gp_ucb", {"horizon": STEPS, "thresholds": kind}) for kind in ("calibrated", "theory")],
-)
-def test_kernel_and_noise_tell_the_units_where_there_is_a_gaussian_process(name: str, options: dict) -> None:
-    call = recipes.registered(name).call
-    plain = call(arms(), kernel(), 0.01, **options)
-    large = call(arms(), kernel(1e6), 1e10, prior_mean=22.0, **options)
+def test_kernel_and_noise_tell_master_s_thresholds_of_theory_the_unit() -> None:
+    """Every other recipe's own: tests/recipes/test_registration.py."""
+    made = functools.partial(recipes.master_gp_ucb, arms(), horizon=STEPS, thresholds="theory")
+    plain, large = made(kernel(), 0.01), made(kernel(1e6), 1e10, prior_mean=22.0)
     assert played(plain, rewards()) == played(large, 22 + 1e6 * rewards())
 
 

@@ -14,6 +14,7 @@ from bandits_torch.problems import Replay, make
 from bandits_torch.recipes import Setup
 from bandits_torch.recipes.registration import REGISTERED
 from tests.reference import all_recipes
+from tests.reference.kernels import scaled
 
 NOBODYS = {"random", "gp_ei", "gp_pi"}
 
@@ -162,34 +163,51 @@ SHIFTABLE = [
 ]
 
 
-def shifted_arms(name, shift):
-    """The arms played where every reward is ``shift`` higher and the recipe is told so."""
+TOLD_A_KERNEL = [name for name in recipes.RECIPES if recipes.registered(name).belief == "kernel"]
+IN_UNITS = {"gp_pi": {"margin": 0.01}, "opkb": {"reward_scale": 1.0}, "ada_opkb": {"reward_scale": 1.0}}
+FLOOR = {"gp_ei", "gp_pi"}  # BoTorch's, of variances, as the recipes say
+
+
+def arms_where(name, unit, shift):
+    """The arms played where every reward is ``unit`` times as large and then ``shift`` higher, and the recipe is told
+    so."""
     _, problem = all_recipes.build(name, 2, 60)
-    given, options = arguments(name, problem)
+    (arms, belief, noise_variance), options = arguments(name, problem)
+    if name in TOLD_A_KERNEL:
+        belief, noise_variance = scaled(belief, unit**2), noise_variance * unit**2
     options |= {"horizon": 60} if "horizon" in options else {}
+    options |= {key: value * unit for key, value in IN_UNITS.get(name, {}).items()}
     if "least_reward" in options:  # a limit of the reward moves along
-        options["least_reward"] += shift
+        options["least_reward"] = unit * options["least_reward"] + shift
+    given = arms, belief, noise_variance
     policy = recipes.RECIPES[name](*given, **options, replicates=2, seed=3, prior_mean=shift)
-    arms = []
     noise = torch.randn(60, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    played = []
     for step in range(1, 61):
         choice = policy.choose(float(step))
         expected = problem.expected_rewards(step).gather(-1, choice.arm.unsqueeze(-1)).squeeze(-1)
-        reward = expected + 0.1 * noise[step - 1] + shift
+        reward = unit * (expected + 0.1 * noise[step - 1]) + shift
         policy.learn(Observation(float(step), choice.arm, reward, choice.why))
-        arms.append(choice.arm)
-    return torch.stack(arms)
+        played.append(choice.arm)
+    return torch.stack(played)
 
 
 def test_every_recipe_that_is_told_a_kernel_takes_a_prior_mean():
-    told = {name for name in recipes.RECIPES if recipes.registered(name).belief == "kernel"}
-    assert told <= set(SHIFTABLE)
+    assert set(TOLD_A_KERNEL) <= set(SHIFTABLE)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SHIFTABLE)
 def test_a_prior_mean_that_is_told_is_used(name):
-    assert torch.equal(shifted_arms(name, 0.0), shifted_arms(name, MEAN))
+    assert torch.equal(arms_where(name, 1.0, 0.0), arms_where(name, 1.0, MEAN))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("power", [-30, 30])
+@pytest.mark.parametrize("name", TOLD_A_KERNEL)
+def test_kernel_and_noise_variance_tell_the_unit_of_rewards(name, power):
+    unit = 2.0 ** (-10 if power < 0 and name in FLOOR else power)
+    assert torch.equal(arms_where(name, 1.0, 0.0), arms_where(name, unit, 0.0))
 
 
 def uneven():
