@@ -147,43 +147,6 @@ def test_agrees_with_the_plain_twin(strengths, offsets, doubtful, tiny):
 # -- auto ----------------------------------------------------------------------------------------------
 
 
-def problem_rewards(steps, seed=0):
-    """Arms on a line, a function that changes its sign half way, noise: rewards of every arm at every step."""
-    g = torch.Generator().manual_seed(seed)
-    x = torch.rand(20, 1, generator=g).double()
-    f = torch.sin(7 * x[:, 0]) + 0.3 * torch.randn(1, generator=g).double()
-    flip = torch.where(torch.arange(steps) < steps // 2, 1.0, -1.0).double()
-    return x, flip.unsqueeze(-1) * f + 0.1 * torch.randn(steps, 20, generator=g).double()
-
-
-def chosen(arms, rewards, times=None, **options):
-    """The arms that ``auto`` plays on a table of rewards, (T,), and the policy."""
-    policy = recipes.auto(arms, **options)
-    played = []
-    for step, row in enumerate(rewards):
-        time = float(step) if times is None else times[step]
-        choice = policy.choose(time)
-        played.append(int(choice.arm))
-        policy.learn(Observation(time, choice.arm, row[choice.arm], choice.why))
-    return played, policy
-
-
-@pytest.mark.parametrize("features", [True, False])
-def test_told_nothing_units_and_origins_of_rewards_and_times_do_not_matter(features):
-    x, rewards = problem_rewards(120)
-    arms = x if features else len(x)
-    times = (0.2 + torch.rand(120, generator=torch.Generator().manual_seed(1)).double()).cumsum(0)
-    plain, policy = chosen(arms, rewards, times.tolist())
-    other, scaled = chosen(arms, 5000 + 1000 * rewards, (1.7e9 + 3600 * times).tolist())
-    tiny, _ = chosen(arms, -3 + 1e-6 * rewards, times.tolist())
-    assert plain == other == tiny
-    mean, variance = policy.predict(200.0)
-    moved = scaled.predict(1.7e9 + 3600 * 200.0)
-    torch.testing.assert_close(moved[0], 5000 + 1000 * mean, rtol=1e-6, atol=1e-4)
-    torch.testing.assert_close(moved[1], 1e6 * variance, rtol=1e-6, atol=1e-4)
-    assert len(set(plain)) > 3  # it has looked around
-
-
 @pytest.mark.parametrize("way", ["arms", "many arms", "contexts"])
 @pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
 def test_told_a_kernel_the_unit_of_rewards_does_not_matter(way, unit):
@@ -217,7 +180,11 @@ def test_the_best_arm_is_found_however_the_arms_are_ordered(order):
     g = torch.Generator().manual_seed(order)
     means = torch.arange(6).double()
     means = means if order == 0 else means[torch.randperm(6, generator=g)]
-    played, _ = chosen(6, means + 0.1 * torch.randn(300, 6, generator=g).double(), look_again=0.0)
+    policy, played = recipes.auto(6, look_again=0.0), []
+    for step, row in enumerate(means + 0.1 * torch.randn(300, 6, generator=g).double()):
+        choice = policy.choose(float(step))
+        policy.learn(Observation(float(step), choice.arm, row[choice.arm], choice.why))
+        played.append(int(choice.arm))
     assert sum(float(5 - means[arm]) for arm in played) < 40
     assert played[-30:] == [int(means.argmax())] * 30
 

@@ -153,20 +153,6 @@ def test_choices_depend_on_the_context_and_a_replicate_plays_alone_as_in_a_batch
             alone.learn(Observation(float(k), choice.arm, reward_of(choice.arm, context)[:1], choice.why))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_unit_of_rewards_and_the_origin_of_contexts_do_not_matter(way) -> None:
-    one, other = (recipes.auto(ARMS, **WAYS[way], replicates=S) for _ in range(2))
-    arms = play(one, 30)
-    shifted = {"contexts": 64 * CONTEXTS + 4096} if way == "listed" else WAYS[way]
-    other = recipes.auto(ARMS, **shifted, replicates=S)
-    for k in range(30):
-        step = step_of(k)
-        choice = other.choose(60.0 * k, ArmContext(64 * step.context + 4096, available=step.available))
-        assert choice.arm.tolist() == arms[k]
-        reward = 1024 * reward_of(choice.arm, step.context) + 7
-        other.learn(Observation(60.0 * k, choice.arm, reward, choice.why))
-
-
 def test_names_of_arms_and_of_contexts() -> None:
     live = AskTell.auto(["small", "large"], contexts=["phone", "desk"])
     best = {"phone": "small", "desk": "large"}

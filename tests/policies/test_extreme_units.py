@@ -1,4 +1,4 @@
-"""``auto``, told nothing, over arms, under contexts and over points, with rewards near the ends of float64."""
+"""``auto``, told nothing, over arms, under contexts and over points: units and origins, and rewards of any size."""
 
 import functools
 
@@ -13,37 +13,40 @@ S, STEPS = 2, 18
 BOX = Domain(torch.tensor([[-1.0, 0.0], [3.0, 2.0]]).double())
 FEATURES = torch.linspace(0, 1, 7).double().unsqueeze(-1)
 CONTEXTS = torch.tensor([[0.2], [0.8]]).double()
+CLOCK = (0.2 + torch.rand(STEPS, generator=torch.Generator().manual_seed(1)).double()).cumsum(0)
 QUICK = {"search": {"initial": 6, "raw_samples": 32}, "capacity": 15}
 WAYS = {
     "arms": lambda: recipes.auto(6, replicates=S),
     "features": lambda: recipes.auto(FEATURES, replicates=S),
-    "contexts listed": lambda: recipes.auto(FEATURES, contexts=CONTEXTS, replicates=S),
+    "contexts listed": lambda contexts=CONTEXTS: recipes.auto(FEATURES, contexts=contexts, replicates=S),
     "any context": lambda: recipes.auto(4, context_dim=1, replicates=S),
     "points": lambda: auto_over_points(BOX, replicates=S, **QUICK),
 }
 
 
-def step_of(way, step):
-    return ArmContext(CONTEXTS[step % 2]) if "context" in way else None
+def step_of(way, step, contexts=CONTEXTS):
+    return ArmContext(contexts[step % 2]) if "context" in way else None
 
 
-def played(way, unit, rewards=None):
-    """Choices (T, S, ...) and the policy; ``rewards``: those of the first steps."""
-    policy, chosen, g = WAYS[way](), [], torch.Generator().manual_seed(3)
+def played(way, unit, rewards=None, shift=0.0, clock=CLOCK, contexts=CONTEXTS):
+    """Choices (T, S, ...) and the policy; ``rewards``: those of the first steps; ``clock``: times of the steps."""
+    policy = WAYS[way](contexts) if "listed" in way else WAYS[way]()
+    chosen, g = [], torch.Generator().manual_seed(3)
     for step in range(STEPS):
-        choice = policy.choose(float(step), step_of(way, step))
+        time = float(clock[step])
+        choice = policy.choose(time, step_of(way, step, contexts))
         x = choice.arm.double()
         mean = (x - 1).square().sum(-1).neg() if x.dim() > 1 else (x - 2 - step % 2).abs().neg()
         reward = mean + 0.1 * torch.randn(S, generator=g).double()
         if rewards is not None and step < len(rewards):
             reward = torch.full_like(reward, rewards[step])
-        policy.learn(Observation(float(step), choice.arm, unit * reward, choice.why))
+        policy.learn(Observation(time, choice.arm, unit * reward + shift, choice.why))
         chosen.append(choice.arm)
     return torch.stack(chosen), policy
 
 
-def predicted(way, policy):
-    return policy.marginals(float(STEPS), BOX.sample(5, 0) if way == "points" else step_of(way, STEPS))
+def predicted(way, policy, time=float(STEPS), contexts=CONTEXTS):
+    return policy.marginals(time, BOX.sample(5, 0) if way == "points" else step_of(way, STEPS, contexts))
 
 
 @functools.cache
@@ -72,6 +75,20 @@ def test_no_unit_of_rewards_changes_what_is_chosen(way, power):
     mean, variance = predicted(way, policy)
     torch.testing.assert_close(mean / unit, predicted(way, before)[0], rtol=1e-2, atol=1e-3)
     assert variance.isfinite().all()
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(1000.0, 5000.0), (1e-6, -3.0)])
+@pytest.mark.parametrize("way", WAYS)
+def test_nor_do_origins_of_rewards_times_and_contexts_or_the_unit_of_time(way, factor, shift):
+    clock, contexts = 1.7e9 + 3600 * CLOCK, 64 * CONTEXTS + 4096
+    (plain, before), (chosen, policy) = ordinary(way), played(way, factor, None, shift, clock, contexts)
+    torch.testing.assert_close(chosen, plain, rtol=0, atol=1e-3 if way == "points" else 0)
+    assert len(chosen.unique(dim=0)) > 3  # it has looked around
+    rtol, atol = (1e-2, 1e-3) if way in ("points", "any context") else (1e-6, 1e-6)  # a search rounds
+    mean, variance = predicted(way, policy, 1.7e9 + 3600 * STEPS, contexts)
+    expected = predicted(way, before)
+    torch.testing.assert_close((mean - shift) / factor, expected[0], rtol=rtol, atol=atol)
+    torch.testing.assert_close(variance / factor**2, expected[1], rtol=rtol, atol=atol)
 
 
 FIRST = {

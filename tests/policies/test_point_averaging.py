@@ -1,6 +1,5 @@
 """Model averaging over points: its slow twin, units and clocks that do not matter, outliers, members that adapt."""
 
-import functools
 import math
 import warnings
 from itertools import pairwise
@@ -170,15 +169,14 @@ def test_a_search_leaves_out_the_lightest_members_that_have_a_hundredth_together
 # -- auto over points ----------------------------------------------------------------------------------
 
 
-def played(reward, steps=24, times=None, domain=BOX, **options):
+def played(reward, steps, domain=BOX, **options):
     """The points that ``auto_over_points`` plays for a ``reward`` of points and step, and the policy."""
     options = {"search": {"initial": 6, "raw_samples": 32}, "capacity": 15} | options
     policy, points = auto_over_points(domain, **options), []
     for step in range(steps):
-        time = float(step) if times is None else times[step]
-        choice = policy.choose(time)
+        choice = policy.choose(float(step))
         points.append(choice.arm)
-        policy.learn(Observation(time, choice.arm, reward(choice.arm, step), choice.why))
+        policy.learn(Observation(float(step), choice.arm, reward(choice.arm, step), choice.why))
     return torch.stack(points), policy
 
 
@@ -222,37 +220,6 @@ def test_a_domain_with_constraints_is_searched_without_a_warning():
 def noisy(seed=0):
     noise = 0.05 * torch.randn(100, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return lambda x, step: reward_of(x, step) + noise[step]
-
-
-@functools.cache
-def undisturbed():
-    """Points and policy of a run that others are compared with."""
-    return played(noisy())
-
-
-@pytest.mark.parametrize(
-    ("factor", "shift"), [(1000.0, 5000.0), pytest.param(1e-6, -3.0, marks=pytest.mark.slow)]
-)
-def test_the_unit_and_the_origin_of_rewards_do_not_matter(factor, shift):
-    reward = noisy()
-    plain, policy = undisturbed()
-    other, scaled = played(lambda x, step: shift + factor * reward(x, step))
-    torch.testing.assert_close(other, plain, rtol=0, atol=1e-3)
-    where = BOX.sample(20, 0)
-    for ours, theirs, units in zip(
-        policy.marginals(25.0, where), scaled.marginals(25.0, where), (1, 2), strict=True
-    ):
-        moved = theirs - shift if units == 1 else theirs
-        torch.testing.assert_close(moved / factor**units, ours, rtol=1e-2, atol=1e-3)
-
-
-def test_the_unit_of_time_does_not_matter():
-    reward = noisy()
-    gaps = torch.rand(24, generator=torch.Generator().manual_seed(1), dtype=torch.float64).cumsum(0)
-    seconds = [float(t) for t in gaps]
-    plain, _ = played(reward, times=seconds)
-    other, _ = played(reward, times=[1e9 + 86400.0 * t for t in seconds])
-    torch.testing.assert_close(other, plain, rtol=0, atol=1e-3)
 
 
 def test_the_bound_of_fixed_share_holds_for_the_members_as_they_adapt():
