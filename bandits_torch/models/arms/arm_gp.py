@@ -408,7 +408,8 @@ class ArmGP(ArmModel):
                 self.check_not_past(time)
             mean, variance = self._belief.marginals(time)
             shape = (-1, *self.batch_shape, 1)
-            return MarginalPosterior(mean.mT.reshape(shape), variance.mT.reshape(shape) + noise)
+            mean, variance = mean.mT.reshape(shape), variance.mT.reshape(shape)
+            return MarginalPosterior(mean, variance + noise if isinstance(noise, Tensor) else variance)
         index, times = inputs.split(X, self.num_arms, self.drifts)
         if times is not None:
             self.check_not_past(float(times.min()))

@@ -102,8 +102,8 @@ class ArmModel(OnlineModel):
     def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one arm per replicate, ``arm`` (S,), in every member: ``batch_shape`` each."""
         index = arm.reshape(-1, *[1] * len(self.batch_shape)).expand(*self.batch_shape, 1)
-        mean, variance = (moment.gather(-1, index).squeeze(-1) for moment in self.marginals(time))
-        return mean, variance
+        mean, variance = self.marginals(time)
+        return mean.gather(-1, index).squeeze(-1), variance.gather(-1, index).squeeze(-1)
 
     def covariance_with(self, arm: Tensor, time: float) -> Tensor:
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), or () for a model without a batch:

@@ -134,8 +134,8 @@ class Sketch(ResizableState):
         spent = self.spent + float(self.way.variance_at_draw(place) / self.noise_variance)
         if spent > 0 and (1 + spent > self.sampling.growth or not len(self.dictionary)):
             drawn = self._draw(place)
-            self.draws, self.last_draw = self.draws + 1, len(drawn)
             self.way.take_up(drawn)
+            self.draws, self.last_draw = self.draws + 1, len(drawn)
             spent, self.at_draw = 0.0, None  # the batch begins after this pull
         elif self.at_draw is None:
             self.at_draw = self.regression.covariance.clone()
@@ -510,8 +510,8 @@ class OneStep(Kept):
 
     def take_up(self, drawn: Tensor) -> None:
         """The dictionary is this draw."""
-        self.sketch.dictionary = drawn
         self._changed()
+        self.sketch.dictionary = drawn
 
     def learned(self, place: int, residual: Tensor) -> None:
         """One more residual is about to be counted."""
