@@ -131,7 +131,12 @@ class ArmBelief(PlainState):
             validation.require(ratio >= _SMALLEST_SPREAD, "time", time, expected)
 
     def learn(
-        self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None = None, *noise: Tensor
+        self,
+        arm: Tensor,
+        reward: Tensor,
+        time: float,
+        where: Tensor | None = None,
+        noise: Tensor | None = None,
     ) -> None:
         """Observe ``reward`` (b,) of ``arm`` (b,) at ``time``, in the members with ``where`` True.
 
@@ -140,7 +145,11 @@ class ArmBelief(PlainState):
         residual = self.residual(arm, reward)
         if time != self.now:
             self._move_to(time)
-        self.form.add(arm, residual, time, where, *noise)
+        if noise is None:
+            self.form.add(arm, residual, time, where)
+        else:
+            assert isinstance(self.form, CovarianceForm)  # which alone takes it
+            self.form.add(arm, residual, time, where, noise)
         self.observations.append(arm, reward, time, where)
         self.count(1)
 
@@ -189,7 +198,7 @@ class ArmBelief(PlainState):
             self.observations.append(arm, reward, time, where)
             self.relearn(self.form_name)
         else:
-            self.learn(arm, reward, time, where, *([] if noise is None else [self._as_form(noise)]))
+            self.learn(arm, reward, time, where, None if noise is None else self._as_form(noise))
 
     def check_one_noise(self) -> None:
         """Raise ValueError if some of the rewards held have noise variances of their own."""
@@ -382,12 +391,12 @@ class ArmBelief(PlainState):
         for moment in torch.unique(time[valid]).tolist():
             at_moment = valid & (time == moment)
             for k in torch.nonzero(at_moment.any(0)).flatten().tolist():
-                own, at = [], at_moment[:, k]
+                own, at = None, at_moment[:, k]
                 if noise is not None:  # NaN: lambda
                     self.observations.note_noise(noise[:, k], at)
                     one = self._as_form(noise[:, k])
-                    own = [torch.where(one.isnan(), self.noise_variance, one)]
-                self.learn(arm[:, k], reward[:, k], moment, at, *own)
+                    own = torch.where(one.isnan(), self.noise_variance, one)
+                self.learn(arm[:, k], reward[:, k], moment, at, own)
         if latest is not None:
             self._move_to(latest)
 
