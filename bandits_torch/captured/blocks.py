@@ -438,7 +438,8 @@ def play_captured(
         start = perf_counter()
         times = times[:count]
         with torch.no_grad():
-            given = inputs.given(step + 1, count) | steps.given(times)
+            given = inputs.given(step + 1, count)
+            given |= steps.given(times, given)
             rows = launch((count, steps.key()), partial(block, steps, count), given)
             steps.after(times, rows)
         recorder.block(step + 1, times, rows, perf_counter() - start)

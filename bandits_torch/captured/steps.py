@@ -67,8 +67,8 @@ class CapturedSteps(ABC):
         """How many of the steps at these times, the next ones, can be captured; 0: the first has to be a plain step."""
 
     @abstractmethod
-    def given(self, times: Sequence[float]) -> Given:
-        """The inputs of the steps at these times that the host computes."""
+    def given(self, times: Sequence[float], of_problem: Given) -> Given:
+        """The inputs of the steps at these times that the host computes, besides those ``of_problem``."""
 
     def key(self) -> Hashable:
         """A key that differs between blocks that are different functions or work on different tensors."""
@@ -206,7 +206,7 @@ class IndexSteps(CapturedSteps):
             belief.form.joint_root()  # kept from now on
         return belief.form.reserve(wanted, belief.now or 0.0, self.static)
 
-    def given(self, times: Sequence[float]) -> Given:
+    def given(self, times: Sequence[float], of_problem: Given) -> Given:
         """Clock, drift, normal numbers, and the observations that leave."""
         k, belief, given = len(times), self.belief, dict[str, Tensor]()
         device = self.model.noise_variance.device
@@ -389,7 +389,7 @@ class ArmSteps(CapturedSteps):
         """All of the steps: no tensor grows."""
         return len(times)
 
-    def given(self, times: Sequence[float]) -> Given:
+    def given(self, times: Sequence[float], of_problem: Given) -> Given:
         """The times, and the random numbers."""
         streams, device = self.policy.streams, self.policy.device
         drawn = [[getattr(streams, kind)(*shape) for kind, shape in self._asked] for _ in times]
@@ -418,6 +418,9 @@ class ArmSteps(CapturedSteps):
 class AveragingSteps(CapturedSteps):
     """The steps of ``auto``. Members that fall behind are reset by mask. A flag says at which steps the plausible
     members are checked. The first rewards, held until the origin and unit of rewards are fixed, take plain steps.
+
+    Before a block the host compares the least and the largest reward that any arm can give in it with the range, the
+    origin and the unit of rewards. If none can be an outlier or change these, the block does not test for it.
 
     Args:
         policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers``.
@@ -488,11 +491,14 @@ class AveragingSteps(CapturedSteps):
         frame[part.whose_turn(self.turn + j + 1)] = torch.eye(part.states).to(frame)
         return frame
 
-    def given(self, times: Sequence[float]) -> Given:
+    def given(self, times: Sequence[float], of_problem: Given) -> Given:
         """How much members fade from step to step, at which steps the plausible ones are checked, the width of the
         bounds, the number of tried arms below which a new one is tried, and how long an arm may go unexamined."""
         policy, model = self.policy, self.model
         self._read_anew()
+        expected, noise = of_problem["expected"], of_problem["noise"]
+        least, most = (expected.amin(-1) + noise).amin(0), (expected.amax(-1) + noise).amax(0)
+        self.takes_all = policy.takes_all(least.to(model.noise_variance), most.to(model.noise_variance))
         asked, frames = [], self._coming
         for time in times:
             now = policy.clock.tick(time)
@@ -520,8 +526,9 @@ class AveragingSteps(CapturedSteps):
         self.policy.frame.state_changed()
 
     def key(self) -> Hashable:
-        """The members whose turn it is, whether there is a check, and the policy's tensors."""
-        return self.turn, self._checks, self._plain_steps
+        """The members whose turn it is, whether there is a check, whether no reward can be an outlier, and the policy's
+        tensors."""
+        return self.turn, self._checks, self.takes_all, self._plain_steps
 
     # -- in a block ------------------------------------------------------------------------------------
 
@@ -534,26 +541,30 @@ class AveragingSteps(CapturedSteps):
             self._before = [(state, name, getattr(state, name)) for state, name in self._states]
         asked = {name: given[name][j] for name in ("width", "few", "tau")}
         check = given["check"][j] if self._checks else False
-        arm = policy.pick(policy.members(None), asked | {"check": check}, available)
+        arm = policy.pick(policy.members(None), asked | {"check": check}, available, not self.takes_all)
         reward = pull(arm).to(model.noise_variance)
-        believed = policy.range.believe(reward, arm)
+        believed = None if self.takes_all else policy.range.believe(reward, arm)
         at = model.at(arm)
-        due, seen, learned = policy.weigh(arm, reward, at, believed)
+        due, seen, learned = policy.weigh(arm, reward, at, believed, settled=self.takes_all)
         if self.static or bool(due.any()):
             model.reset(due)
             prior = model.prior_at(arm)
             at = torch.where(due, prior[0], at[0]), torch.where(due, prior[1], at[1])
             learned = torch.where(due, seen - at[0], learned)
-        where = believed.unsqueeze(-1)
+        where = None if believed is None else believed.unsqueeze(-1)
         policy.tried(arm, where)
         model.learn_now(arm, at[0] + learned, at, (self.turn + j) % PENDING, where)
-        for name, value in policy.traced().items():
+        for name, value in (policy.traced() | {"reward": reward}).items():
             books[name].append(value)
         return {"arm": arm}
 
     def close(self, books: Books) -> Given:
         """Copy the new state to the old, which the next block reads, and compute the trace of all steps."""
-        told = self.policy.trace_of({name: torch.stack(values) for name, values in books.items()})
+        told = {name: torch.stack(values) for name, values in books.items()}
+        if self.takes_all:
+            rewards = told["reward"]
+            self.policy.range.extend(rewards.amin(0), rewards.amax(0), len(rewards))
+        told = self.policy.trace_of(told)
         new = [(state, name, old) for state, name, old in self._before if getattr(state, name) is not old]
         write_back([(old, getattr(state, name)) for state, name, old in new])
         for state, name, old in new:

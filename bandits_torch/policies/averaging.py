@@ -222,9 +222,14 @@ class ModelAveraging(Policy):
         }
 
     def pick(
-        self, members: tuple[Tensor, Tensor], asked: Mapping[str, Any], available: Tensor | None
+        self,
+        members: tuple[Tensor, Tensor],
+        asked: Mapping[str, Any],
+        available: Tensor | None,
+        again: bool = True,
     ) -> Tensor:
-        """The arms to play, (S,), given the members' moments (S, P, N) and what is ``asked``: numbers, or tensors."""
+        """The arms to play, (S,), given the members' moments (S, P, N) and what is ``asked``: numbers, or tensors.
+        ``again``: whether an arm may have to be played again because its reward was in doubt."""
         width, check = asked["width"], asked["check"]
         weights = self.sharing.weights
         mean, variance = mixture_moments(weights, *members)
@@ -241,7 +246,8 @@ class ModelAveraging(Policy):
             index = torch.where(fresh.any(-1, keepdim=True) & few, fresh.to(index), index)
         if self.looks is not None:
             index = self.looks.first(index, mean, weights, asked["tau"], available)
-        return self._best(self._asked_again(index, available), available)
+        arm = self._best(index, available)
+        return self._asked_again(arm, available) if again else arm
 
     def numbers_per_step(self, observations: int) -> int:
         """A tenth of the members' covariances: a step passes over some rows, and now and then over all."""
@@ -272,12 +278,12 @@ class ModelAveraging(Policy):
         self._examine(pending.arm)
         self.range.latest = torch.zeros_like(self.range.latest)
 
-    def _asked_again(self, index: Tensor, available: Tensor | None) -> Tensor:
-        """``index`` (S, N); in replicates that must play an arm again, 1 for that arm and 0 for the others."""
-        at, high = self.range.arm.unsqueeze(-1), (self.range.latest == 1).unsqueeze(-1)
-        again = torch.zeros_like(self._pulled).scatter(-1, at, high)
-        again = again if available is None else again & available
-        return torch.where(again.any(-1, keepdim=True), again.to(index), index)
+    def _asked_again(self, arm: Tensor, available: Tensor | None) -> Tensor:
+        """``arm`` (S,); in replicates that must play another one again, that one."""
+        at, again = self.range.arm, self.range.latest == 1
+        if available is not None:
+            again = again & available.expand_as(self._pulled).gather(-1, at.unsqueeze(-1)).squeeze(-1)
+        return torch.where(again, at, arm)
 
     def _best(self, index: Tensor, available: Tensor | None) -> Tensor:
         """The available arm of the largest index (S, N), the first of those that tie, (S,).
@@ -324,6 +330,12 @@ class ModelAveraging(Policy):
         if holding:
             self._first.hold(arm, reward if believed is None else reward.where(believed, torch.nan), time)
         self.counted()
+
+    def takes_all(self, least: Tensor, most: Tensor) -> bool:
+        """Whether any rewards from ``least`` to ``most`` (S,) would all be believed and leave origin and unit as they
+        are, with something known of every scale. Waits for a GPU."""
+        believed = bool(self.range.believes_all(least, most).all())
+        return believed and self.frame.holds(torch.stack([least, most])) and self.scale.look()
 
     def weigh(
         self,

@@ -72,7 +72,8 @@ class RewardFrame(Described, HasState):
         self._offset = self._factor = None
 
     def holds(self, reward: Tensor) -> bool:
-        """Whether ``meet`` would change nothing, whichever the replicate. Waits for a GPU."""
+        """Whether ``meet`` would change nothing for these rewards (..., S), whichever the replicate. Waits for a
+        GPU."""
         return bool(((reward - self.origin).abs() / ROUNDING <= self.unit).all())
 
     def meet(self, reward: Tensor) -> Tensor:
@@ -259,9 +260,10 @@ class MemberScale(Described, HasState):
         """The scale is computed again when it is needed."""
         self._scale = None
 
-    def look(self) -> None:
-        """Find out whether something is known of every scale, unless that is clear already. May wait for a GPU."""
+    def look(self) -> bool:
+        """Whether something is known of every scale. May wait for a GPU, unless that is clear already."""
         self._met = self._met or bool((self.strength + self.count > 0).all())
+        return self._met
 
     # -- learning --------------------------------------------------------------------------------------
 

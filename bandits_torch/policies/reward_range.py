@@ -110,10 +110,21 @@ class RewardRange(Described, HasState):
         outside = torch.maximum(reward - self.high, self.low - reward)
         if bool(self._far(outside, self.high - self.low, self._widths()).any()):
             return False
-        self.high, self.low = torch.maximum(self.high, reward), torch.minimum(self.low, reward)
-        self.known = self.known + 1
-        self.latest, self.borne_out = torch.zeros_like(self.latest), torch.zeros_like(self.borne_out)
+        self.extend(reward, reward)
         return True
+
+    def extend(self, least: Tensor, most: Tensor, count: int = 1) -> None:
+        """Believe ``count`` rewards from ``least`` to ``most`` (S,), none of which is far outside."""
+        self.high, self.low = torch.maximum(self.high, most), torch.minimum(self.low, least)
+        self.known = self.known + count
+        self.latest, self.borne_out = torch.zeros_like(self.latest), torch.zeros_like(self.borne_out)
+
+    def believes_all(self, least: Tensor, most: Tensor) -> Tensor:
+        """Whether any rewards from ``least`` to ``most`` (S,), in any order, would all be believed and none confirmed,
+        (S,): the range can only become wider."""
+        outside = torch.maximum(most - self.high, self.low - least)
+        width = (self.high - self.low).clamp_min(self.expected)
+        return (outside <= LATE * width) & (self.latest == 0) & ~self.borne_out
 
     def _widths(self) -> Tensor:
         """How many widths outside the range a reward must lie to be in doubt, (S,)."""

@@ -150,7 +150,8 @@ class Stepper:
                 self.steps = steps
                 continue
             with torch.no_grad():
-                given = self.inputs.given(self.done + 1, size) | self.steps.given(times[:size])
+                given = self.inputs.given(self.done + 1, size)
+                given |= self.steps.given(times[:size], given)
                 rows = self.launch((size, self.steps.key()), partial(block, self.steps, size), given)
                 self.steps.after(times[:size], dict(rows))
             self.done, blocks = self.done + size, blocks + 1

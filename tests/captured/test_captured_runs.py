@@ -7,7 +7,7 @@ import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import blocks, play_captured
-from bandits_torch.captured.blocks import PlainCalls, compiled_blocks
+from bandits_torch.captured.blocks import PlainCalls, ProblemInputs, compiled_blocks
 from bandits_torch.captured.steps import AveragingSteps
 from bandits_torch.history import Recorder
 from bandits_torch.models import ArmMembers
@@ -295,6 +295,22 @@ def test_rewards_in_doubt_are_in_doubt_in_captured_steps(monkeypatch):
     assert plain.range.doubted.tolist() == [2, 2, 1]
 
 
+@pytest.mark.parametrize(("far", "ordinary"), [({}, True), ({20: 9e9, 45: [0.0, 0.0, -99.0]}, False)])
+def test_blocks_test_for_outliers_only_where_a_reward_can_be_one(far, ordinary, monkeypatch):
+    never_looks(monkeypatch)
+    kinds, key = [], AveragingSteps.key
+
+    def noted(steps):
+        kinds.append((steps.model.now, steps.takes_all))
+        return key(steps)
+
+    monkeypatch.setattr(AveragingSteps, "key", noted)
+    plain, _ = plain_and_captured(lambda: in_doubt(monkeypatch, far), 8)
+    assert all(takes_all for now, takes_all in kinds if now > 25) == ordinary
+    assert sum(takes_all for _, takes_all in kinds) > len(kinds) // 3
+    assert (plain.range.doubted.sum() == 0) == ordinary
+
+
 @pytest.mark.parametrize("rounding", [0.0, 1e-9])
 def test_rewards_that_differ_in_captured_steps_alone_give_auto_its_unit(rounding, monkeypatch):
     never_looks(monkeypatch)
@@ -318,7 +334,8 @@ def test_captured_steps_are_given_widths_to_the_last_digit():
     steps.begin(2, 2)
     times = [problem.time(step) for step in (10, 11)]
     assert steps.most(times) == 2
-    assert steps.given(times)["width"].tolist() == [0.3, 0.7]
+    given = ProblemInputs(problem, ReplicateStreams(7, REPLICATES)).given(10, 2)
+    assert steps.given(times, given)["width"].tolist() == [0.3, 0.7]
 
 
 def test_auto_goes_on_plainly_where_captured_steps_stopped_and_the_other_way_round(monkeypatch):

@@ -49,6 +49,31 @@ def test_agrees_with_the_plain_twin(told):
     assert 0 < (judge.doubted == 0).sum() < 300  # it has seen both
 
 
+@pytest.mark.parametrize("told", [0.0, 3.0])
+def test_what_is_said_of_all_rewards_to_come_holds(told):
+    """Up to the ends of what is said to be near, and no further: the range that they are compared with may be 0."""
+    g = torch.Generator().manual_seed(0)
+    first = torch.randn(8, 400, generator=g).double()
+    first[:, :20] = 1.0
+    _, judge = answers(
+        torch.cat([first, torch.where(torch.rand(400, generator=g) < 0.1, 99.0, 0.0)[None]]), told
+    )
+    width = (judge.high - judge.low).clamp_min(told)
+    least, most = judge.low - 3 * width, judge.high + 3 * width
+    at_rest = judge.latest == 0
+    assert torch.equal(judge.believes_all(least, most), at_rest)
+    assert 0 < at_rest.sum() < 400
+    wider = width + 1e-6
+    assert not judge.believes_all(judge.low - 3 * wider, most).any()
+    assert not judge.believes_all(least, judge.high + 3 * wider).any()
+    assert not judge.believes_all(least, torch.full_like(most, torch.nan)).any()
+    for _ in range(20):
+        rewards = torch.where(torch.rand(400, generator=g) < 0.5, least, most)
+        believed = judge.believe(rewards, torch.zeros(400).long())
+        assert believed[at_rest].all()
+        assert not (judge.borne_out | (judge.latest != 0))[at_rest].any()
+
+
 def test_of_independent_uniform_rewards_as_few_are_in_doubt_as_is_said():
     rewards = torch.rand(6, 400_000, generator=torch.Generator().manual_seed(1)).double()
     believed, _ = answers(rewards)
