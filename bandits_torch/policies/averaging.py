@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,6 +39,15 @@ _WIDE_EVERY = 10  # observations
 TIE = 1e-9  # of the largest index over the mean one
 ROUNDINGS = 64  # of the largest index
 _FRESH = 2.0  # so many times sqrt(t + 1) arms are tried after t observations
+
+
+class _Units(NamedTuple):
+    """Origin and unit of rewards of each member, the square of the unit and its logarithm, (S, P) each."""
+
+    origin: Tensor
+    unit: Tensor
+    square: Tensor
+    log: Tensor
 
 
 class ModelAveraging(Policy):
@@ -354,23 +363,26 @@ class ModelAveraging(Policy):
         """
         mean, variance = at
         with only_where(believed, *self.judged):
-            log_unit = self.frame.factor.log() if self._all_framed else reward.new_zeros(len(reward), 1)
+            log_unit = self._own().log[:, 0] if self._all_framed else 0.0
             rounding = None
             if not settled:
                 smaller = self.frame.meet(reward).unsqueeze(-1)
                 grows = smaller < 1.0  # what was learned before is of rounding
-                log_unit = log_unit.masked_fill(grows, 0.0)
+                log_unit = log_unit * ~grows.squeeze(-1)
                 rounding = grows & self._framed
                 mean = torch.where(rounding, mean * smaller, mean)
                 self.scale.forget(rounding)
-            seen = reward.unsqueeze(-1).expand(-1, self.num_members)  # from each member's origin, in its unit
+            own, seen = self._own(), reward.unsqueeze(-1).expand(-1, self.num_members)
             if self._some_framed:
-                seen = torch.where(self._framed, (seen - self.frame.offset) / self.frame.factor, seen)
-            unit = self._units() if self._mixed else None
+                seen = (seen - own.origin) / own.unit
             density, learned = self.scale.update(
-                seen - mean, variance + self.model.noise_variance, unit, self.range.borne_out
+                seen - mean,
+                variance + self.model.noise_variance,
+                own.unit if self._mixed else None,
+                self.range.borne_out,
             )
-            due = self.sharing.update(density, exempt, log_unit.squeeze(-1))
+            density = density - own.log if self._mixed else density  # per unit of rewards
+            due = self.sharing.update(density, exempt, log_unit)
             if rounding is not None:
                 due = due | (rounding if exempt is None else rounding & ~exempt)
             self._examine(arm)
@@ -402,8 +414,8 @@ class ModelAveraging(Policy):
         reward, or of the frame if all members are in it."""
         mean, variance = self.model.marginals(None if time is None else self._at(time))
         if self._mixed:
-            offset = torch.where(self._framed, self.frame.offset, 0.0)
-            mean = torch.addcmul(offset.unsqueeze(-1), mean, self._units().unsqueeze(-1))
+            own = self._own()
+            mean = torch.addcmul(own.origin.unsqueeze(-1), mean, own.unit.unsqueeze(-1))
         return mean, variance * self._factors().unsqueeze(-1)
 
     def _at(self, time: float) -> Any:
@@ -415,11 +427,17 @@ class ModelAveraging(Policy):
 
     def _factors(self) -> Tensor:
         """Factors of the members' variances, (S, P), in the units of ``members``."""
-        return self.scale.scale * self._units().square() if self._mixed else self.scale.scale
+        return self.scale.scale * self._own().square if self._mixed else self.scale.scale
 
-    def _units(self) -> Tensor:
-        """The unit of rewards of each member, (S, P)."""
-        return torch.where(self._framed, self.frame.factor, 1.0)
+    def _own(self) -> _Units:
+        """Origin and unit of rewards of each member. The result is cached until those of the frame change."""
+        frame = self.frame.offset, self.frame.factor
+        if self._units is None or self._units[0] is not frame[0] or self._units[1] is not frame[1]:
+            origin, unit = (torch.where(self._framed, *pair) for pair in ((frame[0], 0.0), (frame[1], 1.0)))
+            self._units = *frame, _Units(origin, unit, unit.square(), unit.log())
+        return self._units[2]
+
+    _units: tuple[Tensor, Tensor, _Units] | None = None
 
     # -- trace -----------------------------------------------------------------------------------------
 
@@ -431,8 +449,9 @@ class ModelAveraging(Policy):
         """What ``trace_of`` computes the trace from."""
         state = {
             "log_weight": self.sharing.log_weight,
-            "factors": self._factors(),
+            "scale": self.scale.scale,
             "unit": self.frame.factor.squeeze(-1),
+            "square": self._own().square,
             "resets": self.sharing.resets,
             "doubted": self.range.doubted,
         }
@@ -440,7 +459,8 @@ class ModelAveraging(Policy):
 
     def trace_of(self, traced: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The trace of one step, or of several if tensors have a dimension of steps before the others."""
-        weights, scale = traced["log_weight"].exp(), traced["factors"]
+        weights, scale = traced["log_weight"].exp(), traced["scale"]
+        scale = scale * traced["square"] if self._mixed else scale
         unit = traced["unit"] if self._all_framed else 1.0  # a square of it may overflow
         noise = (weights * scale * self.model.noise_variance).sum(-1)
         trace = {

@@ -228,7 +228,7 @@ class MemberScale(Described, HasState):
         validation.require(above, "tail", tail, "a number > 2")
         self.tail, self.clip = float(tail), validation.positive("clip", clip)
         self.strength, self.learn_offset = strength.clamp_max(_KNOWN), learn_offset
-        self._some_known = bool((strength > 0).any())
+        self._some_known, self._one = bool((strength > 0).any()), strength.new_ones(())
         self._begin()
 
     # -- predicting ------------------------------------------------------------------------------------
@@ -242,27 +242,50 @@ class MemberScale(Described, HasState):
     def scale(self) -> Tensor:
         """s, (S, P); 1 where nothing is known about it yet. The result is cached."""
         if self._scale is None:
-            weight = self.strength + self.count
-            found = (self.strength + self.squares) / weight.clamp_min(1.0)
-            scale = torch.maximum(found, LEAST * self.largest)
-            self._scale = scale if self._met else scale.masked_fill_(weight <= 0, 1.0)
+            weight = self.weight if self._full else self.weight.clamp_min(1.0)
+            scale = torch.maximum((self.strength + self.squares) / weight, LEAST * self.largest)
+            self._scale = scale if self._met else scale.masked_fill_(self.weight <= 0, 1.0)
         return self._scale
 
+    @property
+    def weight(self) -> Tensor:
+        """nu_0 + sum g^{t-i}, (S, P). The result is cached."""
+        if self._weight is None:
+            self._weight = self.strength + self.count
+        return self._weight
+
+    def _tails(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The degrees of freedom n of the densities, n + 1, n pi, and ln(Gamma((n + 1) / 2) / Gamma(n / 2)), (S, P)
+        each. The result is cached once every n is ``tail``."""
+        if self._of_tail is not None:
+            return self._of_tail
+        dof = self.weight.clamp(1.0, self.tail)
+        constant = torch.lgamma((dof + 1) / 2) - torch.lgamma(dof / 2)
+        tails = dof, dof + 1, dof * math.pi, constant
+        self._of_tail = tails if self._full else None
+        return tails
+
     _scale: Tensor | None = None
+    _weight: Tensor | None = None
+    _of_tail: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
     _met = False  # True: something is known of every scale
+    _full = False  # True: every weight is at least ``tail``, and stays so
 
     def state_changed(self) -> None:
         """The scale is computed again from the new state."""
-        self._met = False
+        self._met = self._full = False
         self.read_anew()
 
     def read_anew(self) -> None:
-        """The scale is computed again when it is needed."""
-        self._scale = None
+        """What follows from the state is computed again when it is needed."""
+        self._scale = self._weight = self._of_tail = None
 
     def look(self) -> bool:
         """Whether something is known of every scale. May wait for a GPU, unless that is clear already."""
-        self._met = self._met or bool((self.strength + self.count > 0).all())
+        if not self._full:
+            least = float(self.weight.min())
+            # The sum tends to 1 / (1 - g).
+            self._met, self._full = least > 0, least >= self.tail and self.tail * (1 - self.memory) <= 1
         return self._met
 
     # -- learning --------------------------------------------------------------------------------------
@@ -279,23 +302,21 @@ class MemberScale(Described, HasState):
     ) -> tuple[Tensor, Tensor]:
         """ln density of the residuals y - o - mu, (S, P), given the members' variances v (S, P); and the clipped
         residuals to learn, which the scale learns too. ``unit`` (S, P): each member's unit of residuals, if they
-        differ; densities are then per unit of rewards. Where ``borne_out`` (S,) is True the rewards are no outliers:
+        differ; densities are per that unit. Where ``borne_out`` (S,) is True the rewards are no outliers:
         residuals are returned without clipping."""
-        weight = self.strength + self.count
+        spread, weight = self.scale * variance, self.weight
         unknown = None if self._met else weight == 0
-        spread = self.scale * variance
-        dof = weight.clamp(1.0, self.tail)
-        density = torch.lgamma((dof + 1) / 2) - torch.lgamma(dof / 2) - 0.5 * (dof * math.pi * spread).log()
-        density = density - (dof + 1) * _log_hypot(residual / (dof * spread).sqrt())
-        bound = self.clip * (1 + 5 / weight.clamp_min(1e-6)) * spread.sqrt()
+        dof, more, by_pi, constant = self._tails()
+        density = torch.sub(constant, (by_pi * spread).log(), alpha=0.5)
+        density = density - more * self._log_hypot(residual / (dof * spread).sqrt())
+        bound = self.clip * (1 + 5 / (weight if self._full else weight.clamp_min(1e-6))) * spread.sqrt()
         if unknown is not None:
             flat = torch.zeros_like(density)
             if self._some_known:  # a Cauchy density with ten times the unit of members that have one
                 wide = 10.0 * (variance if unit is None else variance / unit.square()).sqrt()
-                flat = -(math.pi * wide).log() - 2 * _log_hypot(residual / wide)
+                flat = -(math.pi * wide).log() - 2 * self._log_hypot(residual / wide)
             density = torch.where(unknown, flat, density)
             bound = bound.masked_fill(unknown, torch.inf)
-        density = density if unit is None else density - unit.log()
         clipped = residual.clamp(-bound, bound)
         squared = clipped.square() / variance
         count, squares = self.memory * self.count + 1, self.memory * self.squares + squared
@@ -303,7 +324,7 @@ class MemberScale(Described, HasState):
             none = unknown & (residual == 0)
             count, squares = torch.where(none, self.count, count), torch.where(none, self.squares, squares)
         self.count, self.squares, self.largest = count, squares, torch.maximum(self.largest, squared)
-        self.read_anew()
+        self._scale = self._weight = None
         return density, clipped if borne_out is None else residual.where(borne_out.unsqueeze(-1), clipped)
 
     def forget(self, where: Tensor) -> None:
@@ -324,6 +345,10 @@ class MemberScale(Described, HasState):
         made.reset()
         return made
 
+    def _log_hypot(self, x: Tensor) -> Tensor:
+        """ln sqrt(1 + x^2), whatever the size of x."""
+        return torch.hypot(x, self._one).log()
+
     def _fresh(self) -> dict[str, Tensor]:
         shape, zeros = (self.replicates, len(self.strength)), self.strength.new_zeros
         return {
@@ -332,11 +357,6 @@ class MemberScale(Described, HasState):
             "squares": zeros(shape),
             "largest": zeros(shape),
         }
-
-
-def _log_hypot(x: Tensor) -> Tensor:
-    """ln sqrt(1 + x^2), whatever the size of x."""
-    return torch.hypot(x, x.new_ones(())).log()
 
 
 class FirstRewards(HasState):

@@ -13,7 +13,7 @@ from benchmarks.gpu.stepping import CountLaunches
 from tests.captured.test_captured_runs import CASES, FACTOR, REFUSED, averaging, built
 
 BEFORE = 45  # plain steps, so that windows are full
-MOST_OF_AUTO = 196
+MOST_OF_AUTO = 167
 
 
 class Blocks:

@@ -379,3 +379,22 @@ def test_what_is_left_out_where_nothing_is_in_doubt_would_change_no_bit(monkeypa
         long.learn(observation)
         assert not differing(short.state_dict(), long.state_dict()), step
     assert int(short.range.doubted.max()) > 0
+
+
+@pytest.mark.parametrize("tail", [8.0, 150.0])  # a weight passes 150 for a strength of 60 alone
+def test_what_a_scale_keeps_is_what_it_would_compute(tail):
+    g = torch.Generator().manual_seed(0)
+    strength = torch.tensor([0.0, 60.0, torch.inf]).double()
+    looked, plain = (MemberScale(strength, strength == 0, 4, tail=tail) for _ in range(2))
+    for step in range(120):
+        residual = torch.randn(4, 3, generator=g).double()
+        variance = 0.5 + torch.rand(4, 3, generator=g).double()
+        if step == 100:
+            for scale in (looked, plain):
+                scale.forget(torch.arange(3).expand(4, 3) == 0)
+        looked.look()
+        for kept, computed in zip(
+            looked.update(residual, variance), plain.update(residual, variance), strict=True
+        ):
+            assert torch.equal(kept, computed)
+        assert torch.equal(looked.scale, plain.scale)
