@@ -19,7 +19,7 @@ from torch import Tensor
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.members import PENDING, RecursiveMembers
+from bandits_torch.models.arms.members import PENDING, RecursiveMembers, Seen
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.structured_members import LevelMembers, StackedMembers
 from bandits_torch.policies.arm_policy import ArmPolicy
@@ -535,10 +535,11 @@ class AveragingSteps(CapturedSteps):
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
         """A step of the policy, with its state updated in place."""
         policy, model = self.policy, self.model
-        for k, part in enumerate(self.parts):
-            part.frame = given[frames_of(k)][j]
         if j == 0:
             self._before = [(state, name, getattr(state, name)) for state, name in self._states]
+            self._seen = [part.seen_in(given[frames_of(k)]) for k, part in enumerate(self.parts)]
+        for k, (part, seen) in enumerate(zip(self.parts, self._seen, strict=True)):
+            part.frame, part.seen = given[frames_of(k)][j], Seen(*(value[j] for value in seen))
         asked = {name: given[name][j] for name in ("width", "few", "tau")}
         check = given["check"][j] if self._checks else False
         arm = policy.pick(policy.members(None), asked | {"check": check}, available, not self.takes_all)
@@ -577,7 +578,7 @@ class AveragingSteps(CapturedSteps):
         """Empty members that were reset and have not had their turn since."""
         self._read_anew()
         for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
-            part.turn, part.counting = (part.turn + len(times)) % PENDING, None
+            part.turn, part.counting, part.seen = (part.turn + len(times)) % PENDING, None, None
             part.frame = cast(list[Tensor], self._frames)[k].to(counting.device, copy=True)
             empty = counting == 0
             if self.static and bool(empty.any()):

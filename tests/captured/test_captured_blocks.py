@@ -13,7 +13,6 @@ from benchmarks.gpu.stepping import CountLaunches
 from tests.captured.test_captured_runs import CASES, FACTOR, REFUSED, averaging, built
 
 BEFORE = 45  # plain steps, so that windows are full
-MOST_OF_AUTO = 167
 
 
 class Blocks:
@@ -99,12 +98,17 @@ def test_so_few_kernels_a_step(recipe, most):
     assert most / 2 < kernels / 32 <= most  # it did count
 
 
-def test_so_few_kernels_a_step_of_auto():
-    """Of one kind of members, without a check."""
+@pytest.mark.parametrize(("told", "parts", "most"), [(True, 1, 162), (False, 2, 228)])
+def test_so_few_kernels_a_step_of_auto(told, parts, most):
+    """In a block without a check and without a reward that can be an outlier."""
     problem = make("gp", replicates=3, num_arms=20, seed=3)
-    policy = recipes.build("auto", problem, replicates=3, horizon=1000)
-    kernels = Blocks(policy, problem, k=16, before=96).counted().kernels
-    assert MOST_OF_AUTO / 2 < kernels / 16 <= MOST_OF_AUTO
+    kernel = {"kernel": problem.knowledge.kernel} if told else {}
+    policy = recipes.auto(problem.arms, replicates=3, **kernel)
+    blocks = Blocks(policy, problem, k=16, before=96)
+    assert len(blocks.steps.parts) == parts
+    kernels = blocks.counted().kernels
+    assert blocks.steps.takes_all
+    assert most - 1 < kernels / 16 <= most
 
 
 @pytest.mark.sampled(2)

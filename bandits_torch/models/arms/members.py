@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -104,6 +104,22 @@ class MembersOverArms(Described, PlainState, ABC):
     @abstractmethod
     def reset(self, where: Tensor | None = None) -> None:
         """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
+
+
+class Seen(NamedTuple):
+    """What follows from frames G (..., P, s, s) alone; m = s (s + 1) / 2 entries of a symmetric (s, s) matrix.
+
+    Attributes:
+        vector: (..., P, s), g: what is observed of an arm, in the coordinates of the last fold, is g^T times them.
+        squares: (..., P, m), the coefficients of the entries of D in g^T D g.
+        start: (..., P, s), G^{-1} h.
+        congruence: (..., P, m, m), the linear map from the entries of D to those of G D G^T.
+    """
+
+    vector: Tensor
+    squares: Tensor
+    start: Tensor
+    congruence: Tensor
 
 
 class RecursiveMembers(MembersOverArms):
@@ -208,6 +224,7 @@ class RecursiveMembers(MembersOverArms):
         # In captured steps (``bandits_torch.captured``): 0 where a member's R no longer counts, else 1, (P, S). A reset
         # then marks, and the member's R is emptied when it folds.
         self.counting: Tensor | None = None
+        self.seen: Seen | None = None  # in captured steps: what follows from the step's frame
 
     @property
     def parts(self) -> tuple[RecursiveMembers, ...]:
@@ -247,16 +264,16 @@ class RecursiveMembers(MembersOverArms):
     # -- predicting ------------------------------------------------------------------------------------
 
     def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        g = self._seen_at(time)
+        g, squares = self._weights_at(time)
         mean, variance = self._prior_mean_at(time), self.prior_variance
         for k in range(self.states):
             mean = torch.addcmul(mean, self.mean[:, :, k], g[:, k : k + 1])
-        for k, square in enumerate(_squares(g)):
+        for k, square in enumerate(squares):
             variance = torch.addcmul(variance, self.reduction[:, :, k], square.unsqueeze(-1), value=-1)
         return mean, torch.maximum(variance, self._least, out=variance)
 
     def at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        g = self._seen_at(time)
+        g, squares = self._weights_at(time)
         mean, variance = self.prior_at(arm, time)
         held, reduction = (
             self.mean[self._run, ..., arm].unbind(-1),
@@ -264,7 +281,7 @@ class RecursiveMembers(MembersOverArms):
         )
         for value, weight in zip(held, g.unbind(-1), strict=True):
             mean = torch.addcmul(mean, value, weight)
-        for value, weight in zip(reduction, _squares(g), strict=True):
+        for value, weight in zip(reduction, squares, strict=True):
             variance = torch.addcmul(variance, value, weight, value=-1)
         return mean, torch.maximum(variance, self._least.T[arm])
 
@@ -278,6 +295,13 @@ class RecursiveMembers(MembersOverArms):
     def _seen_at(self, time: Time | None) -> Tensor:
         """The measurement vector of an observation at ``time`` for an arm's numbers at the last fold, G^T h: (P, s)."""
         return self._frame_at(time)[:, 0]
+
+    def _weights_at(self, time: Time | None) -> tuple[Tensor, Sequence[Tensor]]:
+        """g at ``time``, (P, s), and the coefficients of the stored entries of D in g^T D g, (P,) each."""
+        if time is None and self.seen is not None:
+            return self.seen.vector, self.seen.squares.unbind(-1)
+        g = self._seen_at(time)
+        return g, _squares(g)
 
     def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
         g = self._seen_at(time)
@@ -326,7 +350,7 @@ class RecursiveMembers(MembersOverArms):
         innovation = ((reward.to(mean) - mean) * scale)[..., None, None]
         if where is not None:
             scale = scale * where
-        g, start = self._seen_at(None), self._origin_of()
+        g, start = self._seen_at(None), self._origin_of() if self.seen is None else self.seen.start
         row = self._prior_row(arm)
         learned = self._learned_of(arm, row, g)
         # Not addcmul: arms of which the same is known must tie to the last bit, and it rounds a row's end otherwise.
@@ -351,7 +375,8 @@ class RecursiveMembers(MembersOverArms):
             learned.addcmul_(rows[:, :, k], g[:, None, k : k + 1])
         if self.counting is not None:
             learned.mul_(self.counting.unsqueeze(-1))
-        weights = (self._pending_at(arm, row) * g[:, None, None]).sum(-1)  # (P, S, 24)
+        weights = self._pending_at(arm, row) * g[:, None, None]
+        weights = weights.squeeze(-1) if self.states == 1 else weights.sum(-1)  # (P, S, 24)
         pending = self.pending.flatten(-2).flatten(0, 1)
         learned.flatten(0, 1).unsqueeze(1).baddbmm_(weights.flatten(0, 1).unsqueeze(1), pending)
         return learned.unflatten(-1, (self.states, -1)).transpose(0, 1)
@@ -363,10 +388,14 @@ class RecursiveMembers(MembersOverArms):
 
     def _origin_of(self) -> Tensor:
         """The present measurement vector in the coordinates of the last fold, G^{-1} h: (P, s)."""
-        G = self.frame
-        if self.states == 1:
-            return G[..., 0].reciprocal()
-        return torch.stack([G[..., 1, 1], -G[..., 1, 0]], -1) / _determinant(G).unsqueeze(-1)
+        return _first_of_inverse(self.frame)
+
+    def seen_in(self, frames: Tensor) -> Seen:
+        """What follows from frames, (..., P, s, s), of members without cycles and without a level."""
+        g = frames[..., 0, :]
+        squares = torch.stack(_squares(g), -1)
+        congruence = squares.unsqueeze(-1) if self.states == 1 else self._congruence(frames)
+        return Seen(g, squares, _first_of_inverse(frames), congruence)
 
     def whose_turn(self, turn: int) -> slice:
         """The members that fold before the row ``turn`` of ``pending`` is written."""
@@ -383,15 +412,16 @@ class RecursiveMembers(MembersOverArms):
             self.counting[members] = 1.0
         waiting = _times(G[:, None, None], pending).flatten(0, 1).flatten(-2)
         mean, reduction = self.mean[:, members], self.reduction[:, members]
+        seen = self.seen
         if self.states == 1:
-            square = G.square()
+            square = G.square() if seen is None else seen.congruence[members]
             rows.mul_(square.unsqueeze(1))
             mean.mul_(G)
             reduction.mul_(square)
         else:
             rows.copy_(self._turned(rows, G))
             mean.copy_(G @ mean)
-            reduction.copy_(self._congruence(G) @ reduction)
+            reduction.copy_((self._congruence(G) if seen is None else seen.congruence[members]) @ reduction)
         rows.flatten(0, 1).baddbmm_(waiting.mT, waiting)
         pending.zero_()
         if self.counting is None:  # captured steps are given their frames
@@ -767,6 +797,13 @@ def _squares(g: Tensor) -> list[Tensor]:
     """The coefficient in g^T D g of each stored entry of a symmetric D, for g (P, s): (P,) each."""
     of = g.unbind(-1)
     return [of[i] * of[j] if i == j else 2 * of[i] * of[j] for i, j in _blocks(len(of))]
+
+
+def _first_of_inverse(G: Tensor) -> Tensor:
+    """The first column of G^{-1}, for G (..., s, s) with s = 1 or 2: (..., s)."""
+    if G.shape[-1] == 1:
+        return G[..., 0].reciprocal()
+    return torch.stack([G[..., 1, 1], -G[..., 1, 0]], -1) / _determinant(G).unsqueeze(-1)
 
 
 def _determinant(G: Tensor) -> Tensor:
