@@ -122,6 +122,11 @@ class LookingAgain(Described, HasState):
         seen = alike.scatter_(-1, arm.unsqueeze(-1), True)
         self.unseen = (self.unseen + 1.0).masked_fill_(seen, 0.0)
 
+    @property
+    def longest(self) -> Tensor:
+        """The longest that an arm has gone unexamined, (S,) observations."""
+        return self.unseen.amax(-1)
+
     def _fresh(self) -> dict[str, Tensor]:
         model = self.model
         return {"unseen": model.noise_variance.new_zeros(model.replicates, model.num_arms)}
