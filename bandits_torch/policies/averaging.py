@@ -303,7 +303,10 @@ class ModelAveraging(Policy):
         largest = best_available(index.mT, available)[0].unsqueeze(-1)
         rounding = ROUNDINGS * torch.finfo(index.dtype).eps * largest.abs()  # if all of them tie
         near = torch.maximum(TIE * (largest - index.mean(-1, keepdim=True)).abs(), rounding)
-        return best_available((index >= largest - near).to(index).mT, available)[1]
+        among = index >= largest - near
+        return (
+            among.max(-1).indices if available is None else best_available(among.to(index).mT, available)[1]
+        )
 
     def _examine(self, arm: Tensor) -> None:
         """Note that these arms (S,) are played, or will be."""

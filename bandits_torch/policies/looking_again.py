@@ -96,8 +96,8 @@ class LookingAgain(Described, HasState):
             best = mean.masked_fill(~available, -torch.inf).amax(-1, keepdim=True)
             gap = (best - mean).clamp_min(0.0)
             usual = (gap * available).sum(-1, keepdim=True) / available.sum(-1, keepdim=True)
-        share = torch.where(usual > 0, gap / usual, 1.0).sqrt().clamp(SOONEST, LATEST)
-        return self.unseen / (tau * share)
+        share = (gap / usual).nan_to_num(nan=1.0)  # 0 / 0 where all means are equal
+        return self.unseen / (tau * share.sqrt().clamp(SOONEST, LATEST))
 
     def settled(self, weights: Tensor) -> Tensor:
         """Whether an arm counts as settled by weights (S, P): as unchanged since it was examined, (S, N)."""

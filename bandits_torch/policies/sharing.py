@@ -94,10 +94,10 @@ class FixedShare(Described, HasState):
         Members that are ``exempt`` (S, P) never are. ``log_unit`` (S,): ln of the unit of rewards, for the log loss.
         """
         joint = self.log_weight + log_density
-        total = joint.logsumexp(-1, keepdim=True)
+        total = _log_sum_exp(joint)
         self.log_loss = self.log_loss - total.squeeze(-1) + log_unit
         posterior = shared(joint - total, self.log_prior, self.share)
-        self.log_weight = posterior - posterior.logsumexp(-1, keepdim=True)
+        self.log_weight = posterior - _log_sum_exp(posterior)
         if self.at_once < math.inf:
             log_density = torch.maximum(log_density, log_density.amax(-1, keepdim=True) - self.at_once)
         self.score = self.memory * self.score + log_density
@@ -122,6 +122,12 @@ class FixedShare(Described, HasState):
 def effective_number(weights: Tensor) -> Tensor:
     """exp of the entropy of weights (..., P)."""
     return torch.special.entr(weights).sum(-1).exp()
+
+
+def _log_sum_exp(x: Tensor) -> Tensor:
+    """(S, 1), of x (S, P) with a finite maximum: ``Tensor.logsumexp`` launches more kernels, to test for infinity."""
+    largest = x.amax(-1, keepdim=True)
+    return (x - largest).exp_().sum(-1, keepdim=True).log_().add_(largest)
 
 
 def shared(log_weight: Tensor, log_prior: Tensor, share: float) -> Tensor:
