@@ -16,7 +16,6 @@ from bandits_torch.policies.forgetting import (
 )
 from bandits_torch.policies.index import ContextualPolicy, IndexPolicy, RewardImprovementPolicy
 from bandits_torch.policies.learned_units import MemberScale
-from bandits_torch.policies.learning import LearnedHyperparameters
 from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
 from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.opkb.calibrated import CalibratedOPKB
@@ -24,6 +23,7 @@ from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, N
 from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, Constants
 from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
+    LearnedHyperparameters,
     LikeliestPriorPolicy,
     PriorElimination,
     RegretBalancing,

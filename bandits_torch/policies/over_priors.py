@@ -1,11 +1,13 @@
-"""Policies for an unknown prior: UCB or draws over candidate priors or length-scales, and rules that eliminate some."""
+"""Policies for an unknown prior: UCB or draws over candidate priors or length-scales, rules that eliminate some, and
+hyperparameters that are learned as a policy plays."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from time import perf_counter
+from typing import Any, ClassVar, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -23,10 +25,13 @@ from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.hyperparameters import fit_hyperparameters, kernel_inputs, mean_offsets
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import choices_over
 from bandits_torch.policies.choices.choices import ModelChoices
+from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
+from bandits_torch.policies.wrapping import WrappingPolicy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.prior_widths import elimination_xi
 from bandits_torch.theory.widths import ConstantWidth, Width
@@ -575,3 +580,137 @@ def outdone(rewards: Tensor, plays: Tensor, reach: Tensor, xi: float | Tensor, p
     best = (mean - torch.sqrt(xi / plays)).masked_fill(~playing, -torch.inf).amax(-1, keepdim=True)
     all_played = ((plays > 0) | ~playing).all(-1, keepdim=True)
     return (mean + reach < best) & playing & all_played
+
+
+class LearnedHyperparameters(WrappingPolicy):
+    """Plays a policy and refits its model on a schedule and when predictions become poor.
+
+    The shortfall of a reward is (z^2 - 1)/2, with z its prediction error in predictive standard deviations: the
+    expected minus the observed predictive log-likelihood. A replicate is refitted after every ``every`` observations,
+    when the mean shortfall of the last ``memory`` rewards exceeds ``tolerance`` nats, and when the policy restarts. If
+    the model holds fewer than ``first`` observations, after a restart or with a short window, the fit uses the latest
+    observations that the policy has seen; otherwise one bad fit could make an event-triggered policy restart without
+    end. A theorem for a known prior does not cover a learned one.
+
+    All other public attributes of the policy (``marginals``, ``add_arms``, ``restarts``, ...) are available here, too.
+
+    Args:
+        policy: an index policy whose model has a ``learnable`` kernel; or prior elimination on a domain, which fits
+            each prior and resets its elimination record after a refit.
+        every: observations between refits.
+        first: observations before the first.
+        tolerance: of the mean shortfall, in nats; infinity: refit only on the schedule.
+        memory: number of rewards in the mean shortfall.
+        most: largest number of (latest) observations in a fit.
+        budget: seconds that the fits of one step may take together (``fit_hyperparameters``); then
+            ``trace()["fit_seconds"]`` is the total time of all fits. None: no limit. With a limit, runs depend on the
+            machine.
+
+    Raises ValueError for a policy of another kind, counts that are not integers >= 1, and a ``tolerance`` or a
+    ``budget`` that is not positive.
+    """
+
+    policy: IndexPolicy | PriorElimination
+
+    def __init__(
+        self,
+        policy: IndexPolicy | PriorElimination,
+        *,
+        every: int = 20,
+        first: int = 5,
+        tolerance: float = 1.0,
+        memory: int = 10,
+        most: int = 200,
+        budget: float | None = None,
+    ) -> None:
+        self._remembers = isinstance(policy, IndexPolicy)  # prior elimination forgets nothing
+        kinds = ArmGP | OnlineGP if self._remembers else OnlineGP
+        fits = isinstance(policy, IndexPolicy | PriorElimination) and isinstance(policy.model, kinds)
+        validation.require(fits, "policy", policy, "an index policy over an ArmGP or OnlineGP")
+        self.policy = policy
+        policy.choices.takes_noise = False  # the fit assumes one noise variance
+        self.dim = policy.dim
+        self.every = validation.positive_integer("every", every)
+        self.first = validation.positive_integer("first", first)
+        self.memory = validation.positive_integer("memory", memory)
+        self.most = validation.positive_integer("most", most)
+        self.tolerance = validation.positive_or_infinite("tolerance", tolerance)
+        self.budget = None if budget is None else validation.positive("budget", budget)
+        policy.model.requires_grad_(False)  # searches of the acquisition then record no graph of them
+        self._begin()
+
+    def __getattr__(self, name: str) -> Any:
+        """The policy's public attribute of this name."""
+        if name.startswith("_") or "policy" not in vars(self):  # copies and pickles ask before there is one
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.policy, name)
+
+    @property
+    def model(self) -> ArmGP | OnlineGP:
+        """The policy's."""
+        return cast(ArmGP | OnlineGP, self.policy.model)
+
+    def learn(self, observation: Observation) -> None:
+        """The policy learns; then the replicates whose time has come are refitted. Waits for the device."""
+        self.policy.check(observation)
+        with torch.no_grad():
+            mean, deviation = self.policy.predict(observation.arm, observation.time)
+            surprise = (observation.reward.to(mean) - mean).square() / (deviation.square() + self._noise())
+        restarts = self.policy.restarts
+        self.policy.learn_checked(observation)
+        self._seen += 1
+        if self._remembers:
+            X = self.policy.choices.inputs_of(observation.arm, observation.time)
+            X = X.reshape(self.replicates, 1, -1)
+            before = self._X if self._X.shape[-2] else X[:, :0]
+            self._X = torch.cat([before, X], 1)[:, -self.most :]
+            self._y = torch.cat([self._y, observation.reward.to(self._y).unsqueeze(-1)], 1)[:, -self.most :]
+        restarted = self.policy.restarts > restarts
+        self._since += 1
+        share = 1 / self.memory
+        self._shortfall = (1 - share) * self._shortfall + share * 0.5 * (surprise - 1)
+        bad = (self._shortfall > self.tolerance) & (self._since >= min(self.memory, self.every))
+        due = (self._since >= self.every) | bad | restarted | (self._refits == 0)
+        due &= self._seen >= self.first
+        if bool(due.any()):
+            members = due.unsqueeze(-1).expand(-1, self.model.batch_shape.numel() // self.replicates)
+            fitted = members.reshape(-1).nonzero().flatten().tolist()
+            remembered: dict[int, tuple[Tensor, Tensor]] = {}
+            if self._remembers:  # the latest observations of replicates whose model holds too few
+                held, seen = self.model.num_observations.reshape(-1).tolist(), self._seen.tolist()
+                for k in (k for k in fitted if held[k] < self.first):
+                    X, y = self._X[k, -seen[k] :], self._y[k, -seen[k] :]
+                    y = y - mean_offsets(self.model, X, k)
+                    remembered[k] = kernel_inputs(self.model, X, k), y
+            begun = perf_counter()
+            fit_hyperparameters(self.model, fitted, self.most, remembered, self.budget)
+            self._fit_seconds += perf_counter() - begun
+            self.policy.refitted(due)
+            self._refits += due
+            self._since.masked_fill_(due, 0)
+            self._shortfall.masked_fill_(due, 0.0)
+
+    def trace(self) -> dict[str, Tensor | float]:
+        """The policy's trace, the number of refits so far and the noise variance."""
+        timed: dict[str, Tensor | float] = {} if self.budget is None else {"fit_seconds": self._fit_seconds}
+        return self.policy.trace() | {"refits": self._refits, "noise_variance": self._noise()} | timed
+
+    def _noise(self) -> Tensor:
+        """Noise variance, (S,), a mean over the priors where there are several."""
+        return self.model.noise_variance.expand(self.model.batch_shape).reshape(self.replicates, -1).mean(-1)
+
+    _since: Tensor  # observations since the last refit, (S,)
+    _refits: Tensor  # (S,)
+    _shortfall: Tensor  # (S,)
+    _seen: Tensor  # observations, (S,)
+    _X: Tensor  # of the latest observations, (S, n, d)
+    _y: Tensor
+    _fit_seconds: float
+    _lasting = ("_since", "_refits", "_shortfall", "_X", "_y", "_fit_seconds")  # what was learned stays
+
+    def _fresh(self) -> dict[str, Any]:
+        zeros = self.policy.model.noise_variance.new_zeros(self.replicates)
+        counts = {name: zeros.long() for name in ("_since", "_refits", "_seen")}
+        X = zeros.new_zeros(self.replicates, 0, 0, dtype=self.policy.model.input_dtype)
+        latest = {"_X": X, "_y": zeros.new_zeros(self.replicates, 0)}
+        return counts | latest | {"_shortfall": zeros, "_fit_seconds": 0.0}

@@ -35,7 +35,7 @@ from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import CANDIDATES, ForgettingRule, LikelihoodWindow, SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.learning import LearnedHyperparameters
+from bandits_torch.policies.over_priors import LearnedHyperparameters
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.stale_observations import StaleObservations, WassersteinForgetting
 from bandits_torch.recipes.registration import Number, Setup
