@@ -54,9 +54,8 @@ from bandits_torch.recipes.registration import (
     recipe,
 )
 from bandits_torch.streams import ReplicateStreams
-from bandits_torch.theory.forgetting_widths import PermutationWidth
 from bandits_torch.theory.optimal_design import features_of_covariance
-from bandits_torch.theory.widths import IGPWidth, MaximumGain, RealisedGain, Width, checked
+from bandits_torch.theory.widths import IGPWidth, MaximumGain, PermutationWidth, RealisedGain, Width, checked
 
 Arms = Tensor | int
 _TAKES = (*RUN, "prior_mean")

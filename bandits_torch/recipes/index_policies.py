@@ -47,8 +47,7 @@ from bandits_torch.recipes.parts import (
     steepness,
 )
 from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, RUN, Number, Setup, recipe
-from bandits_torch.theory.forgetting_widths import RestartWidth, SlidingWindowWidth
-from bandits_torch.theory.widths import GPTSWidth, IGPWidth, RealisedGain
+from bandits_torch.theory.widths import GPTSWidth, IGPWidth, RealisedGain, RestartWidth, SlidingWindowWidth
 
 
 @recipe(belief=None, seeded=True, points=True, contexts=True, scale_free=True)

@@ -32,12 +32,6 @@ otherwise, a call costs O(1) and does not synchronise with the device if its ten
 ``Width.bind`` reads a window or interval from the policy's forgetting rule; ValueError for a value that contradicts it.
 """
 
-from bandits_torch.theory.forgetting_widths import (
-    DriftAwareWidth,
-    PermutationWidth,
-    RestartWidth,
-    SlidingWindowWidth,
-)
 from bandits_torch.theory.mixture_widths import DualMixtureWidth, RealisedInformationWidth
 from bandits_torch.theory.optimal_design import (
     Design,
@@ -62,12 +56,16 @@ from bandits_torch.theory.prior_widths import (
 from bandits_torch.theory.widths import (
     BKBWidth,
     ConstantWidth,
+    DriftAwareWidth,
     GPBUCBWidth,
     GPTSWidth,
     GrowthBound,
     IGPWidth,
     MaximumGain,
+    PermutationWidth,
     RealisedGain,
+    RestartWidth,
+    SlidingWindowWidth,
     SrinivasRKHSWidth,
     Width,
     uncertainty_sampling,
