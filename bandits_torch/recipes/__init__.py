@@ -55,9 +55,11 @@ from bandits_torch.recipes.classical import (
     sliding_window_ucb,
     ucb1,
 )
-from bandits_torch.recipes.contextual import cgp_ucb, tv_cgp_ucb
 from bandits_torch.recipes.index_policies import (
     band_gp_ucb,
+    bbkb,
+    bkb,
+    cgp_ucb,
     et_gp_ucb,
     gp_ei,
     gp_pi,
@@ -67,14 +69,15 @@ from bandits_torch.recipes.index_policies import (
     predictive_sampling,
     r_gp_ucb,
     random,
+    safe_gp_ucb,
+    safe_opt,
     sw_gp_ucb,
+    tv_cgp_ucb,
     tv_gp_ucb,
     ui_gp_ucb,
 )
 from bandits_torch.recipes.parts import memory_length
 from bandits_torch.recipes.registration import RECIPES, Recipe, Setup, build, options_of, recipe, registered
-from bandits_torch.recipes.safe import safe_gp_ucb, safe_opt
-from bandits_torch.recipes.sketched import bbkb, bkb
 from bandits_torch.recipes.unknown_prior import (
     a_gp_ucb,
     bayes_gp_ucb,
@@ -145,15 +148,6 @@ __all__ = [
 ]
 
 # The package's recipes are listed in this order of their modules, and others after them.
-_MODULES = [
-    "averaging",
-    "index_policies",
-    "safe",
-    "contextual",
-    "sketched",
-    "unknown_prior",
-    "adaptive",
-    "classical",
-]
+_MODULES = ["averaging", "index_policies", "unknown_prior", "adaptive", "classical"]
 for _name in sorted(RECIPES, key=lambda name: _MODULES.index(RECIPES[name].__module__.rpartition(".")[2])):
     RECIPES[_name] = RECIPES.pop(_name)

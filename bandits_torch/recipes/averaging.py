@@ -43,7 +43,7 @@ from bandits_torch.recipes.auto_members import (
     with_cycles,
     with_level,
 )
-from bandits_torch.recipes.contextual import kernel_over_arms
+from bandits_torch.recipes.parts import kernel_over_arms
 from bandits_torch.recipes.registration import RUN, Number, Setup, recipe
 
 _RATES = (0.0, 0.01, 0.05, 0.3)  # per typical gap between observations

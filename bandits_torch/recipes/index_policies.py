@@ -1,8 +1,10 @@
-"""Algorithms with one prior: a model, an acquisition function, a width and a forgetting rule."""
+"""Algorithms with one prior: index policies, which are a model, an acquisition function, a width and a forgetting rule;
+then policies within limits, under a context, and over many arms with a sketched posterior (BKB)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -14,23 +16,43 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.pathwise import PathwisePointDraw
-from bandits_torch.acquisition.point_search import GridSearch
+from bandits_torch.acquisition.point_search import GridSearch, PointSearch
 from bandits_torch.acquisition.thompson_sampling import PredictiveSampling, ThompsonSampling
-from bandits_torch.acquisition.upper_confidence_bound import SimultaneousBand, UpperConfidenceBound
+from bandits_torch.acquisition.upper_confidence_bound import (
+    SimultaneousBand,
+    UniformFirst,
+    UpperConfidenceBound,
+)
 from bandits_torch.domain import Domain
-from bandits_torch.kernels import WienerKernel
+from bandits_torch.kernels import (
+    ExponentialForgettingKernel,
+    SpatioTemporalKernel,
+    WienerKernel,
+    arm_context_kernel,
+)
+from bandits_torch.kernels.composed import COMBINATIONS
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import features_of
+from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.models.points.online_gp import OnlineGP
+from bandits_torch.models.sketch.embedding import LeverageSampling
+from bandits_torch.models.sketch.sketched_gp import SketchedGP
+from bandits_torch.policies.batches import BatchBKB
+from bandits_torch.policies.choices.contexts import check_contexts, pairs_of
 from bandits_torch.policies.forgetting import (
     EventTriggeredRestart,
     ForgettingRule,
+    KeepEverything,
     LikelihoodWindow,
     PeriodicRestart,
+    SlidingWindow,
 )
-from bandits_torch.policies.index import Improvement, IndexPolicy, RewardImprovementPolicy
+from bandits_torch.policies.index import ContextualPolicy, Improvement, IndexPolicy, RewardImprovementPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPolicy
+from bandits_torch.policies.safe import SafePointPolicy, SafePolicy, count_limits
+from bandits_torch.policies.stale_observations import StaleObservations
 from bandits_torch.recipes.parts import (
     STALE,
     as_stale_rule,
@@ -41,13 +63,27 @@ from bandits_torch.recipes.parts import (
     drifting,
     exponential_forgetting,
     in_float64,
+    kernel_over_arms,
     memory_length,
     model_over,
+    one_prior_mean,
     policy_over,
     steepness,
 )
 from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, RUN, Number, Setup, recipe
-from bandits_torch.theory.widths import GPTSWidth, IGPWidth, RealisedGain, RestartWidth, SlidingWindowWidth
+from bandits_torch.theory.prior_widths import CGPUCBWidth, PosteriorSafetyWidth
+from bandits_torch.theory.widths import (
+    BKBWidth,
+    GPTSWidth,
+    IGPWidth,
+    RealisedGain,
+    RestartWidth,
+    SlidingWindowWidth,
+    Width,
+)
+
+_MEAN, _ARMS = (*RUN, "prior_mean"), (*RUN, "prior_mean", "form")  # fields of a setup that a recipe takes
+_SAFE = {"least_reward": -1.0, "forgetting_rate": 0.1}  # arguments for cheap tests
 
 
 @recipe(belief=None, seeded=True, points=True, contexts=True, scale_free=True)
@@ -281,7 +317,7 @@ def et_gp_ucb(
     return _gp_ucb(setup, delta, width, EventTriggeredRestart(delta, noise_scale))
 
 
-@recipe(takes=(*RUN, "prior_mean", "form"), seeded=True, quick={"forgetting_rate": 0.1, "draws": 39})
+@recipe(takes=_ARMS, seeded=True, quick={"forgetting_rate": 0.1, "draws": 39})
 def band_gp_ucb(
     setup: Setup, *, forgetting_rate: float = 0.03, delta: float = 0.1, draws: int = 199
 ) -> Policy:
@@ -304,7 +340,7 @@ def band_gp_ucb(
     return policy_over(setup, model_over(setup), band)
 
 
-@recipe(takes=(*RUN, "prior_mean", "form"), seeded=True, quick={"forgetting_rate": 0.1})
+@recipe(takes=_ARMS, seeded=True, quick={"forgetting_rate": 0.1})
 def predictive_sampling(setup: Setup, *, forgetting_rate: float = 0.03, interval: float = 1.0) -> Policy:
     """Predictive sampling: draws discount what will soon be worth nothing (Liu, Van Roy & Xu 2022, arXiv 2205.01970).
 
@@ -320,3 +356,365 @@ def predictive_sampling(setup: Setup, *, forgetting_rate: float = 0.03, interval
         setup = drifting(setup, exponential_forgetting(forgetting_rate))
     model = cast(ArmGP, model_over(setup))
     return policy_over(setup, model, PredictiveSampling(model, interval))
+
+
+@recipe(takes=(*_ARMS, "search"), points=True, quick=_SAFE, race={})
+def safe_gp_ucb(
+    setup: Setup,
+    *,
+    constraints: Sequence[OutcomeConstraint] | None = None,
+    least_reward: float | None = None,
+    safe_arms: Tensor | None = None,
+    safe_points: Tensor | None = None,
+    trust: str = "start",
+    when_empty: str = "likeliest",
+    forgetting_rate: float = 0.03,
+    delta: float = 0.1,
+    guarantee: str = "run",
+    width: Any = None,
+    safety_width: Any = None,
+) -> Policy:
+    """Safe GP-UCB: the best upper bound in a safe set recomputed as its models drift (Li et al. 2024, TVSafeOpt's set).
+
+    Reward and outcomes are independent Gaussian processes that forget at ``forgetting_rate`` (0: no drift).
+
+    ``constraints``: the outcomes measured besides the reward, and their limits; ``least_reward``: a lower limit of the
+    reward; one of the two is required. ``safe_arms``: a mask (N,) or (S, N), the initial safe set; ``trust``,
+    ``when_empty``: see ``SafePolicy``. ``delta``, ``guarantee``: the probability of breaking a limit, in the whole
+    ``"run"`` or at each ``"step"`` (``PosteriorSafetyWidth``, valid for draws of the priors; ``safety_width`` replaces
+    it). ``width``: of the upper bounds by which arms are chosen.
+
+    Over a ``Domain``: ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) in place of ``safe_arms``. Only
+    ``raw_samples`` of ``search`` is used. Stale observations are dropped (``StaleObservations``).
+
+    Raises ValueError if there are no limits, for safe arms over a domain, for safe points over arms, and for a search
+    with an initial design (``initial``), whose points may be unsafe.
+    """
+    over_points = setup.domain is not None
+    wrong = ("safe_arms", safe_arms) if over_points else ("safe_points", safe_points)
+    expected = f"None: use {'safe_points' if over_points else 'safe_arms'} instead"
+    validation.require(wrong[1] is None, wrong[0], wrong[1], expected)
+    parts, rates = _limits_and_models(setup, constraints, least_reward, forgetting_rate)
+    parts |= _safe_widths(setup, parts, delta, guarantee, width, safety_width)
+    parts |= {"trust": trust, "when_empty": when_empty}
+    if setup.domain is None:
+        return SafePolicy(**parts, safe_arms=safe_arms)
+    search = setup.point_search or PointSearch(raw_samples=256)
+    expected, initial = "0: the first points must be safe", search.initial
+    validation.require(initial == 0, "search.initial", initial, expected)
+    return SafePointPolicy(
+        **parts,
+        domain=setup.domain,
+        safe_points=safe_points,
+        forgetting={name: StaleObservations(STALE) for name, rate in rates.items() if rate},
+        raw_samples=search.raw_samples,
+        seed=setup.seed,
+    )
+
+
+@recipe(takes=_ARMS, quick=_SAFE, race={})
+def safe_opt(
+    setup: Setup,
+    *,
+    constraints: Sequence[OutcomeConstraint] | None = None,
+    least_reward: float | None = None,
+    safe_arms: Tensor | None = None,
+    trust: str = "start",
+    when_empty: str = "likeliest",
+    forgetting_rate: float = 0.03,
+    delta: float = 0.1,
+    guarantee: str = "run",
+    width: Any = None,
+    safety_width: Any = None,
+) -> Policy:
+    """SafeOpt without a Lipschitz constant: learns which arms are safe and which is best (Berkenkamp et al. 2016).
+
+    It plays the most uncertain of expanders and maximisers, so it never stops exploring; use ``safe_gp_ucb`` for less
+    regret. ``constraints``, ``least_reward``, ``safe_arms``, ``trust``, ``when_empty``, ``delta``, ``guarantee``,
+    ``width`` and ``safety_width``: as for ``safe_gp_ucb``. With ``forgetting_rate`` 0 it is GP-SafeOpt; above 0 it has
+    the safe set of TVSafeOpt, without its Lipschitz constants.
+
+    Raises ValueError if there are no limits, and over a ``Domain``.
+    """
+    parts, _ = _limits_and_models(setup, constraints, least_reward, forgetting_rate)
+    parts |= _safe_widths(setup, parts, delta, guarantee, width, safety_width)
+    return SafePolicy(**parts, safe_arms=safe_arms, trust=trust, when_empty=when_empty, explore="safeopt")
+
+
+def _limits_and_models(
+    setup: Setup,
+    constraints: Sequence[OutcomeConstraint] | None,
+    least_reward: float | None,
+    forgetting_rate: float,
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Models and limits, as arguments of the policy, and the forgetting rates of reward and outcomes."""
+    listed = constraints is None or (isinstance(constraints, Sequence) and not isinstance(constraints, str))
+    validation.require(listed, "constraints", constraints, "a sequence of OutcomeConstraint")
+    given = tuple(constraints or ())
+    for one in given:
+        validation.instance("constraints", one, OutcomeConstraint, "of OutcomeConstraint")
+    names = [one.name for one in given]
+    validation.require(len(set(names)) == len(names), "constraints", names, "of different names")
+    limits = {one.name: (one.low, one.high) for one in given}
+    if least_reward is not None:
+        limits["reward"] = (validation.finite_number("least_reward", least_reward), math.inf)
+    expected = "given, unless least_reward is"
+    validation.require(len(limits) > 0, "constraints", constraints, expected)
+    rates = {"reward": validation.below_one("forgetting_rate", forgetting_rate)}
+    setups = {"reward": setup}
+    for one in given:
+        rates[one.name] = forgetting_rate if one.forgetting_rate is None else one.forgetting_rate
+        setups[one.name] = replace(
+            setup,
+            kernel=setup.kernel if one.kernel is None else one.kernel,
+            noise_variance=setup.noise_variance if one.noise_variance is None else one.noise_variance,
+            prior_mean=cast(Number, one.prior_mean),
+        )
+    models = {
+        name: model_over(drifting(its, exponential_forgetting(rates[name])) if rates[name] else its)
+        for name, its in setups.items()
+    }
+    return {"model": models.pop("reward"), "outcomes": models, "limits": limits}, rates
+
+
+def _safe_widths(
+    setup: Setup, parts: dict[str, Any], delta: float, guarantee: str, width: Any, safety_width: Any
+) -> dict[str, Width]:
+    """The two widths: those given, or those of the theorems."""
+    if safety_width is not None and not isinstance(safety_width, Width):
+        validation.non_negative("safety_width", safety_width)
+    theorem = PosteriorSafetyWidth(count_limits(parts["limits"]), delta, guarantee)
+    used = as_width(width) or bayesian_width(setup, parts["model"], delta)
+    return {"width": used, "safety_width": as_width(safety_width) or theorem}
+
+
+@recipe(takes=_MEAN, one_mean=True, contexts=True, quick={"window": 9}, race={})
+def cgp_ucb(
+    setup: Setup,
+    *,
+    context_dim: int = 0,
+    context_kernel: Kernel | None = None,
+    contexts: Tensor | None = None,
+    combine: str = "product",
+    num_contexts: int = 1,
+    window: int | None = None,
+    delta: float = 0.1,
+    width: float | Width | None = None,
+) -> Policy:
+    """CGP-UCB: GP-UCB over arm x context, among the arms of each step's context (Krause & Ong 2011, Algorithm 1).
+
+    ``choose`` and ``ask`` take an ``ArmContext`` of ``context_dim`` numbers. If arms are given as a number N, or with a
+    covariance matrix as kernel, their feature is their index. Without a context (``context_dim`` 0) it is GP-UCB.
+
+    ``context_kernel``: over contexts; ``combine``: how it is combined with the arms' kernel (``arm_context_kernel``);
+    ``num_contexts``: of the width, see ``CGPUCBWidth``; ``window``: number of observations held, None for all. A window
+    bounds the cost of a step, O(n (n + N)) with n held, but the width's theorem does not cover it.
+
+    ``contexts``: (M, c), a complete list of the contexts that can occur. The model is then an ``ArmGP`` over the N M
+    pairs of arm and context: the same posterior, and steps whose cost does not grow. Every context must be listed.
+
+    Raises ValueError for a ``context_kernel`` without contexts, or contexts without one, and a ``window`` below 1.
+    """
+    return tv_cgp_ucb(
+        setup,
+        forgetting_rate=0.0,
+        context_dim=context_dim,
+        context_kernel=context_kernel,
+        contexts=contexts,
+        combine=combine,
+        num_contexts=num_contexts,
+        window=window,
+        delta=delta,
+        width=width,
+    )
+
+
+@recipe(takes=_MEAN, one_mean=True, contexts=True, race={})
+def tv_cgp_ucb(
+    setup: Setup,
+    *,
+    forgetting_rate: float = 0.03,
+    time_kernel: Kernel | str | None = None,
+    context_dim: int = 0,
+    context_kernel: Kernel | None = None,
+    contexts: Tensor | None = None,
+    combine: str = "product",
+    num_contexts: int = 1,
+    stale: float | None = STALE,
+    window: int | None = None,
+    delta: float = 0.1,
+    width: float | Width | None = None,
+) -> Policy:
+    """CGP-UCB whose function of arm and context drifts: times (1 - eps)^{|t - t'|/2} (after Bogunovic et al. 2016).
+
+    ``time_kernel``: another kernel over time, Markov or not, or its name and number, as for ``tv_gp_ucb``.
+    ``forgetting_rate`` 0 gives ``cgp_ucb``.
+
+    ``stale``: under exponential forgetting an observation is dropped once it can change no mean by more than this many
+    prior standard deviations (``StaleObservations``), so that steps do not slow down; None keeps all. ``window``: a
+    fixed number of observations held, instead. ``context_dim``, ``context_kernel``, ``contexts``, ``combine``,
+    ``num_contexts``: as for ``cgp_ucb``; with ``contexts`` nothing is dropped, and ``ArmGP`` must support the kernel
+    over time.
+
+    Raises ValueError as ``cgp_ucb`` does, for a ``time_kernel`` that is not a kernel, and for a ``stale`` that is not
+    > 0 or has no effect.
+    """
+    time_kernel = as_time_kernel(time_kernel)
+    if time_kernel is None and forgetting_rate != 0:
+        time_kernel = exponential_forgetting(forgetting_rate)
+    drops = isinstance(time_kernel, ExponentialForgettingKernel) and window is None and contexts is None
+    if stale is not None:
+        validation.positive("stale", stale)
+        expected = "the default or None, with a window, contexts, or no exponential forgetting"
+        validation.require(stale == STALE or drops, "stale", stale, expected)
+    rule: ForgettingRule = KeepEverything() if window is None else SlidingWindow(window)
+    if stale is not None and drops:
+        rule = StaleObservations(stale)
+    arms = features_of(cast(Tensor | int, setup.choices), None, None)
+    validation.shape_is("arms", arms, arms.dim() == 2, "(N, d), the same in all replicates")
+    kernel, arms = kernel_over_arms(setup, arms)
+    validation.natural("context_dim", context_dim)
+    one_of = f"one of {', '.join(COMBINATIONS)}"
+    validation.require(combine in COMBINATIONS, "combine", combine, one_of)
+    expected = "a kernel over the context" if context_dim else "None without a context (context_dim 0)"
+    fits = (context_kernel is not None) == (context_dim > 0)
+    validation.require(fits, "context_kernel", context_kernel, expected)
+    if contexts is not None:
+        check_contexts(contexts)
+        fits = contexts.shape[-1] == context_dim
+        validation.shape_is("contexts", contexts, fits, f"(M, {context_dim}), with context_dim {context_dim}")
+    if context_kernel is not None:
+        kernel = arm_context_kernel(kernel, context_kernel, arms.shape[-1], context_dim, combine)
+    theorem = CGPUCBWidth(len(arms), num_contexts, delta)
+    if time_kernel is not None:
+        kernel = SpatioTemporalKernel(kernel, time_kernel)
+    model: OnlineModel
+    if contexts is None:
+        model = OnlineGP(
+            kernel,
+            cast(Number, setup.noise_variance),  # the model raises ValueError for None
+            prior_mean=one_prior_mean(setup),
+            input_dim=arms.shape[-1] + context_dim + (time_kernel is not None),
+            batch_shape=(setup.replicates,),
+            dtype=arms.dtype,
+            device=arms.device,
+        )
+    else:
+        pairs = pairs_of(arms, contexts.to(arms))
+        model = model_over(replace(setup, choices=pairs, kernel=kernel, prior_mean=one_prior_mean(setup)))
+    return ContextualPolicy(
+        model,
+        UpperConfidenceBound,
+        choices=arms,
+        context_dim=context_dim,
+        contexts=contexts,
+        width=as_width(width) or theorem,
+        forgetting=rule,
+        **setup.seeds,
+    )
+
+
+@recipe(takes=_MEAN, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
+def bkb(
+    setup: Setup,
+    *,
+    horizon: int | None = None,
+    preset: str = "practical",
+    oversampling: float = 5.0,
+    growth: float | None = None,
+    dictionary: str = "redrawn",
+    rkhs_bound: Number = 1.0,
+    bound_is_guess: bool = False,
+    noise_scale: Number | None = None,
+    delta: float = 0.1,
+    width: float | Width | None = None,
+    chunk_size: int | None = None,
+) -> Policy:
+    """BKB: GP-UCB on a dictionary resampled by ridge leverage scores (Calandriello et al. 2019, Figure 1).
+
+    The first arm is drawn uniformly; after each pull every observation enters the new dictionary with probability
+    qbar sigma~^2. ``preset="theory"`` takes qbar from their Theorem 1, with delta split between dictionary and width;
+    the number of observations replaces ``horizon`` after it, or if there is none (``LeverageSampling.theory``).
+    ``"practical"`` uses ``oversampling`` as qbar. ``dictionary="kept"`` is ours: draws are added to the current
+    dictionary, which changes little from step to step and is cheaper, but at a qbar of 5 often holds every arm pulled.
+    ``growth``: C, the information after which a dictionary is drawn again; None: 1 (at every step), or 2 with
+    ``"kept"`` and ``"practical"``. ``bound_is_guess``: ``rkhs_bound`` is a first guess, doubled while the data refute
+    it (``BKBWidth``). ``chunk_size``: number of arms processed at a time when memory is short (``SketchedGP``).
+
+    Exact GP-UCB over ``ArmGP(form="factor")`` reads u N numbers per step, with u distinct arms pulled. Prefer it until
+    u is many times the dictionary's size, or u N numbers do not fit into memory. ``bbkb`` scores all arms at few steps
+    only: prefer it for hundreds of thousands of arms, or for late rewards.
+
+    Raises ValueError for another ``preset`` or ``dictionary``, and ``replicates`` below 1.
+    """
+    growth = (2.0 if dictionary == "kept" else 1.0) if growth is None else growth
+    sampling = _sampling(preset, horizon, delta, oversampling, growth, dictionary)
+    model = _sketch(setup, sampling, chunk_size)
+    share = delta / 2 if preset == "theory" else delta
+    theorem = BKBWidth(rkhs_bound, noise_scale, share, bound_is_guess=bound_is_guess)
+    index = UpperConfidenceBound if dictionary == "kept" else UniformFirst
+    return policy_over(setup, model, index, width=as_width(width) or theorem)
+
+
+@recipe(takes=_MEAN, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
+def bbkb(
+    setup: Setup,
+    *,
+    horizon: int | None = None,
+    preset: str = "practical",
+    oversampling: float = 5.0,
+    growth: float = 5.0,
+    rkhs_bound: Number = 1.0,
+    noise_scale: Number | None = None,
+    delta: float = 0.1,
+    width: float | Width | None = None,
+    chunk_size: int | None = None,
+) -> Policy:
+    """Batch BKB: means frozen until the accumulated variance exceeds ``growth`` (Calandriello et al. 2020).
+
+    ``preset="theory"`` uses ``growth`` times the qbar of Theorem 1, since a dictionary is used until variances have
+    fallen by that factor, and multiplies the width by sqrt(growth) for the frozen mean; ``"practical"`` does neither.
+    ``oversampling``, ``chunk_size``: as for ``bkb``.
+
+    Raises ValueError as ``bkb`` does, and with ``preset="theory"`` unless ``growth`` >= 1.
+    """
+    theory = preset == "theory"
+    sampling = _sampling(preset, horizon, delta, oversampling, growth)
+    if theory:
+        validation.require(growth >= 1, "growth", growth, "a number >= 1")
+        qbar, rise = growth * sampling.oversampling, growth * sampling.rise
+        sampling = replace(sampling, oversampling=qbar, rise=rise, growth=growth)
+    model = _sketch(setup, sampling, chunk_size)
+    share, stretch = (delta / 2, growth) if theory else (delta, 1.0)
+    theorem = BKBWidth(rkhs_bound, noise_scale, share, stretch=stretch)
+    return BatchBKB(model, as_width(width) or theorem)
+
+
+def _sampling(
+    preset: str,
+    horizon: int | None,
+    delta: float,
+    oversampling: float,
+    growth: float,
+    dictionary: str = "kept",
+) -> LeverageSampling:
+    validation.one_of("preset", preset, "theory", "practical")
+    validation.probability("delta", delta)
+    if horizon is not None:
+        validation.positive_integer("horizon", horizon)
+    if preset == "practical":
+        return LeverageSampling.practical(oversampling, growth, dictionary)
+    return LeverageSampling.theory(horizon or 1, delta / 2, dictionary=dictionary)
+
+
+def _sketch(setup: Setup, sampling: LeverageSampling, chunk_size: int | None) -> SketchedGP:
+    return SketchedGP(
+        cast(Tensor, setup.choices),
+        cast(Kernel, setup.kernel),
+        cast(Number, setup.noise_variance),
+        prior_mean=setup.prior_mean,
+        sampling=sampling,
+        chunk_size=chunk_size,
+        batch_shape=(setup.replicates,),
+        **setup.seeds,
+    )

@@ -343,3 +343,16 @@ def exponential_forgetting(forgetting_rate: float) -> ExponentialForgettingKerne
 def in_float64(name: str, value: float) -> Tensor:
     """A hyperparameter in float64: GPyTorch would round a Python number to its default dtype."""
     return validation.numbers(name, value, torch.zeros((), dtype=torch.float64))
+
+
+def kernel_over_arms(setup: Setup, arms: Tensor) -> tuple[Kernel, Tensor]:
+    """The kernel over arms, and the features it takes: the index for a covariance matrix."""
+    kernel = setup.kernel
+    if isinstance(kernel, Tensor):
+        kernel = ArmCovarianceKernel(kernel)
+    validation.instance("kernel", kernel, Kernel, "a kernel over arms, or their covariance matrix")
+    if isinstance(kernel, ArmCovarianceKernel):
+        count = kernel.num_arms
+        validation.require(count == len(arms), "kernel", kernel, f"a covariance of {len(arms)} arms")
+        arms = torch.arange(count).to(arms).unsqueeze(-1)
+    return cast(Kernel, kernel), arms
