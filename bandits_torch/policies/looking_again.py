@@ -181,11 +181,8 @@ class LookingAtPoints(Described, HasState):
         places = domain.fix(probes).transpose(0, 1)  # (S, 64, d)
         late = (self.unseen >= self.tau(count)) & (self.since >= self.tau(count) / _AT_ONCE).unsqueeze(-1)
         if bool(late.any()):
-            late = (
-                late
-                & domain.contains(places.transpose(0, 1)).mT
-                & self._alike(places, weights).diagonal(dim1=-2, dim2=-1)
-            )
+            late = late & domain.contains(places.transpose(0, 1)).mT
+            late = late & self._alike(places, weights).diagonal(dim1=-2, dim2=-1)
         at = torch.where(late, self.unseen, -1.0).argmax(-1)
         return late.any(-1), places[torch.arange(len(places), device=at.device), at]
 

@@ -329,12 +329,8 @@ class PriorElimination(_TestedPriors):
         self._refuted = self._refuted | (failed & last)
 
     def trace(self) -> dict[str, Tensor | float]:
-        return {
-            "prior": self._prior,
-            "surviving": self.surviving.sum(-1),
-            "dropped": self._dropped,
-            "all_refuted": self._refuted,
-        }
+        judged = {"dropped": self._dropped, "all_refuted": self._refuted}
+        return super().trace() | {"surviving": self.surviving.sum(-1), **judged}
 
     @property
     def restarts(self) -> Tensor:

@@ -279,11 +279,8 @@ class PointAveraging(Policy):
             self.scale.meet(reward)
             moments = self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
             mean, variance = (moment.squeeze(-1) for moment in moments)
-            residual, variance = (
-                reward.unsqueeze(-1) - self.scale.offset,
-                variance + self.members.noise_variance,
-            )
-            borne_out = self.range.borne_out
+            residual, borne_out = reward.unsqueeze(-1) - self.scale.offset, self.range.borne_out
+            variance = variance + self.members.noise_variance
             density, learned = self.scale.update(residual - mean, variance, borne_out=borne_out)
             due = self.sharing.update(density)
         due = due if where is None else due & where

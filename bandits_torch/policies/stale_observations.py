@@ -311,11 +311,8 @@ class StaleObservations(_Dropping):
         self.mean, self.variance = self.mean.masked_fill(mask, 0.0), self.variance.masked_fill(mask, 0.0)
 
     def trace(self) -> dict[str, Tensor | float]:
-        return {
-            "dropped": self.dropped.reshape(-1),
-            "stale_mean": self.mean.reshape(-1),
-            "stale_variance": self.variance.reshape(-1),
-        }
+        told = {"dropped": self.dropped, "stale_mean": self.mean, "stale_variance": self.variance}
+        return {name: value.reshape(-1) for name, value in told.items()}
 
 
 class WassersteinForgetting(_Dropping):

@@ -20,7 +20,6 @@ from functools import cache
 from typing import Any, cast
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
@@ -43,6 +42,7 @@ from bandits_torch.recipes.parts import (
     model_over,
     one_noise,
     one_prior_mean,
+    over_arms,
 )
 from bandits_torch.recipes.registration import (
     OWN_WIDTH_AND_CONSTANT,
@@ -57,7 +57,6 @@ from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.optimal_design import features_of_covariance
 from bandits_torch.theory.widths import IGPWidth, MaximumGain, PermutationWidth, RealisedGain, Width, checked
 
-Arms = Tensor | int
 _TAKES = (*RUN, "prior_mean")
 _SIMULATED = 16  # number of runs from which MASTER's rho is calibrated
 _NETWORK = {"hidden": 16, "training_steps": 5}
@@ -211,23 +210,15 @@ def w_gp_ucb(
 
     Raises ValueError for a ``discount`` outside (0, 1] and ``replicates`` below 1.
     """
-    model = WeightedGP(
-        cast(Arms, setup.choices),
-        cast(Kernel, setup.kernel),
-        cast(Number, setup.noise_variance),
-        prior_mean=setup.prior_mean,
-        discount=discount,
-        batch_shape=(setup.replicates,),
-    )
+    model = WeightedGP(**over_arms(setup), discount=discount)
     theorem = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain())
     return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or theorem)
 
 
 def _gp(setup: Setup, noise_variance: float, copies: int | None = None) -> ArmGP:
     """A GP over the arms, of ``copies`` replicates."""
-    arms, kernel = cast(Arms, setup.choices), cast(Kernel, setup.kernel)
     batch_shape = () if copies is None else (copies,)
-    return ArmGP(arms, kernel, noise_variance, prior_mean=setup.prior_mean, batch_shape=batch_shape)
+    return ArmGP(**over_arms(setup) | {"noise_variance": noise_variance, "batch_shape": batch_shape})
 
 
 @recipe(takes=_TAKES, seeded=True, one_mean=True)

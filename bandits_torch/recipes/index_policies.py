@@ -67,6 +67,7 @@ from bandits_torch.recipes.parts import (
     memory_length,
     model_over,
     one_prior_mean,
+    over_arms,
     policy_over,
     steepness,
 )
@@ -649,7 +650,7 @@ def bkb(
     """
     growth = (2.0 if dictionary == "kept" else 1.0) if growth is None else growth
     sampling = _sampling(preset, horizon, delta, oversampling, growth, dictionary)
-    model = _sketch(setup, sampling, chunk_size)
+    model = SketchedGP(**over_arms(setup), sampling=sampling, chunk_size=chunk_size, **setup.seeds)
     share = delta / 2 if preset == "theory" else delta
     theorem = BKBWidth(rkhs_bound, noise_scale, share, bound_is_guess=bound_is_guess)
     index = UpperConfidenceBound if dictionary == "kept" else UniformFirst
@@ -684,7 +685,7 @@ def bbkb(
         validation.require(growth >= 1, "growth", growth, "a number >= 1")
         qbar, rise = growth * sampling.oversampling, growth * sampling.rise
         sampling = replace(sampling, oversampling=qbar, rise=rise, growth=growth)
-    model = _sketch(setup, sampling, chunk_size)
+    model = SketchedGP(**over_arms(setup), sampling=sampling, chunk_size=chunk_size, **setup.seeds)
     share, stretch = (delta / 2, growth) if theory else (delta, 1.0)
     theorem = BKBWidth(rkhs_bound, noise_scale, share, stretch=stretch)
     return BatchBKB(model, as_width(width) or theorem)
@@ -705,16 +706,3 @@ def _sampling(
     if preset == "practical":
         return LeverageSampling.practical(oversampling, growth, dictionary)
     return LeverageSampling.theory(horizon or 1, delta / 2, dictionary=dictionary)
-
-
-def _sketch(setup: Setup, sampling: LeverageSampling, chunk_size: int | None) -> SketchedGP:
-    return SketchedGP(
-        cast(Tensor, setup.choices),
-        cast(Kernel, setup.kernel),
-        cast(Number, setup.noise_variance),
-        prior_mean=setup.prior_mean,
-        sampling=sampling,
-        chunk_size=chunk_size,
-        batch_shape=(setup.replicates,),
-        **setup.seeds,
-    )

@@ -51,6 +51,12 @@ def arm_settings(setup: Setup) -> dict[str, Any]:
     return {"num_arms": arms.shape[-2], "replicates": setup.replicates, "device": arms.device, **setup.seeds}
 
 
+def over_arms(setup: Setup) -> dict[str, Any]:
+    """Arguments of a model over arms, which raises ValueError for a kernel or a noise variance that is None."""
+    prior = {"kernel": setup.kernel, "noise_variance": setup.noise_variance, "prior_mean": setup.prior_mean}
+    return {"arms": setup.choices, **prior, "batch_shape": (setup.replicates,)}
+
+
 def model_over(setup: Setup) -> ArmGP | OnlineGP:
     """An ``ArmGP`` over arms, an ``OnlineGP`` over the points of a domain (and time, if the kernel has a time part)."""
     choices, kernel, replicates = setup.choices, setup.kernel, setup.replicates
@@ -62,21 +68,13 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
         ranges = reached.amax(0) - reached.amin(0)
         anisotropy, _ = as_learning(setup.learn_hyperparameters)
         kernel = learnable(cast(Kernel, kernel), ranges.shape[-1], replicates, anisotropy, ranges)
-    noise_variance = cast(Number, setup.noise_variance)  # the models raise ValueError for None
     if not isinstance(choices, Domain):
-        return ArmGP(
-            choices,
-            cast(Kernel, kernel),
-            noise_variance,
-            prior_mean=setup.prior_mean,
-            form=setup.form,
-            batch_shape=(replicates,),
-        )
+        return ArmGP(**over_arms(setup) | {"kernel": kernel, "form": setup.form})
     of_points = isinstance(kernel, Kernel) and not isinstance(kernel, ArmCovarianceKernel)
     validation.require(of_points, "kernel", kernel, "a kernel over points, for a Domain")
     mean = ConstantMean(batch_shape=torch.Size([replicates])).double()
     mean.constant.data.fill_(one_prior_mean(setup))
-    noise = validation.numbers("noise_variance", noise_variance, choices.bounds)
+    noise = validation.numbers("noise_variance", setup.noise_variance, choices.bounds)
     return OnlineGP(
         cast(Kernel, kernel),
         noise.expand(replicates) if setup.learn_hyperparameters else noise,

@@ -94,11 +94,9 @@ class Setup:
     def of_arms(self, at: Tensor) -> Setup:
         """The setup of some of the arms, or of all in another order, by their numbers (n,) or by a mask (N,)."""
         choices, kernel, mean = self.choices, self.kernel, self.prior_mean
-        features = (
-            choices
-            if isinstance(choices, Tensor)
-            else torch.arange(cast(int, choices)).double().unsqueeze(-1)
-        )
+        features: Any = choices
+        if not isinstance(choices, Tensor):
+            features = torch.arange(cast(int, choices)).double().unsqueeze(-1)
         at = at.to(features.device)
         if isinstance(kernel, Tensor):
             kernel = kernel[..., at, :][..., at]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -290,9 +291,7 @@ def _candidates(setup: Setup, horizon: int, shrink: float) -> tuple[ArmGP, list[
     for factor, shorter in zip(factors, kernels, strict=True):
         _stationary(shorter).lengthscale = longest.detach().double() / factor
     priors = [CandidatePrior(one, mean) for one in kernels]
-    model = arm_gp_over_priors(
-        arms, priors, cast(Number, setup.noise_variance), replicates=setup.replicates, form=setup.form
-    )
+    model = _over_arms(replace(setup, choices=arms, priors=priors))
     return model, factors, float(longest.detach().double().log().mean().exp())
 
 
