@@ -216,11 +216,6 @@ class LimitedPolicy(Policy):
         }
 
 
-def count_limits(limits: Mapping[str, Limits]) -> int:
-    """Finite bounds among all limits."""
-    return sum(math.isfinite(x) for pair in limits.values() for x in pair)
-
-
 class SafePolicy(LimitedPolicy):
     """Plays arms whose reward and outcomes lie within their limits by the confidence bounds of their models.
 

@@ -3,6 +3,7 @@ then policies within limits, under a context, and over many arms with a sketched
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -41,6 +42,7 @@ from bandits_torch.models.sketch.sketched_gp import SketchedGP
 from bandits_torch.policies.batches import BatchBKB
 from bandits_torch.policies.choices.contexts import check_contexts, pairs_of
 from bandits_torch.policies.forgetting import (
+    CANDIDATES,
     EventTriggeredRestart,
     ForgettingRule,
     KeepEverything,
@@ -51,14 +53,11 @@ from bandits_torch.policies.forgetting import (
 from bandits_torch.policies.index import ContextualPolicy, Improvement, IndexPolicy, RewardImprovementPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.random import RandomPolicy
-from bandits_torch.policies.safe import SafePointPolicy, SafePolicy, count_limits
-from bandits_torch.policies.stale_observations import StaleObservations
+from bandits_torch.policies.safe import SafePointPolicy, SafePolicy
+from bandits_torch.policies.stale_observations import StaleObservations, WassersteinForgetting
 from bandits_torch.recipes.parts import (
-    STALE,
-    as_stale_rule,
     as_time_kernel,
     as_width,
-    as_window,
     bayesian_width,
     drifting,
     exponential_forgetting,
@@ -84,6 +83,7 @@ from bandits_torch.theory.widths import (
 )
 
 _MEAN, _ARMS = (*RUN, "prior_mean"), (*RUN, "prior_mean", "form")  # fields of a setup that a recipe takes
+STALE = 1e-6  # largest change of a mean due to stale observations, in prior standard deviations
 _SAFE = {"least_reward": -1.0, "forgetting_rate": 0.1}  # arguments for cheap tests
 
 
@@ -256,7 +256,14 @@ def sw_gp_ucb(
     model = model_over(setup)
     if window is None:
         window = memory_length(model, horizon, rkhs_variation_budget, setup.domain)
-    rule = as_window(window, horizon)
+    window = {} if window == "likelihood" else window
+    if isinstance(window, Mapping):
+        known = sorted(inspect.signature(LikelihoodWindow).parameters)
+        validation.known_names("arguments of window", window, known)
+        usual = tuple({min(w, horizon) for w in CANDIDATES})
+        rule: SlidingWindow = LikelihoodWindow(**({"candidates": usual} | dict(window)))
+    else:
+        rule = SlidingWindow(cast(int, window))
     candidates = len(rule.candidates) if isinstance(rule, LikelihoodWindow) else 1
     theorem = SlidingWindowWidth(None, candidates * horizon, rkhs_bound, noise_scale, delta)
     return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
@@ -288,7 +295,18 @@ def tv_gp_ucb(
     Raises ValueError for a ``time_kernel`` that is not a kernel, or neither of these over arms, and another ``stale``.
     """
     time_kernel = as_time_kernel(time_kernel)
-    rule = as_stale_rule(stale, setup, time_kernel)
+    over_points = setup.domain is not None
+    rule: ForgettingRule | None = None
+    if isinstance(stale, str):
+        validation.require(stale == "wasserstein", "stale", stale, "a tolerance, 'wasserstein' or None")
+        validation.require(over_points, "stale", stale, "the default or None, over arms")
+        rule = WassersteinForgetting()
+    elif stale is not None:  # the default counts over points and under exponential forgetting alone
+        validation.positive("stale", stale)
+        drops = over_points and isinstance(time_kernel, ExponentialForgettingKernel | None)
+        expected = "the default, 'wasserstein' or None, without a domain and exponential forgetting"
+        validation.require(drops or stale == STALE, "stale", stale, expected)
+        rule = StaleObservations(stale) if drops else None
     if time_kernel is None:
         if forgetting_rate == 0:  # a function known not to change
             return _gp_ucb(setup, delta, width)
@@ -484,7 +502,8 @@ def _safe_widths(
     """The two widths: those given, or those of the theorems."""
     if safety_width is not None and not isinstance(safety_width, Width):
         validation.non_negative("safety_width", safety_width)
-    theorem = PosteriorSafetyWidth(count_limits(parts["limits"]), delta, guarantee)
+    finite = sum(math.isfinite(limit) for pair in parts["limits"].values() for limit in pair)
+    theorem = PosteriorSafetyWidth(finite, delta, guarantee)
     used = as_width(width) or bayesian_width(setup, parts["model"], delta)
     return {"width": used, "safety_width": as_width(safety_width) or theorem}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -33,16 +32,13 @@ from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.forgetting import CANDIDATES, ForgettingRule, LikelihoodWindow, SlidingWindow
+from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.over_priors import LearnedHyperparameters
 from bandits_torch.policies.policy import Policy
-from bandits_torch.policies.stale_observations import StaleObservations, WassersteinForgetting
 from bandits_torch.recipes.registration import Number, Setup
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth
 from bandits_torch.theory.widths import ConstantWidth, MaximumGain, Width
-
-STALE = 1e-6  # largest change of a mean due to stale observations, in prior standard deviations
 
 
 def arm_settings(setup: Setup) -> dict[str, Any]:
@@ -72,6 +68,7 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
         return ArmGP(**over_arms(setup) | {"kernel": kernel, "form": setup.form})
     of_points = isinstance(kernel, Kernel) and not isinstance(kernel, ArmCovarianceKernel)
     validation.require(of_points, "kernel", kernel, "a kernel over points, for a Domain")
+    has_time = any(isinstance(part, SpatioTemporalKernel) for part in cast(Kernel, kernel).modules())
     mean = ConstantMean(batch_shape=torch.Size([replicates])).double()
     mean.constant.data.fill_(one_prior_mean(setup))
     noise = validation.numbers("noise_variance", setup.noise_variance, choices.bounds)
@@ -79,7 +76,7 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
         cast(Kernel, kernel),
         noise.expand(replicates) if setup.learn_hyperparameters else noise,
         prior_mean=mean.requires_grad_(False),
-        input_dim=choices.dim + has_time(cast(Kernel, kernel)),
+        input_dim=choices.dim + has_time,
         batch_shape=(replicates,),
         dtype=choices.bounds.dtype,
         device=choices.bounds.device,
@@ -119,18 +116,6 @@ def one_prior_mean(setup: Setup) -> float:
         mean = mean.flatten()[0]
     single = mean.item() if isinstance(mean, Tensor) and mean.numel() == 1 else mean
     return validation.finite_number("prior_mean", cast(float, single))
-
-
-def as_window(window: int | str | Mapping[str, Any], horizon: int) -> SlidingWindow:
-    """A fixed window; or a ``LikelihoodWindow``, for ``"likelihood"`` or a mapping of its arguments."""
-    if window == "likelihood":
-        window = {}
-    if not isinstance(window, Mapping):
-        return SlidingWindow(cast(int, window))
-    known = sorted(inspect.signature(LikelihoodWindow).parameters)
-    validation.known_names("arguments of window", window, known)
-    candidates = tuple({min(w, horizon) for w in CANDIDATES})
-    return LikelihoodWindow(**({"candidates": candidates} | dict(window)))
 
 
 _HARMONICS, _CYCLES_KEPT = 3, 5.0  # of a cycle given by its period; how many cycles it keeps its shape
@@ -176,28 +161,6 @@ def as_time_kernel(time_kernel: Kernel | str | None) -> Kernel | None:
     for kernel in scaled:
         kernel.outputscale = 1 / len(scaled)
     return functools.reduce(operator.add, scaled)
-
-
-def as_stale_rule(
-    stale: float | str | None, setup: Setup, time_kernel: Kernel | None
-) -> ForgettingRule | None:
-    """The rule that drops stale observations over a domain; None over arms, whose models need no such rule.
-
-    A tolerance applies to exponential forgetting. The default ``STALE`` is ignored under another ``time_kernel``.
-    """
-    if stale is None:
-        return None
-    over_points, number = setup.domain is not None, not isinstance(stale, str)
-    if number:
-        validation.positive("stale", cast(float, stale))
-        exponential = time_kernel is None or isinstance(time_kernel, ExponentialForgettingKernel)
-        fits = stale == STALE or (over_points and exponential)
-        expected = "the default, 'wasserstein' or None, without a domain and exponential forgetting"
-        validation.require(fits, "stale", stale, expected)
-        return StaleObservations(cast(float, stale)) if over_points and exponential else None
-    validation.require(stale == "wasserstein", "stale", stale, "a tolerance, 'wasserstein' or None")
-    validation.require(over_points, "stale", stale, "the default or None, over arms")
-    return WassersteinForgetting()
 
 
 def as_learning(learn_hyperparameters: bool | Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
@@ -315,11 +278,6 @@ def _at_time_zero(model: OnlineGP, points: Tensor) -> Tensor:
     validation.require(points.dim() == 2, "bounds", f"shape {shape}", expected)
     zeros = points.new_zeros(len(points), model.input_dim - points.shape[-1])
     return torch.cat([points, zeros], -1).to(model.input_dtype)
-
-
-def has_time(kernel: Kernel) -> bool:
-    """Whether the last input of a kernel is time."""
-    return any(isinstance(part, SpatioTemporalKernel) for part in kernel.modules())
 
 
 def as_width(width: float | Width | None) -> Width | None:
