@@ -153,11 +153,6 @@ class NeuralFeatures(FeatureSource):
         return weights
 
 
-def forward(weights: Weights, x: Tensor) -> Tensor:
-    """f(x; W), (N,), for x (N, d)."""
-    return layers(weights, x)[0]
-
-
 def layers(weights: Weights, x: Tensor) -> tuple[Tensor, Weights, Weights]:
     """f(x; W), and for each layer its input h_{l-1} and the derivative b_l of f in W_l h_{l-1}, row i of arm i.
 
