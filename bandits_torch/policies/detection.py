@@ -187,10 +187,8 @@ class MasterThresholds:
 
     @staticmethod
     def theory(horizon: int, delta: float = 0.1) -> MasterThresholds:
-        """Wei & Luo (2021), Algorithms 2 and 3. At practical horizons no test of theirs can fire.
-
-        Raises ValueError for a ``horizon`` T below 1 and ``delta`` outside (0, 1).
-        """
+        """Wei & Luo (2021), Algorithms 2 and 3. At practical horizons no test of theirs can fire. Raises ValueError for
+        a ``horizon`` T below 1 and ``delta`` outside (0, 1)."""
         validation.positive_integer("horizon", horizon)
         validation.probability("delta", delta)
         return MasterThresholds(6 * (math.log2(horizon) + 1) * math.log(horizon / delta))

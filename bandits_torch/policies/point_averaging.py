@@ -225,10 +225,8 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def marginals(self, time: float, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the mixture at points (N, d), or (S, N, d): (S, N) each.
-
-        Raises ValueError for a time before the latest observation.
-        """
+        """Mean and variance of the mixture at points (N, d), or (S, N, d): (S, N) each. Raises ValueError for a time
+        before the latest observation."""
         self.clock.check_not_past(validation.finite_number("time", time))
         each = points.expand(self.replicates, *points.shape[-2:]).transpose(0, 1)
         posterior = self.mixture().posterior(self._inputs(each, time).unsqueeze(-2))

@@ -289,10 +289,8 @@ class SafePolicy(LimitedPolicy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """The best available arm of the safe set; ``why["certain"]`` (S,) says whether it was in S_t.
-
-        Raises NoSafeArmError if there is none and ``when_empty`` is ``"raise"``.
-        """
+        """The best available arm of the safe set; ``why["certain"]`` (S,) says whether it was in S_t. Raises
+        NoSafeArmError if there is none and ``when_empty`` is ``"raise"``."""
         if available is not None:
             self.choices.check_available(available)
         functions = self._functions(time)  # with what is pending, if anything is
@@ -468,10 +466,8 @@ class SafePointPolicy(LimitedPolicy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Domain | None = None) -> Choice:
-        """The best safe point found, (S, d); ``why["certain"]`` (S,) says whether it was within the safe set.
-
-        Raises NoSafeArmError if none was found and ``when_empty`` is ``"raise"``.
-        """
+        """The best safe point found, (S, d); ``why["certain"]`` (S,) says whether it was within the safe set. Raises
+        NoSafeArmError if none was found and ``when_empty`` is ``"raise"``."""
         if available is not None:
             self.choices.check_available(available)
         domain = self.choices.domain if available is None else available

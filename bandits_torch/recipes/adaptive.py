@@ -179,10 +179,8 @@ def dal(
 def _lemma_e3(
     prior: ArmGP, width: Width | None, rkhs_bound: float, scale: float | None, delta: float, horizon: int
 ) -> Callable[[int], float]:
-    """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant beyond T.
-
-    The lemma assumes k(x, x) <= 1; rho is in the unit of rewards with this kernel.
-    """
+    """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant beyond T. The lemma assumes
+    k(x, x) <= 1; rho is in the unit of rewards with this kernel."""
     unit = math.sqrt(float(prior.prior.diagonal().max()))
     gain = MaximumGain(prior.prior.matrix().squeeze(0), prior.noise_variance, horizon, upper_bound=False)
     planned = width or IGPWidth(rkhs_bound, scale, delta, gain)

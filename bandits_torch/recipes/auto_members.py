@@ -67,10 +67,8 @@ class Family:
 def families(
     features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None, first: int | None = None
 ) -> list[Family]:
-    """The members, with ``kernel`` or without one; above 500 arms there are few, of low rank.
-
-    ``first``: the number of arms at the start (None: all); only these decide the spread of features and the rank.
-    """
+    """The members, with ``kernel`` or without one; above 500 arms there are few, of low rank. Only the ``first`` arms,
+    those at the start (None: all), decide the spread of features and the rank."""
     many, x = len(features[:first]) > FULL_UP_TO, spread(features, first)
     if many and x is None and kernel is None:
         expected = f"features, or at most {FULL_UP_TO} of them without a kernel"
@@ -223,10 +221,8 @@ def families_of_pairs(
 
 
 def in_one_unit(groups: Sequence[Family], first: int | None) -> list[Family]:
-    """These families, where those without a unit begin with that of a given kernel, the root of its mean variance.
-
-    ``first``: the number of arms at the start (None: all); only these decide it.
-    """
+    """These families, where those without a unit begin with that of a given kernel, the root of its mean variance over
+    the ``first`` arms, those at the start (None: all)."""
     root = groups[0].shape
     full = root.shape[0] == root.shape[1]
     variance = (root.diagonal() if full else root.square().sum(-1))[:first].mean()

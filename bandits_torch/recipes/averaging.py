@@ -322,8 +322,7 @@ def auto(
             **sharing,
         )
     else:
-        features = _features(setup.choices)
-        kernel, prior_mean = _told(setup, features, history)
+        features, kernel, prior_mean = _told(setup, history)
         if control is None:
             left = control_share == _SHARE
             validation.require(left, "control_share", control_share, f"{_SHARE} without a control")
@@ -355,10 +354,14 @@ def _left_out(expected: str, **given: Any) -> None:
         validation.require(value is None, name, value, expected)
 
 
-def _told(
-    setup: Setup, features: Tensor, history: Tensor | None
-) -> tuple[Kernel | Tensor | None, Number | Tensor]:
-    """Kernel and prior mean, given or from the history. Raises ValueError for arguments given twice or without use."""
+def _told(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Tensor | None, Number | Tensor]:
+    """Features, kernel and prior mean, given or of a history. Raises ValueError for what is given twice, or unused."""
+    choices = setup.choices
+    if isinstance(choices, Tensor) and (choices.is_floating_point() or choices.is_complex()):
+        fits = choices.dtype in (torch.float32, torch.float64)
+        validation.require(fits, "arms", choices.dtype, "float32 or float64")
+    features = inputs.features_of(cast(Tensor | int, choices), None, None)
+    validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
     for name, one in said.items():
@@ -385,7 +388,7 @@ def _told(
         noise = inputs.noise_over(features, noise_variance)
         one_each = noise.shape in ((), (setup.replicates,))
         validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
-    return kernel, prior_mean
+    return features, kernel, prior_mean
 
 
 def _over_arms(
@@ -409,7 +412,10 @@ def _over_arms(
             least = _LEAST * groups[0].shape.diagonal().mean()  # where cycles leave nothing
             residuals = residuals + least * torch.eye(len(features)).to(features)
         groups = with_cycles(groups, features, residuals, None if of_kernel else setup.noise_variance)
-    related = setup.kernel is not None and _related(groups[0].shape[:first, :first])
+    K, related = groups[0].shape[:first, :first], setup.kernel is not None
+    if related and K.shape[0] == K.shape[1]:  # whether a play of one arm says much about another
+        variance = K.diagonal()
+        related = bool((K.square() >= 0.5 * variance.unsqueeze(-1) * variance).sum() > len(K))
     if control is not None:
         most = len(features[:first]) <= _LEARNED_UP_TO
         validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
@@ -493,28 +499,9 @@ def _under_contexts(
     return PairAveraging(policy, arms, contexts)
 
 
-def _related(covariance: Tensor) -> bool:
-    """Whether a play of one arm says much about another, by a covariance (N, N) or the root of one, (N, r)."""
-    n, columns = covariance.shape
-    if n != columns:
-        return True
-    variance = covariance.diagonal()
-    return bool((covariance.square() >= 0.5 * variance.unsqueeze(-1) * variance).sum() > n)
-
-
 def _is_zero(prior_mean: Number) -> bool:
     """Whether the prior mean is the default, 0."""
     return not isinstance(prior_mean, Tensor) and prior_mean == 0.0
-
-
-def _features(choices: object) -> Tensor:
-    """The arms' features, (N, d)."""
-    if isinstance(choices, Tensor) and (choices.is_floating_point() or choices.is_complex()):
-        fits = choices.dtype in (torch.float32, torch.float64)
-        validation.require(fits, "arms", choices.dtype, "float32 or float64")
-    features = inputs.features_of(cast(Tensor | int, choices), None, None)
-    validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
-    return features
 
 
 def _cycles(
@@ -524,10 +511,8 @@ def _cycles(
     times: Tensor | None,
     told: str | float | Sequence[float] | Cycles | None,
 ) -> Cycles | None:
-    """The given cycles, or those found in a history; without residuals if only their periods are known.
-
-    ``first``: the number of arms that decide (None: all).
-    """
+    """The given cycles, or those found in a history; without residuals if only their periods are known. The ``first``
+    arms decide (None: all)."""
     n = len(features)
     if times is not None:
         validation.require(history is not None, "history_times", times, "None if there is no history")

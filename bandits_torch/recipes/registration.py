@@ -333,8 +333,5 @@ def build(
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """The keyword settings of a recipe with their defaults.
-
-    Raises ValueError for an unknown name.
-    """
+    """The keyword settings of a recipe with their defaults. Raises ValueError for an unknown name."""
     return registered(name).options

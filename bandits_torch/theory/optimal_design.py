@@ -233,10 +233,8 @@ def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float | Te
 
 
 def estimated_gaps(estimates: Tensor) -> Tensor:
-    """max_x' R^(x') - R^(x), (..., N), from ``estimates`` R^ of that shape.
-
-    Source: Hong, Li & Tewari 2023, Algorithm 2. Raises ValueError if ``estimates`` is not a tensor.
-    """
+    """max_x' R^(x') - R^(x), (..., N), from ``estimates`` R^ of that shape (Hong, Li & Tewari 2023, Algorithm 2).
+    Raises ValueError if they are not a tensor."""
     validation.tensor("estimates", estimates)
     return estimates.amax(-1, keepdim=True) - estimates
 

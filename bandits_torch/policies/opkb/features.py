@@ -122,10 +122,8 @@ class NeuralFeatures(FeatureSource):
         return self._initial[replicate]
 
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
-        """phi^(j), (N, N), after training on ``counts`` pulls of the arms with rewards ``sums``.
-
-        Raises ValueError for rewards so large that training diverges.
-        """
+        """phi^(j), (N, N), after training on ``counts`` pulls of the arms with rewards ``sums``. Raises ValueError for
+        rewards so large that training diverges."""
         if self.training_steps == 0:
             return self._initial[replicate]
         learnt = gram(self.train(replicate, counts, sums), self.arms)

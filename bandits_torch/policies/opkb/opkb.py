@@ -607,8 +607,7 @@ class AdaOPKB(OPKB):
 
 def draw(P: Tensor, streams: ReplicateStreams, available: Tensor | None = None) -> Tensor:
     """Arms (S,) drawn from P (S, N) with the next uniform numbers of ``streams``, among those available (a mask that
-    was checked). Where no mass is left on the available arms they are drawn uniformly.
-    """
+    was checked). Where no mass is left on the available arms they are drawn uniformly."""
     if available is not None:
         P = P * available
         P = torch.where(P.sum(-1, keepdim=True) > 0, P, available.to(P))
