@@ -28,10 +28,11 @@ from bandits_torch.acquisition.over_priors import (
     OptimisticOverPriors,
     OverPriors,
 )
-from bandits_torch.acquisition.pathwise import PathwisePointDraw, PathwiseThompsonSampling
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.acquisition.step_context import StepContext
 from bandits_torch.acquisition.thompson_sampling import (
+    PathwisePointDraw,
+    PathwiseThompsonSampling,
     PlayingProbability,
     PredictiveSampling,
     ThompsonSampling,

@@ -1,25 +1,39 @@
-"""Randomised choices: draws of the posterior over a finite set, and the probability of playing an arm."""
+"""Randomised choices: draws of the posterior over a finite set, and the probability of playing an arm; pathwise draws,
+of the prior and corrected by the data, over the arms of large sets or the points of a domain."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
+from botorch.sampling.pathwise import gen_kernel_features
+from botorch.utils.sampling import manual_seed
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from linear_operator import to_dense
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.step_context import StepContext, at_arms, built_by_name, over_t_batches
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.description import Described
-from bandits_torch.kernels import MarkovTimeKernel
+from bandits_torch.kernels import MarkovTimeKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.cholesky import batched_cholesky
+from bandits_torch.models.arms.prior import ArmPrior
+from bandits_torch.models.cholesky import batched_cholesky, safe_cholesky, solve_lower
+from bandits_torch.models.online_model import with_time
+from bandits_torch.models.points.botorch_twin import TransformedKernel
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.widths import Width
+
+_EXACT_UP_TO = 2000
+_NEGLIGIBLE = 1e-12  # of the present's variance: observations less correlated with it are left out
 
 
 class IndependentDraws(AcquisitionFunction, ABC):
@@ -302,3 +316,323 @@ class PlayingProbability(AcquisitionFunction):
     @over_t_batches(expected_q=1, any_output=True)
     def forward(self, X: Tensor) -> Tensor:
         return at_arms(self.probabilities, X[..., 0, 0].long())
+
+
+@validation.names_arguments
+class PathwiseThompsonSampling:
+    """Builds, once per step, one draw f ~ GP(mu, width^2 k) over all arms of an ``ArmGP``, without an N x N matrix.
+
+    With g a draw of the prior over space and time and e of the noise (Matheron's rule; Wilson et al. 2020),
+
+        f(x, now) = g(x, now) + k((x, now), data) (K_t + lambda I)^{-1} (y - g(data) - e).
+
+    g(x, t) = a(x)^T w(t) with rows a(x) of a root A, A A^T = K over the arms, and w(t) independent Gauss-Markov
+    paths with the time kernel's covariance, drawn exactly at the times of the data and now. The
+    draw is exact if A is: for an exact ``root`` (such as ``GridDraws.root``), and by default for up to 2 000 arms. For
+    more arms, A consists of random Fourier features (squared exponential and Matern kernels). The prior term is then
+    approximate, with a covariance within about 2 sqrt(ln(N) / features) k(x, x) of the kernel's at all pairs of arms;
+    the correction by the data stays exact.
+
+    Pass it to ``IndexPolicy`` as the acquisition.
+
+    Args:
+        model: the ``ArmGP`` of later calls, with one kernel, which is read at construction.
+        seed: seed of the draws.
+        features: number of random Fourier features, even.
+        root: A, ``N x r``.
+
+    Cost of a draw: O(N r + u N + t^3 + t r), with t observations of u distinct arms. The draws of batch members are
+    independent. Raises ValueError for a kernel without such features and more than 2 000 arms, and for a kernel over
+    time that is not a ``MarkovTimeKernel``: paths of a state space have several numbers, and are not drawn here.
+    """
+
+    is_draw = True  # see ``IndependentDraws``
+
+    def __init__(
+        self, model: ArmGP, *, seed: int = 0, features: int = 2048, root: Tensor | None = None
+    ) -> None:
+        validation.require(isinstance(model, ArmGP), "model", type(model).__name__, "an ArmGP")
+        one = model.prior.batch_shape.numel() == 1
+        validation.require(one, "model", tuple(model.prior.batch_shape), "one kernel for the whole batch")
+        over_time = model.prior.time_kernel
+        markov = over_time is None or isinstance(over_time, MarkovTimeKernel)
+        expected = "a MarkovTimeKernel: over time with a state space, use ThompsonSampling"
+        validation.require(markov, "model's kernel over time", type(over_time).__name__, expected)
+        even = validation.positive_integer("features", features) % 2 == 0
+        validation.require(even, "features", features, "an even number")
+        self._generator = torch.Generator().manual_seed(validation.natural("seed", seed))
+        if root is not None:
+            fits = validation.tensor("root", root).dim() == 2 and root.shape[0] == model.num_arms
+            validation.shape_is("root", root, fits, f"({model.num_arms}, r)")
+        self.root = self._make_root(model.prior, features) if root is None else root
+
+    def __call__(
+        self, model: ArmGP, width: float | Tensor | Width = 1.0, time: float | None = None
+    ) -> AcquisitionFunction:
+        """The draw as an acquisition over arm indices; further draws are made for pending points."""
+        scale = width_now(width, model).to(model.arms).expand(model.batch_shape).reshape(-1, 1)
+
+        @torch.no_grad()
+        def draw() -> Tensor:
+            paths = self.paths(model, time)
+            mean = model.marginals(time)[0].reshape(paths.shape)
+            return (mean + scale * (paths - mean)).reshape(*model.batch_shape, -1)
+
+        return _ArmDraw(model, draw)
+
+    def at_step(self, model: ArmGP, step: StepContext) -> AcquisitionFunction:
+        """The draw of one step of a policy."""
+        return self(model, 1.0 if step.width is None else step.width, step.time)
+
+    @torch.no_grad()
+    def paths(self, model: ArmGP, time: float | None = None) -> Tensor:
+        """Draws of the posterior over all arms at ``time`` (default: the latest observation), (b, N)."""
+        now = (model.now or 0.0) if time is None else float(time)
+        arm, reward, moments, valid = model.held()
+        members = enumerate(zip(arm, reward, moments, valid, strict=True))
+        return torch.stack([self._path(model, k, a[v], r[v], m[v], now) for k, (a, r, m, v) in members])
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The state of the random number generator."""
+        return {"generator": self._generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue with the random numbers that follow ``state``."""
+        self._generator.set_state(state["generator"].clone())
+
+    def _path(
+        self, model: ArmGP, member: int, arm: Tensor, reward: Tensor, moments: Tensor, now: float
+    ) -> Tensor:
+        prior, prior_mean = model.prior, model.prior_mean.reshape(-1, model.num_arms)[member]
+        noise = model.noise_variance.expand(model.batch_shape).reshape(-1)[member]
+        to_now = self._over_time(prior, moments, now)
+        near = to_now.abs() >= _NEGLIGIBLE
+        arm, reward, moments, to_now = arm[near], reward[near], moments[near], to_now[near]
+        times, which = torch.unique(moments, return_inverse=True)
+        weights = self._weights(prior, [*times.tolist(), now])  # one row per time, the present last
+        path = self.root @ weights[-1] + prior_mean
+        if not len(arm):
+            return path
+        drawn = (self.root[arm] * weights[which]).sum(-1)
+        drawn = drawn + noise.sqrt() * self._normal(len(arm)).to(reward)
+        pulled, place = torch.unique(arm, return_inverse=True)
+        rows = prior.rows(pulled)[0]  # u x N
+        among = rows[:, arm][place]
+        among = among * self._over_time(prior, moments.unsqueeze(-1), moments.unsqueeze(0))
+        factor = safe_cholesky(among + noise * torch.eye(len(arm), dtype=reward.dtype, device=reward.device))
+        residual = reward - prior_mean[arm] - drawn
+        v = torch.cholesky_solve(residual.unsqueeze(-1), factor).squeeze(-1) * to_now
+        return path + torch.zeros(len(pulled), dtype=v.dtype, device=v.device).scatter_add(0, place, v) @ rows
+
+    def _weights(self, prior: ArmPrior, times: list[float]) -> Tensor:
+        """Paths w(t) at increasing times, len(times) x r."""
+        rank, before = self.root.shape[1], None
+        rows: list[Tensor] = []
+        for moment in times:
+            fresh = self._normal(rank).to(self.root)
+            if prior.time_kernel is None:
+                rows.append(rows[0] if rows else fresh)
+            elif before is None:
+                rows.append(fresh * prior.over_time(moment, moment).reshape(()).sqrt())
+            else:
+                kept, gained = (part.reshape(()) for part in prior.drift(before, moment))
+                rows.append(kept * rows[-1] + gained.clamp_min(0).sqrt() * fresh)
+            before = moment
+        return torch.stack(rows)
+
+    @staticmethod
+    def _over_time(prior: ArmPrior, s: Tensor, t: Tensor | float) -> Tensor:
+        if prior.time_kernel is None:
+            return prior.inputs.new_ones(torch.broadcast_shapes(s.shape, torch.as_tensor(t).shape))
+        other = torch.as_tensor(t, dtype=s.dtype, device=s.device)
+        one, two = torch.broadcast_tensors(s, other)
+        value = prior.time_kernel.covariance(one.reshape(-1), two.reshape(-1)).reshape(one.shape)
+        return value.to(prior.inputs.dtype)
+
+    def _make_root(self, prior: ArmPrior, features: int) -> Tensor:
+        if prior.num_arms <= _EXACT_UP_TO:
+            values, vectors = torch.linalg.eigh(prior.matrix()[0])
+            kept = values > 1e-14 * values[-1]
+            return vectors[:, kept] * values[kept].sqrt()
+        kernel = prior.space_kernel
+        expected = f"RBFKernel or MaternKernel above {_EXACT_UP_TO} arms, or a root"
+        known = isinstance(kernel, RBFKernel | MaternKernel)
+        validation.require(known, "kernel", type(kernel).__name__, expected)
+        d, half = prior.inputs.shape[-1], features // 2
+        frequency = self._normal(d, half)
+        if isinstance(kernel, MaternKernel):  # Student's t with 2 nu degrees of freedom
+            chi = self._normal(half, round(2 * kernel.nu)).square().sum(-1)
+            frequency = frequency * torch.sqrt(2 * kernel.nu / chi)
+        lengthscale = cast(Tensor, kernel.lengthscale).detach().reshape(-1, 1)
+        angle = prior.inputs @ (frequency.to(prior.inputs) / lengthscale)
+        return torch.cat([angle.cos(), angle.sin()], -1) / math.sqrt(half)
+
+    def _normal(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self._generator, dtype=torch.float64)
+
+
+class _ArmDraw(IndependentDraws):
+    """Functions over the arms, looked up by index; ``draw`` makes the next."""
+
+    def __init__(self, model: Model, draw: Callable[[], Tensor]) -> None:
+        super().__init__(model)
+        self._draw, self._draws = draw, [draw()]
+
+    def _further_draw(self, k: int) -> Tensor:
+        return self._draw()
+
+    def _value(self, draw: Tensor, X: Tensor) -> Tensor:
+        return at_arms(draw, X[..., 0, 0].long())
+
+
+@built_by_name()
+class PathwisePointDraw(IndependentDraws):
+    """One draw f ~ GP(mu, width^2 k) at one time per batch member, as a differentiable function of the points.
+
+    With g a draw of the prior and e of the noise (Matheron's rule; Wilson et al. 2020),
+
+        f(x) = g(x, now) + k((x, now), data) (K_t + lambda I)^{-1} (y - m - g(data) - e).
+
+    g(x, t) = phi(x)^T w(t): phi are BoTorch's random Fourier features of the kernel over space, and w(t) Gaussian
+    paths with the time kernel's covariance, drawn exactly at the times of the data and now, for any time
+    kernel. Only the prior term is approximate; the correction by the data is exact.
+
+    Args:
+        model: an ``OnlineGP`` of batch shape () or (S,), whose kernel over space is squared exponential or Matern,
+            scaled or not; with a ``SpatioTemporalKernel`` time is the last input.
+        width: as for ``ThompsonSampling``.
+        time: the time of the draw, if inputs have a time column; the time in X is ignored.
+        seeds: one per batch member; they determine the draws. Batches of q > 1 points are the
+            maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
+        features: number of random Fourier features, even.
+        X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
+
+    Cost: with n observations, O(n^3 + n^2 features) per draw and O(n + features) per evaluated point.
+
+    Raises ValueError for a model or kernel of another kind, and arguments that do not fit it.
+    """
+
+    def __init__(
+        self,
+        model: OnlineGP,
+        width: float | Tensor | Width = 1.0,
+        *,
+        time: float | None = None,
+        seeds: Sequence[int] = (0,),
+        features: int = 1024,
+        X_pending: Tensor | None = None,
+    ) -> None:
+        fits = isinstance(model, OnlineGP) and len(model.batch_shape) <= 1
+        validation.require(fits, "model", model, "an OnlineGP of batch shape () or (S,)")
+        super().__init__(model)
+        members = model.batch_shape.numel()
+        listed = isinstance(seeds, Sequence) and all(type(seed) is int and seed >= 0 for seed in seeds)
+        fits = listed and len(seeds) == members
+        validation.require(fits, "seeds", seeds, f"{members} integers >= 0, one for each member")
+        kernel = model.kernel
+        fitted = kernel.base_kernel if isinstance(kernel, TransformedKernel) else kernel
+        self._over_time = isinstance(fitted, SpatioTemporalKernel)
+        fits = not self._over_time or time is not None
+        validation.require(fits, "time", time, "a number, since the kernel has a time part")
+        self.time = None if time is None else validation.finite_number("time", time)
+        self.seeds, self.features = list(seeds), features
+        scale = width_now(width, model).to(model.noise_variance).expand(model.batch_shape).reshape(members)
+        self.register_buffer("_scale", scale)
+        self._scale: Tensor
+        self._draws = [self._drawn(self.seeds)]
+        self.set_X_pending(X_pending)
+
+    @classmethod
+    def at_step(cls, model: OnlineGP, step: StepContext) -> PathwisePointDraw:
+        """The draws of one step of a policy."""
+        width = 1.0 if step.width is None else step.width
+        return cls(model, width, time=step.time, seeds=step.seeds() or (0,))
+
+    @torch.no_grad()
+    def _drawn(self, seeds: list[int]) -> list[_PointDraw]:
+        """A draw of every member."""
+        model, made = cast(OnlineGP, self.model), enumerate(zip(self._scale, seeds, strict=True))
+        return [_PointDraw(model, s, scale, self.time, seed, self.features) for s, (scale, seed) in made]
+
+    def _further_draw(self, k: int) -> list[_PointDraw]:
+        streams = [torch.Generator().manual_seed(seed) for seed in self.seeds]
+        return self._drawn([int(torch.randint(2**62, (k,), generator=stream)[-1]) for stream in streams])
+
+    def _value(self, draw: list[_PointDraw], X: Tensor) -> Tensor:
+        """X: ``t_batch x 1 x D`` (``t_batch`` ends in S, or broadcasts with it, for S members)."""
+        X = X.squeeze(-2)
+        if self._over_time and self.time is not None:
+            X = with_time(X[..., :-1], self.time)
+        if not self.model.batch_shape:
+            return draw[0](X)
+        X = X.expand(*torch.broadcast_shapes(X.shape[:-1], self.model.batch_shape), X.shape[-1])
+        return torch.stack([of_member(X[..., s, :]) for s, of_member in enumerate(draw)], -1)
+
+
+class _PointDraw:
+    """A draw of one member: points (..., D) at the draw's time to values (...)."""
+
+    def __init__(
+        self, model: OnlineGP, member: int, width: Tensor, time: float | None, seed: int, features: int
+    ) -> None:
+        own = model.kernel[member] if len(model.kernel.batch_shape) else model.kernel
+        kernel, scale, self._seen = own, width.new_ones(()), lambda X: X
+        if isinstance(own, TransformedKernel):
+            kernel, scale, self._seen = own.base_kernel, own.scale, own.inputs
+        space, temporal = kernel, None
+        if isinstance(kernel, SpatioTemporalKernel):
+            space, temporal = kernel.space_kernel, kernel.time_kernel
+        rows = model.data.of(member)
+        upper, whitened = (part.to(rows.inputs) for part in (rows.corner, rows.whitened))
+        self._kernel, self._inputs = own, rows.inputs
+        seen, d = self._seen(rows.inputs), model.input_dim - (temporal is not None)
+        self._mean = lambda X: (
+            model.prior_mean(X).expand(*model.batch_shape, len(X)).reshape(-1, len(X))[member]
+        )
+        noise = model.noise_variance.expand(model.batch_shape).reshape(-1)[member].to(rows.inputs)
+        with manual_seed(seed):
+            self._phi = _features(space, d, features, rows.inputs)
+            now = None
+            if time is not None and temporal is not None:
+                now = self._seen(with_time(rows.inputs.new_zeros(1, d), time))[:, -1]
+            weights, which = self._weights(temporal, seen, now, features)
+            drawn = scale * (self._phi(seen[:, :d]) * weights[which]).sum(-1)
+            noisy = drawn + noise.sqrt() * torch.randn(len(drawn), dtype=torch.float64).to(drawn)
+        self._path = width * scale * weights[-1]
+        # (K + lambda I)^{-1} (y - m) of the mean, and (K + lambda I)^{-1} (g + e) of the draw.
+        of_mean = torch.linalg.solve_triangular(upper, whitened.unsqueeze(-1), upper=True).squeeze(-1)
+        half = solve_lower(upper.mT, torch.where(rows.held, noisy, 0.0).unsqueeze(-1))
+        of_draw = torch.linalg.solve_triangular(upper, half, upper=True).squeeze(-1)
+        self._coefficients = (of_mean - width * of_draw) * rows.held
+        self._d = d
+
+    @staticmethod
+    def _weights(
+        temporal: Kernel | None, inputs: Tensor, now: Tensor | None, features: int
+    ) -> tuple[Tensor, Tensor]:
+        """w at every distinct time of the data and, last, now; and the index of each observation's time."""
+        if temporal is None or now is None:
+            one = torch.randn(1, features, dtype=torch.float64).to(inputs)
+            return one, torch.zeros(len(inputs), dtype=torch.long, device=inputs.device)
+        times, which = torch.unique(torch.cat([inputs[:, -1], now]), return_inverse=True)
+        root = safe_cholesky(to_dense(temporal(times.unsqueeze(-1))), 1e-12)
+        w = root @ torch.randn(len(times), features, dtype=torch.float64).to(inputs)
+        return torch.cat([w, w[which[-1:]]]), which[:-1]
+
+    def __call__(self, X: Tensor) -> Tensor:
+        flat = X.reshape(-1, X.shape[-1])
+        values = self._mean(flat) + self._phi(self._seen(flat)[:, : self._d]) @ self._path
+        if len(self._inputs):
+            values = values + to_dense(self._kernel(flat, self._inputs)) @ self._coefficients
+        return values.reshape(X.shape[:-1])
+
+
+def _features(space: Kernel, d: int, features: int, like: Tensor) -> Callable[[Tensor], Tensor]:
+    """BoTorch's random Fourier features of a kernel over space, n x d to n x features."""
+    base = space.base_kernel if isinstance(space, ScaleKernel) else space
+    known = isinstance(base, RBFKernel | MaternKernel)
+    validation.require(known, "kernel", type(base).__name__, "RBFKernel or MaternKernel over space")
+    even = validation.positive_integer("features", features) % 2 == 0
+    validation.require(even, "features", features, "an even number")
+    phi = gen_kernel_features(space, num_inputs=d, num_outputs=features).to(like)
+    return lambda X: phi(X)

@@ -16,9 +16,12 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.acquisition.pathwise import PathwisePointDraw
 from bandits_torch.acquisition.point_search import GridSearch, PointSearch
-from bandits_torch.acquisition.thompson_sampling import PredictiveSampling, ThompsonSampling
+from bandits_torch.acquisition.thompson_sampling import (
+    PathwisePointDraw,
+    PredictiveSampling,
+    ThompsonSampling,
+)
 from bandits_torch.acquisition.upper_confidence_bound import (
     SimultaneousBand,
     UniformFirst,

@@ -11,7 +11,7 @@ from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_paths, gen_kernel_features
 from gpytorch.kernels import MaternKernel, RBFKernel
 
-from bandits_torch.acquisition.pathwise import PathwisePointDraw
+from bandits_torch.acquisition.thompson_sampling import PathwisePointDraw
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models import AtTime, OnlineGP
 from tests.reference import botorch_twins as twins
