@@ -272,8 +272,7 @@ class PriorElimination(_TestedPriors):
 
     Source: Ziomek et al. 2024, Algorithm 1, with two corrections. The print has sigma_i where the proof has
     sigma_{i-1}, the deviation before the observation; with sigma_i the true prior is rejected in most runs
-    (tests/claims). The print's xi_t lacks the factor 2 of a two-sided event: xi_t = 2 R^2 ln(2 |U| pi^2 t^2 / (3
-    delta)).
+    (tests/claims). The print's xi_t lacks the factor 2 of a two-sided event (``elimination_xi``).
 
     With ``draws`` it is PE-GP-TS of Sandberg & Haghir Chehreghani 2025 (arXiv 2502.01226): (x_t, p_t) = argmax of
     f^p(x) over arms and surviving priors, f^p ~ GP(mu^p, k^p), and the test as above, with the width. This was written

@@ -396,12 +396,11 @@ _PER_RADIUS = 48
 class SafePointPolicy(LimitedPolicy):
     """Plays points whose reward and outcomes lie within their limits by the confidence bounds of their models.
 
-    ``SafePolicy`` over a ``Domain``: among points x with low_i <= mu_i(x, t) - w_t sigma_i(x, t) and mu_i(x, t) + w_t
-    sigma_i(x, t) <= high_i for all i, it plays the one with the largest upper bound of the reward that a search finds.
-    The search tries Sobol points of the domain, the latest points played, ``safe_points``, and ever shorter normal
-    steps around the best of them. A point counts only if it is within all limits, so the search needs no gradient and
-    never leaves the safe set. ``PosteriorSafetyWidth`` holds for the point played, however it was found, because it is
-    a function of the data.
+    ``SafePolicy`` over a ``Domain``: it plays the point of S_t with the largest upper bound of the reward that a search
+    finds. The search tries Sobol points of the domain, the latest points played, ``safe_points``, and ever shorter
+    normal steps around the best of them. A point counts only if it is within all limits, so the search needs no
+    gradient and never leaves the safe set. ``PosteriorSafetyWidth`` holds for the point played, however it was found,
+    because it is a function of the data.
 
     Args:
         model: of the reward, an ``OnlineGP`` of batch shape () or (S,) over d inputs, or d + 1 with time the last.
