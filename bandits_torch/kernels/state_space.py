@@ -99,16 +99,18 @@ class Component:
     def turning(self, elapsed: Tensor) -> Tensor:
         """The block-diagonal rotation of the wave features by ``elapsed``, ``... x m x m``."""
         angle = self.frequency * elapsed.unsqueeze(-1)
-        turned = angle.new_zeros(*angle.shape[:-1], self.width, self.width)
-        at = 0
+        return self.of_waves(angle.cos(), angle.sin())
+
+    def of_waves(self, a: Tensor, b: Tensor) -> Tensor:
+        """Block-diagonal, ``... x m x m``: [[a_j, -b_j], [b_j, a_j]] for a wave j that rotates, [a_j] for any other."""
+        whole, at = a.new_zeros(*a.shape[:-1], self.width, self.width), 0
         for j, turns in enumerate(self.turns):
-            cos, sin = angle[..., j].cos(), angle[..., j].sin()
-            turned[..., at, at] = cos if turns else 1.0
+            whole[..., at, at] = a[..., j]
             if turns:
-                turned[..., at + 1, at + 1] = cos
-                turned[..., at, at + 1], turned[..., at + 1, at] = -sin, sin
+                whole[..., at + 1, at + 1] = a[..., j]
+                whole[..., at, at + 1], whole[..., at + 1, at] = -b[..., j], b[..., j]
             at += 1 + turns
-        return turned
+        return whole
 
     def times(self, other: Component) -> Component:
         """The product of the two covariances: Kronecker products of the decays, and all pairs of waves.
@@ -247,12 +249,7 @@ class StateSpace:
         for part in self.components:
             p = torch.eye(len(part.measurement)).to(part.shift)
             m = torch.eye(part.width).to(part.shift)
-            spin = part.weight.new_zeros(*part.frequency.shape[:-1], part.width, part.width)
-            at = 0
-            for turns, frequency in zip(part.turns, part.frequency.unbind(-1), strict=True):
-                if turns:
-                    spin[..., at, at + 1], spin[..., at + 1, at] = -frequency, frequency
-                at += 1 + turns
+            spin = part.of_waves(torch.zeros_like(part.frequency), part.frequency)
             blocks.append(kron(part.shift - part.rate[..., None, None] * p, m) + kron(p, spin))
         return block_diagonal(blocks)
 
