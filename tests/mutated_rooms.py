@@ -60,7 +60,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "policies/reward_range.py": "policies/test_reward_range.py policies/test_averaging.py",
         "policies/over_priors.py": f"policies/test_unknown_prior.py {_laws('pe_gp_ucb')} "
         f"policies/test_regret_balancing.py {_laws('regret_balancing')} "
-        f"policies/test_length_scales.py {_laws('a_gp_ucb')}",
+        f"policies/test_length_scales.py {_laws('a_gp_ucb')} policies/test_learning.py",
         "policies/forgetting.py": "policies/test_forgetting.py policies/test_likelihood_window.py test_watch_alarms.py "
         + _laws("sw_gp_ucb", "r_gp_ucb", "et_gp_ucb", "sw_gp_ucb-likelihood"),
         "policies/index.py": f"policies/test_index.py {_laws('gp_ucb')} policies/test_improvement.py test_ask_tell.py",
