@@ -9,18 +9,12 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module, util
 from pathlib import Path
-from types import ModuleType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-try:
-    import fcntl as _fcntl
-except ImportError:  # Windows
-    fcntl: ModuleType | None = None
-else:
-    fcntl = _fcntl
-
+fcntl: Any = import_module("fcntl") if util.find_spec("fcntl") else None  # Windows has none
 _PART = ".part"
 
 
@@ -30,8 +24,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     After the block the file and its name are on the disk and survive a power failure. If the process is killed,
     ``path`` stays as it was and a temporary file remains (``remove_parts`` removes it). If ``path`` is a symbolic link,
-    its target is written. An existing file keeps its mode. Missing parent folders are created. Raises OSError as the
-    system does.
+    its target is written. An existing file keeps its mode. Missing folders are created. Raises the system's OSError.
     """
     target = _target(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,13 +92,11 @@ def writing_alone(path: str | os.PathLike[str]) -> Iterator[bool]:
     if fcntl is None:
         yield False
         return
-    handle = os.open(folder, os.O_RDONLY)
+    handle, locked = os.open(folder, os.O_RDONLY), False
     try:
-        try:
+        with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
             locked = True
-        except OSError:
-            locked = False
         yield locked
     finally:
         os.close(handle)

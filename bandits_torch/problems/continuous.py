@@ -113,12 +113,7 @@ class ContinuousProblem(Problem):
 
 
 def maximum(
-    function: Callable[[Tensor], Tensor],
-    domain: Domain,
-    replicates: int = 1,
-    *,
-    hints: Tensor | None = None,
-    seed: int = 0,
+    function: Callable[[Tensor], Tensor], domain: Domain, replicates: int = 1, *, hints: Tensor | None = None
 ) -> Tensor:
     """max over x in the domain of function(x), (replicates,).
 
@@ -128,26 +123,23 @@ def maximum(
     Args:
         function: from ``n x replicates x d`` to ``n x replicates``, differentiable.
     """
-    raw = domain.sample(_RAW, seed)
+    raw = domain.sample(_RAW, 0)
     if hints is not None:
         raw = torch.cat([raw, hints[domain.contains(hints)]])
     raw = domain.fix(raw.unsqueeze(1).repeat(1, replicates, 1))
-    return torch.stack([_maximum_of(function, domain, raw, k, seed) for k in range(replicates)])
+    return torch.stack([_maximum_of(function, domain, raw, k) for k in range(replicates)])
 
 
-def _maximum_of(
-    function: Callable[[Tensor], Tensor], domain: Domain, raw: Tensor, k: int, seed: int
-) -> Tensor:
+def _maximum_of(function: Callable[[Tensor], Tensor], domain: Domain, raw: Tensor, k: int) -> Tensor:
     """The maximum of replicate k; ``raw``: n x replicates x d."""
 
     def of_replicate(X: Tensor) -> Tensor:
         return function(X.expand(-1, raw.shape[1], -1))[:, k]
 
-    fixed = {
-        i: float(v[k] if isinstance(v, Tensor) and v.dim() else v) for i, v in domain.fixed_features.items()
-    }
+    given = domain.fixed_features.items()
+    fixed = {i: float(v[k] if isinstance(v, Tensor) and v.dim() else v) for i, v in given}
     low, high = domain.bounds
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     points, best = raw[:, k : k + 1], low.new_full((), -torch.inf)
     for radius in (*_RADII, 0.0):
         with torch.no_grad():

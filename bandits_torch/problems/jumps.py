@@ -121,14 +121,14 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
     found: list[Jump] = []
     places: list[int] = []
     while True:
-        fit, ratios = _likelihood_ratios(y, gaps, fresh)
+        (wander, own_noise, p_drift, residuals), ratios = _likelihood_ratios(y, gaps, fresh)
         if len(found) == MOST:
             break
         for k, n in enumerate(kept):
             if rare[n]:
                 most = _of_rates(others[:, n], seen[:, n], fresh[:, k])
                 ratios[:, k] = np.minimum(ratios[:, k], most)
-        if (jump := _clearest(ratios, fit.residuals)) is None:
+        if (jump := _clearest(ratios, residuals)) is None:
             break
         t, arms, low, high, p, all_arms = jump
         merged = next((at for at in places if abs(at - t) < _EDGE), None)
@@ -144,8 +144,8 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
         after, end = int(rows[t + 1][-1]), int(rows[high + 1][-1])
         found.append(Jump(before, after, first, end, told, p))
     drift, noise = np.zeros(N), np.zeros(N)
-    drift[kept], noise[kept] = fit.drift * spread[kept] ** 2 / size, fit.noise * spread[kept] ** 2 * size
-    return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, fit.p_drift, outliers)
+    drift[kept], noise[kept] = wander * spread[kept] ** 2 / size, own_noise * spread[kept] ** 2 * size
+    return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, p_drift, outliers)
 
 
 def _drawn_in(y: np.ndarray) -> np.ndarray:
@@ -167,16 +167,11 @@ def _drawn_in(y: np.ndarray) -> np.ndarray:
     return np.clip(y, low - reach, high + reach)
 
 
-@dataclass(frozen=True)
-class _Fit:
-    drift: np.ndarray  # (N,)
-    noise: np.ndarray
-    p_drift: float
-    residuals: np.ndarray  # (T - 1, N), standard normal where nothing jumps
-
-
-def _likelihood_ratios(y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray) -> tuple[_Fit, np.ndarray]:
-    """The fit without another jump, and twice the log-likelihood ratio of a jump after each row, (T - 1, N)."""
+def _likelihood_ratios(
+    y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray
+) -> tuple[tuple[np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]:
+    """The fit without another jump: variances of drift and noise, (N,), the p-value of drift, residuals (T - 1, N),
+    standard normal where nothing jumps. And twice the log-likelihood ratio of a jump after each row, (T - 1, N)."""
     T, N = y.shape
     G = len(RATIOS)
     held = ~np.isnan(y)
@@ -217,12 +212,11 @@ def _likelihood_ratios(y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray) -> tu
     steps, weights = step[:, best, np.arange(N)], weight[:, best, np.arange(N)]
     residuals = steps / np.sqrt(np.maximum(weights, 1e-12) * scale)
     p_drift = 0.5 * float(chi2.sf(gained / _inflation(residuals), 1)) if gained > 0 else 1.0
-    return _Fit(RATIOS[best] * scale, scale, p_drift, residuals * enough), over
+    return (RATIOS[best] * scale, scale, p_drift, residuals * enough), over
 
 
 def _of_rates(others: np.ndarray, seen: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """Twice the log-likelihood ratio of a jump after each row, (T - 1,), of the rate of other rewards among those
-    seen, (T,)."""
+    """Twice the log-likelihood ratio of a jump of the rate ``others`` / ``seen``, (T,), after each row, (T - 1,)."""
     ratios = np.zeros(len(seen) - 1)
     for start, end in itertools.pairwise([0, *(np.flatnonzero(fresh) + 1), len(seen)]):
         k, m = others[start:end].cumsum(), seen[start:end].cumsum()
@@ -243,8 +237,7 @@ def _inflation(residuals: np.ndarray) -> float:
 
 
 def _two_sided(held: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """Whether a jump after row t can be seen, (T - 1, N): there are some rewards on both sides, up to the next jump
-    found."""
+    """Whether a jump after row t can be seen, (T - 1, N): some rewards on both sides, up to the next jump found."""
     enough = np.zeros(fresh.shape, dtype=bool)
     for n in range(held.shape[1]):
         seen = np.flatnonzero(held[:, n])

@@ -99,8 +99,7 @@ def covariance_root(K: Tensor) -> Tensor:
 def gp_draws(root: Tensor, weights: Tensor) -> Tensor:
     """Draws f = A z, (..., N), of the root A (N, r) and the first r standard normal ``weights`` (..., N).
 
-    One product per draw, on a copy: otherwise the last bits of a draw would depend on the number of draws and on the
-    alignment in memory.
+    One product per draw, on a copy: otherwise its last bits would depend on the number of draws and on the alignment.
     """
     rank = root.shape[1]
     flat = weights.reshape(-1, weights.shape[-1])
@@ -140,6 +139,4 @@ def range_noise_scale(functions: Tensor, noise_scale: float | None) -> Tensor:
 
 def problem_streams(seed: int, replicates: int, first_replicate: int) -> ReplicateStreams:
     """The streams that replicates ``first_replicate``, ... of a problem are drawn from."""
-    ok = isinstance(first_replicate, int) and first_replicate >= 0
-    validation.require(ok, "first_replicate", first_replicate, "an integer >= 0")
     return ReplicateStreams(seed, replicates, purpose="problem", first=first_replicate)
