@@ -20,8 +20,7 @@ class ArmContext:
     Attributes:
         context: numbers that all arms share at this step: a user, the weather, the state of a machine. (c,), or (S, c)
             with one context per replicate. None: no context.
-        features: features of the arms at this step, (N, d) or (S, N, d). They replace those that the policy was built
-            with. None: no change.
+        features: features of the arms at this step, (N, d) or (S, N, d). In place of the policy's own. None: no change.
         available: mask of the arms that can be chosen, (N,) or (S, N). None: all.
 
     Raises ValueError if the context or the features have the wrong number of dimensions or are not finite real numbers,

@@ -60,12 +60,10 @@ class AskTell(Watched, Described):
     * Several at once: later choices count open questions as pending pulls (``Policy.choose_many``). A model conditions
       its variance on them at once, while its mean waits for the rewards, so q open questions differ unless one is worth
       asking twice.
-    * Never: ``drop`` a question that nobody will answer. Until then it counts as pending and adds a step to the cost
-      of every choice.
+    * Never: ``drop`` a question that nobody will answer. Until then it is pending and costs every choice a step.
     * Threads: calls run one at a time, and numbers are unique. The same holds for ``copy.deepcopy``, ``pickle`` and
       ``copy.copy``, each of which makes an independent copy.
-    * CPU threads: a call uses one thread if its step is small; a number of threads that you set yourself stays
-      (``run`` says which).
+    * CPU threads: a call uses one thread if its step is small; a number that you set yourself stays (see ``run``).
     * After a fork, calls in the child raise RuntimeError, because they would repeat the parent's questions and random
       numbers. Loading the file that the processes share ends this.
 
@@ -86,8 +84,7 @@ class AskTell(Watched, Described):
         standardise: whether the policy learns (reward - mean) / standard deviation, for a policy that does not know the
             unit of rewards (``StandardisedPolicy``); ``unit`` returns both numbers.
         names: different words, one for each arm; a file keeps them. ``ask`` then takes a list of names as a mask.
-        context_names: different words, one for each of the contexts listed as 0, 1, ...; ``ask`` then takes one of
-            them.
+        context_names: different words, one for each context listed as 0, 1, ...; ``ask`` then takes one of them.
         settings: settings by name, for a policy over the points of ``settings.space.domain()``.
         time_unit: "s", "min", "h" or "D", in which the policy counts dates. A time may be a number, or a date: a
             ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. The first decides, and a
@@ -571,8 +568,7 @@ class AskTell(Watched, Described):
         return fitting(self.policy.numbers_per_step(self._asked))
 
     def take_over(self, other: AskTell) -> None:
-        """Take over the contents of ``other``, which is not used any more; threads that wait for this one continue with
-        it."""
+        """Take over what ``other``, which is not used any more, holds; threads that wait for this one go on with it."""
         with self.alone():
             vars(self).update({name: value for name, value in vars(other).items() if name != "_turn"})
             self._turn.own()
@@ -587,8 +583,7 @@ class AskTell(Watched, Described):
             return {"policy": self.policy.state_dict()} | own
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from ``state``. Raises ValueError for anything that is not such a state; only the policy may then
-        have changed."""
+        """Continue from ``state``. Raises ValueError for anything else; only the policy may then have changed."""
         missing = [name for name in ("policy", "asked", "open") if name not in state]
         expected = f"the state of an AskTell: {missing} is missing"
         validation.require(not missing, "state", sorted(state), expected)

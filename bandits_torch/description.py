@@ -46,8 +46,7 @@ class BuiltWith:
         return list(inspect.signature(self._kind).parameters.values())
 
     def arguments(self, part: Any) -> dict[str, Any]:
-        """Arguments by name, with defaults. If ``part`` now holds a part under the argument's name, it replaces the
-        given one."""
+        """Arguments by name, with defaults. A part that ``part`` now holds under the name replaces the given one."""
         args, kwargs = self._bound
         bound = inspect.Signature(self.parameters).bind(*args, **kwargs)
         bound.apply_defaults()
@@ -141,8 +140,7 @@ def leaf_of(value: Any) -> Any:
 
 
 def _digests(value: Tensor) -> list[str]:
-    """Digests of numbers cut to this many bits, on two grids: a rounding error moves a number over a step of at most
-    one."""
+    """Digests of numbers cut to this many bits, on two grids: rounding moves a number over a step of at most one."""
     if not value.is_floating_point():
         grids = [value]
     else:

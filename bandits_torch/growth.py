@@ -1,5 +1,4 @@
-"""Arms that come and go in a live system: which are present, and a policy over more arms that keeps what was
-learned."""
+"""Arms that come and go in a live system: those present, and a policy over more arms that keeps what was learned."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ class Roster:
         return len(self.retired)
 
     def numbers(self, name: str, arms: Any) -> list[int]:
-        """The numbers of present arms, given by name or number. Raises ValueError for other arms, and for an empty
-        list."""
+        """The numbers of arms, given by name or number. Raises ValueError for other arms, and for an empty list."""
         listed = list(arms) if isinstance(arms, (list, tuple)) else []
         found = [number for arm in listed if (number := self._number(arm)) is not None]
         right = len(listed) == len(found) == len(set(found)) > 0
@@ -66,8 +64,7 @@ class Roster:
         return operator.index(arm) if whole and 0 <= operator.index(arm) < self.num_arms else None
 
     def without(self, arms: Any) -> Roster:
-        """The roster with these arms retired. Raises ValueError if none would be left, and for an arm retired
-        already."""
+        """The roster with these arms retired. Raises ValueError if none would be left, and for one retired already."""
         at = self.numbers("arms", arms)
         gone = [one for one, k in zip(arms, at, strict=True) if bool(self.retired[k])]
         validation.require(not gone, "arms", gone, "not retired already")
@@ -173,18 +170,15 @@ class Roster:
         expected = "given: the other arms have some" if has_features else "None: the other arms have none"
         validation.require((own is not None) == has_features, "features", own, expected)
         grown["choices"] = self.num_arms
-        if has_features:
-            assert own is not None
+        if own is not None:
             own, d = own.to(choices), choices.shape[-1]
             fits = own.shape[-1] == d and own.dim() <= choices.dim()
             validation.shape_is("features", own, fits, f"rows of {d} numbers")
             grown["choices"] = torch.cat([choices, own.expand(*choices.shape[:-2], -1, d)], -2)
-        C, by_matrix = self.covariance, isinstance(kernel, Tensor)
-        expected = "of all arms, as the given kernel is a matrix"
-        expected = expected if by_matrix else "None: no matrix was given"
+        C, by_matrix, none = self.covariance, isinstance(kernel, Tensor), "None: no matrix was given"
+        expected = "of all arms, as the given kernel is a matrix" if by_matrix else none
         validation.require((C is not None) == by_matrix, "covariance", C, expected)
-        if by_matrix:
-            assert C is not None
+        if C is not None:
             n, C = self.first, C.to(kernel)
             same = C[..., :n, :n].shape == kernel.shape and bool(torch.allclose(C[..., :n, :n], kernel))
             validation.require(same, "covariance", C, f"that given before, for the first {n} arms")
@@ -195,8 +189,7 @@ class Roster:
         expected = "one for each new arm: the others have one each" if several else "None: all arms share one"
         new = self.prior_mean
         validation.require((new is not None) == several, "prior_mean", new, expected)
-        if several:
-            assert new is not None
+        if new is not None:
             grown["prior_mean"] = torch.cat([mean, new.to(mean).expand(*mean.shape[:-1], -1)], -1)
         for prior in setup.priors or ():
             one = not isinstance(prior.mean, Tensor) or prior.mean.numel() == 1
@@ -241,8 +234,7 @@ class Roster:
         return Roster(self.first, retired.clone(), names, **told)
 
     def is_over(self, other: Roster, *, restarts: bool = False) -> bool:
-        """Whether the arms and the values given for them are the same; different ones may be retired, unless
-        ``restarts``."""
+        """Whether arms and the values given for them are the same; others may be retired, unless ``restarts``."""
         if restarts and not torch.equal(self.retired, other.retired):
             return False
         rosters = ({**roster.state_dict(), "retired": roster.num_arms} for roster in (self, other))

@@ -163,8 +163,7 @@ class HasState:
 
     @property
     def snapshot(self) -> dict[str, Tensor]:
-        """The present tensors by name, for an object that replaces its tensors when it observes and changes none in
-        place."""
+        """The present tensors by name, for an object that, when it observes, replaces its tensors and changes none."""
         own = {name: getattr(self, name) for name in self.state_names}
         return {name: value for name, value in own.items() if isinstance(value, Tensor)}
 

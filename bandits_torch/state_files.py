@@ -203,8 +203,7 @@ def _unpacked(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def described(value: Any, where: str = "") -> dict[str, Any]:
-    """Every number of a nested state by its path, tensors as a few digits, to compare two states and name the
-    differences.
+    """Every number of a nested state by its path, tensors as a few digits, to compare states and name differences.
 
     Integers and booleans are described by a checksum. Floating-point tensors are described by their shape, the sum of
     magnitudes, and the sum as a share of it, to six digits, which do not depend on the last bits.

@@ -45,8 +45,7 @@ class ReplicateStreams:
             ``"network"`` (initial weights of neural networks) or ``"control"`` (which steps play a control); streams of
             different purposes are independent.
         first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
-        dtype, device: of the numbers returned. They are always drawn on the CPU in float64, so that runs on GPU and
-            CPU have the same noise.
+        dtype, device: of the numbers returned. Drawn on the CPU in float64: the same noise on a GPU and a CPU.
         like: a tensor whose dtype and device these are.
 
     Numbers are drawn ahead in blocks, whose length depends on the shape requested but not on S.

@@ -104,8 +104,7 @@ class RecipeLaws:
             assert torch.equal(arm, other), f"step {step}: {arm}, fresh {other}"
 
     def test_a_restart_of_some_replicates_begins_anew_there_alone(self) -> None:
-        """After ``reset(where)`` these replicates choose like those of a new policy, and the others are not
-        affected."""
+        """After ``reset(where)`` these replicates choose like those of a new policy, and the others as before."""
         _skip_for(self.together)
         policy, problem = self.build()
         some = torch.tensor([True, False, True])

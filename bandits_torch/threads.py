@@ -28,8 +28,7 @@ class Turn:
             self._lock, self._process = threading.RLock(), os.getpid()
 
     def any_process(self) -> threading.RLock:
-        """Hold the lock, also in a forked child, where a thread that no longer exists may have held the parent's
-        lock."""
+        """Hold the lock, also in a forked child, where a thread that is gone may have held the parent's lock."""
         return self._lock if self._process == os.getpid() else threading.RLock()
 
     def __enter__(self) -> None:
@@ -104,8 +103,7 @@ def fitting(numbers: int) -> Iterator[None]:
 
 @contextmanager
 def exactly(threads: int) -> Iterator[None]:
-    """Within the block, this thread computes on this many threads, whatever the steps; afterwards on as many as
-    before."""
+    """Within the block, this thread computes on so many threads, whatever the steps; afterwards as before."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     _set.depth = getattr(_set, "depth", 0) + 1

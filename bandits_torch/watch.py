@@ -164,8 +164,7 @@ class Watch(HasState):
         keep: questions to keep, an integer >= 0.
 
     Cost: some microseconds a question and a reward, about 30 if rewards are 0 or 1; for each replicate 16 bytes an
-    arm, up to 10 000 more once it is played, and 30 a question kept. Raises ValueError for a ``keep`` that is not an
-    integer >= 0.
+    arm, up to 10 000 more once it is played, and 30 a question kept. Raises ValueError for another ``keep``.
     """
 
     _parts = ("arm_tests",)
@@ -298,8 +297,7 @@ class Watched:
         return list(range(self.num_arms)) if self.names is None else list(self.names)
 
     def beliefs(self, at: Any = None, *, level: float = 0.9, context: Any = None) -> pd.DataFrame:
-        """The present posterior of every arm's expected reward: a row for each arm, and for each replicate if there are
-        several.
+        """The present posterior of every arm's expected reward: a row for each arm (and replicate, if several).
 
         * ``arm``: its name, or its number.
         * ``mean``, ``lower``, ``upper``: the expected reward, and the central interval that contains it with

@@ -460,8 +460,9 @@ def sweep(
     options = asked_sweep(problems, policies, engine, option)
     from bandits_torch.cli.play import run_sweep
 
-    about = {"data": data, "engine": engine, "resume": resume, "overwrite": overwrite}
-    failures = run_sweep(*options, out=out, **about, **numbers)
+    failures = run_sweep(
+        *options, data=data, engine=engine, out=out, resume=resume, overwrite=overwrite, **numbers
+    )
     for line in failures:
         click.echo(f"failed: {line}", err=True)
     if failures:

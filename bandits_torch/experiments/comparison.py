@@ -65,8 +65,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Stuck:
-    """When a policy was stuck (``stuck``): it pulled one arm in steps ``first`` to ``last`` while the rival lost
-    less."""
+    """When a policy was ``stuck``: it pulled one arm in steps ``first`` to ``last`` while the rival lost less."""
 
     arm: int
     first: int

@@ -219,8 +219,7 @@ def join_blocks(histories: Sequence[History]) -> History:
 
 
 def _plain(value: Any) -> Any:
-    """Plain values in place of what JSON cannot write: a tensor, a mapping, a dataclass with its class, a function's
-    place."""
+    """Plain values for what JSON cannot write: a tensor, a mapping, a dataclass with its class, a function's place."""
     if isinstance(value, torch.Tensor):
         return value.tolist()
     if isinstance(value, Mapping):

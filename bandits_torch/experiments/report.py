@@ -114,8 +114,7 @@ def _json(value: Any, indent: str = "") -> str:
 
 
 def earned_table(title: str, earned: Earned) -> Table:
-    """What each policy earned, the largest total first, then random play, the best single arm and the attainable
-    total."""
+    """What each policy earned, the largest total first, then random play, the best single arm, the attainable total."""
     table = Table(title=title, title_justify="left")
     table.add_column("policy")
     for column in (earned.noun, "a step", "above random", "of what could be gained"):

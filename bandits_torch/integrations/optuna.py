@@ -50,8 +50,7 @@ class BanditSampler(BaseSampler):
 
     Cost: a step of the policy for each trial learned and each one running; all again when the parameters change.
 
-    Raises ValueError for arguments of another kind; while sampling, for several objectives and for trials with
-    constraints.
+    Raises ValueError for arguments of another kind; while sampling, for several objectives and constraints.
     """
 
     def __init__(

@@ -50,8 +50,7 @@ class PB2(PopulationBasedTraining):
         population: the members and the model of their gains.
 
     The seed is drawn from Python's ``random``. ``Tuner.restore`` continues the run: the state is kept in a file in
-    Tune's folder. ``save`` and ``restore`` pickle the whole scheduler, as other schedulers of Ray do; restore only
-    files that you trust.
+    Tune's folder. ``save`` and ``restore`` pickle the whole scheduler, as Ray's do; restore only files that you trust.
 
     Raises ValueError that names a bad argument. Cost: tens of milliseconds when a trial is replaced, else none.
     """

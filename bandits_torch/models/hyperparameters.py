@@ -451,8 +451,7 @@ def _fit_one(
 
 
 def _units_of(scale: ScaleKernel | None) -> Tensor | None:
-    """The ranges for which ``learnable`` made the prior of the length-scales, (dim,); None: a unit cube, or a kernel
-    that is not of ``learnable``."""
+    """The ranges for which ``learnable`` made the length-scales' prior, (dim,); None: a unit cube, or it made none."""
     space = getattr(scale, "base_kernel", None)
     prior = getattr(space, "lengthscale_prior", None)
     if not (

@@ -248,8 +248,7 @@ def warn_of(fit: ForgettingFit, names: Collection[str]) -> None:
 
 
 def without_noise(covariance: Tensor, noise_variance: float) -> Tensor:
-    """Covariance of the rewards' means: the noise is subtracted from the diagonal, and negative eigenvalues become
-    0."""
+    """Covariance of the rewards' means: without the noise on the diagonal, negative eigenvalues set to 0."""
     values, vectors = torch.linalg.eigh(covariance)
     means = (vectors * (values - noise_variance).clamp_min(0.0)) @ vectors.mT
     return (means + means.mT) / 2

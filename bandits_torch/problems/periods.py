@@ -160,8 +160,7 @@ class Record:
         """The clearest cycle of each arm by itself, by the arm's index, if it is not one of the ``common`` cycles.
 
         Each arm is examined like a principal component in ``find_periods``, and p-values are multiplied by the number
-        of arms. A cycle within 3 % of a common one, of its harmonics, or of a cycle that it is a harmonic of, is left
-        out.
+        of arms. A cycle within 3 % of a common one, of its harmonics, or that it is a harmonic of, is left out.
 
         Cost: O(T^2 N).
         """

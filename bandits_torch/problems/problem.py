@@ -36,8 +36,7 @@ class Knowledge:
         prior_mean: prior mean reward, a number or (N,).
         rkhs_bound: B, a bound on the RKHS norm of the reward function.
         forgetting_rate: epsilon of the exponential-forgetting time kernel, per unit of time.
-        variation_budget: the sum over the steps of the largest change of any arm's expected reward, None if
-            unknown.
+        variation_budget: the sum over the steps of the largest change of any arm's mean, None if unknown.
         rkhs_variation_budget: P_T of Zhou & Shroff (2021), the sum over the steps of the RKHS norm of the change,
             None if unknown. No smaller than ``variation_budget`` if k(x, x) <= 1.
         priors: candidate priors of the reward function, if the prior is unknown; they take precedence over the fields

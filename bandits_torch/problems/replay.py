@@ -60,8 +60,7 @@ class Replay(Problem):
             which the kernel reads, then the features.
         history: (T', N) rewards before the table's, NaN where missing, never played.
         history_times: (T',) in the units of ``times`` and before them; needed if and only if both
-            ``history`` and ``times`` are given. Without times, history is taken to end just before the
-            table.
+            ``history`` and ``times`` are given. Without times, history ends just before the table.
         warm_up: share of the table that serves as history when none is given, in (0, 1); None: 0.2.
         prior_mean: ``"arm"``, ``"grand"``, or a number.
         noise_fraction: share of the arms' average variance taken as noise variance, in (0, 1), instead of the
@@ -324,10 +323,10 @@ def knowledge_from(
         mean = validation.finite_number("prior_mean", prior_mean)
     centred = (history - mean)[~torch.isnan(history).all(-1)]
     evenly = torch.linspace(0, len(centred) - 1, min(len(centred), _NORM_ROWS)).round().long()
-    rows, seen = centred[evenly], ~torch.isnan(centred[evenly])
+    picked, seen = centred[evenly], ~torch.isnan(centred[evenly])
     complete = seen.all(-1)
-    norms = [regularised_norm(covariance, rows[complete], noise_variance)]
-    for row, held in zip(rows[~complete], seen[~complete], strict=True):  # a fit leaves missing entries out
+    norms = [regularised_norm(covariance, picked[complete], noise_variance)]
+    for row, held in zip(picked[~complete], seen[~complete], strict=True):  # a fit leaves missing entries out
         norms.append(regularised_norm(covariance[held][:, held], row[held], noise_variance).reshape(1))
     knowledge = Knowledge(
         kernel=ArmCovarianceKernel(covariance, active_dims=(0,)),

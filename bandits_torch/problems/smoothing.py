@@ -27,8 +27,7 @@ def others_smoothed(rewards: np.ndarray, times: np.ndarray, bandwidth: float) ->
         times: (T,) increasing.
         bandwidth: above 0, in units of the times; infinity weighs all rows alike.
 
-    Returns (T, N); NaN for an arm without a reward in any other row. Where all weights vanish, it is the plain mean of
-    the other rows.
+    Returns (T, N); NaN for an arm without a reward in any other row. Where all weights vanish, the others' plain mean.
 
     Cost: O(T N log T), by doubling.
     """

@@ -163,8 +163,7 @@ class SafeTVGPDraws(TVGPDraws):
 
     The outcome "load" of arm x is g_t(x) = climb (|x - c| / r - 1) + h_t(x), with h_t an independent draw of the same
     process, c the middle arm's features and r the distance of the farthest arm; its limit is g <= ``limit``. With
-    ``climb`` 0 any arm may become unsafe; with 4, say, arms near the middle hardly ever do, by a prior mean that is
-    known.
+    ``climb`` 0 any arm may become unsafe; with 4, say, arms near the middle hardly ever do, by a known prior mean.
 
     Regret is measured against the best arm within the limit, or, if there is none at a step, the arm with the smallest
     outcome. A policy that breaks the limit may therefore have negative regret. The record of a run has ``violation``, 1
@@ -420,8 +419,7 @@ class GridDraws(SimulatedProblem):
         return self._streams.normal(*[self._root.shape[1]] * self._dim)
 
     def _draw(self, weights: Tensor) -> Tensor:
-        """(A x ... x A) z for z (replicates, r, ..., r): one axis after the other, on a separate copy for each
-        replicate.
+        """(A x ... x A) z for z (replicates, r, ..., r): axis by axis, on a copy for each replicate.
 
         Without the copy, the last bits of a draw would depend on the number of replicates and the alignment in memory.
         """

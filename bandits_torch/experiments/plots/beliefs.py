@@ -161,8 +161,7 @@ def plot_beliefs(
     """Four panels over the steps: rate of change, effective number of models, noise, resets.
 
     Args:
-        histories: by policy, or one alone; those whose trace lacks ``BELIEFS`` (``ModelAveraging`` has them) are left
-            out.
+        histories: by policy, or one alone; those without ``BELIEFS`` (``ModelAveraging`` has them) are left out.
         figure: an empty figure to draw into; None: a new one, which pyplot does not manage.
         switches: steps of the true changes, drawn as dotted vertical lines.
 

@@ -159,8 +159,7 @@ class OnlineGP(OnlineModel):
     def to_botorch(self) -> SingleTaskGP:
         """A ``SingleTaskGP`` with the hyperparameters, transforms and observations held now. O(t^3) when it predicts.
 
-        Raises ValueError for a batch of models, without observations, and for observations with noise variances of
-        their own.
+        Raises ValueError for a batch of models, without observations, and if some had their own noise variances.
         """
         self.check_one_noise()
         return twin_of(self, self._likelihood)
@@ -192,8 +191,7 @@ class OnlineGP(OnlineModel):
         return isinstance(self.kernel, TransformedKernel) and self.kernel.running
 
     def _follow(self) -> None:
-        """Set mean and deviation to those of the outcomes held: L is scaled with the deviation, and targets are
-        whitened again. O(t^2)."""
+        """Set mean and deviation to those of the outcomes held: L is scaled, and targets are whitened again. O(t^2)."""
         if not self._follows or int(self.num_observations) == 0:
             return
         before = self.kernel.scale.clone()
@@ -360,8 +358,8 @@ class OnlineGP(OnlineModel):
         elif self.data.held.device.type == "cpu":
             short = self.num_observations < count
             ok = not bool((short if where is None else short & where).any())
-            held = self.num_observations.tolist()
-            validation.require(ok, "count", count, f"at most the number held, {held}")
+            numbers = self.num_observations.tolist()
+            validation.require(ok, "count", count, f"at most the number held, {numbers}")
         with torch.no_grad():
             for _ in range(count):
                 self.data.drop_oldest(where)
@@ -447,8 +445,7 @@ class OnlineGP(OnlineModel):
             rows.whitened.copy_(whitened)
 
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
-        """Set the noise variance and the prior mean, ``batch_shape`` each (or one for all, if the model has one), and
-        ``rebuild``. O(t^3).
+        """Set the noise variance and the prior mean, ``batch_shape`` each (or one for all), and ``rebuild``. O(t^3).
 
         Raises ValueError if the model's prior mean is not a ``ConstantMean``, for another shape, and for values that
         the constructor refuses, with nothing changed.
