@@ -148,10 +148,10 @@ class TimeVaryingUCBGenerator(Generator):
         same = same and learned is not None and np.array_equal(rows[: len(learned)], learned, equal_nan=True)
         if not self._models or not same:
             self._built_with = settings
-            known = self._begin(of, len(outputs))
-            self._rows = rows[:known] if known <= len(rows) else rows[:0]
+            known = self._begin(of)
             if known > len(rows):
-                self._begin(of, len(outputs), anew=True)
+                known = self._begin(of)  # without a state, which the first call took
+            self._rows = rows[:known]
         assert self._rows is not None
         d, signs = len(self.vocs.variable_names), [_sign(self.vocs), *[1.0] * (len(outputs) - 1)]
         for row in rows[len(self._rows) :]:
@@ -177,7 +177,7 @@ class TimeVaryingUCBGenerator(Generator):
             times = np.arange(len(values), dtype=float)
         return np.column_stack([values, times])
 
-    def _begin(self, of: tuple[str, ...], outputs: int, anew: bool = False) -> int:
+    def _begin(self, of: tuple[str, ...]) -> int:
         """New models, in the state ``state`` if there is one; returns the number of rows they have learned."""
         about: dict[str, Any] = {"capacity": self.capacity, "seed": self.seed, **self.options}
         domain = _domain(self.vocs)
@@ -196,7 +196,7 @@ class TimeVaryingUCBGenerator(Generator):
             moving = CostlyMoves(first, domain, max_move=reach, move_price=self.move_price)
         self._models, self._of = [moving, *(model for model, _, _ in first.limits)], of
         given, self.state = self.state, None
-        if given is None or anew:
+        if given is None:
             return 0
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "state"
