@@ -38,8 +38,7 @@ from bandits_torch.acquisition import UpperConfidenceBound
 from bandits_torch.models import ArmGP, LeverageSampling, SketchedGP
 from bandits_torch.policies import Observation, Policy
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.problems import GPDraws, Problem
-from bandits_torch.problems.many_arms import GridDraws
+from bandits_torch.problems import GPDraws, GridDraws, Problem
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import BKBWidth, ConstantWidth, RealisedInformationWidth

@@ -7,7 +7,7 @@ import torch
 
 from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation
-from bandits_torch.problems.many_arms import GridDraws
+from bandits_torch.problems import GridDraws
 from bandits_torch.theory import RealisedInformationWidth
 from benchmarks.pages import duration, of, table, whole
 from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
