@@ -32,14 +32,11 @@ class ArmContext:
     available: Tensor | None = None
 
     def __post_init__(self) -> None:
-        for name, dims, shape in (
-            ("context", (1, 2), "(c,) or (S, c)"),
-            ("features", (2, 3), "(N, d) or (S, N, d)"),
-        ):
+        shapes = {"context": (("c",), ("S", "c")), "features": (("N", "d"), ("S", "N", "d"))}
+        for name, either in shapes.items():
             value = getattr(self, name)
             if value is not None:
-                validation.finite_tensor(name, value)
-                validation.shape_is(name, value, value.dim() in dims, shape)
+                validation.of_shape(name, validation.finite_tensor(name, value), *either)
                 validation.require(not value.is_complex(), name, value.dtype, "real numbers")
         if self.available is not None:
             validation.tensor("available", self.available)

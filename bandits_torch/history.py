@@ -62,8 +62,8 @@ class History:
     meta: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shape = validation.tensor("arms", self.arms).shape[:2]
-        validation.shape_is("arms", self.arms, self.arms.dim() in (2, 3), "(S, T), or (S, T, d) of points")
+        arms = validation.of_shape("arms", self.arms, ("S", "T"), ("S", "T", "d"), note=" of points")
+        shape = arms.shape[:2]
         for name in PER_REPLICATE[1:]:
             validation.of_shape(name, getattr(self, name), shape, note=", as arms")
         for name in _PER_STEP:

@@ -161,11 +161,14 @@ def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
         raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}")
 
 
-def of_shape(name: str, value: Any, *shapes: tuple[int, ...], note: str = "") -> Tensor:
-    """A tensor of one of these shapes; the message ends with the note."""
-    *others, last = (str(tuple(shape)) for shape in shapes)
+def of_shape(name: str, value: Any, *shapes: tuple[int | str, ...], note: str = "") -> Tensor:
+    """A tensor of one of these shapes, in which a word stands for any size; the message ends with the note."""
+    found = tensor(name, value).shape
+    alike = (zip(shape, found, strict=True) for shape in shapes if len(shape) == len(found))
+    fits = any(all(isinstance(one, str) or one == size for one, size in pairs) for pairs in alike)
+    *others, last = (f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})" for shape in shapes)
     expected = f"{', '.join(others)} or {last}" if others else last
-    shape_is(name, value, tensor(name, value).shape in shapes, f"{expected}{note}")
+    shape_is(name, value, fits, f"{expected}{note}")
     return value
 
 

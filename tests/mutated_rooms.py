@@ -73,9 +73,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "problems/drifting.py": f"problems/test_drifting.py {_PROBLEMS}",
         "problems/forgetting_fit.py": "problems/test_forgetting_fit.py problems/test_joint_fit.py",
         "problems/problem.py": "problems/test_scoring.py",
-        "problems/simulated.py": f"problems/test_synthetic.py problems/test_drifting.py {_PROBLEMS}",
-        "problems/stationary.py": "problems/test_synthetic.py problems/test_hills.py problems/test_many_arms.py "
-        + _PROBLEMS,
+        "problems/simulated.py": "problems/test_synthetic.py problems/test_drifting.py problems/test_hills.py "
+        f"problems/test_many_arms.py {_PROBLEMS}",
         "problems/tv_gp.py": f"problems/test_drifting.py problems/test_many_arms.py {_PROBLEMS}",
     },
 }

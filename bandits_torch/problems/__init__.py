@@ -33,13 +33,13 @@ from bandits_torch.problems.problem import (
     registered,
 )
 from bandits_torch.problems.replay import Replay
-from bandits_torch.problems.simulated import SimulatedProblem
-from bandits_torch.problems.stationary import (
+from bandits_torch.problems.simulated import (
     GPDraws,
     Hartmann3,
     Hills,
     RKHSFunctions,
     Rosenbrock,
+    SimulatedProblem,
     StandardFunction,
     StationaryProblem,
     VarianceStarvation,
@@ -97,6 +97,6 @@ __all__ = [
     "registered",
 ]
 
-_ORDER = ("stationary", "drifting", "tv_gp", "continuous", "replay", "datasets")  # of modules, in lists
+_ORDER = ("simulated", "drifting", "tv_gp", "continuous", "replay", "datasets")  # of modules, in lists
 for _name in sorted(PROBLEMS, key=lambda name: _ORDER.index(PROBLEMS[name].__module__.rpartition(".")[2])):
     PROBLEMS[_name] = PROBLEMS.pop(_name)

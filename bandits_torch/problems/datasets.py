@@ -22,8 +22,7 @@ from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate, without_noise
 from bandits_torch.problems.problem import Knowledge, gaussian_noise, named
 from bandits_torch.problems.replay import Replay
-from bandits_torch.problems.simulated import make_kernel
-from bandits_torch.problems.stationary import StationaryProblem
+from bandits_torch.problems.simulated import StationaryProblem, make_kernel
 from bandits_torch.problems.table_files import Arrays, read_arrays
 from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
@@ -117,7 +116,8 @@ class MoleneWind(Replay):
         arrays = _load(data, "molene_weather.npz", (name, "time", f"{name}_name"), (f"{name}_xy_km",))
         stations = tuple(arrays[f"{name}_name"].tolist())
         table = RewardTable(_tensor(arrays[name]), _tensor(arrays["time"]), stations)
-        super().__init__(table, arms=_positions(arrays, f"{name}_xy_km"), **options)
+        places = arrays.get(f"{name}_xy_km")
+        super().__init__(table, arms=None if places is None else _tensor(places), **options)
 
 
 @named("molene-temperature")
@@ -171,9 +171,10 @@ class BeijingPM25(Replay):
         past, played = (time >= first - history_days * _DAY) & (time < first), time >= first
         _require_rows("start", start, time, past, played)
         rewards, sites = (values if filled else readings)[played], tuple(arrays["site"].tolist())
+        places = arrays.get("latlon_approx")
         super().__init__(
             RewardTable(_tensor(rewards), _tensor(time[played]), sites),
-            arms=_positions(arrays, "latlon_approx"),
+            arms=None if places is None else _tensor(places),
             history=_tensor(readings[past]),
             history_times=_tensor(time[past]),
             horizon=horizon,
@@ -233,10 +234,6 @@ def _require_rows(name: str, day: str, time: np.ndarray, past: np.ndarray, playe
     ok = bool(past.any() and played.any())
     expected = f"a day after the first of the record, which runs from {ends[0]} to {ends[1]}"
     validation.require(ok, name, day, expected)
-
-
-def _positions(arrays: Arrays, name: str) -> Tensor | None:
-    return _tensor(arrays[name]) if name in arrays else None
 
 
 def _tensor(values: np.ndarray) -> Tensor:

@@ -107,8 +107,7 @@ class Replay(Problem):
             self._record = RewardTable(every, times, table.arm_names, table.notes, table.in_seconds)
         self.arms = torch.arange(table.rewards.shape[1], dtype=torch.float64).unsqueeze(-1)
         if arms is not None:
-            fits = validation.finite_tensor("arms", arms).dim() == 2 and len(arms) == self.num_arms
-            validation.shape_is("arms", arms, fits, f"({self.num_arms}, d)")
+            validation.of_shape("arms", validation.finite_tensor("arms", arms), (self.num_arms, "d"))
             self.arms = torch.cat([self.arms, arms.to(self.arms)], dim=-1)
         before, clock = cast(Tensor, past.times), cast(Tensor, played.times)
         gap = torch.cat([before, clock]).diff().median()
@@ -259,8 +258,7 @@ def _split(
         history, history_times, rewards, times = rewards[:past], times[:past], rewards[past:], times[past:]
     else:
         validation.require(warm_up is None, "warm_up", warm_up, "None when a history is given")
-        width, shape = rewards.shape[1], validation.tensor("history", history).shape
-        validation.shape_is("history", history, len(shape) == 2 and shape[1] == width, f"(T', {width})")
+        validation.of_shape("history", history, ("rows", rewards.shape[1]))
         fits = (history_times is None) == (table.times is None)
         validation.require(fits, "history_times", history_times, "given with times")
         if history_times is None:

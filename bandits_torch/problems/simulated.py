@@ -1,13 +1,21 @@
-"""Common parts of simulated problems: arms, kernels, draws from a Gaussian process, noise."""
+"""Simulated problems: their parts (arms, kernels, draws from a Gaussian process, noise), and functions that do not
+change: draws of a Gaussian process, members of its RKHS, standard test functions, hills."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import torch
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
+from botorch.test_functions import Hartmann
+from botorch.test_functions import Rosenbrock as BoTorchRosenbrock
+from botorch.test_functions.synthetic import SyntheticTestFunction
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.problems.problem import Problem, gaussian_noise
+from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise, named, per_replicate
 from bandits_torch.streams import ReplicateStreams
 
 _RELATIVE_RANK_TOLERANCE = 1e-12  # eigenvalues below this share of the largest are rounding noise
@@ -140,3 +148,331 @@ def range_noise_scale(functions: Tensor, noise_scale: float | None) -> Tensor:
 def problem_streams(seed: int, replicates: int, first_replicate: int) -> ReplicateStreams:
     """The streams that replicates ``first_replicate``, ... of a problem are drawn from."""
     return ReplicateStreams(seed, replicates, purpose="problem", first=first_replicate)
+
+
+# --- functions that stay as they are ---
+
+
+class StationaryProblem(SimulatedProblem):
+    """Reward functions that never change.
+
+    Args:
+        arms: (N, d).
+        functions: (replicates, N), the expected rewards.
+        noise_scale: R, a number or (replicates,).
+
+    Raises ValueError for arms or functions of another shape, or that are not finite.
+    """
+
+    def __init__(self, arms: Tensor, functions: Tensor, noise_scale: float | Tensor) -> None:
+        validation.rewards("functions", functions)
+        N = len(validation.of_shape("arms", arms, ("N", "d")))
+        validation.of_shape("functions", functions, ("replicates", N), note=", a number for each of the arms")
+        super().__init__(arms, len(functions), noise_scale)
+        self.functions = functions
+
+    def expected_rewards(self, step: int) -> Tensor:
+        """The functions (replicates, N): the same tensor at every step."""
+        self.check_step(step)
+        return self.functions
+
+
+@named("gp", stationary=True, random=True)
+class GPDraws(StationaryProblem):
+    """Draws of a Gaussian process, f ~ GP(0, k), on a finite set of arms.
+
+    The second experiment of Chowdhury & Gopalan (2017), section 6: 100 points uniform in [0, 1], squared
+    exponential or Matern 5/2 kernel of lengthscale 0.2, R^2 = 1 % of each function's range.
+
+    Known beforehand: the kernel, noise variance R^2, B = the RKHS norm of the draw on the arms.
+
+    Args:
+        kernel: ``"se"`` or ``"matern"``; ``nu`` is the smoothness of the latter.
+        lengthscale: of the kernel, in units of the arms' features.
+        num_arms, dim, layout: N, d and the placement of the arms (see ``place_arms``).
+        noise_scale: R; None: R^2 = 1 % of each function's range (max - min).
+        replicates, seed, first_replicate: replicate ``first_replicate + k`` of a seed is always the same
+            function; all replicates share their arms.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: str = "se",
+        lengthscale: float = 0.2,
+        nu: float = 2.5,
+        num_arms: int = 100,
+        dim: int = 1,
+        layout: str = "uniform",
+        noise_scale: float | None = None,
+        replicates: int = 1,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
+        functions, norms = self._draw(covariance(k, arms), problem_streams(seed, replicates, first_replicate))
+        super().__init__(arms, functions, range_noise_scale(functions, noise_scale))
+        self.knowledge = stationary_knowledge(self, k, norms)
+
+    def _draw(self, K: Tensor, streams: ReplicateStreams) -> tuple[Tensor, Tensor]:
+        """The functions (replicates, N) and their RKHS norms (replicates,), from K = k(arms, arms)."""
+        root, weights = covariance_root(K), streams.normal(len(K))
+        return gp_draws(root, weights), weights[:, : root.shape[1]].norm(dim=-1)
+
+
+@named("rkhs", random=True, stationary=True)
+class RKHSFunctions(GPDraws):
+    """Functions of known RKHS norm: posterior means of a Gaussian process given a noisy sample of a draw.
+
+    The first experiment of Chowdhury & Gopalan (2017), section 6: draw y on the arms, then take the posterior
+    mean f = K alpha, alpha = (K + s I)^{-1} y. The paper does not give the posterior's noise variance s; here y
+    is a draw of the process plus noise of variance s = ``sample_noise``. Its RKHS norm is
+    B = sqrt(alpha^T K alpha) (the paper prints B^2 = f^T K f; f^T K^{-1} f is meant, and equals this).
+
+    Known beforehand: the kernel, noise variance R^2, B exactly.
+
+    Args:
+        sample_noise: s, in squared units of reward.
+        options: as for ``GPDraws``.
+
+    Raises ValueError unless ``sample_noise`` > 0.
+    """
+
+    def __init__(self, *, sample_noise: float = 0.01, **options: Any) -> None:
+        self._sample_noise = validation.positive("sample_noise", sample_noise)
+        super().__init__(**options)
+
+    def _draw(self, K: Tensor, streams: ReplicateStreams) -> tuple[Tensor, Tensor]:
+        draws = gp_draws(covariance_root(K), streams.normal(len(K)))
+        samples = draws + self._sample_noise**0.5 * streams.normal(len(K))
+        factor = torch.linalg.cholesky(K + self._sample_noise * torch.eye(len(K), dtype=K.dtype))
+        alpha = torch.stack([torch.cholesky_solve(y.unsqueeze(-1), factor).squeeze(-1) for y in samples])
+        functions = torch.stack([K @ a for a in alpha])
+        self.representer_weights = alpha
+        return functions, (alpha * functions).sum(-1).sqrt()
+
+
+@named("variance-starvation", stationary=True, random=True)
+class VarianceStarvation(GPDraws):
+    """A test of variance starvation: a draw on [0, 1] of which only [0, 0.5] can be pulled.
+
+    The setting of Figure 2 in Calandriello et al. (2019), after Wang et al. (2018): squared exponential kernel
+    of inverse squared lengthscale 100. Beyond 0.5 an accurate variance stays at the prior's.
+
+    Args:
+        num_arms: N, an even grid.
+        noise_scale: R.
+        replicates, seed, first_replicate: as for ``GPDraws``.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_arms: int = 1000,
+        noise_scale: float = 0.1,
+        replicates: int = 1,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        super().__init__(
+            lengthscale=0.1,
+            num_arms=num_arms,
+            layout="grid",
+            noise_scale=noise_scale,
+            replicates=replicates,
+            seed=seed,
+            first_replicate=first_replicate,
+        )
+
+    def available(self, step: int) -> Tensor:
+        """The arms in [0, 0.5]."""
+        return self.arms[:, 0] <= 0.5
+
+
+def stationary_knowledge(problem: SimulatedProblem, kernel: torch.nn.Module, norms: Tensor) -> Knowledge:
+    """Knowledge of functions that never change: no forgetting, no variation, B = ``norms`` (replicates,)."""
+    return Knowledge(
+        kernel=kernel,
+        noise_variance=per_replicate(problem.noise_scale**2),
+        rkhs_bound=per_replicate(norms),
+        forgetting_rate=0.0,
+        variation_budget=0.0,
+        rkhs_variation_budget=0.0,
+    )
+
+
+# --- standard test functions of global optimisation on a finite set of points ---
+
+
+class StandardFunction(StationaryProblem):
+    """A BoTorch test function, negated so that its minimum is the best arm, on random points of its domain.
+
+    Chowdhury & Gopalan (2017), section 6: 100 d points uniform in the domain, squared exponential kernel of
+    lengthscale 0.2, R^2 = 1 % of the range. The paper does not give its scaling; here the arms' features are
+    the domain scaled to [0, 1]^d, and rewards are scaled.
+
+    Known beforehand: the kernel (a guess: the function is not a draw of it), noise variance R^2,
+    B = the norm of the function fitted on the arms to within the noise (``regularised_norm``).
+
+    Args:
+        function: a BoTorch test function, to be minimised.
+        num_arms: N; None: 100 d.
+        scale: ``"standardise"``: mean 0 and standard deviation 1 over the arms; ``"range"``: from 0 to 1.
+        noise_scale: R; None: R^2 = 1 % of the range (of the scaled rewards).
+        kernel, lengthscale, nu: of the known kernel.
+        replicates: all have the same function and arms, and independent noise.
+        seed: of the points.
+
+    Raises ValueError for another ``scale``, fewer than 2 arms, and ``replicates`` below 1.
+    """
+
+    def __init__(
+        self,
+        function: SyntheticTestFunction,
+        *,
+        num_arms: int | None = None,
+        scale: str = "standardise",
+        noise_scale: float | None = None,
+        kernel: str = "se",
+        lengthscale: float = 0.2,
+        nu: float = 2.5,
+        replicates: int = 1,
+        seed: int = 0,
+    ) -> None:
+        validation.one_of("scale", scale, "standardise", "range")
+        validation.positive_integer("replicates", replicates)
+        num_arms = 100 * function.dim if num_arms is None else num_arms
+        several = isinstance(num_arms, int) and num_arms >= 2
+        validation.require(several, "num_arms", num_arms, "an integer >= 2")
+        arms = place_arms("uniform", num_arms, function.dim, seed)
+        low, high = torch.as_tensor(function.bounds, dtype=arms.dtype)
+        rewards = -function.evaluate_true(low + (high - low) * arms)
+        if scale == "standardise":
+            rewards = (rewards - rewards.mean()) / rewards.std()
+        else:
+            rewards = (rewards - rewards.min()) / (rewards.max() - rewards.min())
+        functions = rewards.expand(replicates, -1)
+        super().__init__(arms, functions, range_noise_scale(functions, noise_scale))
+        k = make_kernel(kernel, lengthscale, nu)
+        ridge = max(float(self.noise_scale[0]) ** 2, SMALLEST_RIDGE)
+        norm = regularised_norm(covariance(k, arms), rewards, ridge)
+        self.knowledge = stationary_knowledge(self, k, norm.expand(replicates))
+
+
+@named("rosenbrock", stationary=True)
+class Rosenbrock(StandardFunction):
+    """Rosenbrock's valley, negated, on 100 d random points of its domain.
+
+    Args:
+        dim: d.
+        options: as for ``StandardFunction``.
+
+    Raises ValueError unless ``dim`` is an integer >= 2.
+    """
+
+    def __init__(self, *, dim: int = 2, **options: Any) -> None:
+        validation.require(validation.positive_integer("dim", dim) >= 2, "dim", dim, "an integer >= 2")
+        super().__init__(BoTorchRosenbrock(dim=dim), **options)
+
+
+@named("hartmann3", stationary=True)
+class Hartmann3(StandardFunction):
+    """Hartmann's function in three dimensions, negated, on 300 random points of its domain.
+
+    Args:
+        options: as for ``StandardFunction``.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(Hartmann(dim=3), **options)
+
+
+# --- one tall hill among short ones ---
+
+_ROUNDING = 1e-9  # of distances between arms and hills, so that both ends of a region count
+
+
+@named("hills", stationary=True, random=True)
+class Hills(StationaryProblem):
+    """Find the tall hill: draws of one of eleven Gaussian-process priors whose means differ in one hill.
+
+    The toy problem of Ziomek et al. (2024), section 7. Hill h of ten stands at (h - 1)/10 on [0, 1]; prior 0
+    has ten short hills, prior n its n-th tall, and all share the kernel amplitude exp(-|x - x'|^2 / (2 l)), with
+    l where l^2 is usual. The truth is a draw from prior 2. At odd steps all arms are available, at even steps
+    those farther than ``excluded`` from the top of the true tall hill.
+
+    The paper does not give the heights, the hills' shape and width, l, the noise, the arms and the excluded region.
+    With the defaults, a hill's height shows only on the hill itself, as the paper's results require. Hills of width
+    0.015 or 0.02 reach the neighbouring tops, where even 1e-10 of their height identifies the prior without a visit
+    (benchmarks/papers: sensitivity table).
+
+    Known beforehand: the eleven priors and the noise variance R^2, but not which prior is true. The prior mean
+    is the average over the priors, and B the norm of the draw's fit about it.
+
+    Args:
+        short, tall: heights of the hills, in units of reward.
+        hill_width: standard deviation w of a hill exp(-(x - c)^2 / (2 w^2)).
+        amplitude: prior variance of the function about its mean.
+        squared_lengthscale: l.
+        excluded: half-width of the region that is unavailable at even steps.
+        true_prior: number of the prior that functions are drawn from, 1 to 10.
+        noise_scale: R.
+        num_arms: N, an even grid of [0, 1]; 101 puts an arm on every top.
+        replicates, seed, first_replicate: as for ``GPDraws``.
+
+    Raises ValueError unless ``true_prior`` is in 1, ..., 10, ``noise_scale`` and ``hill_width`` > 0, and ``excluded``
+    >= 0 leaves an arm.
+    """
+
+    def __init__(
+        self,
+        *,
+        short: float = 1.0,
+        tall: float = 3.0,
+        hill_width: float = 0.01,
+        amplitude: float = 1.0,
+        squared_lengthscale: float = 0.5,
+        excluded: float = 0.05,
+        true_prior: int = 2,
+        noise_scale: float = 0.01,
+        num_arms: int = 101,
+        replicates: int = 1,
+        seed: int = 0,
+        first_replicate: int = 0,
+    ) -> None:
+        inside = 1 <= validation.positive_integer("true_prior", true_prior) <= 10
+        validation.require(inside, "true_prior", true_prior, "an integer in 1, ..., 10")
+        validation.positive("noise_scale", noise_scale)
+        validation.non_negative("excluded", excluded)
+        validation.positive("hill_width", hill_width)
+        validation.finite_number("short", short)
+        validation.finite_number("tall", tall)
+        squared = validation.positive("squared_lengthscale", squared_lengthscale)
+        arms, kernel = place_arms("grid", num_arms, 1, seed), ScaleKernel(RBFKernel()).double()
+        kernel.outputscale = validation.positive("amplitude", amplitude)
+        kernel.base_kernel.lengthscale = squared**0.5
+        kernel.requires_grad_(False)
+        tops = torch.arange(10, dtype=torch.float64) / 10
+        bumps = torch.exp(-((arms - tops) ** 2) / (2 * hill_width**2))  # N x hills
+        heights = torch.full((11, 10), float(short), dtype=arms.dtype)  # all short, then each of them tall
+        heights[1:].fill_diagonal_(float(tall))
+        priors = [
+            CandidatePrior(kernel, mean, name=f"hill {n} tall" if n else "no hill tall")
+            for n, mean in enumerate(heights @ bumps.mT)
+        ]
+        K, streams = covariance(kernel, arms), problem_streams(seed, replicates, first_replicate)
+        draws = gp_draws(covariance_root(K), streams.normal(num_arms))
+        self.true_prior = priors[true_prior]
+        super().__init__(arms, draws + self.true_prior.mean, noise_scale)
+        self._outside = (arms.squeeze(-1) - tops[true_prior - 1]).abs() > excluded + _ROUNDING
+        validation.require(bool(self._outside.any()), "excluded", excluded, "small enough to leave an arm")
+        average = torch.stack([torch.as_tensor(prior.mean) for prior in priors]).mean(0)
+        ridge = max(noise_scale**2, SMALLEST_RIDGE)
+        # One at a time: so small a ridge multiplies the rounding by which replicates in a batch differ from one alone.
+        norm = torch.cat([regularised_norm(K, one, ridge) for one in (self.functions - average).split(1)])
+        self.knowledge = replace(stationary_knowledge(self, kernel, norm), prior_mean=average, priors=priors)
+
+    def available(self, step: int) -> Tensor | None:
+        """None (all arms) at odd steps, a mask (N,) without the true tall hill at even ones."""
+        self.check_step(step)
+        return None if step % 2 else self._outside

@@ -254,7 +254,7 @@ class RewardTable:
     def __post_init__(self) -> None:
         rewards = _real("rewards", self.rewards)
         object.__setattr__(self, "rewards", rewards)
-        validation.shape_is("rewards", rewards, rewards.dim() == 2, "(T, N)")
+        validation.of_shape("rewards", rewards, ("T", "N"))
         validation.require(rewards.shape[0] >= 1, "rewards", tuple(rewards.shape), "of at least one row")
         validation.require(rewards.shape[1] >= 2, "rewards", tuple(rewards.shape), "of at least two arms")
         names = tuple(self.arm_names) or tuple(str(n) for n in range(rewards.shape[1]))

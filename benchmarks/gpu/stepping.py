@@ -15,7 +15,7 @@ from bandits_torch.captured import captured_steps
 from bandits_torch.captured.blocks import CudaGraphs, ProblemInputs, block, launcher
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
-from bandits_torch.problems.stationary import StationaryProblem
+from bandits_torch.problems.simulated import StationaryProblem
 from bandits_torch.streams import ReplicateStreams
 from benchmarks.speed.measuring import clock
 from benchmarks.speed.saturation import host_waits

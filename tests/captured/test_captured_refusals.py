@@ -8,7 +8,7 @@ from bandits_torch import ArmGP, IndexPolicy, OnlineGP, UpperConfidenceBound, ma
 from bandits_torch.captured.blocks import ProblemInputs
 from bandits_torch.kernels import SpatioTemporalKernel, WienerKernel
 from bandits_torch.policies.forgetting import SlidingWindow
-from bandits_torch.problems.stationary import GPDraws
+from bandits_torch.problems.simulated import GPDraws
 from bandits_torch.state_files import described
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import ConstantWidth

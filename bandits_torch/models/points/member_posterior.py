@@ -271,18 +271,16 @@ class MemberMixture(Model):
         super().__init__()
         validation.instance("members", members, MemberPosterior, "PointMembers")
         both, alone = tuple(members.batch_shape), tuple(members.batch_shape[:1])
-        of_members, of_runs = {"weights": weights, "scale": scale}, {"offset": offset, "unit": unit}
-        for given, shape in ((of_members, both), (of_runs, alone)):
-            for name, value in given.items():
-                validation.of_shape(name, value, shape)
+        validation.of_shape("weights", weights, both)
+        validation.of_shape("scale", scale, both)
+        validation.of_shape("offset", offset, alone)
+        validation.of_shape("unit", unit, alone)
         self.members, self.weights, self.scale = members, weights, scale
         self.offset, self.unit = offset, unit
         self._pending: tuple[Tensor, Tensor, Tensor] | None = None
         if pending is not None:
-            ends = (*alone, members.dim + 1)
-            right = validation.tensor("pending", pending).dim() == 3 and pending.shape[::2] == ends
-            expected = f"({alone[0]}, k, {members.dim + 1}): points, time the last"
-            validation.shape_is("pending", pending, right, expected)
+            S, D = alone[0], members.dim + 1
+            validation.of_shape("pending", pending, (S, "k", D), note=": points, time the last")
             Z, then = pending[..., :-1], pending[..., -1].double()
             with torch.no_grad():
                 mean, _ = members.moments(Z, then)

@@ -123,16 +123,13 @@ class PointMembers(MemberPosterior, HasState, Described):
         validation.shape_is("bounds", bounds, fits and bounds.is_floating_point(), "(2, d), floating point")
         validation.finite_tensor("bounds", bounds)
         validation.require(bool((bounds[0] <= bounds[1]).all()), "bounds", bounds, "increasing")
-        one = validation.tensor("forgetting_rate", forgetting_rate).dim() == 1
-        validation.shape_is("forgetting_rate", forgetting_rate, one, "(P,), a number for each member")
+        validation.of_shape("forgetting_rate", forgetting_rate, ("P",), note=", a number for each member")
         d, P = bounds.shape[-1], len(forgetting_rate)
         self.replicates = validation.positive_integer("replicates", replicates)
         self.capacity = validation.positive_integer("capacity", capacity)
         validation.require(capacity >= 2, "capacity", capacity, "an integer >= 2")
-        one = validation.tensor("lengthscale", lengthscale).dim() == 1
-        wide = lengthscale.unsqueeze(-1) if one else lengthscale
-        fits = wide.shape in ((P, 1), (P, d))
-        validation.shape_is("lengthscale", lengthscale, fits, f"({P},) or ({P}, {d})")
+        validation.of_shape("lengthscale", lengthscale, (P,), (P, 1), (P, d))
+        wide = lengthscale.unsqueeze(-1) if lengthscale.dim() == 1 else lengthscale
         of_members = {"noise_variance": noise_variance, "timescale": timescale}
         for name, value in of_members.items():
             validation.of_shape(name, value, (P,), note=", a number for each member")
