@@ -95,6 +95,8 @@ def page(
     shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
     counts = (first.horizon, "step"), (len(histories), "policy", "policies"), (first.replicates, "replicate")
     advice = None if compared is None else compared.advice
+    # Whether several arms of a row often have the largest reward.
+    ties = isinstance(problem, Replay) and kind_of_values(problem.table) in ("0/1", "counts")
     holds = None  # what a table holds, in sentences and as a picture
     if found is not None and isinstance(problem, Replay):
         draw = partial(plot_diagnosis, problem.record(), found)
@@ -121,8 +123,8 @@ def page(
         regret=_picture("regret", 3.6, draw_regret),
         bands=_bands(shown),
         starts=_starts(None if compared is None else compared.starts, shown),
-        pulls=_pulls(shown, problem, compared),
-        ties=_ties(problem),
+        pulls=_pulls(shown, problem, compared, ties),
+        ties=ties,
         arms=0 if problem.dim else problem.num_arms,
         most_arms=_MOST_ARMS,
         beliefs=_beliefs(shown),
@@ -350,22 +352,17 @@ def _starts(starts: Starts | None, order: Mapping[str, History]) -> dict[str, An
     return {"count": len(random), "steps": starts.steps, "picture": picture}
 
 
-def _ties(problem: Problem) -> bool:
-    """Whether several arms of a row often have the largest reward: in tables of 0/1 and counts."""
-    return isinstance(problem, Replay) and kind_of_values(problem.table) in ("0/1", "counts")
-
-
 def _pulls(
-    histories: Mapping[str, History], problem: Problem, compared: Comparison | None
+    histories: Mapping[str, History], problem: Problem, compared: Comparison | None, ties: bool
 ) -> dict[str, dict[str, str]]:
     """Pictures of the arms pulled by the policies named in the advice and by ``auto``, if there are arms.
 
-    The best arm is that of the smoothed table where rows have ties.
+    The best arm is that of the smoothed table where rows have ``ties``.
     """
     if problem.dim or problem.num_arms < 2:
         return {}
     horizon = next(iter(histories.values())).horizon
-    if isinstance(problem, Replay) and _ties(problem):
+    if isinstance(problem, Replay) and ties:
         times = np.array([problem.time(step) for step in range(1, horizon + 1)])
         smoothed = best_smoothed(problem.table[:horizon].double().cpu().numpy(), times)
         best = torch.from_numpy(smoothed[1])[None]

@@ -66,7 +66,8 @@ class Numbers:
         """The place of a value, clamped to the range; on a logarithmic scale unless ``scale`` is "linear"."""
         if not self.columns:
             return []
-        low, high, here = (self._scaled(x) for x in (self.low, self.high, self._clamped(float(value))))
+        inside = min(max(float(value), self.low), self.high)
+        low, high, here = (self._scaled(x) for x in (self.low, self.high, inside))
         return [(here - low) / (high - low)]
 
     def decode(self, columns: Sequence[float], like: Any) -> Any:
@@ -81,7 +82,7 @@ class Numbers:
         if step:
             least, most = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
             value = step * min(max(round(value / step), least), most)
-        return round(value) if whole else float(self._clamped(value))
+        return round(value) if whole else float(min(max(value, self.low), self.high))
 
     def linear(self, u: Tensor) -> Tensor:
         """Places on the linear scale, from those on the logarithmic one."""
@@ -95,9 +96,6 @@ class Numbers:
 
     def _is_whole(self, like: Any) -> bool:
         return (isinstance(like, int) and not isinstance(like, bool)) if self.whole is None else self.whole
-
-    def _clamped(self, value: float) -> float:
-        return min(max(value, self.low), self.high)
 
     def _scaled(self, value: float) -> float:
         return float(value) if self.scale == "linear" else math.log(value)
