@@ -305,15 +305,13 @@ class AskTell(Watched, Described):
             self._times.zone = zone
             then = self._times.shown(number)
             shown = [border.shown_choice(choice.arm, self.names, self.settings) for choice in choices]
-            questions = tuple(
-                Question(self._asked + k, then, choice.arm, name)
-                for k, (choice, name) in enumerate(zip(choices, shown, strict=True))
-            )
-            self._open |= {q.id: (number, choice) for q, choice in zip(questions, choices, strict=True)}
-            self._asked += len(questions)
-            for question, choice in zip(questions, choices, strict=True):
-                self._watch.asked(question.id, number, choice.arm)
-            return questions[0] if count is None else questions
+            questions = []
+            for choice, name in zip(choices, shown, strict=True):
+                questions.append(Question(self._asked, then, choice.arm, name))
+                self._open[self._asked] = number, choice
+                self._watch.asked(self._asked, number, choice.arm)
+                self._asked += 1
+            return questions[0] if count is None else tuple(questions)
 
     def tell(
         self,

@@ -110,22 +110,19 @@ def sweep(
     Raises ``SweepFailed`` when cells failed, after all the others have run. Raises ValueError for bad arguments.
     """
     cells = make_cells(problems, policies, Block(replicates, horizon, 0, seed), block)
-    done, failed = {}, {}
     where: Any = {"engine": engine, "threads": threads, "jobs": jobs, "out": out}
-    for cell, outcome in run_cells(cells, **where, progress=progress):
-        if isinstance(outcome, Failure):
-            failed[cell] = outcome
-        else:
-            done[cell] = outcome
+    outcomes = dict(run_cells(cells, **where, progress=progress))
+    failed = {cell.title: one for cell, one in outcomes.items() if isinstance(one, Failure)}
     blocks: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         blocks.setdefault((cell.problem, cell.policy), []).append(cell)
     histories: dict[str, dict[str, History]] = {problem: {} for problem, _ in blocks}
     for (problem, policy), parts in blocks.items():
-        if all(cell in done for cell in parts):
-            histories[problem][policy] = join_blocks([done[cell] for cell in parts])
+        done = [one for cell in parts if isinstance(one := outcomes[cell], History)]
+        if len(done) == len(parts):
+            histories[problem][policy] = join_blocks(done)
     if failed:
-        raise SweepFailed(histories, {cell.title: failure for cell, failure in failed.items()})
+        raise SweepFailed(histories, failed)
     return histories
 
 
