@@ -156,9 +156,7 @@ class History:
         Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, not a history or of
         a newer format version.
         """
-        name, (header, arrays) = os.fspath(path), read_archive(path, "history")
-        if not isinstance(header, dict) or header.get("format") != FORMAT:
-            raise ValueError(f"{name!r} is not a history file: its header says {str(header)[:80]!r}")
+        name, (header, arrays) = os.fspath(path), read_archive(path, "history", FORMAT)
         version = header.get("version")
         if not isinstance(version, int) or version > FORMAT_VERSION:
             raise ValueError(f"{name!r} has history format {version}; this version reads {FORMAT_VERSION}")

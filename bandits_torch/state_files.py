@@ -63,9 +63,7 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
     Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, of another kind or of a newer
     format version, or whose tensors belong on a missing device.
     """
-    name, (header, arrays) = os.fspath(path), read_archive(path, kind)
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ValueError(f"{name!r} is not a {kind} file: its header says {str(header)[:80]!r}")
+    name, (header, arrays) = os.fspath(path), read_archive(path, kind, FORMAT)
     version = header.get("version")
     if type(version) is int and version in _OLDER:
         raise ValueError(
@@ -81,8 +79,10 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
     return header, state
 
 
-def read_archive(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str, np.ndarray]]:
-    """The JSON in the array ``header`` of an archive, and its other arrays; errors as for ``read_state``."""
+def read_archive(
+    path: str | os.PathLike[str], kind: str, form: str
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The JSON in the array ``header`` of an archive of this format, and its other arrays; errors as ``read_state``."""
     name = os.fspath(path)
     if not os.path.exists(path):
         raise FileNotFoundError(f"no {kind} file at {name!r}")
@@ -96,7 +96,10 @@ def read_archive(path: str | os.PathLike[str], kind: str) -> tuple[Any, dict[str
         file.seek(0)
         with np.load(file, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
-        return json.loads(arrays.pop("header").tobytes()), arrays
+        header = json.loads(arrays.pop("header").tobytes())
+    if not isinstance(header, dict) or header.get("format") != form:
+        raise ValueError(f"{name!r} is not a {kind} file: its header says {str(header)[:80]!r}")
+    return header, arrays
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
