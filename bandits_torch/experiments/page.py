@@ -27,9 +27,8 @@ from torch import Tensor
 
 from bandits_torch.experiments.comparison import Comparison, unseen_cycles
 from bandits_torch.experiments.earned import WRITTEN_OUT, Earned, best_arms, standings, summary
-from bandits_torch.experiments.plots.beliefs import BELIEFS, plot_beliefs
 from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
-from bandits_torch.experiments.plots.runs import plot_pulls, plot_regret, plot_starts
+from bandits_torch.experiments.plots.runs import BELIEFS, plot_beliefs, plot_pulls, plot_regret, plot_starts
 from bandits_torch.experiments.plots.style import (
     COLOURS,
     GREY,

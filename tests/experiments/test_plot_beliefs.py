@@ -14,7 +14,7 @@ from bandits_torch.experiments import (
     plot_regret,
     plot_surviving_priors,
 )
-from bandits_torch.experiments.plots.beliefs import BELIEFS
+from bandits_torch.experiments.plots.runs import BELIEFS
 from tests.experiments.made_up import history
 
 T = 40

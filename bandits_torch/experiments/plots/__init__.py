@@ -4,15 +4,18 @@ With ``ax=`` they draw there, without it in a new figure (``axes.figure``) that 
 last expression of a notebook cell, or save it with ``axes.figure.savefig(path)``.
 """
 
-from bandits_torch.experiments.plots.beliefs import (
+from bandits_torch.experiments.plots.runs import (
     mark_detections,
+    plot_arms,
     plot_beliefs,
     plot_detections,
     plot_posterior,
     plot_priors,
+    plot_pulls,
+    plot_regret,
+    plot_starts,
     plot_surviving_priors,
 )
-from bandits_torch.experiments.plots.runs import plot_arms, plot_pulls, plot_regret, plot_starts
 from bandits_torch.experiments.plots.style import COLOURS
 
 __all__ = [
