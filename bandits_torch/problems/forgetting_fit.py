@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -194,15 +194,31 @@ def fit_forgetting(
 
     Cost: O(T N) for each of some hundred evaluations, and 5 x 64 for the intervals.
     """
-    fit, outside = estimate_forgetting(table, times, covariance, max_rows)
-    warn_of(fit, outside)
-    return fit
+    return _fitted(table, times, covariance, max_rows)
 
 
-def estimate_forgetting(
-    table: Tensor, times: Tensor, covariance: Tensor, max_rows: int = 1000
-) -> tuple[ForgettingFit, tuple[str, ...]]:
-    """``fit_forgetting`` without its warnings, and the names of the estimates of which it warns."""
+def fit_forgetting_of_shares(table: Tensor, times: Tensor, covariance: Tensor) -> ForgettingFit:
+    """``fit_forgetting`` of rewards of 0 and 1, in units of each arm's own deviation.
+
+    The noise variance of 0 and 1 with probability p is p (1 - p), a share of the arm's variance that depends little on
+    p. With one noise for all arms, the larger noise of an arm near 1/2 would count as change.
+    """
+    variance = covariance.diagonal()
+    deviation = torch.where(variance > 0, variance, 1.0).sqrt()
+    both = deviation * deviation.unsqueeze(-1)
+    return _fitted(table / deviation, times, covariance / both, both=both, usual=float(variance.mean()))
+
+
+def _fitted(
+    table: Tensor,
+    times: Tensor,
+    covariance: Tensor,
+    max_rows: int = 1000,
+    both: Tensor | float = 1.0,
+    usual: float = 1.0,
+) -> ForgettingFit:
+    """The fit, with its covariances in units of ``both`` and its noise in units of ``usual``; warns the caller's
+    caller of estimates at an end of the range searched."""
     _check_record(table, times, covariance)
     covariance = ArmCovarianceKernel(covariance).covariance.double()
     validation.require(float(covariance.diagonal().mean()) > 0, "covariance", covariance, "not 0")
@@ -230,21 +246,17 @@ def estimate_forgetting(
     least = 0.0 if "noise_variance" in ends else noise * math.exp(-noise_spread)
     fit = ForgettingFit(
         forgetting_rate=rate,
-        noise_variance=noise,
-        covariance=signal * variance,
+        noise_variance=usual * noise,
+        covariance=signal * variance * both,
         factor=factor,
         rate_interval=(-math.expm1(-math.exp(z[0])), -math.expm1(-math.exp(z[1]))),
-        noise_interval=(least, noise * math.exp(noise_spread)),
+        noise_interval=(usual * least, usual * (noise * math.exp(noise_spread))),
         at_end=tuple(ends),
     )
-    return fit, tuple(name for name, end in ends.items() if (name, end) != ("noise_variance", "low"))
-
-
-def warn_of(fit: ForgettingFit, names: Collection[str]) -> None:
-    """Warn the caller's caller that these estimates of the fit lie at an end of the range searched."""
     for name, line in zip(_NAMES, fit.describe(), strict=True):
-        if name in names:
+        if name in ends and (name, ends[name]) != ("noise_variance", "low"):
             warnings.warn(f"{line}; the rewards suggest a value outside it, if any", stacklevel=3)
+    return fit
 
 
 def without_noise(covariance: Tensor, noise_variance: float) -> Tensor:

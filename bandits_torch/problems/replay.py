@@ -17,10 +17,9 @@ from bandits_torch.naming import some
 from bandits_torch.problems.diagnosis import UNITS, kind_of_values
 from bandits_torch.problems.forgetting_fit import (
     ForgettingFit,
-    estimate_forgetting,
     fit_forgetting,
+    fit_forgetting_of_shares,
     fit_forgetting_rate,
-    warn_of,
     without_noise,
 )
 from bandits_torch.problems.periods import FIND, checked_periods, fit_cycles
@@ -302,7 +301,8 @@ def knowledge_from(
     validation.require(varies, name, given, f"{rows} with rewards that vary")
     rate = forgetting_rate
     if noise_fraction is None:
-        fit = _fit(history, times, covariance)
+        binary = kind_of_values(history) == "0/1"
+        fit = (fit_forgetting_of_shares if binary else fit_forgetting)(history, times, covariance)
         covariance, noise_variance = fit.covariance, fit.noise_variance
         rate = fit.forgetting_rate if rate is None else rate
     else:
@@ -334,26 +334,3 @@ def knowledge_from(
         forgetting_rate=rate,
     )
     return knowledge, fit
-
-
-def _fit(history: Tensor, times: Tensor, covariance: Tensor) -> ForgettingFit:
-    """``fit_forgetting``; rewards of 0 and 1 are in units of each arm's own deviation.
-
-    The noise variance of 0 and 1 with probability p is p (1 - p), a share of the arm's variance that depends little on
-    p. With one noise for all arms, the larger noise of an arm near 1/2 would count as change.
-    """
-    if kind_of_values(history) != "0/1":
-        return fit_forgetting(history, times, covariance)
-    variance = covariance.diagonal()
-    deviation = torch.where(variance > 0, variance, 1.0).sqrt()
-    both = deviation * deviation.unsqueeze(-1)
-    fit, outside = estimate_forgetting(history / deviation, times, covariance / both)
-    usual, (low, high) = float(variance.mean()), fit.noise_interval
-    fit = replace(
-        fit,
-        covariance=fit.covariance * both,
-        noise_variance=usual * fit.noise_variance,
-        noise_interval=(usual * low, usual * high),
-    )
-    warn_of(fit, outside)
-    return fit
