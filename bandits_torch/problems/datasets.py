@@ -350,7 +350,9 @@ class RegressionTable(StationaryProblem):
         features, values = _read_regression(Path(data), target)
         whole = np.isfinite(features).all(1) & np.isfinite(values)
         validation.require(int(whole.sum()) >= 2, "data", str(data), "a table with two complete rows or more")
-        arms, rewards = (_standardised(torch.from_numpy(part[whole])) for part in (features, values))
+        parts = [torch.from_numpy(part[whole]).double() for part in (features, values)]
+        spreads = [torch.where(part.std(0) > 0, part.std(0), 1.0) for part in parts]  # constant columns: 0
+        arms, rewards = ((part - part.mean(0)) / spread for part, spread in zip(parts, spreads, strict=True))
         if lengthscale is None:
             order = torch.randperm(len(arms), generator=torch.Generator().manual_seed(0))[:1000]
             lengthscale = float(torch.pdist(arms[order]).median().clamp_min(1e-6))
@@ -390,10 +392,3 @@ def _read_regression(path: Path, target: str | None) -> tuple[np.ndarray, np.nda
     others = numbers.drop(columns=[target])
     validation.require(others.shape[1] >= 1, "data", names, "a table with a feature beside the target")
     return others.to_numpy(np.float64), numbers[target].to_numpy(np.float64)
-
-
-def _standardised(values: Tensor) -> Tensor:
-    """Mean 0 and standard deviation 1 in every column; constant columns are 0."""
-    values = values.double()
-    deviation = values.std(0)
-    return (values - values.mean(0)) / torch.where(deviation > 0, deviation, 1.0)
