@@ -22,7 +22,7 @@ from bandits_torch.problems.table_files import (
     is_numeric,
     numbers,
     read_frame,
-    seconds,
+    read_times,
     words,
 )
 from bandits_torch.problems.tables import REWARD_NAMES, RewardTable, table_of
@@ -290,8 +290,8 @@ def _log_of(
     claimed = {of_time, of_chance, of_lists}
     arms, rewards = _pulls(frame, claimed, asked.get("arm"), asked.get("reward"), contexts)
     of_arm, of_reward = one("arm", arms), one("reward", rewards)
-    clock, unit, dated = seconds(of_time, frame[of_time], mark)
-    order = np.argsort(clock, kind="stable")
+    clock = read_times(of_time, frame[of_time], mark)
+    order = np.argsort(clock.values, kind="stable")
     chosen = [one for one in (of_time, of_arm, of_reward, of_chance, of_lists) if one is not None]
     expected = "different, for time, arm, reward, propensity and available"
     validation.require(len({*chosen}) == len(chosen), "columns", chosen, expected)
@@ -314,7 +314,7 @@ def _log_of(
     mask = torch.tensor([[name in those for name in every] for those in lists])
     others = [name for name in names if name not in {*chosen, *contexts}]
     pulls = f"{len(frame)} pulls of {len(every)} arms"
-    notes = [f"log: {pulls}; times: {of_time!r}, {unit}; {of_arm!r}, {of_reward!r}"]
+    notes = [f"log: {pulls}; times: {of_time!r}, {clock.unit}; {of_arm!r}, {of_reward!r}"]
     notes += [f"left out: {some(others)}"] if others else []
 
     def values(name: str) -> Tensor:
@@ -332,7 +332,7 @@ def _log_of(
     elif contexts:
         under = torch.stack([values(name) for name in contexts], -1)
     return Log(
-        torch.from_numpy(clock[order]),
+        torch.from_numpy(clock.values[order]),
         torch.tensor([place[name] for name in pulled])[order],
         values(of_reward),
         tuple(every),
@@ -341,7 +341,7 @@ def _log_of(
         tuple(notes),
         under,
         tuple(listed),
-        dated=dated,
+        dated=clock.dated,
     )
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import pandas as pd
@@ -170,7 +170,7 @@ def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
     if found is not None or names[0] != "":
         return found
     try:
-        counts = bool((np.diff(seconds("", frame[""], mark)[0]) > 0).all())
+        counts = bool((np.diff(read_times("", frame[""], mark).values) > 0).all())
     except ValueError:
         counts = False
     if not counts:
@@ -196,19 +196,35 @@ def _timestamps(cells: pd.Series) -> pd.Series | None:
     return None if stamps.isna().any() else stamps
 
 
-def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, str, bool]:
-    """The times of a column, as given or in seconds (for dates since 1970, in UTC if they have a zone), their unit in
-    words, and whether they are dates."""
+class Times(NamedTuple):
+    """The times of a column.
+
+    Attributes:
+        values: as given, or in seconds; of dates since 1970, in UTC if they have a zone.
+        unit: in words, for a note.
+        in_seconds: whether they were read as dates or durations, so that they count seconds.
+        dated: whether they are dates.
+    """
+
+    values: np.ndarray
+    unit: str
+    in_seconds: bool = False
+    dated: bool = False
+
+
+def read_times(name: str, cells: pd.Series, mark: str = ".") -> Times:
+    """The times of a column. Raises ValueError that names the first cell without a time."""
     known = _timestamps(cells)
     if known is not None:
         _refuse_some_zones(name, cells)
         zone = ", in UTC" if pd.Timestamp(cells.iloc[0]).tz is not None else ""
-        return _since_1970(known), f"seconds, from timestamps{zone}", True
+        return _dates(known, f"timestamps{zone}")
     row = empty_row(cells)
     if row is not None:
         raise ValueError(f"row {row}, column {name!r} must hold a time, got an empty cell")
     if not is_numeric(cells) and all(isinstance(cell, pd.Timedelta) for cell in cells):
-        return np.array([cell.total_seconds() for cell in cells]), "seconds, from durations", False
+        lengths = np.array([cell.total_seconds() for cell in cells])
+        return Times(lengths, "seconds, from durations", in_seconds=True)
     try:
         found = numbers(name, cells, mark)
     except ValueError:
@@ -216,7 +232,7 @@ def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, s
     else:
         dates = _compact(found)
         if dates is None:
-            return found, "as given", False
+            return Times(found, "as given")
         stamps, kind = dates, "dates"
     wrong = stamps.isna().to_numpy()
     if wrong.any():
@@ -226,7 +242,7 @@ def seconds(name: str, cells: pd.Series, mark: str = ".") -> tuple[np.ndarray, s
             f"row {row + 1}, column {name!r} must be a number or an ISO 8601 timestamp, got {cells.iloc[row]!r} "
             f"({_ADVICE}; time_column= names the times)"
         )
-    return _since_1970(stamps), f"seconds, from {kind}", True
+    return _dates(stamps, kind)
 
 
 def _refuse_some_zones(name: str, cells: pd.Series) -> None:
@@ -242,9 +258,10 @@ def _refuse_some_zones(name: str, cells: pd.Series) -> None:
         )
 
 
-def _since_1970(stamps: pd.Series) -> np.ndarray:
-    since = stamps - pd.Timestamp("1970-01-01", tz="UTC")
-    return since.dt.total_seconds().to_numpy(dtype=np.float64, copy=True)
+def _dates(stamps: pd.Series, kind: str) -> Times:
+    since = (stamps - pd.Timestamp("1970-01-01", tz="UTC")).dt.total_seconds()
+    values = since.to_numpy(dtype=np.float64, copy=True)
+    return Times(values, f"seconds, from {kind}", in_seconds=True, dated=True)
 
 
 def _compact(values: np.ndarray) -> pd.Series | None:

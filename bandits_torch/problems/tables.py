@@ -29,7 +29,7 @@ from bandits_torch.problems.table_files import (
     is_numeric,
     numbers,
     read_frame,
-    seconds,
+    read_times,
     words,
 )
 
@@ -239,7 +239,7 @@ class RewardTable:
         times: (T,), strictly increasing, held likewise, or None: one row per unit of time.
         arm_names: N different names; default "0", "1", ...
         notes: a reader's remarks on the file, one line each.
-        in_seconds: whether times are known to count seconds, as those read from dates do.
+        in_seconds: whether times are known to count seconds, as those read from dates and durations do.
 
     Raises:
         ValueError: for anything else.
@@ -474,28 +474,27 @@ def _wide_table(
     validation.require("" not in names, "rewards", names, "named columns; give the one without a name a name")
     expected = "at least two columns, one per arm (separator= tells what separates)"
     validation.require(len(names) >= 2, "rewards", names, expected)
-    clock, unit, _ = (None, "rows", False) if time is None else seconds(time, frame[time], mark)
+    clock = None if time is None else read_times(time, frame[time], mark)
     rewards = missing.in_numbers(_rewards(names, frame, mark))
-    dates = clock if unit.startswith("seconds") else None
     if asked is None and time_column is not None:
         refuse_counters(names, rewards, time, asked_for=time_column != "auto")
-        refuse_calendar(names, rewards, dates)
+        refuse_calendar(names, rewards, clock.values if clock is not None and clock.dated else None)
         refuse_names_of_arms(names, rewards)
         refuse_settings(names)
     source = "" if time is None else "the index, " if time == "" else f"{time!r}, "
     nothing = [name for name, none in zip(names, np.isnan(rewards).all(0), strict=True) if none]
     of_nothing = f"without any reward: {some(nothing, 3)}; ignore={','.join(nothing)} leaves them out"
+    unit = "rows" if clock is None else clock.unit
     notes = [f"times: {source}{unit}", *notes, *suspects(names, rewards), *([of_nothing] if nothing else [])]
-    moments = None if clock is None else torch.from_numpy(clock)
+    moments = None if clock is None else torch.from_numpy(clock.values)
+    in_seconds = clock is not None and clock.in_seconds
     try:
-        return RewardTable(
-            torch.from_numpy(rewards), moments, tuple(names), tuple(notes), in_seconds=dates is not None
-        )
+        return RewardTable(torch.from_numpy(rewards), moments, tuple(names), tuple(notes), in_seconds)
     except ValueError as error:
         if "times must increase" in str(error) and clock is not None:
             offset = "write local times with their offset"
-            advice = "time_column= names another" + ("" if dates is None else f", or {offset}")
-            if (np.diff(clock) < 0).any():
+            advice = "time_column= names another" + (f", or {offset}" if clock.dated else "")
+            if (np.diff(clock.values) < 0).any():
                 advice = f"sort the rows by time, and {offset}"
             long = "long=True if a row is one reward; " if len(names) < _FEW_COLUMNS else ""
             raise ValueError(f"{error} ({long}{advice})") from None
@@ -553,11 +552,11 @@ def _long_table(
     if time is None:
         raise ValueError(f"time_column must be the name of a column, for long=True, got {time_column!r}")
     arm, reward = _long_names([name for name in frame.columns if name != time], long)
-    clock, unit, _ = seconds(time, frame[time], mark)
+    clock = read_times(time, frame[time], mark)
     if (empty := empty_row(frame[arm])) is not None:
         raise ValueError(f"row {empty}, column {arm!r} must name an arm, got an empty cell")
     rewards = missing.in_numbers(numbers(reward, frame[reward], mark))
-    rows = pd.DataFrame({"time": clock, "arm": frame[arm].map(str), "reward": rewards})
+    rows = pd.DataFrame({"time": clock.values, "arm": frame[arm].map(str), "reward": rewards})
     twice = rows.duplicated(["time", "arm"])
     if twice.any():
         row = int(twice.to_numpy().argmax())
@@ -569,14 +568,12 @@ def _long_table(
         if name not in wide.columns:
             raise ValueError(unknown_name("rewards", name, list(wide.columns)))
     values = wide[names].to_numpy(dtype=np.float64, copy=True)
-    notes = [f"times: {time!r}, {unit}", f"long: {len(rows)} rows of {arm!r} and {reward!r}"]
+    notes = [f"times: {time!r}, {clock.unit}", f"long: {len(rows)} rows of {arm!r} and {reward!r}"]
     others = [name for name in frame.columns if name not in (time, arm, reward)]
     notes += [f"left out: {some(others)}"] if others else []
     notes += suspects(names, values)
     moments = torch.tensor(wide.index.to_numpy(dtype=np.float64))
-    return RewardTable(
-        torch.from_numpy(values), moments, tuple(names), tuple(notes), unit.startswith("seconds")
-    )
+    return RewardTable(torch.from_numpy(values), moments, tuple(names), tuple(notes), clock.in_seconds)
 
 
 def _may_name_arms(name: str, frame: pd.DataFrame) -> bool:

@@ -108,6 +108,20 @@ def test_columns_that_tell_the_time_are_no_arms(name, cells, tmp_path):
     assert read(tmp_path, text, rewards=[name, "a"]).arm_names == (name, "a")
 
 
+def test_durations_count_seconds_and_have_no_weekdays(tmp_path):
+    days = pd.to_timedelta(np.arange(14), unit="D")
+    agrees = [(n + 3) % 7 for n in range(14)]  # with the weekday of a date so many days after 1970 began
+    table = parquet(tmp_path, pd.DataFrame({"time": days, "a": agrees, "b": VALUES[:, 0]}))
+    assert table.in_seconds
+    assert table.times[1] == 86400
+    assert table.notes[0] == "times: 'time', seconds, from durations"
+    with pytest.raises(ValueError, match="'a' may tell the time"):
+        parquet(
+            tmp_path,
+            pd.DataFrame({"time": pd.Timestamp("1970-01-01") + days, "a": agrees, "b": VALUES[:, 0]}),
+        )
+
+
 @pytest.mark.parametrize("names", [("price", "size", "reward"), ("Rewards", "price"), ("x1", "x_2", "y")])
 def test_settings_and_what_each_trial_paid_are_no_table_of_arms(names, tmp_path):
     text = rows(names=names, values=VALUES[:, : len(names)])
