@@ -291,8 +291,8 @@ class AskTell(Watched, Described):
                     validation.require(bare, "context", context, "None together with an ArmContext")
                     told = cast(ArmContext, border.context_of(context, self.context_names))
                     available = replace(told, available=available)
-                elif self.context_names is not None and not isinstance(available, ArmContext):
-                    raise ValueError(f"context must be one of {', '.join(self.context_names)}, got None")
+                elif not isinstance(available, ArmContext):
+                    self._needs_no_context()
                 available = self._roster.of_those_here(available)
             else:
                 expected = "None over a domain: fix settings instead"
@@ -439,10 +439,17 @@ class AskTell(Watched, Described):
             validation.require(known, "latent", latent, "False unless rewards are binary or counts")
             marginals = beliefs.latent_marginals if latent else beliefs.marginals
             context = border.context_of(context, self.context_names)
-            if context is not None:
+            if context is None:
+                self._needs_no_context()
+            else:
                 validation.require(inside.takes_contexts, "context", context, f"None: {self.name} takes none")
             mean, variance = marginals(at, points if context is None else context)
             return mean, variance.clamp_min(0.0).sqrt()
+
+    def _needs_no_context(self) -> None:
+        """Raise ValueError if contexts have names, of which none was given."""
+        names = self.context_names or ()
+        validation.require(not names, "context", None, f"one of {', '.join(names)}")
 
     def drop(self, before: Any = None, *, ids: Sequence[int] | None = None) -> int:
         """Remove open questions, asked ``before`` this time or of these numbers; returns how many were open.

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from bandits_torch import ArmContext, AskTell, Domain, recipes
+from bandits_torch.policies import Observation
 from bandits_torch.policies.wrapping import CentredPolicy
 from tests.reference.kernels import rbf
 
@@ -116,8 +117,21 @@ def test_a_context_by_itself_is_refused_with_the_way_to_tell_it(options):
     with pytest.raises(ValueError, match="available must be a mask of booleans; a context in an ArmContext"):
         asked.ask(0.0, CONTEXTS[0])
     assert asked.asked == 0
-    with pytest.raises(ValueError, match="in an ArmContext"):
-        asked.predict(0.0)
+    for call in (asked.ask, asked.predict, asked.policy.choose):
+        with pytest.raises(
+            ValueError, match=r"^context must be 1 number .*: `context=` of an AskTell, or .*ArmContext"
+        ):
+            call(0.0)
+    with pytest.raises(ValueError, match=r"an observation takes `choice\.why`"):
+        asked.policy.learn(Observation(0.0, torch.tensor([0]), torch.ones(1).double()))
+    assert asked.asked == 0
+
+
+def test_a_missing_name_of_a_context_is_refused_with_the_names():
+    live = AskTell.auto(["short", "long"], contexts=["phone", "desk"])
+    for call in (live.ask, live.predict):
+        with pytest.raises(ValueError, match=r"^context must be one of phone, desk, got None"):
+            call(0.0)
 
 
 def test_a_prior_mean_that_is_taken_off_is_put_back_into_predictions():

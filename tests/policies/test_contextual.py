@@ -228,7 +228,7 @@ def test_what_will_be_best_is_asked_under_a_context() -> None:
     assert torch.equal(deviation, variance.sqrt())
     bare, _ = live.predict(5.0, context=torch.tensor([0.3, 0.4]).double())
     assert torch.equal(bare, mean)
-    with pytest.raises(ValueError, match="context must be a tensor"):
+    with pytest.raises(ValueError, match=r"context must be \d number"):
         live.predict(5.0, context=None)
     with pytest.raises(ValueError, match="context must be None"):
         AskTell(recipes.gp_ucb(ARMS, rbf(0.4), NOISE)).predict(5.0, context=step)

@@ -149,7 +149,10 @@ def inputs_under(
 
 def checked_context(context: Tensor | None, c: int, S: int) -> Tensor:
     """The context of a step, (c,) or (S, c). Raises ValueError if it is missing or has another shape."""
-    expected = f"a tensor ({c},) or ({S}, {c}), in an ArmContext"
+    expected = (
+        f"{c} number{'s' if c > 1 else ''} known before the choice: `context=` of an AskTell, or "
+        f"`choose(time, ArmContext(context))` with a tensor ({c},) or ({S}, {c})"
+    )
     validation.require(context is not None, "context", context, expected)
     assert context is not None
     validation.shape_is("context", context, context.shape in ((c,), (S, c)), f"({c},) or ({S}, {c})")
@@ -160,7 +163,10 @@ def check_inputs(observation: Observation | Pending, shape: tuple[int, int]) -> 
     """The inputs of a choice. Raises ValueError unless they have the right number and are finite."""
     name, inputs = f"why[{INPUTS!r}]", observation.why.get(INPUTS)
     fits = isinstance(inputs, Tensor) and inputs.shape == shape and inputs.is_floating_point()
-    validation.require(fits, name, inputs, f"a tensor {shape}, the inputs that the choice was made with")
+    expected = (
+        f"a tensor {shape}, the inputs that the choice was made with: an observation takes `choice.why`"
+    )
+    validation.require(fits, name, inputs, expected)
     assert isinstance(inputs, Tensor)
     if inputs.is_cpu:
         validation.finite_tensor(name, inputs)
