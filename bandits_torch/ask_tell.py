@@ -323,7 +323,8 @@ class AskTell(Watched, Described):
     ) -> bool:
         """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
 
-        ``id``: the question, its number, or the name of its arm if exactly one open question is about that arm.
+        ``id``: the question, its number (an integer), or the name of its arm (text, also ``"2"``) if exactly one open
+        question is about that arm.
 
         ``outcomes``: what was measured beside it, for a policy with ``outcome_names``: a mapping from those to numbers
         or (S,), or numbers in their order, (m,) or (S, m). ``noise_variance``: of this reward alone, a number or (S,),

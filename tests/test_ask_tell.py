@@ -272,3 +272,14 @@ def test_auto_is_told_what_the_recipe_can_be_told():
         AskTell.auto(5, kernle=torch.eye(5))
     with pytest.raises(ValueError, match="arms must be an integer >= 1, got 0"):
         AskTell.auto(0)
+
+
+def test_text_is_the_name_of_an_arm_and_an_integer_the_number_of_a_question():
+    live = AskTell.auto(["2", "1"])
+    first, second = live.ask(0.0), live.ask(1.0)
+    assert (first.name, second.name) == ("2", "1")
+    assert live.tell("1", 5.0)
+    assert live.open == (first.id,)
+    assert not live.tell(1, 5.0)  # the second question, which was told
+    with pytest.raises(ValueError, match="id must be of a question asked, 0 to 1, got 2"):
+        live.tell(2, 5.0)

@@ -299,7 +299,7 @@ def ask(state: Path, arms: str | None, available: str | None, moment: str | None
 def tell(state: Path, id: str, reward: float) -> None:
     """Learn the REWARD of question ID from `ask`, and save the file STATE. Only the first reward of a question counts.
 
-    ID may be the name of an arm with exactly one open question.
+    ID may be the name of an arm with exactly one open question. A number is always that of a question.
     """
     from bandits_torch.policy_files import save_policy
 
@@ -346,6 +346,10 @@ def _live(state: Path, arms: str | None) -> Any:
             raise ValueError(
                 f"arms must be given to `ask --arms` first, as there is no file {file!r}, got None"
             )
+        counts = [name for name in names if name.isdecimal()]
+        if counts:
+            expected = "names that are not numbers: `tell` takes a number for that of a question"
+            raise ValueError(f"arms must be {expected}, got {', '.join(counts)}")
         return AskTell.auto(names)
     roster = read_state(state, "policy")[1]["state"].get("arms")
     if roster is None:

@@ -105,3 +105,10 @@ def test_a_new_file_needs_arms(tmp_path):
         command, *rest = arguments
         assert said in shell(command, tmp_path / "none", *rest)[1]
     assert not any(tmp_path.iterdir())
+
+
+def test_arms_whose_names_are_numbers_are_refused_as_tell_takes_them_for_questions(tmp_path):
+    said = call("ask", tmp_path / "live", "--arms", "101, north,2", code=2).stderr
+    assert "arms must be names that are not numbers" in said
+    assert said.endswith("got 101, 2\n")
+    assert not (tmp_path / "live").exists()
