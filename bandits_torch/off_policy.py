@@ -109,6 +109,9 @@ def value(
     rows.
     """
     validation.instance("log", log, Log, "a Log")
+    validation.instance("policy", policy, (str, Policy, Tensor), "a recipe's name, a Policy or probabilities")
+    if isinstance(policy, str):
+        recipes.registered(policy)  # refuses an unknown name
     known = log.propensity is not None
     allowed = ("auto", "snips", "dr") if known else ("auto", "replay")
     validation.require(estimator in allowed, "estimator", estimator, f"one of {', '.join(allowed)} here")
@@ -148,7 +151,6 @@ def value(
         pi, learned = _fixed(policy, can, log, first), 0
         play = None
     else:
-        validation.instance("policy", policy, (str, Policy), "a recipe's name, a Policy or probabilities")
         build, times = _player(log, policy, first, n, seed, options)
         least = float(chance.min())
 
@@ -318,6 +320,7 @@ def _player(
             return recipe.call(log.num_arms, **(known | own | options))
 
         return under_contexts, log.times[first:].tolist()
+    validation.known_names(f"options of {policy}", options, recipes.registered(policy).options)
     rows = len(log.arms)
     told = "longer: the recipe estimates its prior knowledge from the beginning"
     validation.require(first > 0, "log", f"{rows} pulls", told)

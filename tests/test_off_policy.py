@@ -40,6 +40,19 @@ def test_a_learning_policy_is_replayed_as_in_li_et_al():
     assert built.choose(0.0).arm == 0  # it is as before
 
 
+def test_a_misspelt_policy_or_option_is_refused_before_anything_is_estimated():
+    """Rewards without a pattern, of which an estimate warns."""
+    generator = torch.Generator().manual_seed(0)
+    arms, rewards = torch.randint(3, (400,), generator=generator), torch.randn(400, generator=generator)
+    log = Log(torch.arange(400).double(), arms, rewards.double(), propensity=torch.full((400,), 1 / 3))
+    with pytest.warns(UserWarning, match="forgetting rate|noise variance"):
+        value(log, "gp_ucb", replays=2)
+    with pytest.raises(ValueError, match="did you mean gp_ucb"):
+        value(log, "gp_usb")
+    with pytest.raises(ValueError, match="did you mean window"):
+        value(log, "sw_gp_ucb", windw=3)
+
+
 def test_rows_of_one_time_count_as_spread_over_the_gap_to_the_next():
     rng = np.random.default_rng(0)
     rows = torch.arange(1200)
