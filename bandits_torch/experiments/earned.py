@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from scipy import stats
 from torch import Tensor
 
 from bandits_torch import validation
@@ -115,8 +115,12 @@ def per_step(histories: Mapping[str, History]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-_NINETY = 1.645  # of the standard normal distribution, two-sided
 _CLEARLY = 0.1  # of what could be gained
+
+
+def _quantile(share: float, freedom: int | None) -> float:
+    """Of Student's t, or of the standard normal distribution without a ``freedom``."""
+    return float(stats.norm.ppf(share) if freedom is None else stats.t.ppf(share, freedom))
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,7 @@ class Earned:
         maximum: total of the largest reward of each step, its noise included.
         ratio: whether percentages of rewards make sense: no reward is negative.
         unit: of ``bandwidth``.
+        freedom: degrees of freedom of the intervals: of a simulation, one less than replicates; None for a table.
     """
 
     steps: int
@@ -150,6 +155,7 @@ class Earned:
     maximum: float
     ratio: bool
     unit: str = "steps"
+    freedom: int | None = None
 
     @property
     def noisy(self) -> bool:
@@ -170,11 +176,11 @@ class Earned:
         """Policies that surely earned more than random play, by a tenth or more of the possible gain. The confidence is
         95 % for all of them together."""
         raced = [name for name in self.policies if name != "random"]
-        needed = NormalDist().inv_cdf(1 - 0.05 / max(1, len(raced)))
+        needed = _quantile(1 - 0.05 / max(1, len(raced)), self.freedom)
         found = []
         for name in raced:
             low, high = self.more[name] or (0.0, 0.0)
-            error = (high - low) / (2 * _NINETY)
+            error = (high - low) / (2 * _quantile(0.95, self.freedom))
             if low + high > 2 * needed * error and not self.gain(self.policies[name]) < _CLEARLY:
                 found.append(name)
         return tuple(found)
@@ -253,7 +259,7 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     the row's own noise has no influence. This estimate is low if arms change faster than their noise can be averaged
     out. The intervals for a table concern its noise: the sum over rows of a policy's reward minus the row's mean is a
     martingale if nothing can be learned, with the sum of squares as its variance. Those for a simulation concern its
-    replicates.
+    replicates, whose sums are taken to be normal.
 
     ``problem`` is the one that was played; ``histories`` and ``random`` as for ``standings``.
 
@@ -282,6 +288,8 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     if sums is not None and len(sums) == 1:
         names = getattr(problem, "arm_names", None) or range(problem.num_arms)
         best_arm = (str(names[int(sums[0].argmax())]), float(sums.max()))
+    known = bandwidth is None and first.replicates > 1
+    freedom = first.replicates - 1 if known else None
     totals: dict[str, float] = {}
     more: dict[str, tuple[float, float] | None] = {}
     for name in sorted(histories, key=lambda one: -float(histories[one].expected_rewards.sum(1).mean())):
@@ -290,9 +298,8 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
         if bandwidth is not None and gained.shape[1] > 1:
             error = float((gained - gained.mean(1, keepdim=True)).square().sum(1).mean().sqrt())
         else:
-            known = bandwidth is None and len(gained) > 1
             error = float(sum_of_all.std() / len(gained) ** 0.5) if known else math.nan
-        middle, half = float(sum_of_all.mean()), _NINETY * error
+        middle, half = float(sum_of_all.mean()), _quantile(0.95, freedom) * error
         totals[name] = float(histories[name].expected_rewards.sum(1).mean())
         more[name] = None if math.isnan(error) else (middle - half, middle + half)
     return Earned(
@@ -306,4 +313,5 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
         bandwidth,
         maximum,
         ratio,
+        freedom=freedom,
     )

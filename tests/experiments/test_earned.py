@@ -117,6 +117,22 @@ def test_of_a_simulation_the_best_arm_of_every_step_is_known():
     assert found.record()["smoothing"] is None
 
 
+@pytest.mark.parametrize("replicates", [2, 3])
+def test_intervals_of_few_replicates_hold_what_playing_at_random_gains(replicates):
+    held, ahead = [], []
+    for seed in range(100):
+        problem = make("switching", horizon=10, replicates=replicates, num_arms=5, seed=seed)
+        settings = {"replicates": replicates, "horizon": 10, "seed": seed, "epsilon": 1.0}
+        policy = recipes.build("epsilon_greedy", problem, **settings)
+        histories = race({"draws": policy}, problem, 10)
+        found = earned(problem, histories, random_regret(problem, 10))
+        low, high = found.more["draws"]
+        held.append(low <= 0 <= high)
+        ahead.append(bool(found.ahead()))
+    assert np.mean(held) >= 0.84
+    assert np.mean(ahead) <= 0.1
+
+
 def test_six_advertisements_are_told_in_conversions(tmp_path):
     """Regret to the noisy maximum says 92 % of random where 27 % more was earned."""
     g, t = np.random.default_rng(1), np.arange(1000)
