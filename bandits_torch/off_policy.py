@@ -15,6 +15,7 @@ from torch import Tensor
 from bandits_torch import recipes, validation
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.problems.diagnosis import two_more_rare
 from bandits_torch.problems.logs import Log
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.tables import RewardTable
@@ -183,26 +184,11 @@ def value(
             order = low + again.integers(0, min(n, 2 * half + 1), n)
             drawn.append(estimate(play(order, number)[0], order)[0])
         error, freedom = float(np.std(drawn, ddof=1)), replays - 1
-    error = math.hypot(error, _variance_of_two_more(rewards, w if kind == "dr" else w * n / w.sum()) ** 0.5)
+    weights = w[w > 0] if kind == "dr" else w[w > 0] * n / w.sum()
+    error = math.hypot(error, float(np.sqrt(two_more_rare(rewards) * np.square(weights).mean())) / n)
     reach = float(stats.t.ppf(0.95, freedom) * error)
     matched, logged = int((w > 0).sum()), float(rewards.mean())
     return Value(kind, found, found - reach, found + reach, effective, matched, learned, n, logged)
-
-
-def _variance_of_two_more(rewards: np.ndarray, weights: np.ndarray) -> float:
-    """What two more rare rewards add to the variance of the mean of weighted rewards; 0 unless more than half of the
-    rewards are one number, which makes the others rare.
-
-    Without them, rows without a rare reward would have no variance at all. A Poisson number k with the interval
-    k +- 1.645 sqrt(k + 2) lies so low that its mean is above the interval in about one case in ten, whatever the mean,
-    and hardly ever so high that it is below.
-    """
-    values, counts = np.unique(rewards, return_counts=True)
-    rare = rewards[rewards != values[counts.argmax()]]
-    if len(rare) == 0 or 2 * len(rare) >= len(rewards):
-        return 0.0
-    squares = np.square(rare - values[counts.argmax()]).mean()
-    return float(2 * squares * np.square(weights[weights > 0]).mean() / len(rewards) ** 2)
 
 
 def _refuse_unless_uniform(log: Log) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.history import History, standard_error
 from bandits_torch.problems.continuous import ContinuousProblem
-from bandits_torch.problems.diagnosis import kind_of_values
+from bandits_torch.problems.diagnosis import kind_of_values, two_more_rare
 from bandits_torch.problems.problem import Problem, available_rewards
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.smoothing import best_smoothed
@@ -258,8 +258,9 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     is therefore estimated from all other rows: they determine the best arm of a row (``smoothing.best_smoothed``), so
     the row's own noise has no influence. This estimate is low if arms change faster than their noise can be averaged
     out. The intervals for a table concern its noise: the sum over rows of a policy's reward minus the row's mean is a
-    martingale if nothing can be learned, with the sum of squares as its variance. Those for a simulation concern its
-    replicates, whose sums are taken to be normal.
+    martingale if nothing can be learned, with the sum of squares as its variance. Where most rewards are one number,
+    such as 0, it is as if two more of the others had come. Those for a simulation concern its replicates, whose sums
+    are taken to be normal.
 
     ``problem`` is the one that was played; ``histories`` and ``random`` as for ``standings``.
 
@@ -268,7 +269,7 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     first = next(iter(histories.values()))
     at_random = first.best.double() - random  # S x T
     maximum = float(first.best.double().sum(1).mean())
-    attainable, bandwidth, ratio, noun, sums = maximum, None, False, "reward", None
+    attainable, bandwidth, ratio, noun, sums, more_rare = maximum, None, False, "reward", None, 0.0
     if isinstance(problem, Replay):
         rows = problem.table[: first.horizon].double().cpu()
         times = np.array([problem.time(step) for step in range(1, first.horizon + 1)])
@@ -276,6 +277,7 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
         attainable = float(worth.sum())
         sums = torch.where(rows.isnan(), rows.nanmean(1, keepdim=True), rows).sum(0, keepdim=True)
         ratio = bool((rows.nan_to_num(nan=0.0) >= 0).all())
+        more_rare = two_more_rare(rows[~rows.isnan()].numpy())
         noun = "conversions" if kind_of_values(problem.record().rewards) in ("0/1", "counts") else "reward"
     elif not isinstance(problem, ContinuousProblem):
         sums = torch.zeros(problem.replicates, problem.num_arms, dtype=torch.float64)
@@ -296,7 +298,8 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
         gained = histories[name].expected_rewards.double() - at_random
         sum_of_all = gained.sum(1)
         if bandwidth is not None and gained.shape[1] > 1:
-            error = float((gained - gained.mean(1, keepdim=True)).square().sum(1).mean().sqrt())
+            squares = (gained - gained.mean(1, keepdim=True)).square().sum(1).mean()
+            error = float((squares + more_rare).sqrt())
         else:
             error = float(sum_of_all.std() / len(gained) ** 0.5) if known else math.nan
         middle, half = float(sum_of_all.mean()), _quantile(0.95, freedom) * error

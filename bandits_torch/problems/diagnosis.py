@@ -225,6 +225,22 @@ def kind_of_values(rewards: Tensor) -> str:
     return "numbers" if low < 0 else "0/1" if high <= 1 else "counts"
 
 
+def two_more_rare(rewards: np.ndarray) -> float:
+    """What two more rare rewards add to the variance of a sum of rewards; 0 unless more than half of the rewards are
+    one number, which makes the others rare.
+
+    Rewards without a rare one have no variance at all, which says little. A Poisson number k with the interval
+    k +- 1.645 sqrt(k + 2) lies so low that its mean is above the interval in about one case in ten, whatever the mean,
+    and hardly ever so high that it is below.
+    """
+    values, counts = np.unique(rewards, return_counts=True)
+    usual = values[counts.argmax()]
+    rare = rewards[rewards != usual]
+    if len(rare) == 0 or 2 * len(rare) >= len(rewards):
+        return 0.0
+    return float(2 * np.square(rare - usual).mean())
+
+
 def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     """Describe a table of rewards.
 

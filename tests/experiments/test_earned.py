@@ -85,6 +85,18 @@ def test_in_noise_alone_nothing_is_attainable_and_the_interval_covers_it():
     assert 83 <= covered <= 96
 
 
+def test_intervals_of_rare_conversions_hold_though_a_policy_may_have_none():
+    g, covered, below = np.random.default_rng(3), 0, 0
+    for k in range(100):
+        rewards = (g.random((150, 5)) < 0.015) * 1.0
+        rewards[0, 0] = 1.0  # in the rows that are not played: rewards must vary there
+        low, high = played(rewards, seed=k)[0].more["random"]
+        covered += low <= 0 <= high
+        below += high < 0
+    assert covered >= 87
+    assert below <= 10
+
+
 def test_two_best_arms_that_are_as_good_to_the_last_reward_are_worth_what_they_pay():
     """Of these the other rows name at each row the one that does not pay then."""
     g = np.random.default_rng(3)
