@@ -81,7 +81,7 @@ class LimitedPolicy(Policy):
     trust: str
     when_empty: str
     _clock: int | Tensor
-    _pending = 0  # choices whose rewards are expected
+    _pending: int  # choices whose rewards are expected
 
     def _set_up(
         self,
@@ -127,6 +127,7 @@ class LimitedPolicy(Policy):
         self.width = width.bind(model, self._rules[0])
         self._safety = {name: self.safety_width.bind(self._model(name), rules[name]) for name in self.limits}
         self._begin()
+        self._pending = 0
         self._told: dict[str, Tensor | float] = {}
 
     @property
