@@ -21,32 +21,37 @@ from benchmarks.contexts import auto, dense, linear
 from benchmarks.contexts.auto import TOLD
 from benchmarks.contexts.dense import DENSE, DRIFT, LISTED, PROBLEMS, STALE, TIMED, WIDTH, WINDOW
 from benchmarks.contexts.linear import AUTO, EXPLORATION, LINEAR, OURS
-from benchmarks.pages import markdown_of, opening, seeds_of, write
+from benchmarks.pages import markdown_of, seeds_of
 
 ASKED_REGRET, ASKED_TIME = 1.1, 20
 
 
 def write_page(results: Path) -> Path:
-    tables = [pd.read_csv(path) for path in sorted(results.glob("dense-*.csv"))]
-    said, lines, coba = [], [], results / "coba.csv"
-    if tables:
-        said.append(_beside_dense(pd.concat(tables)))
-        lines += _dense(pd.concat(tables))
-    if coba.exists():
-        said.append(_beside_linear(pd.read_csv(coba)))
+    dense, auto = (_together(results, kind) for kind in ("dense-*.csv", "auto-*-*.csv"))
+    coba, auto_coba = (pages.read(results / name) for name in ("coba.csv", "auto-coba.csv"))
+    said, lines = [], [""]
+    if dense is not None:
+        said.append(_beside_dense(dense))
+        lines += _dense(dense)
     lines += ["## Against linear policies", ""]
-    lines += (
-        _coba(pd.read_csv(coba)) if coba.exists() else ["Left out: the package `coba` is not installed.", ""]
-    )
-    auto, coba = sorted(results.glob("auto-*-*.csv")), results / "auto-coba.csv"
-    lines += ["## `auto`, told no kernel", ""] if auto or coba.exists() else []
-    if auto:
-        table = pd.concat(map(pd.read_csv, auto))
-        said.append(_beside_told(table))
-        lines += _auto(table)
-    lines += _auto_beside_linear(pd.read_csv(coba)) if coba.exists() else []
-    lines.insert(0, opening("Contexts over arms", " ".join(said), "python -m benchmarks.contexts"))
-    return write(results / "RESULTS.md", "\n".join(lines))
+    if coba is None:
+        lines += ["Left out: the package `coba` is not installed.", ""]
+    else:
+        said.append(_beside_linear(coba))
+        lines += _coba(coba)
+    lines += [] if auto is None and auto_coba is None else ["## `auto`, told no kernel", ""]
+    if auto is not None:
+        said.append(_beside_told(auto))
+        lines += _auto(auto)
+    lines += [] if auto_coba is None else _auto_beside_linear(auto_coba)
+    path, command = results / "RESULTS.md", "python -m benchmarks.contexts"
+    return pages.publish(path, "Contexts over arms", " ".join(said), command, "\n".join(lines))
+
+
+def _together(results: Path, pattern: str) -> pd.DataFrame | None:
+    """The tables of these names as one; None where there are none."""
+    found = sorted(results.glob(pattern))
+    return pd.concat(map(pd.read_csv, found)) if found else None
 
 
 def _beside_told(table: pd.DataFrame) -> str:
@@ -65,10 +70,8 @@ def _auto(table: pd.DataFrame) -> list[str]:
     for problem, step, policy in regret.index:
         if policy != TOLD:
             own, told = (regret.loc[problem, step, name] for name in (policy, TOLD))
-            of_seed = ", ".join(f"{x:.1f}" for x in own)
-            over = f"{own.sum() / told.sum():.2f}"
-            rows.append({"problem": problem, "steps": step, "policy": policy, "regret of each seed": of_seed})
-            rows[-1] |= {f"of {TOLD}": ", ".join(f"{x:.1f}" for x in told), "over it": over}
+            row = {"problem": problem, "steps": step, "policy": policy, "regret of each seed": _each(own)}
+            rows.append(row | {f"of {TOLD}": _each(told), "over it": f"{own.sum() / told.sum():.2f}"})
     return [
         f"`contextual-gp` as above, {seeds_of(table, 'seed', 'problem')}, against `tv_cgp_ucb` with contexts listed,",
         f"told kernels, noise and rate of change, of width {WIDTH}. `auto` is told the arms, and either the",
@@ -78,6 +81,10 @@ def _auto(table: pd.DataFrame) -> list[str]:
         markdown_of(pd.DataFrame(rows)),
         "",
     ]
+
+
+def _each(values: pd.Series) -> str:
+    return ", ".join(f"{value:.1f}" for value in values)
 
 
 def _auto_beside_linear(table: pd.DataFrame) -> list[str]:
@@ -120,9 +127,8 @@ def _beside_dense(table: pd.DataFrame) -> str:
 
 def _beside_linear(table: pd.DataFrame) -> str:
     """On how many environments of coba ours earns most."""
-    means = (
-        table[table["policy"] != "best arms"].groupby(["environment", "policy"])["reward"].mean().unstack()
-    )
+    played = table[table["policy"] != "best arms"]
+    means = played.groupby(["environment", "policy"])["reward"].mean().unstack()
     best = int((means.idxmax(axis=1) == "CGP-UCB").sum())
     return f"Beside the linear policies of `coba` CGP-UCB has the least regret on {best} of {len(means)} environments."
 
@@ -144,7 +150,7 @@ def _dense(table: pd.DataFrame) -> list[str]:
                 {
                     "problem": kind,
                     "policy": name,
-                    "regret of each seed": ", ".join(f"{x:.1f}" for x in regret[name]),
+                    "regret of each seed": _each(regret[name]),
                     "over the dense refit's": f"{regret[name].sum() / regret[DENSE].sum():.3f}",
                     "of one seed, at most": f"{ratio.max():.3f}",
                     f"ms a step at {last}": f"{ms[name].median():.2f}",
@@ -181,11 +187,10 @@ def _coba(table: pd.DataFrame) -> list[str]:
         row = {"environment": str(name)}
         for policy in part["policy"].unique():
             short = wide["best arms"] - wide[policy]
-            error = short.sem()
             setting = part[part["policy"] == policy]["setting"].iloc[0]
             told = "" if pd.isna(setting) or not setting else f" ({setting})"
             if policy != "best arms":
-                row[policy] = f"{short.mean():.4f} +- {error:.4f}{told}"
+                row[policy] = f"{short.mean():.4f} +- {short.sem():.4f}{told}"
         rows.append(row)
     seeds = seeds_of(table, "seed", "environment")
     return [
@@ -217,7 +222,7 @@ def main(
     seeds = range(size.seeds) if seed is None else range(seed, seed + 1)
     for kind in (part for part in parts if part in dense.PROBLEMS):
         for one in seeds:
-            table = dense.race(kind, size, range(one, one + 1))
+            table = dense.race(kind, size, one)
             pages.save(table, results / f"dense-{kind}-{one}.csv", 5)
     if "coba" in parts and linear.has_coba():
         pages.save(linear.race(*((30, 2) if fast else (1000, 5))), results / "coba.csv", 5)

@@ -101,17 +101,13 @@ def policies(problem: ContextualGPDraws, horizon: int, window: int = WINDOW) -> 
     if known.forgetting_rate:
         del ours[WHOLE]
         ours |= {DROPPED: built(stale=STALE), WINDOWED: built(window=window)}
+    rate = known.forgetting_rate
+    blind = recipes.tv_gp_ucb(
+        problem.arms, known.kernel, known.noise_variance, forgetting_rate=rate, width=WIDTH
+    )
     return ours | {
         DENSE: DenseRefit(problem.arms, kernel, float(known.noise_variance), WIDTH),
-        BLIND: Blind(
-            recipes.tv_gp_ucb(
-                problem.arms,
-                known.kernel,
-                known.noise_variance,
-                forgetting_rate=known.forgetting_rate,
-                width=WIDTH,
-            )
-        ),
+        BLIND: Blind(blind),
         RANDOM: recipes.random(problem.arms),
     }
 
@@ -126,55 +122,49 @@ class _Without:
         return self.kernel(x1[..., :-1], None if x2 is None else x2[..., :-1], **options)
 
 
-def race(kind: str, size: Size, seeds: range | None = None) -> pd.DataFrame:
-    """One row for each seed, policy and tenth of the horizon: regret in it, and the median time of a step at its end.
+def race(kind: str, size: Size, seed: int = 0) -> pd.DataFrame:
+    """One row for each policy and tenth of the horizon: regret in it, and the median time of a step at its end.
 
     All policies take every step in turn, so that other load on the machine slows all alike. The dense refit chooses by
     itself at the steps at which it is asked. In between it plays the choice of the exact model over all pairs of arm
     and context, which has the same posterior. ``same``: the share of the steps asked at which a policy chose its arm.
     """
-    rows = []
-    for seed in range(size.seeds) if seeds is None else seeds:
-        problem = make("contextual-gp", horizon=size.horizon, seed=seed, forgetting_rate=PROBLEMS[kind])
-        assert isinstance(problem, ContextualGPDraws)
-        racing = policies(problem, size.horizon, min(WINDOW, size.horizon // 2))
-        streams = {name: ReplicateStreams(seed, 1, purpose="noise") for name in racing}
-        regret = {name: torch.zeros(size.horizon).double() for name in racing}
-        seconds = {name: torch.zeros(size.horizon).double() for name in racing}
-        arms = {name: torch.zeros(size.horizon, dtype=torch.long) for name in racing}
-        asked = torch.tensor([size.asks(step) for step in range(1, size.horizon + 1)])
-        for step in range(1, size.horizon + 1):
-            time, available = problem.time(step), problem.available(step)
-            expected, listed = problem.expected_rewards(step)[0], Choice(torch.zeros(0))
-            for name, policy in racing.items():
-                start = perf_counter()
-                asks = name != DENSE or size.asks(step)
-                choice = policy.choose(time, available) if asks else listed
-                listed = choice if name == LISTED else listed
-                took = perf_counter() - start
-                reward = problem.pull(step, choice.arm, streams[name])
-                start = perf_counter()
-                policy.learn(Observation(time, choice.arm, reward, choice.why))
-                seconds[name][step - 1] = took + perf_counter() - start
-                arms[name][step - 1] = choice.arm
-                regret[name][step - 1] = expected.max() - expected[choice.arm]
-        part = max(1, size.horizon // 10)
-        for name in racing:
-            for end in range(part, size.horizon + 1, part):
-                last = slice(max(0, end - min(part, TIMED)), end)
-                seen, same = asked[:end], arms[name][:end] == arms[DENSE][:end]
-                own = seconds[name][last][asked[last]] if name == DENSE else seconds[name][last]
-                rows.append(
-                    {
-                        "problem": kind,
-                        "seed": seed,
-                        "policy": name,
-                        "step": end,
-                        "regret": float(regret[name][end - part : end].sum()),
-                        "ms": 1e3 * float(own.median()) if len(own) else math.nan,
-                        "same": float(same[seen].double().mean()),
-                        "asked": int(seen.sum()),
-                    }
-                )
-        say(f"{kind}, seed {seed}: " + ", ".join(f"{n} {float(regret[n].sum()):.1f}" for n in racing))
+    problem, rows = make("contextual-gp", horizon=size.horizon, seed=seed, forgetting_rate=PROBLEMS[kind]), []
+    assert isinstance(problem, ContextualGPDraws)
+    racing = policies(problem, size.horizon, min(WINDOW, size.horizon // 2))
+    streams = {name: ReplicateStreams(seed, 1, purpose="noise") for name in racing}
+    regret = {name: torch.zeros(size.horizon).double() for name in racing}
+    seconds = {name: torch.zeros(size.horizon).double() for name in racing}
+    arms = {name: torch.zeros(size.horizon, dtype=torch.long) for name in racing}
+    asked = torch.tensor([size.asks(step) for step in range(1, size.horizon + 1)])
+    for step in range(1, size.horizon + 1):
+        time, available = problem.time(step), problem.available(step)
+        expected, listed = problem.expected_rewards(step)[0], Choice(torch.zeros(0))
+        for name, policy in racing.items():
+            start = perf_counter()
+            asks = name != DENSE or size.asks(step)
+            choice = policy.choose(time, available) if asks else listed
+            listed = choice if name == LISTED else listed
+            took = perf_counter() - start
+            reward = problem.pull(step, choice.arm, streams[name])
+            start = perf_counter()
+            policy.learn(Observation(time, choice.arm, reward, choice.why))
+            seconds[name][step - 1] = took + perf_counter() - start
+            arms[name][step - 1] = choice.arm
+            regret[name][step - 1] = expected.max() - expected[choice.arm]
+    part = max(1, size.horizon // 10)
+    for name in racing:
+        for end in range(part, size.horizon + 1, part):
+            last = slice(max(0, end - min(part, TIMED)), end)
+            seen, same = asked[:end], arms[name][:end] == arms[DENSE][:end]
+            own = seconds[name][last][asked[last]] if name == DENSE else seconds[name][last]
+            row = {"problem": kind, "seed": seed, "policy": name, "step": end}
+            row |= {
+                "regret": float(regret[name][end - part : end].sum()),
+                "ms": 1e3 * float(own.median()) if len(own) else math.nan,
+                "same": float(same[seen].double().mean()),
+                "asked": int(seen.sum()),
+            }
+            rows.append(row)
+    say(f"{kind}, seed {seed}: " + ", ".join(f"{n} {float(regret[n].sum()):.1f}" for n in racing))
     return pd.DataFrame(rows)
