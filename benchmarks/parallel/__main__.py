@@ -22,7 +22,7 @@ from bandits_torch import AskTell, recipes
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.simulated import make_kernel
 from benchmarks import options, pages
-from benchmarks.pages import markdown_of, opening, read, seeds_of, write
+from benchmarks.pages import markdown_of, read, seeds_of
 from benchmarks.parallel.race import KINDS, SIZES, SMALL, Size, floor, race, random_pull
 
 Q = 8
@@ -120,9 +120,7 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> tuple[pd.DataFrame, 
         floors = {mode: floor(problem, over, sizes[over], mode) for mode in (ONE, *COUNTED) if mode in mean}
         row |= {f"floor, {mode}": f"{floors[mode].mean():.1f}" for mode in (ONE, *COUNTED[:2])}
         row["above the floors"] = ", ".join(f"{above(part, mode, floors):.2f}" for mode in COUNTED[:2])
-        row["asked above the floors"] = ", ".join(
-            f"{allowed(mean, floors, mode):.2f}" for mode in COUNTED[:2]
-        )
+        row["asked above the floors"] = ", ".join(f"{allowed(mean, floors, m):.2f}" for m in COUNTED[:2])
         for mode in (one for one in part["mode"].unique() if one != ONE):
             r, error = ratio(part, mode)
             twice = part[part["mode"] == mode]["twice"].mean()
@@ -153,7 +151,7 @@ def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
         f"anyone, the ratio is at most {ASKED} in {_in_how_many(met, 'above')}."
     )
     lines = [
-        opening("Eight questions at once", answer, "python -m benchmarks.parallel"),
+        "",
         "Regret with eight questions open over that of one at a time, at equal",
         "numbers of rewards and the same drift for each reward, with the standard error of the ratio, and in brackets",
         "the share of questions that ask for the arm of another open one (over points: within 0.01 of its point).",
@@ -195,7 +193,8 @@ def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
         "Not measured yet." if times is None else markdown_of(times.round(2)),
         "",
     ]
-    return write(results / "RESULTS.md", "\n".join(lines))
+    path, command = results / "RESULTS.md", "python -m benchmarks.parallel"
+    return pages.publish(path, "Eight questions at once", answer, command, "\n".join(lines))
 
 
 PARTS = (*SIZES, "asking")

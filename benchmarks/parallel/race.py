@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -158,9 +159,8 @@ def play(
         time = problem.time(step)
         pending = [one for one, _ in opened] if counts else []
         asked = [count] if counts else [1] * count
-        for choice in [
-            c for k in asked for c in policy.choose_many(time, k, problem.available(step), pending)
-        ]:
+        chosen = [policy.choose_many(time, k, problem.available(step), pending) for k in asked]
+        for choice in chain(*chosen):
             same = [_same(choice.arm, one.arm) for one, _ in opened]
             if same:
                 twice.add_(torch.stack(same).any(0))
@@ -203,19 +203,10 @@ def race(kind: str, over: str, size: Size, modes: Collection[str] = MODES) -> pd
             policy = policy_of(name, options, problem, over, size)
             regret, twice = play(policy, problem, size, q, order, counts)
             say(f"{over} {kind} {name} {mode}: regret {regret.mean():.2f}, duplicates {twice.mean():.2f}")
-            rows += [
-                {
-                    "over": over,
-                    "problem": kind,
-                    "policy": name,
-                    "mode": mode,
-                    "replicate": k,
-                    "regret": r,
-                    "twice": d,
-                }
-                for k, (r, d) in enumerate(zip(regret.tolist(), twice.tolist(), strict=True))
-            ]
-    return pd.DataFrame(rows)
+            played = {"over": over, "problem": kind, "policy": name, "mode": mode}
+            played |= {"replicate": range(len(regret)), "regret": regret.numpy(), "twice": twice.numpy()}
+            rows.append(pd.DataFrame(played))
+    return pd.concat(rows, ignore_index=True)
 
 
 @cache
