@@ -88,15 +88,13 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "fast drift, safe in the middle": {"forgetting_rate": 0.03, "climb": 4.0},
 }
 _FREE = "without limits (tv_gp_ucb)"
+_STEP = {"width": 2.0, "guarantee": "step", "delta": DELTA}
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     _FREE: ("tv_gp_ucb", {"width": 2.0}),
-    "safe_gp_ucb, whole run": ("safe_gp_ucb", {"width": 2.0, "guarantee": "run", "delta": DELTA}),
-    "safe_gp_ucb, each step": ("safe_gp_ucb", {"width": 2.0, "guarantee": "step", "delta": DELTA}),
-    "safe_opt, each step": ("safe_opt", {"width": 2.0, "guarantee": "step", "delta": DELTA}),
-    "safe_gp_ucb, each step, blind to drift": (
-        "safe_gp_ucb",
-        {"width": 2.0, "guarantee": "step", "delta": DELTA, "forgetting_rate": 0.0},
-    ),
+    "safe_gp_ucb, whole run": ("safe_gp_ucb", _STEP | {"guarantee": "run"}),
+    "safe_gp_ucb, each step": ("safe_gp_ucb", _STEP),
+    "safe_opt, each step": ("safe_opt", _STEP),
+    "safe_gp_ucb, each step, blind to drift": ("safe_gp_ucb", _STEP | {"forgetting_rate": 0.0}),
 }
 _HEAD = f"""
 Problem `safe-tv-gp`: the reward and a measured outcome are independent draws of a Gaussian process that drifts, the
@@ -159,26 +157,25 @@ def write_page(out: Path, S: int = 50, T: int = 400) -> Path:
         f"## {one}\n\n{pages.markdown_of(part.drop(columns='problem'))}"
         for one, part in table.groupby("problem", sort=False)
     ]
-    head = pages.opening("Safe policies under drift", _answer(table), "python -m benchmarks.safety")
-    return pages.write(out / "RESULTS.md", head + _HEAD.format(S=S, T=T) + "\n\n".join(sections) + "\n")
+    path, command, about = out / "RESULTS.md", "python -m benchmarks.safety", _HEAD.format(S=S, T=T)
+    text = "\n\n".join(sections) + "\n"
+    return pages.publish(path, "Safe policies under drift", _answer(table), command, about, text)
 
 
 def write_points(out: Path, S: int = 20, T: int = 60) -> Path:
     """POINTS.md from points.csv, played with S draws of T steps."""
     table, command = pd.read_csv(out / "points.csv", dtype=str), "python -m benchmarks.safety --points"
-    head = pages.opening("Safe policies over points, under drift", _answer(table), command)
-    head += _POINTS.format(S=S, T=T, seed=SEED, delta=DELTA)
-    return pages.write(out / "POINTS.md", head + pages.markdown_of(table) + "\n")
+    path, title = out / "POINTS.md", "Safe policies over points, under drift"
+    about, text = _POINTS.format(S=S, T=T, seed=SEED, delta=DELTA), pages.markdown_of(table) + "\n"
+    return pages.publish(path, title, _answer(table), command, about, text)
 
 
 def _answer(table: pd.DataFrame) -> str:
     """How often each guarantee was broken at worst, beside what it claims, and the policy without limits."""
 
     def worst(policy: str, column: str) -> float:
-        return max(
-            (float(value.split()[0]) for value in table.loc[table["policy"] == policy, column]),
-            default=math.nan,
-        )
+        values = table.loc[table["policy"] == policy, column]
+        return max((float(value.split()[0]) for value in values), default=math.nan)
 
     step = worst("safe_gp_ucb, each step", "of steps in the safe set")
     run_broken, free = worst("safe_gp_ucb, whole run", "runs"), worst(_FREE, "broken")
