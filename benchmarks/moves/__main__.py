@@ -128,10 +128,9 @@ def over_arms(seed: int, replicates: int, horizon: int) -> list[dict[str, Any]]:
                         recipe, problem, horizon=horizon, replicates=replicates, seed=seed, **told
                     )
                     if price:
+                        lowered = rule == "index"
                         policy = (
-                            LoweredIndex(policy, price)
-                            if rule == "index"
-                            else CostlyMoves(policy, move_price=price)
+                            LoweredIndex(policy, price) if lowered else CostlyMoves(policy, move_price=price)
                         )
                     history = run(policy, problem, horizon, seed=seed)
                     about = {"part": "arms", "problem": name, "policy": label, "seed": seed}
@@ -151,9 +150,7 @@ def write_page(folder: Path) -> Path:
         free = limits.loc["inf"]
         three = "{:.3f}".format
         columns = {
-            "limit, share of a range": lambda row: (
-                "none" if row["rule"] == "inf" else f"{float(row['rule']):g}"
-            ),
+            "limit, share of a range": pages.of("rule", lambda rule: rule.replace("inf", "none")),
             "regret a step": pages.of("regret", three),
             "± (one deviation)": pages.of("error", three),
             "moved a step": pages.of("moved", three),
@@ -197,14 +194,13 @@ def write_page(folder: Path) -> Path:
         )
     answer = "; ".join(about)
     answer = answer[:1].upper() + answer[1:] + "."
-    start = pages.opening("Moves that are limited, or cost something", answer, "python -m benchmarks.moves")
-    start += (
+    start = (
         f"\nPlayed with {pages.seeds_of(table, 'seed')} and those that follow: 8 functions over the square, 6 "
-        "runs over arms. "
-        "`PROTOCOL.md` was written first, and says what was chosen on which seeds. *Moved* is a sum of shares of the "
-        "ranges, or the share of steps with a switch.\n"
+        "runs over arms. `PROTOCOL.md` was written first, and says what was chosen on which seeds. *Moved* is a sum of "
+        "shares of the ranges, or the share of steps with a switch.\n"
     )
-    return pages.write(folder / "RESULTS.md", start + text)
+    path, title = folder / "RESULTS.md", "Moves that are limited, or cost something"
+    return pages.publish(path, title, answer, "python -m benchmarks.moves", start, text)
 
 
 def main(
@@ -218,12 +214,10 @@ def main(
     folder = pages.results_folder(__file__, out, fast)
     for part in [] if page else options.chosen(parts, PARTS, "parts"):
         replicates, horizon = (2, 12) if fast else (6, 300) if part == "arms" else (8, 100)
-        first = seed if part == "arms" else seed + 100
-        rows = (
-            over_arms(seed, replicates, horizon)
-            if part == "arms"
-            else over_the_square(part, first, replicates, horizon)
-        )
+        if part == "arms":
+            rows = over_arms(seed, replicates, horizon)
+        else:
+            rows = over_the_square(part, seed + 100, replicates, horizon)
         pages.keep(folder / "moves.csv", pd.DataFrame(rows), ("part",))
     pages.say(f"wrote {write_page(folder)}")
 
