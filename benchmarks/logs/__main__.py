@@ -290,7 +290,6 @@ def write_page(folder: Path) -> Path:
         f"{saved['stationary']:.0f} % of the regret of its first {PLAYED} steps where rewards do not change (asked: "
         f"half), {saved['listed contexts']:.0f} % under three contexts, and {saved['drifting']:.0f} % where they drift."
     )
-    text = pages.opening("Policies valued from logs", answer, "python -m benchmarks.logs")
     of = pages.seeds_of(every, "seed")
     about = (
         f"\n{of}; `PROTOCOL.md` was written first. The mean error and the half width of the interval are in units "
@@ -308,7 +307,9 @@ def write_page(folder: Path) -> Path:
         "less": lambda row: f"{less[row['world']]} of {seeds}",
     }
     start += pages.table(total.reset_index(), columns)
-    return pages.write(folder / "RESULTS.md", text + about + pages.markdown(heads, rows) + start)
+    path, command = folder / "RESULTS.md", "python -m benchmarks.logs"
+    values = pages.markdown(heads, rows)
+    return pages.publish(path, "Policies valued from logs", answer, command, about, values, start)
 
 
 def main(
