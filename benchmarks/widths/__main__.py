@@ -24,11 +24,11 @@ Regret is cumulative, mean ± standard error over {replicates} of every problem.
 
 
 def write_page(out: Path) -> Path:
-    made = {"band.csv": _band, "ratios.csv": _ratios, "dual.csv": _dual}
-    made |= {"length_scales.csv": _length_scales, "drift.csv": _drift}
-    tables = {name: pd.read_csv(out / name) for name in made if (out / name).exists()}
-    races = [table[["replicate"]] for table in tables.values() if "replicate" in table]
-    head = _HEAD.format(replicates=seeds_of(pd.concat(races), "replicate", what="replicate"))
+    made = {"band": _band, "ratios": _ratios, "dual": _dual, "length_scales": _length_scales, "drift": _drift}
+    kept = [name for name in made if (out / f"{name}.csv").exists()]
+    tables = {"band": races.band()} | {name: pd.read_csv(out / f"{name}.csv") for name in kept}
+    raced = [table[["replicate"]] for table in tables.values() if "replicate" in table]
+    head = _HEAD.format(replicates=seeds_of(pd.concat(raced), "replicate", what="replicate"))
     text = "\n".join(made[name](table) for name, table in tables.items())
     path, title = out / "RESULTS.md", "Widths with a theorem, unknown length-scales, and R-PERP"
     return pages.publish(path, title, _answer(tables), "python -m benchmarks.widths", head, text)
@@ -36,25 +36,21 @@ def write_page(out: Path) -> Path:
 
 def _answer(tables: dict[str, pd.DataFrame]) -> str:
     """What each race comes to, in a sentence."""
-    said = []
-    if "band.csv" in tables:
-        table = tables["band.csv"]
-        said.append(
-            f"`band_gp_ucb`, which holds all arms of a step at once, has at most {LIMIT} times the regret of "
-            f"`{BASE}` on {len(within(table))} of {table['problem'].nunique()} environments."
-        )
-    if "length_scales.csv" in tables:
-        least = (
-            tables["length_scales.csv"].groupby(["problem", "policy"])["regret"].mean().unstack().min(axis=1)
-        )
+    band = tables["band"]
+    said = [
+        f"`band_gp_ucb`, which holds all arms of a step at once, has at most {LIMIT} times the regret of "
+        f"`{BASE}` on {len(within(band))} of {band['problem'].nunique()} environments."
+    ]
+    if "length_scales" in tables:
+        least = tables["length_scales"].groupby(["problem", "policy"])["regret"].mean().unstack().min(axis=1)
         wrong = least[[name for name in least.index if "told" not in name]]
         ratio = wrong / least[[f"{name}; told it" for name in wrong.index]].to_numpy()
         said.append(
             f"Where the length-scale is told wrong, the best policy of each problem has {ratio.min():.2f} to "
             f"{ratio.max():.2f} times the regret of the best that is told it."
         )
-    if "drift.csv" in tables:
-        means = tables["drift.csv"].groupby(["problem", "policy"])["regret"].mean().unstack()
+    if "drift" in tables:
+        means = tables["drift"].groupby(["problem", "policy"])["regret"].mean().unstack()
         ahead = sum(
             (means[f"r_perp{w}"] < means[[f"{p}{w}" for p in ("r_gp_ucb", "sw_gp_ucb")]].min(axis=1)).sum()
             for w in ("", " w=2")
@@ -99,11 +95,11 @@ def _band(table: pd.DataFrame) -> str:
     draws = [name for name in held if name in MODEL_HOLDS]
     return (
         "## A width for all arms of a step at once\n\n"
-        "`band_gp_ucb` on the leaderboard's environments: the width is the quantile of the largest error over the arms "
-        "under the joint posterior, so that the band holds all arms with probability .9 at each step (not at all steps "
-        f"at once). `{BASE}` has no theorem, `tv_gp_ucb` that of Srinivas et al. The theorem is for draws of the "
-        'model; the last column says where the environment is one ("no": records, and functions that switch or move '
-        "otherwise: there its level is not proved).\n\n"
+        "`band_gp_ucb` on the leaderboard's environments, from its table: the width is the quantile of the largest "
+        "error over the arms under the joint posterior, so that the band holds all arms with probability .9 at each "
+        f"step (not at all steps at once). `{BASE}` has no theorem, `tv_gp_ucb` that of Srinivas et al. The theorem is "
+        'for draws of the model; the last column says where the environment is one ("no": records, and functions that '
+        "switch or move otherwise: there its level is not proved).\n\n"
         + markdown([*_heads(table, policies), "band / width 2", "drawn from the model"], rows)
         + f"\nWithin {LIMIT} times the regret of width 2 on {len(held)} of {len(every)} environments, "
         f"{len(draws)} of them draws of the model.\n"
@@ -156,7 +152,6 @@ PARTS = (*races.PARTS, "ratios")
 
 def main(
     parts: Annotated[str, typer.Option(help=f"Comma-separated, of {', '.join(PARTS)}; empty: none.")] = "",
-    data: options.Data = options.DATA,
     out: options.Out = None,
     horizon: Annotated[int, typer.Option(help="Steps of a run.")] = 500,
     replicates: Annotated[int, typer.Option(help="Of each problem.")] = 10,
@@ -170,7 +165,7 @@ def main(
             continue
         problems, policies = races.PARTS[part]
         tables = []
-        for table in races.totals(problems(data), policies, horizon, replicates):
+        for table in races.totals(problems(), policies, horizon, replicates):
             tables.append(table)
             pages.save(pd.concat(tables), folder / f"{part}.csv")
     pages.say(f"wrote {write_page(folder)}")

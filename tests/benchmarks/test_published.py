@@ -121,7 +121,7 @@ def of_widths(part, problem, policy):
     problems, policies = races.PARTS[part]
     table = pd.read_csv(published.HERE / "widths" / "results" / f"{part}.csv")
     of_cell = table[(table["problem"] == problem) & (table["policy"] == policy)]
-    one = {problem: problems(None)[problem]}, {policy: policies[policy]}
+    one = {problem: problems()[problem]}, {policy: policies[policy]}
     (played,) = races.totals(*one, int(of_cell["steps"].iloc[0]), len(of_cell))
     return of_cell["regret"], played["regret"]
 

@@ -1,27 +1,20 @@
 """The page of widths says what its tables do, and the claim that it makes holds in them."""
 
-from pathlib import Path
-
 import pandas as pd
 
-from benchmarks.widths import __main__ as page
 from benchmarks.widths import races, ratios
 from benchmarks.widths.__main__ import within
 
-RESULTS = Path(page.__file__).parent / "results"
-
 
 def test_band_is_within_half_of_width_2_on_ten_environments_or_more():
-    table = pd.read_csv(RESULTS / "band.csv")
+    table = races.band()
     assert len(within(table)) >= 10
     assert set(races.MODEL_HOLDS) <= set(within(table))
     assert len(within(table, "tv_gp_ucb")) < 10
 
 
 def test_a_race_has_a_row_for_every_replicate():
-    problems = {
-        name: make for name, make in races.length_scales(Path()).items() if name.startswith("se, .05")
-    }
+    problems = {name: make for name, make in races.length_scales().items() if name.startswith("se, .05")}
     few = {name: races.LENGTH_SCALES[name] for name in ("lb_gp_ucb w=2", "mle_gp_ucb")}
     tables = pd.concat(races.totals(problems, few, 5, 2))
     assert len(tables) == 2 * (2 + 1)  # without candidates no recipe that needs them
