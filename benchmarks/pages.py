@@ -116,6 +116,13 @@ def with_error(values: pd.Series, digits: int = 1, errors: float = 1.0) -> str:
     return f"{mean} ± {errors * values.sem():.{digits}f}" if len(values) > 1 else mean
 
 
+def beyond(differences: pd.Series, below: str, level: str, above: str) -> str:
+    """The word for where the mean of the differences lies: beyond two standard errors below or above 0, or level; of a
+    single difference by its sign."""
+    mean, two = float(differences.mean()), 2 * float(differences.sem()) if len(differences) > 1 else 0.0
+    return below if mean < -two else above if mean > two else level
+
+
 def markdown(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     lines = [list(map(str, headings)), *([str(cell) for cell in row] for row in rows)]
     lines.insert(1, ["---"] * len(lines[0]))

@@ -17,7 +17,7 @@ import torch
 import typer
 
 from benchmarks import options, pages
-from benchmarks.pages import markdown, opening, seeds_of, too_few, write
+from benchmarks.pages import markdown, seeds_of, too_few
 
 AUTO = "ours: auto"
 _HEAD = """
@@ -31,9 +31,7 @@ _PEAKS = """
 hundredth of the published (at least 10; so F8 would be F7, and is left out): these figures are not those of the
 competitions. A single run says little: last digits that differ between processors lead to other runs.
 
-{few}### {title}
-
-"""
+{few}"""
 _TEN = """
 ## Ten seeds on {count} instances
 
@@ -77,36 +75,29 @@ def write_page(results: Path) -> Path:
     ten = [table for table in tables if "offline_error" in table and "environment" in table]
     bandits = [table for table in tables if "reward" in table]
     fresh = [table for table in tables if "total" in table]
-    said, parts = [], []
+    said, parts = [], [_HEAD]
     if ten:
         told, text = _ten(pd.concat(ten))
         said.append(told)
         parts.append(text)
     if peaks:
-        said.append(
-            _place(pd.concat(peaks), "offline_error", "instances in the longer form", largest_first=False)
-        )
+        longer = "instances in the longer form"
+        said.append(_place(pd.concat(peaks), "offline_error", longer, largest_first=False))
         parts.append(_peaks(pd.concat(peaks)))
     if bandits:
         said.append(_place(pd.concat(bandits), "reward", "bandits", largest_first=True))
         parts.append(_bandits(pd.concat(bandits)))
     if fresh:
         parts.append(_fresh(pd.concat(fresh)))
-    parts.insert(
-        0, opening("Problems that others wrote", " ".join(said), "python -m benchmarks.elsewhere") + _HEAD
-    )
-    return write(results / "RESULTS.md", "".join(parts))
+    path, command = results / "RESULTS.md", "python -m benchmarks.elsewhere"
+    return pages.publish(path, "Problems that others wrote", " ".join(said), command, *parts)
 
 
 def _peaks(played: pd.DataFrame) -> str:
-    text = ""
-    for measure, title in _MEASURES.items():
-        head = _PEAKS if not text else "\n### {title}\n\n"
-        count, seeds = played["problem"].nunique(), seeds_of(played, "replicate", "problem")
-        few = too_few(played, "replicate", "problem")
-        text += head.format(count=count, seeds=seeds, few=few, title=title) + _table(
-            played, measure, largest_first=False
-        )
+    count, seeds = played["problem"].nunique(), seeds_of(played, "replicate", "problem")
+    text = _PEAKS.format(count=count, seeds=seeds, few=too_few(played, "replicate", "problem"))
+    tables = [f"### {title}\n\n{_table(played, of, largest_first=False)}" for of, title in _MEASURES.items()]
+    text += "\n".join(tables)
     step = played.groupby("policy")["seconds"].median().mul(1000).sort_values()
     told = ", ".join(f"{policy} {ms:.0f} ms" for policy, ms in step.items())
     return f"{text}\nMedian of the seconds of a step, beside other work: {told}.\n"
@@ -124,17 +115,13 @@ def _ten(played: pd.DataFrame) -> tuple[str, str]:
         for measure in ("offline_error", "regret"):
             row = [policy, measure.replace("_", " ")]
             counts = {"less": 0, "level": 0, "more": 0}
-            for problem in sorted(runs["problem"].unique()):
-                of = runs[runs["problem"] == problem].pivot(
-                    index="replicate", columns="policy", values=measure
-                )
+            for _, own in runs.groupby("problem"):
+                of = own.pivot(index="replicate", columns="policy", values=measure)
                 if policy not in of:
                     row.append("")
                     continue
                 more = of[AUTO] - of[policy]
-                fate = (
-                    "level" if abs(more.mean()) <= 2 * more.sem() else "less" if more.mean() < 0 else "more"
-                )
+                fate = pages.beyond(more, "less", "level", "more")
                 counts[fate] += 1
                 row.append(f"{more.mean():+.1f} ({more.sem():.1f}), {fate}")
             rows.append(row)
@@ -150,10 +137,10 @@ def _ten(played: pd.DataFrame) -> tuple[str, str]:
 
 
 def _bandits(played: pd.DataFrame) -> str:
-    head = _BANDITS.format(
-        seeds=seeds_of(played, "replicate", "problem"), few=too_few(played, "replicate", "problem")
+    of = (played, "replicate", "problem")
+    return _BANDITS.format(seeds=seeds_of(*of), few=too_few(*of)) + _table(
+        played, "reward", largest_first=True
     )
-    return head + _table(played, "reward", largest_first=True)
 
 
 def _fresh(played: pd.DataFrame) -> str:
