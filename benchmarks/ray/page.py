@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.pages import markdown, opening, seeds_of, write
+from benchmarks.pages import beyond, markdown, publish, read, seeds_of
 
 OURS, RAYS, PBT, ASHA, RANDOM = "ours", "Ray's PB2", "PBT", "ASHA", "random"
 TOLD = "PBT, told the rate"  # what nothing can beat by much that replaces as few trials
@@ -59,22 +59,20 @@ _AGAIN = 1000  # the first seed of a second set
 
 
 def write_page(results: Path) -> Path:
-    tables = {
-        name: pd.read_csv(results / f"{name}.csv")
-        for name in SCHEDULERS
-        if (results / f"{name}.csv").exists()
-    }
+    tables = {name: read(results / f"{name}.csv") for name in SCHEDULERS}
+    tables = {name: table for name, table in tables.items() if table is not None}
     again = {f"{name}-again": table[table["seed"] >= _AGAIN] for name, table in tables.items()}
     tables = {name: table[table["seed"] < _AGAIN] for name, table in tables.items()}
     tables |= {name: table for name, table in again.items() if not table.empty}
     answer, verdict = _verdict(tables)
-    lines = [opening("Schedulers of Ray Tune", answer, "python -m benchmarks.ray"), *verdict, _PROTOCOL]
+    lines = ["", *verdict, _PROTOCOL]
     for name, table in tables.items():
         rows = _rows(name, table)
         title = _TITLES[name.removesuffix("-again")] + (", again" if name.endswith("-again") else "")
         lines += [f"## {title}", "", f"{seeds_of(table, 'seed', 'scheduler')}.", ""]
         lines += [markdown(rows[0], [row.values() for row in rows])]
-    return write(results / "RESULTS.md", "\n".join(lines))
+    path, command = results / "RESULTS.md", "python -m benchmarks.ray"
+    return publish(path, "Schedulers of Ray Tune", answer, command, "\n".join(lines))
 
 
 def _rows(name: str, table: pd.DataFrame) -> list[dict[str, str]]:
@@ -90,10 +88,8 @@ def _rows(name: str, table: pd.DataFrame) -> list[dict[str, str]]:
         for c in columns[:2]:
             apart = (wide[c][OURS] - wide[c][scheduler]).dropna() if OURS in wide[c] else own[c][:0]
             row[f"ours minus it, {c}"] = "" if scheduler == OURS else _interval(apart)
-        row["decision, ms"] = (
-            "" if own["ms"].isna().all() else f"{own['ms'].median():.0f}, {own['ms_max'].max():.0f}"
-        )
-        rows.append(row)
+        decisions = f"{own['ms'].median():.0f}, {own['ms_max'].max():.0f}"
+        rows.append(row | {"decision, ms": "" if own["ms"].isna().all() else decisions})
     return rows
 
 
@@ -113,13 +109,7 @@ def _verdict(tables: dict[str, pd.DataFrame]) -> tuple[str, list[str]]:
             continue
         apart = (wide[OURS] - wide[RAYS]).dropna()
         two = 2 * apart.sem()
-        where = (
-            "ahead"
-            if apart.mean() > two
-            else "behind"
-            if apart.mean() < -two
-            else "within two standard errors"
-        )
+        where = beyond(apart, "behind", "within two standard errors", "ahead")
         places.append(where)
         if name.endswith("-again"):  # decides alone
             trained[name.split("-")[0]] = []

@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import TrialScheduler
 
