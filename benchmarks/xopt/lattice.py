@@ -63,10 +63,8 @@ class DriftingLattice:
         generator = torch.Generator().manual_seed(0)
         best = []
         for some in every.split(_CHUNK):
-            start = (
-                2 * torch.rand(len(some), _STARTS, 4, generator=generator, dtype=torch.float64) - 1
-            ) * LIMIT
-            k = start.requires_grad_(True)
+            uniform = torch.rand(len(some), _STARTS, 4, generator=generator, dtype=torch.float64)
+            k = ((2 * uniform - 1) * LIMIT).requires_grad_(True)
             optimiser = torch.optim.Adam([k], lr=_RATE)
             rate = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, _STEPS)
             for _ in range(_STEPS):

@@ -61,10 +61,7 @@ class Oracle:
         fitted = _model(_inputs(strengths, shot)[used], y[used])
         fit_gpytorch_mll(ExactMarginalLogLikelihood(fitted.likelihood, fitted))
         self._known = {name: value for name, value in fitted.state_dict().items() if "likelihood" not in name}
-        self._strengths, self._y = (
-            torch.zeros(0, 4, dtype=torch.float64),
-            torch.zeros(0, 1, dtype=torch.float64),
-        )
+        self._strengths, self._y = (torch.zeros(0, columns, dtype=torch.float64) for columns in (4, 1))
 
     def add_data(self, data: pd.DataFrame) -> None:
         strengths = torch.tensor(data[list(QUADRUPOLES)].to_numpy(), dtype=torch.float64)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.pages import markdown, opening, seeds_of, too_few, write
+from benchmarks.pages import markdown, publish, read, seeds_of, too_few, with_error
 
 OPENING = 10  # random shots that all generators are given
 OURS = "ours"
@@ -67,38 +67,26 @@ def write_page(out: Path) -> Path:
     for name, runs in table.groupby("player", sort=False):
         same = runs[runs["shot"] < most]
         half = same[same["shot"] >= most // 2]
-        each = same.groupby("seed")["error"].mean()
+        each, late = (part.groupby("seed")["error"].mean() for part in (same, half))
         means[name] = float(each.mean())
-        spread = each.sem()
-        last = same[same["shot"] >= most - 10]["seconds"].mean()
-        shown[name] = f"{each.mean():.3f} ± {2 * spread:.3f}"
-        rows.append(
-            [
-                str(name),
-                str(len(each)),
-                shown[name],
-                f"{half.groupby('seed')['error'].mean().mean():.3f}",
-                f"{1 / same['seconds'].mean():.2f}",
-                f"{1 / last:.2f}",
-                str(int(same["failed"].sum())),
-            ]
-        )
+        shown[name] = with_error(each, 3, 2)
+        seconds = same["seconds"].mean(), same[same["shot"] >= most - 10]["seconds"].mean()
+        rates = [f"{1 / of:.2f}" for of in seconds]
+        rows.append([name, len(each), shown[name], f"{late.mean():.3f}", *rates, int(same["failed"].sum())])
     heads = ["generator", "seeds", f"error, shots {OPENING} to {most - 1}", f"from shot {most // 2}"]
     own = int(table["shot"].max()) + 1
     asked = f"--shots {own} --rival-shots {most} --first {min(complete)} --seeds {len(complete)}"
     lengths = table[table["player"] == OURS].groupby("seed")["shot"].max() + 1
     told = ", ".join(f"{length} on seed {seed}" for seed, length in lengths.items())
-    text = opening(
-        "Xopt on a beam line that drifts", _answer(table, most, shown), "python -m benchmarks.xopt"
-    )
-    text += _HEAD + f"This table: `python -m benchmarks.xopt {asked}`. Shots of ours: {told}.\n\n"
+    text = _HEAD + f"This table: `python -m benchmarks.xopt {asked}`. Shots of ours: {told}.\n\n"
     text += f"## The same {most} shots for all: {seeds_of(table, 'seed', 'player')}\n\n"
     text += markdown([*heads, "shots a second", "at the last ten", "failed fits"], rows)
     text += "\nThe interval is two standard errors over the seeds; nan: of one seed there is none.\n"
     if {OURS, _DRIFTING} <= set(means):  # else only some have played
         text += _verdict(table, most, means) + _long(table)
-    text += _KERNELS + _oracle(out / "oracle.csv") + _limit(out / "limit.csv")
-    return write(out / "RESULTS.md", text)
+    text += _KERNELS + _oracle(read(out / "oracle.csv")) + _limit(read(out / "limit.csv"))
+    answer, path, command = _answer(table, most, shown), out / "RESULTS.md", "python -m benchmarks.xopt"
+    return publish(path, "Xopt on a beam line that drifts", answer, command, text)
 
 
 def _answer(table: pd.DataFrame, most: int, shown: dict[str, str]) -> str:
@@ -117,19 +105,17 @@ def _verdict(table: pd.DataFrame, most: int, means: dict) -> str:
     """What is asked, and what came of it."""
     xopt = {name: error for name, error in means.items() if name.startswith("Xopt")}
     best = min(xopt, key=lambda name: xopt[name])
-    same = table[table["shot"] < most]
-    seconds = same.groupby("player")["seconds"].mean()
-    lines = [
-        f"* At least five seeds: {table['seed'].nunique()}: "
-        + ("met." if table["seed"].nunique() >= 5 else "missed."),
-        f"* 2 000 shots of ours: {int(table['shot'].max()) + 1}: "
-        + ("met." if table["shot"].max() + 1 >= 2_000 else "missed."),
-        f"* Error at most half of Xopt's best ({best}): ours is {means[OURS] / xopt[best]:.2f} of it: "
-        + ("met." if means[OURS] <= 0.5 * xopt[best] else "missed."),
-        f"* Ten times the rate of Xopt's time-dependent UCB: {seconds[_DRIFTING] / seconds[OURS]:.1f} times: "
-        + ("met." if seconds[_DRIFTING] >= 10 * seconds[OURS] else "missed."),
-    ]
-    return "\nAsked:\n\n" + "\n".join(lines) + "\n"
+    seconds = table[table["shot"] < most].groupby("player")["seconds"].mean()
+    seeds, shots = table["seed"].nunique(), int(table["shot"].max()) + 1
+    share, times = means[OURS] / xopt[best], seconds[_DRIFTING] / seconds[OURS]
+    asked = {
+        f"At least five seeds: {seeds}": seeds >= 5,
+        f"2 000 shots of ours: {shots}": shots >= 2_000,
+        f"Error at most half of Xopt's best ({best}): ours is {share:.2f} of it": share <= 0.5,
+        f"Ten times the rate of Xopt's time-dependent UCB: {times:.1f} times": times >= 10,
+    }
+    lines = [f"* {what}: {'met' if is_met else 'missed'}.\n" for what, is_met in asked.items()]
+    return "\nAsked:\n\n" + "".join(lines)
 
 
 def _long(table: pd.DataFrame) -> str:
@@ -146,17 +132,16 @@ def _long(table: pd.DataFrame) -> str:
     return "\n## Ours, further on\n\n" + markdown(["shots", "error", "shots a second", "seeds"], rows)
 
 
-def _oracle(path: Path) -> str:
+def _oracle(table: pd.DataFrame | None) -> str:
     """Ours beside one that is told what ours has to learn."""
-    if not path.exists():
+    if table is None:
         return ""
-    table = pd.read_csv(path)
     rows, said = [], "\n"
     for span, told in (("error", "all shots after the opening"), ("late", "the second half")):
         runs = table.pivot(index="seed", columns="what", values=span).dropna()
         less = {name: runs[OURS] - runs[name] for name in runs.columns if name != OURS}
-        cells = [f"{_with_error(runs[name])} ({_with_error(of)})" for name, of in less.items()]
-        rows.append([told, _with_error(runs[OURS]), *cells])
+        cells = [f"{with_error(runs[name], 3, 2)} ({with_error(of, 3, 2)})" for name, of in less.items()]
+        rows.append([told, with_error(runs[OURS], 3, 2), *cells])
         better = [name for name, of in less.items() if of.mean() > 2 * of.sem()]
         said += f"Less error than ours beyond two standard errors, {told}: {', '.join(better) or 'neither'}. "
     complete = table[table["seed"].isin(runs.index)]
@@ -164,19 +149,11 @@ def _oracle(path: Path) -> str:
     return text + markdown(["error over", OURS, *less], rows) + said.rstrip(" ") + "\n"
 
 
-def _with_error(of: pd.Series) -> str:
-    return f"{of.mean():.3f} ± {2 * of.sem():.3f}"
-
-
-def _limit(path: Path) -> str:
+def _limit(limit: pd.DataFrame | None) -> str:
     """What the drift alone costs one who knows all else."""
-    if not path.exists():
+    if limit is None:
         return ""
-    limit = pd.read_csv(path)
-    each = limit.groupby("what")[["early", "all"]].agg(["mean", "sem"]).sort_values(("early", "mean"))
-    rows = [
-        [str(what), *(f"{row[span, 'mean']:.3f} ± {2 * row[span, 'sem']:.3f}" for span in ("early", "all"))]
-        for what, row in each.iterrows()
-    ]
+    each = sorted(limit.groupby("what"), key=lambda pair: pair[1]["early"].mean())
+    rows = [[what, *(with_error(own[span], 3, 2) for span in ("early", "all"))] for what, own in each]
     text = _LIMIT.format(seeds=seeds_of(limit, "seed", "what"))
     return text + markdown(["strengths", "error, first shots", "all shots"], rows)
