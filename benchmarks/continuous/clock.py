@@ -25,7 +25,7 @@ from bandits_torch.problems import ContinuousProblem
 from bandits_torch.problems.continuous import DynamicFunction
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, has_wdbo, ours
 from benchmarks.continuous.rivals import WDBO, PlainBoTorch, XoptTimeDependent
-from benchmarks.pages import markdown, opening, save, say, seeds_of, too_few, write
+from benchmarks.pages import append, beyond, markdown, played, publish, say, seeds_of, too_few, with_error
 
 MOMENTS = 1_200  # steps in which a function moves over a horizon, whatever its seconds
 GRID = 120  # of them, where regret is counted
@@ -175,23 +175,19 @@ def race(
     only: Iterable[str] = (),
 ) -> None:
     """Play what the table lacks, replicate by replicate, and write it after each run."""
-    played = pd.read_csv(table) if table.exists() else pd.DataFrame(columns=COLUMNS)
+    kept = played(table, COLUMNS[:3])
     wanted, problems = set(only), {name: function(name) for name in names}
     for replicate in range(replicates):
         for name, problem in problems.items():
             for policy, build in racers(problem, replicate).items():
-                there = (played["problem"] == name) & (played["policy"] == policy)
-                done = (there & (played["replicate"] == replicate)).any()
-                if done or (wanted and policy not in wanted):
+                if (name, policy, replicate) in kept or (wanted and policy not in wanted):
                     continue
                 torch.manual_seed(replicate)
                 regret, steps = play(build(), problem, horizon, evaluation, replicate)
                 late = steps[-LAST:]
                 told = [len(steps), 1e3 * sum(steps) / len(steps), 1e3 * sum(late) / len(late)]
                 row = [name, policy, replicate, horizon, evaluation, regret, *told]
-                fresh = pd.DataFrame([row], columns=COLUMNS)
-                played = pd.concat([played, fresh], ignore_index=True) if len(played) else fresh
-                save(played, table)
+                append(table, pd.DataFrame([row], columns=COLUMNS))
                 say(f"{name} {policy} {replicate}: {regret:.3f}, {len(steps)} steps, {told[1]:.0f} ms")
 
 
@@ -223,8 +219,8 @@ def write_page(results: Path) -> Path:
         tables += sorted(of_kind, key=lambda table: table["horizon"].iloc[0])
     sections = [_section(table) for table in tables]
     answer = " ".join(said for said, _ in sections)
-    head = opening("The clock counts", answer, "python -m benchmarks.continuous --clock") + _HEAD
-    return write(results / "CLOCK.md", head + "".join(text for _, text in sections))
+    path, command = results / "CLOCK.md", "python -m benchmarks.continuous --clock"
+    return publish(path, "The clock counts", answer, command, _HEAD, *(text for _, text in sections))
 
 
 def _section(table: pd.DataFrame) -> tuple[str, str]:
@@ -240,20 +236,15 @@ def _section(table: pd.DataFrame) -> tuple[str, str]:
     text += too_few(table, "replicate", "problem")
     text += "Time-averaged regret, the least of a function in bold; ± its standard error where seeds are several.\n\n"
     by = table.groupby(["policy", "problem"], sort=False)["regret"]
-    mean, error = by.mean().unstack(), by.sem().unstack()
+    mean, shown = by.mean().unstack(), by.agg(with_error, digits=3).unstack()
     rank = mean.rank().mean(axis=1).sort_values(kind="stable")
-    heads = ["policy", "mean rank", *(str(name).removeprefix("dynamic-") for name in mean.columns)]
-    rows = [
-        [str(policy), f"{rank[policy]:.2f}", *(_cell(mean, error, policy, name) for name in mean.columns)]
-        for policy in rank.index
-    ]
-    text += markdown(heads, rows)
+    shown = shown.where(mean.ne(mean.min()), "**" + shown + "**").loc[rank.index]
+    shown.insert(0, "mean rank", rank.map("{:.2f}".format))
+    heads = ["policy", *(str(name).removeprefix("dynamic-") for name in shown.columns)]
+    text += markdown(heads, shown.reset_index().to_numpy())
     steps = table.groupby("policy")[["queries", "ms", "last_ms"]].mean().loc[rank.index]
     text += "\nMeans over all runs, of processor time; the last ten steps of a run apart.\n\n"
-    cells = [
-        [str(p), f"{row['queries']:.0f}", f"{row['ms']:.0f}", f"{row['last_ms']:.0f}"]
-        for p, row in steps.iterrows()
-    ]
+    cells = steps.map("{:.0f}".format).reset_index().to_numpy()
     text += markdown(["policy", "steps", "ms a step", "ms at the end"], cells)
     rivals = mean.loc[[name for name in mean.index if name not in (AUTO, *OURS)]]
     less = int((mean.loc[AUTO] < rivals.min()).sum())
@@ -273,8 +264,7 @@ def _pair(runs: pd.DataFrame) -> str:
     rows = []
     for name, of in both.groupby("problem", sort=False):
         difference = of[AUTO] - of[RIVAL]
-        told = "too few seeds" if len(of) < SEEDS else "less" if _behind(-difference) else "level"
-        told = "more" if len(of) >= SEEDS and _behind(difference) else told
+        told = "too few seeds" if len(of) < SEEDS else beyond(difference, "less", "level", "more")
         error = f" ± {difference.sem():.3f}" if len(of) > 1 else ""
         values = (f"{of[AUTO].mean():.3f}", f"{of[RIVAL].mean():.3f}", f"{difference.mean():+.3f}{error}")
         rows.append([str(name).removeprefix("dynamic-"), len(of), *values, told])
@@ -294,43 +284,32 @@ def _missing(table: pd.DataFrame) -> str:
     return f"\nRuns missing to {SEEDS} seeds: {', '.join(told)}; {hours:.1f} hours of a core.\n"
 
 
-def _cell(mean: pd.DataFrame, error: pd.DataFrame, policy: object, name: object) -> str:
-    value, spread = mean.loc[policy, name], error.loc[policy, name]
-    text = f"{value:.3f}" if pd.isna(spread) else f"{value:.3f} ± {spread:.3f}"
-    return f"**{text}**" if value == mean[name].min() else text
-
-
 def _verdict(table: pd.DataFrame, mean: pd.DataFrame) -> str:
     """What is asked of ``auto`` against those that are not ours."""
     rivals = [name for name in mean.index if name not in (AUTO, *OURS)]
     runs = table.pivot(index=["problem", "replicate"], columns="policy", values="regret")
-    held, alone, worst = [], [], {}
-    for name in mean.columns:
-        own, best = mean.loc[AUTO, name], mean.loc[rivals, name].min()
-        worst[str(name)] = own / best
-        if own < best:
-            alone.append(name)
-        behind = [_behind(runs.loc[name, AUTO] - runs.loc[name, rival]) for rival in rivals]
-        if not any(behind):
-            held.append(name)
-    most, last = max(worst, key=lambda name: worst[name]), table[table["policy"] == AUTO]["last_ms"].mean()
+    more = {name: [own[AUTO] - own[rival] for rival in rivals] for name, own in runs.groupby("problem")}
+    held = sum("more" not in [beyond(one, "less", "level", "more") for one in each] for each in more.values())
+    ratio = mean.loc[AUTO] / mean.loc[rivals].min()
+    ratio.index = ratio.index.str.removeprefix("dynamic-")
+    worst, last = ratio.max(), table[table["policy"] == AUTO]["last_ms"].mean()
     many = len(mean.columns)
     count, of = ("four", 4) if str(mean.columns[0]).startswith("turned-") else ("eight", 8)
-    lines = [
-        f"* At least {count} functions: {many}: {'met' if many >= of else 'missed'}.",
-        f"* Less regret than every rival, or level within two standard errors of the difference (one seed: less), on "
-        f"at least {of - 1} of {of}: {len(held)} of {many}: {'met' if len(held) >= of - 1 else 'missed'}. "
-        f"Less on {len(alone)}.",
-        f"* Nowhere more than {WORSE:g} times the best rival: {worst[most]:.2f} on "
-        f"{most.removeprefix('dynamic-')}: {'met' if worst[most] <= WORSE else 'missed'}. By function: "
-        + ", ".join(f"{name.removeprefix('dynamic-')} {ratio:.2f}" for name, ratio in worst.items())
-        + ".",
-        f"* A step of at most {LONGEST:g} ms at the end: {last:.0f} ms: {'met' if last <= LONGEST else 'missed'}.",
+    each = ", ".join(f"{name} {value:.2f}" for name, value in ratio.items())
+    asked = [
+        (f"At least {count} functions: {many}", many >= of, ""),
+        (
+            "Less regret than every rival, or level within two standard errors of the difference (one seed: less), on "
+            f"at least {of - 1} of {of}: {held} of {many}",
+            held >= of - 1,
+            f" Less on {(ratio < 1).sum()}.",
+        ),
+        (
+            f"Nowhere more than {WORSE:g} times the best rival: {worst:.2f} on {ratio.idxmax()}",
+            worst <= WORSE,
+            f" By function: {each}.",
+        ),
+        (f"A step of at most {LONGEST:g} ms at the end: {last:.0f} ms", last <= LONGEST, ""),
     ]
-    return f"\nAsked of `{AUTO}` against {', '.join(rivals)}:\n\n" + "\n".join(lines) + "\n"
-
-
-def _behind(difference: pd.Series) -> bool:
-    """Whether the mean is above 0 beyond two standard errors; of one run, above 0."""
-    error = float(difference.sem()) if len(difference) > 1 else 0.0
-    return float(difference.mean()) > 2 * error
+    lines = [f"* {what}: {'met' if is_met else 'missed'}.{more}\n" for what, is_met, more in asked]
+    return f"\nAsked of `{AUTO}` against {', '.join(rivals)}:\n\n" + "".join(lines)

@@ -12,7 +12,7 @@ import pandas as pd
 from bandits_torch.history import versions
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, REFIT, SMOOTH, WIDTH, WIDTHS
 from benchmarks.continuous.step import AUTO_DIM
-from benchmarks.pages import markdown, opening, save, seeds_of, write
+from benchmarks.pages import markdown, publish, read, save, seeds_of, write
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -21,14 +21,16 @@ import matplotlib.pyplot as plt
 def write_page(results: Path, fast: bool = False) -> Path:
     """RESULTS.md, summary.csv and regret.png in the folder of the tables; returns the page's path."""
     page = results / "RESULTS.md"
-    tables = [table for name in PROBLEMS if (table := results / f"race-{name}.csv").exists()]
+    tables = [table for name in PROBLEMS if (table := read(results / f"race-{name}.csv")) is not None]
+    steps = _step(read(results / "step.csv")) + _auto_step(read(results / "step-auto.csv"))
     if not tables:
-        return write(page, _step(results / "step.csv") + _auto_step(results / "step-auto.csv"))
-    frame = pd.concat([pd.read_csv(table) for table in tables], ignore_index=True)
+        return write(page, steps)
+    frame = pd.concat(tables, ignore_index=True)
     totals = _totals(frame)
     save(totals, results / "summary.csv")
     _picture(frame, results / "regret.png")
-    return write(page, _text(frame, totals, results / "step.csv", fast))
+    title, command = "Dynamic standard functions over continuous domains", "python -m benchmarks.continuous"
+    return publish(page, title, _answer(totals), command, _text(frame, totals, fast), steps)
 
 
 def _totals(frame: pd.DataFrame) -> pd.DataFrame:
@@ -48,28 +50,25 @@ def _totals(frame: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()
 
 
-def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> str:
-    regret = totals.pivot(index="policy", columns="problem", values="regret")
-    error = totals.pivot(index="policy", columns="problem", values="standard_error")
-    counts = totals.pivot(index="policy", columns="problem", values="replicates")
+def _text(frame: pd.DataFrame, totals: pd.DataFrame, fast: bool) -> str:
+    measured = ["regret", "standard_error", "replicates", "ms"]
+    regret, error, counts, times = (
+        totals.pivot(index="policy", columns="problem", values=name) for name in measured
+    )
     most = counts.max().max()
     names = [name for name in PROBLEMS if name in regret.columns]
     policies = list(dict.fromkeys(totals["policy"]))
-    times = totals.pivot(index="policy", columns="problem", values="ms")
     head, figures, clock = ["policy", *(name.removeprefix("dynamic-") for name in names)], [], []
     for policy in policies:
-        figures.append([policy])
-        clock.append([policy])
-        for name in names:
-            at = policy, name
-            figures[-1].append(_figure(regret.loc[at], error.loc[at], counts.loc[at], most))
-            clock[-1].append(f"{times.loc[at]:.0f}".replace("nan", "-"))
+        at = [(policy, name) for name in names]
+        figures.append([policy, *(_figure(regret.loc[i], error.loc[i], counts.loc[i], most) for i in at)])
+        clock.append([policy, *(f"{times.loc[i]:.0f}".replace("nan", "-") for i in at)])
     said = _verdicts(regret[names], times[names])
     replicates, horizon = frame["replicate"].nunique(), frame["step"].max()
     seeds = seeds_of(frame, "replicate", "problem")
-    missing = (
-        "" if "W-DBO" in policies else "\n**W-DBO is left out: the package `wdbo-algo` is not installed.**\n"
-    )
+    missing = ""
+    if "W-DBO" not in policies:
+        missing += "\n**W-DBO is left out: the package `wdbo-algo` is not installed.**\n"
     if len(names) < len(PROBLEMS):
         count = f"{len(names)} of the {len(PROBLEMS)}"
         missing += f"\n**Only {count} functions have been run; without `--problems` all are.**\n"
@@ -77,12 +76,7 @@ def _text(frame: pd.DataFrame, totals: pd.DataFrame, step: Path, fast: bool) -> 
         missing += "\n**One replicate: no standard error, and no verdict that would stand.**\n"
     shrunk = "\n**A shrunk run (`--fast`): the figures mean nothing.**\n" if fast else ""
     wrote = ", ".join(f"{name} {version}" for name, version in versions().items())
-    top = opening(
-        "Dynamic standard functions over continuous domains",
-        _answer(regret[names]),
-        "python -m benchmarks.continuous",
-    )
-    return f"""{top}
+    return f"""
 {horizon} steps, {seeds}, one thread; {wrote}.
 {shrunk}{missing}
 The last input of each function is time, the step over the horizon. Our upper confidence bounds have width {WIDTH:g},
@@ -109,11 +103,12 @@ what that is worth elsewhere.
 Means over the steps, fits included, of the replicate in which the policy was quickest: other work ran on the machine.
 
 {markdown(head, clock)}
-{_step(step)}{_auto_step(step.with_name("step-auto.csv"))}"""
+"""
 
 
-def _answer(regret: pd.DataFrame) -> str:
+def _answer(totals: pd.DataFrame) -> str:
     """On how many functions ``auto``, and the best of our other policies, at least equal the best rival."""
+    regret = totals.pivot(index="policy", columns="problem", values="regret")
     rivals, count = regret.loc[_rivals(regret.index)].min(), len(regret.columns)
     best = int((regret.loc[list(OURS)].min() <= rivals).sum())
     said = "The best of our policies that know the problem has at most the regret of the best rival (BoTorch's UCB and "
@@ -136,10 +131,8 @@ def _verdicts(regret: pd.DataFrame, times: pd.DataFrame) -> str:
             f"{rivals[name].idxmin()} ({rivals[name].min():.0f}).\n"
         )
     if AUTO in regret.index:
-        told_nothing = regret.loc[AUTO]
-        better = [
-            str(name).removeprefix("dynamic-") for name in regret if told_nothing[name] <= rivals[name].min()
-        ]
+        ahead = regret.columns[regret.loc[AUTO] <= rivals.min()]
+        better = ahead.str.removeprefix("dynamic-")
         said += f"\n`{AUTO}`, told nothing but the bounds, at least equals the best of theirs on {len(better)} of "
         said += f"{len(regret.columns)}: {', '.join(better) or 'none'}.\n"
     held = (ours <= rivals.min()).sum(axis=1)
@@ -165,10 +158,9 @@ def _figure(regret: float, error: float, count: float, most: float) -> str:
     return (f"{regret:.0f}" if error != error else f"{regret:.0f} ± {error:.0f}") + few
 
 
-def _step(step: Path) -> str:
-    if not step.exists():
+def _step(frame: pd.DataFrame | None) -> str:
+    if frame is None:
         return ""
-    frame = pd.read_csv(step)
     whole = frame["choose"] + frame["learn"]
     ratio = (whole / frame["alone"]).median()
     return (
@@ -180,8 +172,8 @@ def _step(step: Path) -> str:
     )
 
 
-def _auto_step(table: Path) -> str:
-    if not table.exists():
+def _auto_step(frame: pd.DataFrame | None) -> str:
+    if frame is None:
         return ""
     text = (
         "\n## A step of auto beside plain BoTorch's\n\n`python -m benchmarks.continuous --step`: processor time of one "
@@ -190,7 +182,7 @@ def _auto_step(table: Path) -> str:
         "samples).\n\n"
     )
     rows = []
-    for row in pd.read_csv(table).to_dict("records"):
+    for row in frame.to_dict("records"):
         ms = [f"{1e3 * row[name]:.0f}" for name in ("auto_seconds", "auto_longest", "botorch_seconds")]
         ratio = row["auto_seconds"] / row["botorch_seconds"]
         rows.append([f"{row['observations']:.0f}", f"{row['held']:.0f}", *ms, f"{ratio:.2f}"])

@@ -27,7 +27,7 @@ from bandits_torch.problems import ContinuousProblem
 from benchmarks import options, pages
 from benchmarks.continuous.clock import EVALUATION, MOMENTS, play
 from benchmarks.continuous.rivals import WDBO
-from benchmarks.pages import bullet, markdown, opening, seeds_of, write
+from benchmarks.pages import bullet, markdown, seeds_of, with_error
 
 mpl.use("Agg")
 AS_IT_SHIPS = "W-DBO as it ships"
@@ -100,15 +100,14 @@ def write_page(folder: Path) -> Path:
         f"({by_fate[0]} in runs that fell, {by_fate[1]} in others), that of random points {regret['random']:.2f}, of "
         f"`auto` {regret['auto']:.2f}. {_spared(kept)}"
     )
-    command = "python -m benchmarks.continuous.temperature"
-    text = opening("W-DBO on the Temperature record", answer, command)
     told = seeds_of(runs, "seed", "policy")
-    text += _HEAD.format(seconds=runs["seconds"].iloc[0], seeds=told) + _regrets(runs)
+    text = _HEAD.format(seconds=runs["seconds"].iloc[0], seeds=told) + _regrets(runs)
     text += _KEPT.format(fewest=FEWEST, noisy=NOISY) + _table(kept)
     _draw(held, folder / "temperature-held.png")
     figures = _figures(held[held["policy"] == AS_IT_SHIPS])
     text += _WHY.format(fewest=FEWEST, **figures, verdict=_verdict(kept))
-    return write(folder / "TEMPERATURE.md", text)
+    path, command = folder / "TEMPERATURE.md", "python -m benchmarks.continuous.temperature"
+    return pages.publish(path, "W-DBO on the Temperature record", answer, command, text)
 
 
 def _regrets(runs: pd.DataFrame) -> str:
@@ -117,10 +116,8 @@ def _regrets(runs: pd.DataFrame) -> str:
     for policy, of in runs.groupby("policy", sort=False):
         regret = of.set_index("seed")["regret"]
         share = regret.mean() / random[regret.index].mean()
-        told = f"{regret.mean():.3f} ± {regret.sem():.3f}" if len(regret) > 1 else f"{regret.mean():.3f}"
-        rows.append(
-            [policy, len(regret), told, f"{share:.2f}", f"{of['steps'].mean():.0f}", f"{of['ms'].mean():.0f}"]
-        )
+        steps = [f"{of[name].mean():.0f}" for name in ("steps", "ms")]
+        rows.append([policy, len(regret), with_error(regret, 3), f"{share:.2f}", *steps])
     rows.sort(key=lambda row: float(row[3]))
     return markdown(["policy", "seeds", "degrees", "of random points", "steps", "ms a step"], rows)
 
@@ -133,10 +130,8 @@ def _kept(held: pd.DataFrame) -> pd.DataFrame:
         fallen = run["held"] <= FEWEST
         row = {"policy": policy, "seed": seed, "steps": len(run), "collapsed": bool(fallen.any())}
         row |= {"low": int(fallen.sum()), "mean": run["held"].mean(), "end": int(run["held"].iloc[-1])}
-        row |= {
-            "longest": int(fallen.groupby((~fallen).cumsum()).sum().max()),
-            "most": run["log_budget"].max(),
-        }
+        longest = int(fallen.groupby((~fallen).cumsum()).sum().max())
+        row |= {"longest": longest, "most": run["log_budget"].max()}
         if row["collapsed"]:
             first = int(fallen.idxmax())
             near = run.iloc[max(0, first - 2) : first + 1]
@@ -159,14 +154,8 @@ def _table(kept: pd.DataFrame) -> str:
     for policy, runs in kept.groupby(level=0, sort=False):
         fell = runs[runs["collapsed"]]
         noisy = f"{int(fell['noisy'].astype(bool).sum())} of {len(fell)}" if len(fell) else ""
-        few.append(
-            [
-                policy,
-                f"{len(fell)} of {len(runs)}",
-                noisy,
-                f"{100 * runs['low'].sum() / runs['steps'].sum():.0f} %",
-            ]
-        )
+        low = f"{100 * runs['low'].sum() / runs['steps'].sum():.0f} %"
+        few.append([policy, f"{len(fell)} of {len(runs)}", noisy, low])
     return text + "\n" + markdown(["policy", "collapsed", "noisy fits", "steps at 2"], few)
 
 
@@ -214,11 +203,8 @@ def _verdict(kept: pd.DataFrame) -> str:
         seeds = ", ".join(map(str, limited.index))
         told = f"`{policy.removeprefix('W-DBO, ')}`: {own}; as it ships, on the same seeds ({seeds}): {as_shipped}."
         lines.append(bullet(told))
-    return (
-        "Limits on the fits, which model, criterion and budget then see:\n\n" + "".join(lines)
-        if lines
-        else ""
-    )
+    head = "Limits on the fits, which model, criterion and budget then see:\n\n"
+    return head + "".join(lines) if lines else ""
 
 
 def _draw(held: pd.DataFrame, path: Path) -> None:
@@ -229,9 +215,8 @@ def _draw(held: pd.DataFrame, path: Path) -> None:
     for axis, policy in zip(axes[0], shown, strict=True):
         for _, run in held[held["policy"] == policy].groupby("seed"):
             axis.step(run["time"], run["held"], where="post", linewidth=0.8)
-        axis.set_title(
-            policy.removeprefix("W-DBO, ").removeprefix("W-DBO ").replace(", t", ",\nt"), fontsize=8
-        )
+        title = policy.removeprefix("W-DBO, ").removeprefix("W-DBO ").replace(", t", ",\nt")
+        axis.set_title(title, fontsize=8)
         axis.set_xlabel("time, shares of the day")
     axes[0, 0].set_ylabel("observations held")
     figure.tight_layout()
@@ -256,9 +241,8 @@ class Temperature(ContinuousProblem):
 
     def __init__(self, file: Path) -> None:
         record = np.load(file)
-        of_day = record["time"].astype("datetime64[s]").astype("datetime64[D]") == np.datetime64(
-            f"2004-03-{DAY}"
-        )
+        days = record["time"].astype("datetime64[s]").astype("datetime64[D]")
+        of_day = days == np.datetime64(f"2004-03-{DAY}")
         sensors = record["arms_mar14"]
         self.readings = torch.from_numpy(record["temperature"][of_day][:, sensors]).double()
         places = torch.from_numpy(record["xy"][sensors]).double()
@@ -349,11 +333,11 @@ def main(
     path = folder / "temperature.csv"
     if not page:
         torch.set_num_threads(1)
-        problem = Temperature(data / "intel_temperature.npz")
+        problem, kept = Temperature(data / "intel_temperature.npz"), pages.played(path, _RUN)
         for seed in range(first, first + seeds):
             for name in options.chosen(only, PLAYERS, "only"):
-                key = {"policy": name, "seconds": seconds, "seed": seed}
-                if path.exists() and (pd.read_csv(path)[[*key]] == pd.Series(key)).all(axis=1).any():
+                key = dict(zip(_RUN, (name, seconds, seed), strict=True))
+                if tuple(key.values()) in kept:
                     continue
                 torch.manual_seed(seed)
                 policy = PLAYERS[name](problem.domain, seed)
