@@ -30,7 +30,7 @@ from benchmarks.auto.playing import (
     play,
 )
 from benchmarks.leaderboard import settings
-from benchmarks.pages import markdown, opening, seeds_of, write
+from benchmarks.pages import markdown, read, seeds_of, with_error
 
 LEADERBOARD = Path(__file__).parent.parent / "leaderboard" / "results" / "totals.csv"
 
@@ -94,19 +94,10 @@ than that until found.
 
 def write_page(folder: Path) -> Path:
     ours = pd.read_csv(folder / "totals.csv")
-    answer, board = _board()
-    head = opening("What `auto` does", answer, "python -m benchmarks.auto")
-    parts = [
-        head,
-        _INTRODUCTION,
-        *board,
-        *_limit(folder),
-        *_others(ours),
-        *_risers(ours),
-        *_had(folder, ours),
-        *_misled(ours),
-    ]
-    return write(folder / "RESULTS.md", "\n".join(parts))
+    answer, parts = _board()
+    parts += [*_limit(folder), *_others(ours), *_risers(ours), *_had(folder, ours), *_misled(ours)]
+    text, command = "\n".join(["", _INTRODUCTION, *parts]), "python -m benchmarks.auto"
+    return pages.publish(folder / "RESULTS.md", "What `auto` does", answer, command, text)
 
 
 def _board() -> tuple[str, list[str]]:
@@ -150,7 +141,7 @@ def _summary(some: pd.DataFrame) -> list[object]:
 
 
 def _row(name: str, facts: pd.Series) -> list[str]:
-    own = f"{facts['regret']:.1f} ± {facts['error']:.1f}", f"{facts['share']:.1%}"
+    own = facts["shown"], f"{facts['share']:.1%}"
     best = f"`{facts['who']}` {facts['best']:.1f}", f"{facts['best_share']:.1%}", f"{facts['rank']:.0f}"
     shown = f"*{name}*" if name in DEVELOPMENT else name
     return [shown, *own, *best, "yes" if facts["level"] else "no", f"{facts['ms']:.0f}"]
@@ -158,24 +149,22 @@ def _row(name: str, facts: pd.Series) -> list[str]:
 
 def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str, object]:
     own = own[own["environment"] == environment]
-    others = board[board["environment"] == environment].pivot(
-        index="replicate", columns="policy", values="regret"
-    )
+    others = board[board["environment"] == environment]
+    others = others.pivot(index="replicate", columns="policy", values="regret")
     means = others.mean()
     who = str(means.idxmin())
     regret = own.set_index("replicate")["regret"]
     difference = (regret - others[who]).dropna()
-    error = difference.sem()
     mean, random = float(regret.mean()), float(means["random"])
     return {
         "regret": mean,
-        "error": float(regret.sem()),
+        "shown": with_error(regret),
         "share": mean / random,
         "who": who,
         "best": float(means.min()),
         "best_share": float(means.min()) / random,
         "rank": float(rankdata(np.append(means.to_numpy(), mean))[-1]),
-        "level": bool(difference.mean() <= 2 * error),
+        "level": pages.beyond(difference, "less", "level", "more") != "more",
         "ms": float(own["ms_per_step"].iloc[0]),
     }
 
@@ -196,12 +185,11 @@ def _others(ours: pd.DataFrame) -> list[str]:
 
 
 def _limit(folder: Path) -> list[str]:
-    if not (folder / "limit.csv").exists():
+    if (limit := read(folder / "limit.csv")) is None:
         return []
-    limit, board = pd.read_csv(folder / "limit.csv"), pd.read_csv(LEADERBOARD)
-    means = (
-        board[board["replicate"] < REPLICATES].groupby(["environment", "policy"])["regret"].mean().unstack()
-    )
+    board = pd.read_csv(LEADERBOARD)
+    board = board[board["replicate"] < REPLICATES]
+    means = board.groupby(["environment", "policy"])["regret"].mean().unstack()
     rows = []
     for environment, played in limit.groupby("environment", sort=False):
         best, there = played.nsmallest(1, "regret").iloc[0], means.loc[environment]
@@ -226,10 +214,10 @@ def _risers(ours: pd.DataFrame) -> list[str]:
             if rivals.empty:
                 continue
             never = worst[rivals.index].max()
-            shown = [
-                f"{means[name] / rivals.min():.2f} ({worst[name] / never:.0%})" if name in means else ""
-                for name in own
-            ]
+            ratios = {
+                name: f"{means[name] / rivals.min():.2f} ({worst[name] / never:.0%})" for name in means.index
+            }
+            shown = [ratios.get(name, "") for name in own]
             best = f"`{rivals.idxmin()}` {rivals.min():.4g}"
             rows.append([environment, seed, cell["replicate"].nunique(), *shown, best, len(rivals)])
     heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in own), "best rival", "rivals"]
@@ -237,9 +225,9 @@ def _risers(ours: pd.DataFrame) -> list[str]:
 
 
 def _had(folder: Path, ours: pd.DataFrame) -> list[str]:
-    if not (folder / "frontier.csv").exists():
+    if (table := read(folder / "frontier.csv")) is None:
         return []
-    table, own = pd.read_csv(folder / "frontier.csv"), [*POLICIES, HISTORY]
+    own = [*POLICIES, HISTORY]
     means = ours[ours["seed"] == frontier.SEED].groupby(["environment", "policy"])["regret"].mean()
     rows, asked = [], []
     for shape in SHAPES:
@@ -247,10 +235,8 @@ def _had(folder: Path, ours: pd.DataFrame) -> list[str]:
         points, played = here.loc[[frontier.ANY]], here["paid"].drop(frontier.ANY)
         for policy, paid in played.items():
             lost = [means.get((f"{shape} after {quiet}", policy)) for quiet in QUIET[1:]]
-            least = frontier.bound(points, paid)
-            rows.append(
-                [shape, f"`{policy}`", *(f"{x:.4g}" if x is not None else "" for x in (paid, least, *lost))]
-            )
+            shown = ["" if x is None else f"{x:.4g}" for x in (paid, frontier.bound(points, paid), *lost)]
+            rows.append([shape, f"`{policy}`", *shown])
         for quiet in QUIET[1:]:
             rivals = means[f"{shape} after {quiet}"].drop(own)
             goal = 1.2 * rivals.min()

@@ -33,9 +33,8 @@ RANK, SHARE = {TOLD: 2.93, UNTOLD: 7.36}, {TOLD: 0.206, UNTOLD: 0.271}  # asked
 RATIO, STATIONARY, SAME, MISLED, THIRD = 1.2, 0.026, 1.03, 1.3, 1 / 3
 UNFOUND = 0.98  # of what never finding costs: who loses more did not find it
 ARMS, STEPS, STEP_MS = 200, 64, 5.0
-Item = tuple[
-    str, str, str, bool, str
-]  # asked, measured, by which command, whether it is met; why not, or at what price
+# Asked, measured, by which command, whether it is met; why not, or at what price.
+Item = tuple[str, str, str, bool, str]
 _BOARD = '`python -m benchmarks.leaderboard --policies "auto;auto, told nothing"`'
 
 _ABOUT = """
@@ -82,7 +81,6 @@ def write_page(folder: Path) -> Path:
         f"Of {len(items)} things asked of `auto` that looks again, {met} are met. Of the others the last column says "
         "what a bound or a measurement says of them: out of reach, or at what price."
     )
-    head = pages.opening("Looking again: what was asked", answer, "python -m benchmarks.auto.asked")
     risers = totals[totals["environment"].isin(RISERS) & totals["policy"].isin(OWN)]
     about = _ABOUT.format(
         unfound=f"{UNFOUND:.0%}",
@@ -91,7 +89,9 @@ def write_page(folder: Path) -> Path:
     )
     rows = [[*told, "met" if is_met else "missed", why] for *told, is_met, why in items]
     table = pages.markdown(["asked", "measured", "command", "", "why not, or at what price"], rows)
-    return pages.write(folder / "ASKED.md", "".join([head, about, table, *_rank(board, then)]))
+    path, title = folder / "ASKED.md", "Looking again: what was asked"
+    command = "python -m benchmarks.auto.asked"
+    return pages.publish(path, title, answer, command, about, table, *_rank(board, then))
 
 
 def leaderboard(totals: pd.DataFrame) -> pd.DataFrame:
@@ -128,9 +128,8 @@ def _risers(totals: pd.DataFrame, points: pd.DataFrame) -> list[Item]:
     here = totals[(totals["seed"] == frontier.SEED) & totals["environment"].isin(RISERS)]
     lines: list[Item] = []
     for shape in (*SHAPES, *DOMAINS):
-        cells = [
-            name for name in RISERS if Riser(name).shape == shape and (here["environment"] == name).any()
-        ]
+        played = set(here["environment"])
+        cells = [name for name in RISERS if Riser(name).shape == shape and name in played]
         beside = [name for name in cells if not set(here[here["environment"] == name]["policy"]) <= set(OWN)]
         counts = {own: [found(here, name, own) for name in cells] for own in OWN}
         counts = {own: of_cells for own, of_cells in counts.items() if any(of for _, of in of_cells)}
@@ -140,9 +139,8 @@ def _risers(totals: pd.DataFrame, points: pd.DataFrame) -> list[Item]:
         everywhere = all(some == of for of_cells in counts.values() for some, of in of_cells)
         asked = f"{_after(shape, cells)}: found in every replicate"
         lines.append((asked, "; ".join(each), command, everywhere, "" if everywhere else _why_unfound(shape)))
-        ratios = [
-            _means(here, name).get(own, np.nan) / _best(here, name) for own in counts for name in beside
-        ]
+        of = [(own, name) for own in counts for name in beside]
+        ratios = [_means(here, name).get(own, np.nan) / _best(here, name) for own, name in of]
         within = sum(ratio <= RATIO for ratio in ratios)
         shown = f"{min(ratios):.2f} to {max(ratios):.2f}, {within} of {len(ratios)} within"
         met = within == len(ratios)
@@ -212,10 +210,8 @@ def _leaderboard(board: pd.DataFrame, then: pd.DataFrame) -> list[Item]:
         rank = mean_rank(board, own, others)
         stood = mean_rank(board, own, [name for name in others if name not in CAME_SINCE])
         before = mean_rank(board.assign(**{name: then[name] for name in POLICIES}), own, others)
-        asked, shown = (
-            f"`{own}`, mean rank at most {RANK[own]}",
-            f"{rank:.2f}; {stood:.2f} among those that stood then",
-        )
+        asked = f"`{own}`, mean rank at most {RANK[own]}"
+        shown = f"{rank:.2f}; {stood:.2f} among those that stood then"
         why = f"see below: the `auto` of then would have {before:.2f} today"
         lines.append((asked, shown, _BOARD, rank <= RANK[own], why))
     for own in POLICIES:
@@ -267,15 +263,12 @@ def _rank(board: pd.DataFrame, then: pd.DataFrame) -> list[str]:
     for title, means, rivals in cases:
         each = [mean_rank(means, own, [*rivals, *(p for p in POLICIES if p != own)]) for own in POLICIES]
         rows.append([title, *(f"{rank:.2f}" for rank in each)])
-    both = [*others, UNTOLD]
-    ahead = {
-        name: [one for one in both if board.loc[name, one] < board.loc[name, TOLD]] for name in board.index
-    }
-    lost = [
-        [name, f"{len(who) / len(board):.2f}", ", ".join(f"`{one}`" for one in who)]
-        for name, who in sorted(ahead.items(), key=lambda item: -len(item[1]))
-        if who
-    ]
+    both, lost = [*others, UNTOLD], []
+    ahead = board[both].lt(board[TOLD], axis=0)
+    for name, count in ahead.sum(axis=1).sort_values(ascending=False, kind="stable").items():
+        if count:
+            who = ", ".join(f"`{one}`" for one in both if ahead.loc[name, one])
+            lost.append([name, f"{count / len(board):.2f}", who])
     at_best = mean_rank(before, TOLD, both)
     best = f"So {RANK[TOLD]} is not to be had by going back: without looks it would be {at_best:.2f} today."
     needs = _NEEDS.format(
@@ -289,13 +282,8 @@ def _rank(board: pd.DataFrame, then: pd.DataFrame) -> list[str]:
     names = ", ".join(f"`{name}`" for name in CAME_SINCE)
     about = _RANKS.format(asked=list(RANK.values()), stood=len(stood), new=names)
     heads = ["", *(f"`{own}`" for own in POLICIES)]
-    return [
-        about,
-        pages.markdown(heads, rows),
-        _BY_ENVIRONMENT,
-        pages.markdown(["environment", "rank lost", "ahead"], lost),
-        needs,
-    ]
+    by_environment = pages.markdown(["environment", "rank lost", "ahead"], lost)
+    return [about, pages.markdown(heads, rows), _BY_ENVIRONMENT, by_environment, needs]
 
 
 # -- the rest ------------------------------------------------------------------------------------------
@@ -313,10 +301,8 @@ def _others(totals: pd.DataFrame) -> list[Item]:
             f"{with_looks.quantile(0.9):.0f} to {without.quantile(0.9):.0f}"
         )
         why = f"no bound is known; in the mean {with_looks.mean():.0f}, without looks {without.mean():.0f}"
-        asked, command = (
-            f"`{own}`, worst run of partial-switches at most a third",
-            _play("partial-switches", frontier.SEED, 100),
-        )
+        asked = f"`{own}`, worst run of partial-switches at most a third"
+        command = _play("partial-switches", frontier.SEED, 100)
         lines.append((asked, shown, command, with_looks.max() <= THIRD * without.max(), why))
     for own in POLICIES:
         shown, ratios = [], []

@@ -182,14 +182,12 @@ def write_page(folder: Path) -> Path:
         "counts the tables on which it has less. The protocol is in `../PROTOCOL.md`.\n\n"
     )
     heads = ["policy", "tables", "share of random", "ratio", "better on"]
-    head = pages.opening("Tables with a day", answer, "python -m benchmarks.auto.days")
-    return pages.write(folder / "DAYS.md", head + about + pages.markdown(heads, rows))
+    path, command = folder / "DAYS.md", "python -m benchmarks.auto.days"
+    return pages.publish(path, "Tables with a day", answer, command, about, pages.markdown(heads, rows))
 
 
 def main(
-    seeds: Annotated[
-        str, typer.Option(help="reported or development, or some separated by commas.")
-    ] = "reported",
+    seeds: Annotated[str, typer.Option(help="reported, development, or some by commas.")] = "reported",
     out: options.Out = None,
     page: options.PageAlone = False,
 ) -> None:
@@ -202,9 +200,8 @@ def main(
                 played = PLAYED[:-1]
             rows = play(seed, cycle, tuple(dict.fromkeys(played)))
             pages.keep(folder / "days.csv", rows, KEY)
-            pages.say(
-                f"{seed}, {'a day' if cycle else 'none'}: {rows.set_index('policy')['regret'].to_dict()}"
-            )
+            regrets = rows.set_index("policy")["regret"].to_dict()
+            pages.say(f"{seed}, {'a day' if cycle else 'none'}: {regrets}")
     pages.say(f"wrote {write_page(folder)}")
 
 

@@ -85,10 +85,8 @@ def _arms(block: Block) -> tuple[Tensor, Kernel, Tensor]:
 def _draws(block: Block, salt: int, count: int, root: Tensor) -> Tensor:
     """(count, S, N) independent draws."""
     n = len(root)
-    made = [
-        torch.randn(count, n, generator=g, dtype=torch.float64) @ root.T for g in _generators(block, salt)
-    ]
-    return torch.stack(made, 1)
+    drawn = [torch.randn(count, n, generator=g, dtype=torch.float64) for g in _generators(block, salt)]
+    return torch.stack([normal @ root.T for normal in drawn], 1)
 
 
 def _gaussian(scale: float) -> Callable[[int, Tensor, ReplicateStreams], Tensor]:
@@ -270,9 +268,8 @@ class Riser:
     def history(self, block: Block) -> Tensor:
         """Rewards of every arm of the first replicate in 200 steps like the quiet ones, (200, N)."""
         rise, (_, _, noise, _) = self.rise(block), self._told(block)
-        drawn = torch.randn(
-            200, rise.before.shape[-1], generator=_generators(block, 60)[0], dtype=torch.float64
-        )
+        generator, arms = _generators(block, 60)[0], rise.before.shape[-1]
+        drawn = torch.randn(200, arms, generator=generator, dtype=torch.float64)
         return rise.before[0] + noise * drawn
 
     def counted(self, regret: Tensor, block: Block) -> Tensor:
@@ -292,10 +289,8 @@ class Riser:
         """What changes, and when; not over a domain."""
         generators = _generators(block, 61)
         quiet = self._times(generators)
-        before, after = (
-            _region(block) if self.shape == "region-of-100" else _unrelated(self.shape, generators)
-        )
-        return Rise(before, after, quiet)
+        changed = _region(block) if self.shape == "region-of-100" else _unrelated(self.shape, generators)
+        return Rise(*changed, quiet)
 
     def _told(self, block: Block) -> tuple[Tensor, Kernel, float, float]:
         """Arms, kernel, noise's scale and prior mean."""
@@ -421,9 +416,8 @@ class FirmTable(CleanTable):
         group = g.integers(5, size=n)
         level, season = g.normal(0, 0.7, 5)[group] + g.normal(0, 0.5, n), g.normal(0, 0.5, 5)[group]
         phase = g.uniform(0, 2 * np.pi, 5)[group] + g.normal(0, 0.2, n)
-        walk = np.cumsum(g.normal(0, 0.05, (rows, 5)), 0)[:, group] + np.cumsum(
-            g.normal(0, 0.02, (rows, n)), 0
-        )
+        walk = np.cumsum(g.normal(0, 0.05, (rows, 5)), 0)[:, group]
+        walk = walk + np.cumsum(g.normal(0, 0.02, (rows, n)), 0)
         jump = np.where(np.arange(rows)[:, None] >= int(rows * g.uniform(0.4, 0.8)), g.normal(0, 1.0, n), 0.0)
         clean = level + season * np.cos(2 * np.pi * hours[:, None] / 24 + phase) + walk + jump
         clean = 5.0 + clean

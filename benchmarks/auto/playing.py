@@ -21,13 +21,8 @@ from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.environments import Untold
 
 DEVELOPMENT = (
-    "stationary",
-    "four-switches",
-    "tv-gp-0.01",
-    "tv-gp-0.1",
-    "cosine",
-    "intel-temperature",
-    "molene-wind",
+    *("stationary", "four-switches", "tv-gp-0.01", "tv-gp-0.1", "cosine"),
+    *("intel-temperature", "molene-wind"),
 )
 VALIDATION = tuple(name for name in settings.RANKED if name not in DEVELOPMENT)
 ENVIRONMENTS = (*settings.RANKED, *UNSEEN, *DEVELOPED_ON, *SIMULATED, *RISERS, "firm")

@@ -33,10 +33,8 @@ def _told_both(rate: float, share: float, width: float) -> Callable[[DaysTable],
     """``tv_gp_ucb`` with a day's cycle and half as much of a week's, kept for five days and five weeks."""
 
     def built(problem: DaysTable) -> Policy:
-        day, week = (
-            QuasiPeriodicKernel(period, 1.0, 5 * period, order=order)
-            for period, order in ((DAY, 3), (WEEK, 2))
-        )
+        day = QuasiPeriodicKernel(DAY, 1.0, 5 * DAY, order=3)
+        week = QuasiPeriodicKernel(WEEK, 1.0, 5 * WEEK, order=2)
         kept = ExponentialForgettingKernel(rate)
         cycles = scaled(day, share * 2 / 3) + scaled(week, share / 3)
         return told_over_time(problem, cycles + scaled(kept, 1 - share), width)
@@ -85,9 +83,10 @@ def write_page(folder: Path) -> Path:
         for policy in policies:
             ratio = ratios[name, policy] = cells[policy].sum() / cells[base].sum()
             error = (cells[policy] - ratio * cells[base]).std() * math.sqrt(len(cells)) / cells[base].sum()
-            compared = ["1", ""] if policy == base else [f"{ratio:.3f} ± {error:.3f}"]
-            if policy != base:
-                compared += [f"{int((cells[policy] < cells[base]).sum())} of {len(cells)}"]
+            better = int((cells[policy] < cells[base]).sum())
+            compared = [f"{ratio:.3f} ± {error:.3f}", f"{better} of {len(cells)}"]
+            if policy == base:
+                compared = ["1", ""]
             share = cells[policy].sum() / chance
             rows.append([name, f"`{policy}`", str(len(cells)), f"{share:.1%}", *compared])
     costs = {policy.split("=")[1]: ratios[ONE, policy] for policy in RACED[ONE] if policy != NONE}
@@ -106,14 +105,14 @@ def write_page(folder: Path) -> Path:
         "`../PROTOCOL.md`.\n\n"
     )
     heads = ["table", "policy", "tables", "share of random", "ratio", "better on"]
-    head = pages.opening("A day and a week, and wrong periods", answer, "python -m benchmarks.auto.weeks")
-    return pages.write(folder / "WEEKS.md", head + about + pages.markdown(heads, rows))
+    path, title = folder / "WEEKS.md", "A day and a week, and wrong periods"
+    command = "python -m benchmarks.auto.weeks"
+    return pages.publish(path, title, answer, command, about, pages.markdown(heads, rows))
 
 
 def main(
     seeds: Annotated[
-        str,
-        typer.Option(help="reported, some separated by commas, or development: all settings of the rival."),
+        str, typer.Option(help="reported, some by commas, or development: the rival's.")
     ] = "reported",
     tables: Annotated[str, typer.Option(help="Separated by commas; all by default.")] = "",
     out: options.Out = None,
