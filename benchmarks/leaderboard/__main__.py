@@ -9,66 +9,53 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from bandits_torch.experiments.engines import ENGINES
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.page import write_page
 from benchmarks.leaderboard.running import cells, play
 from benchmarks.options import chosen, command
-from benchmarks.pages import near_by
+from benchmarks.pages import near_by, say
 
 HERE = Path(__file__).parent
+_WHOLE = {"horizon": settings.HORIZON, "replicates": settings.REPLICATES, "more": settings.MORE}
 _FAST = {"horizon": 30, "replicates": 3, "more": 2}
 
 
 def main(
     fast: Annotated[bool, typer.Option(help="30 steps, 3 to 5 replicates: does everything run?")] = False,
-    resume: Annotated[
-        bool, typer.Option(help="Continue: cells that have ended are not played again.")
-    ] = False,
+    resume: Annotated[bool, typer.Option(help="Cells that have ended are not played again.")] = False,
     policies: Annotated[
-        str | None,
-        typer.Option(help="Names, comma-separated, or by semicolons where one has a comma; default: all."),
-    ] = None,
-    environments: Annotated[str | None, typer.Option(help="Comma-separated names; default: all.")] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the real data; default: shared/data near by.")
-    ] = None,
+        str, typer.Option(help="By commas, or semicolons where one has a comma; default: all.")
+    ] = "",
+    environments: Annotated[str, typer.Option(help="Comma-separated names; default: all.")] = "",
+    data: Annotated[Path | None, typer.Option(help="Of the real data; default: shared/data near by.")] = None,
     engine: Annotated[str, typer.Option(help=f"Where cells run: {', '.join(ENGINES)}.")] = "local",
     jobs: Annotated[int | None, typer.Option(help="Cells at once; default: as the CPUs allow.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for tables, page and pictures.", file_okay=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="For tables, page, pictures.", file_okay=False)] = None,
     cache: Annotated[Path | None, typer.Option(help="Folder for finished cells; default: OUT/cells.")] = None,
 ) -> None:
     """Race every recipe on every environment, with settings fixed once."""
-    console = Console(highlight=False)
-    names = chosen(environments or "", (*settings.RANKED, *settings.WITH_PRIORS), "environments")
-    players = chosen(policies or "", (*settings.POLICIES, *settings.PRIOR_POLICIES), "policies")
+    names = chosen(environments, (*settings.RANKED, *settings.WITH_PRIORS), "environments")
+    players = chosen(policies, (*settings.POLICIES, *settings.PRIOR_POLICIES), "policies")
     found = data or near_by()
     for name in names if found is None else []:
         if name in settings.NEED_DATA:
-            console.print(f"{name}: skipped, no data (give their folder with --data)", style="yellow")
-    whole = {"horizon": settings.HORIZON, "replicates": settings.REPLICATES, "more": settings.MORE}
-    size = _FAST if fast else whole
+            say(f"{name}: skipped, no data (give their folder with --data)")
+    size = _FAST if fast else _WHOLE
     folder = out or (Path("leaderboard-fast") if fast else HERE / "results")
     kept = cache or folder / "cells"
     todo = cells(names, players if policies else None, found, **size)
     if not resume and any((kept / cell.key).exists() for cell in todo):
-        raise typer.BadParameter(
-            f"{kept} holds cells that have ended: --resume continues; delete the folder to start again",
-            param_hint="--resume",
-        )
+        told = f"{kept} holds cells that have ended: --resume continues; delete the folder to start again"
+        raise typer.BadParameter(told, param_hint="--resume")
     failed = 0
     for number, (cell, failure) in enumerate(play(todo, folder, kept, True, engine, jobs), start=1):
-        console.print(
-            f"{number}/{len(todo)} {cell.title}: {failure.error if failure else 'done'}", style="dim"
-        )
+        say(f"{number}/{len(todo)} {cell.title}: {failure.error if failure else 'done'}")
         failed += failure is not None
-    console.print(f"wrote {', '.join(map(str, write_page(folder)))}", soft_wrap=True)
+    say(f"wrote {', '.join(map(str, write_page(folder)))}")
     if failed:
-        console.print(f"{failed} cells failed: the page leaves their environments out", style="red")
+        say(f"{failed} cells failed: the page leaves their environments out")
         raise typer.Exit(1)
 
 

@@ -73,12 +73,8 @@ class Record(Problem):
     def __init__(self, record: Replay, horizon: int, starts: int, first: int, replicates: int) -> None:
         rows = len(record.table)
         validation.require(1 <= horizon <= rows, "horizon", horizon, f"an integer in 1, ..., {rows}")
-        validation.require(
-            first + replicates <= starts,
-            "replicates",
-            replicates,
-            f"at most {starts - first} of {starts} starts",
-        )
+        most = starts - first
+        validation.require(replicates <= most, "replicates", replicates, f"at most {most} of {starts} starts")
         self.arms, self.replicates, self.horizon = record.arms, replicates, horizon
         all_starts = torch.linspace(0, rows - horizon, starts, dtype=torch.float64).round().long()
         self.starts = all_starts[first : first + replicates]

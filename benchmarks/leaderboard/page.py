@@ -19,7 +19,7 @@ from bandits_torch.experiments.plots import COLOURS
 from bandits_torch.files import atomic_write
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.running import Tables
-from benchmarks.pages import markdown, of, opening, seeds_of, table, write
+from benchmarks.pages import markdown, of, publish, seeds_of, table
 
 RESAMPLES = 4000
 LEVEL = 0.95
@@ -37,9 +37,8 @@ def regrets(totals: pd.DataFrame, environments: list[str], policies: list[str]) 
         missing += [str((environment, name)) for name in table.index[table.isna().any(axis=1)]]
         made.append(table.to_numpy())
     if missing:
-        raise ValueError(
-            f"totals must have every replicate of every policy, missing some of {', '.join(sorted(missing))}"
-        )
+        some = ", ".join(sorted(missing))
+        raise ValueError(f"totals must have every replicate of every policy, missing some of {some}")
     return made
 
 
@@ -169,14 +168,9 @@ def write_page(folder: Path) -> list[Path]:
     if played and policies:
         shown = totals[totals["environment"].isin(played) & totals["policy"].isin(policies)]
         ranks = ranking(shown, played, policies)
-        facts = {
-            "environments": len(played),
-            "policies": len(policies),
-            "seed": settings.SEED,
-            "replicates": seeds_of(shown, "replicate", "environment", "replicate"),
-        }
-        order = list(ranks.index)
-        answer = _answer(ranks, len(played))
+        facts = {"environments": len(played), "policies": len(policies), "seed": settings.SEED}
+        facts |= {"replicates": seeds_of(shown, "replicate", "environment", "replicate")}
+        order, answer = list(ranks.index), _answer(ranks, len(played))
         parts += [_RANKING.format(**facts, level=LEVEL, resamples=RESAMPLES), _ranking_table(ranks)]
         parts += [_REGRET, _regret(shown, played, order)]
         parts += [_SHARES, _shares(shown, played, order)]
@@ -188,8 +182,8 @@ def write_page(folder: Path) -> list[Path]:
         shown = totals[totals["environment"].isin(priors)]
         order = list(shown.groupby("policy")["regret"].mean().sort_values().index)
         parts += [_PRIORS, _regret(shown, priors, order)]
-    parts[0] = opening("Leaderboard", answer, "python -m benchmarks.leaderboard") + parts[0]
-    return [write(folder / "RESULTS.md", "\n".join(parts)), *written]
+    path, command = folder / "RESULTS.md", "python -m benchmarks.leaderboard"
+    return [publish(path, "Leaderboard", answer, command, "\n".join(parts)), *written]
 
 
 def _answer(ranks: pd.DataFrame, environments: int) -> str:
@@ -237,9 +231,8 @@ def _regret(totals: pd.DataFrame, environments: list[str], policies: list[str]) 
     known = summary(totals)
     horizons = totals.groupby("environment")["horizon"].first()
     heads = [f"{name}, T = {horizons[name]}" for name in environments]
-    return markdown(
-        ["policy", *heads], [[f"`{p}`", *(_cell(known, e, p) for e in environments)] for p in policies]
-    )
+    rows = [[f"`{p}`", *(_cell(known, e, p) for e in environments)] for p in policies]
+    return markdown(["policy", *heads], rows)
 
 
 def _cell(known: pd.DataFrame, environment: str, policy: str) -> str:

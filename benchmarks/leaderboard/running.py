@@ -13,7 +13,7 @@ from bandits_torch.experiments.engines import Block, Cell, Failure
 from bandits_torch.experiments.sweep import run_cells
 from bandits_torch.history import History, standard_error
 from benchmarks.leaderboard import settings
-from benchmarks.pages import replaced, save
+from benchmarks.pages import read, replaced, save
 
 TOTALS = ("environment", "policy", "replicate", "horizon", "regret", "ms_per_step")
 CURVES = ("environment", "policy", "step", "mean_cumulative_regret", "standard_error")
@@ -41,8 +41,8 @@ class Tables:
             save(_in_order(table), self.folder / name)
 
     def _read(self, name: str, columns: Sequence[str]) -> pd.DataFrame:
-        path = self.folder / name
-        return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(columns))
+        table = read(self.folder / name)
+        return pd.DataFrame(columns=list(columns)) if table is None else table
 
 
 def cells(
@@ -126,13 +126,8 @@ def _curve(cell: Cell, history: History) -> pd.DataFrame:
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:
     """Rows in the order of the settings, then of replicates or steps: no file depends on what was played when."""
     environments = (*settings.RANKED, *settings.WITH_PRIORS)
-    policies = {**settings.POLICIES, **settings.PRIOR_POLICIES}
-    place = pd.DataFrame(
-        {
-            "e": table["environment"].map({name: i for i, name in enumerate(environments)}),
-            "p": table["policy"].map({name: i for i, name in enumerate(policies)}),
-            "r": table["replicate" if "replicate" in table else "step"],
-        },
-        index=table.index,
-    )
-    return table.loc[place.sort_values(["e", "p", "r"], kind="stable").index]
+    policies = settings.POLICIES | settings.PRIOR_POLICIES
+    known = {name: i for i, name in enumerate([*environments, *policies])}
+    last = "replicate" if "replicate" in table else "step"
+    by = ["environment", "policy", last]
+    return table.sort_values(by, key=lambda of: of if of.name == last else of.map(known), kind="stable")

@@ -58,13 +58,8 @@ DRAWN, RANKED = tuple(_MADE_UP), (*_MADE_UP, *_RECORDS)
 WITH_PRIORS = ("hills", "intel-temperature-priors")
 NEED_DATA = (*_RECORDS, "intel-temperature-priors")
 
-_KNOW_ONE_PRIOR = (
-    "random",
-    "gp_ucb",
-    "gp_ucb w=2",
-    "tv_gp_ucb",
-    "tv_gp_ucb w=2",
-)  # beside those that know several
+# Beside those that know several.
+_KNOW_ONE_PRIOR = ("random", "gp_ucb", "gp_ucb w=2", "tv_gp_ucb", "tv_gp_ucb w=2")
 
 
 def _raced(unknown_prior: bool) -> dict[str, MakePolicy]:
