@@ -15,7 +15,6 @@ that the paper tunes as many settings to try; what it chose is raced as "..., eq
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -33,6 +32,7 @@ from bandits_torch.loop import run
 from bandits_torch.policies.detection import MasterThresholds
 from bandits_torch.policies.opkb.opkb import Constants
 from bandits_torch.problems import Problem, make
+from benchmarks.pages import append, say
 
 HORIZON, REPLICATES = 10_000, 25
 MORE = {"cosine-stationary": 50}  # replicates of an environment that the paper gave more (appendix J.2)
@@ -177,7 +177,6 @@ def row(name: str, algorithm: str, history: History) -> dict[str, Any]:
 
 
 TUNED_ON = "sphere-one-switch"
-COLUMNS = ("algorithm", "option", "setting", "regret", "standard_error", "chosen")
 Grid = dict[str, tuple[Any, ...]]
 
 
@@ -276,11 +275,8 @@ EQUAL_GRIDS = {
 
 def options_of(algorithm: str, setting: dict[str, Any]) -> dict[str, Any]:
     """The recipe's options for a setting: dataclasses of constants are put together, the rest passes."""
-    wrapped: dict[str, tuple[str, Any]] = {
-        "ADA-OPKB": ("constants", Constants),
-        "ADA-OPNN": ("constants", Constants),
-        "MASTER": ("thresholds", MasterThresholds),
-    }
+    wrapped: dict[str, tuple[str, Any]] = dict.fromkeys(("ADA-OPKB", "ADA-OPNN"), ("constants", Constants))
+    wrapped["MASTER"] = ("thresholds", MasterThresholds)
     if algorithm not in wrapped:
         return setting
     name, kind = wrapped[algorithm]
@@ -313,28 +309,23 @@ def tune(algorithm: str, plan: Search, path: Path, fast: bool = False) -> dict[s
     if fast:
         horizon, replicates = 60, 2
         grid = {name: values[:2] for name, values in list(grid.items())[:1]}
-    known: dict[str, tuple[float, float]] = {}
+    known: dict[str, dict[str, float]] = {}
 
-    def note(option: str, setting: dict[str, Any], chosen: bool) -> None:
-        regret, error = known[json.dumps(setting)]
-        new = not path.exists()
-        with path.open("a", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            if new:
-                writer.writerow(COLUMNS)
-            figures = (f"{regret:.1f}", f"{error:.1f}", "chosen" if chosen else "")
-            writer.writerow((algorithm, option, json.dumps(setting), *figures))
+    def note(option: str, setting: dict[str, Any], chosen: str = "") -> None:
+        row = {"algorithm": algorithm, "option": option, "setting": json.dumps(setting)}
+        append(path, pd.DataFrame([row | known[row["setting"]] | {"chosen": chosen}]))
 
     def score(option: str, setting: dict[str, Any]) -> float:
         options = options_of(algorithm, setting)
         history = play(TUNED_ON, recipe, options, horizon, replicates, seed=TUNING_SEED)
-        known[json.dumps(setting)] = (history.mean_cumulative_regret, history.standard_error)
-        note(option, setting, chosen=False)
-        print(f"{algorithm:10} {json.dumps(setting)} {history.mean_cumulative_regret:8.0f}", flush=True)
-        return history.mean_cumulative_regret
+        regret, error = history.mean_cumulative_regret, history.standard_error
+        known[json.dumps(setting)] = {"regret": round(regret, 1), "standard_error": round(error, 1)}
+        note(option, setting)
+        say(f"{algorithm:10} {json.dumps(setting)} {regret:8.0f}")
+        return regret
 
     best = search(grid, start, score)
-    note("all", best, chosen=True)
+    note("all", best, "chosen")
     return best
 
 

@@ -36,7 +36,7 @@ from bandits_torch.loop import run
 from bandits_torch.policies.opkb.opkb import Constants
 from bandits_torch.problems import make
 from bandits_torch.theory.optimal_design import features_of_covariance, fractional_gain
-from benchmarks.pages import replaced, save
+from benchmarks.pages import replaced, save, say
 from benchmarks.papers import _hong_environments as of
 from benchmarks.papers import _hong_page
 from benchmarks.papers._folders import Job
@@ -67,10 +67,8 @@ RACES: dict[str, dict[str, tuple[str, ...]]] = {
 def main(arguments: list[str]) -> None:
     parts = {part: partial(race, part) for part in RACES} | {"detection": detection, "theory": theory}
     known = {"1": parts["switching"], "2": parts["cosine"], **parts}
-    known |= {
-        "tuning": partial(tuning, "tuning", of.TUNING),
-        "grids": partial(tuning, "grids", of.EQUAL_GRIDS),
-    }
+    for name, searches in (("tuning", of.TUNING), ("grids", of.EQUAL_GRIDS)):
+        known[name] = partial(tuning, name, searches)
     more = {"--replicates": {"type": int, "default": of.REPLICATES, "help": "of the races"}}
     fast = "2 replicates, 60 steps: seconds"
     run_parts("hong", __doc__, arguments, known, report, fast=fast, default=parts, more=more)
@@ -82,7 +80,7 @@ def race(part: str, job: Job) -> None:
             count = 2 if job.fast else of.replicates_of(name, algorithm, job.asked.replicates)
             history = of.kept(name, algorithm, _horizon(job), count, job.out / "runs")
             regret, error = history.mean_cumulative_regret, history.standard_error
-            print(f"{name:22} {algorithm:22} {regret:8.0f} +- {error:.0f}", flush=True)
+            say(f"{name:22} {algorithm:22} {regret:8.0f} +- {error:.0f}")
 
 
 def tuning(name: str, searches: dict[str, of.Search], job: Job) -> None:
@@ -117,15 +115,12 @@ def report(job: Job) -> None:
             if all(a in played for a in drawn):  # else it stays as it is
                 shown = {a: history for a, history in played.items() if of.EQUAL not in a}
                 _draw(name, shown, job).savefig(out / f"{name}.png")
-            rows += [of.row(name, algorithm, history) for algorithm, history in played.items()]
-            totals += [
-                total for algorithm, history in played.items() for total in _totals(name, algorithm, history)
-            ]
+            for algorithm, history in played.items():
+                rows.append(of.row(name, algorithm, history))
+                totals.append(_totals(name, algorithm, history))
     if rows:
         save(_beside_kept(pd.DataFrame(rows), out / "regret.csv"), out / "regret.csv", 4)
-        _beside_kept(pd.DataFrame(totals), out / "totals.csv").to_csv(
-            out / "totals.csv", index=False, float_format="%.2f"
-        )
+        save(_beside_kept(pd.concat(totals), out / "totals.csv"), out / "totals.csv", None)
     _hong_page.write(out)
 
 
@@ -160,15 +155,12 @@ def _played(name: str, algorithms: tuple[str, ...], job: Job) -> dict[str, Histo
     return found
 
 
-def _totals(name: str, algorithm: str, history: History) -> list[dict[str, object]]:
+def _totals(name: str, algorithm: str, history: History) -> pd.DataFrame:
     """Regret of each replicate: of the whole run, and until 0.3 T, where one switch comes."""
-    sums = history.cumulative_regret
+    sums = history.cumulative_regret.round(decimals=2)
     until = sums[:, max(0, round(0.3 * history.horizon) - 2)]
-    return [
-        {"environment": name, "algorithm": algorithm, "replicate": k, "regret": float(sums[k, -1]),
-         "until 0.3 T": float(until[k])}
-        for k in range(history.replicates)
-    ]  # fmt: skip
+    columns = {"environment": name, "algorithm": algorithm, "replicate": range(history.replicates)}
+    return pd.DataFrame(columns | {"regret": sums[:, -1].numpy(), "until 0.3 T": until.numpy()})
 
 
 _UNCHANGING: dict[str, tuple[str, dict[str, Any]]] = {
@@ -193,9 +185,8 @@ def detection(job: Job) -> None:
         for run_length in _RUN_LENGTHS:
             history = _play(problem, options, horizon, replicates, run_length)
             alarms, steps = int(history.trace["restarts"][:, -1].sum()), horizon * replicates
-            promised = f"{steps / run_length:.3g}"
-            rows.append((name, f"{run_length:.0e}", steps, alarms, promised))
-            print(*rows[-1], flush=True)
+            rows.append((name, f"{run_length:.0e}", steps, alarms, f"{steps / run_length:.3g}"))
+            say(rows[-1])
     columns = ["problem", "run length A", "steps", "false alarms", "promised at most, on average"]
     save(pd.DataFrame(rows, columns=columns), job.out / "false_alarms.csv", None)
     horizon, replicates = (40, 2) if job.fast else (2000, 50)
@@ -204,21 +195,15 @@ def detection(job: Job) -> None:
         for change in ("flip", "fresh"):
             history = _play(problem, options | {"change": change}, horizon, replicates, 1e5)
             found.append({"problem": name, "change": change, **_delays(history, horizon // 2)})
-            print(*found[-1].values(), flush=True)
+            say(found[-1])
     save(pd.DataFrame(found), job.out / "delays.csv", None)
 
 
 def _play(problem: str, options: dict[str, Any], horizon: int, replicates: int, run_length: float) -> History:
     timed = {} if problem == "gp" else {"horizon": horizon}
     made = make(problem, replicates=replicates, seed=of.SEED, **timed, **options)
-    policy = recipes.build(
-        "ada_opkb_calibrated",
-        made,
-        replicates=replicates,
-        horizon=horizon,
-        seed=of.SEED,
-        run_length=run_length,
-    )
+    given = {"replicates": replicates, "horizon": horizon, "seed": of.SEED, "run_length": run_length}
+    policy = recipes.build("ada_opkb_calibrated", made, **given)
     return run(policy, made, horizon, seed=of.SEED, capture="auto")
 
 
