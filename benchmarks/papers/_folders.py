@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from benchmarks.pages import say
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -68,7 +70,7 @@ def run(
     job = Job(results_folder(paper, asked.fast, asked.out), asked.fast, data, asked)
     for part in asked.parts or default:
         if part in lacking:
-            print(f"{part} left out: no --data", flush=True)
+            say(f"{part} left out: no --data")
         else:
             known[part](job)
     if not asked.no_report:

@@ -57,10 +57,8 @@ class TurningFunctions(SimulatedProblem):
         streams = problem_streams(seed, replicates, 0)
         centres, weights = streams.uniform(2 * _CENTRES), streams.normal(2 * _CENTRES)
         self.centres = centres.unsqueeze(-1)  # S x 2c x 1
-        self.weights = (
-            torch.stack([_pair(covariance(kernel, c), w) for c, w in zip(self.centres, weights, strict=True)])
-            * rkhs_bound
-        )  # S x 2 x 2c: of g and h
+        pairs = [_pair(covariance(kernel, c), w) for c, w in zip(self.centres, weights, strict=True)]
+        self.weights = rkhs_bound * torch.stack(pairs)  # S x 2 x 2c: of g and h
         with torch.no_grad():
             rows = torch.stack([kernel(c, arms).to_dense() for c in self.centres])  # S x 2c x N
         self.g, self.h = (self.weights @ rows).unbind(1)

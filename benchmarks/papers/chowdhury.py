@@ -18,7 +18,7 @@ import torch
 
 from bandits_torch import History, run
 from bandits_torch.experiments.plots import plot_regret
-from benchmarks.pages import save
+from benchmarks.pages import save, say
 from benchmarks.papers import _chowdhury_page as page
 from benchmarks.papers._chowdhury_problems import POLICIES, Setting, build, settings, variants
 from benchmarks.papers._folders import Job, positive
@@ -39,9 +39,7 @@ def main(arguments: list[str]) -> None:
         default=PARTS,
         need=("figure4", "4a", "4b"),
         file="cmu_light.npz",
-        more={
-            "--steps": {"type": positive, "help": "at most so many a run; the page says how many there were"}
-        },
+        more={"--steps": {"type": positive, "help": "at most so many a run; the page says how many"}},
     )
 
 
@@ -71,21 +69,19 @@ def robustness(job: Job) -> None:
 
 def sensitivity(job: Job) -> None:
     """What changes when the choices that the paper leaves open, or misprints, change, one at a time."""
-    rows = []
+    rows, steps = [], _steps(job, 3000)
     for panel in ("1a", "1b"):
-        for words, (setting, options) in variants(panel, _trials(job), _steps(job, 3000)).items():
+        for words, (setting, options) in variants(panel, _trials(job), steps).items():
             names = ("gp_ucb", "igp_ucb", "gp_ts")
-            rows.append(
-                {"panel": panel, "choice": words, "steps": _steps(job, 3000)}
-                | _means(_play(setting, _steps(job, 3000), f"{panel} {words}", names, **options))
-            )
+            histories = _play(setting, steps, f"{panel} {words}", names, **options)
+            rows.append({"panel": panel, "choice": words, "steps": steps} | _means(histories))
     choices: tuple[dict[str, Any], ...] = ({}, {"prior_mean": "grand"}, {"scaled": False})
     for panel in ("4a", "4b") if job.data else ():
         for options in (*choices, {"whole_days": True}) if panel == "4a" else choices:
             words = ", ".join(f"{key} = {value}" for key, value in options.items()) or "default"
             setting = settings(panel, min(_trials(job), 24), job.data, **options)
-            histories = _play(setting, _steps(job, 3000), f"{panel} {words}")
-            rows.append({"panel": panel, "choice": words, "steps": _steps(job, 3000)} | _means(histories))
+            histories = _play(setting, steps, f"{panel} {words}")
+            rows.append({"panel": panel, "choice": words, "steps": steps} | _means(histories))
     save(pd.DataFrame(rows), job.out / "sensitivity.csv", 5)
 
 
@@ -119,12 +115,8 @@ def _play(
         policy = build(name, setting, horizon, **taken)
         history = run(policy, setting.problem, horizon, progress=f"{title}: {name}", capture="auto")
         history.meta["problem"] = setting.words
-        regret, error, wall = (
-            history.mean_cumulative_regret,
-            history.standard_error,
-            history.meta["wall_seconds"],
-        )
-        print(f"{title:34} {name:8} {regret:10.1f} ± {error:.1f}  {wall:.1f} s", flush=True)
+        regret, error = history.mean_cumulative_regret, history.standard_error
+        say(f"{title:34} {name:8} {regret:10.1f} ± {error:.1f}  {history.meta['wall_seconds']:.1f} s")
         histories[name] = history
     return histories
 
@@ -165,8 +157,7 @@ def _facts(setting: Setting, histories: Mapping[str, History]) -> pd.DataFrame:
 
 def _means(histories: Mapping[str, History]) -> dict[str, float]:
     """Mean regret and its standard error by policy."""
-    return {
-        key: value
-        for name, history in histories.items()
-        for key, value in ((name, history.mean_cumulative_regret), (f"{name} se", history.standard_error))
-    }
+    means: dict[str, float] = {}
+    for name, history in histories.items():
+        means |= {name: history.mean_cumulative_regret, f"{name} se": history.standard_error}
+    return means

@@ -19,7 +19,7 @@ import torch
 from bandits_torch import History, recipes, run
 from bandits_torch.policies import Policy
 from bandits_torch.policies.forgetting import PeriodicRestart, SlidingWindow
-from benchmarks.pages import save
+from benchmarks.pages import save, say
 from benchmarks.papers import _zhou_page as page
 from benchmarks.papers._folders import Job
 from benchmarks.papers._folders import run as run_parts
@@ -146,34 +146,21 @@ def _race(
             history = _played(policy, problem, f"{title}: {name}, {width}")
             memory = _memory(policy, T)
             events = math.ceil(T / memory) if name == "R-GP-UCB" else T
+            own = words | {"policy": name, "width": width}
+            told = {"memory": memory, "bound": bounds.regret(memory, events)}
             for k, regret in enumerate(history.regret.sum(-1).tolist()):
-                row = {
-                    "policy": name,
-                    "width": width,
-                    "replicate": k,
-                    "regret": regret,
-                    "random": float(random[k]),
-                }
-                rows.append(words | row | {"memory": memory, "bound": bounds.regret(memory, events)})
+                rows.append(own | {"replicate": k, "regret": regret, "random": float(random[k])} | told)
     return rows
 
 
 def _build(name: str, problem: TurningFunctions, width: float | None, **options: Any) -> Policy:
-    return recipes.build(
-        _RECIPES[name],
-        problem,
-        replicates=problem.replicates,
-        horizon=int(problem.horizon or 0),
-        width=width,
-        **options,
-    )
+    given = {"replicates": problem.replicates, "horizon": problem.horizon, "width": width}
+    return recipes.build(_RECIPES[name], problem, **given, **options)
 
 
 def _played(policy: Policy, problem: TurningFunctions, title: str) -> History:
     history = run(policy, problem, int(problem.horizon or 0), progress=title, capture="auto")
-    print(
-        f"{title:50} {history.mean_cumulative_regret:9.1f}  {history.meta['wall_seconds']:.1f} s", flush=True
-    )
+    say(f"{title:50} {history.mean_cumulative_regret:9.1f}  {history.meta['wall_seconds']:.1f} s")
     return history
 
 

@@ -23,7 +23,7 @@ from bandits_torch.experiments.earned import per_step, random_regret
 from bandits_torch.experiments.plots import plot_priors, plot_regret
 from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import Observation
-from benchmarks.pages import save
+from benchmarks.pages import save, say
 from benchmarks.papers import _ziomek_page as page
 from benchmarks.papers._folders import Job
 from benchmarks.papers._folders import run as run_parts
@@ -89,14 +89,8 @@ def sensitivity(job: Job) -> None:
     """What changes when the choices that the paper leaves open change, one at a time."""
     _vary(job.out / "sensitivity_toy.csv", "hills", TOY_SETTINGS, HORIZON, job.fast, {})
     if job.data is not None:
-        _vary(
-            job.out / "sensitivity_intel.csv",
-            "intel-temperature-priors",
-            INTEL_SETTINGS,
-            144,
-            job.fast,
-            {"data": job.data},
-        )
+        path, data = job.out / "sensitivity_intel.csv", {"data": job.data}
+        _vary(path, "intel-temperature-priors", INTEL_SETTINGS, 144, job.fast, data)
 
 
 def speed(job: Job) -> None:
@@ -107,10 +101,8 @@ def speed(job: Job) -> None:
         generator = torch.Generator().manual_seed(0)
         tables = torch.randn(priors, arms, 2 * arms, generator=generator, dtype=torch.float64)
         means = torch.randn(priors, arms, generator=generator, dtype=torch.float64)
-        given = [
-            CandidatePrior(table.cov(), mean, forgetting_rate=0.03)
-            for table, mean in zip(tables, means, strict=True)
-        ]
+        both = zip(tables, means, strict=True)
+        given = [CandidatePrior(table.cov(), mean, forgetting_rate=0.03) for table, mean in both]
         start = perf_counter()
         policy = recipes.pe_gp_ucb(arms, given, 0.1, horizon=steps, replicates=replicates)
         built = perf_counter() - start
@@ -131,9 +123,8 @@ def _replicates(fast: bool) -> int:
 
 
 def _play(name: str, problem: Problem, horizon: int, seed: int = 0, **options: Any) -> History:
-    policy = recipes.build(
-        name, problem, replicates=problem.replicates, horizon=horizon, seed=seed, **options
-    )
+    given = {"replicates": problem.replicates, "horizon": horizon, "seed": seed}
+    policy = recipes.build(name, problem, **given, **options)
     return run(policy, problem, horizon, seed=seed, capture="auto")
 
 
@@ -148,21 +139,17 @@ def _race(stem: Path, problem: Problem, horizon: int, name: str) -> None:
     kept = rows[rows["step"] % every == 0].drop(columns="time")
     save(kept, f"{stem}a.csv")
     plot_regret(histories, random=random_regret(problem, horizon)).figure.savefig(f"{stem}a.png", dpi=100)
-    total = {policy: history.regret.sum(-1) for policy, history in histories.items()}
-    pd.DataFrame({policy: regret.numpy() for policy, regret in total.items()}).rename_axis(
-        "replicate"
-    ).to_csv(f"{stem}_totals.csv", float_format="%.6g")
+    totals = pd.DataFrame({policy: history.regret.sum(-1).numpy() for policy, history in histories.items()})
+    save(totals.rename_axis("replicate").reset_index(), f"{stem}_totals.csv")
     names = [prior.name for prior in problem.knowledge.priors or []]
     save(_survivors(histories["pe_gp_ucb"]), f"{stem}_survivors.csv", 5)
     told = {policy: history for policy, history in histories.items() if "prior" in history.trace}
     plot_priors(told, names).savefig(f"{stem}b.png", dpi=100)
-    shares = {
-        policy: np.bincount(history.trace["prior"].long().flatten().numpy(), minlength=len(names))
-        / history.trace["prior"].numel()
-        for policy, history in told.items()
-    }
-    table = pd.DataFrame(shares, index=pd.Index(names, name="prior"))
-    table.to_csv(f"{stem}b.csv", float_format="%.4f")
+    shares = {"prior": names}
+    for policy, history in told.items():
+        played = history.trace["prior"].long().flatten().numpy()
+        shares[policy] = np.bincount(played, minlength=len(names)) / len(played)
+    save(pd.DataFrame(shares).round(4), f"{stem}b.csv")
 
 
 def _survivors(history: History) -> pd.DataFrame:
@@ -199,14 +186,11 @@ def _vary(
                 if key not in played:
                     played[key] = _play(policy, problem, steps, changed.get("seed", 0), **options)
                 histories[policy] = played[key]
-            row: dict[str, Any] = {
-                "setting": setting,
-                "value": "theorem" if value is None and not ours else value,
-            }
-            row["value"] = "default" if row["value"] is None else row["value"]
+            shown = value if value is not None else "default" if ours else "theorem"
+            row: dict[str, Any] = {"setting": setting, "value": shown}
             for policy, history in histories.items():
                 row[policy] = history.mean_cumulative_regret
                 row[f"{policy} se"] = history.standard_error
             rows.append(row)
-            print(name, setting, row["value"], *(f"{p} {row[p]:.1f}" for p in RIVALS), flush=True)
+            say(" ".join([name, setting, str(shown), *(f"{p} {row[p]:.1f}" for p in RIVALS)]))
             save(pd.DataFrame(rows), path, 5)
