@@ -13,8 +13,6 @@ from typing import Annotated, cast
 import pandas as pd
 import torch
 import typer
-from rich.console import Console
-from rich.markdown import Markdown
 
 from benchmarks import options, pages
 from benchmarks.speed import (
@@ -61,29 +59,25 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 
 
+_NAMES = f"Any of {', '.join(BENCHMARKS)}; default: all."
+_OUT = "Folder for RESULTS.md and results/."
+
+
 def main(
-    names: Annotated[
-        list[str] | None, typer.Argument(help=f"Any of {', '.join(BENCHMARKS)}; default: all.")
-    ] = None,
-    fast: Annotated[
-        bool, typer.Option(help="Tiny sizes: does everything run? The figures mean nothing.")
-    ] = False,
+    names: Annotated[list[str] | None, typer.Argument(help=_NAMES)] = None,
+    fast: Annotated[bool, typer.Option(help="Tiny sizes, whose figures mean nothing.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    out: Annotated[Path, typer.Option(help="Folder for RESULTS.md and results/.", file_okay=False)] = Path(
-        __file__
-    ).parent,
+    out: Annotated[Path, typer.Option(help=_OUT, file_okay=False)] = Path(__file__).parent,
 ) -> None:
     """Measure, write results/DEVICE/NAME.csv, and write RESULTS.md again from all result files there are."""
     chosen = options.chosen(",".join(names or []), BENCHMARKS, "names")
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise typer.BadParameter(f"{device}: not a device that is here (cpu, or cuda)", param_hint="--device")
-    console = Console()
-    settings = Settings(fast, device, lambda line: console.print(f"  {line}", style="dim", highlight=False))
+    settings = Settings(fast, device)
     for name in chosen:
-        console.print(f"{name}: {BENCHMARKS[name].QUESTION}", style="bold", highlight=False)
-        frame = measure(name, settings, out)
-        console.print(Markdown(BENCHMARKS[name].describe(frame)))
-    console.print(f"Page written: {write_page(out, BENCHMARKS)}", highlight=False)
+        pages.say(f"{name}: {BENCHMARKS[name].QUESTION}")
+        pages.say(BENCHMARKS[name].describe(measure(name, settings, out)))
+    pages.say(f"wrote {write_page(out, BENCHMARKS)}")
 
 
 app = options.command(main)

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from benchmarks.pages import duration, figures, markdown, of, table, whole
+from benchmarks.pages import duration, figures, markdown, of, say, table, whole
 from benchmarks.speed.measuring import alone, clock, copy_seconds, median, peak_mib
 from benchmarks.speed.page import Settings
 from benchmarks.speed.plain_botorch import WAYS, gp, ucb
@@ -56,11 +56,11 @@ def measure(settings: Settings) -> pd.DataFrame:
     for case in _FAST_CASES if settings.fast else _CASES:
         with tempfile.TemporaryDirectory() as folder:
             played = Path(folder) / "played.pt"
-            settings.say(f"{case}: {OURS}")
+            say(f"{case}: {OURS}")
             ours = alone(_play_ours, case, settings.device, played)
             rows.append(ours)
             for way in WAYS:
-                settings.say(f"{case}: {way}")
+                say(f"{case}: {way}")
                 row = settings.alone(_play_botorch, way, case, settings.device, played)
                 row["times_ours"] = row["seconds_per_step"] / ours["seconds_per_step"]
                 rows.append(row)

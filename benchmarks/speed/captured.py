@@ -10,7 +10,7 @@ from bandits_torch import recipes
 from bandits_torch.problems import make
 from benchmarks.gpu.stepping import Settings as OnDevice
 from benchmarks.gpu.stepping import both
-from benchmarks.pages import figures, markdown, whole
+from benchmarks.pages import figures, markdown, say, whole
 from benchmarks.speed.page import Settings
 
 QUESTION = "What does a captured step ask of a device?"
@@ -32,14 +32,13 @@ def measure(settings: Settings) -> pd.DataFrame:
     arms, replicates, before, steps, k = (12, 2, 60, 4, 4) if settings.fast else (100, 25, 100, 320, 32)
     rows = []
     for recipe, name, options in _CASES:
-        settings.say(recipe)
+        say(recipe)
         problem = make(name, num_arms=arms, replicates=replicates).to(settings.device)
         policy = recipes.build(recipe, problem, replicates=replicates, horizon=100_000, **options)
         k_here = min(k, 16) if recipe == "auto" else k
         told = both(policy, problem, before, steps, OnDevice(settings.device, settings.fast), k_here, True)
-        rows.append(
-            {"recipe": recipe, "arms": arms, "replicates": replicates, "steps_in_a_block": k_here, **told}
-        )
+        sizes = {"recipe": recipe, "arms": arms, "replicates": replicates, "steps_in_a_block": k_here}
+        rows.append(sizes | told)
     return pd.DataFrame(rows)
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 
 from bandits_torch.models import OnlineGP
-from benchmarks.pages import figures, of, table, whole
+from benchmarks.pages import figures, of, say, table, whole
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import LENGTHSCALE, NOISE_VARIANCE, prior
@@ -38,14 +38,9 @@ def measure(settings: Settings) -> pd.DataFrame:
             model.forget(1)
             seconds["observe"].append(learned - begun)
             seconds["forget"].append(clock(settings.device) - learned)
-        rows.append(
-            {
-                "observations": size,
-                "rounds": rounds,
-                **{f"{name}_seconds": median(taken) for name, taken in seconds.items()},
-            }
-        )
-        settings.say(f"{size} observations")
+        told = {f"{name}_seconds": median(taken) for name, taken in seconds.items()}
+        rows.append({"observations": size, "rounds": rounds} | told)
+        say(f"{size} observations")
     return pd.DataFrame(rows)
 
 

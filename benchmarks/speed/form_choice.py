@@ -11,7 +11,7 @@ import torch
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from benchmarks.pages import duration, figures, of, table, whole
+from benchmarks.pages import duration, figures, of, say, table, whole
 from benchmarks.speed.measuring import at_work
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import Task, held, make_task, prior, ucb_on_arms
@@ -30,9 +30,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     rows = []
     for (arms, replicates), drifts, points in product(sizes, (False, True), held):
         if points <= arms and replicates * points**2 <= _DENSEST:
-            settings.say(
-                f"{arms} arms, {replicates} replicates, {points} points{', drift' if drifts else ''}"
-            )
+            say(f"{arms} arms, {replicates} replicates, {points} points{', drift' if drifts else ''}")
             for dtype in (torch.float64, torch.float32):
                 rows.append(case(arms, replicates, drifts, dtype, points, settings.device))
     return pd.DataFrame(rows)

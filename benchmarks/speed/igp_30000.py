@@ -8,7 +8,7 @@ import torch
 from bandits_torch import recipes
 from bandits_torch.loop import run
 from bandits_torch.problems import make
-from benchmarks.pages import duration, figures, of, table, whole
+from benchmarks.pages import duration, figures, of, say, table, whole
 from benchmarks.speed.page import Settings
 
 QUESTION = "How long do 25 replicates of 30 000 steps take?"
@@ -17,7 +17,7 @@ QUESTION = "How long do 25 replicates of 30 000 steps take?"
 def measure(settings: Settings) -> pd.DataFrame:
     """Wall time of IGP-UCB on draws of a Gaussian process, 100 arms, all replicates at once."""
     replicates, horizon = (2, 50) if settings.fast else (25, 30_000)
-    settings.say(f"{replicates} replicates, {horizon} steps")
+    say(f"{replicates} replicates, {horizon} steps")
     problem = make("gp", replicates=replicates).to(settings.device)
     policy = recipes.build("igp_ucb", problem, replicates=replicates, horizon=horizon)
     threads = torch.get_num_threads()

@@ -15,7 +15,7 @@ import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import blocks
-from benchmarks.pages import figures, of, table, whole
+from benchmarks.pages import figures, of, say, table, whole
 from benchmarks.speed.measuring import at_work, copy_seconds, median, peak_mib
 from benchmarks.speed.page import Settings
 
@@ -62,7 +62,7 @@ def measure(settings: Settings) -> pd.DataFrame:
             numbers = held * replicates * arms**2
             if numbers > (_MOST if held > 1 else _MOST_OF_ONE):
                 continue
-            settings.say(f"{recipe}, {arms} arms, {replicates} replicates")
+            say(f"{recipe}, {arms} arms, {replicates} replicates")
             steps = 40 if settings.fast else max(96, min(480, _MOVED // (numbers + 50_000)))
             problem = make(name, num_arms=arms, replicates=replicates)
             seconds: dict[str, list[float]] = {way: [] for way in _WAYS}
@@ -111,7 +111,7 @@ def _first(recipe: str, settings: Settings) -> dict[str, float]:
     with TemporaryDirectory() as folder:
         environment = os.environ | {"NUMBA_CACHE_DIR": folder}
         for name in ("compile", "load"):
-            settings.say(f"{recipe}: a new process, to {name}")
+            say(f"{recipe}: a new process, to {name}")
             command = [sys.executable, "-c", _FIRST.format(recipe=recipe)]
             done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
             told["import"], told["numba"], told[name] = map(float, done.stdout.split())

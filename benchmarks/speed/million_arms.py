@@ -9,7 +9,7 @@ from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import GridDraws
 from bandits_torch.theory import RealisedInformationWidth
-from benchmarks.pages import duration, of, table, whole
+from benchmarks.pages import duration, of, say, table, whole
 from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
 from benchmarks.speed.page import Settings
 
@@ -23,7 +23,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     side, horizon = (3, 20) if settings.fast else (10, 1000)
     rows = []
     for lengthscale in (1.0, 0.5):
-        settings.say(f"{side**6} arms, lengthscale {lengthscale}")
+        say(f"{side**6} arms, lengthscale {lengthscale}")
         rows += settings.alone(play, side, horizon, lengthscale, settings.device)
     return pd.DataFrame(rows)
 

@@ -11,7 +11,7 @@ from mpmath import mp
 from torch import Tensor
 
 from bandits_torch.models.arms.arm_gp import ArmGP
-from benchmarks.pages import of, table, whole
+from benchmarks.pages import of, say, table, whole
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import NOISE_VARIANCE, WIDTH
 
@@ -67,7 +67,7 @@ def _run(
             facts = {"form": form, "dtype": kind, "window": window or 0, "observations": step}
             rows.append(facts | errors | {"steps_per_second": step / seconds})
             shown = ", ".join(f"{name} {value:.1e}" for name, value in errors.items())
-            settings.say(f"{form}, {kind}, window {window}, {step} steps, {seconds:.0f} s: {shown}")
+            say(f"{form}, {kind}, window {window}, {step} steps, {seconds:.0f} s: {shown}")
             start += perf_counter() - start - seconds
     return rows
 

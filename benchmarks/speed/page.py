@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pandas as pd
 
-from benchmarks.pages import duration, figures, opening, whole, write
+from benchmarks.pages import duration, figures, publish, whole
 from benchmarks.speed.measuring import Result, alone
 
 
@@ -21,12 +21,10 @@ class Settings:
     Attributes:
         fast: sizes so small that the figures mean nothing: to see that everything runs.
         device: ``"cpu"`` or ``"cuda"``.
-        say: called with a line on what is measured next.
     """
 
     fast: bool = False
     device: str = "cpu"
-    say: Callable[[str], None] = field(default=lambda line: None)
 
     def alone(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """What ``function(*arguments)`` gives in a fresh process. A fast run spares the seconds that its imports take:
@@ -59,7 +57,7 @@ captured step reads nothing back, is one graph to `torch.compile`, and launches 
 
 def write_page(out: Path, benchmarks: Mapping[str, Benchmark]) -> Path:
     """Write ``RESULTS.md`` beside ``results/<device>/<name>.csv``; returns its path."""
-    parts = [opening("Speed", _answer(out), "python -m benchmarks.speed") + _INTRODUCTION]
+    parts = [_INTRODUCTION]
     for device in ("cpu", "cuda"):
         for name, benchmark in benchmarks.items():
             table, facts = result_paths(out, device, name)
@@ -67,7 +65,8 @@ def write_page(out: Path, benchmarks: Mapping[str, Benchmark]) -> Path:
                 parts.append(_section(name, benchmark, pd.read_csv(table), json.loads(facts.read_text())))
     if not (out / "results" / "cuda").exists():
         parts.append(_NO_GPU)
-    return write(out / "RESULTS.md", "\n".join(parts))
+    path, command = out / "RESULTS.md", "python -m benchmarks.speed"
+    return publish(path, "Speed", _answer(out), command, "\n".join(parts))
 
 
 def _answer(out: Path) -> str:
@@ -81,9 +80,8 @@ def _answer(out: Path) -> str:
     for arms, part in rows.groupby("arms"):
         seconds = part.set_index("way")["seconds_per_step"]
         ours = seconds.pop("bandits_torch")
-        said.append(
-            f"{duration(ours)} with {whole(arms)} arms (BoTorch {figures(seconds.min() / ours)} times as long)"
-        )
+        times = figures(seconds.min() / ours)
+        said.append(f"{duration(ours)} with {whole(arms)} arms (BoTorch {times} times as long)")
     return f"After 1 000 observations a step takes {', '.join(said)}; BoTorch is the fastest of four plain programs."
 
 

@@ -9,7 +9,7 @@ import torch
 
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from benchmarks.pages import duration, figures, of, table, whole
+from benchmarks.pages import duration, figures, of, say, table, whole
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import WIDTH, Task, make_task, play, ucb_on_arms
@@ -26,7 +26,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for form, num_arms in cases:
         for noise_variance in (1e-2, 1e-4):
-            settings.say(f"{form} form, {num_arms} arms, noise variance {noise_variance}")
+            say(f"{form} form, {num_arms} arms, noise variance {noise_variance}")
             rows += _compare(form, num_arms, noise_variance, marks, settings.device)
     return pd.DataFrame(rows)
 

@@ -12,7 +12,7 @@ import torch
 
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from benchmarks.pages import duration, figures, of, table, whole
+from benchmarks.pages import duration, figures, of, say, table, whole
 from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import Task, bytes_of_step, make_task, ucb_on_arms
@@ -34,7 +34,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     """Mean time of a step over a run of steps, each size in a process of its own."""
     rows = []
     for size in _FAST_SIZES if settings.fast else _SIZES:
-        settings.say("{} form, {} arms, {} replicates".format(*size))
+        say("{} form, {} arms, {} replicates".format(*size))
         rows.append(settings.alone(_measure_one, settings.device, *size))
     return pd.DataFrame(rows)
 

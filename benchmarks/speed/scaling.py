@@ -17,7 +17,7 @@ from bandits_torch.policies.over_priors import PriorElimination
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory.widths import ConstantWidth
-from benchmarks.pages import duration, figures, markdown, whole
+from benchmarks.pages import duration, figures, markdown, say, whole
 from benchmarks.speed.measuring import median
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import (
@@ -66,7 +66,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     """Median time of a step for each model and size of each axis, once the window is full."""
     rows: list[dict[str, Any]] = []
     for model, axis, size, declared in _sizes(settings.fast):
-        settings.say(f"{model}, {size} {axis}")
+        say(f"{model}, {size} {axis}")
         base = dict.fromkeys(_BASE[model], 5) if settings.fast else dict(_BASE[model])
         sizes = {"priors": 0, **base, axis: size}
         before, steps = (2 * sizes["window"] + 1, 3) if settings.fast else (sizes["window"] + 60, 30)
@@ -76,7 +76,7 @@ def measure(settings: Settings) -> pd.DataFrame:
             play(policy, task, step)
         seconds = median([play(policy, task, before + step)[2] for step in range(steps)])
         row = {"model": model, "axis": axis, "size": size, "declared_exponent": declared}
-        rows.append({**row, "seconds_per_step": seconds})
+        rows.append(row | {"seconds_per_step": seconds})
     return pd.DataFrame(rows)
 
 
@@ -91,9 +91,8 @@ def _arm_gp(form: str, task: Task, sizes: dict[str, int]) -> Policy:
     if sizes["priors"]:
         lengths = [0.1 + 0.9 * p / sizes["priors"] for p in range(sizes["priors"])]
         candidates = [CandidatePrior(make_kernel("matern", length)) for length in lengths]
-        model = arm_gp_over_priors(
-            task.arms, candidates, NOISE_VARIANCE, replicates=len(task.functions), form=form
-        )
+        replicates = len(task.functions)
+        model = arm_gp_over_priors(task.arms, candidates, NOISE_VARIANCE, replicates=replicates, form=form)
         return PriorElimination(model, ConstantWidth(WIDTH))
     forgetting = SlidingWindow(sizes["window"]) if sizes["window"] else None
     return ucb_on_arms(task, form=form, forgetting=forgetting)

@@ -12,7 +12,7 @@ from torch import Tensor
 from bandits_torch import recipes
 from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Observation
-from benchmarks.pages import figures, of, table, whole
+from benchmarks.pages import figures, of, say, table, whole
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import LENGTHSCALE, NOISE_VARIANCE, WIDTH, prior
@@ -36,7 +36,7 @@ def measure(settings: Settings) -> pd.DataFrame:
             own.learn(Observation(float(row[-1]), row[None, :-1], reward.reshape(1), {}))
         at_mark[mark] = own
         errors[mark] = _error(own, inputs, rewards) if mark <= 2_000 else math.nan
-        settings.say(f"{mark} observations, {int(own.model.num_observations)} held")
+        say(f"{mark} observations, {int(own.model.num_observations)} held")
     seconds: dict[int, list[tuple[float, float]]] = {mark: [] for mark in marks}
     for step in range(steps):
         for mark, policy in at_mark.items():

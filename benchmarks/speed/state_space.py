@@ -12,7 +12,7 @@ from gpytorch.kernels import Kernel
 from bandits_torch import recipes
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.kernels import ExponentialForgettingKernel, MaternTimeKernel, QuasiPeriodicKernel
-from benchmarks.pages import duration, figures, markdown, whole
+from benchmarks.pages import duration, figures, markdown, say, whole
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import NOISE_VARIANCE, make_task, prior
@@ -33,10 +33,9 @@ def measure(settings: Settings) -> pd.DataFrame:
     for num_arms in (8,) if settings.fast else (20, 100):
         task = make_task(num_arms, settings.device)
         for name, kernel in _kernels().items():
-            settings.say(f"{name}, {num_arms} arms, {marks[-1]} steps")
-            live = AskTell(
-                recipes.tv_gp_ucb(task.arms, prior(), NOISE_VARIANCE, time_kernel=kernel, width=1.0)
-            )
+            say(f"{name}, {num_arms} arms, {marks[-1]} steps")
+            policy = recipes.tv_gp_ucb(task.arms, prior(), NOISE_VARIANCE, time_kernel=kernel, width=1.0)
+            live = AskTell(policy)
             kept = {}
             for step in range(marks[-1]):
                 _step(live, step)
@@ -50,10 +49,8 @@ def measure(settings: Settings) -> pd.DataFrame:
                     seconds[mark].append(clock(settings.device) - began)
             states = getattr(live.policy.model._belief.form, "states", 1)  # type: ignore[attr-defined]
             own = {"kernel": name, "arms": num_arms, "states_per_arm": states, "steps": span}
-            rows += [
-                {**own, "steps_before": mark, "seconds_per_step": median(taken)}
-                for mark, taken in seconds.items()
-            ]
+            for mark, taken in seconds.items():
+                rows.append(own | {"steps_before": mark, "seconds_per_step": median(taken)})
     return pd.DataFrame(rows)
 
 
@@ -76,17 +73,11 @@ def describe(frame: pd.DataFrame) -> str:
     for (arms, kernel), cell in frame.groupby(["arms", "kernel"], sort=False):
         seconds = cell.sort_values("steps_before")["seconds_per_step"].tolist()
         states = int(cell["states_per_arm"].iloc[0])
-        rows.append(
-            (whole(arms), kernel, whole(states), *map(duration, seconds), figures(seconds[-1] / seconds[0]))
-        )
+        ratio = figures(seconds[-1] / seconds[0])
+        rows.append((whole(arms), kernel, whole(states), *map(duration, seconds), ratio))
     marks = [whole(mark) for mark in sorted(set(frame.steps_before))]
-    heads = (
-        "arms",
-        "kernel over time",
-        "s",
-        *(f"after {mark}" for mark in marks),
-        f"{marks[-1]} : {marks[0]}",
-    )
+    after = [f"after {mark}" for mark in marks]
+    heads = ("arms", "kernel over time", "s", *after, f"{marks[-1]} : {marks[0]}")
     return _WORDS + markdown(heads, rows)
 
 

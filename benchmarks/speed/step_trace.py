@@ -20,7 +20,7 @@ import bandits_torch
 from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems import make
-from benchmarks.pages import markdown
+from benchmarks.pages import markdown, say
 from benchmarks.speed.page import Settings
 from benchmarks.speed.plain_botorch import condition, gp, score_in_one_call, ucb
 from benchmarks.speed.workload import make_task
@@ -105,7 +105,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     """One row for each recipe, and one for BoTorch's UCB."""
     rows: list[dict[str, Any]] = []
     for name in _FAST if settings.fast else recipes.RECIPES:
-        settings.say(name)
+        say(name)
         rows.append({"step": name, **of_recipe(name).counts()})
     rows.append({"step": "BoTorch's UCB", **of_botorch().counts()})
     return pd.DataFrame(rows)
