@@ -257,17 +257,10 @@ def _means(rows: pd.DataFrame) -> pd.DataFrame:
     shown = []
     for (width, sampler), group in rows.groupby(["width", "sampler"], sort=False):
         exact = rows[(rows["width"] == width) & (rows["sampler"] == "exact")]["regret"].mean()
-        mean, error = group["regret"].mean(), group["regret"].sem()
-        shown.append(
-            {
-                "width": width,
-                "sampler": sampler,
-                "regret": f"{mean:.1f} ± {error:.1f}",
-                "share": f"{100 * mean / exact:.1f} %",
-                "last draw": f"{group['last_draw'].mean():.0f}",
-                "dictionary": f"{group['dictionary'].mean():.0f}",
-            }
-        )
+        row = {"width": width, "sampler": sampler, "regret": pages.with_error(group["regret"])}
+        row["share"] = f"{100 * group['regret'].mean() / exact:.1f} %"
+        sizes = {"last draw": group["last_draw"], "dictionary": group["dictionary"]}
+        shown.append(row | {name: f"{size.mean():.0f}" for name, size in sizes.items()})
     return pd.DataFrame(shown)
 
 

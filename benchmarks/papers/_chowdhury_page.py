@@ -78,9 +78,8 @@ def write(out: Path) -> None:
     _claims.write(out, claims)
     parts = [_HEAD, "## What the paper says, and what holds\n", _RULES, _claims.table(claims)]
     for figure, text in _FIGURES.items():
-        panels = [
-            panel for panel in PANELS if panel[0] == figure and (out / f"figure{panel}_trials.csv").is_file()
-        ]
+        there = [panel for panel in PANELS if (out / f"figure{panel}_trials.csv").is_file()]
+        panels = [panel for panel in there if panel[0] == figure]
         parts += [text] * bool(panels) + [_panel(out, panel) for panel in panels]
     for name, words in _BESIDE.items():
         if (frame := pages.read(out / f"{name}.csv")) is not None:
@@ -215,9 +214,9 @@ def same_order(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]
         for panel in (first, second)
     ]
     numbers = (
-        f"figure 1: {orders[0]}; figure 2: {orders[1]}; told apart in both and in the same order: {len(kept)}"
+        f"figure 1: {orders[0]}; figure 2: {orders[1]}; told apart in both and in the same order: {len(kept)} pairs, "
+        f"in the other order: {', '.join(turned) or 'none'}"
     )
-    numbers += f" pairs, in the other order: {', '.join(turned) or 'none'}"
     return judged(bool(kept) and not turned, numbers)
 
 
@@ -264,17 +263,16 @@ def _panel(out: Path, panel: str) -> str:
     facts = pd.read_csv(out / f"figure{panel}_facts.csv").set_index("policy")
     first, rows = facts.iloc[0], []
     for name in sorted(regret, key=lambda p: regret[p].mean()):
-        values, width = regret[name], facts.loc[name, "width"]
-        spread, steps = values.std(ddof=1), facts.loc[name, "steps"]
+        values, own = pd.Series(regret[name]), facts.loc[name]
         rows.append(
             {
                 "policy": NAMES[name],
-                "regret": f"{values.mean():.1f} ± {spread / len(values) ** 0.5:.1f}",
-                "sd": f"{spread:.1f}",
-                "a step": f"{values.mean() / steps:.3g}",
+                "regret": pages.with_error(values),
+                "sd": f"{values.std():.1f}",
+                "a step": f"{values.mean() / own['steps']:.3g}",
                 "late": f"{late[name].mean():.3g}",
-                "width": "" if np.isnan(width) else f"{width:.3g}",
-                "seconds": f"{facts.loc[name, 'seconds']:.0f}",
+                "width": "" if np.isnan(own["width"]) else f"{own['width']:.3g}",
+                "seconds": f"{own['seconds']:.0f}",
             }
         )
     words = (
@@ -286,11 +284,9 @@ def _panel(out: Path, panel: str) -> str:
 
 def _with_errors(frame: pd.DataFrame) -> str:
     """Columns ``p`` and ``p se`` as one."""
-    shown = frame[
-        [column for column in frame if not column.endswith(" se") and f"{column} se" not in frame]
-    ].copy()
-    for name in NAMES:
-        if name in frame:
-            cells = zip(frame[name], frame[f"{name} se"], strict=True)
-            shown[NAMES[name]] = ["" if np.isnan(v) else f"{v:.4g} ± {e:.2g}" for v, e in cells]
+    played = [name for name in NAMES if name in frame]
+    shown = frame.drop(columns=[*played, *(f"{name} se" for name in played)])
+    for name in played:
+        cells = zip(frame[name], frame[f"{name} se"], strict=True)
+        shown[NAMES[name]] = ["" if np.isnan(v) else f"{v:.4g} ± {e:.2g}" for v, e in cells]
     return pages.markdown_of(shown)

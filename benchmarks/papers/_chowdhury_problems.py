@@ -119,19 +119,16 @@ def sensors(data: Path, *, whole_days: bool, rows: int | None = None, **options:
         options: of ``SensorReadings``.
     """
     arrays = read_arrays("data", data / "intel_temperature.npz", ("temperature", "observed", "time"))
-    readings, time = (
-        np.where(arrays["observed"], arrays["temperature"].astype(np.float64), np.nan),
-        arrays["time"],
-    )
+    readings = np.where(arrays["observed"], arrays["temperature"].astype(np.float64), np.nan)
+    time = arrays["time"]
     day, hour = time // _DAY - time[0] // _DAY, time % _DAY // _HOUR
     chosen = np.full(len(time), True) if whole_days else hour == 8
     train, test = readings[chosen & (day < 5)], readings[chosen & (day >= 5) & (day < 7)]
     working = (~np.isnan(train)).mean(0) >= 0.5
     working &= ~np.isnan(test).any(0)
     picked = np.linspace(0, len(test) - 1, rows or len(test)).round().astype(int)
-    return SensorReadings(
-        torch.from_numpy(train[:, working]), torch.from_numpy(test[picked][:, working]), **options
-    )
+    parts = (torch.from_numpy(rows[:, working]) for rows in (train, test[picked]))
+    return SensorReadings(*parts, **options)
 
 
 @dataclass(frozen=True)
@@ -166,9 +163,8 @@ def settings(panel: str, trials: int, data: Path | None, **options: Any) -> Sett
     if panel in ("3a", "3b"):
         name, dim = ("rosenbrock", 2) if panel == "3a" else ("hartmann3", 3)
         problem = make(name, replicates=trials, **options)
-        return Setting(
-            problem, GrowthBound("squared_exponential", dim), f"{name}, squared exponential kernel"
-        )
+        gain = GrowthBound("squared_exponential", dim)
+        return Setting(problem, gain, f"{name}, squared exponential kernel")
     kernel, name = ("se" if panel[1] == "a" else "matern"), ("rkhs" if panel[0] == "1" else "gp")
     problem = make(name, kernel=kernel, replicates=trials, **options)
     gain = GrowthBound("squared_exponential", 1) if kernel == "se" else MaternGrowth(1, 2.5)
@@ -193,9 +189,8 @@ def build(name: str, setting: Setting, horizon: int, form: str = "printed", **op
         options["width"] = kind(B, R, DELTA, setting.gain, form=form)
     else:
         options["incumbent"] = "mean" if name in OVER_MEAN else "reward"
-    return recipes.build(
-        OVER_MEAN.get(name, name), problem, replicates=problem.replicates, horizon=horizon, **options
-    )
+    given = {"replicates": problem.replicates, "horizon": horizon}
+    return recipes.build(OVER_MEAN.get(name, name), problem, **given, **options)
 
 
 def variants(panel: str, trials: int, horizon: int) -> dict[str, tuple[Setting, dict[str, Any]]]:
@@ -209,15 +204,13 @@ def variants(panel: str, trials: int, horizon: int) -> dict[str, tuple[Setting, 
     misprinted.problem.knowledge = replace(problem.knowledge, rkhs_bound=printed_norm)
     noise = torch.as_tensor(problem.knowledge.noise_variance).expand(trials)
     largest = MaximumGain(K.expand(trials, -1, -1), noise, horizon)
-    bounds = (
-        {"later Matern bound": replace(base, gain=GrowthBound("matern", 1, 2.5))} if panel == "1b" else {}
-    )
+    later = {"later Matern bound": replace(base, gain=GrowthBound("matern", 1, 2.5))}
     found = {
         "default": base,
         "B^2 = f^T K f, as printed": misprinted,
         "gamma realised": replace(base, gain=RealisedGain()),
         "gamma greedy maximum": replace(base, gain=largest),
-        **bounds,
+        **(later if panel == "1b" else {}),
         "gamma = 1, as for the sensors": replace(base, gain=ConstantGain(1.0)),
     }
     chosen: dict[str, tuple[Setting, dict[str, Any]]] = {words: (s, {}) for words, s in found.items()}

@@ -236,10 +236,8 @@ def write(out: Path) -> None:
 def _left(left: pd.Series) -> str:
     """What elimination did: how many priors survive on average, step by step."""
     idle = left.iloc[-1] > 0.95 * left.iloc[0]
-    words = "elimination is idle here, and what is compared is optimism over priors" if idle else ""
-    return (
-        f"Priors that survive, on average: {left.iloc[-1]:.1f} at the end{': ' + words if words else ''}.\n"
-    )
+    words = ": elimination is idle here, and what is compared is optimism over priors" if idle else ""
+    return f"Priors that survive, on average: {left.iloc[-1]:.1f} at the end{words}.\n"
 
 
 def _draw_hills(rows: pd.DataFrame, path: Path) -> None:
@@ -259,13 +257,12 @@ def _draw_hills(rows: pd.DataFrame, path: Path) -> None:
 
 def _totals(totals: pd.DataFrame) -> str:
     mean, error = totals.mean(), totals.sem()
-    order = mean.sort_values().index
-    rows = pd.DataFrame({"policy": order, "regret": [f"{mean[p]:.1f} ± {error[p]:.1f}" for p in order]})
+    rows = [[policy, pages.with_error(totals[policy])] for policy in mean.sort_values().index]
     said = [
         f"* PE-GP-UCB against {p}: {_verdict(mean['pe_gp_ucb'], error['pe_gp_ucb'], mean[p], error[p])}"
         for p in (*_RIVALS, "random")
     ]
-    return "\n".join([f"{len(totals)} replicates.\n", pages.markdown_of(rows), *said, ""])
+    return "\n".join([f"{len(totals)} replicates.\n", pages.markdown(["policy", "regret"], rows), *said, ""])
 
 
 def _verdict(mean: float, error: float, other: float, other_error: float) -> str:

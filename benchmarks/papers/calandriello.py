@@ -42,7 +42,7 @@ from bandits_torch.problems import GPDraws, GridDraws, Problem
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import BKBWidth, ConstantWidth, RealisedInformationWidth
-from benchmarks.pages import replaced, save
+from benchmarks.pages import read, replaced, save, say
 from benchmarks.papers import _calandriello_page
 from benchmarks.papers._folders import Job, run
 from benchmarks.speed.measuring import copy_seconds
@@ -73,15 +73,8 @@ def compare(fast: bool, noise: float, noise_variance: float, delta: float) -> pd
     }
     rows = []
     for kind, (layout, rkhs, largest) in _KINDS.items():
-        problem = GPDraws(
-            num_arms=1024 if layout == "grid" else 1000,
-            dim=2,
-            lengthscale=0.2,
-            layout=layout,
-            noise_scale=noise,
-            seed=0,
-            replicates=replicates,
-        )
+        drawn = {"dim": 2, "lengthscale": 0.2, "noise_scale": noise, "seed": 0, "replicates": replicates}
+        problem = GPDraws(num_arms=1024 if layout == "grid" else 1000, layout=layout, **drawn)
         if rkhs:
             problem.functions = _rkhs_functions(problem, replicates)
         if largest is not None:
@@ -94,11 +87,10 @@ def compare(fast: bool, noise: float, noise_variance: float, delta: float) -> pd
                 model: ArmGP | SketchedGP = SketchedGP(*given, **exact)
             else:
                 model = ArmGP(*given, batch_shape=(replicates,))
-            history = loop.run(
-                IndexPolicy(model, UpperConfidenceBound, width=width), problem, horizon, capture="auto"
-            )
+            policy = IndexPolicy(model, UpperConfidenceBound, width=width)
+            history = loop.run(policy, problem, horizon, capture="auto")
             row[name] = round(float(history.regret.sum(-1).mean()), 1)
-        print("settings:", row, flush=True)
+        say(f"settings: {row}")
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -247,27 +239,23 @@ def regret(job: Job) -> None:
         "batch BKB, qbar 5, C 5": {"oversampling": 5.0, "growth": 5.0},
     }
     path = job.out / "regret.csv"
-    table = pd.read_csv(path) if path.is_file() else pd.DataFrame(columns=["width", "sampler"])
     for width_name, width in widths.items():
         for name, options in samplers.items():
-            rows = []
             build = recipes.bbkb if name.startswith("batch") else recipes.bkb
             policy = build(*arguments, width=width, replicates=replicates, **options)
             history = loop.run(policy, problem, horizon)
-            total = history.regret.sum(-1)
-            sizes, drawn = (history.trace[key][..., -1].double() for key in ("dictionary_size", "last_draw"))
-            for k in range(replicates):
-                row = {"width": width_name, "sampler": name, "replicate": k, "regret": float(total[k])}
-                rows.append({**row, "dictionary": int(sizes[k]), "last_draw": int(drawn[k])})
-            print(f"regret: {width_name}, {name}: {float(total.mean()):.1f}", flush=True)
-            table = replaced(table, pd.DataFrame(rows), ("width", "sampler"))
-            save(table, path, 5)
+            columns = {"width": width_name, "sampler": name, "replicate": range(replicates)}
+            columns["regret"] = history.regret.sum(-1).numpy()
+            for column, key in (("dictionary", "dictionary_size"), ("last_draw", "last_draw")):
+                columns[column] = history.trace[key][..., -1].long().numpy()
+            say(f"regret: {width_name}, {name}: {history.mean_cumulative_regret:.1f}")
+            kept, rows = read(path), pd.DataFrame(columns)
+            save(rows if kept is None else replaced(kept, rows, ("width", "sampler")), path, 5)
 
 
 def settings(job: Job) -> None:
     """The exact sampler's regret by kind of function and width."""
-    frame = compare(job.fast, NOISE, LAMBDA, DELTA)
-    save(frame, job.out / "settings.csv", None)
+    save(compare(job.fast, NOISE, LAMBDA, DELTA), job.out / "settings.csv", None)
 
 
 def growth(job: Job) -> None:
@@ -338,15 +326,10 @@ def accuracy(job: Job) -> None:
         "qbar 5": LeverageSampling(5.0, dictionary="redrawn"),
         "qbar 1": LeverageSampling(1.0, dictionary="redrawn"),
     }
-    rows = [
-        {
-            "preset": name,
-            "qbar": one.oversampling,
-            "runs": runs,
-            "share_within": share_of_runs_within(one, runs),
-        }
-        for name, one in samplings.items()
-    ]
+    rows = []
+    for name, one in samplings.items():
+        row = {"preset": name, "qbar": one.oversampling, "runs": runs}
+        rows.append(row | {"share_within": share_of_runs_within(one, runs)})
     save(pd.DataFrame(rows), job.out / "accuracy.csv", 5)
 
 
@@ -379,7 +362,7 @@ def times(job: Job) -> None:
                 share = copy_seconds(int(moved), "cpu") * horizon / seconds
                 facts = {"seconds": seconds, "held": held, "MB_a_step": moved / 1e6, "share_of_copy": share}
                 rows.append({**row, "policy": policy_name, **facts})
-                print("times:", *rows[-1].values(), flush=True)
+                say(f"times: {rows[-1]}")
     save(pd.DataFrame(rows), job.out / "times.csv", 4)
 
 
@@ -391,7 +374,7 @@ def numpy(job: Job) -> None:
     rows = []
     for num_arms, horizon in ((1000, 2000), (10_000, 500)):
         rows.append(_beside_numpy(num_arms, 20 if job.fast else horizon))
-        print("numpy:", *rows[-1].values(), flush=True)
+        say(f"numpy: {rows[-1]}")
     save(pd.DataFrame(rows), job.out / "numpy.csv", 4)
 
 
@@ -401,19 +384,9 @@ def batch(job: Job) -> None:
     width, alone, same = BKBWidth(1.0, NOISE, DELTA, form="printed"), 0.0, 0
 
     def played(first: int, count: int) -> tuple[float, Tensor]:
-        problem = GPDraws(
-            num_arms=1000,
-            dim=2,
-            lengthscale=0.2,
-            noise_scale=NOISE,
-            seed=1,
-            replicates=count,
-            first_replicate=first,
-        )
-        kernel = problem.knowledge.kernel
-        policy = recipes.bkb(
-            problem.arms, kernel, LAMBDA, width=width, replicates=count, first_replicate=first
-        )
+        which = {"replicates": count, "first_replicate": first}
+        problem = GPDraws(num_arms=1000, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=1, **which)
+        policy = recipes.bkb(problem.arms, problem.knowledge.kernel, LAMBDA, width=width, **which)
         begun = process_time()
         history = loop.run(policy, problem, horizon, first_replicate=first)
         return process_time() - begun, history.arms
@@ -425,7 +398,7 @@ def batch(job: Job) -> None:
         same += int((own[0] == arms[k]).all())
     row = {"arms": 1000, "steps": horizon, "replicates": replicates, "batch_seconds": together}
     row |= {"alone_seconds": alone, "times": alone / together, "same_runs": same}
-    print("batch:", *row.values(), flush=True)
+    say(f"batch: {row}")
     save(pd.DataFrame([row]), job.out / "batch.csv", 4)
 
 
@@ -439,9 +412,8 @@ def _beside_numpy(num_arms: int, horizon: int) -> dict[str, Any]:
     from tests.reference.numpy_bkb import NumpyBKB, squared_exponential
 
     problem = _over_the_square(num_arms, 0.2)
-    ours = recipes.bkb(
-        problem.arms, problem.knowledge.kernel, LAMBDA, width=BKBWidth(1.0, NOISE, DELTA, form="printed")
-    )
+    printed = BKBWidth(1.0, NOISE, DELTA, form="printed")
+    ours = recipes.bkb(problem.arms, problem.knowledge.kernel, LAMBDA, width=printed)
     alpha = ours.model.sampling.alpha
 
     def width(dimension: float, t: int) -> float:
@@ -451,11 +423,8 @@ def _beside_numpy(num_arms: int, horizon: int) -> dict[str, Any]:
     settings = (problem.arms.numpy(), squared_exponential(0.2), LAMBDA, 5.0, width)
     theirs = {root: NumpyBKB(*settings, root=root) for root in ("printed", "cholesky")}
     coins = {root: _coins() for root in theirs}
-    seconds, same, noise = (
-        dict.fromkeys(["ours", *theirs], 0.0),
-        dict.fromkeys(theirs, 0),
-        ReplicateStreams(0),
-    )
+    seconds, same = dict.fromkeys(["ours", *theirs], 0.0), dict.fromkeys(theirs, 0)
+    noise = ReplicateStreams(0)
 
     def timed(name: str, task: Callable[..., Any], *given: Any) -> Any:
         start = process_time()
@@ -472,13 +441,8 @@ def _beside_numpy(num_arms: int, horizon: int) -> dict[str, Any]:
         timed("ours", ours.learn, Observation(float(t), choice.arm, reward, choice.why))
     m, u = len(theirs["printed"].dictionary), len(theirs["printed"].pulled)
     last, least = 1e3 * _quickest(theirs["printed"].choose), 1e3 * _least_seconds(num_arms, m, u)
-    row: dict[str, Any] = {
-        "arms": num_arms,
-        "steps": horizon,
-        "m": m,
-        "pulled": u,
-        "seconds": seconds["ours"],
-    }
+    row: dict[str, Any] = {"arms": num_arms, "steps": horizon, "m": m, "pulled": u}
+    row["seconds"] = seconds["ours"]
     for root in theirs:
         row |= {f"{root}_seconds": seconds[root], f"{root}_times": seconds[root] / seconds["ours"]}
         row[f"{root}_same_choices"] = same[root]
@@ -502,9 +466,8 @@ def _least_seconds(num_arms: int, m: int, u: int) -> float:
     factor = torch.linalg.cholesky(positive)
 
     def solve(columns: int) -> Tensor:
-        return torch.linalg.solve_triangular(
-            factor, positive.repeat(1, 1 + columns // m)[:, :columns], upper=False
-        )
+        right = positive.repeat(1, 1 + columns // m)[:, :columns]
+        return torch.linalg.solve_triangular(factor, right, upper=False)
 
     parts = 2 * _quickest(lambda: torch.linalg.cholesky(positive)) + _quickest(lambda: square @ wide) / 2
     return parts + _quickest(lambda: solve(m)) + (_quickest(lambda: solve(u - m)) if u > m else 0.0)
