@@ -1,4 +1,4 @@
-"""A run that is cut off and taken up again is the run that never stopped, whatever the policy."""
+"""A run that is cut off and taken up again is the run that never stopped; every policy: tests/test_resume_bits.py."""
 
 import json
 import math
@@ -18,8 +18,6 @@ from bandits_torch.state import differing
 from bandits_torch.state_files import write_state
 from tests.reference import all_recipes
 from tests.reference.stubs import TableProblem
-
-T = 40
 
 
 class Cut(Exception):
@@ -49,18 +47,6 @@ def same(one, other):
     pairs = [(getattr(one, name), getattr(other, name)) for name in names]
     pairs += [(one.trace[name], other.trace[name]) for name in one.trace]
     return all(np.array_equal(a.numpy(), b.numpy(), equal_nan=True) for a, b in pairs)
-
-
-@pytest.mark.parametrize("name", all_recipes.of_every_kind())
-def test_a_run_that_is_cut_off_in_a_step_goes_on_as_if_never_stopped(name, cut_at, tmp_path):
-    """Again and again; every recipe, between steps: tests/test_resume_bits.py."""
-    undisturbed = run(*all_recipes.build(name, 2, T), T, seed=2)
-    for step in (2, 19, 34):  # each time a new process would build everything anew
-        cut_at(step)
-        with pytest.raises(Cut):
-            run(*all_recipes.build(name, 2, T), T, seed=2, checkpoint=tmp_path / "run", every=3)
-    cut_at(None)
-    assert same(run(*all_recipes.build(name, 2, T), T, seed=2, checkpoint=tmp_path / "run"), undisturbed)
 
 
 TABLE = [[[0.0, 1.0, 0.5], [2.0, 1.0, 0.5]]]
@@ -297,21 +283,6 @@ def test_other_versions_are_warned_of(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run(**small(), checkpoint=tmp_path / "other")
-
-
-def test_a_failed_write_leaves_the_last_checkpoint(cut_at, tmp_path, monkeypatch):
-    interrupted(tmp_path / "run", cut_at)
-    kept = (tmp_path / "run").read_bytes()
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left"):
-            run(**small(), checkpoint=tmp_path / "run", every=1)
-    assert (tmp_path / "run").read_bytes() == kept
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_the_file_and_then_its_name_reach_the_disk(tmp_path, monkeypatch):

@@ -105,21 +105,6 @@ def test_the_file_is_plain_arrays_and_json(tmp_path):
     assert header["trace"] == ["width", "surviving priors"]
 
 
-def test_a_failed_save_leaves_the_old_file_whole(tmp_path, monkeypatch):
-    path, old = tmp_path / "run.npz", make()
-    old.save(path)
-
-    def fails(file, **arrays):
-        file.write(b"half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(np, "savez_compressed", fails)
-    with pytest.raises(KeyboardInterrupt):
-        make(seed=1).save(path)
-    assert equal(History.load(path), old)
-    assert [p.name for p in tmp_path.iterdir()] == ["run.npz"]
-
-
 def test_foreign_files_are_refused(tmp_path):
     path = tmp_path / "run.npz"
     np.savez(path, header=np.frombuffer(b'{"format": "something else"}', dtype=np.uint8))

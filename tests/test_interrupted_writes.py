@@ -1,4 +1,4 @@
-"""A signal in the middle of a write waits until the file is whole."""
+"""A write is whole or not at all: one that fails leaves the file of before, a signal in the middle waits."""
 
 import signal
 import threading
@@ -34,7 +34,26 @@ def number(request):
     signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.parametrize(("writer", "write"), [("savez", a_state), ("savez_compressed", a_history)])
+WRITERS = pytest.mark.parametrize(("writer", "write"), [("savez", a_state), ("savez_compressed", a_history)])
+
+
+@WRITERS
+def test_a_write_that_fails_leaves_the_file_of_before(writer, write, tmp_path, monkeypatch):
+    write(tmp_path / "file")
+    before = (tmp_path / "file").read_bytes()
+
+    def full(file, **arrays):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, writer, full)
+    with pytest.raises(OSError, match="No space left"):
+        write(tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@WRITERS
 def test_a_signal_waits_until_the_file_is_whole(writer, write, number, tmp_path, monkeypatch):
     whole = getattr(np, writer)
 

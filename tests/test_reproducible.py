@@ -1,6 +1,6 @@
 """Same seed, same result: whatever the batch around a replicate, or the number of CPU threads.
 
-That two runs of one seed agree is part of what tests/test_checkpoint.py compares.
+That two runs of one seed agree is what tests/golden compares.
 
 With more threads the last bits of a posterior differ where its covariance is large enough to be shared, so arms may
 differ between two whose indices are that close; in these runs none do.
