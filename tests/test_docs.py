@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 TOOLS = {"ax", "optuna", "ray", "xopt"}  # pages whose code needs the package of that name
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in DOCS}
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def blocks(text, *languages):
@@ -48,6 +49,26 @@ def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, mon
     namespace = {}
     for block in blocks(PAGES[page], "python"):
         exec(compile(block, f"{page}.md", "exec"), namespace)
+
+
+def test_python_blocks_of_the_readme_run_as_one_session_but_for_at_most_60_steps(
+    capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    written = blocks(README, "python")
+    assert len(written) >= 3
+    assert written[0].count("horizon=1000") == 3
+    written[0] = written[0].replace("horizon=1000", "horizon=60")
+    namespace = {}
+    for block in written:
+        exec(compile(block, "README.md", "exec"), namespace)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == ["auto", "sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb"]
+
+
+def test_install_and_try_is_exactly_two_lines():
+    (block,) = blocks(README.split("## Two commands")[1].split("\n## ")[0], "sh")
+    assert len(block.splitlines()) == 2
 
 
 def test_the_skeletons_of_contributing_run(tmp_path):
@@ -77,7 +98,7 @@ def test_the_table_of_the_page_on_csv_files_is_long_enough_for_advice(tmp_path, 
 
 COMMANDS = {
     line.partition("  #")[0].strip()
-    for text in [*PAGES.values(), (ROOT / "README.md").read_text(encoding="utf-8")]
+    for text in [*PAGES.values(), README]
     for block in blocks(text, "sh")
     for line in block.replace("\\\n", " ").splitlines()
     if line.startswith("bandits-torch ")
@@ -109,12 +130,11 @@ def test_commands_run_as_they_are_written_but_for_at_most_60_steps(command, tmp_
 
 def test_no_block_is_left_out():
     """Every block is in a language that is run here, by .ci/run ('Two commands'), or is no code."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     known = {"python", "sh", "text", "toctree", "glossary"}
-    for text in [readme, *PAGES.values()]:
+    for text in [README, *PAGES.values()]:
         assert set(re.findall(r"^```\{?(\w*)\}?\n(?=.)", text, re.M)) - {""} <= known
         for block in blocks(text, "sh"):
-            setup = block in readme.split("## Two commands")[1].split("\n## ")[0]
+            setup = block in README.split("## Two commands")[1].split("\n## ")[0]
             lines = block.replace("\\\n", " ").splitlines()
             assert setup or all(
                 line.startswith(("bandits-torch ", "sphinx-build ", "python -m ")) for line in lines
@@ -128,8 +148,7 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["p
 
 def test_extras_are_installed_from_a_checkout_as_the_package_is():
     """No package index knows bandits_torch, so a name to install it by would find nothing or somebody else's."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    install = re.search(r"\.venv/bin/pip install (?:-q )?(-c constraints-cpu.txt) \. ", readme)
+    install = re.search(r"\.venv/bin/pip install (?:-q )?(-c constraints-cpu.txt) \. ", README)
     for page in TOOLS:
         assert f'`.venv/bin/pip install {install[1]} ".[{page}]"`' in PAGES[page]
     rooms = ("bandits_torch", "benchmarks", "notebooks", "tests")

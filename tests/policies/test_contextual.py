@@ -260,12 +260,6 @@ def test_steps_under_a_context_are_not_captured() -> None:
         run(blind, problem, 20, capture=True)
 
 
-def test_without_a_context_it_is_gp_ucb() -> None:
-    problem = make("gp", replicates=3, num_arms=20, seed=4)
-    one, other = (recipes.build(name, problem, replicates=3, horizon=60) for name in ("cgp_ucb", "gp_ucb"))
-    assert torch.equal(run(one, problem, 60).arms, run(other, problem, 60).arms)
-
-
 BAD = {
     "not listed": (ArmContext(LISTED[0] + 0.01), "context must be one of the 5"),
     "features under listed ones": (ArmContext(LISTED[0], ARMS), "features must be None"),

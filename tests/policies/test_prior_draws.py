@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import Domain, recipes
+from bandits_torch import recipes
 from bandits_torch.models import arm_gp_over_priors
 from bandits_torch.policies import Observation, PriorElimination, SampledPriorPolicy
 from bandits_torch.theory import ConstantWidth
@@ -92,10 +92,3 @@ def test_pending_draws_are_further_draws_of_the_model_as_it_is(recipe) -> None:
     after = policy.model.state_dict()
     assert before
     assert all(torch.equal(after[key], value) for key, value in before.items())
-
-
-@pytest.mark.parametrize("recipe", [recipes.hp_gp_ts, recipes.pe_gp_ts])
-def test_draws_are_over_arms_alone(recipe) -> None:
-    options = {"horizon": 20} if recipe is recipes.pe_gp_ts else {}
-    with pytest.raises(ValueError, match="arms must be arms"):
-        recipe(Domain(torch.tensor([[0.0], [1.0]]).double()), priors("means")[:1], NOISE, **options)

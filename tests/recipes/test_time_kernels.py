@@ -158,12 +158,6 @@ def test_a_kernel_over_time_goes_by_its_name_and_a_number(name, kernel):
     named, built = as_time_kernel(name), kernel()
     assert type(named) is type(built)
     assert torch.equal(named(t).to_dense(), built(t).to_dense())
-    told = [recipes.tv_gp_ucb(N, K, NOISE, time_kernel=one, width=WIDTH) for one in (name, built)]
-    for policy in told:
-        for step in range(5):
-            policy.learn(Observation(1.0 + step, torch.tensor([step]), torch.tensor([0.5 * step]).double()))
-    for one, two in zip(*(policy.model.marginals(9.0) for policy in told), strict=True):
-        assert torch.equal(one, two)
 
 
 def test_kernels_joined_by_a_plus_share_the_variance():
