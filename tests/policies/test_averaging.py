@@ -244,23 +244,6 @@ def test_where_all_arms_tie_the_first_is_played_in_every_replicate(dtype):
         assert policy.choose(0.0).arm.tolist() == [0] * replicates
 
 
-@pytest.mark.parametrize(("wide", "looks"), [(0.0, []), (1.5, []), (2.0, [10])])
-def test_what_has_risen_unseen_is_found_at_a_tenth_choice_alone(wide, looks):
-    # Arm 1 is one deviation wide about 0, arm 0 known to give 1.6: 1.25 and 1.5 deviations never reach it, 2 do.
-    one = torch.ones(1).double()
-    model = ArmMembers(2, torch.eye(2).double().unsqueeze(0), one.long() * 0, 1e-4 * one, 0 * one)
-    policy = ModelAveraging(model, wide=wide)
-    policy.learn(Observation(0.0, torch.tensor([0]), torch.tensor([1.6]).double(), {}))
-    played = []
-    for step in range(1, 40):
-        arm = policy.choose(float(step)).arm
-        if arm.item():
-            played.append(step)
-        reward = torch.where(arm == 0, 1.6, 0.5).double()
-        policy.learn(Observation(float(step), arm, reward, {}))
-    assert played == looks
-
-
 def test_only_who_tells_a_kernel_and_no_width_gets_wider_bounds():
     history = torch.randn(30, N, generator=torch.Generator().manual_seed(0)).double()
     assert recipes.auto(N, smooth(N), 0.01).wide == recipes.auto(N, history=history).wide == 2.0

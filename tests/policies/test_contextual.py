@@ -75,34 +75,6 @@ def indices(policy, twins, time, step, features, contexts, mask):
     return torch.stack(found)
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize(
-    ("options", "plain"),
-    [
-        ({}, {}),
-        ({"combine": "sum"}, {"combine": "sum"}),
-        ({"combine": "additive"}, {"combine": "additive"}),
-        ({"window": 9}, {"window": 9}),
-        ({"name": "tv_cgp_ucb", "forgetting_rate": 0.1}, {"over_time": forgetting(0.1)}),
-        ({"name": "tv_cgp_ucb", "forgetting_rate": 0.1, "window": 12}, {"over_time": forgetting(0.1), "window": 12}),
-    ],
-    ids=["product", "sum", "additive", "window", "drift", "drift-window"],
-)  # fmt: skip
-def test_chooses_as_a_dense_process_made_anew_at_every_step(options, plain) -> None:
-    policy, twins = policy_of(**options), twins_of(**plain)
-    for time, step, features, contexts, mask in steps_of(32, features=True):
-        index = indices(policy, twins, time, step, features, contexts, mask)
-        choice = policy.choose(time, step)
-        assert torch.equal(choice.arm, index.argmax(-1))
-        assert choice.why["index"].tolist() == pytest.approx(index.amax(-1).tolist(), abs=1e-7)
-        chosen = features[torch.arange(S), choice.arm]
-        assert torch.equal(choice.why["inputs"], torch.cat([chosen, contexts], -1))
-        reward = reward_of(chosen, contexts)
-        policy.learn(Observation(time, choice.arm, reward, choice.why))
-        for s, twin in enumerate(twins):
-            twin.learn(chosen[s].tolist(), contexts[s].tolist(), time, float(reward[s]))
-
-
 LISTED = torch.rand(5, C, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
 
 
@@ -120,12 +92,14 @@ def listed_steps(count, seed=1):
     ("options", "plain"),
     [
         ({}, {}),
+        ({"combine": "sum"}, {"combine": "sum"}),
         ({"combine": "additive"}, {"combine": "additive"}),
         ({"window": 9}, {"window": 9}),
         ({"name": "tv_cgp_ucb", "forgetting_rate": 0.1}, {"over_time": forgetting(0.1)}),
+        ({"name": "tv_cgp_ucb", "forgetting_rate": 0.1, "window": 12}, {"over_time": forgetting(0.1), "window": 12}),
     ],
-    ids=["product", "additive", "window", "drift"],
-)
+    ids=["product", "sum", "additive", "window", "drift", "drift-window"],
+)  # fmt: skip
 def test_live_choices_are_those_of_a_dense_process_late_rewards_too(options, plain, listed, tmp_path) -> None:
     """Each reward counts under the context of its question, in another process too, the latest told first."""
     options = options | ({"contexts": LISTED} if listed else {})

@@ -147,15 +147,6 @@ def test_bad_parts_are_refused_where_it_is_built(build, name):
         build()
 
 
-def test_the_trace_tells_the_width_used():
-    policy = POLICIES["restart"]()
-    assert "width" not in policy.trace()
-    for step, clock in enumerate([1, 2, 3, 4, 1, 2], start=1):
-        play(policy, 1, first=step)
-        expected = math.sqrt(2 * math.log(N * math.pi**2 * clock**2 / (6 * 0.1)))
-        assert float(policy.trace()["width"]) == pytest.approx(expected)
-
-
 # -- learning in some replicates -----------------------------------------------------------------------
 
 
