@@ -1,14 +1,12 @@
-"""Index policies by name: what improvement is over, which kernels over time they take, how long they remember."""
+"""Index policies by name: which kernels they take, and how long they remember."""
 
 import math
 
 import pytest
 import torch
-from torch.distributions import Normal
 
 from bandits_torch import Domain, recipes
 from bandits_torch.kernels import ArmCovarianceKernel, WienerKernel
-from bandits_torch.policies import Observation
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.kernels import rbf
 
@@ -17,36 +15,17 @@ ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
 KERNEL = rbf(0.2)
 
 
-def recipe(name, **options):
-    return getattr(recipes, name)(ARMS, KERNEL, 0.1, **options)
-
-
-@pytest.mark.parametrize(("name", "margin"), [("gp_ei", 0.0), ("gp_pi", 0.2)])
-def test_improvement_is_over_the_largest_mean_of_what_can_be_played(name, margin):
-    """Each replicate has an incumbent of its own."""
-    policy = recipe(name, replicates=3, **({"margin": margin} if margin else {}))
-    for step in range(1, 8):
-        arm = policy.choose(float(step)).arm
-        policy.learn(Observation(float(step), arm, torch.randn(3).double()))
-    mean, variance = policy.model.marginals()
-    deviation, unit = variance.sqrt(), Normal(0.0, 1.0)
-    for available in (torch.ones(3, N, dtype=torch.bool), mean < mean.amax(-1, keepdim=True)):
-        best = mean.masked_fill(~available, -torch.inf).amax(-1, keepdim=True)
-        u = (mean - best - margin) / deviation
-        index = unit.cdf(u) if margin else deviation * (unit.log_prob(u).exp() + u * unit.cdf(u))
-        expected = index.masked_fill(~available, -torch.inf).argmax(-1)
-        assert torch.equal(policy.choose(8.0, available).arm, expected)
-    assert torch.equal(policy.choose(8.0).arm, policy.choose(8.0, torch.ones(N, dtype=torch.bool)).arm)
+def drifting(**options):
+    return recipes.tv_gp_ucb(ARMS, KERNEL, 0.1, **options)
 
 
 def test_no_forgetting_rate_at_all_is_gp_ucb():
-    policy = recipe("tv_gp_ucb", forgetting_rate=0.0)
-    assert not policy.model.drifts
+    assert not drifting(forgetting_rate=0.0).model.drifts
 
 
 def test_a_kernel_over_time_of_one_s_own_takes_the_place_of_exponential_forgetting():
     wiener = WienerKernel(0.05)
-    own = recipe("tv_gp_ucb", forgetting_rate=0.0, time_kernel=wiener).model.prior.time_kernel
+    own = drifting(forgetting_rate=0.0, time_kernel=wiener).model.prior.time_kernel
     assert own.drift_variance.item() == pytest.approx(0.05)
     smooth_time = rbf(5.0)
     domain = Domain(torch.tensor([[0.0], [1.0]]).double())
@@ -55,9 +34,9 @@ def test_a_kernel_over_time_of_one_s_own_takes_the_place_of_exponential_forgetti
     with torch.no_grad():
         assert policy.model.kernel(X).to_dense()[0, 1].item() == pytest.approx(math.exp(-0.5))
     with pytest.raises(ValueError, match="a MarkovTimeKernel"):
-        recipe("tv_gp_ucb", time_kernel=smooth_time)
+        drifting(time_kernel=smooth_time)
     with pytest.raises(ValueError, match="time_kernel must be"):
-        recipe("tv_gp_ucb", time_kernel=0.1)
+        drifting(time_kernel=0.1)
 
 
 def test_a_covariance_matrix_does_for_a_kernel():

@@ -41,11 +41,9 @@ def improvement(kind, arms, rewards):
     return score(kind, *posterior(arms, rewards), max(rewards) if rewards else PRIOR_MEAN)
 
 
-def built(kind, seed=0):
-    options = {"margin": MARGIN} if kind == "gp_pi" else {}
-    return getattr(recipes, kind)(
-        FEATURES, COVARIANCE, NOISE, prior_mean=PRIOR_MEAN, replicates=2, incumbent="reward", **options
-    )
+def built(kind, incumbent="reward"):
+    options = {"incumbent": incumbent} | ({"margin": MARGIN} if kind == "gp_pi" else {})
+    return getattr(recipes, kind)(FEATURES, COVARIANCE, NOISE, prior_mean=PRIOR_MEAN, replicates=2, **options)
 
 
 @pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
@@ -86,6 +84,21 @@ def test_rewards_of_arms_that_are_not_available_are_no_incumbents(kind) -> None:
         expected = score(kind, mean, deviation, best)
         assert choice.arm.tolist() == [int(expected.masked_fill(~mask, -1.0).argmax())] * 2
         assert float(choice.why["index"][0].exp()) == pytest.approx(float(expected[mask].max()), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
+def test_improvement_over_the_largest_mean_is_over_that_of_what_can_be_played(kind) -> None:
+    """Each replicate has an incumbent of its own."""
+    policy = built(kind, "mean")
+    for step in range(7):
+        arm = policy.choose(float(step)).arm
+        policy.learn(Observation(float(step), arm, torch.randn(2).double()))
+    mean, variance = policy.model.marginals()
+    for mask in (torch.ones(2, 9, dtype=torch.bool), mean < mean.amax(-1, keepdim=True)):
+        best = mean.masked_fill(~mask, -torch.inf).amax(-1, keepdim=True)
+        expected = score(kind, mean, variance.sqrt(), best).masked_fill(~mask, -1.0).argmax(-1)
+        assert torch.equal(policy.choose(8.0, mask).arm, expected)
+    assert torch.equal(policy.choose(8.0).arm, policy.choose(8.0, torch.ones(9, dtype=torch.bool)).arm)
 
 
 def test_a_retired_arm_is_no_incumbent_and_one_that_comes_later_has_no_reward_yet() -> None:
