@@ -177,7 +177,7 @@ class PaddedFactor:
         self.solid[..., size:, :size] = 0.0
         self.solid.diagonal(dim1=-2, dim2=-1)[..., size:] = 1.0
         self.solid[..., :size, :size] = upper[..., :size, :size]
-        self._upper, self._version, self._size = upper, upper._version, size
+        self._seen(upper, size)
 
     def holds(self, upper: Tensor, size: int) -> bool:
         """Whether it holds these rows of this buffer, unchanged since."""
@@ -189,7 +189,10 @@ class PaddedFactor:
         if _padded(size) == self.solid.shape[-1]:
             old = self._size
             self.solid[..., :size, old:size] = upper[..., :size, old:size]
-            self._version, self._size = upper._version, size
+            self._seen(upper, size)
+
+    def _seen(self, upper: Tensor, size: int) -> None:
+        self._upper, self._version, self._size = upper, upper._version, size
 
     def solve(self, right: Tensor) -> Tensor:
         """L^{-1} right, ``batch x t x n``. O(t^2) a column."""
