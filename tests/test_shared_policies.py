@@ -10,7 +10,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import AskTell, load_policy, recipes, save_policy, threads
+from bandits_torch import AskTell, load_policy, recipes, run, save_policy, threads
 from bandits_torch.policies.random import RandomPolicy
 from tests.reference import all_recipes, share_a_policy
 
@@ -48,6 +48,17 @@ def test_killed_savers_and_crafted_files_break_nothing(kind):
 def test_forks_are_refused_until_they_load_the_file():
     """In every second round another thread is in its turn while the process forks."""
     assert share_a_policy.attack("forks", 4, ["gp_ucb", "gp_ts"])[2] == {}
+
+
+@pytest.mark.parametrize("name", all_recipes.of_every_kind())
+def test_a_pickled_policy_and_a_deep_copy_go_on_as_the_policy_does(name):
+    policy, problem = all_recipes.build(name, 2, 20)
+    run(policy, problem, 4)
+    copies = copy.deepcopy(policy), pickle.loads(pickle.dumps(policy)), pickle.loads(pickle.dumps(policy))
+    pickle.loads(pickle.dumps(AskTell(copies[2]))).ask(5.0)
+    expected = policy.choose(5.0).arm
+    for copied in copies:
+        assert torch.equal(copied.choose(5.0).arm, expected)
 
 
 def test_copies_take_turns_of_their_own(tmp_path):

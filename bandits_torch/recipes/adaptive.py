@@ -16,7 +16,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -91,25 +91,21 @@ def master_gp_ucb(
     bound = torch.as_tensor(checked(validation.non_negative, "rkhs_bound", rkhs_bound))
     # Base policies are made later, when the caller may have changed the kernel.
     setup = replace(setup, kernel=copy.deepcopy(setup.kernel))
-
-    def gp_ucb(B: Number, copies: int) -> IndexPolicy:
-        used = as_width(width) or IGPWidth(B, noise_scale, delta, RealisedGain())
-        return IndexPolicy(_gp(setup, lam, copies), UpperConfidenceBound, width=used)
-
+    gp_ucb = partial(_gp_ucb, setup, lam, as_width(width), noise_scale, delta)
     prior, largest = _gp(setup, lam), float(bound.max())
+    rho: Callable[[int], float]
     if thresholds == "theory":
         limits = MasterThresholds.theory(horizon, delta)
-        rho = _lemma_e3(prior, as_width(width), largest, noise_scale, delta, horizon)
+        rho = _LemmaE3(prior, as_width(width), largest, noise_scale, delta, horizon)
     else:
         limits = thresholds if isinstance(thresholds, MasterThresholds) else MasterThresholds.calibrated()
         phi = features_of_covariance(prior.prior.matrix().squeeze(0))
         streams = ReplicateStreams(setup.seed, _SIMULATED, purpose="policy", like=phi)
         functions = streams.normal(phi.shape[1]) @ phi.mT + prior.marginals()[0]
         noise = math.sqrt(lam) * torch.stack([streams.normal() for _ in range(horizon)])
-        rate = simulated_rate(gp_ucb(largest, _SIMULATED), functions, noise).tolist()
-        rho = lambda t: rate[min(t, horizon) - 1]  # noqa: E731
+        rho = partial(_of_step, simulated_rate(gp_ucb(largest, _SIMULATED), functions, noise).tolist())
     return Master(
-        lambda: gp_ucb(bound, setup.replicates),
+        partial(gp_ucb, bound, setup.replicates),
         rho,
         limits,
         prior.num_arms,
@@ -176,22 +172,49 @@ def dal(
     return DetectionAugmented(policy, horizon=horizon, watched=watched, **settings)
 
 
-def _lemma_e3(
-    prior: ArmGP, width: Width | None, rkhs_bound: float, scale: float | None, delta: float, horizon: int
-) -> Callable[[int], float]:
-    """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant beyond T. The lemma assumes
-    k(x, x) <= 1; rho is in the unit of rewards with this kernel."""
-    unit = math.sqrt(float(prior.prior.diagonal().max()))
-    gain = MaximumGain(prior.prior.matrix().squeeze(0), prior.noise_variance, horizon, upper_bound=False)
-    planned = width or IGPWidth(rkhs_bound, scale, delta, gain)
+def _gp_ucb(
+    setup: Setup, lam: float, width: Width | None, scale: Number | None, delta: float, B: Number, copies: int
+) -> IndexPolicy:
+    """GP-UCB of Chowdhury & Gopalan over so many replicates, with this width or IGP-UCB's."""
+    used = width or IGPWidth(B, scale, delta, RealisedGain())
+    return IndexPolicy(_gp(setup, lam, copies), UpperConfidenceBound, width=used)
 
-    @cache
-    def rho(t: int) -> float:
-        t = min(t, horizon)
-        gamma = max(1.0, float(gain(t - 1, prior)))
-        return unit * float(planned(t, prior)) * math.sqrt(gamma * math.log(horizon / delta) / t)
 
-    return rho
+def _of_step(rate: list[float], t: int) -> float:
+    """The rate of step t, counted from 1; of the last step beyond it."""
+    return rate[min(t, len(rate)) - 1]
+
+
+class _LemmaE3:
+    """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant beyond T.
+
+    The lemma assumes k(x, x) <= 1; rho is in the unit of rewards with this kernel.
+    """
+
+    def __init__(
+        self,
+        prior: ArmGP,
+        width: Width | None,
+        rkhs_bound: float,
+        scale: Number | None,
+        delta: float,
+        horizon: int,
+    ) -> None:
+        self.prior, self.delta, self.horizon = prior, delta, horizon
+        self.unit = math.sqrt(float(prior.prior.diagonal().max()))
+        matrix = prior.prior.matrix().squeeze(0)
+        self.gain = MaximumGain(matrix, prior.noise_variance, horizon, upper_bound=False)
+        self.width = width or IGPWidth(rkhs_bound, scale, delta, self.gain)
+        self._known: dict[int, float] = {}
+
+    def __call__(self, t: int) -> float:
+        """rho(t)."""
+        t = min(t, self.horizon)
+        if t not in self._known:
+            gamma = max(1.0, float(self.gain(t - 1, self.prior)))
+            root = math.sqrt(gamma * math.log(self.horizon / self.delta) / t)
+            self._known[t] = self.unit * float(self.width(t, self.prior)) * root
+        return self._known[t]
 
 
 @recipe(takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)

@@ -1,6 +1,7 @@
 """MASTER: schedule, players and tests against the text's own bookkeeping."""
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -195,3 +196,4 @@ def test_theory_rate_is_lemma_e_3() -> None:
         gamma = max(1.0, float(gain(n - 1, policy._bases[0].model)))
         assert policy.rho(t) == pytest.approx(2 * math.sqrt(gamma * math.log(40 / 0.1) / n))
     assert not run(policy, of, 40).trace["restarts"].any()
+    assert pickle.loads(pickle.dumps(policy)).rho(10) == policy.rho(10)
