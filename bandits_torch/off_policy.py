@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,8 @@ from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.tables import RewardTable
 
 _FEWEST = 10.0  # effective rows
+_ROWS_OF_AN_ARM = 20  # of each arm that counts
+_COUNTS = 0.05  # an arm counts with this share of the sum of squared weights
 _CHANCE = 1e-4  # that a log of uniformly drawn arms is refused, for each of two tests
 _MEMORIES = np.array([[20.0], [100.0], [1e9]])  # pulls, of the model of rewards
 _PARTS = 4  # of a context's range, in which draws are tested
@@ -42,6 +44,7 @@ class Value:
         learned: number of rows that the policy learned from; 0 for a fixed policy.
         rows: number of rows examined.
         logged: the mean reward of the log in these rows.
+        narrow: why the interval may be too narrow, in words (see ``value``); empty if nothing says so.
     """
 
     estimator: str
@@ -53,6 +56,7 @@ class Value:
     learned: int
     rows: int
     logged: float
+    narrow: str = ""
 
 
 def value(
@@ -90,6 +94,11 @@ def value(
     times, each row from a short stretch of rows around it (a bootstrap that keeps the drift), and played again. Where
     most rewards are one number, such as 0, the variance is as if two more of the others had come: a policy's rows may
     hold none of them.
+
+    An interval may be too narrow if an arm that counts was rarely drawn, however many effective rows others give. With
+    a fixed policy, three arms and a propensity of 0.004 of one, 2 000 simulated logs each: intervals of 90 % held in 67
+    to 86 % of the logs with 4 rows of that arm on average, in 84 to 88 % with 10, in 87 to 89 % with 20, in 89 to 90 %
+    with 40. ``Value.narrow`` says so if an arm with a twentieth of the sum of w^2 has fewer than 20 rows.
 
     Args:
         policy: the name of a recipe; a ``Policy`` of one replicate, which stays as it is; or the (N,) probabilities of
@@ -188,7 +197,17 @@ def value(
     error = math.hypot(error, float(np.sqrt(two_more_rare(rewards) * np.square(weights).mean())) / n)
     reach = float(stats.t.ppf(0.95, freedom) * error)
     matched, logged = int((w > 0).sum()), float(rewards.mean())
-    return Value(kind, found, found - reach, found + reach, effective, matched, learned, n, logged)
+    narrow = _narrow(log.arm_names, arms, w)
+    return Value(kind, found, found - reach, found + reach, effective, matched, learned, n, logged, narrow)
+
+
+def _narrow(names: Sequence[str], arms: np.ndarray, w: np.ndarray) -> str:
+    """Which of the arms that count has too few rows for its interval, in words."""
+    for k, name in enumerate(names):
+        own = w[(arms == k) & (w > 0)]
+        if len(own) < _ROWS_OF_AN_ARM and np.square(own).sum() > _COUNTS * np.square(w).sum():
+            return f"the interval may be too narrow: it rests on {len(own)} rows of arm {name!r}"
+    return ""
 
 
 def _refuse_unless_uniform(log: Log) -> None:

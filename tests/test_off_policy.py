@@ -53,6 +53,31 @@ def test_a_misspelt_policy_or_option_is_refused_before_anything_is_estimated():
         value(log, "sw_gp_ucb", windw=3)
 
 
+@pytest.mark.parametrize("estimator", ["snips", "dr"])
+def test_an_interval_that_rests_on_few_rows_of_an_arm_says_so(estimator, tmp_path):
+    """All effective rows are those of the other arms, nearly: they hide how few there are of the first."""
+    n, generator = 2400, np.random.default_rng(0)
+
+    def log_with(rare, rewards):
+        arms = torch.from_numpy(generator.permutation([0] * rare + [1 + k % 2 for k in range(n - rare)]))
+        chance = torch.tensor([0.004, 0.498, 0.498]).double()
+        return Log(torch.arange(n).double(), arms, rewards, ("rare", "a", "b"), propensity=chance[arms])
+
+    rewards = torch.from_numpy(generator.normal(size=n))
+    told = {"estimator": estimator, "warm_up": 0.0}
+    few = value(log_with(10, rewards), torch.full((3,), 1 / 3), **told)
+    assert few.effective > 50
+    assert few.narrow == "the interval may be too narrow: it rests on 10 rows of arm 'rare'"
+    assert value(log_with(40, rewards), torch.full((3,), 1 / 3), **told).narrow == ""
+    assert value(log_with(10, rewards), torch.tensor([1e-3, 0.5, 0.499]), **told).narrow == ""
+    path = tmp_path / "log.csv"
+    rewards = generator.normal(size=60)
+    rows = (f"{t},{'ab'[t % 2]},{rewards[t]},0.5\n" for t in range(60))
+    path.write_text("time,arm,reward,propensity\n" + "".join(rows))
+    said = " ".join(call("value", path, "--policies", "auto", "--replays", 2).output.split())
+    assert "the interval may be too narrow: it rests on" in said
+
+
 def test_rows_of_one_time_count_as_spread_over_the_gap_to_the_next():
     rng = np.random.default_rng(0)
     rows = torch.arange(1200)

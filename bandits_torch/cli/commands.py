@@ -246,7 +246,8 @@ def value(
             continue
         interval = f"{found.value:.4g} ({found.low:.4g} to {found.high:.4g})"
         about = f"learned from {found.learned} of {found.rows} rows, {found.estimator}"
-        rows.append((name, f"{interval}, {about}; the log in these rows {found.logged:.4g}"))
+        doubt = f"; {found.narrow}" if found.narrow else ""
+        rows.append((name, f"{interval}, {about}; the log in these rows {found.logged:.4g}{doubt}"))
     if len(refused) == len(names):
         raise refused[0]
     _print_table(("policy", "reward a step"), rows)
