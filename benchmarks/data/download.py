@@ -71,9 +71,8 @@ def convert_intel(readings: Path, positions: Path, directory: Path) -> list[Path
     stop += 86_400
     kept = seconds.between(start, stop, inclusive="left") & (numbers["voltage"] >= _INTEL_LOW_BATTERY)
     kept &= numbers["moteid"].isin(motes["moteid"])
-    validation.require(
-        bool(kept.any()), "readings", str(readings), "a file with readings of the motes in positions"
-    )
+    asked = "a file with readings of the motes in positions"
+    validation.require(bool(kept.any()), "readings", str(readings), asked)
     table = numbers[kept].assign(bin=((seconds[kept] - start) // _TEN_MINUTES).astype(int))
     for name, (low, high) in _INTEL_PLAUSIBLE.items():
         table[name] = table[name].where(table[name].between(low, high))
@@ -91,12 +90,9 @@ def convert_intel(readings: Path, positions: Path, directory: Path) -> list[Path
     }
     raw = values["temperature"]
     temperature, rest = directory / "intel_temperature.npz", directory / "intel_light_humidity.npz"
+    whole = _bridged(raw, _HOUR // _TEN_MINUTES)
     np.savez_compressed(
-        temperature,
-        temperature=_bridged(raw, _HOUR // _TEN_MINUTES),
-        temperature_raw=raw,
-        observed=~np.isnan(raw),
-        **common,
+        temperature, temperature=whole, temperature_raw=raw, observed=~np.isnan(raw), **common
     )
     others: dict[str, Any] = {name: values[name] for name in ("light", "humidity", "voltage")}
     np.savez_compressed(rest, **others, **common)
@@ -117,14 +113,12 @@ def convert_beijing(archive: Path, directory: Path) -> list[Path]:
         frame = pd.read_csv(io.BytesIO(content), na_values="NA")
         needed = ["year", "month", "day", "hour", *_BEIJING_ARRAYS.values()]
         absent = [name for name in needed if name not in frame.columns]
-        validation.require(
-            not absent, "archive", str(archive), f"CSV files with the columns {', '.join(needed)}"
-        )
+        asked = f"CSV files with the columns {', '.join(needed)}"
+        validation.require(not absent, "archive", str(archive), asked)
         stamps = pd.to_datetime(frame[["year", "month", "day", "hour"]])
         sites[site] = frame.set_index(_seconds(stamps))
-    validation.require(
-        len(sites) >= 2, "archive", str(archive), "a zip of PRSA_Data_<site>_<from>-<to>.csv files"
-    )
+    asked = "a zip of PRSA_Data_<site>_<from>-<to>.csv files"
+    validation.require(len(sites) >= 2, "archive", str(archive), asked)
     names = sorted(sites)
     first, last = (pick(sites[n].index[at] for n in names) for pick, at in ((min, 0), (max, -1)))
     time = np.arange(first, last + 1, _HOUR)
@@ -151,9 +145,8 @@ def convert_molene(archive: Path, directory: Path) -> list[Path]:
     """
     frames = [_molene_table(content) for content in _molene_files(archive)]
     frames = [frame for frame in frames if frame is not None]
-    validation.require(
-        bool(frames), "archive", str(archive), "tables with columns numer_sta, date, t, ff and rr1"
-    )
+    asked = "tables with columns numer_sta, date, t, ff and rr1"
+    validation.require(bool(frames), "archive", str(archive), asked)
     rows = pd.concat(frames).drop_duplicates(["date", "numer_sta"], keep="last")
     arrays: dict[str, Any] = {}
     for name, (column, shift) in _MOLENE_ARRAYS.items():
@@ -239,30 +232,18 @@ class Source:
     terms: str
 
 
+_LABORATORY = "https://db.csail.mit.edu/labdata"
+_RADOMEH = "https://donneespubliques.meteofrance.fr/donnees_libres/Hackathon/RADOMEH.tar.gz"
+_UCI = "https://archive.ics.uci.edu/static/public/501/beijing+multi+site+air+quality+data.zip"
 SOURCES: dict[str, Source] = {
     "intel": Source(
-        {
-            "data.txt.gz": "https://db.csail.mit.edu/labdata/data.txt.gz",
-            "mote_locs.txt": "https://db.csail.mit.edu/labdata/mote_locs.txt",
-        },
+        {name: f"{_LABORATORY}/{name}" for name in ("data.txt.gz", "mote_locs.txt")},
         convert_intel,
         "Intel Berkeley Research Lab; free to use in any format or venue, acknowledgement asked",
     ),
-    "molene": Source(
-        {
-            "RADOMEH.tar.gz": (
-                "https://donneespubliques.meteofrance.fr/donnees_libres/Hackathon/RADOMEH.tar.gz"
-            )
-        },
-        convert_molene,
-        "Meteo-France, Licence Ouverte",
-    ),
+    "molene": Source({"RADOMEH.tar.gz": _RADOMEH}, convert_molene, "Meteo-France, Licence Ouverte"),
     "beijing": Source(
-        {
-            "beijing_air_quality.zip": (
-                "https://archive.ics.uci.edu/static/public/501/beijing+multi+site+air+quality+data.zip"
-            )
-        },
+        {"beijing_air_quality.zip": _UCI},
         convert_beijing,
         "Beijing Multi-Site Air Quality, UCI 501, CC BY 4.0",
     ),
@@ -306,9 +287,8 @@ def fetch(
         try:
             made = source.convert(*raw, Path(scratch))
         except _UNREADABLE as error:
-            raise ValueError(
-                f"{name}'s raw files are not as expected ({type(error).__name__}): {error}"
-            ) from error
+            said = f"{name}'s raw files are not as expected ({type(error).__name__}): {error}"
+            raise ValueError(said) from error
         for path in made:
             os.replace(path, folder / path.name)
         return [folder / path.name for path in made]
