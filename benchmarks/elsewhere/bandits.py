@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol
 
@@ -62,9 +63,7 @@ class _Mabwiser:
         self.seen = 0
 
     def pull(self) -> int:
-        return (
-            self.mab.predict() if self.seen >= self.arms else self.seen
-        )  # every arm once: it must be fitted
+        return self.mab.predict() if self.seen >= self.arms else self.seen  # every arm once, to be fitted
 
     def update(self, arm: int, reward: float) -> None:
         (self.mab.partial_fit if self.seen else self.mab.fit)([arm], [reward])
@@ -75,17 +74,12 @@ class _BayesianBandits:
     """Thompson sampling over normal arms of unknown noise; an arm forgets by the rate given when it is observed."""
 
     def __init__(self, arms: int, seed: int, rate: float | None) -> None:
-        from bayesianbandits import (
-            Agent,
-            Arm,
-            NormalInverseGammaRegressor,
-            StabilizedForgetting,
-            ThompsonSampling,
-        )
+        import bayesianbandits as theirs
 
-        forgetting = None if rate is None else StabilizedForgetting(rate)
-        learners = [Arm(i, learner=NormalInverseGammaRegressor(forgetting=forgetting)) for i in range(arms)]
-        self.agent = Agent(learners, ThompsonSampling(), random_seed=seed)
+        forgetting = None if rate is None else theirs.StabilizedForgetting(rate)
+        normal = partial(theirs.NormalInverseGammaRegressor, forgetting=forgetting)
+        learners = [theirs.Arm(i, learner=normal()) for i in range(arms)]
+        self.agent = theirs.Agent(learners, theirs.ThompsonSampling(), random_seed=seed)
 
     def pull(self) -> int:
         return self.agent.pull()[0]
@@ -163,10 +157,8 @@ def race_fresh(name: str) -> pd.DataFrame:
         beta = {"kernel": spread, "noise_variance": 0.2, "prior_mean": 0.5}
         told["auto, told mean, spread and noise"] = beta
         ahead.append("mabwiser Thompson, beta")
-    ours = (
-        (policy, recipes.auto(arms, replicates=len(FRESH), seed=0, **options))
-        for policy, options in told.items()
-    )
+    auto = partial(recipes.auto, arms, replicates=len(FRESH), seed=0)
+    ours = ((policy, auto(**options)) for policy, options in told.items())
     rivals = _rivals(arms, binary)
     rows = _played(name, ours, {policy: rivals[policy] for policy in ahead}, FRESH)
     return pd.DataFrame(rows, columns=["problem", "policy", "environment", "total"])
