@@ -108,9 +108,9 @@ class Printed(NamedTuple):
         """Where the text stands, a group for each figure; ValueError unless it stands there once."""
         around = [r"\s+".join(map(re.escape, re.split(r"\s+", part))) for part in self.text.split("{}")]
         found = list(re.finditer(r"((?:> [^\n]*\n)+|[^|\s](?:[^|]{0,28}?[^|\s])?)".join(around), document))
-        if len(found) != 1:
+        if (times := len(found)) != 1:
             raise ValueError(
-                f"{self.document} must hold this text once, it holds it {len(found)} times: {self.text}"
+                f"{self.document} must hold this text once, it holds it {times} times: {self.text}"
             )
         return found[0]
 
@@ -146,10 +146,8 @@ def _cells(*commands: str) -> list[str]:
     columns = []
     for problem in PROBLEMS:
         race = [cell for command in commands for cell in kept()[command.format(problem)]["policies"].values()]
-        cells, means = (
-            [f"{mean:.0f} ± {error:.0f}" for mean, error in race],
-            [round(mean) for mean, _ in race],
-        )
+        cells = [f"{mean:.0f} ± {error:.0f}" for mean, error in race]
+        means = [round(mean) for mean, _ in race]
         least = means.index(min(means)) if means.count(min(means)) == 1 else None
         columns.append([f"**{cell}**" if row == least else cell for row, cell in enumerate(cells)])
     return [cell for row in zip(*columns, strict=True) for cell in row]
@@ -217,6 +215,7 @@ def _shots() -> list[str]:
 
 _SPEED = "benchmarks/speed/RESULTS.md"
 _AUTO = "benchmarks/auto/results/RESULTS.md"
+_WEEKS = "benchmarks/auto/results/WEEKS.md"
 _ODDS = "benchmarks/bernoulli/results/LOG_ODDS.md"
 _CLOCK = "benchmarks/continuous/results/CLOCK.md"
 _XOPT = "benchmarks/xopt/results/RESULTS.md"
@@ -227,6 +226,7 @@ _TIMES = r"\| {} \| 1 000 \| ucb \| [^|]+ \| [^|]+ \| [^|]+ \| \*\*(.+?)\*\*"
 _SHARE = r"\| `{}` \| {} \|[^|]+\| ([\d.]+)%"
 _BEST = r"\| `auto` \| {} \|[^|]+\|[^|]+\| `{}` [^|]+\| ([\d.]+)%"
 _RECORDS = ("intel-light", "intel-humidity", "beijing-pm25")
+_EARNS = (r"`log_odds_ucb` earns ([\d.]+)", r"`auto` ([\d.]+)\.")
 _BETTER = ("tv_gp_ucb w=2", "predictive_sampling", "band_gp_ucb")
 
 PRINTED = (
@@ -311,27 +311,18 @@ PRINTED = (
         _WHICH,
         "| it earns {} of the best of four policies for such rewards | `log_odds_ucb`, which earns {}: "
         "[a benchmark](repository/benchmarks/bernoulli/results/LOG_ODDS.md) |",
-        on(_ODDS, r"`auto` ([\d.]+)\.", r"`log_odds_ucb` earns ([\d.]+)"),
+        on(_ODDS, *reversed(_EARNS)),
     ),
     Printed(
         "docs/my_data.md",
         "`log_odds_ucb` earns {} of the best of four other policies for such rewards, and `auto` {}; without past "
         "rows, {} and {}.",
-        on(
-            _ODDS,
-            r"`log_odds_ucb` earns ([\d.]+)",
-            r"`auto` ([\d.]+)\.",
-            r"([\d.]+)\s+\(`log_odds_ucb`\)",
-            r"([\d.]+)\s+\(`auto`\)",
-        ),
+        on(_ODDS, *_EARNS, r"([\d.]+)\s+\(`log_odds_ucb`\)", r"([\d.]+)\s+\(`auto`\)"),
     ),
     Printed(
         "docs/cycles.md",
         "with a period of a day where there is none, `auto` had {} times the regret",
-        on(
-            "benchmarks/auto/results/WEEKS.md",
-            r"\| no cycle \| `auto, cycles=24` \|[^|]*\|[^|]*\| ([^|]+) \|",
-        ),
+        on(_WEEKS, r"\| no cycle \| `auto, cycles=24` \|[^|]*\|[^|]*\| ([^|]+) \|"),
     ),
     Printed(
         "docs/my_data.md",

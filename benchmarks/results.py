@@ -84,9 +84,8 @@ def write(folder: Path = HERE) -> Path:
 
 def page(folder: Path = HERE) -> str:
     others = "".join(_other(folder / link, link, title) for link, title in _OTHERS.items())
-    pictures = "".join(
-        f"\n![{name}]({link})\n" for link, name in _PICTURES.items() if (folder / link).exists()
-    )
+    drawn = {link: name for link, name in _PICTURES.items() if (folder / link).exists()}
+    pictures = "".join(f"\n![{name}]({link})\n" for link, name in drawn.items())
     sections = [_section(name, folder) for name in PAPERS]
     claims = [claim for name in PAPERS for claim in _claims_of(name, folder)]
     counts = Counter(claim.verdict for claim in claims)
@@ -96,9 +95,8 @@ def page(folder: Path = HERE) -> str:
         "in the words of each page."
     )
     head = pages.opening("Results", answer, "python -m benchmarks.results")
-    return "\n".join(
-        [f"{head}\n## What was measured\n\n{others}{pictures}{_PAPERS}{_overview(folder)}", *sections]
-    )
+    measured = f"{head}\n## What was measured\n\n{others}{pictures}{_PAPERS}{_overview(folder)}"
+    return "\n".join([measured, *sections])
 
 
 def _other(path: Path, link: str, title: str) -> str:
@@ -114,11 +112,9 @@ def _overview(folder: Path) -> str:
     rows = []
     for name, title in PAPERS.items():
         counts = Counter(claim.verdict for claim in _claims_of(name, folder))
-        told = (
-            [counts[verdict] for verdict in _claims.VERDICTS]
-            if counts
-            else [*[""] * (len(_claims.VERDICTS) - 1), "no claims recorded"]
-        )
+        told = [counts[verdict] for verdict in _claims.VERDICTS]
+        if not counts:
+            told = [*[""] * (len(told) - 1), "no claims recorded"]
         rows.append([f"[{title}](#{name})", *told])
     return pages.markdown(["paper", *_claims.VERDICTS], rows)
 
