@@ -9,12 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
-from torch import nn
-
-from bandits_torch.integrations.ray import PB2
-from benchmarks.ray.page import ASHA, OURS, PBT, RAYS, TOLD
-from benchmarks.ray.running import ITERATION, SCORE, Training, run
 from ray import tune
 from ray.tune.schedulers import (
     AsyncHyperBandScheduler,
@@ -23,6 +17,12 @@ from ray.tune.schedulers import (
     TrialScheduler,
 )
 from ray.tune.schedulers.pb2 import PB2 as RaysPB2
+from sklearn.datasets import load_digits
+from torch import nn
+
+from bandits_torch.integrations.ray import PB2
+from benchmarks.ray.page import ASHA, OURS, PBT, RAYS, TOLD
+from benchmarks.ray.running import ITERATION, SCORE, Training, run
 
 
 class Triangle(Training):
@@ -67,17 +67,11 @@ class Digits(Training):
         """Weights drawn by the seed, no momentum yet."""
         generator = torch.Generator().manual_seed(seed)
         shapes = (64, self.hidden), (self.hidden,), (self.hidden, 10), (10,)
-        weights = [
-            torch.randn(shape, generator=generator) / shape[0] ** 0.5
-            if len(shape) > 1
-            else torch.zeros(shape)
-            for shape in shapes
-        ]
-        return {
-            "weights": weights,
-            "speed": [torch.zeros_like(w) for w in weights],
-            "generator": generator.get_state(),
-        }
+        weights = [torch.zeros(shape) for shape in shapes]
+        for k in (0, 2):  # the others are offsets
+            weights[k] = torch.randn(shapes[k], generator=generator) / shapes[k][0] ** 0.5
+        speed = [torch.zeros_like(w) for w in weights]
+        return {"weights": weights, "speed": speed, "generator": generator.get_state()}
 
     def step(self, state: dict[str, Any], config: dict[str, Any]) -> dict[str, float]:
         generator = torch.Generator()
