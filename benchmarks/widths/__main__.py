@@ -160,7 +160,7 @@ def main(
     folder = pages.results_folder(__file__, out)
     for part in options.chosen(parts, PARTS, "parts") if parts else ():
         if part == "ratios":
-            pages.save(ratios.table(), folder / "ratios.csv")
+            pages.save(pd.DataFrame(ratios.ratios()), folder / "ratios.csv")
             pages.save(ratios.regrets(), folder / "dual.csv")
             continue
         problems, policies = races.PARTS[part]

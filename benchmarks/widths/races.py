@@ -78,9 +78,8 @@ def mistold(problem: Problem, horizon: int) -> Problem:
         kernel = copy.deepcopy(known.kernel)
         kernel.lengthscale = TOLD * math.exp(-p / dim)
         kernels.append(kernel)
-    problem.knowledge = replace(
-        known, kernel=kernels[0], priors=[CandidatePrior(kernel) for kernel in kernels]
-    )
+    priors = [CandidatePrior(kernel) for kernel in kernels]
+    problem.knowledge = replace(known, kernel=kernels[0], priors=priors)
     return problem
 
 

@@ -52,13 +52,8 @@ def _run(kernel: str, options: dict[str, object], kind: str) -> Iterator[dict[st
             one = dual(step, model) / closed(step, model)
             numbers = {"all arms": ratio, "arm played": played, "one number": one}
             for what, value in numbers.items():
-                yield {
-                    "kernel": kernel,
-                    "model": kind,
-                    "step": step,
-                    "of": what,
-                    "ratio": value.mean().item(),
-                }
+                told = {"kernel": kernel, "model": kind, "step": step, "of": what}
+                yield told | {"ratio": value.mean().item()}
         policy.learn(Observation(float(step), arm, problem.pull(step, arm, streams)))
 
 
@@ -80,7 +75,3 @@ def regrets(steps: int = STEPS[-1]) -> pd.DataFrame:
             regret = run(policy, problem, steps, seed=0).regret.sum(-1).tolist()
             rows += [(kernel, name, k, steps, value) for k, value in enumerate(regret)]
     return pd.DataFrame(rows, columns=["kernel", "bound", "replicate", "steps", "regret"])
-
-
-def table() -> pd.DataFrame:
-    return pd.DataFrame(list(ratios()))
