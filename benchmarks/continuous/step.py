@@ -78,7 +78,8 @@ def auto_step(marks: tuple[int, ...] = MARKS, steps: int = 20) -> pd.DataFrame:
     for mark in marks:
         while done < mark - steps:
             point = torch.rand(1, AUTO_DIM, generator=generator, dtype=torch.float64)
-            _learn(done, point, auto, plain)
+            for policy in (auto, plain):
+                policy.learn(_observation(done, point))
             done += 1
         ours, theirs = [], []
         for _ in range(steps):
@@ -109,8 +110,3 @@ def _observation(done: int, point: torch.Tensor) -> Observation:
     noise = 0.1 * torch.randn(1, generator=torch.Generator().manual_seed(done), dtype=torch.float64)
     reward = torch.sin(5 * point.sum(-1) + 0.02 * done) + noise
     return Observation(float(done + 1), point, reward, {})
-
-
-def _learn(done: int, point: torch.Tensor, *policies: object) -> None:
-    for policy in policies:
-        policy.learn(_observation(done, point))  # type: ignore[attr-defined]

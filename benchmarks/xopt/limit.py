@@ -61,9 +61,8 @@ def main(
     for seed in range(first, first + seeds):
         error = errors(seed, shots)
         early = error[error["shot"] < same]
-        rows = [
-            (seed, name, early[name].mean(), error[name].mean()) for name in error.columns if name != "shot"
-        ]
+        names = error.columns.drop("shot")
+        rows = [(seed, name, early[name].mean(), error[name].mean()) for name in names]
         table = pd.DataFrame(rows, columns=["seed", "what", "early", "all"])
         keep(results_folder(__file__, out) / "limit.csv", table, ("seed", "what"))
         say(table.to_string(index=False))
