@@ -215,6 +215,18 @@ def _draw_posterior(
     axis.set_ylim(-4, 4)
 
 
+_QBARS = (5.0, 2.0, 1.0)
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "exact": {"oversampling": 1e12, "growth": 1.0},
+    **{f"BKB, qbar {qbar:g}": {"oversampling": qbar, "growth": 1.0} for qbar in _QBARS},
+    **{
+        f"kept, qbar {qbar:g}": {"oversampling": qbar, "growth": 1.0, "dictionary": "kept"} for qbar in _QBARS
+    },
+    "kept, qbar 5, C 2": {"oversampling": 5.0, "growth": 2.0, "dictionary": "kept"},
+    "batch BKB, qbar 5, C 5": {"oversampling": 5.0, "growth": 5.0},
+}
+
+
 def regret(job: Job) -> None:
     """Regret of sketched samplers beside the exact one, A = 1 000, d = 2, by width.
 
@@ -229,18 +241,9 @@ def regret(job: Job) -> None:
         "realised information": RealisedInformationWidth(1.0, NOISE, DELTA),
         "BKB": BKBWidth(1.0, NOISE, DELTA, form="printed"),
     }
-    samplers: dict[str, dict[str, Any]] = {
-        "exact": {"oversampling": 1e12, "growth": 1.0},
-        "BKB, qbar 5": {"oversampling": 5.0, "growth": 1.0},
-        "BKB, qbar 2": {"oversampling": 2.0, "growth": 1.0},
-        "BKB, qbar 1": {"oversampling": 1.0, "growth": 1.0},
-        "kept, qbar 5": {"oversampling": 5.0, "growth": 1.0, "dictionary": "kept"},
-        "kept, qbar 5, C 2": {"oversampling": 5.0, "growth": 2.0, "dictionary": "kept"},
-        "batch BKB, qbar 5, C 5": {"oversampling": 5.0, "growth": 5.0},
-    }
     path = job.out / "regret.csv"
     for width_name, width in widths.items():
-        for name, options in samplers.items():
+        for name, options in SAMPLERS.items():
             build = recipes.bbkb if name.startswith("batch") else recipes.bkb
             policy = build(*arguments, width=width, replicates=replicates, **options)
             history = loop.run(policy, problem, horizon)

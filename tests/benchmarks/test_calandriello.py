@@ -4,8 +4,9 @@ import pandas as pd
 import pytest
 
 from benchmarks.papers import __main__ as papers
-from benchmarks.papers import _calandriello_page, _claims
+from benchmarks.papers import _calandriello_page, _claims, calandriello
 from benchmarks.papers._claims import FAILS, HOLDS
+from benchmarks.papers._folders import RESULTS
 
 
 def test_figure_2_is_drawn_and_bkb_does_not_starve_where_regressors_do(tmp_path) -> None:
@@ -23,6 +24,10 @@ def test_figure_2_is_drawn_and_bkb_does_not_starve_where_regressors_do(tmp_path)
     page = (tmp_path / "RESULTS.md").read_text()
     assert "![Figure 2](figure_2.png)" in page
     assert "## Times" not in page
+
+
+def test_every_sampler_on_the_page_is_one_that_the_command_plays() -> None:
+    assert set(pd.read_csv(RESULTS / "calandriello" / "regret.csv")["sampler"]) == set(calandriello.SAMPLERS)
 
 
 def test_the_other_parts_run(tmp_path) -> None:
