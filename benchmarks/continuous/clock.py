@@ -179,7 +179,11 @@ def race(
     wanted, problems = set(only), {name: function(name) for name in names}
     for replicate in range(replicates):
         for name, problem in problems.items():
-            for policy, build in racers(problem, replicate).items():
+            built = racers(problem, replicate)
+            validation.require(
+                wanted <= set(built), "only", sorted(wanted), f"policies among {'; '.join(built)}"
+            )
+            for policy, build in built.items():
                 if (name, policy, replicate) in kept or (wanted and policy not in wanted):
                     continue
                 torch.manual_seed(replicate)

@@ -15,6 +15,7 @@ from benchmarks.continuous.clock import (
     Turned,
     function,
     play,
+    race,
     racers,
     write_page,
 )
@@ -161,3 +162,9 @@ def test_w_dbo_alone_where_that_is_more_runs(tmp_path):
     text = write_page(tmp_path).read_text(encoding="utf-8")
     assert "alone, over the runs" not in text
     assert "missing to" not in text
+
+
+def test_a_policy_that_is_not_in_the_race_is_refused_before_anything_is_played(tmp_path):
+    with pytest.raises(ValueError, match=r"only must be policies among auto; .*, got \['nobody'\]"):
+        race(["dynamic-levy"], 1.0, 1, tmp_path / "clock-1.csv", only=["nobody"])
+    assert not list(tmp_path.iterdir())
