@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -178,20 +179,14 @@ def _ranks(played: pd.DataFrame, measure: str, largest_first: bool) -> pd.Series
 def _table(played: pd.DataFrame, measure: str, *, largest_first: bool) -> str:
     """Policies as rows, the best mean rank first; problems as columns."""
     by = played.groupby(["policy", "problem"])[measure]
-    mean, error = by.mean().unstack(), by.sem().unstack()
     rank = _ranks(played, measure, largest_first)
-    rows = [
-        [policy, f"{rank[policy]:.2f}", *(_cell(mean, error, policy, name) for name in mean.columns)]
-        for policy in rank.index
-    ]
-    return markdown(["policy", "mean rank", *mean.columns], rows)
+    shown = by.agg(_cell).unstack().fillna("").loc[rank.index]
+    shown.insert(0, "mean rank", rank.map("{:.2f}".format))
+    return markdown(["policy", *shown.columns], shown.reset_index().to_numpy())
 
 
-def _cell(mean: pd.DataFrame, error: pd.DataFrame, policy: str, name: str) -> str:
-    value, spread = mean.loc[policy, name], error.loc[policy, name]
-    if pd.isna(value):
-        return ""
-    return f"{value:.1f}" if pd.isna(spread) else f"{value:.1f} ({spread:.1f})"
+def _cell(values: pd.Series) -> str:
+    return f"{values.mean():.1f}" + (f" ({values.sem():.1f})" if len(values) > 1 else "")
 
 
 REPLICATES = 3
@@ -206,42 +201,54 @@ def main(
 ) -> None:
     """Play what was asked for, then write the page."""
     torch.set_num_threads(1)
-    results, wanted = pages.results_folder(__file__), set(filter(None, problems.split(",")))
-    parts = [] if page else options.chosen(only, PARTS, "only")
+    results = pages.results_folder(__file__)
+    if not page:
+        parts = options.chosen(only, PARTS, "only")
+        jobs = [job for part in parts for job in _jobs(part, results, [*map(int, seeds.split(","))])]
+        wanted = options.chosen(problems, [name for name, _ in jobs], "problems")
+        for name, play in jobs:
+            if name in wanted:
+                play()
+    pages.say(f"wrote {write_page(results)}")
 
-    def keep(name: str, path: Path, play: Callable[[], pd.DataFrame]) -> None:
-        if (not wanted or name in wanted) and not path.exists():
-            pages.save(play(), path)
 
-    if "bandits" in parts or "fresh" in parts:
+def _jobs(part: str, results: Path, seeds: list[int]) -> list[tuple[str, Callable[[], None]]]:
+    """The problems of a part, and what plays each of them where it is not kept."""
+    jobs: list[tuple[str, Callable[[], None]]] = []
+    if part in ("bandits", "fresh"):
         from benchmarks.elsewhere import bandits
 
         for name in bandits.ENVIRONMENTS:
-            if "bandits" in parts:
-                keep(name, results / f"{name}.csv", partial(bandits.race, name, REPLICATES))
-            if "fresh" in parts:
-                keep(name, results / f"fresh-{name}.csv", partial(bandits.race_fresh, name))
-    if "peaks" in parts:
-        from benchmarks.elsewhere import moving_peaks
+            path, play = results / f"{name}.csv", partial(bandits.race, name, REPLICATES)
+            if part == "fresh":
+                path, play = results / f"fresh-{name}.csv", partial(bandits.race_fresh, name)
+            jobs.append((name, partial(_once, path, play)))
+        return jobs
+    from benchmarks.elsewhere import moving_peaks
 
-        for seed in map(int, seeds.split(",")):
-            for name in moving_peaks.PROBLEMS:
-                play = partial(moving_peaks.race, name, seed)
-                keep(name, results / f"{name}-{seed}.csv", play)
-    if "ten" in parts:
-        from benchmarks.elsewhere import moving_peaks
+    if part == "ten":
+        return [(name, partial(_ten_seeds, name, results)) for name in moving_peaks.TEN_PROBLEMS]
+    for seed, name in product(seeds, moving_peaks.PROBLEMS):
+        play = partial(moving_peaks.race, name, seed)
+        jobs.append((name, partial(_once, results / f"{name}-{seed}.csv", play)))
+    return jobs
 
-        for name in moving_peaks.TEN_PROBLEMS:
-            path = results / f"ten-{name}.csv"
-            if wanted and name not in wanted:
-                continue
-            kept = pages.played(path, ("policy", "replicate"))
-            for seed in range(moving_peaks.TEN_SEEDS):
-                for optimiser in moving_peaks.TEN:
-                    if (optimiser, seed) not in kept:  # each is kept as it is played
-                        rows = moving_peaks.play_ten(name, optimiser, seed)
-                        pages.keep(path, rows, ("problem", "policy", "replicate", "environment"))
-    pages.say(f"wrote {write_page(results)}")
+
+def _once(path: Path, play: Callable[[], pd.DataFrame]) -> None:
+    if not path.exists():
+        pages.save(play(), path)
+
+
+def _ten_seeds(name: str, results: Path) -> None:
+    """Play what is missing of ten seeds; each run is kept as it is played."""
+    from benchmarks.elsewhere import moving_peaks
+
+    path = results / f"ten-{name}.csv"
+    kept = pages.played(path, ("policy", "replicate"))
+    for seed, optimiser in product(range(moving_peaks.TEN_SEEDS), moving_peaks.TEN):
+        if (optimiser, seed) not in kept:
+            rows = moving_peaks.play_ten(name, optimiser, seed)
+            pages.keep(path, rows, ("problem", "policy", "replicate", "environment"))
 
 
 if __name__ == "__main__":

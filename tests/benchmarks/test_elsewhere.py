@@ -1,9 +1,16 @@
 """Races on problems that others published: they are the packages' own, and the page says what the tables hold."""
 
+import sys
+from functools import partial
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from benchmarks import options
+from benchmarks.elsewhere import __main__ as command
 from benchmarks.elsewhere.__main__ import write_page
 
 
@@ -85,3 +92,20 @@ def test_ten_seeds_are_told_apart_and_compared_seed_by_seed(tmp_path):
     assert "| same | offline error | +0.0 (0.3), level |" in text
     assert "Ten seeds on 1 instances" in text
     assert "of the 14 instances" not in text  # the table is no part of the races with one seed
+
+
+def test_a_problem_that_is_not_there_is_refused_before_anything_is_played(tmp_path, monkeypatch):
+    played = []
+    package = SimpleNamespace(ENVIRONMENTS={"testbed": ()}, race=lambda name, replicates: played.append(name))
+    monkeypatch.setitem(sys.modules, "benchmarks.elsewhere.bandits", package)
+    monkeypatch.setattr(command.pages, "results_folder", lambda program: tmp_path)
+    monkeypatch.setattr(command.pages, "save", lambda table, path: path.touch())
+    monkeypatch.setattr(command, "write_page", lambda results: results)
+    call = partial(CliRunner().invoke, options.command(command.main))
+    done = call(["--only", "bandits", "--problems", "testbeds"])
+    assert done.exit_code == 2
+    assert "testbeds" in done.output
+    assert played == []
+    for _ in range(2):  # what is kept is not played again
+        assert call(["--only", "bandits", "--problems", "testbed"]).exit_code == 0
+    assert played == ["testbed"]
