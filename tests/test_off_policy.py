@@ -71,7 +71,7 @@ def test_an_interval_that_rests_on_few_rows_of_an_arm_says_so(estimator, tmp_pat
     assert value(log_with(40, rewards), torch.full((3,), 1 / 3), **told).narrow == ""
     assert value(log_with(10, rewards), torch.tensor([1e-3, 0.5, 0.499]), **told).narrow == ""
     path = tmp_path / "log.csv"
-    rewards = generator.normal(size=60)
+    rewards = np.random.default_rng(3).normal(size=60)
     rows = (f"{t},{'ab'[t % 2]},{rewards[t]},0.5\n" for t in range(60))
     path.write_text("time,arm,reward,propensity\n" + "".join(rows))
     said = " ".join(call("value", path, "--policies", "auto", "--replays", 2).output.split())
