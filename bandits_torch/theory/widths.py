@@ -536,12 +536,12 @@ class RestartWidth(SelfNormalisedWidth):
             return self
         bound, interval = copy.copy(self), getattr(forgetting, "interval", None)
         count = None if interval is None else math.ceil(self.horizon / interval)
-        count = _value_of_rule("num_intervals", self.num_intervals, count, "interval")
+        count = _value_of_rule("num_intervals", self.num_intervals, count, "an interval")
         bound._events = bound.num_intervals = count
         return bound
 
     def check_bound(self) -> None:
-        given = "given, or the width bound to a rule with a interval"
+        given = "given, or the width bound to a rule with an interval"
         validation.require(self.num_intervals is not None, "num_intervals", None, given)
 
 
@@ -578,7 +578,7 @@ class SlidingWindowWidth(SelfNormalisedWidth):
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
         bound = copy.copy(self)
-        window = _value_of_rule("window", self.window, getattr(forgetting, "window", None), "window")
+        window = _value_of_rule("window", self.window, getattr(forgetting, "window", None), "a window")
         bound.window = bound._most = window
         return bound
 
@@ -663,7 +663,7 @@ class DriftAwareWidth(WidthAround):
 def _value_of_rule(name: str, given: int | None, of_rule: int | None, what: str) -> int:
     """The value of the forgetting rule. Raises ValueError if the rule has none, or if the width has another."""
     if of_rule is None:
-        raise ValueError(f"{name} of the width must come from a forgetting rule with a {what}")
+        raise ValueError(f"{name} of the width must come from a forgetting rule with {what}")
     fits = given is None or given == of_rule
     validation.require(fits, f"{name} of the width", given, f"{of_rule}, as in the forgetting rule")
     return of_rule

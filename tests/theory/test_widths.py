@@ -296,7 +296,7 @@ def test_an_interval_is_read_from_the_rule():
             "window of the width must be 20",
         ),
         (RestartWidth(3, horizon=100), PeriodicRestart(30), "num_intervals of the width must be 4, .* got 3"),
-        (RestartWidth(horizon=100), SlidingWindow(30), "num_intervals of the width must come from"),
+        (RestartWidth(horizon=100), SlidingWindow(30), "must come from a forgetting rule with an interval"),
     ],
 )
 def test_a_contradiction_is_refused_when_the_policy_is_built(width, forgetting, message):
