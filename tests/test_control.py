@@ -150,6 +150,20 @@ def test_lifts_are_those_of_their_definition_whatever_the_order_of_the_rewards()
             np.testing.assert_allclose(found[:, s, arm], lift(records[s], arm, 0, 0.3, 0.9), rtol=1e-9)
 
 
+def test_a_replicate_that_restarts_learns_fifty_rewards_before_it_compares_again():
+    one = stubborn([1], 2, 0.3)
+    compared = []
+    for t in range(160):
+        if t == 80:
+            one.reset(torch.tensor([True, False]))
+        choice = one.choose(float(t))
+        one.learn(Observation(float(t), choice.arm, torch.ones(2).double(), choice.why))
+        compared.append(one.compared[:, 1].tolist())
+    assert compared[79] == [30, 30]
+    assert [compared[t][0] for t in (80, 129, 130, 159)] == [0, 0, 1, 30]
+    assert compared[159][1] == 110
+
+
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_intervals_hold_at_all_looks_together_whatever_the_level_and_the_predictions(share):
     """Lifts 1 and -2 under a level of ten and predictions that are wrong throughout; 400 runs of 600 rewards."""

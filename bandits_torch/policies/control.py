@@ -60,9 +60,10 @@ class ControlledPolicy(WrappingPolicy):
     """
 
     _parts = ("policy", "_streams")
+    _clocks = ("count",)
     needs_unit = "its lifts are in units of reward"
 
-    count: int  # rewards
+    count: int | Tensor  # rewards, (S,) once some replicates have restarted
     compared: Tensor  # (S, N), rewards of the times at which each arm was proposed
     total: Tensor  # (S, N), of psi
     squares: Tensor  # (S, N), of psi
@@ -126,12 +127,13 @@ class ControlledPolicy(WrappingPolicy):
             arms = proposed.dtype == torch.long and bool(((proposed >= -1) & (proposed < N)).all())
             validation.require(arms, "why['proposed']", proposed, f"int64 from -1 to {N - 1}")
         self.policy.learn(replace(observation, why=why))
-        self.count += 1
-        if proposed is None or predicted is None or self.count <= _LEARNING:
+        self.count = self.count + 1
+        if proposed is None or predicted is None:
             return
         proposed, predicted = proposed.cpu(), predicted.double().cpu()
         arm, reward = observation.arm.cpu(), observation.reward.double().cpu()
-        here, control = (proposed >= 0).double(), arm == self.control
+        counts = torch.as_tensor(self.count > _LEARNING).cpu()
+        here, control = ((proposed >= 0) & counts).double(), arm == self.control
         error = reward - torch.where(control, predicted[1], predicted[0])
         weighted = torch.where(control, -error / self.control_share, error / (1 - self.control_share))
         psi = predicted[0] - predicted[1] + weighted
