@@ -253,7 +253,8 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     tables in which the deviations of some arms have the other sign; the correlations of their changes, from row to row
     and between means of 2, 4, ... rows, with 99 tables whose arms are shifted in time against each other. The first
     sees common levels and needs eight arms, the second common changes. Correlations of levels alone would not do: those
-    of two arms that drift, each by itself, are large.
+    of two arms that drift, each by itself, are large. Noise that is large in all arms at the same times counts as
+    shared, too.
 
     Args:
         table: a ``RewardTable``, or (T, N) rewards, NaN where missing.
