@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
@@ -44,3 +45,14 @@ def chosen(text: str, known: Iterable[str], option: str) -> list[str]:
         if name not in names:
             raise typer.BadParameter(f"{name!r}: not among {', '.join(names)}", param_hint=f"--{option}")
     return wanted
+
+
+def seeds_of(text: str, named: Mapping[str, Iterable[int]] = MappingProxyType({})) -> list[int]:
+    """Seeds separated by commas, or those of a name; a usage error names ``--seeds`` for anything else."""
+    if text in named:
+        return list(named[text])
+    try:
+        return [int(seed) for seed in text.split(",")]
+    except ValueError:
+        known = ", ".join([*named, "whole numbers separated by commas"])
+        raise typer.BadParameter(f"{text!r}: not among {known}", param_hint="--seeds") from None

@@ -192,8 +192,9 @@ def main(
     page: options.PageAlone = False,
 ) -> None:
     """Play, and write what came of it. On the seeds that choose, with a day, all settings of the rival."""
-    folder, named = pages.results_folder(__file__, out), {"reported": REPORTED, "development": DEVELOPMENT}
-    for seed in [] if page else named.get(seeds) or map(int, seeds.split(",")):
+    wanted = options.seeds_of(seeds, {"reported": REPORTED, "development": DEVELOPMENT})
+    folder = pages.results_folder(__file__, out)
+    for seed in [] if page else wanted:
         for cycle in (True, False):
             played = (*PLAYED, *RIVALS) if seed in DEVELOPMENT else PLAYED
             if seed in REPORTED[MISLED:]:

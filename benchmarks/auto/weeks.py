@@ -126,7 +126,7 @@ def main(
         return
     file, chosen = folder / "weeks.csv", options.chosen(tables, RACED, "tables")
     kept = pages.played(file, KEY)
-    wanted = REPORTED if seeds == "reported" else map(int, seeds.split(","))
+    wanted = options.seeds_of(seeds, {"reported": REPORTED})
     plays = [(table, seed, one) for seed in wanted for table in chosen for one in RACED[table]]
     for each in [] if page else plays:
         if each not in kept:

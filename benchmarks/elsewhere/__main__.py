@@ -204,7 +204,8 @@ def main(
     results = pages.results_folder(__file__)
     if not page:
         parts = options.chosen(only, PARTS, "only")
-        jobs = [job for part in parts for job in _jobs(part, results, [*map(int, seeds.split(","))])]
+        of_peaks = options.seeds_of(seeds)
+        jobs = [job for part in parts for job in _jobs(part, results, of_peaks)]
         wanted = options.chosen(problems, [name for name, _ in jobs], "problems")
         for name, play in jobs:
             if name in wanted:
