@@ -25,41 +25,35 @@ from bandits_torch import validation
 from bandits_torch.description import Described
 
 
-class QuickAttributes(torch.nn.Module):
-    """A module that also has its buffers and submodules as plain attributes.
+class _Part:
+    """A buffer or submodule of this name, read from where PyTorch keeps it.
 
-    PyTorch looks for both in Python, after the plain attributes. That takes ten times as long, and was a tenth of a
-    step. The methods below are those that replace a buffer or a submodule.
+    PyTorch looks for it in Python after all else has failed, which takes six times as long, and was a tenth of a step.
     """
 
-    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        super().register_buffer(name, tensor, persistent)
-        vars(self)[name] = tensor
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Buffers, and values that cannot be part of a module, skip PyTorch's search of parameters and submodules,
-        which takes longer than a small sum."""
-        own = vars(self)
-        if type(value) is Tensor and name in own.get("_buffers", ()):
-            own["_buffers"][name] = own[name] = value
-        elif type(value) in (int, float, bool, list, dict, set):
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
-            if name in own.get("_modules", ()):
-                own[name] = value
-
-    def __delattr__(self, name: str) -> None:
-        super().__delattr__(name)
-        vars(self).pop(name, None)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)
-        vars(self).update(self._buffers)
-        return self
+    def __get__(self, module: Any, kind: type) -> Any:
+        """What a class body defines, and plain attributes of the module, come before it."""
+        own: dict[str, Any] = {} if module is None else vars(module)
+        for place in ("_buffers", "_modules"):
+            if place in own and self.name in own[place]:
+                return own[place][self.name]
+        raise AttributeError(self.name)
 
 
-class OnlineModel(Described, QuickAttributes, Model, FantasizeMixin, ABC):
+class AnnotatedParts(torch.nn.Module):
+    """A module whose buffers and submodules are found quickly if its class annotates them, as in ``mean: Tensor``."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in vars(cls).get("__annotations__", ()):
+            if not any(name in vars(base) for base in cls.__mro__):
+                setattr(cls, name, _Part(name))
+
+
+class OnlineModel(Described, AnnotatedParts, Model, FantasizeMixin, ABC):
     """A single-output BoTorch model that adds and removes observations in place.
 
     ``posterior`` is BoTorch's. In addition:
@@ -287,7 +281,7 @@ def held_elsewhere(module: torch.nn.Module, **parts: Any) -> None:
     vars(module).update(parts)
 
 
-class PlainState(QuickAttributes):
+class PlainState(AnnotatedParts):
     """A module whose state has, in addition to its buffers, the attributes that ``_PLAIN`` names: numbers, words, and
     lists and dictionaries of them or of tensors. Their names in the state have no leading underscore."""
 
@@ -325,8 +319,19 @@ class ResizableState(PlainState):
             if buffer is None or incoming is None:
                 continue
             if (incoming.shape, incoming.stride()) != (buffer.shape, buffer.stride()):
-                setattr(self, name, torch.empty_like(incoming, dtype=buffer.dtype, device=buffer.device))
+                self._buffers[name] = torch.empty_like(incoming, dtype=buffer.dtype, device=buffer.device)
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Buffers, and values that cannot be part of a module, skip PyTorch's search of parameters and submodules,
+        which takes longer than a small sum."""
+        buffers = vars(self).get("_buffers", {})
+        if type(value) is Tensor and name in buffers:
+            buffers[name] = value
+        elif type(value) in (int, float, bool, list, dict, set):
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
 
 
 def _changed(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:

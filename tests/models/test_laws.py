@@ -23,7 +23,7 @@ from bandits_torch.kernels import (
 from bandits_torch.models import ArmGP, OnlineGP, SketchedGP
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.models.arms.weighted_gp import WeightedGP
-from bandits_torch.models.online_model import QuickAttributes
+from bandits_torch.models.online_model import AnnotatedParts
 from tests.reference.arm_gp_twins import isolated, smooth
 
 N, F64 = 8, torch.float64
@@ -376,56 +376,39 @@ def test_what_was_placed_before_a_move_to_float32_is_rewarded_after():
         torch.testing.assert_close(one.double(), other, rtol=0, atol=2e-5)
 
 
-def assert_attributes_are_the_parts(model):
-    """What is read as an attribute is the buffer or submodule itself, everywhere in the model."""
-    seen = 0
-    for module in model.modules():
-        if isinstance(module, QuickAttributes):
-            for name, part in (*module._buffers.items(), *module._modules.items()):
-                assert vars(module)[name] is part
-                seen += 1
-    assert seen > 3
+class Annotated(AnnotatedParts):
+    held: torch.Tensor
+    part: torch.nn.Module
+    plain: float
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("held", torch.zeros(2))
+        self.part, self.plain = torch.nn.Linear(1, 1), 0.5
 
 
-@every_model
-def test_attributes_are_the_buffers_and_submodules_after_any_life(name):
-    model = learn(name, MODELS[name]((3,)), range(20))
-    assert_attributes_are_the_parts(model)
-    assert_attributes_are_the_parts(copy.deepcopy(model))
-    assert_attributes_are_the_parts(pickle.loads(pickle.dumps(model)))
-    other = MODELS[name]((3,))
-    other.load_state_dict(model.state_dict())
-    assert_attributes_are_the_parts(other)
-    with model.provisional():
-        model.expect(inputs(name, torch.zeros(3, 2, dtype=torch.long), 25.0))
-        assert_attributes_are_the_parts(model)
-    assert_attributes_are_the_parts(model)
-    assert_attributes_are_the_parts(model.expand(torch.Size([4, 3, 2])))
-    assert_attributes_are_the_parts(model.float())
+def test_annotated_parts_are_those_that_pytorch_keeps():
+    module = Annotated()
+    assert (module.held is module._buffers["held"], module.part is module._modules["part"]) == (True, True)
+    assert module.plain == 0.5
+    assert not hasattr(Annotated, "held")
+    other = torch.ones(2)
+    assert torch.func.functional_call(Reads(module), {"module.held": other}, ()) is other
+    module.held = None
+    assert module.held is None
+    module.register_buffer("held", other)
+    assert module.held is other
+    assert module.double().held.dtype == torch.float64
+    del module.held, module.part
+    assert not hasattr(module, "held")
+    with pytest.raises(AttributeError, match="'Annotated' object has no attribute 'part'"):
+        _ = module.part
 
 
-def test_assigning_and_deleting_keep_attributes_and_parts_the_same():
-    module = QuickAttributes()
-    module.register_buffer("empty", None)
-    module.register_buffer("held", torch.zeros(2))
-    module.part = torch.nn.Linear(1, 1)
-    assert module.empty is None
-    assert vars(module)["part"] is module._modules["part"]
-    for name, value in (
-        ("empty", torch.ones(3)),
-        ("held", None),
-        ("part", torch.nn.Linear(2, 2)),
-        ("part", None),
-    ):
-        setattr(module, name, value)
-        assert getattr(module, name) is value
-        assert (module._buffers | module._modules)[name] is value
-    assert [*module.state_dict()] == ["empty"]
-    module.double()
-    assert module.empty.dtype == torch.float64
-    for name in ("empty", "part"):
-        delattr(module, name)
-        assert not hasattr(module, name)
-    assert not module.state_dict()
-    module.rate = "0.1"
-    assert vars(module)["rate"] == "0.1"
+class Reads(torch.nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self):
+        return self.module.held

@@ -330,7 +330,7 @@ class GrowingCholesky(ResizableState):
         tensors with one is refused."""
         state = {name: value for name, value in vars(self).items() if name not in ("_solid", "_padded")}
         buffers = {name: buffer.detach() for name, buffer in self.named_buffers(recurse=False)}
-        return state | buffers | {"_buffers": buffers}
+        return state | {"_buffers": buffers}
 
     def widen(self, shape: torch.Size) -> None:
         """Give every member that differs along ``shape`` a factor of its own."""
