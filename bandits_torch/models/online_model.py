@@ -25,35 +25,7 @@ from bandits_torch import validation
 from bandits_torch.description import Described
 
 
-class _Part:
-    """A buffer or submodule of this name, read from where PyTorch keeps it.
-
-    PyTorch looks for it in Python after all else has failed, which takes six times as long, and was a tenth of a step.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __get__(self, module: Any, kind: type) -> Any:
-        """What a class body defines, and plain attributes of the module, come before it."""
-        own: dict[str, Any] = {} if module is None else vars(module)
-        for place in ("_buffers", "_modules"):
-            if place in own and self.name in own[place]:
-                return own[place][self.name]
-        raise AttributeError(self.name)
-
-
-class AnnotatedParts(torch.nn.Module):
-    """A module whose buffers and submodules are found quickly if its class annotates them, as in ``mean: Tensor``."""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        for name in vars(cls).get("__annotations__", ()):
-            if not any(name in vars(base) for base in cls.__mro__):
-                setattr(cls, name, _Part(name))
-
-
-class OnlineModel(Described, AnnotatedParts, Model, FantasizeMixin, ABC):
+class OnlineModel(Described, Model, FantasizeMixin, ABC):
     """A single-output BoTorch model that adds and removes observations in place.
 
     ``posterior`` is BoTorch's. In addition:
@@ -281,7 +253,7 @@ def held_elsewhere(module: torch.nn.Module, **parts: Any) -> None:
     vars(module).update(parts)
 
 
-class PlainState(AnnotatedParts):
+class PlainState(torch.nn.Module):
     """A module whose state has, in addition to its buffers, the attributes that ``_PLAIN`` names: numbers, words, and
     lists and dictionaries of them or of tensors. Their names in the state have no leading underscore."""
 

@@ -23,7 +23,6 @@ from bandits_torch.kernels import (
 from bandits_torch.models import ArmGP, OnlineGP, SketchedGP
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.models.arms.weighted_gp import WeightedGP
-from bandits_torch.models.online_model import AnnotatedParts
 from tests.reference.arm_gp_twins import isolated, smooth
 
 N, F64 = 8, torch.float64
@@ -374,41 +373,3 @@ def test_what_was_placed_before_a_move_to_float32_is_rewarded_after():
         model.reward(torch.tensor([[3], [3]]), torch.tensor([[0.7], [0.7]]))
     for one, other in zip(said("SketchedGP", moved)[:2], said("SketchedGP", stays), strict=False):
         torch.testing.assert_close(one.double(), other, rtol=0, atol=2e-5)
-
-
-class Annotated(AnnotatedParts):
-    held: torch.Tensor
-    part: torch.nn.Module
-    plain: float
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("held", torch.zeros(2))
-        self.part, self.plain = torch.nn.Linear(1, 1), 0.5
-
-
-def test_annotated_parts_are_those_that_pytorch_keeps():
-    module = Annotated()
-    assert (module.held is module._buffers["held"], module.part is module._modules["part"]) == (True, True)
-    assert module.plain == 0.5
-    assert not hasattr(Annotated, "held")
-    other = torch.ones(2)
-    assert torch.func.functional_call(Reads(module), {"module.held": other}, ()) is other
-    module.held = None
-    assert module.held is None
-    module.register_buffer("held", other)
-    assert module.held is other
-    assert module.double().held.dtype == torch.float64
-    del module.held, module.part
-    assert not hasattr(module, "held")
-    with pytest.raises(AttributeError, match="'Annotated' object has no attribute 'part'"):
-        _ = module.part
-
-
-class Reads(torch.nn.Module):
-    def __init__(self, module):
-        super().__init__()
-        self.module = module
-
-    def forward(self):
-        return self.module.held
