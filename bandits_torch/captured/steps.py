@@ -495,10 +495,10 @@ class AveragingSteps(CapturedSteps):
         """How much members fade from step to step, at which steps the plausible ones are checked, the width of the
         bounds, the number of tried arms below which a new one is tried, and how long an arm may go unexamined."""
         policy, model = self.policy, self.model
-        self._read_anew()
         expected, noise = of_problem["expected"], of_problem["noise"]
         least, most = (expected.amin(-1) + noise).amin(0), (expected.amax(-1) + noise).amax(0)
         self.takes_all = policy.takes_all(least.to(model.noise_variance), most.to(model.noise_variance))
+        self._read_anew()
         asked, frames = [], self._coming
         for time in times:
             now = policy.clock.tick(time)
@@ -577,6 +577,8 @@ class AveragingSteps(CapturedSteps):
     def after(self, times: Sequence[float], rows: Given) -> None:
         """Empty members that were reset and have not had their turn since."""
         self._read_anew()
+        if not self.takes_all:  # what is known of a scale may have been forgotten
+            self.policy.scale.state_changed()
         for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
             part.turn, part.counting, part.seen = (part.turn + len(times)) % PENDING, None, None
             part.frame = cast(list[Tensor], self._frames)[k].to(counting.device, copy=True)

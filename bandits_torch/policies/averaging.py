@@ -345,9 +345,10 @@ class ModelAveraging(Policy):
 
     def takes_all(self, least: Tensor, most: Tensor) -> bool:
         """Whether any rewards from ``least`` to ``most`` (S,) would all be believed and leave origin and unit as they
-        are, with something known of every scale. Waits for a GPU."""
-        believed = bool(self.range.believes_all(least, most).all())
-        return believed and self.frame.holds(torch.stack([least, most])) and self.scale.look()
+        are, with enough known of every scale (``MemberScale.full``). Waits for a GPU."""
+        self.scale.look()
+        believed = self.scale.full and bool(self.range.believes_all(least, most).all())
+        return believed and self.frame.holds(torch.stack([least, most]))
 
     def weigh(
         self,

@@ -242,7 +242,7 @@ class MemberScale(Described, HasState):
     def scale(self) -> Tensor:
         """s, (S, P); 1 where nothing is known about it yet. The result is cached."""
         if self._scale is None:
-            weight = self.weight if self._full else self.weight.clamp_min(1.0)
+            weight = self.weight if self.full else self.weight.clamp_min(1.0)
             scale = torch.maximum((self.strength + self.squares) / weight, LEAST * self.largest)
             self._scale = scale if self._met else scale.masked_fill_(self.weight <= 0, 1.0)
         return self._scale
@@ -262,31 +262,30 @@ class MemberScale(Described, HasState):
         dof = self.weight.clamp(1.0, self.tail)
         constant = torch.lgamma((dof + 1) / 2) - torch.lgamma(dof / 2)
         tails = dof, dof + 1, dof * math.pi, constant
-        self._of_tail = tails if self._full else None
+        self._of_tail = tails if self.full else None
         return tails
 
     _scale: Tensor | None = None
     _weight: Tensor | None = None
     _of_tail: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
     _met = False  # True: something is known of every scale
-    _full = False  # True: every weight is at least ``tail``, and stays so
+    full = False  # True: every weight is at least ``tail``, and stays so
 
     def state_changed(self) -> None:
         """The scale is computed again from the new state."""
-        self._met = self._full = False
+        self._met = self.full = False
         self.read_anew()
 
     def read_anew(self) -> None:
         """What follows from the state is computed again when it is needed."""
         self._scale = self._weight = self._of_tail = None
 
-    def look(self) -> bool:
-        """Whether something is known of every scale. May wait for a GPU, unless that is clear already."""
-        if not self._full:
+    def look(self) -> None:
+        """Find out what is known of every scale, unless that is clear already. May wait for a GPU."""
+        if not self.full:
             least = float(self.weight.min())
             # The sum tends to 1 / (1 - g).
-            self._met, self._full = least > 0, least >= self.tail and self.tail * (1 - self.memory) <= 1
-        return self._met
+            self._met, self.full = least > 0, least >= self.tail and self.tail * (1 - self.memory) <= 1
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -309,7 +308,7 @@ class MemberScale(Described, HasState):
         dof, more, by_pi, constant = self._tails()
         density = torch.sub(constant, (by_pi * spread).log(), alpha=0.5)
         density = density - more * self._log_hypot(residual / (dof * spread).sqrt())
-        bound = self.clip * (1 + 5 / (weight if self._full else weight.clamp_min(1e-6))) * spread.sqrt()
+        bound = self.clip * (1 + 5 / (weight if self.full else weight.clamp_min(1e-6))) * spread.sqrt()
         if unknown is not None:
             flat = torch.zeros_like(density)
             if self._some_known:  # a Cauchy density with ten times the unit of members that have one

@@ -1,9 +1,12 @@
 """Captured steps give what plain steps give, and leave the policy where plain steps would have left it."""
 
 import functools
+from collections import defaultdict
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import blocks, play_captured
@@ -279,11 +282,11 @@ def test_a_captured_run_of_auto_is_the_plain_run(name, look, monkeypatch):
         assert expected.trace["resets"].max() > 5  # members did start anew
 
 
-def plain_and_captured(build, capture=True):
+def plain_and_captured(build, capture=True, horizon=60):
     """Policies after plain and captured steps that agree to the last bit."""
     (plain, problem), (captured, other) = build(), build()
-    expected = run(plain, problem, 60, seed=7)
-    same(run(captured, other, 60, seed=7, capture=capture), expected, 0.0)
+    expected = run(plain, problem, horizon, seed=7)
+    same(run(captured, other, horizon, seed=7, capture=capture), expected, 0.0)
     assert described(plain.state_dict()) == described(captured.state_dict())
     return plain, captured
 
@@ -359,6 +362,64 @@ def test_auto_is_rescaled_in_time_after_a_long_pause(monkeypatch):
         histories.append(run(policy, problem, 160, seed=7, capture=capture))
     same(*histories)
     assert launched.again > 0
+
+
+class Operations(TorchDispatchMode):
+    """Records the operations within, and plays them again on other inputs, without the Python between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.all = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.all.append((func, args, kwargs or {}, out))
+        return out
+
+    def again(self, inputs, others, results):
+        """Results for ``others`` in place of ``inputs``."""
+        now = {id(one): other for one, other in zip(inputs, others, strict=True)}
+
+        def present(value):
+            return tree_map_only(torch.Tensor, lambda tensor: now.get(id(tensor), tensor), value)
+
+        for func, args, kwargs, out in self.all:
+            made = func(*present(args), **present(kwargs))
+            now.update((id(old), new) for old, new in zip(tree_leaves(out), tree_leaves(made), strict=True))
+        return present(results)
+
+
+class Replayed(PlainCalls):
+    """Blocks whose operations are recorded and played again, as a CUDA graph is."""
+
+    block_steps = 8
+
+    def __init__(self):
+        self.recorded, self.again = {}, defaultdict(int)
+
+    def __call__(self, key, block, given):
+        names, takes_all = sorted(given), block.args[0].takes_all
+        inputs = [given[name] for name in names]
+        if key in self.recorded:
+            operations, before, rows = self.recorded[key]
+            self.again[takes_all] += 1
+            return operations.again(before, inputs, dict(rows))
+        with Operations() as operations:
+            rows = block(given)
+        self.recorded[key] = operations, inputs, dict(rows)
+        return rows
+
+
+def test_what_is_recorded_of_auto_gives_the_plain_run_when_it_is_played_again(monkeypatch):
+    """Also where rewards go a million units off, so that scales are unknown again."""
+    never_looks(monkeypatch)
+    launched = Replayed()
+    monkeypatch.setattr("bandits_torch.captured.blocks.launcher", lambda device: launched)
+    off = {42: [0.0, 0.0, 3e9], 66: [0.0, 5e9, 0.0], 90: [4e9, 0.0, 0.0]}
+    far = off | {step + 1: reward for step, reward in off.items()}
+    plain, _ = plain_and_captured(lambda: in_doubt(monkeypatch, far), horizon=125)
+    assert (plain.frame.unit > 1e9).all()
+    assert min(launched.again[True], launched.again[False]) > 1
 
 
 class Launched(PlainCalls):
