@@ -538,8 +538,8 @@ class AveragingSteps(CapturedSteps):
         if j == 0:
             self._before = [(state, name, getattr(state, name)) for state, name in self._states]
             self._seen = [part.seen_in(given[frames_of(k)]) for k, part in enumerate(self.parts)]
-        for k, (part, of_block) in enumerate(zip(self.parts, self._seen, strict=True)):
-            part.frame, part.seen = given[frames_of(k)][j], Seen(*(value[j] for value in of_block))
+        for k, (part, of_steps) in enumerate(zip(self.parts, self._seen, strict=True)):
+            part.frame, part.seen = given[frames_of(k)][j], Seen(*(value[j] for value in of_steps))
         asked = {name: given[name][j] for name in ("width", "few", "tau")}
         check = given["check"][j] if self._checks else False
         arm = policy.pick(policy.members(None), asked | {"check": check}, available, not self.takes_all)
