@@ -59,8 +59,9 @@ def describe(frame: pd.DataFrame) -> str:
 
 _HEADS = ("recipe", "kernels, plain", "captured", "host reads, plain", "captured", "KiB allocated, captured")
 _WORDS = """A step of `loop.run` and one of `run(..., capture=True)`: choose, pull, learn; 100 arms, 25 replicates. The
-captured step records, too. Counted operation by operation (a dispatch mode): an operation that is no view is a kernel,
-a value that Python has to know is a host read, new memory is allocated. Counts of blocks of 32 steps (`auto`: 16) over
+captured step records, too. Counted operation by operation (a dispatch mode): an operation that is no view is a kernel
+(`logsumexp` and others that launch several count as these), a value that Python has to know is a host read, new memory
+is allocated. Counts of blocks of 32 steps (`auto`: 16) over
 their steps. On a GPU a block is one launch of a CUDA graph. The times beside them in the result file were taken on a
 machine busy with other work; they say nothing.
 
