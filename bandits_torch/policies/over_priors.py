@@ -33,7 +33,7 @@ from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.wrapping import WrappingPolicy
 from bandits_torch.streams import ReplicateStreams
-from bandits_torch.theory.prior_widths import elimination_xi
+from bandits_torch.theory.prior_widths import elimination_xi, xi_at
 from bandits_torch.theory.widths import ConstantWidth, Width
 
 _ROUNDING = 1e-9
@@ -133,7 +133,8 @@ class UnknownPriorPolicy(Policy):
         right = prior.dtype == torch.long
         if right and prior.is_cpu:
             right = bool(((prior >= 0) & (prior < self.num_priors)).all())
-        validation.require(right, "why['prior']", prior, f"int64 from 0 to {self.num_priors - 1}")
+        if not right:
+            validation.require(False, "why['prior']", prior, f"int64 from 0 to {self.num_priors - 1}")
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` for an observation that ``choices.check`` has accepted, without another check."""
@@ -250,10 +251,11 @@ class _TestedPriors(UnknownPriorPolicy):
         validation.require(right, "noise_scale", scale, "finite and > 0")
         self._noise_scale = scale.expand(model.batch_shape)
         elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # ValueError for another ``xi``
+        self._sides = 2 if xi == "two-sided" else 1
 
     def _xi(self) -> Tensor:
         """xi_t of this step, (S, P)."""
-        xi = elimination_xi(self._step(), self.num_priors, self._noise_scale, self.delta, self.xi)
+        xi = xi_at(self._step(), self.num_priors, self._noise_scale, self.delta, self._sides)
         return torch.as_tensor(xi)
 
     def _records(self, *sums: str) -> dict[str, Tensor]:

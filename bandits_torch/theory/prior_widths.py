@@ -184,7 +184,14 @@ def elimination_xi(
     validation.probability("delta", delta)
     if not isinstance(noise_scale, Tensor):
         validation.positive("noise_scale", noise_scale)
-    events = (2 if form == "two-sided" else 1) * num_priors * math.pi**2 * step**2 / (3 * delta)
+    return xi_at(step, num_priors, noise_scale, delta, 2 if form == "two-sided" else 1)
+
+
+def xi_at(
+    step: int | Tensor, num_priors: int, noise_scale: float | Tensor, delta: float, sides: int
+) -> float | Tensor:
+    """``elimination_xi`` without checks, which a step need not repeat; ``sides``: 2, or 1 as printed."""
+    events = sides * num_priors * math.pi**2 * step**2 / (3 * delta)
     return 2 * noise_scale**2 * (torch.log(events) if isinstance(events, Tensor) else math.log(events))
 
 
