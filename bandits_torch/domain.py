@@ -28,7 +28,7 @@ class Domain:
         inequality_constraints: as in BoTorch's ``optimize_acqf``: (indices, coefficients, rhs) for
             sum_i coefficients_i x_{indices_i} >= rhs.
         fixed_features: as in ``optimize_acqf``: values of the fixed coordinates, by index; a number, or a tensor (S,)
-            with one per replicate.
+            with one per replicate. They may lie outside the bounds, as there.
 
     Raises:
         ValueError: bounds that are not finite (2, d) with lower < upper (or equal, where fixed); an index out
@@ -98,7 +98,8 @@ class Domain:
         are not checked."""
         low, high = self.bounds.to(X)
         slack = tolerance * (high - low)
-        inside = ((low - slack <= X) & (high + slack >= X)).all(-1)
+        free = [column for column in range(self.dim) if column not in self.fixed_features]
+        inside = ((low - slack <= X) & (high + slack >= X))[..., free].all(-1)
         for indices, coefficients, rhs in self.inequality_constraints:
             weights = coefficients.to(X)
             room = (weights.abs() * slack[indices]).sum() + tolerance * abs(rhs)
@@ -136,12 +137,14 @@ class Domain:
         found = tried[self.contains(tried, 0.0)]
         if len(found) >= n:
             return found[:n]
-        whole = self.bounds.new_ones(1)
+        whole, (low, high) = self.bounds.new_ones(1), self.bounds.clone()
         fixed = [(torch.tensor([i]), whole, float(value)) for i, value in self.fixed_features.items()]
+        for i, value in self.fixed_features.items():  # it may lie outside
+            low[i], high[i] = low[i].clamp_max(float(value)), high[i].clamp_min(float(value))
         try:
             points = get_polytope_samples(
                 n,
-                self.bounds,
+                torch.stack([low, high]),
                 inequality_constraints=list(self.inequality_constraints),
                 equality_constraints=fixed or None,
                 seed=seed,

@@ -67,3 +67,38 @@ def test_hyperparameters_are_learned_in_the_units_of_each_replicates_bounds():
 def test_bounds_that_differ_between_replicates_are_refused_by_name_where_one_box_is_needed(made):
     with pytest.raises(ValueError, match=r"^bounds must (be of|have) shape \(2, d\)"):
         made(Domain(OWN_BOUNDS))
+
+
+CONSTRAINTS = {
+    "none": [],
+    "of a free coordinate": [(torch.tensor([0]), torch.ones(1).double(), 0.3)],
+    "of both": [(torch.tensor([0, 1]), torch.tensor([1.0, -0.1]).double(), -0.2)],  # x >= 0.3 where y is 5
+    "that leave little": [(torch.tensor([0, 1]), torch.tensor([1.0, -0.1]).double(), 0.47)],
+}
+RECIPES = {
+    "gp_ucb": lambda domain: recipes.gp_ucb(domain, rbf(0.3), 0.01, search=QUICK),
+    "auto": lambda domain: recipes.auto(domain, search=QUICK),
+    "random": recipes.random,
+    "safe_gp_ucb": lambda domain: recipes.safe_gp_ucb(
+        domain,
+        rbf(0.3),
+        0.01,
+        least_reward=-5.0,
+        safe_points=torch.tensor([[0.9995, 5.0]]).double(),
+        search=QUICK,
+    ),
+}
+
+
+@pytest.mark.parametrize("constraints", CONSTRAINTS)
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_fixed_value_outside_the_bounds_is_played(name, constraints):
+    """As in BoTorch's ``optimize_acqf``."""
+    bounds = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
+    domain = Domain(bounds, CONSTRAINTS[constraints], fixed_features={1: 5.0})
+    policy = RECIPES[name](domain)
+    for time in (1.0, 2.0):
+        choice = policy.choose(time)
+        assert choice.arm[0, 1] == 5
+        assert (-1e-6 if constraints == "none" else 0.3 - 1e-6) <= choice.arm[0, 0] <= 1 + 1e-6
+        policy.learn(Observation(time, choice.arm, torch.ones(1).double(), choice.why))
