@@ -9,6 +9,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from bandits_torch import recipes
 from bandits_torch.policies.opkb import AdaOPKB, Constants, FixedFeatures, subgaussian_scale
 from bandits_torch.policies.policy import Observation
+from tests.reference.kernels import rbf
 
 STEPS, ARMS = 240, 7
 QUICK = Constants(sigma=5.0, c0=0.8, c1=0.2, c2=1.0, c3=0.03, c4=1.0)
@@ -109,3 +110,24 @@ def test_rewards_with_subgaussian_noise_exceed_their_scale_no_more_often_than_it
     assert 0.2 / 10 < exceeded <= 0.2
     with pytest.raises(ValueError, match=r"^delta must"):
         subgaussian_scale(1.0, 1.0, 10, 1.0)
+
+
+@pytest.mark.parametrize("name", ["opkb", "ada_opkb"])
+def test_a_scale_is_learned_where_block_0_would_be_one_step(name):
+    """Few arms that are alike: the gain is small. One reward tells no scale, so the block has two."""
+    arms = torch.linspace(0, 1, 4).double().unsqueeze(-1)
+
+    def played(unit, level):
+        made = getattr(recipes, name)(arms, rbf(1.0), 0.01, horizon=200, reward_scale="warm-up", seed=1)
+        assert made.schedules[0].base == 2
+        generator, chosen = torch.Generator().manual_seed(0), []
+        for time in range(60):
+            choice = made.choose(float(time))
+            chosen.append(int(choice.arm))
+            noise = torch.randn(1, generator=generator).double()
+            reward = level + unit * (arms[choice.arm, 0] + 0.125 * noise)
+            made.learn(Observation(float(time), choice.arm, reward, choice.why))
+        return chosen
+
+    assert getattr(recipes, name)(arms, rbf(1.0), 0.01, horizon=200, seed=1).schedules[0].base == 1
+    assert played(1.0, 0.0) == played(1024.0, 0.0) == played(1024.0, 50_000.0)

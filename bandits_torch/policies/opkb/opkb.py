@@ -67,7 +67,8 @@ class Constants:
         design_share: share s of pi(A) in Q = (1 - s) P* + s pi(A); 1/2 in the paper.
         first_replay: smallest index that is replayed; 0 in the paper.
         reward_scale: rewards are divided by it; the theory needs |y| <= 1 afterwards, so it is S + B in section 2.
-            ``"warm-up"``: centre and scale are learnt from the rewards (``RewardUnits``).
+            ``"warm-up"``: centre and scale are learnt from the rewards (``RewardUnits``), and E is at least 2, as one
+            reward tells no scale.
 
     sigma-sub-Gaussian noise may replace noise bounded by S (D.7) if ``subgaussian_scale`` is the scale.
 
@@ -136,7 +137,8 @@ class Constants:
         alpha = self.c4 * self.sigma / log_term
         c0 = 40 + 16 * math.sqrt(alpha) if self.c0 is None else self.c0
         c2 = 1 / (10 + 4 * math.sqrt(alpha)) if self.c2 is None else self.c2
-        first = math.ceil(self.c3 * gain * log_term)
+        least = 2 if self.reward_scale == WARM_UP else 1
+        first = max(least, math.ceil(self.c3 * gain * log_term))
         return Schedule(self, horizon, gain, first, alpha, c0, c2)
 
 
