@@ -12,7 +12,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,7 +49,7 @@ from bandits_torch.experiments.report import (
     write_report,
 )
 from bandits_torch.experiments.sweep import SweepFailed, starts_of, sweep
-from bandits_torch.files import atomic_write, remove_parts
+from bandits_torch.files import atomic_write, fcntl, remove_parts
 from bandits_torch.history import History, versions
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
@@ -94,25 +95,26 @@ def play(
         built = {name: _policy(name, asked, problem, asked.horizon) for name in asked.policies}
         every = DEFAULT_EVERY if resume and checkpoint is None else checkpoint
         folder = RaceFolder(out, asked.settings())
-        standing = folder.enter(keep=every is not None, resume=resume, overwrite=overwrite)
-        if standing == "over":
-            return None
-        if by_default and standing == "begin" and asked.horizon > DEFAULT_HORIZON:
-            click.echo(_how_long(asked, problem))
-        histories: dict[str, History] = {}
-        with says_how_to_go_on(
-            lambda interrupt: _how_to_go_on(interrupt, asked.policies, len(histories), folder, every)
-        ):
-            started, clock = datetime.now(UTC), time.perf_counter()
-            for name, policy in built.items():
-                at = folder.checkpoint(name)
-                saved: dict[str, Any] = {} if every is None else {"checkpoint": at, "every": every}
-                history = run(policy, problem, asked.horizon, seed=asked.seed, progress=name, **saved)
-                history.meta |= {"policy": name, "problem": asked.problem}
-                histories[name] = history
-            _report(asked, problem, found, histories, started, clock, folder)
-            if every is not None:
-                folder.leave()
+        with folder.alone():
+            standing = folder.enter(keep=every is not None, resume=resume, overwrite=overwrite)
+            if standing == "over":
+                return None
+            if by_default and standing == "begin" and asked.horizon > DEFAULT_HORIZON:
+                click.echo(_how_long(asked, problem))
+            histories: dict[str, History] = {}
+            with says_how_to_go_on(
+                lambda interrupt: _how_to_go_on(interrupt, asked.policies, len(histories), folder, every)
+            ):
+                started, clock = datetime.now(UTC), time.perf_counter()
+                for name, policy in built.items():
+                    at = folder.checkpoint(name)
+                    saved: dict[str, Any] = {} if every is None else {"checkpoint": at, "every": every}
+                    history = run(policy, problem, asked.horizon, seed=asked.seed, progress=name, **saved)
+                    history.meta |= {"policy": name, "problem": asked.problem}
+                    histories[name] = history
+                _report(asked, problem, found, histories, started, clock, folder)
+                if every is not None:
+                    folder.leave()
     return histories
 
 
@@ -429,6 +431,29 @@ class RaceFolder:
     def checkpoint(self, policy: str) -> Path:
         """The file for the state of this policy's run."""
         return self.kept / policy
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within the block no other race plays in the folder, which is made. Raises ValueError if one does.
+
+        A lock on the folder, released when its process ends. On Windows, and on file systems without locks, nothing is
+        locked.
+        """
+        self.out.mkdir(parents=True, exist_ok=True)
+        if fcntl is None:
+            yield
+            return
+        held = os.open(self.out, os.O_RDONLY)
+        try:
+            with suppress(OSError):
+                try:
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    expected = "a folder in which no other race is playing now"
+                    raise ValueError(f"out must be {expected}, got {str(self.out)!r}") from None
+            yield
+        finally:
+            os.close(held)
 
     def enter(self, *, keep: bool, resume: bool = False, overwrite: bool = False) -> str:
         """Make the folder ready, or refuse it with nothing changed; ``keep``: whether the race writes checkpoints.

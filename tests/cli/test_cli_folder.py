@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bandits_torch.files import fcntl
 from bandits_torch.history import Recorder
 from tests.cli.shell import REPORT, call, interrupted
 
@@ -279,3 +280,23 @@ def test_a_sweep_says_when_there_is_nothing_to_resume(out):
     arguments = ["--problems", "gp", "--policies", "random", "--replicates", 2, "--horizon", 5]
     result = call("sweep", *arguments, "--out", out, "--resume")
     assert f"note: nothing to resume in {out}" in result.stderr
+
+
+@pytest.mark.skipif(fcntl is None, reason="this system has no file locks")
+@pytest.mark.parametrize("more", [[], ["--overwrite"], ["--resume"], ["--overwrite", "--checkpoint", 5]])
+def test_a_race_in_a_folder_where_another_is_playing_is_refused_and_that_one_ends(out, more, monkeypatch):
+    whole, refused = Recorder.pulled, []
+
+    def pulled(self, now, *rest):
+        if not refused:
+            refused.append("a race")
+            refused[0] = race(out, *more, code=2).stderr
+        whole(self, now, *rest)
+
+    monkeypatch.setattr(Recorder, "pulled", pulled)
+    race(out, "--overwrite", "--checkpoint", 5)
+    assert refused == [
+        f"error: out must be a folder in which no other race is playing now, got {str(out)!r}\n"
+    ]
+    assert sorted(held(out)) == sorted(REPORT)
+    race(out, "--overwrite")
