@@ -171,7 +171,7 @@ def test_intervals_hold_the_truth(skewed, drift):
     assert 0.85 <= np.mean(held) <= 0.95
 
 
-@pytest.mark.parametrize(("chance", "known"), [(0.02, True), (0.05, False)])
+@pytest.mark.parametrize(("chance", "known"), [(0.005, False), (0.02, True), (0.05, False)])
 def test_intervals_of_rare_successes_hold_though_the_rows_of_a_policy_may_have_none(chance, known):
     """Of ten arms drawn uniformly, a policy that always plays one agrees with 20 of 200 rows."""
     rng, held = np.random.default_rng(0), []

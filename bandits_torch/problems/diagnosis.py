@@ -227,7 +227,7 @@ def kind_of_values(rewards: Tensor) -> str:
 
 def two_more_rare(rewards: np.ndarray) -> float:
     """What two more rare rewards add to the variance of a sum of rewards; 0 unless more than half of the rewards are
-    one number, which makes the others rare.
+    one number, which makes the others rare. If all are 0, or all 1, the other of these is taken to be the rare one.
 
     Rewards without a rare one have no variance at all, which says little. A Poisson number k with the interval
     k +- 1.645 sqrt(k + 2) lies so low that its mean is above the interval in about one case in ten, whatever the mean,
@@ -236,9 +236,9 @@ def two_more_rare(rewards: np.ndarray) -> float:
     values, counts = np.unique(rewards, return_counts=True)
     usual = values[counts.argmax()]
     rare = rewards[rewards != usual]
-    if len(rare) == 0 or 2 * len(rare) >= len(rewards):
-        return 0.0
-    return float(2 * np.square(rare - usual).mean())
+    if len(rare) == 0:
+        return 2.0 if usual in (0.0, 1.0) else 0.0
+    return float(2 * np.square(rare - usual).mean()) if 2 * len(rare) < len(rewards) else 0.0
 
 
 def diagnose(table: RewardTable | Tensor) -> Diagnosis:
