@@ -14,10 +14,10 @@ an interval on both sides of it. "Vacuous here" is a bound that everything meets
 
 from __future__ import annotations
 
-import csv
+import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,10 +89,7 @@ def judged(holds: bool, numbers: str) -> Finding:
 
 
 def write(folder: Path, claims: Iterable[Claim]) -> None:
-    with (folder / "claims.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(astuple(claim) for claim in claims)
+    pages.save(pd.DataFrame(claims, columns=COLUMNS), folder / "claims.csv")
 
 
 def read(folder: Path) -> list[Claim]:
@@ -101,10 +98,10 @@ def read(folder: Path) -> list[Claim]:
 
 
 def parse(text: str, name: str) -> list[Claim]:
-    header, *rows = csv.reader(text.splitlines(keepends=True))
-    if tuple(header) != COLUMNS:
-        raise ValueError(f"columns of {name} must be {COLUMNS}, got {tuple(header)}")
-    return [Claim(*row) for row in rows]
+    table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+    if tuple(table) != COLUMNS:
+        raise ValueError(f"columns of {name} must be {COLUMNS}, got {tuple(table)}")
+    return [Claim(*row) for row in table.itertuples(index=False)]
 
 
 def changes(before: Iterable[Claim], now: Iterable[Claim]) -> list[str]:
