@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -106,17 +107,9 @@ def earned(
 
 def row_of(setting: str, policy: str, seed: int, log: Log, what: object, truth: float) -> dict[str, object]:
     """A row of the table: the estimate beside the truth."""
-    found = value(log, what, warm_up=0.0)
-    return {
-        "setting": setting,
-        "policy": policy,
-        "seed": seed,
-        "estimator": found.estimator,
-        "value": found.value,
-        "low": found.low,
-        "high": found.high,
-        "truth": truth,
-    }
+    found, row = value(log, what, warm_up=0.0), {"setting": setting, "policy": policy, "seed": seed}
+    row |= {name: getattr(found, name) for name in ("estimator", "value", "low", "high")}
+    return row | {"truth": truth}
 
 
 def fixed(seeds: range) -> list[dict[str, object]]:
@@ -226,14 +219,8 @@ def warm_under(seeds: range) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for seed in seeds:
         log, means = drawn_under(seed, LOGGED + PLAYED, True, False, False)
-        first = Log(
-            log.times[:LOGGED],
-            log.arms[:LOGGED],
-            log.rewards[:LOGGED],
-            log.arm_names,
-            contexts=log.contexts[:LOGGED],
-            context_names=NAMES,
-        )
+        columns = ("times", "arms", "rewards", "contexts")
+        first = replace(log, **{column: getattr(log, column)[:LOGGED] for column in columns})
         noise = NOISE * torch.from_numpy(np.random.default_rng([seed, 2]).normal(size=len(means)))
         worth = torch.from_numpy(means)
         for name, policy in (("told", recipes.auto(4, log=first)), ("not told", recipes.auto(4, contexts=3))):
