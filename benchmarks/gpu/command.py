@@ -157,8 +157,8 @@ class Verdict(NamedTuple):
     """A criterion and what became of it; ``figure`` None: not measured."""
 
     asked: str
-    figure: str | None
-    met: bool
+    figure: str | None = None
+    met: bool = False
 
     @property
     def said(self) -> str:
@@ -191,27 +191,23 @@ def _share(measured: Measured, form: str, arms: int, replicates: int, least: flo
     asked = f"{form} form, {arms} arms, {replicates} replicates: at least {least:.0%} of the speed of a copy"
     row = _find(measured, "saturation", form=form, arms=arms, replicates=replicates)
     if row is None or "captured_share" not in row:
-        return Verdict(asked, None, False)
-    share = max(row["captured_share"], row["plain_share"])
-    return Verdict(
-        asked, f"{row['plain_share']:.0%} plain, {row['captured_share']:.0%} captured", share >= least
-    )
+        return Verdict(asked)
+    plain, captured = row["plain_share"], row["captured_share"]
+    return Verdict(asked, f"{plain:.0%} plain, {captured:.0%} captured", max(plain, captured) >= least)
 
 
 def _wall(measured: Measured, replicates: int, most: float) -> Verdict:
     asked = f"{replicates} replicates x 30 000 steps x 100 arms, captured: at most {most:g} s"
     row = _find(measured, "igp_30000", replicates=replicates, steps=30_000)
     if row is None or "wall_seconds" not in row:
-        return Verdict(asked, None, False)
+        return Verdict(asked)
     return Verdict(asked, f"{row['wall_seconds']:.2f} s", row["wall_seconds"] <= most)
 
 
 def _waits(measured: Measured) -> Verdict:
     rows = [row for page in ("saturation", "thompson") for row in measured.get(page, [])]
-    waits = [
-        row[key] for row in rows for key in ("plain_waits", "captured_waits") if row.get(key) is not None
-    ]
-    waits = [value for value in waits if value == value]  # NaN: not on a GPU
+    told = [row.get(key) for row in rows for key in ("plain_waits", "captured_waits")]
+    waits = [value for value in told if value is not None and value == value]  # NaN: not on a GPU
     figure = None if not waits else f"at most {max(waits):g} a step, over {len(waits)} kinds of step"
     return Verdict("no host wait in a step", figure, bool(waits) and max(waits) == 0)
 
@@ -220,23 +216,20 @@ def _botorch(measured: Measured, arms: int) -> Verdict:
     row = _find(measured, "against_botorch", arms=arms, observations=1_000)
     asked = f"at least 300 times plain BoTorch at ({arms} arms, 1 000 observations)"
     if row is None or "times_faster" not in row:
-        return Verdict(asked, None, False)
-    best = max(row["times_faster"], row["times_faster_captured"])
-    return Verdict(
-        asked, f"{row['times_faster']:.0f} plain, {row['times_faster_captured']:.0f} captured", best >= 300
-    )
+        return Verdict(asked)
+    plain, captured = row["times_faster"], row["times_faster_captured"]
+    return Verdict(asked, f"{plain:.0f} plain, {captured:.0f} captured", max(plain, captured) >= 300)
 
 
 def _same(measured: Measured, prefix: str, asked: str) -> Verdict:
     rows = [row for row in measured.get("same_choices", []) if f"{prefix}same" in row or "error" in row]
     if not rows:
-        return Verdict(asked, None, False)
+        return Verdict(asked)
     parted = [row["recipe"] for row in rows if not near_tie(row, prefix)]
     played = measured.get("same_choices", [])
     cut = "" if len(played) >= len(RECIPES) else f" (of {len(RECIPES)}: cut short)"
-    figure = f"{len(rows) - len(parted)} of {len(rows)} recipes{cut}" + (
-        f"; not {', '.join(parted)}" if parted else ""
-    )
+    others = f"; not {', '.join(parted)}" if parted else ""
+    figure = f"{len(rows) - len(parted)} of {len(rows)} recipes{cut}{others}"
     return Verdict(asked, figure, not parted)
 
 
@@ -244,7 +237,7 @@ def _tests(measured: Measured) -> Verdict:
     rows = measured.get("tests", [])
     asked = "the tests pass on the GPU"
     if not rows:
-        return Verdict(asked, None, False)
+        return Verdict(asked)
     passed, failed = (sum(row.get(kind, 0) for row in rows) for kind in ("passed", "failed"))
     failed += sum(row.get("error", 0) for row in rows)
     cut = [row["tests"] for row in rows if not row.get("whole")]
