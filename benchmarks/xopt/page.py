@@ -81,7 +81,7 @@ def write_page(out: Path) -> Path:
     text = _HEAD + f"This table: `python -m benchmarks.xopt {asked}`. Shots of ours: {told}.\n\n"
     text += f"## The same {most} shots for all: {seeds_of(table, 'seed', 'player')}\n\n"
     text += markdown([*heads, "shots a second", "at the last ten", "failed fits"], rows)
-    text += "\nThe interval is two standard errors over the seeds; nan: of one seed there is none.\n"
+    text += "\nThe interval is two standard errors over the seeds; of one seed there is none.\n"
     if {OURS, _DRIFTING} <= set(means):  # else only some have played
         text += _verdict(table, most, means) + _long(table)
     text += _KERNELS + _oracle(read(out / "oracle.csv")) + _limit(read(out / "limit.csv"))

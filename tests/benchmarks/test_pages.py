@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pandas as pd
 
-from benchmarks.pages import append, keep, of, played, seeds_of, table, too_few, whole
+from benchmarks.pages import (
+    append,
+    beyond,
+    keep,
+    of,
+    played,
+    publish,
+    seeds_of,
+    table,
+    too_few,
+    whole,
+    with_error,
+)
 
 
 def test_rows_take_the_place_of_those_of_their_key_and_no_other(tmp_path):
@@ -43,3 +55,26 @@ def test_seeds_are_told_by_number_and_name_and_of_whom_where_they_differ():
     assert seeds_of(rows, "seed") == "6 seeds (0 to 2, 5, 6, 1000)"
     assert "Fewer than 5 seeds" in too_few(rows, "seed", "problem")
     assert not too_few(pd.DataFrame({"problem": "a", "seed": range(5)}), "seed", "problem")
+
+
+def test_a_mean_has_its_standard_errors_and_a_single_value_none():
+    values = pd.Series([1.0, 2.0, 3.0])  # of deviation 1
+    assert with_error(values) == "2.0 ± 0.6"
+    assert with_error(values, 3, 2) == "2.000 ± 1.155"
+    assert with_error(values[:1], 2) == "1.00"
+
+
+def test_differences_are_told_apart_from_none_beyond_two_standard_errors():
+    words = ("less", "level", "more")
+    assert beyond(pd.Series([-1.0, -2.0, -3.0]), *words) == "less"
+    assert beyond(pd.Series([3.0, 0.0, 0.0]), *words) == "level"
+    assert beyond(pd.Series([1.0, 2.0, 3.0]), *words) == "more"
+    assert [beyond(pd.Series([one]), *words) for one in (-1.0, 0.0, 1.0)] == [*words]
+
+
+def test_a_page_has_its_title_answer_and_command_before_all_else(tmp_path):
+    path = publish(tmp_path / "PAGE.md", "Title", "An  answer.", "python -m program", "\nfirst", " last\n")
+    title, _, answer, _, command, *rest = path.read_text().splitlines()
+    assert (title, answer) == ("# Title", "An answer.")
+    assert command.startswith("Written by `python -m program` from the tables")
+    assert rest == ["", "first last"]
