@@ -73,6 +73,10 @@ def test_the_page_has_auto_over_the_policy_that_is_told(tmp_path) -> None:
         auto.LISTED: 12,
         auto.FEATURES: 6,
     }
+    assert table[table["policy"] == auto.TOLD]["step"].tolist() == [6, 12]  # beside each of the others
+    table.to_csv(tmp_path / "auto-drifting-3.csv", index=False)
+    assert f"| drifting | 6 | {auto.FEATURES} |" in write_page(tmp_path).read_text()
+    (tmp_path / "auto-drifting-3.csv").unlink()
     steps = {(auto.TOLD, 12): 8.0, (auto.TOLD, 6): 4.0, (auto.LISTED, 12): 6.0, (auto.FEATURES, 6): 5.0}
     rows = [
         {"problem": "fixed", "seed": 3, "policy": name, "step": step, "regret": regret}

@@ -36,7 +36,7 @@ def race(kind: str, seed: int, horizon: int, short: int) -> pd.DataFrame:
         assert isinstance(problem, ContextualGPDraws)
         steps = short if name == FEATURES else horizon
         regret = run(policies(problem, horizon)[name], problem, steps, seed=seed).regret[0].cumsum(-1)
-        marks = sorted({mark for mark in MARKS if mark < steps} | {steps})
+        marks = sorted({mark for mark in (short, *MARKS) if mark < steps} | {steps})
         rows += [
             {"problem": kind, "seed": seed, "policy": name, "step": mark, "regret": float(regret[mark - 1])}
             for mark in marks
