@@ -9,11 +9,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-
-from bandits_torch.integrations.xopt import TimeVaryingUCBGenerator
-from benchmarks.continuous.rivals import SimulatedClock, xopt_reads
-from benchmarks.xopt.lattice import LIMIT, QUADRUPOLES, DriftingLattice
-from benchmarks.xopt.page import OPENING, OURS
 from xopt.generator import Generator
 from xopt.generators.bayesian.upper_confidence_bound import (
     TDUpperConfidenceBoundGenerator,
@@ -22,6 +17,11 @@ from xopt.generators.bayesian.upper_confidence_bound import (
 from xopt.generators.random import RandomGenerator
 from xopt.generators.sequential.neldermead import NelderMeadGenerator
 from xopt.vocs import VOCS
+
+from bandits_torch.integrations.xopt import TimeVaryingUCBGenerator
+from benchmarks.continuous.rivals import SimulatedClock, xopt_reads
+from benchmarks.xopt.lattice import LIMIT, QUADRUPOLES, DriftingLattice
+from benchmarks.xopt.page import OPENING, OURS
 
 _SEED = 1_000  # keeps the seeds of openings apart from those of lattices
 
