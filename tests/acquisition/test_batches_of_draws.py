@@ -175,7 +175,7 @@ def test_playing_probabilities_refuse_pending_arms_by_name():
     given = {"model": model, "training_data": None, "probabilities": acquisition.probabilities}
     assert PlayingProbability(**by_name(**given))(model.candidates()).sum() == pytest.approx(1.0)
     with pytest.raises(ValueError, match="X_pending must be None: draw q arms"):
-        by_name(**given, X_pending=torch.zeros(1, 1, **F64))
+        PlayingProbability(**by_name(**given, X_pending=torch.zeros(1, 1, **F64)))
 
 
 def test_bounds_of_a_theorem_refuse_pending_arms_by_name():
