@@ -154,13 +154,11 @@ def _powers_of_two(ranges: Tensor, dim: int, replicates: int) -> Tensor:
 
 def _rescale_inputs(kernel: RBFKernel | MaternKernel, factor: Tensor) -> None:
     """Length-scales, their prior and their bound in another unit of each input."""
-    prior, *closures = kernel._priors["lengthscale_prior"]
-    moved = LogNormalPrior(prior.loc + factor.log(), prior.scale.expand(factor.shape))
     bound = kernel.raw_lengthscale_constraint.lower_bound * factor
     with torch.no_grad():
         kernel.raw_lengthscale.mul_(factor)  # BoTorch's bound has no transform
     kernel.register_constraint("raw_lengthscale", GreaterThan(bound, transform=None))
-    kernel.register_prior("lengthscale_prior", moved, *closures)
+    _rescale_prior(kernel, "lengthscale_prior", factor.log())
 
 
 def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
@@ -226,10 +224,8 @@ def _unit_of_time(kernel: Kernel) -> float:
 def _rescale_time(kernel: Kernel, factor: float) -> None:
     """Length-scales, periods and rates of a kernel over time, and their priors, in another unit of time."""
     for part, name in _lengths_of_time(kernel):
-        prior, *closures = part._priors[f"{name}_prior"]
         setattr(part, name, factor * getattr(part, name).detach())
-        moved = LogNormalPrior(prior.loc + math.log(factor), prior.scale)
-        part.register_prior(f"{name}_prior", moved, *closures)
+        _rescale_prior(part, f"{name}_prior", math.log(factor))
     for part in kernel.modules():
         if isinstance(part, ExponentialForgettingKernel):
             part.forgetting_rate = -torch.expm1(torch.log1p(-part.forgetting_rate.detach()) / factor)
@@ -467,10 +463,15 @@ def _units_of(scale: ScaleKernel | None) -> Tensor | None:
 
 def _rescale(scale: ScaleKernel, factor: float) -> None:
     """The outputscale and its log-normal prior in another unit."""
-    prior, *closures = scale._priors["outputscale_prior"]
     scale.outputscale = factor * scale.outputscale.detach()
-    moved = LogNormalPrior(prior.loc + math.log(factor), prior.scale)
-    scale.register_prior("outputscale_prior", moved, *closures)
+    _rescale_prior(scale, "outputscale_prior", math.log(factor))
+
+
+def _rescale_prior(kernel: Kernel, name: str, log_factor: Tensor | float) -> None:
+    """A log-normal prior in another unit, or in one of each input."""
+    prior, *closures = kernel._priors[name]
+    loc = prior.loc + log_factor
+    kernel.register_prior(name, LogNormalPrior(loc, prior.scale.expand(loc.shape)), *closures)
 
 
 def _prior_means(model: ArmGP | OnlineGP) -> Tensor:
