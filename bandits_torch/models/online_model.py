@@ -124,11 +124,12 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
     def unmoved(self) -> Iterator[None]:
         """Within the block ``to`` and similar calls change nothing. BoTorch's analytic acquisitions move their model to
         the dtype of their inputs, and inputs with a time are in float64 even for a float32 model."""
-        before, self._stays = self._stays, True
+        own = vars(self)  # past ``__setattr__`` of a module, which takes longer than a small sum
+        before, own["_stays"] = self._stays, True
         try:
             yield
         finally:
-            self._stays = before
+            own["_stays"] = before
 
     _stays = False
 
@@ -293,6 +294,11 @@ class ResizableState(PlainState):
             if (incoming.shape, incoming.stride()) != (buffer.shape, buffer.stride()):
                 self._buffers[name] = torch.empty_like(incoming, dtype=buffer.dtype, device=buffer.device)
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def __getattr__(self, name: str) -> Any:
+        """Buffers before parameters and submodules, because a step reads many."""
+        buffers = self.__dict__.get("_buffers", ())
+        return buffers[name] if name in buffers else super().__getattr__(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Buffers, and values that cannot be part of a module, skip PyTorch's search of parameters and submodules,

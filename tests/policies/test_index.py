@@ -31,6 +31,33 @@ def test_plays_the_arm_of_the_largest_index(name):
     assert torch.equal(policy.choose(6.0).arm, index.argmax(0))
 
 
+class FallingWidth(ConstantWidth):
+    """2 - step: negative from the third step on."""
+
+    def at(self, step, model):
+        return torch.tensor(2.0 - step, dtype=torch.float64)
+
+
+def test_a_width_is_read_and_checked_at_every_step():
+    policy = IndexPolicy(arm_gp(()), UpperConfidenceBound, width=FallingWidth(0.0))
+    play(policy, 1)
+    mean, _ = policy.marginals(2.0)
+    assert float(policy.choose(2.0).why["index"]) == float(mean.max())  # the width is 0
+    play(policy, 1, first=2)
+    with pytest.raises(ValueError, match="width must be numbers >= 0, got"):
+        policy.choose(3.0)
+
+
+def test_a_policy_whose_model_is_replaced_plays_by_the_new_one():
+    policy, other = (IndexPolicy(arm_gp(()), UpperConfidenceBound, width=ConstantWidth(2.0)) for _ in "ab")
+    play(policy, 6)
+    play(other, 2)
+    expected = other.choose(7.0)
+    assert policy.choose(7.0).why["index"] != expected.why["index"]
+    policy.model = policy.choices.model = other.model
+    assert torch.equal(policy.choose(7.0).why["index"], expected.why["index"])
+
+
 def test_a_botorch_acquisition_drives_it_too():
     policy = IndexPolicy(arm_gp(()), lambda model: LogExpectedImprovement(model, best_f=0.3))
     play(policy, 4)

@@ -472,7 +472,7 @@ class CovarianceForm(Form):
             column = torch.where(same.unsqueeze(-1), self.written[self._member, slot], column)
             written = same, slot
         variance = self.diagonal.gather(-1, at)
-        return column.scatter(-1, at, variance), variance, written
+        return column.scatter_(-1, at, variance), variance, written
 
     def fold(self) -> None:
         """C_0 becomes C."""
