@@ -45,7 +45,7 @@ CONSTANT = (
     "bandits-torch race --problem {} --option width=2 \\\n    --policies gp_ucb,et_gp_ucb,sw_gp_ucb,r_gp_ucb,"
     "tv_gp_ucb"
 )
-AUTO = "bandits-torch race --problem {} --policies auto"  # its own widths: `width` would be told it too
+AUTO = "bandits-torch race --problem {} --policies auto"  # its own widths: `width` would be given to it too
 HILLS = "bandits-torch race --problem hills --horizon 300 --policies pe_gp_ucb,mle_gp_ucb,bayes_gp_ucb,regret_balancing"
 CSV = "bandits-torch race --data my.csv --option tv_gp_ucb.width=2"
 RACES = (
@@ -277,7 +277,7 @@ PRINTED = (
             r"\| `auto` \| all \| \d+ \| [\d.]+ \| ([\d.]+)%",
             r"table: (\d+) other policies",
             r"\| `auto` \| all \| \d+ \| [\d.]+ \| [\d.]+% \| ([\d.]+)%",
-            r"\| `auto, told nothing` \| all \| \d+ \| [\d.]+ \| ([\d.]+)%",
+            r"\| `auto, no kernel` \| all \| \d+ \| [\d.]+ \| ([\d.]+)%",
         ),
     ),
     Printed(
@@ -330,7 +330,7 @@ PRINTED = (
     Printed(
         _WHICH,
         "withholding it costs regret: {} % on `intel-light`",
-        on(_AUTO, _SHARE.format("auto, told nothing", "intel-light")),
+        on(_AUTO, _SHARE.format("auto, no kernel", "intel-light")),
     ),
     Printed(_WHICH, "arms at random costs {}, {}, {} and {}. In `gp`", _at_random),
     _table(THEORY),
@@ -345,7 +345,7 @@ PRINTED = (
 
 
 def main() -> None:
-    """Play, unless told otherwise, and write."""
+    """Play, unless asked not to, and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--kept", action="store_true", help="play nothing")
     if not parser.parse_args().kept:

@@ -30,7 +30,7 @@ PAPERS = {
 _OTHERS = {
     "speed/RESULTS.md": "Speed, a step's time beside BoTorch's",
     "leaderboard/results/RESULTS.md": "Leaderboard, every recipe on many environments, with settings fixed once",
-    "auto/results/RESULTS.md": "Auto, what it costs to be told nothing, by a protocol fixed before",
+    "auto/results/RESULTS.md": "Auto, and what it costs to know no kernel, by a protocol fixed before",
     "auto/results/ASKED.md": "Looking again, what was asked and what came of it",
     "auto/results/DAYS.md": "Tables with a day",
     "auto/results/WEEKS.md": "A day and a week, and wrong periods",
@@ -112,10 +112,10 @@ def _overview(folder: Path) -> str:
     rows = []
     for name, title in PAPERS.items():
         counts = Counter(claim.verdict for claim in _claims_of(name, folder))
-        told = [counts[verdict] for verdict in _claims.VERDICTS]
+        numbers = [counts[verdict] for verdict in _claims.VERDICTS]
         if not counts:
-            told = [*[""] * (len(told) - 1), "no claims recorded"]
-        rows.append([f"[{title}](#{name})", *told])
+            numbers = [*[""] * (len(numbers) - 1), "no claims recorded"]
+        rows.append([f"[{title}](#{name})", *numbers])
     return pages.markdown(["paper", *_claims.VERDICTS], rows)
 
 

@@ -69,15 +69,20 @@ def write_coba(path, rewards) -> None:
 def test_the_page_has_auto_over_the_policy_that_is_told(tmp_path) -> None:
     table = auto.race("drifting", 3, 12, 6)
     assert table.groupby("policy")["step"].max().to_dict() == {
-        auto.TOLD: 12,
+        auto.ALL_KNOWN: 12,
         auto.LISTED: 12,
         auto.FEATURES: 6,
     }
-    assert table[table["policy"] == auto.TOLD]["step"].tolist() == [6, 12]  # beside each of the others
+    assert table[table["policy"] == auto.ALL_KNOWN]["step"].tolist() == [6, 12]  # beside each of the others
     table.to_csv(tmp_path / "auto-drifting-3.csv", index=False)
     assert f"| drifting | 6 | {auto.FEATURES} |" in write_page(tmp_path).read_text()
     (tmp_path / "auto-drifting-3.csv").unlink()
-    steps = {(auto.TOLD, 12): 8.0, (auto.TOLD, 6): 4.0, (auto.LISTED, 12): 6.0, (auto.FEATURES, 6): 5.0}
+    steps = {
+        (auto.ALL_KNOWN, 12): 8.0,
+        (auto.ALL_KNOWN, 6): 4.0,
+        (auto.LISTED, 12): 6.0,
+        (auto.FEATURES, 6): 5.0,
+    }
     rows = [
         {"problem": "fixed", "seed": 3, "policy": name, "step": step, "regret": regret}
         for (name, step), regret in steps.items()

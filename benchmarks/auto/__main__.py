@@ -53,14 +53,14 @@ Shares of random's regret; the best of the policies that were played beside it.
 
 _LIMIT = """## How far a rate and a width chosen in hindsight would go
 
-`python -m benchmarks.auto.limit`: `tv_gp_ucb`, told kernel and noise, with each of {rates} rates and {widths} widths;
-the best of them of each environment, beside the same {replicates} replicates of the leaderboard. Shares of random's
-regret.
+`python -m benchmarks.auto.limit`: `tv_gp_ucb`, which knows the kernel and the noise, with each of {rates} rates and
+{widths} widths; the best of them for each environment, beside the same {replicates} replicates of the leaderboard.
+Shares of random's regret.
 """
-_MISLED = """## Told wrongly
+_MISLED = """## A wrong prior
 
-Total regret of `auto` told the kernel and the noise, with a mistake in what is told; and the mean over the mistakes,
-as a ratio to that when told rightly.
+Total regret of `auto` with kernel and noise given, right and with a mistake; and the mean over the mistakes,
+as a ratio to the regret with the right ones.
 
 """
 
@@ -69,7 +69,7 @@ _RISERS = """## Hidden risers
 
 Regret of the 500 steps after an arm, or a region, became best while nobody played it, as a ratio to that of the best
 rival; in brackets the worst replicate's share of the largest regret that any rival had. Rivals: those played beside it,
-among them `r_gp_ucb`, which is told how much changes in all.
+among them `r_gp_ucb`, which knows how much changes in all.
 
 """
 _HAD = """## What can be had
@@ -259,10 +259,10 @@ def _misled(ours: pd.DataFrame) -> list[str]:
         means = cell.groupby("policy")["regret"].mean()
         if not {"auto", *MISTAKES} <= set(means.index):
             continue
-        told = [means["auto"], *means[list(MISTAKES)]]
-        ratio = sum(told[1:]) / len(MISTAKES) / told[0]
+        regrets = [means["auto"], *means[list(MISTAKES)]]
+        ratio = sum(regrets[1:]) / len(MISTAKES) / regrets[0]
         replicates = seeds_of(cell, "replicate", what="replicate")
-        rows.append([environment, seed, replicates, *(f"{regret:.1f}" for regret in told), f"{ratio:.2f}"])
+        rows.append([environment, seed, replicates, *(f"{regret:.1f}" for regret in regrets), f"{ratio:.2f}"])
     heads = ["environment", "seed", "replicates", "rightly"]
     heads += [*(name.removeprefix("auto, ") for name in MISTAKES), "ratio"]
     return [_MISLED, markdown(heads, rows)] if rows else []

@@ -26,16 +26,16 @@ from benchmarks.auto.step import policies, step_seconds
 from benchmarks.continuous.__main__ import HORIZON
 from benchmarks.leaderboard import settings
 
-TOLD, UNTOLD = POLICIES
+GIVEN, NO_KERNEL = POLICIES
 OWN = (*POLICIES, HISTORY)
 CAME_SINCE = ("predictive_sampling", "dal", "dal w=2")  # to the leaderboard, after the ranks were asked for
-RANK, SHARE = {TOLD: 2.93, UNTOLD: 7.36}, {TOLD: 0.206, UNTOLD: 0.271}  # asked
+RANK, SHARE = {GIVEN: 2.93, NO_KERNEL: 7.36}, {GIVEN: 0.206, NO_KERNEL: 0.271}  # asked
 RATIO, STATIONARY, SAME, MISLED, THIRD = 1.2, 0.026, 1.03, 1.3, 1 / 3
 UNFOUND = 0.98  # of what never finding costs: who loses more did not find it
 ARMS, STEPS, STEP_MS = 200, 64, 5.0
 # Asked, measured, by which command, whether it is met; why not, or at what price.
 Item = tuple[str, str, str, bool, str]
-_BOARD = '`python -m benchmarks.leaderboard --policies "auto;auto, told nothing"`'
+_BOARD = '`python -m benchmarks.leaderboard --policies "auto;auto, no kernel"`'
 
 _ABOUT = """
 `../PROTOCOL.md` says what was tried. `RESULTS.md` has all figures, and derives the bound that
@@ -48,13 +48,13 @@ finding it costs is lost. Risers, with seed {seed}: {replicates}.
 _RANKS = """
 ## The rank, and who came since
 
-Asked were mean ranks of {asked[0]} told the kernel and {asked[1]} told nothing, in one ranking of all policies with
+Asked were mean ranks of {asked[0]} with the kernel and {asked[1]} without, in one ranking of all policies with
 both classes of `auto`: what the `auto` of then, which did not look again, had among {stood} others. {new} came to the
 leaderboard afterwards. Every row is on the same fourteen environments, from the leaderboard's table.
 
 """
 _BY_ENVIRONMENT = """
-Where the rank of `auto`, told the kernel, is lost: of its mean rank less one, what each environment adds, and which
+Where the rank of `auto` with the kernel is lost: of its mean rank less one, what each environment adds, and which
 policies are ahead there.
 
 """
@@ -87,7 +87,7 @@ def write_page(folder: Path) -> Path:
         replicates=pages.seeds_of(risers, "replicate", "environment", "replicate"),
         seed=frontier.SEED,
     )
-    rows = [[*told, "met" if is_met else "missed", why] for *told, is_met, why in items]
+    rows = [[*cells, "met" if is_met else "missed", why] for *cells, is_met, why in items]
     table = pages.markdown(["asked", "measured", "command", "", "why not, or at what price"], rows)
     path, title = folder / "ASKED.md", "Looking again: what was asked"
     command = "python -m benchmarks.auto.asked"
@@ -180,7 +180,7 @@ def _why_unfound(shape: str) -> str:
             "the hill's balls that the domain has; `look_again=4` looks nearly twice as often"
         )
     return (
-        "told the kernel there are at most six looks in 14 sqrt(t + 300) steps, and the worst arms wait for up to "
+        "with the kernel there are at most six looks in 14 sqrt(t + 300) steps, and the worst arms wait for up to "
         "twice as many; sooner looks found it in 20 of 20 after 500 and cost 2.3 more on stationary (protocol)"
     )
 
@@ -263,21 +263,21 @@ def _rank(board: pd.DataFrame, then: pd.DataFrame) -> list[str]:
     for title, means, rivals in cases:
         each = [mean_rank(means, own, [*rivals, *(p for p in POLICIES if p != own)]) for own in POLICIES]
         rows.append([title, *(f"{rank:.2f}" for rank in each)])
-    both, lost = [*others, UNTOLD], []
-    ahead = board[both].lt(board[TOLD], axis=0)
+    both, lost = [*others, NO_KERNEL], []
+    ahead = board[both].lt(board[GIVEN], axis=0)
     for name, count in ahead.sum(axis=1).sort_values(ascending=False, kind="stable").items():
         if count:
             who = ", ".join(f"`{one}`" for one in both if ahead.loc[name, one])
             lost.append([name, f"{count / len(board):.2f}", who])
-    at_best = mean_rank(before, TOLD, both)
-    best = f"So {RANK[TOLD]} is not to be had by going back: without looks it would be {at_best:.2f} today."
+    at_best = mean_rank(before, GIVEN, both)
+    best = f"So {RANK[GIVEN]} is not to be had by going back: without looks it would be {at_best:.2f} today."
     needs = _NEEDS.format(
         best=best,
-        asked=RANK[TOLD],
+        asked=RANK[GIVEN],
         all=len(others),
-        most=most_for(board, TOLD, both, RANK[TOLD], "stationary"),
-        now=board.loc["stationary", TOLD],
-        then=then.loc["stationary", TOLD],
+        most=most_for(board, GIVEN, both, RANK[GIVEN], "stationary"),
+        now=board.loc["stationary", GIVEN],
+        then=then.loc["stationary", GIVEN],
     )
     names = ", ".join(f"`{name}`" for name in CAME_SINCE)
     about = _RANKS.format(asked=list(RANK.values()), stood=len(stood), new=names)
@@ -323,9 +323,9 @@ def _others(totals: pd.DataFrame) -> list[Item]:
         lines.append((asked, ", ".join(shown), command, met, why))
     for name in ("stationary", "tv-gp-0.01", "four-switches"):
         means = _means(totals[totals["seed"] == 7_000], name)
-        ratio = means[list(MISTAKES)].mean() / means[TOLD]
+        ratio = means[list(MISTAKES)].mean() / means[GIVEN]
         before = "looks are not why: without them 1.48 on stationary, 1.30 on four-switches (protocol)"
-        asked, met = f"told wrongly, {name}: at most {MISLED}", ratio <= MISLED
+        asked, met = f"a wrong prior, {name}: at most {MISLED}", ratio <= MISLED
         lines.append((asked, f"{ratio:.2f}", _play(name, 7_000, 100), met, "" if met else before))
     return lines
 

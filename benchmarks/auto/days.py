@@ -1,4 +1,4 @@
-"""``python -m benchmarks.auto.days``: ``auto`` told the history of tables with a day, drift and a jump; and a page."""
+"""``python -m benchmarks.auto.days``: ``auto`` with a history of tables with a day, drift and a jump; and a page."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from bandits_torch.policies.policy import Policy
 from benchmarks import options, pages
 from benchmarks.auto.environments import CleanTable
 
-HOURS, PAST = 1440, 288  # rows of a table, and of its first fifth, which is told as history
+HOURS, PAST = 1440, 288  # rows of a table, and of its first fifth, which is given as history
 PRODUCTS, NOISE, DAY, WEEK = 30, 40.0, 24.0, 168.0
 _LEVEL, _OWN, _COMMON, _DRIFT = 60.0, 80.0, 60.0, 50.0  # deviations of the parts
 _DRIFT_HOURS = 300.0  # after so many a drift is forgotten to 1 / e
 _RISE = (60.0, 120.0, 180.0)  # above what was best, of the three worst
 DEVELOPMENT, REPORTED = range(100, 106), range(200, 220)  # seeds
-MISLED = 3  # of the reported tables on which a wrong period is told
+MISLED = 3  # of the reported tables on which a wrong period is given
 KEY = ("cycle", "seed", "policy")
 
 
@@ -89,19 +89,19 @@ class DaysTable(CleanTable):
         self._clean = expected[past:]
 
 
-def _told_the_day(rate: float, share: float, width: float) -> Callable[[DaysTable], Policy]:
+def _with_the_day(rate: float, share: float, width: float) -> Callable[[DaysTable], Policy]:
     """``tv_gp_ucb`` with a kernel over time: ``share`` times a daily cycle of three harmonics whose shape lasts five
     days, plus 1 - share times exponential forgetting at this rate."""
 
     def built(problem: DaysTable) -> Policy:
         day, kept = QuasiPeriodicKernel(DAY, 1.0, 5 * DAY, order=3), ExponentialForgettingKernel(rate)
-        return told_over_time(problem, scaled(day, share) + scaled(kept, 1 - share), width)
+        return kernel_over_time(problem, scaled(day, share) + scaled(kept, 1 - share), width)
 
     return built
 
 
-def told_over_time(problem: DaysTable, time_kernel: Kernel, width: float) -> Policy:
-    """``tv_gp_ucb`` that is told what is known of the table, and this kernel over time."""
+def kernel_over_time(problem: DaysTable, time_kernel: Kernel, width: float) -> Policy:
+    """``tv_gp_ucb`` that knows the kernel over arms and the noise of the table, with this kernel over time."""
     known = problem.knowledge
     return recipes.tv_gp_ucb(
         problem.arms,
@@ -119,20 +119,24 @@ def scaled(kernel: Kernel, value: float) -> ScaleKernel:
     return scaled
 
 
-def auto_told(**told: object) -> Callable[[DaysTable], Policy]:
-    """``auto`` that is told the history, and what else there is."""
-    return lambda problem: recipes.auto(problem.arms, history=problem.history, **told)
+def auto_with(**options: object) -> Callable[[DaysTable], Policy]:
+    """``auto`` with the history and these options."""
+    return lambda problem: recipes.auto(problem.arms, history=problem.history, **options)
 
 
 RIVALS = {
-    f"kernel told the day: rate {rate:g}, share {share:g}, width {width:g}": _told_the_day(rate, share, width)
+    f"kernel with the true day: rate {rate:g}, share {share:g}, width {width:g}": _with_the_day(
+        rate, share, width
+    )
     for rate in (0.01, 0.03, 0.1)
     for share in (0.3, 0.7)
     for width in (1.0, 2.0)
 }
 FOUND, NONE, WRONGLY = "auto", "auto, cycles=None", "auto, cycles=17"
-RIVAL = "kernel told the day: rate 0.01, share 0.7, width 1"  # the best of RIVALS on the seeds that choose
-POLICIES = {FOUND: auto_told(), NONE: auto_told(cycles=None), WRONGLY: auto_told(cycles=17.0)} | RIVALS
+RIVAL = (
+    "kernel with the true day: rate 0.01, share 0.7, width 1"  # the best of RIVALS on the seeds that choose
+)
+POLICIES = {FOUND: auto_with(), NONE: auto_with(cycles=None), WRONGLY: auto_with(cycles=17.0)} | RIVALS
 PLAYED = (NONE, FOUND, RIVAL, WRONGLY)
 
 
@@ -165,11 +169,11 @@ def write_page(folder: Path) -> Path:
     rows = list(dict.fromkeys(map(tuple, rows)))
     both = cells[[FOUND, NONE, RIVAL]].dropna().sum()
     without = table[~table["cycle"]].pivot(index="seed", columns="policy", values="regret").dropna()
-    told = 1.0 if without.empty else without[FOUND].sum() / without[NONE].sum()
-    counted = "" if without.empty else f", with {told:.2f} of the regret there"
+    ratio = 1.0 if without.empty else without[FOUND].sum() / without[NONE].sum()
+    counted = "" if without.empty else f", with {ratio:.2f} of the regret there"
     answer = (
         f"With a day, `auto` that finds it has {both[FOUND] / both[NONE]:.2f} of the regret of `auto` without cycles, "
-        f"and {both[FOUND] / both[RIVAL]:.2f} of that of the kernel told the true day. A cycle was found on "
+        f"and {both[FOUND] / both[RIVAL]:.2f} of the regret of the kernel with the true day. A cycle was found on "
         f"{found.loc[True, 'sum']} of {found.loc[True, 'count']} tables with a day, and on "
         f"{found.loc[False, 'sum']} of {found.loc[False, 'count']} without{counted}; where none is found the choices "
         "are the same."
@@ -177,7 +181,7 @@ def write_page(folder: Path) -> Path:
     seeds = pages.seeds_of(table, "seed")
     about = (
         "\nTables of thirty products by the hour: level, a day of each product, a day of all, drift, noise, and once a "
-        f"jump of the three worst. 288 hours are told as history, 1 152 are played; {seeds}. Regret in expected "
+        f"jump of the three worst. 288 hours are given as history, 1 152 are played; {seeds}. Regret in expected "
         "rewards, as a share of random's, and as a ratio of sums to that of `auto, cycles=None`; the last column "
         "counts the tables on which it has less. The protocol is in `../PROTOCOL.md`.\n\n"
     )

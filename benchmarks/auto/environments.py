@@ -35,7 +35,7 @@ class Scripted(Problem):
     Args:
         arms: (N, d).
         rewards: (T, S, N) expected rewards.
-        knowledge: what is told.
+        knowledge: what policies are given.
         noise: step, expected rewards of the arms pulled (S,) and streams to noise (S,).
         available: (T, N) booleans, None for all.
     """
@@ -190,15 +190,15 @@ def _arms_come_and_go(block: Block) -> Problem:
 
 
 def _misleading_history(block: Block) -> Problem:
-    """The kernel told is that of other arms: right variances, the wrong neighbours; slow drift."""
+    """The kernel that is given is that of other arms: right variances, the wrong neighbours; slow drift."""
     arms, kernel, root = _arms(block)
     g = torch.Generator().manual_seed(block.seed + 41)
     order = torch.randperm(_ARMS, generator=g)
     wrong = kernel(arms).to_dense()[order][:, order]
     rewards = _drift(block, 8, root, [0.003] * block.horizon)
-    told = ArmCovarianceKernel(wrong, active_dims=(0,))
+    given = ArmCovarianceKernel(wrong, active_dims=(0,))
     index = torch.arange(_ARMS, dtype=torch.float64).unsqueeze(-1)
-    knowledge = Knowledge(told, _NOISE**2, forgetting_rate=0.003)
+    knowledge = Knowledge(given, _NOISE**2, forgetting_rate=0.003)
     return Scripted(torch.cat([index, arms], -1), rewards, knowledge, _gaussian(_NOISE))
 
 
@@ -259,7 +259,7 @@ class Riser:
     def __call__(self, block: Block) -> Problem:
         if self.shape in DOMAINS:
             return Hills(int(self.shape[-1]), self.changes(block), block, self.horizon)
-        rise, (arms, kernel, noise, mean) = self.rise(block), self._told(block)
+        rise, (arms, kernel, noise, mean) = self.rise(block), self._given(block)
         steps = torch.arange(1, self.horizon + 1)
         risen = (steps.unsqueeze(-1) > rise.quiet).unsqueeze(-1)  # (T, S, 1)
         knowledge = Knowledge(kernel, noise**2, prior_mean=mean, forgetting_rate=0.01)
@@ -267,7 +267,7 @@ class Riser:
 
     def history(self, block: Block) -> Tensor:
         """Rewards of every arm of the first replicate in 200 steps like the quiet ones, (200, N)."""
-        rise, (_, _, noise, _) = self.rise(block), self._told(block)
+        rise, (_, _, noise, _) = self.rise(block), self._given(block)
         generator, arms = _generators(block, 60)[0], rise.before.shape[-1]
         drawn = torch.randn(200, arms, generator=generator, dtype=torch.float64)
         return rise.before[0] + noise * drawn
@@ -292,7 +292,7 @@ class Riser:
         changed = _region(block) if self.shape == "region-of-100" else _unrelated(self.shape, generators)
         return Rise(*changed, quiet)
 
-    def _told(self, block: Block) -> tuple[Tensor, Kernel, float, float]:
+    def _given(self, block: Block) -> tuple[Tensor, Kernel, float, float]:
         """Arms, kernel, noise's scale and prior mean."""
         if self.shape == "region-of-100":
             arms, kernel, _ = _arms(block)

@@ -1,6 +1,6 @@
 """How far choosing a rate and a width in hindsight would go: ``python -m benchmarks.auto.limit [ENVIRONMENT ...]``.
 
-On every environment of the leaderboard ``tv_gp_ucb``, told the kernel and the noise, is played with each of six
+On every environment of the leaderboard ``tv_gp_ucb``, given the kernel and the noise, is played with each of six
 forgetting rates and five widths. The best of the thirty, picked after the fact for each environment, is what a policy
 might reach that knew both beforehand and kept them. results/limit.csv has a row for each setting; ``--data`` is the
 folder of the real readings.
@@ -34,14 +34,14 @@ def regrets(environment: str, data: Path, replicates: int = REPLICATES) -> pd.Da
     """Mean regret of every setting in the first replicates of the leaderboard."""
     problem = make_problem(environment, Block(replicates, settings.HORIZON, 0, settings.SEED), data)
     steps = min(settings.HORIZON, problem.horizon or settings.HORIZON)
-    told, rows = problem.knowledge, []
+    known, rows = problem.knowledge, []
     for rate, width in product(RATES, WIDTHS):
         torch.manual_seed(settings.SEED)
         policy = recipes.tv_gp_ucb(
             problem.arms,
-            told.kernel,
-            told.noise_variance,
-            prior_mean=told.prior_mean,
+            known.kernel,
+            known.noise_variance,
+            prior_mean=known.prior_mean,
             forgetting_rate=rate,
             width=width,
             replicates=replicates,

@@ -18,7 +18,7 @@ from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Knowledge, Problem
 from benchmarks.auto.environments import DEVELOPED_ON, RISERS, SIMULATED, UNSEEN, FirmTable, Riser, record
 from benchmarks.leaderboard import settings
-from benchmarks.leaderboard.environments import Untold
+from benchmarks.leaderboard.environments import AutoWithoutKernel
 
 DEVELOPMENT = (
     *("stationary", "four-switches", "tv-gp-0.01", "tv-gp-0.1", "cosine"),
@@ -43,7 +43,7 @@ def _noise(factor: float) -> Callable[[Knowledge], Knowledge]:
 
 
 def _in_other_units(knowledge: Knowledge) -> Knowledge:
-    """What is told of rewards r where 1000 r + 5000 are played, in units of what is played here."""
+    """What is given of rewards r where 1000 r + 5000 are played, in units of what is played here."""
     kernel = ScaleKernel(copy.deepcopy(knowledge.kernel)).to(torch.float64)
     kernel.outputscale = 1e-6
     return replace(
@@ -54,8 +54,8 @@ def _in_other_units(knowledge: Knowledge) -> Knowledge:
     )
 
 
-HISTORY = "auto, told the history"  # 200 rewards of every arm from the time before a riser
-# What is told, with a mistake.
+HISTORY = "auto, with history"  # 200 rewards of every arm from the time before a riser
+# What is given, with a mistake.
 MISTAKES: dict[str, Callable[[Knowledge], Knowledge]] = {
     "auto, length-scale times 5": _lengthscale(5.0),
     "auto, length-scale over 5": _lengthscale(0.2),
@@ -65,11 +65,11 @@ MISTAKES: dict[str, Callable[[Knowledge], Knowledge]] = {
 }
 POLICIES: dict[str, Callable[[Problem, Block], Policy]] = {
     "auto": RecipeSetting("auto"),
-    settings.UNTOLD: settings.POLICIES[settings.UNTOLD],
+    settings.NO_KERNEL: settings.POLICIES[settings.NO_KERNEL],
 }
 NEVER = {
     "auto, never looking again": RecipeSetting("auto", {"look_again": 0.0}),
-    f"{settings.UNTOLD}, never looking again": Untold(options={"look_again": 0.0}),
+    f"{settings.NO_KERNEL}, never looking again": AutoWithoutKernel(options={"look_again": 0.0}),
 }
 
 
@@ -94,12 +94,12 @@ def make_policy(name: str, environment: str, problem: Problem, block: Block) -> 
         past = Riser(environment).history(block)
         return recipes.auto(problem.arms, history=past, replicates=block.replicates)
     if name in MISTAKES:
-        told = MISTAKES[name](problem.knowledge)
+        wrong = MISTAKES[name](problem.knowledge)
         return recipes.auto(
             problem.arms,
-            kernel=told.kernel,
-            noise_variance=told.noise_variance,
-            prior_mean=told.prior_mean,
+            kernel=wrong.kernel,
+            noise_variance=wrong.noise_variance,
+            prior_mean=wrong.prior_mean,
             replicates=block.replicates,
         )
     return (settings.POLICIES | POLICIES | NEVER)[name](problem, block)

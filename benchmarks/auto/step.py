@@ -40,7 +40,7 @@ def policies(num_arms: int, replicates: int, **of_auto: float) -> dict[str, Poli
     return {
         "gp_ucb": recipes.gp_ucb(arms, kernel, 0.01, replicates=replicates),
         "auto": recipes.auto(arms, kernel, 0.01, replicates=replicates, **of_auto),
-        "auto, told nothing": recipes.auto(arms, replicates=replicates, **of_auto),
+        "auto, no kernel": recipes.auto(arms, replicates=replicates, **of_auto),
     }
 
 
@@ -52,8 +52,8 @@ def main() -> None:
         for name, policy in policies(num_arms, replicates).items():
             ms = [1e3 * seconds for seconds in step_seconds(policy, steps)]
             of_step = {"mean_ms": mean(ms), "median_ms": median(ms), "longest_ms": max(ms)}
-            told = {"arms": num_arms, "replicates": replicates, "policy": name}
-            rows.append(told | {"members": getattr(policy, "num_members", 1)} | of_step)
+            size = {"arms": num_arms, "replicates": replicates, "policy": name}
+            rows.append(size | {"members": getattr(policy, "num_members", 1)} | of_step)
             save(pd.DataFrame(rows).round(2), RESULTS / "step.csv")
 
 

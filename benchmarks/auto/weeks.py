@@ -1,4 +1,4 @@
-"""``python -m benchmarks.auto.weeks``: ``auto`` on tables with a day and a week, and ``auto`` told a wrong period."""
+"""``python -m benchmarks.auto.weeks``: ``auto`` on tables with a day and a week, and ``auto`` with a wrong period."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bandits_torch.kernels import ExponentialForgettingKernel, QuasiPeriodicKern
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from benchmarks import options, pages
-from benchmarks.auto.days import DAY, FOUND, NONE, PAST, WEEK, DaysTable, auto_told, scaled, told_over_time
+from benchmarks.auto.days import DAY, FOUND, NONE, PAST, WEEK, DaysTable, auto_with, kernel_over_time, scaled
 
 PLAYED = 576  # rows: 24 days
 SIZE = 0.7  # of the week, in units of the day's
@@ -23,13 +23,13 @@ DEVELOPMENT, REPORTED = range(120, 123), range(300, 320)
 KEY = ("table", "seed", "policy")
 BOTH, ONE, NEITHER = "day and week", "day", "no cycle"
 TABLES: dict[str, Callable[[int], DaysTable]] = {
-    BOTH: lambda seed: DaysTable(seed, week=SIZE, past=1344, played=PLAYED),  # eight weeks are told
+    BOTH: lambda seed: DaysTable(seed, week=SIZE, past=1344, played=PLAYED),  # eight weeks are given
     ONE: lambda seed: DaysTable(seed, past=PAST, played=PLAYED),
     NEITHER: lambda seed: DaysTable(seed, cycle=False, past=PAST, played=PLAYED),
 }
 
 
-def _told_both(rate: float, share: float, width: float) -> Callable[[DaysTable], Policy]:
+def _with_both(rate: float, share: float, width: float) -> Callable[[DaysTable], Policy]:
     """``tv_gp_ucb`` with a day's cycle and half as much of a week's, kept for five days and five weeks."""
 
     def built(problem: DaysTable) -> Policy:
@@ -37,31 +37,35 @@ def _told_both(rate: float, share: float, width: float) -> Callable[[DaysTable],
         week = QuasiPeriodicKernel(WEEK, 1.0, 5 * WEEK, order=2)
         kept = ExponentialForgettingKernel(rate)
         cycles = scaled(day, share * 2 / 3) + scaled(week, share / 3)
-        return told_over_time(problem, cycles + scaled(kept, 1 - share), width)
+        return kernel_over_time(problem, cycles + scaled(kept, 1 - share), width)
 
     return built
 
 
 RIVALS = {
-    f"kernel told both: rate {rate:g}, share {share:g}, width {width:g}": _told_both(rate, share, width)
+    f"kernel with both periods: rate {rate:g}, share {share:g}, width {width:g}": _with_both(
+        rate, share, width
+    )
     for rate in (0.01, 0.03)
     for share in (0.5, 0.8)
     for width in (1.0, 2.0)
 }
-RIVAL = "kernel told both: rate 0.01, share 0.8, width 2"  # the best of RIVALS on the seeds that choose
-TOLD = {
-    f"auto, cycles={period:g}": auto_told(cycles=period) for period in (DAY, 1.05 * DAY, 2 * DAY, DAY / 2)
+RIVAL = (
+    "kernel with both periods: rate 0.01, share 0.8, width 2"  # the best of RIVALS on the seeds that choose
+)
+PERIODS = {
+    f"auto, cycles={period:g}": auto_with(cycles=period) for period in (DAY, 1.05 * DAY, 2 * DAY, DAY / 2)
 }
 RIGHT = "auto, cycles=24"
-TOLD_BOTH = "auto, cycles=[24, 168]"  # on the seeds that choose
+GIVEN_BOTH = "auto, cycles=[24, 168]"  # on the seeds that choose
 POLICIES = {
-    FOUND: auto_told(),
-    NONE: auto_told(cycles=None),
-    TOLD_BOTH: auto_told(cycles=[DAY, WEEK]),
-    **TOLD,
+    FOUND: auto_with(),
+    NONE: auto_with(cycles=None),
+    GIVEN_BOTH: auto_with(cycles=[DAY, WEEK]),
+    **PERIODS,
     **RIVALS,
 }
-RACED = {BOTH: (FOUND, RIVAL), ONE: (NONE, *TOLD), NEITHER: (NONE, RIGHT)}
+RACED = {BOTH: (FOUND, RIVAL), ONE: (NONE, *PERIODS), NEITHER: (NONE, RIGHT)}
 BASES = {BOTH: RIVAL, ONE: NONE, NEITHER: NONE}  # whose regret is 1
 
 
@@ -90,18 +94,18 @@ def write_page(folder: Path) -> Path:
             share = cells[policy].sum() / chance
             rows.append([name, f"`{policy}`", str(len(cells)), f"{share:.1%}", *compared])
     costs = {policy.split("=")[1]: ratios[ONE, policy] for policy in RACED[ONE] if policy != NONE}
-    told = ", ".join(f"{period}: {ratio:.2f}" for period, ratio in costs.items())
+    ratios_of = ", ".join(f"{period}: {ratio:.2f}" for period, ratio in costs.items())
     answer = (
-        f"With a day and a week, `auto` that is told the history has {ratios[BOTH, FOUND]:.2f} of the regret of the "
-        f"kernel told both periods (asked: at most 1.05). Told a period in hours where there is a day of 24, it has of "
-        f"the regret without cycles: {told}. Told a day where there is none: {ratios[NEITHER, RIGHT]:.2f} (asked: at "
-        "most 1.02)."
+        f"On tables with a day and a week, `auto` with the history has {ratios[BOTH, FOUND]:.2f} times the regret of "
+        "the kernel with both periods (asked: at most 1.05). With a day of 24 hours in the table, and a period given, "
+        f"it has this many times the regret of `cycles=None`: {ratios_of}. With a day given and none in the table: "
+        f"{ratios[NEITHER, RIGHT]:.2f} (asked: at most 1.02)."
     )
     about = (
-        f"\nTables of thirty products by the hour, as in `DAYS.md`; with a week, 1 344 hours are told as history, else "
+        "\nTables of thirty products by the hour, as in `DAYS.md`. The history has 1 344 hours with a week, else "
         f"{PAST}; {PLAYED} are played; {pages.seeds_of(table, 'seed')}. Regret in expected rewards, as a share of "
         "random's, and as a ratio of sums, with its standard error, to that of the first policy without cycles, or of "
-        "the kernel told both; the last column counts the tables on which it has less. The protocol is in "
+        "the kernel with both periods; the last column counts the tables on which it has less. The protocol is in "
         "`../PROTOCOL.md`.\n\n"
     )
     heads = ["table", "policy", "tables", "share of random", "ratio", "better on"]
@@ -121,7 +125,7 @@ def main(
     """Play what is not kept yet, and write what came of it."""
     folder = pages.results_folder(__file__, out)
     if seeds == "development":
-        rows = [play(BOTH, seed, name) for name in (FOUND, TOLD_BOTH, *RIVALS) for seed in DEVELOPMENT]
+        rows = [play(BOTH, seed, name) for name in (FOUND, GIVEN_BOTH, *RIVALS) for seed in DEVELOPMENT]
         pages.say(pd.DataFrame(rows).groupby("policy")["regret"].mean())
         return
     file, chosen = folder / "weeks.csv", options.chosen(tables, RACED, "tables")

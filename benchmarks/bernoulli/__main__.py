@@ -134,7 +134,7 @@ def write_page(folder: Path) -> Path:
     of_advised, of_auto = (sum(values) / len(values) for values in zip(*shares, strict=True))
     answer = (
         f"What the race advises earns {of_advised:.3f} of the best of four policies for rewards of 0 and 1, in "
-        f"the mean over {len(rows)} records (asked: .98); `auto`, told the first fifth of the rows, {of_auto:.3f}."
+        f"the mean over {len(rows)} records (asked: .98); `auto`, given the first fifth of the rows, {of_auto:.3f}."
     )
     heads = ["record", "random", "attainable, said", "attainable, true", "auto", *RIVALS, "advised", "share"]
     seeds = pages.seeds_of(table, "seed")

@@ -23,9 +23,9 @@ from benchmarks import options, pages
 from benchmarks.bernoulli.__main__ import KINDS, REPLICATES, RIVALS, ROWS, drawn
 
 NAME = "log_odds_ucb"
-UNTOLD = {f"{name}, told nothing": name for name in ("auto", NAME)}
-POLICIES = ("auto", *RIVALS, NAME, *UNTOLD)
-_SHOWN = ("auto", NAME, *UNTOLD)  # of which shares are on the page
+NO_HISTORY = {f"{name}, no history": name for name in ("auto", NAME)}
+POLICIES = ("auto", *RIVALS, NAME, *NO_HISTORY)
+_SHOWN = ("auto", NAME, *NO_HISTORY)  # of which shares are on the page
 SEEDS = {"reported": range(9100, 9110), "development": range(8000, 8010)}
 PAST = 0.2  # of the rows, which are known before: what ``Replay`` takes by itself
 _LEAST = 0.98  # of the best rival, asked on each kind
@@ -33,7 +33,7 @@ _KEY = ("kind", "seed", "policy")
 
 
 def of_record(kind: str, seed: int, name: str) -> float:
-    """The chances of the arms that a policy, told what ``Replay`` knows, pulls in the rows played, added up."""
+    """The chances of the arms that a policy, given what ``Replay`` knows, pulls in the rows played, added up."""
     warnings.simplefilter("ignore", UserWarning)
     chances, record = drawn(kind, seed)
     problem = Replay(torch.from_numpy(record))
@@ -44,7 +44,7 @@ def of_record(kind: str, seed: int, name: str) -> float:
 
 
 def of_records(kind: str, seeds: Sequence[int], name: str) -> list[float]:
-    """The same for each seed of a policy that is told nothing, so that all records are played at once, each by
+    """The same for each seed of a policy without a history, so that all records are played at once, each by
     ``REPLICATES`` replicates if the policy draws; the mean over these."""
     draws = REPLICATES if recipes.registered(name).seeded else 1
     both = [drawn(kind, seed) for seed in seeds for _ in range(draws)]
@@ -87,8 +87,8 @@ def write_page(folder: Path) -> Path:
     answer = (
         f"`{NAME}` earns {average[NAME]:.3f} of the best of four policies for rewards of 0 and 1, in the mean over "
         f"{len(means)} kinds of records; `auto` {average['auto']:.3f}. The difference is {ahead:.3f}, its standard "
-        f"error over seeds {error:.3f}. {short} Told nothing, as the four are, they earn "
-        f"{' and '.join(f'{average[name]:.3f} (`{UNTOLD[name]}`)' for name in UNTOLD)}."
+        f"error over seeds {error:.3f}. {short} Without the first fifth of the rows, as the four are, they earn "
+        f"{' and '.join(f'{average[name]:.3f} (`{NO_HISTORY[name]}`)' for name in NO_HISTORY)}."
     )
     rows = []
     for kind, row in means.iterrows():
@@ -121,8 +121,8 @@ def main(
             if not missing:
                 continue
             found = (
-                of_records(kind, missing, UNTOLD.get(name, name))
-                if name in (*RIVALS, *UNTOLD)
+                of_records(kind, missing, NO_HISTORY.get(name, name))
+                if name in (*RIVALS, *NO_HISTORY)
                 else [of_record(kind, seed, name) for seed in missing]
             )
             rows = [(kind, seed, name, value) for seed, value in zip(missing, found, strict=True)]

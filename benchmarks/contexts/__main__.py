@@ -18,7 +18,7 @@ import typer
 
 from benchmarks import options, pages
 from benchmarks.contexts import auto, dense, linear
-from benchmarks.contexts.auto import TOLD
+from benchmarks.contexts.auto import ALL_KNOWN
 from benchmarks.contexts.dense import DENSE, DRIFT, LISTED, PROBLEMS, STALE, TIMED, WIDTH, WINDOW
 from benchmarks.contexts.linear import AUTO, EXPLORATION, LINEAR, OURS
 from benchmarks.pages import markdown_of, seeds_of
@@ -39,9 +39,9 @@ def write_page(results: Path) -> Path:
     else:
         said.append(_beside_linear(coba))
         lines += _coba(coba)
-    lines += [] if auto is None and auto_coba is None else ["## `auto`, told no kernel", ""]
+    lines += [] if auto is None and auto_coba is None else ["## `auto` without a kernel", ""]
     if auto is not None:
-        said.append(_beside_told(auto))
+        said.append(_beside_known(auto))
         lines += _auto(auto)
     lines += [] if auto_coba is None else _auto_beside_linear(auto_coba)
     path, command = results / "RESULTS.md", "python -m benchmarks.contexts"
@@ -54,29 +54,27 @@ def _together(results: Path, pattern: str) -> pd.DataFrame | None:
     return pd.concat(map(pd.read_csv, found)) if found else None
 
 
-def _beside_told(table: pd.DataFrame) -> str:
-    """Regret of ``auto`` over that of the policy that is told everything."""
+def _beside_known(table: pd.DataFrame) -> str:
+    """Regret of ``auto`` over that of the policy that knows everything."""
     total = table.groupby(["problem", "step", "policy"])["regret"].sum().unstack()
-    over = total.drop(columns=TOLD).div(total[TOLD], axis=0)
+    over = total.drop(columns=ALL_KNOWN).div(total[ALL_KNOWN], axis=0)
     ranges = [f"{over[of].min():.2f} to {over[of].max():.2f} with {of.removeprefix('auto, ')}" for of in over]
-    return (
-        f"`auto`, told no kernel, has this many times the regret of `{TOLD}`, told all: {', '.join(ranges)}."
-    )
+    return f"`auto` without a kernel has this many times the regret of `{ALL_KNOWN}`: {', '.join(ranges)}."
 
 
 def _auto(table: pd.DataFrame) -> list[str]:
     regret = table.pivot(index=["problem", "step", "policy"], columns="seed", values="regret")
     rows = []
     for problem, step, policy in regret.index:
-        if policy != TOLD:
-            own, told = (regret.loc[problem, step, name] for name in (policy, TOLD))
+        if policy != ALL_KNOWN:
+            own, known = (regret.loc[problem, step, name] for name in (policy, ALL_KNOWN))
             row = {"problem": problem, "steps": step, "policy": policy, "regret of each seed": _each(own)}
-            rows.append(row | {f"of {TOLD}": _each(told), "over it": f"{own.sum() / told.sum():.2f}"})
+            rows.append(row | {f"of {ALL_KNOWN}": _each(known), "over it": f"{own.sum() / known.sum():.2f}"})
     return [
-        f"`contextual-gp` as above, {seeds_of(table, 'seed', 'problem')}, against `tv_cgp_ucb` with contexts listed,",
-        f"told kernels, noise and rate of change, of width {WIDTH}. `auto` is told the arms, and either the",
-        f"list of contexts or their number of columns (as features). Asked: at most {ASKED_REGRET} times the told",
-        "regret. The settings were chosen on other seeds (`PROTOCOL.md`).",
+        f"`contextual-gp` as above, {seeds_of(table, 'seed', 'problem')}, against `tv_cgp_ucb` over listed",
+        f"contexts, which knows kernels, noise and rate of change; its width is {WIDTH}. `auto` is given the arms, and",
+        f"either the list of contexts or their number of columns (as features). Asked: at most {ASKED_REGRET}",
+        "times the regret of `tv_cgp_ucb`. The settings were chosen on other seeds (`PROTOCOL.md`).",
         "",
         markdown_of(pd.DataFrame(rows)),
         "",
@@ -98,7 +96,7 @@ def _auto_beside_linear(table: pd.DataFrame) -> list[str]:
         for name in means.index
     ]
     return [
-        "The environments of `coba` as above, but for 250 steps: mean regret a step. `auto` is told features and",
+        "The environments of `coba` as above, but for 250 steps: mean regret a step. `auto` is given features and",
         "context of each step and has no settings; those of the linear policies are the best on two other seeds.",
         f"`auto` is ahead of both on {ahead} of {len(means)}. Asked: 3 of 4.",
         "",
@@ -188,9 +186,9 @@ def _coba(table: pd.DataFrame) -> list[str]:
         for policy in part["policy"].unique():
             short = wide["best arms"] - wide[policy]
             setting = part[part["policy"] == policy]["setting"].iloc[0]
-            told = "" if pd.isna(setting) or not setting else f" ({setting})"
+            note = "" if pd.isna(setting) or not setting else f" ({setting})"
             if policy != "best arms":
-                row[policy] = f"{short.mean():.4f} +- {short.sem():.4f}{told}"
+                row[policy] = f"{short.mean():.4f} +- {short.sem():.4f}{note}"
         rows.append(row)
     seeds = seeds_of(table, "seed", "environment")
     return [

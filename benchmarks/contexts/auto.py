@@ -1,4 +1,4 @@
-"""``auto`` told no kernel and no rate of change, beside ``tv_cgp_ucb`` told both: see PROTOCOL.md."""
+"""``auto`` without kernel and rate of change, beside ``tv_cgp_ucb`` with both: see PROTOCOL.md."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from bandits_torch.problems.tv_gp import ContextualGPDraws
 from benchmarks.contexts.dense import PROBLEMS, WIDTH
 from benchmarks.pages import say
 
-TOLD, LISTED, FEATURES = "tv_cgp_ucb, told", "auto, contexts listed", "auto, contexts as features"
+ALL_KNOWN, LISTED, FEATURES = "tv_cgp_ucb, all known", "auto, contexts listed", "auto, contexts as features"
 FIRST = 50  # the first seed that is reported
-MARKS = (100, 500)  # steps after which the regret so far is told
+MARKS = (100, 500)  # steps after which the regret so far is kept
 
 
 def policies(problem: ContextualGPDraws, horizon: int) -> dict[str, Policy]:
-    """Who races: the first is told the kernels, the noise and the rate of change, the others none of these."""
-    told = recipes.build(
+    """Who races: the first knows the kernels, the noise and the rate of change, the others none of these."""
+    known = recipes.build(
         "tv_cgp_ucb", problem, replicates=1, horizon=horizon, width=WIDTH, contexts=problem.contexts
     )
     return {
-        TOLD: told,
+        ALL_KNOWN: known,
         LISTED: recipes.auto(problem.arms, contexts=problem.contexts),
         FEATURES: recipes.auto(problem.arms, context_dim=problem.contexts.shape[-1]),
     }
@@ -31,7 +31,7 @@ def race(kind: str, seed: int, horizon: int, short: int) -> pd.DataFrame:
     """One row for each policy and mark: regret so far. Contexts as features are played for ``short`` steps: a step
     costs ten times theirs."""
     rows = []
-    for name in (TOLD, LISTED, FEATURES):
+    for name in (ALL_KNOWN, LISTED, FEATURES):
         problem = make("contextual-gp", horizon=horizon, seed=seed, forgetting_rate=PROBLEMS[kind])
         assert isinstance(problem, ContextualGPDraws)
         steps = short if name == FEATURES else horizon

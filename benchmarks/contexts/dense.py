@@ -52,8 +52,8 @@ class DenseRefit(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Any = None) -> Choice:
         """By the formulas of Rasmussen & Williams (2006), equations 2.25-2.26."""
-        told = torch.cat([available.context, torch.tensor([time]).double()])
-        rows = torch.cat([self.arms, told.expand(len(self.arms), -1)], -1)
+        given = torch.cat([available.context, torch.tensor([time]).double()])
+        rows = torch.cat([self.arms, given.expand(len(self.arms), -1)], -1)
         mean, variance = torch.zeros(len(rows)).double(), self.kernel(rows, diag=True)
         if len(self.rewards):
             K = self.kernel(self.inputs).to_dense()
@@ -74,7 +74,7 @@ class DenseRefit(Policy):
 
 
 class Blind(WrappingPolicy):
-    """A policy that is told of the mask alone."""
+    """A policy that is given the mask alone."""
 
     def __init__(self, policy: Policy) -> None:
         self._around(policy)

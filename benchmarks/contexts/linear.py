@@ -20,7 +20,7 @@ from benchmarks.pages import say
 ENVIRONMENTS = ("linear", "kernel", "mlp", "neighbors")
 DEVELOPMENT = 1000  # the first seed of what chooses settings; what is reported has seeds 1, 2, ...
 OURS = [{"stretch": s, "width": w} for s in (1.0, 2.0, 4.0) for w in (0.5, 2.0)]
-AUTO, OURS_TOLD, LINEAR = "auto", "CGP-UCB", ("LinUCB (coba)", "LinTS (coba)")
+AUTO, CGP, LINEAR = "auto", "CGP-UCB", ("LinUCB (coba)", "LinTS (coba)")
 EXPLORATION = (0.03, 0.1, 0.3, 1.0)  # alpha of LinUCB, v of LinTS; their default is 1
 NOISE, SCALE, MEAN = 0.05**2, 0.25**2, 0.5  # of rewards that coba scales to [0, 1]
 
@@ -87,8 +87,8 @@ def ours(problem: CobaProblem, stretch: float, width: float) -> Tensor:
     return run(policy, problem, problem.horizon).rewards.mean(-1)
 
 
-def untold(problem: CobaProblem) -> Tensor:
-    """Mean reward of each replicate under ``auto``, told how many numbers a context has."""
+def without_kernel(problem: CobaProblem) -> Tensor:
+    """Mean reward of each replicate under ``auto``, given how many numbers a context has."""
     policy = recipes.auto(problem.arms, context_dim=problem.contexts.shape[-1], replicates=problem.replicates)
     assert problem.horizon is not None
     return run(policy, problem, problem.horizon).rewards.mean(-1)
@@ -115,15 +115,15 @@ def theirs(problem: CobaProblem, name: str, exploration: float) -> Tensor:
     return torch.tensor(means).double()
 
 
-def race(horizon: int, seeds: int, racing: Sequence[str] = (OURS_TOLD, *LINEAR, "random")) -> pd.DataFrame:
+def race(horizon: int, seeds: int, racing: Sequence[str] = (CGP, *LINEAR, "random")) -> pd.DataFrame:
     """One row for each environment, policy and seed; settings are the best of equal-sized grids on other seeds."""
     rows = []
     for name in ENVIRONMENTS:
         problem = CobaProblem(name, horizon, range(1, seeds + 1))
         tuning = CobaProblem(name, horizon // 2, range(DEVELOPMENT, DEVELOPMENT + 2))
         grids: dict[str, list[tuple[str, Callable[[CobaProblem], Tensor]]]] = {
-            AUTO: [("", untold)],
-            OURS_TOLD: [(f"{one}", lambda p, one=one: ours(p, **one)) for one in OURS],
+            AUTO: [("", without_kernel)],
+            CGP: [(f"{one}", lambda p, one=one: ours(p, **one)) for one in OURS],
             LINEAR[0]: [(f"alpha {x}", lambda p, x=x: theirs(p, "LinUCBLearner", x)) for x in EXPLORATION],
             LINEAR[1]: [(f"v {x}", lambda p, x=x: theirs(p, "LinTSLearner", x)) for x in EXPLORATION],
             "random": [("", lambda p: theirs(p, "random", 0.0))],

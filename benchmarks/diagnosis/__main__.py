@@ -110,8 +110,8 @@ def judge(number: int, *, tails: bool = False) -> dict[str, object]:
         path = Path(folder) / "file.csv"
         truth = draw(number, path, tails=tails)
         found = diagnose(read_table(path))
-    told = [one.after for one in found.jumps or ()]
-    left, hits = list(told), []
+    reported = [one.after for one in found.jumps or ()]
+    left, hits = list(reported), []
     for at in truth.jumps:
         near = [one for one in left if abs(one - at) <= _NEAR]
         hits.append(bool(near))
@@ -127,14 +127,14 @@ def judge(number: int, *, tails: bool = False) -> dict[str, object]:
         "arms": truth.arms,
         "missing": truth.missing,
         "period": truth.period,
-        "periods_told": " ".join(f"{one.length:.5g}" for one in found.periods),
+        "periods_reported": " ".join(f"{one.length:.5g}" for one in found.periods),
         "periods_right": sum(right),
-        "own_told": len(found.own_periods),
+        "own_reported": len(found.own_periods),
         "drift": truth.drift,
-        "drift_told": bool(found.drift),
+        "drift_reported": bool(found.drift),
         "jumps": " ".join(map(str, truth.jumps)),
         "sizes": " ".join(f"{size:.2f}" for size in truth.sizes),
-        "jumps_told": " ".join(map(str, told)),
+        "jumps_reported": " ".join(map(str, reported)),
         "jumps_found": sum(hits),
         "clear": sum(size >= _CLEAR for size in truth.sizes),
         "clear_found": sum(hit for hit, size in zip(hits, truth.sizes, strict=True) if size >= _CLEAR),
@@ -146,10 +146,10 @@ def judge(number: int, *, tails: bool = False) -> dict[str, object]:
 
 
 def shares(table: pd.DataFrame) -> list[list[str]]:
-    """Precision and recall of what was told of the files of a table."""
+    """Precision and recall of what was reported of the files of a table."""
     cycles, drifts = table["period"].notna(), table["drift"] > 0
-    count = {name: _told(table[name]).sum() for name in ("jumps", "jumps_told", "periods_told")}
-    found, right = table["jumps_found"].sum(), (table["drift_told"] & drifts).sum()
+    count = {name: _count(table[name]).sum() for name in ("jumps", "jumps_reported", "periods_reported")}
+    found, right = table["jumps_found"].sum(), (table["drift_reported"] & drifts).sum()
 
     def share(part: float, whole: float) -> str:
         return f"{int(part)} of {int(whole)}" + (f" ({part / whole:.2f})" if whole else "")
@@ -158,16 +158,16 @@ def shares(table: pd.DataFrame) -> list[list[str]]:
         ["kind", share((table["kind"] == table["said"]).sum(), len(table)), ""],
         [
             "cycle, of all arms",
-            share(table["periods_right"].sum(), count["periods_told"]),
+            share(table["periods_right"].sum(), count["periods_reported"]),
             share((table.loc[cycles, "periods_right"] > 0).sum(), cycles.sum()),
         ],
-        ["jumps", share(found, count["jumps_told"]), share(found, count["jumps"])],
+        ["jumps", share(found, count["jumps_reported"]), share(found, count["jumps"])],
         ["jumps of two deviations or more", "", share(table["clear_found"].sum(), table["clear"].sum())],
-        ["drift", share(right, table["drift_told"].sum()), share(right, drifts.sum())],
+        ["drift", share(right, table["drift_reported"].sum()), share(right, drifts.sum())],
     ]
 
 
-def _told(cells: pd.Series) -> pd.Series:
+def _count(cells: pd.Series) -> pd.Series:
     """How many numbers each cell has."""
     return cells.astype("string").fillna("").str.split().map(len)
 
@@ -176,19 +176,19 @@ def write_page(folder: Path) -> Path:
     table, tails = pd.read_csv(folder / "files.csv"), pd.read_csv(folder / "heavy.csv")
     rows, heavy = shares(table), shares(tails)
     covered = table["covered"].mean()
-    false = int((_told(tails["jumps_told"]) > tails["jumps_found"]).sum())
+    false = int((_count(tails["jumps_reported"]) > tails["jumps_found"]).sum())
     answer = (
-        f"Of {len(table)} files the kind is right in {(table['kind'] == table['said']).sum()}; of the cycles told "
-        f"{rows[1][1]} are right and {rows[1][2]} are found; of the jumps told {rows[2][1]} are right and {rows[2][2]} "
-        f"are found; the 90 % interval of the noise holds it in {covered:.0%} of the files (asked: 85 to 95 %). "
-        f"Of {len(tails)} files whose noise has heavy tails {false} have a jump told that is none (asked: at most "
-        f"{len(tails) // 10})."
+        f"Of {len(table)} files the kind is right in {(table['kind'] == table['said']).sum()}. Of the cycles "
+        f"that are reported {rows[1][1]} are right, and {rows[1][2]} are found; of the jumps that are reported "
+        f"{rows[2][1]} are right, and {rows[2][2]} are found. The 90 % interval of the noise holds it in "
+        f"{covered:.0%} of the files (asked: 85 to 95 %). Of {len(tails)} files whose noise has heavy tails "
+        f"{false} have a false jump (asked: at most {len(tails) // 10})."
     )
     about = (
         f"\n{pages.seeds_of(table, 'file')}; `PROTOCOL.md` was written first, and says what counts as right. Cycles of "
-        f"single arms that do not exist were told in {int((table['own_told'] > 0).sum())} files.\n\n"
+        f"single arms that do not exist were reported in {int((table['own_reported'] > 0).sum())} files.\n\n"
     )
-    heads = ["", "right of those told", "found"]
+    heads = ["", "right of those reported", "found"]
     beside = (
         f"\n## Heavy tails\n\n{pages.seeds_of(tails, 'file')}, with noise that is Student's t with three degrees "
         "of freedom, normal but for some rewards five or ten times as far out, or lognormal. The interval of the noise "

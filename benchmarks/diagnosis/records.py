@@ -73,7 +73,7 @@ KNOWN = {
         "A night and a day of lamps and sun: less than one cycle. Two parts put together, between rows 601 and 602.",
         RIGHT,
         "The seam is one of the jumps; the others are groups of neighbouring sensors that change at once. No cycle is "
-        "told.",
+        "found.",
     ),
 }
 

@@ -47,8 +47,8 @@ def main(
     kept = cache or folder / "cells"
     todo = cells(names, players if policies else None, found, **size)
     if not resume and any((kept / cell.key).exists() for cell in todo):
-        told = f"{kept} holds cells that have ended: --resume continues; delete the folder to start again"
-        raise typer.BadParameter(told, param_hint="--resume")
+        message = f"{kept} holds cells that have ended: --resume continues; delete the folder to start again"
+        raise typer.BadParameter(message, param_hint="--resume")
     failed = 0
     for number, (cell, failure) in enumerate(play(todo, folder, kept, True, engine, jobs), start=1):
         say(f"{number}/{len(todo)} {cell.title}: {failure.error if failure else 'done'}")

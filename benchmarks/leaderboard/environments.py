@@ -114,8 +114,8 @@ class RecordSetting:
 
 
 @dataclass(frozen=True)
-class Untold:
-    """``auto`` told nothing but the arms: their features, where they have any, else their number."""
+class AutoWithoutKernel:
+    """``auto`` given the arms alone: their features, where they have any, else their number."""
 
     name: str = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)

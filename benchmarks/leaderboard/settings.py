@@ -9,17 +9,18 @@ more of every policy were played, a number fixed before the first of them, where
 
 What policies know. Each recipe gets what ``problem.knowledge`` says an honest user would know: kernel, noise
 variance, a bound on the norm, the forgetting rate, the variation budget. Environments whose prior mean is not zero are
-centred first, and real data are told by one kernel and mean zero (``environments``): not every recipe takes a prior
+centred first, and real data have one kernel and mean zero (``environments``): not every recipe takes a prior
 mean, and all shall know the same.
 
 Settings. Every recipe has its defaults, so the width of its theorem (delta 0.1). Those that take a width race a
 second time with one constant for all, 2 (for Thompson sampling, whose width scales the posterior's deviation, 1). The
 networks of OPNN and ADA-OPNN have 64 units in place of 256 and 50 training steps in place of 200, for their cost.
 
-``auto`` is told neither rate nor variation nor horizon, and a second time nothing at all: features or number of arms.
+``auto`` knows neither rate nor variation nor horizon. A second row has it without kernel, noise and mean: it knows
+the features of the arms, or their number.
 
 Recipes for an unknown prior need candidate priors, which only two environments have. There they race beside a few that
-know one prior, in a table of their own, outside the ranking; ``known_prior_gp_ucb`` is told the true one and is no
+know one prior, in a table of their own, outside the ranking; ``known_prior_gp_ucb`` knows the true one and is no
 competitor.
 """
 
@@ -30,7 +31,7 @@ from pathlib import Path
 
 from bandits_torch import recipes
 from bandits_torch.experiments.engines import MakePolicy, MakeProblem, ProblemSetting, RecipeSetting
-from benchmarks.leaderboard.environments import Cached, CentredSetting, RecordSetting, Untold
+from benchmarks.leaderboard.environments import AutoWithoutKernel, Cached, CentredSetting, RecordSetting
 
 HORIZON, REPLICATES, SEED = 500, 25, 0
 MORE = 75  # replicates after those, of environments that are drawn
@@ -73,8 +74,8 @@ def _raced(unknown_prior: bool) -> dict[str, MakePolicy]:
     }
 
 
-UNTOLD = "auto, told nothing"
-POLICIES: dict[str, MakePolicy] = _raced(unknown_prior=False) | {UNTOLD: Untold()}
+NO_KERNEL = "auto, no kernel"
+POLICIES: dict[str, MakePolicy] = _raced(unknown_prior=False) | {NO_KERNEL: AutoWithoutKernel()}
 PRIOR_POLICIES = {name: POLICIES[name] for name in _KNOW_ONE_PRIOR} | _raced(unknown_prior=True)
 
 

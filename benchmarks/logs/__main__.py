@@ -69,9 +69,9 @@ def drawn_under(seed: int, rows: int, listed: bool, skewed: bool, drifting: bool
     means, k = means_under(contexts, drifting), np.arange(rows)
     rewards = means[k, arms] + NOISE * draw.normal(size=rows)
     columns = (torch.from_numpy(column) for column in (np.arange(float(rows)), arms, rewards))
-    told = torch.from_numpy(chance[k, arms]) if skewed else None
+    given = torch.from_numpy(chance[k, arms]) if skewed else None
     names = NAMES if listed else ()
-    log = Log(*columns, ("a", "b", "c", "d"), told, contexts=torch.from_numpy(contexts), context_names=names)
+    log = Log(*columns, ("a", "b", "c", "d"), given, contexts=torch.from_numpy(contexts), context_names=names)
     return log, means
 
 
@@ -199,7 +199,7 @@ def table(seeds: range, data: Path) -> list[dict[str, object]]:
 
 
 def warm(seeds: range) -> list[dict[str, object]]:
-    """Regret of 200 steps after 500 logged ones, of ``auto`` that is told the log and of one that is not."""
+    """Regret of 200 steps after 500 logged ones, of ``auto`` with the log and without."""
     rows: list[dict[str, object]] = []
     steps = torch.arange(LOGGED)
     for seed, world in product(seeds, WORLDS):
@@ -209,7 +209,7 @@ def warm(seeds: range) -> list[dict[str, object]]:
         rewards = worth + 0.1 * torch.from_numpy(draw.normal(size=worth.shape))
         arms = torch.from_numpy(draw.integers(ARMS, size=LOGGED))
         log = Log(steps.double(), arms, rewards[steps, arms], tuple(map(str, range(ARMS))))
-        for name, policy in (("told", recipes.auto(ARMS, log=log)), ("not told", recipes.auto(ARMS))):
+        for name, policy in (("with", recipes.auto(ARMS, log=log)), ("without", recipes.auto(ARMS))):
             regret = lost(policy, worth, rewards)
             rows.append({"world": world, "policy": name, "seed": seed, "regret": regret})
     return rows + warm_under(seeds)
@@ -223,7 +223,7 @@ def warm_under(seeds: range) -> list[dict[str, object]]:
         first = replace(log, **{column: getattr(log, column)[:LOGGED] for column in columns})
         noise = NOISE * torch.from_numpy(np.random.default_rng([seed, 2]).normal(size=len(means)))
         worth = torch.from_numpy(means)
-        for name, policy in (("told", recipes.auto(4, log=first)), ("not told", recipes.auto(4, contexts=3))):
+        for name, policy in (("with", recipes.auto(4, log=first)), ("without", recipes.auto(4, contexts=3))):
             regret = lost(policy, worth, worth + noise.unsqueeze(-1), log.contexts)
             rows.append({"world": "listed contexts", "policy": name, "seed": seed, "regret": regret})
     return rows
@@ -270,7 +270,7 @@ def write_page(folder: Path) -> Path:
     starts = pd.read_csv(folder / "warm.csv")
     regret = starts.pivot(index=["world", "seed"], columns="policy", values="regret")
     total = regret.groupby("world").mean()
-    saved = 100 * (1 - total["told"] / total["not told"])
+    saved = 100 * (1 - total["with"] / total["without"])
     answer = (
         f"Intervals of 90 % hold the truth in {100 * min(shares):.0f} to {100 * max(shares):.0f} % of the logs, "
         f"within 85 to 95 % in {inside} of {len(shares)} settings. A log of {LOGGED} rewards saves `auto` "
@@ -285,12 +285,12 @@ def write_page(folder: Path) -> Path:
     heads = ["log", "policy", "estimator", "logs", "hold the truth", "mean error", "half width"]
     over = f"{ARMS} arms (4 under contexts); {pages.seeds_of(starts, 'seed')}"
     start = f"\n## A warm start\n\nRegret of {PLAYED} steps over {over}.\n\n"
-    less = (regret["told"] < regret["not told"]).groupby("world").sum()
+    less = (regret["with"] < regret["without"]).groupby("world").sum()
     seeds = starts["seed"].nunique()
     columns = {
         "world": pages.of("world"),
-        "told the log": pages.of("told", "{:.1f}".format),
-        "not told": pages.of("not told", "{:.1f}".format),
+        "with the log": pages.of("with", "{:.1f}".format),
+        "without": pages.of("without", "{:.1f}".format),
         "less": lambda row: f"{less[row['world']]} of {seeds}",
     }
     start += pages.table(total.reset_index(), columns)

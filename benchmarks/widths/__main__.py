@@ -14,7 +14,7 @@ import typer
 from benchmarks import options, pages
 from benchmarks.pages import markdown, seeds_of, with_error
 from benchmarks.widths import races, ratios
-from benchmarks.widths.races import BAND, BASE, DRIFT, LENGTH_SCALES, MODEL_HOLDS, TOLD
+from benchmarks.widths.races import BAND, BASE, DRIFT, GIVEN, LENGTH_SCALES, MODEL_HOLDS
 
 LIMIT = 1.5  # times the regret of width 2
 _HEAD = """
@@ -43,11 +43,11 @@ def _answer(tables: dict[str, pd.DataFrame]) -> str:
     ]
     if "length_scales" in tables:
         least = tables["length_scales"].groupby(["problem", "policy"])["regret"].mean().unstack().min(axis=1)
-        wrong = least[[name for name in least.index if "told" not in name]]
-        ratio = wrong / least[[f"{name}; told it" for name in wrong.index]].to_numpy()
+        wrong = least[[name for name in least.index if "known" not in name]]
+        ratio = wrong / least[[f"{name}; known" for name in wrong.index]].to_numpy()
         said.append(
-            f"Where the length-scale is told wrong, the best policy of each problem has {ratio.min():.2f} to "
-            f"{ratio.max():.2f} times the regret of the best that is told it."
+            f"Where a wrong length-scale is given, the best policy of each problem has {ratio.min():.2f} to "
+            f"{ratio.max():.2f} times the regret of the best that knows it."
         )
     if "drift" in tables:
         means = tables["drift"].groupby(["problem", "policy"])["regret"].mean().unstack()
@@ -132,8 +132,8 @@ def _dual(table: pd.DataFrame) -> str:
 
 def _length_scales(table: pd.DataFrame) -> str:
     return (
-        f"## A length-scale that is told wrong\n\nPolicies are told {TOLD}, the functions are drawn with what the "
-        'problem\'s name says; "told it": the oracle. The shorter candidates of all four are .4 e^{-p/d}, as many as '
+        f"## A wrong length-scale\n\nPolicies are given {GIVEN}, the functions are drawn with what the "
+        'problem\'s name says; "known": the oracle. The shorter candidates of all four are .4 e^{-p/d}, as many as '
         "t^{1/4} reaches; none of them need be the true one. B is the norm under the kernel that drew the functions; "
         "A-GP-UCB lets it grow with the factor.\n\n"
         + markdown(_heads(table, list(LENGTH_SCALES)), _race(table, list(LENGTH_SCALES)))
@@ -142,7 +142,7 @@ def _length_scales(table: pd.DataFrame) -> str:
 
 def _drift(table: pd.DataFrame) -> str:
     return (
-        "## R-PERP under drift\n\nEach told horizon and variation budget; intervals and windows by its own paper's "
+        "## R-PERP under drift\n\nEach knows horizon and variation budget; intervals and windows by its own paper's "
         "formula.\n\n" + markdown(_heads(table, list(DRIFT)), _race(table, list(DRIFT)))
     )
 

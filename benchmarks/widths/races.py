@@ -54,12 +54,12 @@ def totals(
         yield pd.DataFrame(rows, columns=["problem", "policy", "replicate", "steps", "regret"])
 
 
-# An unknown length-scale. theta_0 is told; the functions are drawn with another, or with this one.
-TOLD = 0.4
+# An unknown length-scale. theta_0 is given; the functions are drawn with another, or with this one.
+GIVEN = 0.4
 _DRAWN = {
     "se, .05": {"lengthscale": 0.05},
     "matern-5/2, .05": {"lengthscale": 0.05, "kernel": "matern"},
-    "se, .4 (as told)": {"lengthscale": 0.4},
+    "se, .4 (as given)": {"lengthscale": 0.4},
     "se, .1, d = 2": {"lengthscale": 0.1, "dim": 2},
 }
 _UNKNOWN = ("a_gp_ucb", "lb_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "igp_ucb")
@@ -70,13 +70,13 @@ LENGTH_SCALES = {
 }
 
 
-def mistold(problem: Problem, horizon: int) -> Problem:
-    """A problem whose policies are told the length-scale ``TOLD``, and candidates e^{-p/d} of it (for those that take
+def misinformed(problem: Problem, horizon: int) -> Problem:
+    """A problem whose policies are given the length-scale ``GIVEN``, and candidates e^{-p/d} of it (for those that take
     priors); B is the norm under the kernel that drew the functions."""
     known, dim, kernels = problem.knowledge, problem.arms.shape[-1], []
     for p in range(1 + math.ceil(dim * math.log(horizon) / 4 - 1e-9)):
         kernel = copy.deepcopy(known.kernel)
-        kernel.lengthscale = TOLD * math.exp(-p / dim)
+        kernel.lengthscale = GIVEN * math.exp(-p / dim)
         kernels.append(kernel)
     priors = [CandidatePrior(kernel) for kernel in kernels]
     problem.knowledge = replace(known, kernel=kernels[0], priors=priors)
@@ -84,12 +84,12 @@ def mistold(problem: Problem, horizon: int) -> Problem:
 
 
 def length_scales() -> dict[str, MakeProblem]:
-    """Each told its length-scale, and told the wrong one."""
+    """Each given its length-scale, and given the wrong one."""
     made: dict[str, MakeProblem] = {}
     for name, options in _DRAWN.items():
         setting = ProblemSetting("gp", options)
-        made[name] = lambda block, setting=setting: mistold(setting(block), block.horizon)
-        made[name + "; told it"] = setting
+        made[name] = lambda block, setting=setting: misinformed(setting(block), block.horizon)
+        made[name + "; known"] = setting
     return made
 
 

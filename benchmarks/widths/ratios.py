@@ -52,8 +52,8 @@ def _run(kernel: str, options: dict[str, object], kind: str) -> Iterator[dict[st
             one = dual(step, model) / closed(step, model)
             numbers = {"all arms": ratio, "arm played": played, "one number": one}
             for what, value in numbers.items():
-                told = {"kernel": kernel, "model": kind, "step": step, "of": what}
-                yield told | {"ratio": value.mean().item()}
+                place = {"kernel": kernel, "model": kind, "step": step, "of": what}
+                yield place | {"ratio": value.mean().item()}
         policy.learn(Observation(float(step), arm, problem.pull(step, arm, streams)))
 
 

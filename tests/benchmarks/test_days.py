@@ -37,8 +37,9 @@ def test_the_page_says_what_the_table_holds():
     assert sorted(day.index) == list(days.REPORTED)
     both = day[[days.FOUND, days.NONE, days.RIVAL]].sum()
     assert f"has {both[days.FOUND] / both[days.NONE]:.2f} of the regret of `auto` without cycles" in text
-    assert f"and {both[days.FOUND] / both[days.RIVAL]:.2f} of that of the kernel told" in " ".join(
-        text.split()
+    assert (
+        f"and {both[days.FOUND] / both[days.RIVAL]:.2f} of the regret of the kernel with the true day"
+        in " ".join(text.split())
     )
 
 

@@ -16,9 +16,9 @@ KEPT = Path(__file__).parents[2] / "benchmarks" / "diagnosis" / "results" / "fil
 def test_a_file_drawn_again_gets_the_same_diagnosis(number):
     kept = pd.read_csv(KEPT).set_index("file").loc[number]
     now = judge(number)
-    for name in ("kind", "said", "rows", "arms", "periods_right", "drift_told", "jumps_found", "covered"):
+    for name in ("kind", "said", "rows", "arms", "periods_right", "drift_reported", "jumps_found", "covered"):
         assert kept[name] == now[name], name
-    assert str(kept["jumps_told"]).replace(".0", "").replace("nan", "") == now["jumps_told"]
+    assert str(kept["jumps_reported"]).replace(".0", "").replace("nan", "") == now["jumps_reported"]
     assert kept["low"] == pytest.approx(now["low"], rel=1e-4)
 
 

@@ -268,11 +268,11 @@ def test_misspelt_names_are_refused(tmp_path):
 
 
 def test_a_name_with_a_comma_can_be_said():
-    known = ("auto", "auto, told nothing", "gp_ucb")
+    known = ("auto", "auto, no kernel", "gp_ucb")
     said = {
         "gp_ucb,auto": ["gp_ucb", "auto"],
-        "auto, told nothing": [known[1]],
-        "gp_ucb; auto, told nothing": [*known[:0:-1]],
+        "auto, no kernel": [known[1]],
+        "gp_ucb; auto, no kernel": [*known[:0:-1]],
     }
     for text, names in said.items():
         assert chosen(text, known, "policies") == names

@@ -141,7 +141,7 @@ def world(kind, seeds):
 
 
 def built(kind, replicates):
-    """``auto`` over arms, told nothing, features, or a kernel and the mean of rewards."""
+    """``auto`` over arms that knows their number, their features, or a kernel and the mean of rewards."""
     if kind == "arms":
         return recipes.auto(ARMS, replicates=replicates)
     x = torch.linspace(0, 1, ARMS).double().unsqueeze(-1)
