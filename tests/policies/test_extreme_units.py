@@ -1,4 +1,4 @@
-"""``auto`` without prior knowledge, over arms, under contexts and over points: units and origins, and rewards of any size."""
+"""``auto`` without prior knowledge, over arms, contexts and points: units, origins, and rewards of any size."""
 
 import functools
 
