@@ -231,7 +231,7 @@ class ConstantWidth(Width):
         self.value = checked(validation.non_negative, "value", value)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        return model.noise_variance.new_ones(()) * like(model.noise_variance, self.value)
+        return clock(self.value, model)
 
 
 class NormWidth(Width):

@@ -369,10 +369,11 @@ class ArmGP(ArmModel):
 
     def candidates(self, time: float | None = None) -> Tensor:
         if self._candidates is None:
-            self._candidates = self._indices()
+            self._candidates = with_time(self._indices(), 0.0) if self.drifts else self._indices()
         if self.drifts:
             self._candidates_time = self.check_not_past(time)
-            self._candidates = with_time(self._candidates[..., :1], self._candidates_time)
+            self._candidates = self._candidates.clone()
+            self._candidates.select(-1, 1).fill_(self._candidates_time)
         return self._candidates
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:

@@ -287,6 +287,7 @@ class CovarianceForm(Form):
     written: Tensor  # (b, 32, N), rows of C of the arms pulled since the fold
     written_arm: Tensor  # (b, 32), which arms these are; -1 for none
     root: Tensor | None
+    _kernel: Tensor  # (b,), each member's place in K
     waiting: int  # rows until the fold; 1 if rows are folded at once
     _least: Tensor
     _PLAIN = ("filled",)
@@ -297,6 +298,7 @@ class CovarianceForm(Form):
         K, copies = prior.matrix(), batch // prior.flat_batch
         super().__init__(prior, noise_variance, K.diagonal(dim1=-2, dim2=-1).repeat(copies, 1))
         self.register_buffer("prior_covariance", K)
+        self.register_buffer("_kernel", self._member % len(K), persistent=False)
         held = K.repeat(copies, 1, 1) if covariance is None else covariance
         self.register_buffer("covariance", held)
         n, new = self.mean.shape[-1], self.mean.new_zeros
@@ -462,7 +464,7 @@ class CovarianceForm(Form):
         held = slice(self.filled)  # no row lies behind
         weight = (self.rows[self._member, :, arm] * self.weight).unsqueeze(-2)[..., held]
         if self.prior.time_kernel is not None:
-            own = self.prior_covariance[self._member % len(self.prior_covariance), arm]
+            own = self.prior_covariance[self._kernel, arm]
             column = torch.addcmul(own * self.gained, column, self.kept)
         column = torch.baddbmm(column.unsqueeze(-2), weight, self.rows[:, held], alpha=-1).squeeze(-2)
         written = None
@@ -535,7 +537,7 @@ class CovarianceForm(Form):
         """
         noise, K = self.noise_variance.double(), self.prior_covariance.double()
         arm = count.argmax(-1)
-        kernel, C = self._member % K.shape[0], self.full(0.0).double()
+        kernel, C = self._kernel, self.full(0.0).double()
         whole = K[kernel] if K.shape[0] > 1 else K
         column = C[self._member, arm]
         error = column_error(K[kernel, arm], whole, column, C, count / noise).abs().amax(-1)
@@ -569,8 +571,7 @@ class CovarianceForm(Form):
             self.root = None
         else:
             covariance.copy_(torch.where(self._by_prior(mask.unsqueeze(-1)), prior, covariance))
-            kernel = (self._member % len(self.prior_covariance)).unsqueeze(-1)
-            rows = self.prior_covariance[kernel, self.written_arm.clamp_min(0)]
+            rows = self.prior_covariance[self._kernel.unsqueeze(-1), self.written_arm.clamp_min(0)]
             self.written.copy_(torch.where(mask.unsqueeze(-1), rows, self.written))
         if self.waiting > 1:
             self.diagonal.copy_(torch.where(mask, self.prior_variance * scale, self.diagonal))
@@ -590,6 +591,7 @@ class CovarianceForm(Form):
         if new_q != old_q:
             self.prior_covariance = self.prior_covariance[source[:new_q] % old_q]
         self._member = torch.arange(len(source), device=source.device)
+        self._kernel = self._member % len(self.prior_covariance)
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         member = self._member[:, None, None]
