@@ -176,6 +176,8 @@ def items_of(value: Any) -> Iterator[tuple[str, Any]]:
         pairs = [("items", sorted(value, key=repr))]
     elif isinstance(value, functools.partial):
         pairs = [("func", value.func), ("args", value.args), ("keywords", value.keywords)]
+    elif isinstance(value, slice):
+        pairs = [("start", value.start), ("stop", value.stop), ("step", value.step)]
     elif inspect.isclass(value) or isinstance(value, torch.Generator):
         return
     elif callable(value) and hasattr(value, "__qualname__"):

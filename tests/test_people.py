@@ -162,6 +162,13 @@ def test_settings_by_name_are_asked_learned_predicted_and_kept(tmp_path):
         load_policy(tmp_path / "state", AskTell.auto(SETTINGS | {"mode": ["a", "b", "d"]}))
 
 
+def test_a_file_is_refused_by_settings_in_another_order(tmp_path):
+    live = AskTell.auto({"heat": (0.0, 10.0), "time": (0.0, 10.0)})
+    save_policy(tmp_path / "state", live)
+    with pytest.raises(ValueError, match=r"space\.columns\.heat\.start was 0 and is 1"):
+        load_policy(tmp_path / "state", AskTell.auto({"time": (0.0, 10.0), "heat": (0.0, 10.0)}))
+
+
 @pytest.mark.parametrize(
     "given",
     [(1.0,), (2.0, 1.0), (0.0, 1.0, "log"), (0.5, 3, "integer"), (1, 2, "linear"), ["a"], ["a", "a"], "ab"],
