@@ -122,7 +122,8 @@ class CostlyMoves(WrappingPolicy):
         arm = choice.arm if self.domain is None else self.search.values(choice.arm)
         if self._priced and self._is_somewhere:
             arm = self._worth_it(arm, time, domain if within is None else within)
-        return replace(choice, arm=arm, why={**choice.why, "move": self._number + 1})
+        own = {"move": self._number + 1, "moved": self._is_move(arm)}
+        return replace(choice, arm=arm, why={**choice.why, **own})
 
     @property
     def _is_somewhere(self) -> bool:
@@ -160,29 +161,39 @@ class CostlyMoves(WrappingPolicy):
 
     def learn(self, observation: Observation) -> None:
         """The policy inside learns; the setting is where the latest choice brought it."""
-        number = natural_in(observation, "move", self._number)  # of the choice: the latest, unless it says
+        stand = self._where(observation)
         self.policy.learn(observation)
-        self._stand(observation.arm, number)
+        self._number, self._last, self._moves = stand
         self._steps = self._steps + 1
 
     def expect(self, pending: Pending, time: float) -> None:
         """As for the inner policy; the present setting is that of the latest choice."""
         super().expect(pending, time)
-        self._stand(pending.arm, natural_in(pending, "move", self._number))
+        self._number, self._last, self._moves = self._where(pending)
 
     def dropped(self, pending: Pending) -> None:
         """The reward will never come, but the setting was moved."""
         super().dropped(pending)
-        self._stand(pending.arm, natural_in(pending, "move", self._number))
+        self._number, self._last, self._moves = self._where(pending)
 
-    def _stand(self, arm: Tensor, number: int) -> None:
-        """Note that the choice with this number was ``arm``."""
+    def _where(self, one: Observation | Pending) -> tuple[int, Tensor, Tensor]:
+        """Number of the latest choice, the setting after it, and the moves so far, once this choice counts: the latest,
+        unless its ``why`` says otherwise. ValueError for a ``why`` of another kind."""
+        number, moved = natural_in(one, "move", self._number), one.why.get("moved")
+        if moved is None:
+            moved = self._is_move(one.arm) & (number >= self._number)
+        fits = validation.tensor("why['moved']", moved).shape == (self.replicates,)
+        fits = fits and moved.dtype == torch.bool
+        validation.require(fits, "why['moved']", moved, f"({self.replicates},) booleans")
+        moves = self._moves + moved.to(self._moves.device)
         if number < self._number:
-            return
-        arm = arm.detach().to(self._last, copy=True)
-        if self._is_somewhere:
-            self._moves = self._moves + (arm != self._last).reshape(self.replicates, -1).any(-1)
-        self._last, self._number = arm, number
+            return self._number, self._last, moves
+        return number, one.arm.detach().to(self._last, copy=True), moves
+
+    def _is_move(self, arm: Tensor) -> Tensor:
+        """Whether ``arm`` is another setting than the present one, (S,); not if that is not known."""
+        differs = (arm.detach().to(self._last) != self._last).reshape(self.replicates, -1).any(-1)
+        return differs & self._is_somewhere
 
     def trace(self) -> dict[str, Tensor | float]:
         return self.policy.trace() | {"moves": self._moves}

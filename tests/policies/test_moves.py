@@ -210,6 +210,16 @@ def test_a_masked_restart_forgets_rewards_and_leaves_the_setting_where_it_is():
     assert policy.policy.model.num_observations.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)])
+def test_every_switch_is_counted_whatever_the_order_of_the_rewards(order):
+    live = AskTell.auto(["a", "b"], move_price=1e-4, start_at="a")
+    asked = [live.ask(float(t), [arm]) for t, arm in enumerate("babaa")]
+    for k in order:
+        live.tell(asked[k].id, float(k))
+    live.drop(ids=[4])
+    assert live.policy.trace()["moves"].tolist() == [4.0]
+
+
 # -- where settings are --------------------------------------------------------------------------------
 
 
@@ -317,7 +327,7 @@ def test_what_does_not_fit_is_refused_by_name():
             build()
 
 
-@pytest.mark.parametrize("why", [{"move": "first"}, {"move": -1}, [3]])
+@pytest.mark.parametrize("why", [{"move": "first"}, {"move": -1}, [3], {"moved": torch.ones(1)}])
 def test_a_number_of_a_move_that_is_none_is_refused_before_anything_is_learned(why):
     policy = CostlyMoves(recipes.ucb1(3), move_price=0.0)
     before = policy.state_dict()
