@@ -1,7 +1,8 @@
 """What every program of results shares: CSV files that grow from run to run, and Markdown pages written from them.
 
 A program plays cells, puts their rows into CSV files of its folder ``results`` (``save``, ``keep``), and writes its
-page from those files alone (``markdown``, ``publish``).
+page from those files alone: ``render`` fills a template, a Markdown file with places for figures and tables, which
+stands beside the program; ``publish`` puts a page together from texts.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from bandits_torch.files import atomic_write
 
@@ -82,6 +84,17 @@ def write(path: Path, text: str) -> Path:
     with atomic_write(path) as file:
         file.write(text.encode())
     return path
+
+
+def render(path: Path, template: str, **values: Any) -> Path:
+    """Write a page from a template; returns its path.
+
+    Args:
+        template: a Jinja template, by its path below ``benchmarks``. Beside what Jinja has it can call the functions of
+            ``_HELP``; a value that it names and is not given is an error.
+        values: what it shows.
+    """
+    return write(path, _TEMPLATES.get_template(template).render(values))
 
 
 def publish(path: Path, title: str, answer: str, command: str, *parts: str) -> Path:
@@ -201,3 +214,22 @@ def _which(seeds: Sequence[int]) -> str:
         else:
             runs.append([seed])
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+
+
+_HELP: dict[str, Callable[..., str]] = {
+    "opening": opening,
+    "seeds_of": seeds_of,
+    "table": markdown_of,
+    "to": format,  # a number by a format: ``{{ share | to(".1%") }}``
+}
+_TEMPLATES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    # The template has the end of the last line of what it shows.
+    finalize=lambda value: value.removesuffix("\n") if isinstance(value, str) else value,
+)
+_TEMPLATES.globals |= _HELP
+_TEMPLATES.filters |= _HELP

@@ -1,8 +1,8 @@
 """What papers claim and whether it holds here: the claims.csv that every folder of results/ has.
 
 A page makes a ``Claim`` for every sentence of a paper that its experiments can speak to, with a verdict computed from
-the result files by one of the rules below, and writes them all with ``write``. A claim that cannot be tested here says
-why in ``numbers``.
+the result files by one of the rules below, and writes them all with ``write_page``. A claim that cannot be tested here
+says why in ``numbers``.
 
 One rule for "A has less regret than B": it holds if the difference exceeds two standard errors (of the differences
 replicate by replicate, where both played the same functions and noise). A difference within two standard errors does
@@ -88,6 +88,14 @@ def judged(holds: bool, numbers: str) -> Finding:
     return Finding(HOLDS if holds else FAILS, numbers)
 
 
+def of_rows(module: str, rows: Iterable[tuple[str, str, str, Finding, str]]) -> list[Claim]:
+    """Claims of rows: who says it, where, what, the finding, and the part of the paper's command that gives it."""
+    return [
+        Claim(paper, where, claim, *finding, f"python -m benchmarks.papers {module} {part}".strip())
+        for paper, where, claim, finding, part in rows
+    ]
+
+
 def write(folder: Path, claims: Iterable[Claim]) -> None:
     pages.save(pd.DataFrame(claims, columns=COLUMNS), folder / "claims.csv")
 
@@ -136,9 +144,18 @@ def summary(claims: Iterable[Claim]) -> str:
     )
 
 
-def write_page(folder: Path, title: str, claims: Iterable[Claim], command: str, parts: Iterable[str]) -> Path:
-    """The page of a paper, which begins with the ``summary`` of its claims."""
-    return pages.publish(folder / "RESULTS.md", title, summary(claims), command, "\n".join(parts))
+def write_page(folder: Path, module: str, paper: str, claims: Sequence[Claim], **values: Any) -> None:
+    """claims.csv, where there are claims, and the page of a paper by its template ``MODULE.md.jinja``.
+
+    The template gets the ``summary`` of what ``paper`` says, its ``claims`` as a table, those that were ``asked`` of
+    this library besides, and ``values``, of which those that are None are left out.
+    """
+    if claims:
+        write(folder, claims)
+    own, asked = ([claim for claim in claims if (claim.paper == paper) is its] for its in (True, False))
+    shown = {name: value for name, value in values.items() if value is not None}
+    told = {"summary": summary(own), "claims": table(own), "asked": table(asked) if asked else ""}
+    pages.render(folder / "RESULTS.md", f"papers/{module}.md.jinja", **told, **shown)
 
 
 def less(
@@ -199,7 +216,12 @@ def within(values: Sequence[float], name: str, low: float, high: float) -> Findi
 
 
 def every(findings: Sequence[Finding]) -> Finding:
-    """Whether all of several findings hold; else the first verdict found of: fails, untested, undecided, vacuous."""
+    """Whether all of several findings hold; else the first verdict found of: fails, untested, undecided, vacuous.
+
+    "Not run" where that is one of them.
+    """
+    if NOT_RUN in findings:
+        return NOT_RUN
     verdicts = {finding.verdict for finding in findings}
     verdict = next((one for one in (FAILS, UNTESTED, UNDECIDED, VACUOUS) if one in verdicts), HOLDS)
     return Finding(verdict, "; ".join(finding.numbers for finding in findings))

@@ -11,40 +11,11 @@ import pandas as pd
 from benchmarks import pages
 from benchmarks.papers import _claims
 from benchmarks.papers._claims import Claim, Finding
-from benchmarks.papers._hong_environments import ALGORITHMS, EQUAL, EQUAL_GRIDS, GRID_SIZE
+from benchmarks.papers._hong_environments import ALGORITHMS, EQUAL, EQUAL_GRIDS
 
 PAPER = "Hong, Li & Tewari 2023"
-COMMAND = "python -m benchmarks.papers hong"
 ONE, TWO, STILL, MOVING = "sphere-one-switch", "sphere-two-switches", "cosine-stationary", "cosine"
 TUNED, CALIBRATED = "ADA-OPKB tuned", "ADA-OPKB calibrated"
-_HEAD = f"""
-T = 10 000, N = 100 arms, noise of scale 0.1.
-Regret is dynamic and cumulative, mean over the replicates ± one standard error; false alarms, changes missed and
-restarts are per replicate, the delay is the median number of steps from a change to the first detection after it.
-
-* Settings were tuned on one switch alone, on 2 to 20 replicates of another seed (`{COMMAND} tuning`, tuning.csv),
-  and left alone everywhere else. ADA-OPNN and OPNN take the constants of ADA-OPKB; ADA-OPNN has m = 64 and 50 training
-  steps, OPNN and OPNN0 256 and 200 unless the name says another width (in the paper m = 2048). "WGP-UCB published" has
-  the paper's discount, .9995, and the other settings of WGP-UCB; its claims are judged by it, beside the tuned one.
-* ADA-OPKB calibrated has no setting to tune and is not told the horizon. Its defaults were picked on replicates of
-  another seed too.
-* Rows with fewer than 25 replicates, and rows that are missing, are what time allowed; the command makes up for it.
-* Not as in the paper: all replicates of an environment share their arms (functions, noise and draws differ), so that
-  standard errors are conditional on the arms; noise is
-  not truncated to |reward| <= 1; the switches flip the sign of the function, as the paper's published code has it,
-  on the sphere, and are fresh draws on correlated arms; MASTER, the calibrated preset, correlated arms and slow drift
-  are not in the paper.
-"""
-_EQUAL = f"""## The same with grids of equal size
-
-The settings of the claims above come from searches of 11, 4 and 12 settings, and ADA-OPNN's from none of its own. Here
-each of the four algorithms that the paper tunes had a grid of {GRID_SIZE} settings beside the published one it starts
-from, and nothing else ("..., equal grid" below). The grids were fixed before they were played; each option in the
-order shown took its value of least regret on one switch, on replicates of another seed, once (`{COMMAND} grids`,
-grids.csv). SW-GP-UCB and WGP-UCB came out as they are above, so their runs are the same; GP-UCB has the settings of
-SW-GP-UCB, OPKB what ADA-OPKB chose, OPNN (m = 64) what ADA-OPNN did. "WGP-UCB" is at the discount chosen; the two
-claims on it on two switches are judged above at the printed discount, where it does worse.
-"""
 # OPNN's name by the width of its network, and what the claim says of it.
 _WIDTHS = {
     "": "",
@@ -64,27 +35,26 @@ _RANGES = {
 
 
 def write(out: Path) -> None:
-    parts, mine = [_HEAD], []
-    if (out / "totals.csv").is_file():
-        totals = pd.read_csv(out / "totals.csv")
+    names = ("totals", "regret", "grids", "tuning", "false_alarms", "delays")
+    totals, regret, grids, tuning, alarms, delays = (pages.read(out / f"{name}.csv") for name in names)
+    found, equal, environments = [], None, {}
+    if totals is not None and regret is not None:
         found = claims(totals)
-        _claims.write(out, found)
-        mine, asked = ([c for c in found if (c.paper == PAPER) == own] for own in (True, False))
-        parts += ["## What the paper says of its experiments\n", _claims.table(mine)]
-        if totals["algorithm"].str.endswith(EQUAL).any():
-            parts += [_EQUAL, pages.markdown_of(equal_grids(totals))]
-            grids = pages.read(out / "grids.csv")
-            parts += [] if grids is None else [_grids(grids)]
-        parts += ["## What was asked of this library besides\n", _claims.table(asked)]
-        for name, rows in pd.read_csv(out / "regret.csv").groupby("environment", sort=False):
-            parts += [f"## {name}\n", pages.markdown_of(_shown(rows)), f"![Regret on {name}]({name}.png)\n"]
-    parts += _detection(out)
-    if (out / "theory.txt").is_file():
-        schedules = (out / "theory.txt").read_text()
-        parts += ["## OPKB with the constants of the theory\n", f"```text\n{schedules}```\n"]
-    if (tuned := pages.read(out / "tuning.csv")) is not None:
-        parts += ["## Settings chosen on one switch\n", pages.markdown_of(_chosen(tuned))]
-    _claims.write_page(out, "Hong, Li & Tewari (2023): no knowledge of the change", mine, COMMAND, parts)
+        equal = equal_grids(totals) if totals["algorithm"].str.endswith(EQUAL).any() else None
+        environments = {name: _shown(rows) for name, rows in regret.groupby("environment", sort=False)}
+    _claims.write_page(
+        out,
+        "hong",
+        PAPER,
+        found,
+        equal=equal,
+        grids=None if grids is None else _grids(grids),
+        environments=environments,
+        false_alarms=alarms,
+        delays=delays,
+        theory=(out / "theory.txt").read_text() if (out / "theory.txt").is_file() else None,
+        tuning=None if tuning is None else _chosen(tuning),
+    )
 
 
 def claims(totals: pd.DataFrame) -> list[Claim]:
@@ -92,30 +62,22 @@ def claims(totals: pd.DataFrame) -> list[Claim]:
     judge = _Judge(totals)
     where = {ONE: "1", TWO: "1", "correlated-d2": "correlated", "correlated-d3": "correlated", MOVING: "2"}
     asked = [
-        (name, f"ADA-OPKB calibrated beats {other}", judge.less(name, CALIBRATED, other), f"{COMMAND} {part}")
+        (name, f"ADA-OPKB calibrated beats {other}", judge.less(name, CALIBRATED, other), part)
         for other in (TUNED, "SW-GP-UCB")
         for name, part in (where | {"slow-drift": "drift"}).items()
     ]
-    asked += [
-        (
-            name,
-            f"{algorithm} is in the range of the published code's three runs",
-            judge.within(name, algorithm, *bounds),
-            f"{COMMAND} 1",
-        )
-        for name, ranges in _RANGES.items()
-        for kind, bounds in ranges.items()
-        for algorithm in (f"{kind} published", TUNED if kind == "ADA-OPKB" else kind)
-    ]
+    for name, ranges in _RANGES.items():
+        for kind, bounds in ranges.items():
+            for algorithm in (f"{kind} published", TUNED if kind == "ADA-OPKB" else kind):
+                says = f"{algorithm} is in the range of the published code's three runs"
+                asked.append((name, says, judge.within(name, algorithm, *bounds), "1"))
     rows = [(PAPER, *row) for row in _said(judge)] + [("this library", *row) for row in asked]
-    return [
-        Claim(paper, where, claim, found.verdict, found.numbers, command)
-        for paper, where, claim, found, command in rows
-    ]
+    return _claims.of_rows("hong", rows)
 
 
 def _said(judge: _Judge, equal: bool = False) -> list[tuple[str, str, Finding, str]]:
-    """(where, claim, finding, command) of the paper's sentences; algorithms as tuned at first, or by equal grids."""
+    """(where, claim, finding, part of the command) of the paper's sentences; algorithms as tuned at first, or by equal
+    grids."""
 
     def named(algorithm: str) -> str:
         return f"{algorithm}{EQUAL}" if equal and f"{algorithm}{EQUAL}" in ALGORITHMS else algorithm
@@ -128,34 +90,33 @@ def _said(judge: _Judge, equal: bool = False) -> list[tuple[str, str, Finding, s
         printed = f"{wgp} published"
         worse = _as_printed(less(TWO, ada, printed), worse)
         level = _as_printed(alike(TWO, printed, nn), level)
-    figure1, figure2 = f"{COMMAND} 1", f"{COMMAND} 2"
     widths = {"": ""} if equal else _WIDTHS
     said = [
         ("figure 1a", "Until the switch SW-GP-UCB has less regret than ADA-OPKB and ADA-OPNN",
-         every([less(ONE, sw, other, "until 0.3 T") for other in (ada, nn)]), figure1),
-        ("figure 1a", "ADA-OPNN does worse than ADA-OPKB", less(ONE, ada, nn), figure1),
+         every([less(ONE, sw, other, "until 0.3 T") for other in (ada, nn)]), "1"),
+        ("figure 1a", "ADA-OPNN does worse than ADA-OPKB", less(ONE, ada, nn), "1"),
         ("figure 1b", "SW-GP-UCB, tuned on one switch, does worse than ADA-OPKB and ADA-OPNN on two",
-         every([less(TWO, other, sw) for other in (ada, nn)]), figure1),
-        ("figure 1b", "WGP-UCB, tuned on one switch, does worse than ADA-OPKB on two", worse, figure1),
-        ("figure 1b", "WGP-UCB does about as well as ADA-OPNN on two switches", level, figure1),
+         every([less(TWO, other, sw) for other in (ada, nn)]), "1"),
+        ("figure 1b", "WGP-UCB, tuned on one switch, does worse than ADA-OPKB on two", worse, "1"),
+        ("figure 1b", "WGP-UCB does about as well as ADA-OPNN on two switches", level, "1"),
         *(("figure 2a", f"Training the features helps: OPNN beats OPNN0 on the stationary cosine{told}",
-           less(STILL, named(f"OPNN{width}"), named(f"OPNN0{width}")), figure2)
+           less(STILL, named(f"OPNN{width}"), named(f"OPNN0{width}")), "2")
           for width, told in widths.items() if not width or len(judge.of(STILL, f"OPNN{width}"))),
         ("figure 2a", "OPNN does about as well as GP-UCB and OPKB",
-         every([alike(STILL, named("OPNN"), named(other)) for other in ("GP-UCB", "OPKB")]), figure2),
+         every([alike(STILL, named("OPNN"), named(other)) for other in ("GP-UCB", "OPKB")]), "2"),
         ("figure 2b", "SW-GP-UCB with window 3000 is outperformed by ADA-OPKB and ADA-OPNN on the moving cosine",
-         every([less(MOVING, other, sw) for other in (ada, nn)]), figure2),
+         every([less(MOVING, other, sw) for other in (ada, nn)]), "2"),
         ("figure 2b", "SW-GP-UCB with window 1000 does best on the moving cosine",
-         every([less(MOVING, short, other) for other in (sw, wgp, ada, nn)]), figure2),
+         every([less(MOVING, short, other) for other in (sw, wgp, ada, nn)]), "2"),
         ("figure 2b", "WGP-UCB, tuned on one switch, is outperformed by ADA-OPKB and ADA-OPNN on the moving cosine",
-         every([less(MOVING, other, wgp) for other in (ada, nn)]), figure2),
+         every([less(MOVING, other, wgp) for other in (ada, nn)]), "2"),
     ]  # fmt: skip
     if not equal:
         said.append(
             ("section 6", "A network of width 2048 and depth 3, its learning rate, steps and regulariser searched for",
              Finding(_claims.UNTESTED, "no GPU here: m = 64, 50 steps at the largest safe rate (OPNN 256, 200, and on "
                      "figure 2a 2 048, 50)"),
-             figure1)
+             "1")
         )  # fmt: skip
     return said
 
@@ -218,20 +179,7 @@ def _shown(rows: pd.DataFrame) -> pd.DataFrame:
     return shown.astype(object).where(shown.notna(), "-")
 
 
-def _detection(out: Path) -> list[str]:
-    if not (out / "delays.csv").is_file():
-        return []
-    return [
-        f"## False alarms and delays of {CALIBRATED}\n",
-        "Functions that never change. A is the mean number of steps between false alarms that is promised where the",
-        "model is right (the first two rows of each A); a scaled draw and a cosine are not draws of the kernel.\n",
-        pages.markdown_of(pd.read_csv(out / "false_alarms.csv")),
-        "One change half-way through 2 000 steps, A = 1e5; delays in steps.\n",
-        pages.markdown_of(pd.read_csv(out / "delays.csv")),
-    ]
-
-
-def _grids(tuning: pd.DataFrame) -> str:
+def _grids(tuning: pd.DataFrame) -> pd.DataFrame:
     """What each algorithm tried and chose, from where, on how many replicates and with what regret."""
     chosen = _chosen(tuning).set_index("algorithm")
     starts = tuning[tuning["option"] == "start"].set_index("algorithm")
@@ -247,7 +195,7 @@ def _grids(tuning: pd.DataFrame) -> str:
             setting, _, regret = chosen.loc[algorithm]
             rows.append((algorithm, tried, replicates, begun, setting, regret))
     heads = ["algorithm", "(start) and values tried", "replicates", "start's regret", "chosen", "its regret"]
-    return pages.markdown(heads, rows)
+    return pd.DataFrame(rows, columns=heads)
 
 
 def _chosen(tuning: pd.DataFrame) -> pd.DataFrame:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
+from jinja2 import UndefinedError
 
 from benchmarks.pages import (
     append,
@@ -11,6 +13,7 @@ from benchmarks.pages import (
     of,
     played,
     publish,
+    render,
     seeds_of,
     table,
     too_few,
@@ -78,3 +81,17 @@ def test_a_page_has_its_title_answer_and_command_before_all_else(tmp_path):
     assert (title, answer) == ("# Title", "An answer.")
     assert command.startswith("Written by `python -m program` from the tables")
     assert rest == ["", "first last"]
+
+
+def test_a_template_shows_what_it_is_given_and_refuses_to_show_what_it_is_not(tmp_path):
+    shown = {"summary": "All hold.", "claims": "| claim |\n", "asked": ""}
+    frame = pd.DataFrame({"t": [6], "deviation": [0.5]})
+    page = render(tmp_path / "page.md", "papers/calandriello.md.jinja", starvation=frame, **shown).read_text()
+    assert page.startswith(
+        "# Calandriello et al. (2019): BKB\n\nAll hold.\n\nWritten by `python -m benchmarks.papers"
+    )
+    assert "\n## What the paper says\n\n| claim |\n\n## Figure 2: variance" in page
+    assert page.endswith("\n\n| t | deviation |\n| --- | --- |\n| 6 | 0.5 |\n")
+    with pytest.raises(UndefinedError, match="summary"):
+        render(tmp_path / "other.md", "papers/calandriello.md.jinja")
+    assert not (tmp_path / "other.md").exists()
