@@ -217,6 +217,8 @@ def _which(seeds: Sequence[int]) -> str:
 
 
 _HELP: dict[str, Callable[..., str]] = {
+    "bullet": bullet,
+    "met": lambda is_met: "met" if is_met else "missed",
     "opening": opening,
     "seeds_of": seeds_of,
     "table": markdown_of,

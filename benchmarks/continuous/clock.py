@@ -13,6 +13,7 @@ import importlib.util
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import pandas as pd
 import torch
@@ -25,7 +26,7 @@ from bandits_torch.problems import ContinuousProblem
 from bandits_torch.problems.continuous import DynamicFunction
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, has_wdbo, ours
 from benchmarks.continuous.rivals import WDBO, PlainBoTorch, XoptTimeDependent
-from benchmarks.pages import append, beyond, markdown, played, publish, say, seeds_of, too_few, with_error
+from benchmarks.pages import append, beyond, played, render, say, seeds_of, too_few, with_error
 
 MOMENTS = 1_200  # steps in which a function moves over a horizon, whatever its seconds
 GRID = 120  # of them, where regret is counted
@@ -197,22 +198,6 @@ def race(
 
 RIVAL, SEEDS = "W-DBO", 5  # seeds that a function and policy should have
 WORSE, LONGEST = 1.1, 50.0  # asked: times the best regret; milliseconds of a step at the end
-_HEAD = """
-The functions move on while a policy thinks. The protocol, written first, is in `PROTOCOL-CLOCK.md`. Other work ran on
-the machine: a second
-of a processor does less then, for all alike. Most of these functions have their optimum near the middle of their
-range, and `auto` expects less of ends than of the middle while little is known: `PROTOCOL.md` has what that is worth
-elsewhere.
-
-Five seeds of six policies on eight functions and four turned ones would take 36 hours of one core at 30, 240 and 600 s
-together, 27 of them at 600 s (`PROTOCOL-CLOCK.md` has the reckoning). At 600 s `auto` and W-DBO alone are played.
-What is missing of five seeds stands at the end of each horizon's section.
-"""
-_TURNED = """Every second function of the list, turned about the middle of the unit cube by a random rotation and
-shifted by up to .35 of a side along each input (`Turned` in `clock.py`; drawn once for each, by its number as seed).
-Played with `--turned`; Xopt's and BoTorch's UCB blind to time were not, for want of time.
-
-"""
 
 
 def write_page(results: Path) -> Path:
@@ -221,99 +206,81 @@ def write_page(results: Path) -> Path:
     for kind in ("clock", "turned"):
         of_kind = [table for path in results.glob(f"{kind}-*.csv") if len(table := pd.read_csv(path))]
         tables += sorted(of_kind, key=lambda table: table["horizon"].iloc[0])
-    sections = [_section(table) for table in tables]
-    answer = " ".join(said for said, _ in sections)
-    path, command = results / "CLOCK.md", "python -m benchmarks.continuous --clock"
-    return publish(path, "The clock counts", answer, command, _HEAD, *(text for _, text in sections))
+    races, asked = (
+        [_race(table) for table in tables],
+        {"worse": WORSE, "longest": LONGEST, "asked_seeds": SEEDS},
+    )
+    return render(results / "CLOCK.md", "continuous/CLOCK.md.jinja", races=races, **asked)
 
 
-def _section(table: pd.DataFrame) -> tuple[str, str]:
-    """A horizon in a sentence; and its regret, steps, time of a step and verdicts, of runs that all have played."""
-    horizon, evaluation = table["horizon"].iloc[0], table["evaluation"].iloc[0]
-    runs = table.pivot(index=["problem", "replicate"], columns="policy", values="regret")
-    every, complete = table, runs.dropna().reset_index()[["problem", "replicate"]]
-    table = table.merge(complete, on=["problem", "replicate"])
-    told = seeds_of(table, "replicate", "problem").replace("dynamic-", "")
+def _race(table: pd.DataFrame) -> dict[str, Any]:
+    """What the page says of a horizon: regret, steps, time of a step and what was asked, of runs that all have played;
+    what ``auto`` has beside W-DBO alone, and what is missing."""
+    horizon = table["horizon"].iloc[0]
     turned = table["problem"].str.startswith("turned-").all()
-    title = f"{horizon:g} s{', functions turned and shifted' if turned else ''}"
-    text = f"\n## {title}\n\n{_TURNED if turned else ''}An evaluation takes {evaluation:g} s. {told}.\n\n"
-    text += too_few(table, "replicate", "problem")
-    text += "Time-averaged regret, the least of a function in bold; ± its standard error where seeds are several.\n\n"
+    every = table.assign(problem=table["problem"].str.removeprefix("dynamic-"))
+    runs = every.pivot(index=["problem", "replicate"], columns="policy", values="regret")
+    complete = runs.dropna().reset_index()[["problem", "replicate"]]
+    table = every.merge(complete, on=["problem", "replicate"])
     by = table.groupby(["policy", "problem"], sort=False)["regret"]
     mean, shown = by.mean().unstack(), by.agg(with_error, digits=3).unstack()
     rank = mean.rank().mean(axis=1).sort_values(kind="stable")
     shown = shown.where(mean.ne(mean.min()), "**" + shown + "**").loc[rank.index]
     shown.insert(0, "mean rank", rank.map("{:.2f}".format))
-    heads = ["policy", *(str(name).removeprefix("dynamic-") for name in shown.columns)]
-    text += markdown(heads, shown.reset_index().to_numpy())
     steps = table.groupby("policy")[["queries", "ms", "last_ms"]].mean().loc[rank.index]
-    text += "\nMeans over all runs, of processor time; the last ten steps of a run apart.\n\n"
-    cells = steps.map("{:.0f}".format).reset_index().to_numpy()
-    text += markdown(["policy", "steps", "ms a step", "ms at the end"], cells)
-    rivals = mean.loc[[name for name in mean.index if name not in (AUTO, *OURS)]]
-    less = int((mean.loc[AUTO] < rivals.min()).sum())
-    whom = "every rival" if len(rivals) > 1 else f"{rivals.index[0]}, the only rival played,"
-    answer = (
-        f"Over {title}{',' if turned else ''} `{AUTO}` has less regret than {whom} on {less} of "
-        f"{len(mean.columns)} functions, at {steps.loc[AUTO, 'ms']:.0f} ms a step."
-    )
-    return answer, text + _verdict(table, mean) + _pair(runs) + _missing(every)
+    rivals = [name for name in mean.index if name not in (AUTO, *OURS)]
+    ratio = mean.loc[AUTO] / mean.loc[rivals].min()
+    missing, hours = _missing(every)
+    return {
+        "title": f"{horizon:g} s{', functions turned and shifted' if turned else ''}",
+        "turned": turned,
+        "evaluation": table["evaluation"].iloc[0],
+        "seeds": seeds_of(table, "replicate", "problem"),
+        "few": too_few(table, "replicate", "problem"),
+        "regret": shown.reset_index(),
+        "steps": steps.map("{:.0f}".format)
+        .set_axis(["steps", "ms a step", "ms at the end"], axis=1)
+        .reset_index(),
+        "rivals": rivals,
+        "many": len(mean.columns),
+        "of": 4 if turned else 8,
+        "less": int((ratio < 1).sum()),
+        "held": _held(runs.dropna(), rivals),
+        "ratio": ratio,
+        "ms": steps.loc[AUTO, "ms"],
+        "last": steps.loc[AUTO, "last_ms"],
+        "pair": _pair(runs),
+        "missing": missing,
+        "hours": hours,
+    }
 
 
-def _pair(runs: pd.DataFrame) -> str:
+def _held(runs: pd.DataFrame, rivals: list[str]) -> int:
+    """On how many functions ``auto`` has not more regret than any rival, beyond two standard errors."""
+    more = {name: [own[AUTO] - own[rival] for rival in rivals] for name, own in runs.groupby("problem")}
+    return sum("more" not in [beyond(one, "less", "level", "more") for one in each] for each in more.values())
+
+
+def _pair(runs: pd.DataFrame) -> pd.DataFrame | None:
     """``auto`` beside W-DBO alone, function by function, where both have more runs than all policies have."""
     both = runs.reindex(columns=[AUTO, RIVAL]).dropna()
     if len(both) <= len(runs.dropna()):
-        return ""
+        return None
     rows = []
     for name, of in both.groupby("problem", sort=False):
         difference = of[AUTO] - of[RIVAL]
         told = "too few seeds" if len(of) < SEEDS else beyond(difference, "less", "level", "more")
         error = f" ± {difference.sem():.3f}" if len(of) > 1 else ""
         values = (f"{of[AUTO].mean():.3f}", f"{of[RIVAL].mean():.3f}", f"{difference.mean():+.3f}{error}")
-        rows.append([str(name).removeprefix("dynamic-"), len(of), *values, told])
+        rows.append((name, len(of), *values, told))
     heads = ["function", "seeds", AUTO, RIVAL, "difference, ± its standard error", f"`{AUTO}` has"]
-    return f"\n`{AUTO}` and {RIVAL} alone, over the runs that both have played:\n\n" + markdown(heads, rows)
+    return pd.DataFrame(rows, columns=heads)
 
 
-def _missing(table: pd.DataFrame) -> str:
-    """What the table lacks of five seeds, and what that would take."""
+def _missing(table: pd.DataFrame) -> tuple[list[str], float]:
+    """What the table lacks of five seeds, and the hours that it would take."""
     runs = table.groupby(["policy", "problem"], sort=False)["replicate"].count().unstack(fill_value=0)
     lacking = (SEEDS - runs.clip(upper=SEEDS)).sum(axis=1)
     seconds = (table["queries"] * table["ms"] / 1e3).groupby(table["policy"]).mean()
     told = [f"{policy} {count} of {seconds[policy]:.0f} s" for policy, count in lacking.items() if count]
-    if not told:
-        return ""
-    hours = float((lacking * seconds).sum()) / 3600
-    return f"\nRuns missing to {SEEDS} seeds: {', '.join(told)}; {hours:.1f} hours of a core.\n"
-
-
-def _verdict(table: pd.DataFrame, mean: pd.DataFrame) -> str:
-    """What is asked of ``auto`` against those that are not ours."""
-    rivals = [name for name in mean.index if name not in (AUTO, *OURS)]
-    runs = table.pivot(index=["problem", "replicate"], columns="policy", values="regret")
-    more = {name: [own[AUTO] - own[rival] for rival in rivals] for name, own in runs.groupby("problem")}
-    held = sum("more" not in [beyond(one, "less", "level", "more") for one in each] for each in more.values())
-    ratio = mean.loc[AUTO] / mean.loc[rivals].min()
-    ratio.index = ratio.index.str.removeprefix("dynamic-")
-    worst, last = ratio.max(), table[table["policy"] == AUTO]["last_ms"].mean()
-    many = len(mean.columns)
-    count, of = ("four", 4) if str(mean.columns[0]).startswith("turned-") else ("eight", 8)
-    each = ", ".join(f"{name} {value:.2f}" for name, value in ratio.items())
-    asked = [
-        (f"At least {count} functions: {many}", many >= of, ""),
-        (
-            "Less regret than every rival, or level within two standard errors of the difference (one seed: less), on "
-            f"at least {of - 1} of {of}: {held} of {many}",
-            held >= of - 1,
-            f" Less on {(ratio < 1).sum()}.",
-        ),
-        (
-            f"Nowhere more than {WORSE:g} times the best rival: {worst:.2f} on {ratio.idxmax()}",
-            worst <= WORSE,
-            f" By function: {each}.",
-        ),
-        (f"A step of at most {LONGEST:g} ms at the end: {last:.0f} ms", last <= LONGEST, ""),
-    ]
-    lines = [f"* {what}: {'met' if is_met else 'missed'}.{more}\n" for what, is_met, more in asked]
-    return f"\nAsked of `{AUTO}` against {', '.join(rivals)}:\n\n" + "".join(lines)
+    return told, float((lacking * seconds).sum()) / 3600

@@ -27,7 +27,6 @@ from bandits_torch.problems import ContinuousProblem
 from benchmarks import options, pages
 from benchmarks.continuous.clock import EVALUATION, MOMENTS, play
 from benchmarks.continuous.rivals import WDBO
-from benchmarks.pages import bullet, markdown, seeds_of, with_error
 
 mpl.use("Agg")
 AS_IT_SHIPS = "W-DBO as it ships"
@@ -41,85 +40,47 @@ FEWEST = 2  # observations that W-DBO never goes below: held at any step, they a
 NOISY = 0.5  # of standardised rewards: a fit with more noise than that takes most of them for noise
 _RUN = ["policy", "seconds", "seed"]
 
-_HEAD = """
-The protocol, written first, is in `PROTOCOL-TEMPERATURE.md`: the floor of the Intel laboratory, 46 sensors, 14 March
-2004, a day in {seconds:g} s of a clock that computing and evaluations advance. It needs `pip install wdbo-algo` (played
-with 1.0.7) and the record (`benchmarks/data`). The day, the interpolation and the unit of the published 0.68 are not
-known here, so regrets are in degrees, and as shares of that of random points: neither figure can be set beside 0.68 or
-0.603. How many observations are kept can.
-
-## Regret
-
-{seeds}. Mean over seeds of the time-averaged regret, ± a standard error. Time is the processor's.
-
-"""
-_KEPT = """
-## What W-DBO keeps
-
-A run has collapsed if it holds {fewest} observations at some step; fewer it never keeps. "Noisy fits": of the
-collapses, how many have a noise variance above {noisy:g} of the standardised rewards' at the collapse or at one of the
-two steps before. "Drop": what was held two steps before the first collapse. "Longest": the most steps on end that
-hold {fewest}. "Budget, ln": the logarithm of the largest removal budget, which begins at 0.
-
-"""
-_WHY = """
-![Observations held](temperature-held.png)
-
-## The mechanism
-
-By the package's source (`WDBOOptimizer.clean`): a removal budget is multiplied by (1 + alpha)^(elapsed / l_T) at every
-step, l_T the fitted length-scale over time. The observation that matters least is removed while the budget exceeds 1
-plus its relative distance, and divides the budget by that. **After each removal all hyperparameters are fitted anew**,
-to what is left, by 150 rounds of Adam without a prior. Only {fewest} observations are safe from it.
-
-* Few observations, standardised, are as likely noise as signal. At steps with {fewest} held the fitted noise variance
-  has the median {noise:.2f} of a total of about 1. If all is noise, no observation changes a prediction: distances are
-  nearly 0 and whatever is affordable at all goes, down to {fewest}.
-* Two rewards close in time that differ are explained best by an l_T that is tiny: below a hundredth of the day at
-  {tiny:.0f} % of these steps, at other steps at {none:.0f} %. Then a single step multiplies the budget: it reaches
-  e^{budget:.0f}, and nothing caps or resets it.
-* A budget of that size pays for each new observation as it comes, so the state lasts: of the steps from the first
-  collapse on {lasting:.0f} % hold {fewest}. It ends where the budget is used up before a fit is noise again.
-
-{verdict}
-"""
-
 
 def write_page(folder: Path) -> Path:
     """Write it and its picture beside the tables; returns its path."""
     runs, held = (pd.read_csv(folder / f"temperature{of}.csv") for of in ("", "-held"))
     kept = _kept(held)
     ships = kept.loc[AS_IT_SHIPS]
-    regret = runs.groupby("policy")["regret"].mean()
     own = runs[runs["policy"] == AS_IT_SHIPS].set_index("seed")["regret"]
-    fell = ships["collapsed"].astype(bool)
-    by_fate = [f"{part.mean():.2f}" for part in (own[fell[fell].index], own[fell[~fell].index])]
-    answer = (
-        f"As it ships W-DBO falls to {FEWEST} observations in {int(fell.sum())} of {len(ships)} runs, and ends with "
-        f"{FEWEST} or 3 in {int((ships['end'] <= FEWEST + 1).sum())}. Its regret is {regret[AS_IT_SHIPS]:.2f} degrees "
-        f"({by_fate[0]} in runs that fell, {by_fate[1]} in others), that of random points {regret['random']:.2f}, of "
-        f"`auto` {regret['auto']:.2f}. {_spared(kept)}"
-    )
-    told = seeds_of(runs, "seed", "policy")
-    text = _HEAD.format(seconds=runs["seconds"].iloc[0], seeds=told) + _regrets(runs)
-    text += _KEPT.format(fewest=FEWEST, noisy=NOISY) + _table(kept)
+    fell = ships["collapsed"]
+    played = [policy for policy in LIMITED if policy in kept.index.get_level_values(0)]
     _draw(held, folder / "temperature-held.png")
-    figures = _figures(held[held["policy"] == AS_IT_SHIPS])
-    text += _WHY.format(fewest=FEWEST, **figures, verdict=_verdict(kept))
-    path, command = folder / "TEMPERATURE.md", "python -m benchmarks.continuous.temperature"
-    return pages.publish(path, "W-DBO on the Temperature record", answer, command, text)
+    return pages.render(
+        folder / "TEMPERATURE.md",
+        "continuous/TEMPERATURE.md.jinja",
+        as_it_ships=AS_IT_SHIPS,
+        fewest=FEWEST,
+        noisy=NOISY,
+        floor=LIMITED[1],
+        runs=runs,
+        regret=runs.groupby("policy")["regret"].mean(),
+        regrets=_regrets(runs),
+        kept=kept,
+        ships=ships,
+        of_fallen=own[fell[fell].index].mean(),
+        of_others=own[fell[~fell].index].mean(),
+        limited={policy: (kept.loc[policy], ships.loc[kept.loc[policy].index]) for policy in played},
+        **_figures(held[held["policy"] == AS_IT_SHIPS]),
+    )
 
 
-def _regrets(runs: pd.DataFrame) -> str:
+def _regrets(runs: pd.DataFrame) -> pd.DataFrame:
     random = runs[runs["policy"] == "random"].set_index("seed")["regret"]
     rows = []
     for policy, of in runs.groupby("policy", sort=False):
         regret = of.set_index("seed")["regret"]
         share = regret.mean() / random[regret.index].mean()
         steps = [f"{of[name].mean():.0f}" for name in ("steps", "ms")]
-        rows.append([policy, len(regret), with_error(regret, 3), f"{share:.2f}", *steps])
+        rows.append([policy, len(regret), pages.with_error(regret, 3), f"{share:.2f}", *steps])
     rows.sort(key=lambda row: float(row[3]))
-    return markdown(["policy", "seeds", "degrees", "of random points", "steps", "ms a step"], rows)
+    return pd.DataFrame(
+        rows, columns=["policy", "seeds", "degrees", "of random points", "steps", "ms a step"]
+    )
 
 
 def _kept(held: pd.DataFrame) -> pd.DataFrame:
@@ -141,24 +102,6 @@ def _kept(held: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index(["policy", "seed"])
 
 
-def _table(kept: pd.DataFrame) -> str:
-    heads = ["policy", "seed", "collapsed", "at", "drop", "steps at 2", "longest", "steps", "held, mean"]
-    heads += ["at the end", "budget, ln"]
-    rows = []
-    for (policy, seed), run in kept.iterrows():
-        fell = [f"{run['at']:.2f}", f"{run['drop']:.0f}"] if run["collapsed"] else ["", ""]
-        ends = [run["longest"], run["steps"], f"{run['mean']:.1f}", run["end"], f"{run['most']:.1f}"]
-        rows.append([policy, seed, "yes" if run["collapsed"] else "no", *fell, run["low"], *ends])
-    text = markdown(heads, rows)
-    few = []
-    for policy, runs in kept.groupby(level=0, sort=False):
-        fell = runs[runs["collapsed"]]
-        noisy = f"{int(fell['noisy'].astype(bool).sum())} of {len(fell)}" if len(fell) else ""
-        low = f"{100 * runs['low'].sum() / runs['steps'].sum():.0f} %"
-        few.append([policy, f"{len(fell)} of {len(runs)}", noisy, low])
-    return text + "\n" + markdown(["policy", "collapsed", "noisy fits", "steps at 2"], few)
-
-
 def _figures(held: pd.DataFrame) -> dict[str, float]:
     """Of W-DBO as it ships: what its fits say where it holds the fewest, how large the budget gets, how it lasts."""
     low = held["held"] <= FEWEST
@@ -167,44 +110,10 @@ def _figures(held: pd.DataFrame) -> dict[str, float]:
     return {
         "noise": held[low]["noise"].median(),
         "tiny": tiny.get(True, 0.0),
-        "none": tiny.get(False, 0.0),
+        "at_others": tiny.get(False, 0.0),
         "budget": held["log_budget"].max(),
         "lasting": 100 * low[since].mean(),
     }
-
-
-def _spared(kept: pd.DataFrame) -> str:
-    """What a floor under the length-scale over time does, in a sentence; nothing where it was not played."""
-    floor = LIMITED[1]
-    if floor not in kept.index.get_level_values(0):
-        return ""
-    limited = kept.loc[floor]
-    ships = kept.loc[AS_IT_SHIPS].loc[limited.index]
-    return (
-        f"With a fitted length-scale over time of at least .05 of the day {limited['low'].sum()} of "
-        f"{limited['steps'].sum()} steps hold {FEWEST} on {len(limited)} of the seeds, as it ships "
-        f"{ships['low'].sum()} of {ships['steps'].sum()}: it is fits of a tiny one that keep it there."
-    )
-
-
-def _verdict(kept: pd.DataFrame) -> str:
-    """What limits on the fits change, on the seeds that were played with them."""
-    lines = []
-    for policy in LIMITED:
-        if policy not in kept.index.get_level_values(0):
-            continue
-        limited = kept.loc[policy]
-        ships = kept.loc[AS_IT_SHIPS].loc[limited.index]
-        own, as_shipped = (
-            f"{of['low'].sum()} of {of['steps'].sum()} steps hold {FEWEST}, at most {of['longest'].max()} on end, and "
-            f"the budget reaches e^{of['most'].max():.1f}"
-            for of in (limited, ships)
-        )
-        seeds = ", ".join(map(str, limited.index))
-        told = f"`{policy.removeprefix('W-DBO, ')}`: {own}; as it ships, on the same seeds ({seeds}): {as_shipped}."
-        lines.append(bullet(told))
-    head = "Limits on the fits, which model, criterion and budget then see:\n\n"
-    return head + "".join(lines) if lines else ""
 
 
 def _draw(held: pd.DataFrame, path: Path) -> None:
