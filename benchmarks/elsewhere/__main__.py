@@ -11,178 +11,80 @@ from collections.abc import Callable
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import torch
 import typer
 
 from benchmarks import options, pages
-from benchmarks.pages import markdown, seeds_of, too_few
 
 AUTO = "ours: auto"
-_HEAD = """
-Nobody is told more than the bounds or the number of arms. The protocol stands at the head of `moving_peaks.py` and
-`bandits.py`; nothing was tuned on these problems.
-"""
-_PEAKS = """
-## Moving peaks, the longer form: {count} of the 14 instances
-
-{seeds}. Mean over seeds; in brackets the standard error, where there are several. Evaluations between changes are a
-hundredth of the published (at least 10; so F8 would be F7, and is left out): these figures are not those of the
-competitions. A single run says little: last digits that differ between processors lead to other runs.
-
-{few}"""
-_TEN = """
-## Ten seeds on {count} instances
-
-{seeds}. `PROTOCOL-TEN.md`, written first, says what is played: where fifty evaluations lie between changes, two
-environments; where ten do, six. In brackets the
-standard error over seeds. The competitions and deap's papers print errors after 1 000 to 5 000 evaluations between
-changes. Nowhere do evaluations agree, so no published figure stands beside these.
-
-"""
-_TEN_DIFFERENCES = """### Differences of `auto`, seed by seed
-
-Mean of what `auto` has less that of the other; less and more: beyond two standard errors, in brackets.
-
-"""
-_MEASURES = {
-    "offline_error": "Offline error: optimum minus the best since the last change, mean over evaluations",
-    "before_change": "Error before a change",
-    "regret": "Regret: optimum minus value, mean over evaluations",
-}
-_BANDITS = """
-## Bandits of river: sum of rewards
-
-{seeds}, the same environments for all; in brackets the standard error of the mean. A mean rank is
-over the problems that a policy has played: bayesianbandits' are too slow for a hundred arms.
-
-{few}"""
-
-_FRESH = """
-## Why others are ahead on candy-cane: {count} fresh environments
-
-`PROTOCOL.md` was written before they were played, and says what the development environments showed: `auto` starts
-without what a beta prior says, that chances are spread over [0, 1]. In brackets the standard error of the mean
-difference, environment by environment.
-
-"""
+_ERRORS = ("offline_error", "before_change", "regret")
 
 
 def write_page(results: Path) -> Path:
-    tables = [pd.read_csv(file) for file in sorted(results.glob("*.csv"))]
-    peaks = [table for table in tables if "offline_error" in table and "environment" not in table]
-    ten = [table for table in tables if "offline_error" in table and "environment" in table]
-    bandits = [table for table in tables if "reward" in table]
-    fresh = [table for table in tables if "total" in table]
-    said, parts = [], [_HEAD]
-    if ten:
-        told, text = _ten(pd.concat(ten))
-        said.append(told)
-        parts.append(text)
-    if peaks:
-        longer = "instances in the longer form"
-        said.append(_place(pd.concat(peaks), "offline_error", longer, largest_first=False))
-        parts.append(_peaks(pd.concat(peaks)))
-    if bandits:
-        said.append(_place(pd.concat(bandits), "reward", "bandits", largest_first=True))
-        parts.append(_bandits(pd.concat(bandits)))
-    if fresh:
-        parts.append(_fresh(pd.concat(fresh)))
-    path, command = results / "RESULTS.md", "python -m benchmarks.elsewhere"
-    return pages.publish(path, "Problems that others wrote", " ".join(said), command, *parts)
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for file in sorted(results.glob("*.csv")):
+        table = pd.read_csv(file)
+        peaks = "ten" if "environment" in table else "peaks"
+        kind = peaks if "offline_error" in table else "bandits" if "reward" in table else "fresh"
+        tables.setdefault(kind, []).append(table)
+    played = {kind: pd.concat(several) for kind, several in tables.items()}
+    shown: dict[str, Any] = {"fresh": played["fresh"]} if "fresh" in played else {}
+    if "ten" in played:
+        runs = played["ten"].groupby(["policy", "problem", "replicate"])[[*_ERRORS]].mean().reset_index()
+        differences, fates = _differences(runs)
+        shown["ten"] = _section(runs, *_ERRORS) | {"differences": differences, "fates": fates}
+    if "peaks" in played:
+        step = played["peaks"].groupby("policy")["seconds"].median().mul(1000).sort_values()
+        shown["peaks"] = _section(played["peaks"], *_ERRORS) | {"step": step}
+    if "bandits" in played:
+        shown["bandits"] = _section(played["bandits"], "reward")
+    return pages.render(results / "RESULTS.md", "elsewhere/RESULTS.md.jinja", auto=AUTO, **shown)
 
 
-def _peaks(played: pd.DataFrame) -> str:
-    count, seeds = played["problem"].nunique(), seeds_of(played, "replicate", "problem")
-    text = _PEAKS.format(count=count, seeds=seeds, few=too_few(played, "replicate", "problem"))
-    tables = [f"### {title}\n\n{_table(played, of, largest_first=False)}" for of, title in _MEASURES.items()]
-    text += "\n".join(tables)
-    step = played.groupby("policy")["seconds"].median().mul(1000).sort_values()
-    told = ", ".join(f"{policy} {ms:.0f} ms" for policy, ms in step.items())
-    return f"{text}\nMedian of the seconds of a step, beside other work: {told}.\n"
-
-
-def _ten(played: pd.DataFrame) -> tuple[str, str]:
-    """How ``auto`` stands against each, in a sentence; and the section."""
-    seeds = seeds_of(played, "replicate", "problem")
-    text = _TEN.format(count=played["problem"].nunique(), seeds=seeds)
-    runs = played.groupby(["policy", "problem", "replicate"])[[*_MEASURES]].mean().reset_index()
-    for measure, title in _MEASURES.items():
-        text += f"### {title}\n\n{_table(runs, measure, largest_first=False)}\n"
-    rows, said = [], []
-    for policy in sorted(set(runs["policy"]) - {AUTO}):
-        for measure in ("offline_error", "regret"):
-            row = [policy, measure.replace("_", " ")]
-            counts = {"less": 0, "level": 0, "more": 0}
-            for _, own in runs.groupby("problem"):
-                of = own.pivot(index="replicate", columns="policy", values=measure)
-                if policy not in of:
-                    row.append("")
-                    continue
-                more = of[AUTO] - of[policy]
-                fate = pages.beyond(more, "less", "level", "more")
-                counts[fate] += 1
-                row.append(f"{more.mean():+.1f} ({more.sem():.1f}), {fate}")
-            rows.append(row)
-            if measure == "offline_error":
-                said.append(f"{policy} {counts['less']}, {counts['level']}, {counts['more']}")
-    text += _TEN_DIFFERENCES + markdown(["auto against", "of", *sorted(runs["problem"].unique())], rows)
-    count = played["problem"].nunique()
-    told = (
-        f"With ten seeds on {count} instances of moving peaks `auto` has less offline error, is level, has more "
-        f"(beyond two standard errors) than: {'; '.join(said)}."
-    )
-    return told, text
-
-
-def _bandits(played: pd.DataFrame) -> str:
+def _section(played: pd.DataFrame, *measures: str) -> dict[str, Any]:
+    """Tables of these measures, the ranks by the first, which seeds, and a word where they are few."""
     of = (played, "replicate", "problem")
-    return _BANDITS.format(seeds=seeds_of(*of), few=too_few(*of)) + _table(
-        played, "reward", largest_first=True
-    )
+    return {
+        "count": played["problem"].nunique(),
+        "seeds": pages.seeds_of(*of),
+        "few": pages.too_few(*of),
+        "ranks": _ranks(played, measures[0]),
+        "tables": {measure: _table(played, measure) for measure in measures},
+    }
 
 
-def _fresh(played: pd.DataFrame) -> str:
-    rows = []
-    for name, group in played.groupby("problem"):
-        totals = group.pivot(index="environment", columns="policy", values="total")
-        for policy in totals.mean().sort_values(ascending=False).index:
-            more = totals[policy] - totals["auto"]
-            told = "" if policy == "auto" else f"{more.mean():+.1f} ({more.sem():.1f})"
-            rows.append([str(name), policy, f"{totals[policy].mean():.1f}", told])
-    count = played["environment"].nunique()
-    return _FRESH.format(count=count) + markdown(["problem", "policy", "rewards", "more than auto"], rows)
+def _differences(runs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, list[str]]]:
+    """What ``auto`` has more than each other policy, by problem; and whether that is less, level or more error."""
+    rows, fates = [], {}
+    for policy, measure in product(sorted(set(runs["policy"]) - {AUTO}), ("offline_error", "regret")):
+        row, fate = {"auto against": policy, "of": measure.replace("_", " ")}, []
+        for problem, own in runs.groupby("problem"):
+            of, cell = own.pivot(index="replicate", columns="policy", values=measure), ""
+            if policy in of:
+                more = of[AUTO] - of[policy]
+                fate.append(pages.beyond(more, "less", "level", "more"))
+                cell = f"{more.mean():+.1f} ({more.sem():.1f}), {fate[-1]}"
+            row[problem] = cell
+        rows.append(row)
+        fates.setdefault(policy, fate)  # of the offline error, which comes first
+    return pd.DataFrame(rows), fates
 
 
-def _place(played: pd.DataFrame, measure: str, what: str, *, largest_first: bool) -> str:
-    """Where ``auto`` stands by mean rank, and who is first."""
-    ranks = _ranks(played, measure, largest_first)
-    few = " (too few seeds for a verdict)" if too_few(played, "replicate", "problem") else ""
-    count = f"{played['problem'].nunique()} {what}"
-    if AUTO not in ranks:
-        return f"On {count} `{ranks.index[0]}` has the best mean rank, {ranks.iloc[0]:.2f}{few}."
-    place = int((ranks < ranks[AUTO]).sum()) + 1
-    first = "" if place == 1 else f"; the first is {ranks.index[0]} with {ranks.iloc[0]:.2f}"
-    return (
-        f"On {count} `auto` has the mean rank {ranks[AUTO]:.2f}, place {place} of {len(ranks)}{first}{few}."
-    )
-
-
-def _ranks(played: pd.DataFrame, measure: str, largest_first: bool) -> pd.Series:
+def _ranks(played: pd.DataFrame, measure: str) -> pd.Series:
     """The mean rank of each policy over the problems that it has played, the best first."""
     mean = played.groupby(["policy", "problem"])[measure].mean().unstack()
-    return mean.rank(ascending=not largest_first).mean(axis=1).sort_values(kind="stable")
+    return mean.rank(ascending=measure != "reward").mean(axis=1).sort_values(kind="stable")
 
 
-def _table(played: pd.DataFrame, measure: str, *, largest_first: bool) -> str:
+def _table(played: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Policies as rows, the best mean rank first; problems as columns."""
-    by = played.groupby(["policy", "problem"])[measure]
-    rank = _ranks(played, measure, largest_first)
-    shown = by.agg(_cell).unstack().fillna("").loc[rank.index]
+    rank = _ranks(played, measure)
+    shown = played.groupby(["policy", "problem"])[measure].agg(_cell).unstack().fillna("").loc[rank.index]
     shown.insert(0, "mean rank", rank.map("{:.2f}".format))
-    return markdown(["policy", *shown.columns], shown.reset_index().to_numpy())
+    return shown.reset_index()
 
 
 def _cell(values: pd.Series) -> str:
