@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import torch
@@ -19,33 +19,36 @@ import typer
 from benchmarks import options, pages
 from benchmarks.contexts import auto, dense, linear
 from benchmarks.contexts.auto import ALL_KNOWN
-from benchmarks.contexts.dense import DENSE, DRIFT, LISTED, PROBLEMS, STALE, TIMED, WIDTH, WINDOW
-from benchmarks.contexts.linear import AUTO, EXPLORATION, LINEAR, OURS
-from benchmarks.pages import markdown_of, seeds_of
-
-ASKED_REGRET, ASKED_TIME = 1.1, 20
+from benchmarks.contexts.dense import DENSE, LISTED, PROBLEMS
+from benchmarks.contexts.linear import AUTO, LINEAR, CGP
+from benchmarks.pages import seeds_of
 
 
 def write_page(results: Path) -> Path:
-    dense, auto = (_together(results, kind) for kind in ("dense-*.csv", "auto-*-*.csv"))
+    beside, without_kernel = (_together(results, kind) for kind in ("dense-*.csv", "auto-*-*.csv"))
     coba, auto_coba = (pages.read(results / name) for name in ("coba.csv", "auto-coba.csv"))
-    said, lines = [], [""]
-    if dense is not None:
-        said.append(_beside_dense(dense))
-        lines += _dense(dense)
-    lines += ["## Against linear policies", ""]
-    if coba is None:
-        lines += ["Left out: the package `coba` is not installed.", ""]
-    else:
-        said.append(_beside_linear(coba))
-        lines += _coba(coba)
-    lines += [] if auto is None and auto_coba is None else ["## `auto` without a kernel", ""]
-    if auto is not None:
-        said.append(_beside_known(auto))
-        lines += _auto(auto)
-    lines += [] if auto_coba is None else _auto_beside_linear(auto_coba)
-    path, command = results / "RESULTS.md", "python -m benchmarks.contexts"
-    return pages.publish(path, "Contexts over arms", " ".join(said), command, "\n".join(lines))
+    shown: dict[str, Any] = {"seeds": {}}
+    if beside is not None:
+        shown |= {"faster": _beside_dense(beside), "raced": _dense(beside), "horizon": beside["step"].max()}
+        shown["seeds"]["dense"] = seeds_of(beside, "seed", "problem")
+    if coba is not None:
+        means = _short(coba).groupby("environment").mean()
+        shown |= {"coba": _coba(coba), "best": int((means.idxmin(axis=1) == CGP).sum())}
+        shown["seeds"]["coba"] = seeds_of(coba, "seed", "environment")
+    if without_kernel is not None:
+        total = without_kernel.groupby(["problem", "step", "policy"])["regret"].sum().unstack()
+        shown |= {
+            "over": total.drop(columns=ALL_KNOWN).div(total[ALL_KNOWN], axis=0),
+            "auto": _auto(without_kernel),
+        }
+        shown["seeds"]["auto"] = seeds_of(without_kernel, "seed", "problem")
+    if auto_coba is not None:
+        by = _short(auto_coba)[[AUTO, *LINEAR]].groupby("environment")
+        means = by.mean()
+        shown["auto_coba"] = _with_errors(means, by.sem()).reset_index()
+        shown["ahead"] = int((means[AUTO] < means[list(LINEAR)].min(axis=1)).sum())
+    path, template = results / "RESULTS.md", "contexts/RESULTS.md.jinja"
+    return pages.render(path, template, dense=dense, linear=linear, **shown)
 
 
 def _together(results: Path, pattern: str) -> pd.DataFrame | None:
@@ -54,89 +57,22 @@ def _together(results: Path, pattern: str) -> pd.DataFrame | None:
     return pd.concat(map(pd.read_csv, found)) if found else None
 
 
-def _beside_known(table: pd.DataFrame) -> str:
-    """Regret of ``auto`` over that of the policy that knows everything."""
-    total = table.groupby(["problem", "step", "policy"])["regret"].sum().unstack()
-    over = total.drop(columns=ALL_KNOWN).div(total[ALL_KNOWN], axis=0)
-    ranges = [f"{over[of].min():.2f} to {over[of].max():.2f} with {of.removeprefix('auto, ')}" for of in over]
-    return f"`auto` without a kernel has this many times the regret of `{ALL_KNOWN}`: {', '.join(ranges)}."
-
-
-def _auto(table: pd.DataFrame) -> list[str]:
-    regret = table.pivot(index=["problem", "step", "policy"], columns="seed", values="regret")
-    rows = []
-    for problem, step, policy in regret.index:
-        if policy != ALL_KNOWN:
-            own, known = (regret.loc[problem, step, name] for name in (policy, ALL_KNOWN))
-            row = {"problem": problem, "steps": step, "policy": policy, "regret of each seed": _each(own)}
-            rows.append(row | {f"of {ALL_KNOWN}": _each(known), "over it": f"{own.sum() / known.sum():.2f}"})
-    return [
-        f"`contextual-gp` as above, {seeds_of(table, 'seed', 'problem')}, against `tv_cgp_ucb` over listed",
-        f"contexts, which knows kernels, noise and rate of change; its width is {WIDTH}. `auto` is given the arms, and",
-        f"either the list of contexts or their number of columns (as features). Asked: at most {ASKED_REGRET}",
-        "times the regret of `tv_cgp_ucb`. The settings were chosen on other seeds (`PROTOCOL.md`).",
-        "",
-        markdown_of(pd.DataFrame(rows)),
-        "",
-    ]
-
-
-def _each(values: pd.Series) -> str:
-    return ", ".join(f"{value:.1f}" for value in values)
-
-
-def _auto_beside_linear(table: pd.DataFrame) -> list[str]:
-    wide = table.pivot(index=["environment", "seed"], columns="policy", values="reward")
-    short = wide.rsub(wide["best arms"], axis=0)
-    means, errors = (getattr(short.groupby("environment", sort=False), way)() for way in ("mean", "sem"))
-    ahead = sum(means[AUTO] < means[list(LINEAR)].min(axis=1))
-    shown = [AUTO, *LINEAR]
-    rows = [
-        {"environment": str(name)} | {p: f"{means[p][name]:.4f} +- {errors[p][name]:.4f}" for p in shown}
-        for name in means.index
-    ]
-    return [
-        "The environments of `coba` as above, but for 250 steps: mean regret a step. `auto` is given features and",
-        "context of each step and has no settings; those of the linear policies are the best on two other seeds.",
-        f"`auto` is ahead of both on {ahead} of {len(means)}. Asked: 3 of 4.",
-        "",
-        markdown_of(pd.DataFrame(rows)),
-        "",
-    ]
-
-
-def _beside_dense(table: pd.DataFrame) -> str:
-    """Regret and time of ours, contexts listed, over those of the dense refit."""
-    said = []
+def _beside_dense(table: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """By problem: regret of ours, contexts listed, over that of the dense refit, and how many times faster it is."""
+    said = {}
     for kind in PROBLEMS:
         part = table[table["problem"] == kind]
         regret = part.groupby("policy")["regret"].sum()
         ms = part[part["step"] == part["step"].max()].set_index(["seed", "policy"])["ms"].unstack()
         if {LISTED, DENSE} <= set(ms):
-            faster = (ms[DENSE] / ms[LISTED]).median()
-            said.append(
-                f"{regret[LISTED] / regret[DENSE]:.3f} times the regret in 1/{faster:.0f} of the time ({kind})"
-            )
-    return (
-        "Beside a dense process made anew at every step, our process with the contexts listed has "
-        f"{', '.join(said)}."
-    )
+            said[kind] = regret[LISTED] / regret[DENSE], (ms[DENSE] / ms[LISTED]).median()
+    return said
 
 
-def _beside_linear(table: pd.DataFrame) -> str:
-    """On how many environments of coba ours earns most."""
-    played = table[table["policy"] != "best arms"]
-    means = played.groupby(["environment", "policy"])["reward"].mean().unstack()
-    best = int((means.idxmax(axis=1) == "CGP-UCB").sum())
-    return f"Beside the linear policies of `coba` CGP-UCB has the least regret on {best} of {len(means)} environments."
-
-
-def _dense(table: pd.DataFrame) -> list[str]:
+def _dense(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    for kind in PROBLEMS:
+    for kind in (one for one in PROBLEMS if (table["problem"] == one).any()):
         part = table[table["problem"] == kind]
-        if part.empty:
-            continue
         last = part["step"].max()
         regret = part.groupby(["seed", "policy"], sort=False)["regret"].sum().unstack()
         end = part[part["step"] == last].set_index(["seed", "policy"])
@@ -158,49 +94,40 @@ def _dense(table: pd.DataFrame) -> list[str]:
                     "same arms": f"{100 * same[name].mean():.1f} %",
                 }
             )
-    horizon, seeds = table["step"].max(), seeds_of(table, "seed", "problem")
-    return [
-        "## Against a dense process made anew at every step",
-        "",
-        f"`contextual-gp`: 20 arms, 40 contexts, a draw over arm x context that is fixed or drifts (rate {DRIFT} a",
-        f"step), {horizon} steps, {seeds}. All take every step in turn, in one process on one thread, with the",
-        f"same kernel and width {WIDTH}; the dense refit holds all data, computes its kernel matrix and factors it",
-        f"anew at the steps at which it is asked, the last {TIMED} among them, and plays in between what the exact",
-        "model over the 800 pairs of arm and context plays (*contexts listed*), whose posterior is its own; *same",
-        "arms* is of the steps at which it was asked. Times of the two problems were taken under different loads:",
-        "only ratios within a problem compare, and seeds whose times are of an older program have none.",
-        f"Asked: regret at most {ASKED_REGRET} times its own, in 1/{ASKED_TIME} of its time.",
-        f"Under drift observations are dropped once no mean can change by more than {STALE} prior deviations",
-        f"(`StaleObservations`), or but for the last {WINDOW}; what is fixed has no old observations to drop.",
-        "",
-        markdown_of(pd.DataFrame(rows)),
-        "",
-    ]
+    return pd.DataFrame(rows)
 
 
-def _coba(table: pd.DataFrame) -> list[str]:
-    rows = []
-    for name, part in table.groupby("environment", sort=False):
-        wide = part.pivot(index="seed", columns="policy", values="reward")
-        row = {"environment": str(name)}
-        for policy in part["policy"].unique():
-            short = wide["best arms"] - wide[policy]
-            setting = part[part["policy"] == policy]["setting"].iloc[0]
-            note = "" if pd.isna(setting) or not setting else f" ({setting})"
-            if policy != "best arms":
-                row[policy] = f"{short.mean():.4f} +- {short.sem():.4f}{note}"
-        rows.append(row)
-    seeds = seeds_of(table, "seed", "environment")
-    return [
-        "Environments that `coba` generates (five actions, five features of context and action each, all new at every",
-        f"step; rewards in [0, 1]), {seeds}: mean regret a step, with its standard error over seeds.",
-        f"Settings are the best, on two other seeds and half the steps, of {len(OURS)} for ours (lengthscale",
-        f"over median distance, width) and {len(EXPLORATION)} for each of theirs. Their policies see the products of",
-        "context and action (`1, a, xa`), which is the true model in `linear`.",
-        "",
-        markdown_of(pd.DataFrame(rows)),
-        "",
-    ]
+def _each(values: pd.Series) -> str:
+    return ", ".join(f"{value:.1f}" for value in values)
+
+
+def _auto(table: pd.DataFrame) -> pd.DataFrame:
+    regret, rows = table.pivot(index=["problem", "step", "policy"], columns="seed", values="regret"), []
+    for problem, step, policy in regret.index:
+        if policy != ALL_KNOWN:
+            own, known = (regret.loc[problem, step, name] for name in (policy, ALL_KNOWN))
+            row = {"problem": problem, "steps": step, "policy": policy, "regret of each seed": _each(own)}
+            rows.append(row | {f"of {ALL_KNOWN}": _each(known), "over it": f"{own.sum() / known.sum():.2f}"})
+    return pd.DataFrame(rows)
+
+
+def _short(table: pd.DataFrame) -> pd.DataFrame:
+    """What each policy falls short of the best arms by, in each environment and seed; policies as they were played."""
+    wide = table.pivot(index=["environment", "seed"], columns="policy", values="reward")
+    return wide.rsub(wide.pop("best arms"), axis=0)[[p for p in table["policy"].unique() if p != "best arms"]]
+
+
+def _with_errors(means: pd.DataFrame, errors: pd.DataFrame) -> pd.DataFrame:
+    return means.map("{:.4f}".format) + " +- " + errors.map("{:.4f}".format)
+
+
+def _coba(table: pd.DataFrame) -> pd.DataFrame:
+    """Regret a step with its error and the setting that was played."""
+    by = _short(table).groupby("environment")
+    shown = _with_errors(by.mean(), by.sem())
+    setting = table["setting"].astype(object).fillna("").map(lambda words: f" ({words})" if words else "")
+    best = setting.groupby([table["environment"], table["policy"]]).first().unstack()
+    return (shown + best[shown.columns]).loc[table["environment"].unique()].reset_index()
 
 
 SIZE, SMALL = dense.Size(2000, 5, every=40), dense.Size(40, 2)
