@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -22,7 +21,7 @@ from bandits_torch import AskTell, recipes
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.simulated import make_kernel
 from benchmarks import options, pages
-from benchmarks.pages import markdown_of, read, seeds_of
+from benchmarks.pages import read, render
 from benchmarks.parallel.race import KINDS, SIZES, SMALL, Size, floor, race, random_pull
 
 Q = 8
@@ -134,67 +133,24 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> tuple[pd.DataFrame, 
     return pd.DataFrame(rows), pd.DataFrame(met)
 
 
-def _in_how_many(met: pd.DataFrame, what: str, modes: Sequence[str] = COUNTED[:2]) -> str:
-    of = {mode: met.loc[met["mode"] == mode, what] for mode in modes}
-    return ", ".join(f"{own.sum()} of {len(own)} ({mode})" for mode, own in of.items())
-
-
 def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
     """RESULTS.md beside the tables, which were played at these sizes."""
     table = pd.concat([pd.read_csv(path) for path in sorted(results.glob("*-*.csv"))])
     times = read(results / "asking.csv")
     found, met = summary(table, sizes)
-    beyond = met.loc[met["beyond"] & met["mode"].isin(COUNTED[:2]), "race"].unique()
-    answer = (
-        f"With eight questions open the regret is at most {ASKED} times that of one at a time, after equal numbers of "
-        f"rewards, in so many races: {_in_how_many(met, 'regret', COUNTED)}. Without the regret that waiting costs "
-        f"anyone, the ratio is at most {ASKED} in {_in_how_many(met, 'above')}."
+    two = met["mode"].isin(COUNTED[:2])  # modes, of which a table says more
+    return render(
+        results / "RESULTS.md",
+        "parallel/RESULTS.md.jinja",
+        asked=ASKED,
+        sizes=sizes,
+        tables=dict(list(table.groupby("over"))),
+        found=found.fillna(""),
+        met={mode: part for mode, part in met.groupby("mode")},
+        counted=COUNTED,
+        beyond=met.loc[met["beyond"] & two, "race"].unique(),
+        times=None if times is None else times.round(2),
     )
-    lines = [
-        "",
-        "Regret with eight questions open over that of one at a time, at equal",
-        "numbers of rewards and the same drift for each reward, with the standard error of the ratio, and in brackets",
-        "the share of questions that ask for the arm of another open one (over points: within 0.01 of its point).",
-        "*Rolling*: a question a step, each answered seven questions later. *In batches*: eight questions of one",
-        "moment, then eight answers in reverse order, and the next batch eight steps later. *Workers*: the next batch",
-        "one step later, as eight workers would ask who are each as fast as the one, so that less changes between two",
-        "rewards. *Not counted*: the policy does not know what is open.",
-        "",
-        "Eight questions wait for seven rewards at the start and after every change, whatever the policy. So the",
-        "largest extra regret, rolling or in batches, stands beside them, in pulls at random. Where nothing changes",
-        "it is paid once, and a large share of little.",
-        "",
-        "*Floor*: regret that no policy can be below in expectation, at these problems and seeds: that of a player who",
-        "knows without noise all that was true when the question was asked whose answer is the latest (one step ago,",
-        "one at a time; eight with eight open), and who has to guess where the function was drawn anew in between.",
-        "*Above the floors*: regret above it with eight open, rolling and in batches, over that of one at a time above",
-        "its own: what the policy itself loses by eight questions, without what anybody loses by waiting. *Asked above",
-        f"the floors*: what that may be at most for a ratio of {ASKED}; below 0 no policy can, near 0 it would have to",
-        "know nearly all that waiting lets it know. Other rules of choosing than GP-BUCB's, none of them better:",
-        "`PROTOCOL.md` beside this folder.",
-        "",
-        *(
-            f"Over {over}: {size.horizon} rewards; of seed {size.seed}, "
-            f"{seeds_of(table[table['over'] == over], 'replicate', 'problem', 'replicate')}."
-            for over, size in sizes.items()
-        ),
-        "",
-        f"Beyond reach, since the floor is above {ASKED} times the regret of one at a time:",
-        f"{_in_how_many(met, 'beyond')}, {'; '.join(beyond) or 'none'}.",
-        f"Above the floors, ratios at most {ASKED}: {_in_how_many(met, 'above')}.",
-        f"At most {ASKED} times the floor itself: {_in_how_many(met, 'floor')}.",
-        "",
-        markdown_of(found.fillna("")),
-        "",
-        "## What asking costs",
-        "",
-        "Medians of one run on one core: eight steps (ask, tell) of one question each, and `ask(count=8)`.",
-        "",
-        "Not measured yet." if times is None else markdown_of(times.round(2)),
-        "",
-    ]
-    path, command = results / "RESULTS.md", "python -m benchmarks.parallel"
-    return pages.publish(path, "Eight questions at once", answer, command, "\n".join(lines))
 
 
 PARTS = (*SIZES, "asking")
