@@ -20,7 +20,7 @@ from benchmarks import options, pages
 from benchmarks.contexts import auto, dense, linear
 from benchmarks.contexts.auto import ALL_KNOWN
 from benchmarks.contexts.dense import DENSE, LISTED, PROBLEMS
-from benchmarks.contexts.linear import AUTO, LINEAR, CGP
+from benchmarks.contexts.linear import AUTO, CGP, LINEAR
 from benchmarks.pages import seeds_of
 
 

@@ -5,146 +5,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
 
 from benchmarks import options, pages
-from benchmarks.pages import markdown, seeds_of, with_error
+from benchmarks.pages import seeds_of, with_error
 from benchmarks.widths import races, ratios
 from benchmarks.widths.races import BAND, BASE, DRIFT, GIVEN, LENGTH_SCALES, MODEL_HOLDS
 
 LIMIT = 1.5  # times the regret of width 2
-_HEAD = """
-Regret is cumulative, mean ± standard error over {replicates} of every problem.
-
-"""
 
 
 def write_page(out: Path) -> Path:
-    made = {"band": _band, "ratios": _ratios, "dual": _dual, "length_scales": _length_scales, "drift": _drift}
-    kept = [name for name in made if (out / f"{name}.csv").exists()]
-    tables = {"band": races.band()} | {name: pd.read_csv(out / f"{name}.csv") for name in kept}
-    raced = [table[["replicate"]] for table in tables.values() if "replicate" in table]
-    head = _HEAD.format(replicates=seeds_of(pd.concat(raced), "replicate", what="replicate"))
-    text = "\n".join(made[name](table) for name, table in tables.items())
-    path, title = out / "RESULTS.md", "Widths with a theorem, unknown length-scales, and R-PERP"
-    return pages.publish(path, title, _answer(tables), "python -m benchmarks.widths", head, text)
-
-
-def _answer(tables: dict[str, pd.DataFrame]) -> str:
-    """What each race comes to, in a sentence."""
-    band = tables["band"]
-    said = [
-        f"`band_gp_ucb`, which holds all arms of a step at once, has at most {LIMIT} times the regret of "
-        f"`{BASE}` on {len(within(band))} of {band['problem'].nunique()} environments."
-    ]
+    names = ("ratios", "dual", "length_scales", "drift")
+    tables = {name: table for name in names if (table := pages.read(out / f"{name}.csv")) is not None}
+    band = races.band()
+    raced = [band, *(tables[name] for name in names[1:] if name in tables)]
+    held = within(band)
+    shown: dict[str, Any] = {
+        "replicates": seeds_of(pd.concat(raced), "replicate", what="replicate"),
+        "environments": band["problem"].unique(),
+        "held": held,
+        "drawn": [name for name in held if name in MODEL_HOLDS],
+        "band": _band(band),
+    }
+    if "ratios" in tables:
+        wide = tables["ratios"].pivot_table(
+            index=["kernel", "model", "of"], columns="step", values="ratio", sort=False
+        )
+        shown["bounds"] = wide.map("{:.2f}".format).rename(columns="t = {}".format).reset_index()
+    if "dual" in tables:
+        by = tables["dual"].groupby(["kernel", "bound"], sort=False)["regret"]
+        shown |= {
+            "dual": by.agg(with_error).unstack().reset_index(),
+            "dual_steps": tables["dual"]["steps"].iloc[0],
+        }
     if "length_scales" in tables:
-        least = tables["length_scales"].groupby(["problem", "policy"])["regret"].mean().unstack().min(axis=1)
+        least = _means(tables["length_scales"]).min(axis=1)
         wrong = least[[name for name in least.index if "known" not in name]]
-        ratio = wrong / least[[f"{name}; known" for name in wrong.index]].to_numpy()
-        said.append(
-            f"Where a wrong length-scale is given, the best policy of each problem has {ratio.min():.2f} to "
-            f"{ratio.max():.2f} times the regret of the best that knows it."
-        )
+        shown["wrong"] = wrong / least[[f"{name}; known" for name in wrong.index]].to_numpy()
+        shown["length_scales"] = _race(tables["length_scales"], LENGTH_SCALES)
     if "drift" in tables:
-        means = tables["drift"].groupby(["problem", "policy"])["regret"].mean().unstack()
-        ahead = sum(
-            (means[f"r_perp{w}"] < means[[f"{p}{w}" for p in ("r_gp_ucb", "sw_gp_ucb")]].min(axis=1)).sum()
-            for w in ("", " w=2")
-        )
-        said.append(
-            f"Under drift R-PERP has less regret than both restarts and a window in {ahead} of {2 * len(means)} races."
-        )
-    return " ".join(said)
+        means, rivals = _means(tables["drift"]), ("r_gp_ucb", "sw_gp_ucb")
+        less = [means[f"r_perp{w}"] < means[[f"{p}{w}" for p in rivals]].min(axis=1) for w in ("", " w=2")]
+        shown |= {"ahead": pd.concat(less).tolist(), "drift": _race(tables["drift"], DRIFT)}
+    settings = {"limit": LIMIT, "base": BASE, "given": GIVEN, "ratios": ratios}
+    return pages.render(out / "RESULTS.md", "widths/RESULTS.md.jinja", **settings, **shown)
+
+
+def _means(table: pd.DataFrame) -> pd.DataFrame:
+    """Mean regret of each policy, a row for each problem."""
+    return table.groupby(["problem", "policy"])["regret"].mean().unstack()
 
 
 def within(table: pd.DataFrame, policy: str = "band_gp_ucb") -> list[str]:
     """Environments in which a policy's mean regret is at most ``LIMIT`` times that of width 2."""
-    means = table.groupby(["problem", "policy"])["regret"].mean().unstack()
+    means = _means(table)
     ratio = means[policy] / means[BASE]
     return [name for name in table["problem"].unique() if ratio[name] <= LIMIT]
 
 
-def _cell(rows: pd.Series) -> str:
-    return with_error(rows) if len(rows) else "-"
+def _race(table: pd.DataFrame, policies: Iterable[str]) -> pd.DataFrame:
+    """A row for each problem, a column for each of the policies that played."""
+    by = table.groupby(["problem", "policy"], sort=False)["regret"]
+    shown = by.agg(with_error).unstack().fillna("-")
+    shown = shown[[name for name in policies if name in shown]].rename(columns="`{}`".format)
+    shown.insert(0, "steps", table.groupby("problem")["steps"].first())
+    return shown.reset_index()
 
 
-def _race(table: pd.DataFrame, policies: list[str]) -> list[list[str]]:
-    chosen = [name for name in policies if (table["policy"] == name).any()]
-    return [
-        [name, str(rows["steps"].iloc[0]), *(_cell(rows.loc[rows["policy"] == p, "regret"]) for p in chosen)]
-        for name, rows in table.groupby("problem", sort=False)
-    ]
-
-
-def _heads(table: pd.DataFrame, policies: list[str]) -> list[str]:
-    return ["problem", "steps", *(f"`{name}`" for name in policies if (table["policy"] == name).any())]
-
-
-def _band(table: pd.DataFrame) -> str:
-    policies, rows = list(BAND), []
-    means = table.groupby(["problem", "policy"])["regret"].mean()
-    for row in _race(table, policies):
-        name = row[0]
-        ratio = means[name, "band_gp_ucb"] / means[name, BASE]
-        rows.append([*row, f"{ratio:.2f}", "yes" if name in MODEL_HOLDS else "no"])
-    held, every = within(table), list(table["problem"].unique())
-    draws = [name for name in held if name in MODEL_HOLDS]
-    return (
-        "## A width for all arms of a step at once\n\n"
-        "`band_gp_ucb` on the leaderboard's environments, from its table: the width is the quantile of the largest "
-        "error over the arms under the joint posterior, so that the band holds all arms with probability .9 at each "
-        f"step (not at all steps at once). `{BASE}` has no theorem, `tv_gp_ucb` that of Srinivas et al. The theorem is "
-        'for draws of the model; the last column says where the environment is one ("no": records, and functions that '
-        "switch or move otherwise: there its level is not proved).\n\n"
-        + markdown([*_heads(table, policies), "band / width 2", "drawn from the model"], rows)
-        + f"\nWithin {LIMIT} times the regret of width 2 on {len(held)} of {len(every)} environments, "
-        f"{len(draws)} of them draws of the model.\n"
-    )
-
-
-def _ratios(table: pd.DataFrame) -> str:
-    wide = table.pivot_table(index=["kernel", "model", "of"], columns="step", values="ratio", sort=False)
-    rows = [[*map(str, index), *(f"{value:.2f}" for value in row)] for index, row in wide.iterrows()]
-    return (
-        "## Flynn & Reeb's bounds over the closed form\n\n"
-        "Distance of the bounds (`DualMixtureWidth.bounds`) over that of `RealisedInformationWidth`, which is their "
-        "closed form at the model's own ridge (noise variance), along runs that the closed form plays; functions of "
-        f"known norm, {ratios.ARMS} arms, {ratios.REPLICATES} replicates, window {ratios.WINDOW}, drift "
-        f"{ratios.DRIFT} of the norm. One number: the width that multiplies sigma at every arm.\n\n"
-        + markdown(["kernel", "model", "of", *(f"t = {step}" for step in wide.columns)], rows)
-    )
-
-
-def _dual(table: pd.DataFrame) -> str:
-    bounds = list(table["bound"].unique())
-    rows = [
-        [str(kernel), *(_cell(own.loc[own["bound"] == bound, "regret"]) for bound in bounds)]
-        for kernel, own in table.groupby("kernel", sort=False)
-    ]
-    return f"Regret of {table['steps'].iloc[0]} steps with the upper bound as an index:\n\n" + markdown(
-        ["kernel", *bounds], rows
-    )
-
-
-def _length_scales(table: pd.DataFrame) -> str:
-    return (
-        f"## A wrong length-scale\n\nPolicies are given {GIVEN}, the functions are drawn with what the "
-        'problem\'s name says; "known": the oracle. The shorter candidates of all four are .4 e^{-p/d}, as many as '
-        "t^{1/4} reaches; none of them need be the true one. B is the norm under the kernel that drew the functions; "
-        "A-GP-UCB lets it grow with the factor.\n\n"
-        + markdown(_heads(table, list(LENGTH_SCALES)), _race(table, list(LENGTH_SCALES)))
-    )
-
-
-def _drift(table: pd.DataFrame) -> str:
-    return (
-        "## R-PERP under drift\n\nEach knows horizon and variation budget; intervals and windows by its own paper's "
-        "formula.\n\n" + markdown(_heads(table, list(DRIFT)), _race(table, list(DRIFT)))
-    )
+def _band(table: pd.DataFrame) -> pd.DataFrame:
+    shown, means = _race(table, BAND), _means(table)
+    ratio = (means["band_gp_ucb"] / means[BASE])[shown["problem"]]
+    drawn = shown["problem"].isin(MODEL_HOLDS).map({True: "yes", False: "no"})
+    more = {"band / width 2": ratio.map("{:.2f}".format).to_numpy(), "drawn from the model": drawn}
+    return shown.assign(**more)
 
 
 PARTS = (*races.PARTS, "ratios")
