@@ -58,7 +58,8 @@ class Axis:
         return self.choices > 0 or self.step is not None
 
     @property
-    def _ends(self) -> tuple[float, float]:
+    def ends(self) -> tuple[float, float]:
+        """What lies at 0 and at 1 of its column, on the scale of the column."""
         half = 0.5 * (self.step or 0.0)
         low, high = self.low - half, self.high + half
         if not self.log:
@@ -67,22 +68,25 @@ class Axis:
 
     def to_unit(self, x: Tensor) -> Tensor:
         """Values of a range as numbers of its column."""
-        low, high = self._ends
+        low, high = self.ends
         return ((x.log() if self.log else x) - low) / (high - low)
 
     def from_unit(self, u: Tensor) -> Tensor:
         """The nearest values of the range."""
-        low, high = self._ends
+        low, high = self.ends
         x = low + u * (high - low)
-        x = x.exp() if self.log else x
+        return self.nearest(x.exp() if self.log else x)
+
+    def nearest(self, x: Tensor) -> Tensor:
+        """The values of the range nearest to numbers."""
         if self.step is not None:
             x = self.low + ((x - self.low) / self.step).round() * self.step
         return x.clamp(self.low, self.high)
 
     def encode(self, value: float) -> Tensor:
-        """The columns (columns,) of a value."""
+        """The columns (columns,) of a value; zeros for a choice that is none of its own."""
         if self.choices:
-            return one_hot(torch.tensor(int(value)), self.choices).double()
+            return (torch.arange(self.choices) == value).double()
         return self.to_unit(torch.tensor([value], dtype=torch.float64))
 
     def decode(self, u: Tensor) -> float:
@@ -99,7 +103,7 @@ class Axis:
         """Ends (S, columns) of the part of the columns whose nearest values lie between ``low`` and ``high``."""
         if self.step is None:
             return low, high
-        first, last = self._ends
+        first, last = self.ends
         least, most = (first + u.clamp(0.0, 1.0) * (last - first) for u in (low, high))
         if self.log:
             least, most = least.exp(), most.exp()

@@ -1,15 +1,14 @@
 """A schedule of hyperparameters for a population that trains, independent of the tool that runs it.
 
 The gains of members are modelled as Gaussian processes over hyperparameters and time, which propose the next values.
-Hyperparameters, numbers and categories, are columns of a unit cube.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,72 +16,32 @@ from torch.quasirandom import SobolEngine
 
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
+from bandits_torch.mixed_points import Axis, Space
 from bandits_torch.models.points.member_posterior import MemberMixture, covariance, noisy
 from bandits_torch.models.points.point_members import PointMembers
 
-Scale = Literal["linear", "log", "both"]
-_SCALES = ("linear", "log", "both")
-
 
 @dataclass(frozen=True)
-class Numbers:
-    """The numbers from ``low`` to ``high``, both included.
+class Range(Axis):
+    """An axis with ``low`` at 0 and ``high`` at 1 of its column. With a step, its values are the multiples of it.
 
     Attributes:
-        low, high: the ends; with equal ends there is nothing to choose.
-        scale: "linear": equal differences are equal distances; "log": equal ratios are; "both": a model gets both
-            scales as inputs, and learns which matters.
-        step: values are multiples of it; 0: any number.
-        whole: whether values are integers. None: if the value that is replaced is one.
-
-    Raises ValueError for ends that are not finite or decrease, ``low`` <= 0 unless linear, another scale, and a
-    negative step.
+        both: whether a model also sees the linear scale of a logarithmic one, and learns which matters.
     """
 
-    low: float
-    high: float
-    scale: Scale = "linear"
-    step: float = 0.0
-    whole: bool | None = None
-
-    def __post_init__(self) -> None:
-        for name, end in (("low", self.low), ("high", self.high)):
-            validation.finite_number(name, end)
-        validation.require(self.low <= self.high, "low", self.low, f"at most high, {self.high}")
-        validation.one_of("scale", self.scale, *_SCALES)
-        validation.require(self.scale == "linear" or self.low > 0, "low", self.low, "above 0 unless linear")
-        validation.non_negative("step", self.step)
+    both: bool = False
 
     @property
-    def columns(self) -> int:
-        """Number of its columns in the unit cube: 1, or 0 if there is nothing to choose."""
-        return int(self.high > self.low)
+    def ends(self) -> tuple[float, float]:
+        """What lies at 0 and at 1 of its column, on the scale of the column."""
+        return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
 
-    def stepped(self, like: Any) -> bool:
-        """Whether only some places in the column are values, for values of the type of ``like``."""
-        return self.step > 0 or self._is_whole(like)
-
-    def encode(self, value: Any) -> list[float]:
-        """The place of a value, clamped to the range; on a logarithmic scale unless ``scale`` is "linear"."""
-        if not self.columns:
-            return []
-        inside = min(max(float(value), self.low), self.high)
-        low, high, here = (self._scaled(x) for x in (self.low, self.high, inside))
-        return [(here - low) / (high - low)]
-
-    def decode(self, columns: Sequence[float], like: Any) -> Any:
-        """The value at a place, a Python int or float according to ``whole``, or to the type of ``like``."""
-        value = self.low
-        if self.columns:
-            low, high = self._scaled(self.low), self._scaled(self.high)
-            value = low + columns[0] * (high - low)
-            value = value if self.scale == "linear" else math.exp(value)
-        whole = self._is_whole(like)
-        step = self.step or float(whole)
-        if step:
-            least, most = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-            value = step * min(max(round(value / step), least), most)
-        return round(value) if whole else float(min(max(value, self.low), self.high))
+    def nearest(self, x: Tensor) -> Tensor:
+        """The values of the range nearest to numbers."""
+        if self.step is not None:
+            least, most = math.ceil(self.low / self.step - 1e-9), math.floor(self.high / self.step + 1e-9)
+            x = (x / self.step).round().clamp(least, most) * self.step
+        return x.clamp(self.low, self.high)
 
     def linear(self, u: Tensor) -> Tensor:
         """Places on the linear scale, from those on the logarithmic one."""
@@ -94,93 +53,22 @@ class Numbers:
         ratio = math.log(self.high / self.low)
         return torch.log1p(v * math.expm1(ratio)) / ratio
 
-    def _is_whole(self, like: Any) -> bool:
-        return (isinstance(like, int) and not isinstance(like, bool)) if self.whole is None else self.whole
 
-    def _scaled(self, value: float) -> float:
-        return float(value) if self.scale == "linear" else math.log(value)
-
-
-@dataclass(frozen=True)
-class Categories:
-    """Unordered values of any type, one-hot: each has a column.
-
-    Raises ValueError for no values.
-    """
-
-    values: tuple[Any, ...]
-
-    def __post_init__(self) -> None:
-        validation.require(len(self.values) > 0, "values", self.values, "at least one value")
-
-    @property
-    def columns(self) -> int:
-        """Number of its columns in the unit cube: one per value, or 0 if there is nothing to choose."""
-        return len(self.values) if len(self.values) > 1 else 0
-
-    def stepped(self, like: Any) -> bool:
-        """True: only some places in its columns are values."""
-        return True
-
-    def encode(self, value: Any) -> list[float]:
-        """One-hot columns; all zeros for a value that is not in ``values``."""
-        return [float(type(value) is type(one) and value == one) for one in self.values][: self.columns]
-
-    def decode(self, columns: Sequence[float], like: Any) -> Any:
-        """The object in ``values`` whose column is largest."""
-        return self.values[max(range(self.columns), key=columns.__getitem__) if self.columns else 0]
-
-
-Range = Numbers | Categories
-
-
-class Space:
-    """Ranges by name, side by side in one unit cube of D columns.
+class Ranges(Space):
+    """A space of ``Range`` in D columns, as a model of gains sees it.
 
     Args:
-        ranges: by name, at least one with something to choose.
-
-    Attributes:
-        dim: D.
-
-    Raises ValueError if no range has anything to choose.
+        axes: by name, in order; at least one.
     """
 
-    def __init__(self, ranges: Mapping[str, Range]) -> None:
-        self.ranges = dict(ranges)
-        self.dim = sum(part.columns for part in self.ranges.values())
-        validation.require(self.dim > 0, "ranges", self.ranges, "ranges with something to choose")
-        self._both: list[tuple[int, Numbers]] = []
-        self._numbers: list[int] = []
-        start = 0
-        for part in self.ranges.values():
-            if isinstance(part, Numbers) and part.columns:
-                self._numbers.append(start)
-                if part.scale == "both":
-                    self._both.append((start, part))
-            start += part.columns
-
-    def encode(self, values: Mapping[str, Any]) -> list[float]:
-        """Columns, D numbers, of a value for each name."""
-        return [column for name, part in self.ranges.items() for column in part.encode(values[name])]
-
-    def decode(self, point: Tensor, like: Mapping[str, Any]) -> dict[str, Any]:
-        """Values by name at a point (D,), each of the type of that in ``like``."""
-        found, left = {}, point.tolist()
-        for name, part in self.ranges.items():
-            found[name] = part.decode(left[: part.columns], like.get(name))
-            left = left[part.columns :]
-        return found
-
-    def snap(self, X: Tensor, like: Mapping[str, Any]) -> Tensor:
-        """Points (n, D) rounded to values, each of the type of that in ``like``."""
-        if not any(part.stepped(like.get(name)) for name, part in self.ranges.items()):
-            return X
-        return torch.tensor([self.encode(self.decode(x, like)) for x in X], dtype=X.dtype)
+    def __init__(self, axes: Mapping[str, Range]) -> None:
+        super().__init__(axes)
+        self._numbers = [self.columns[name].start for name, axis in axes.items() if not axis.choices]
+        self._both = [(self.columns[name], axis) for name, axis in axes.items() if axis.both]
 
     def features(self, X: Tensor) -> Tensor:
         """Inputs of a model at points (n, D): their columns, and a linear one for each range on both scales."""
-        return torch.cat([X, *(part.linear(X[:, c : c + 1]) for c, part in self._both)], -1)
+        return torch.cat([X, *(axis.linear(X[:, at]) for at, axis in self._both)], -1)
 
     def off_middle(self, X: Tensor) -> Tensor:
         """Distance of points (n, D) from the middle of the ranges of numbers, (n,): the mean of (2 x_j - 1)^2.
@@ -194,8 +82,8 @@ class Space:
     def sample(self, n: int, seed: int) -> Tensor:
         """n scrambled Sobol points (n, D); for ranges of both scales, every second is uniform on the linear scale."""
         X = SobolEngine(self.dim, scramble=True, seed=seed).draw(n, dtype=torch.float64)
-        for c, part in self._both:
-            X[1::2, c] = part.logarithmic(X[1::2, c])
+        for at, axis in self._both:
+            X[1::2, at] = axis.logarithmic(X[1::2, at])
         return X
 
 
@@ -218,7 +106,7 @@ class Stretch(NamedTuple):
     """A period of training that begins at a time.
 
     Attributes:
-        columns: hyperparameters, in the unit cube of a ``Space``.
+        columns: hyperparameters, in the unit cube of ``Ranges``.
         time: time at which it begins.
         score: score of the member at that time.
     """
@@ -243,7 +131,7 @@ class Population:
     integers and categories are never relaxed. Until two gains are known, proposals are Sobol points.
 
     Args:
-        space: of the hyperparameters.
+        space: of the hyperparameters; their values are numbers, of a category its place.
         interval: > 0, unit of time in which a gain is expected to change; about the time between reports.
         width: >= 0, multiplies the standard deviation.
         seed: seed of Sobol points and neighbours.
@@ -258,63 +146,66 @@ class Population:
     Raises ValueError for another space, an ``interval`` that is not positive and a negative ``width``.
     """
 
-    def __init__(self, space: Space, interval: float, *, width: float = 1.0, seed: int = 0) -> None:
-        validation.instance("space", space, Space, "a Space")
+    def __init__(self, space: Ranges, interval: float, *, width: float = 1.0, seed: int = 0) -> None:
+        validation.instance("space", space, Ranges, "Ranges")
         self.space, self.interval = space, validation.positive("interval", interval)
         self.width, self.seed = validation.non_negative("width", width), validation.natural("seed", seed)
         self.gains: list[tuple[Stretch, float]] = []
         self.now: dict[str, Stretch] = {}
         self._drawn = 0
 
-    def opening(self, like: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Values for a new member, far from those of others: the next Sobol point."""
+    def opening(self, space: Ranges | None = None) -> dict[str, float]:
+        """Values for a new member, far from those of others: the next Sobol point. ``space`` as for ``propose``."""
         self._drawn += 1
-        return self.space.decode(self.space.sample(self._drawn, self.seed)[-1], like or {})
+        return (space or self.space).decode(self.space.sample(self._drawn, self.seed)[-1])
 
-    def meet(self, member: str, values: Mapping[str, Any], time: float, score: float) -> None:
+    def meet(self, member: str, values: Mapping[str, float], time: float, score: float) -> None:
         """A member's first report, at which its first stretch begins; later reports change nothing."""
         if member not in self.now and math.isfinite(score):
-            self.now[member] = Stretch(self.space.encode(values), float(time), float(score))
+            self.now[member] = Stretch(self.space.encode(values).tolist(), float(time), float(score))
 
-    def report(self, member: str, values: Mapping[str, Any], time: float, score: float) -> None:
+    def report(self, member: str, values: Mapping[str, float], time: float, score: float) -> None:
         """A member reached a score after training with these values, and continues with them."""
-        columns, before = self.space.encode(values), self.now.pop(member, None)
+        columns, before = self.space.encode(values).tolist(), self.now.pop(member, None)
         if before is not None and time > before.time:
             rate = (score - before.score) / (time - before.time) if math.isfinite(score) else -math.inf
             self.gains.append((before._replace(columns=columns), rate))
             del self.gains[:-_MOST]
         self.meet(member, values, time, score)
 
-    def move(self, member: str, source: str, values: Mapping[str, Any]) -> None:
+    def move(self, member: str, source: str, values: Mapping[str, float]) -> None:
         """A member continues from the weights of ``source``, with its own ``values``."""
         self.leave(member)
         if source in self.now:
-            self.now[member] = self.now[source]._replace(columns=self.space.encode(values))
+            self.now[member] = self.now[source]._replace(columns=self.space.encode(values).tolist())
 
     def leave(self, member: str) -> None:
         """A member stops training, or begins again."""
         self.now.pop(member, None)
 
-    def propose(self, member: str, source: str, like: Mapping[str, Any]) -> dict[str, Any]:
-        """Values for a member that continues from the weights of ``source``, each of the type of that in ``like``."""
-        at = self.now.get(source)
+    def propose(self, member: str, source: str, space: Ranges | None = None) -> dict[str, float]:
+        """Values for a member that continues from the weights of ``source``.
+
+        They are values of ``space``, the same as its own with other steps perhaps; None: its own.
+        """
+        space, at = space or self.space, self.now.get(source)
         if at is None or len(self.gains) < _FEWEST:
-            return self.opening(like)
+            return self.opening(space)
         self._drawn += 1
         others = [stretch for name, stretch in self.now.items() if name != member]
-        scored = _acquisition(self, at, others)
+        scored = _acquisition(self, space, at, others)
         seed = (1_000_003 * self.seed + self._drawn) % 2**31
         generator = torch.Generator().manual_seed(seed)
         apart = dict.fromkeys(tuple(s.columns) for s, _ in reversed(self.gains))
         tried = torch.tensor(list(apart)[:_TRIED], dtype=torch.float64)
         wide, *closer = _NEIGHBOURHOODS
-        X = torch.cat([self.space.sample(_SAMPLES, seed), tried, _neighbours(tried, wide, generator)])
-        X, values = scored(X, like)
+        X = torch.cat([space.sample(_SAMPLES, seed), tried, _neighbours(tried, wide, generator)])
+        X, values = scored(X)
         for distance in closer:
             best = X[values.topk(_BEST).indices]
             around = _neighbours(best.repeat(_AROUND, 1), distance, generator)
-            X, values = scored(torch.cat([best, around]), like)
-        return self.space.decode(X[values.argmax()], like)
+            X, values = scored(torch.cat([best, around]))
+        return space.decode(X[values.argmax()])
 
     def state_dict(self) -> dict[str, Any]:
         """Gains, current stretches and counters, as plain numbers."""
@@ -334,10 +225,9 @@ class Population:
 
 
 def _acquisition(
-    population: Population, at: Stretch, others: list[Stretch]
-) -> Callable[[Tensor, Mapping[str, Any]], tuple[Tensor, Tensor]]:
+    population: Population, space: Ranges, at: Stretch, others: list[Stretch]
+) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """A function of points (n, D) that rounds them to values, and gives these and the acquisition there, (n,)."""
-    space = population.space
     held = [stretch for stretch, _ in population.gains]
     scores = torch.tensor([stretch.score for stretch in held]).double()
     low, high = scores.quantile(scores.new_tensor([0.05, 0.95]))
@@ -361,8 +251,8 @@ def _acquisition(
     here = inputs_of([at])[:, -2:]
 
     @torch.no_grad()
-    def scored(X: Tensor, like: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-        X = space.snap(X, like)
+    def scored(X: Tensor) -> tuple[Tensor, Tensor]:
+        X = space.snap(X)
         points = torch.cat([space.features(X), here.expand(len(X), 2)], -1)
         return X, bound(points[:, None, None]).reshape(-1) - _ENDS * space.off_middle(X)
 

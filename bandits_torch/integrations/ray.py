@@ -7,7 +7,8 @@ import json
 import math
 import pickle
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ray.tune.search.sample import Categorical, Float, Integer, LogUniform, Norm
 
 from bandits_torch import validation
 from bandits_torch.files import atomic_write
-from bandits_torch.integrations.population import Categories, Numbers, Population, Range, Scale, Space
+from bandits_torch.integrations.population import Population, Range, Ranges
 
 __all__ = ["PB2"]
 _FILE = "bandits_torch_pb2.json"  # in Tune's folder of an experiment
@@ -82,8 +83,9 @@ class PB2(PopulationBasedTraining):
         validation.instance("hyperparam_bounds", hyperparam_bounds, Mapping, "ranges by name")
         assert hyperparam_bounds is not None
         self._paths = {"/".join(path): path for path, _ in _leaves(hyperparam_bounds)}
-        ranges = {"/".join(path): _range_of(path, given) for path, given in _leaves(hyperparam_bounds)}
-        some = any(part.columns for part in ranges.values())
+        self._entries = {"/".join(path): _entry(path, given) for path, given in _leaves(hyperparam_bounds)}
+        ranges = {name: entry.range for name, entry in self._entries.items() if entry.range}
+        some = len(ranges) > 0
         validation.require(some, "hyperparam_bounds", hyperparam_bounds, "ranges with something to choose")
         super().__init__(
             time_attr=time_attr,
@@ -98,7 +100,7 @@ class PB2(PopulationBasedTraining):
             require_attrs=require_attrs,
             synch=synch,
         )
-        self.population = Population(Space(ranges), interval, seed=random.getrandbits(31))
+        self.population = Population(Ranges(ranges), interval, seed=random.getrandbits(31))
         self._begun: dict[str, dict[str, Any]] | None = None  # of the trials of a restored experiment
         self._saved = False
 
@@ -108,7 +110,7 @@ class PB2(PopulationBasedTraining):
         """Complete the trial's configuration."""
         lacking = [name for name, path in self._paths.items() if _at(trial.config, path) is None]
         if lacking:
-            values = self.population.opening()
+            values = self._values(self.population.opening(), {})
             for name in lacking:
                 _put(trial.config, self._paths[name], values[name])
                 trial.evaluated_params[name] = values[name]
@@ -122,8 +124,8 @@ class PB2(PopulationBasedTraining):
         """Learn the trial's gain and decide, as ``PopulationBasedTraining`` does."""
         time, score = result.get(self._time_attr), result.get(self._metric)
         if time is not None and score is not None:
-            values = self._values(trial.config)
-            self.population.meet(trial.trial_id, values, time, self._metric_op * float(score))
+            numbers = self._numbers(trial.config)
+            self.population.meet(trial.trial_id, numbers, time, self._metric_op * float(score))
         self._saved = False
         decision = super().on_trial_result(tune_controller, trial, result)
         if self._saved:
@@ -149,20 +151,22 @@ class PB2(PopulationBasedTraining):
 
     def _save_trial_state(self, state: Any, time: Any, result: dict[str, Any], trial: Trial) -> float:
         score = float(super()._save_trial_state(state, time, result, trial))
-        self.population.report(trial.trial_id, self._values(trial.config), float(time), score)
+        self.population.report(trial.trial_id, self._numbers(trial.config), float(time), score)
         self._saved = True
         return score
 
     def _get_new_config(self, trial: Trial, trial_to_clone: Trial) -> tuple[dict[str, Any], dict[str, str]]:
         member, source = trial.trial_id, trial_to_clone.trial_id
-        chosen = self.population.propose(member, source, self._values(trial_to_clone.config))
+        like = {name: _at(trial_to_clone.config, path) for name, path in self._paths.items()}
+        ranges = {name: entry.like(like[name]) for name, entry in self._entries.items() if entry.range}
+        chosen = self._values(self.population.propose(member, source, Ranges(ranges)), like)
         config = copy.deepcopy(trial_to_clone.config)
         for name, path in self._paths.items():
             _put(config, path, chosen[name])
         if self._custom_explore_fn is not None:
             config = self._custom_explore_fn(config)
             validation.instance("custom_explore_fn(config)", config, dict, "a configuration")
-        self.population.move(member, source, self._values(config))
+        self.population.move(member, source, self._numbers(config))
         return config, {}
 
     # -- state -----------------------------------------------------------------------------------------
@@ -202,8 +206,61 @@ class PB2(PopulationBasedTraining):
         self._next_perturbation_sync = kept["next"]
         return kept["trials"]
 
-    def _values(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: _at(config, path) for name, path in self._paths.items()}
+    def _numbers(self, config: Mapping[str, Any]) -> dict[str, float]:
+        """The hyperparameters of a configuration as numbers of their ranges."""
+        given = {name: _at(config, self._paths[name]) for name in self.population.space.axes}
+        return {name: self._entries[name].number(value) for name, value in given.items()}
+
+    def _values(self, numbers: Mapping[str, float], like: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of all hyperparameters, those of ranges at these numbers, of the types of those in ``like``."""
+        return {
+            name: entry.value(numbers.get(name, entry.only), like.get(name))
+            for name, entry in self._entries.items()
+        }
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """An entry of ``hyperparam_bounds``.
+
+    Attributes:
+        range: what there is to choose from; None if there is one value.
+        only: the number of that value.
+        whole: whether values are integers; None: if the value that is replaced is one.
+        categories: values of any type, whose numbers are their places. They are told apart by type, too.
+    """
+
+    range: Range | None
+    only: float = 0.0
+    whole: bool | None = None
+    categories: tuple[Any, ...] = ()
+
+    def number(self, value: Any) -> float:
+        """The number of a value: the nearest of the range; -1 for one that is no category."""
+        if self.categories:
+            return float(_place(value, self.categories))
+        assert self.range is not None
+        return min(max(float(value), self.range.low), self.range.high)
+
+    def value(self, number: float, like: Any) -> Any:
+        """The value at a number, for one that replaces ``like``."""
+        if self.categories:
+            return self.categories[int(number)]
+        return round(number) if self._is_whole(like) else number
+
+    def like(self, value: Any) -> Range:
+        """The range of values that may replace ``value``."""
+        assert self.range is not None
+        return replace(self.range, step=1.0) if self.whole is None and self._is_whole(value) else self.range
+
+    def _is_whole(self, like: Any) -> bool:
+        return (isinstance(like, int) and not isinstance(like, bool)) if self.whole is None else self.whole
+
+
+def _place(value: Any, values: Sequence[Any]) -> int:
+    """The place of the first value that is equal and of the same type, or -1."""
+    same = (k for k, one in enumerate(values) if type(one) is type(value) and one == value)
+    return next(same, -1)
 
 
 def _leaves(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -215,31 +272,35 @@ def _leaves(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[
             yield (*above, key), value
 
 
-def _range_of(path: tuple[str, ...], given: Any) -> Range:
-    """The range that an entry of ``hyperparam_bounds`` describes."""
+def _entry(path: tuple[str, ...], given: Any) -> _Entry:
+    """What an entry of ``hyperparam_bounds`` says."""
     name = "hyperparam_bounds" + "".join(f"[{key!r}]" for key in path)
     if isinstance(given, Categorical | Mapping):
-        values = given["grid_search"] if isinstance(given, Mapping) else given.categories
+        values = list(given["grid_search"] if isinstance(given, Mapping) else given.categories)
         validation.require(len(values) > 0, name, given, "at least one value")
-        return Categories(tuple(values))
+        different = tuple(value for k, value in enumerate(values) if _place(value, values) in (k, -1))
+        count = len(different)
+        return _Entry(Range(choices=count) if count > 1 else None, categories=different)
     sampler = given.get_sampler() if isinstance(given, Float | Integer) else None
-    step = float(sampler.q) if isinstance(sampler, Quantized) else 0.0
+    step = float(sampler.q) if isinstance(sampler, Quantized) else None
     sampler = sampler.sampler if isinstance(sampler, Quantized) else sampler
     if isinstance(given, Float | Integer) and not isinstance(sampler, Normal):
         whole: bool | None = isinstance(given, Integer)
         # The upper end of integers without a larger step is excluded.
-        low, high = given.lower, given.upper - (whole and step in (0.0, 1.0))
-        scale: Scale = "log" if isinstance(sampler, LogUniform) else "linear"
+        low, high = given.lower, given.upper - (whole and step in (None, 1.0))
+        log, both = isinstance(sampler, LogUniform), False
+        step = step or (1.0 if whole else None)
     else:
         two = isinstance(given, list | tuple) and len(given) == 2
         two = two and all(validation.is_number(end) for end in given)
         spaces = "tune.uniform, loguniform, randint, lograndint, a quantized form, or choice"
         validation.require(two, name, given, f"[low, high], or {spaces}")
         (low, high), whole = given, None
-        scale = "both" if low > 0 and high >= _DECADES * low else "linear"
+        log = both = low > 0 and high >= _DECADES * low
     ordered = math.isfinite(low) and math.isfinite(high) and low <= high
     validation.require(ordered, name, given, "finite, low <= high")
-    return Numbers(float(low), float(high), scale, step, whole)
+    axis = Range(float(low), float(high), log, step, both=both) if low < high else None
+    return _Entry(axis, float(low), whole)
 
 
 def _at(config: Mapping[str, Any], path: tuple[str, ...]) -> Any:

@@ -16,7 +16,7 @@ from ray import tune
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import pb2 as rays
 
-from bandits_torch.integrations.population import Categories, Numbers
+from bandits_torch.integrations.population import Range
 from bandits_torch.integrations.ray import PB2
 from benchmarks.ray.running import ITERATION, SCORE, Controller, Record, Saved, Training, run
 
@@ -109,7 +109,7 @@ def test_a_custom_function_has_the_last_word_and_is_what_is_learned():
     scheduler, seen = played({"lr": [1e-4, 1.0]}, {"lr": 0.01}, custom_explore_fn=halved)
     assert any(config.get("touched") for config in seen)
     halves = {round(s.columns[0], 6) for s, _ in scheduler.population.gains}
-    assert halves == {0.5, round(Numbers(1e-4, 1.0, "both").encode(0.5)[0], 6)}
+    assert halves == {0.5, round(float(Range(1e-4, 1.0, log=True).encode(0.5)), 6)}
     with pytest.raises(ValueError, match="custom_explore_fn"):
         played({"lr": [1e-4, 1.0]}, {"lr": 0.01}, custom_explore_fn=lambda config: None)
 
@@ -160,10 +160,30 @@ def test_20923_search_spaces_of_tune_are_ranges():
         assert 0 <= config["drop"] <= 0.5
         assert config["part"] in (0.0, 0.25, 0.5, 0.75, 1.0)
     assert len({config["act"] for config in seen}) > 1
-    ranges = scheduler.population.space.ranges
-    assert ranges["lr"].scale == ranges["width"].scale == "log"
-    assert ranges["drop"].scale == "linear"
-    assert isinstance(ranges["batch"], Categories)
+    ranges = scheduler.population.space.axes
+    assert {name for name, one in ranges.items() if one.log} == {"lr", "width"}
+    assert (ranges["batch"].choices, ranges["act"].choices) == (4, 3)
+
+
+def test_categories_are_told_apart_by_type_and_come_back_as_they_were_given():
+    values = [1, True, "1", None, math.sin]
+    bounds = {"a": tune.choice([*values, 1]), "lr": [1e-4, 1.0]}
+    scheduler, seen = played(bounds, {"a": "another"}, population=8, horizon=20)
+    assert seen[0]["a"] == "another"
+    chosen = [config["a"] for config in seen if config["a"] != "another"]
+    assert len({type(value) for value in chosen}) >= 4
+    assert all(any(value is one for one in values) for value in chosen)
+    held = {tuple(sorted(s.columns[:5])) for s, _ in scheduler.population.gains}
+    assert held == {(0, 0, 0, 0, 0), (0, 0, 0, 0, 1)}
+
+
+def test_one_value_is_no_choice_and_stays():
+    bounds = {"a": [2, 2], "b": tune.choice(["x"]), "c": tune.randint(3, 4), "lr": [1e-4, 1.0]}
+    scheduler, seen = played(bounds, {"a": 2.0})
+    assert {(config["a"], type(config["a"]), config["b"], config["c"]) for config in seen} == {
+        (2.0, float, "x", 3)
+    }
+    assert scheduler.population.space.dim == 1
 
 
 @pytest.mark.parametrize(
