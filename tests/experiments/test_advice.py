@@ -76,6 +76,17 @@ def test_sure_is_wrong_in_at_most_a_twentieth():
     assert wrong["sure"] + wrong["likely"] <= 0.2 * 600
 
 
+def test_of_two_equals_one_is_surely_the_best_in_at_most_a_tenth():
+    """Where chance loses far more in some units than in others: the hardest case, in which either is called so."""
+    sure = Counter()
+    for seed in range(600):
+        random = 10 + 5 * (2 * torch.randn(K, generator=generator(-seed - 1), dtype=torch.float64)).exp()
+        found = advise(table(seed, policies=2)[0], random)
+        sure[found.policy] += found.verdict == "sure"
+    assert 0.05 * 600 < sum(sure.values()) <= 0.1 * 600
+    assert max(sure.values()) <= 0.05 * 600
+
+
 def test_regret_that_depends_on_that_of_the_step_before_leaves_ties_ties():
     """Units are stretches of 80 steps whose regret has correlation 0.9 from step to step (12 at half of that)."""
     said = Counter()
