@@ -144,63 +144,31 @@ def over_arms(seed: int, replicates: int, horizon: int) -> list[dict[str, Any]]:
 
 def write_page(folder: Path) -> Path:
     table = pd.read_csv(folder / "moves.csv", dtype={"rule": str})
-    limits = table[table["part"] == "limits"].set_index("rule")
-    text, about = "", []
-    if len(limits):
-        free = limits.loc["inf"]
-        three = "{:.3f}".format
-        columns = {
-            "limit, share of a range": pages.of("rule", lambda rule: rule.replace("inf", "none")),
-            "regret a step": pages.of("regret", three),
-            "± (one deviation)": pages.of("error", three),
-            "moved a step": pages.of("moved", three),
-        }
-        text += "\n## Limits\n\n" + pages.table(limits.reset_index().sort_values("moved"), columns)
-        tight = limits.loc["0.05"]
-        about.append(
-            f"With at most 0.05 of a range a step `auto` loses {tight['regret']:.2f} a step, without a limit "
-            f"{free['regret']:.2f}, and moves {tight['moved']:.2f} instead of {free['moved']:.2f}"
-        )
-    prices = table[table["part"] != "limits"]
-    keys, shown = ["part", "problem", "policy", "price"], []
-    for (part, problem, policy, price), own in prices.groupby(keys, sort=False):
-        own = own.set_index("rule")
-        cells = [
-            f"{own.loc[rule, 'net']:.3f}" if rule in own.index else ""
-            for rule in ("ignored", "weighed", "index")
-        ]
-        ratio = own.loc["weighed", "net"] / own.loc["ignored", "net"]
-        moved = [f"{own.loc[rule, 'moved']:.3f}" for rule in ("ignored", "weighed")]
-        shown.append([part, problem, policy, f"{price:g}", *cells, f"{ratio:.2f}", *moved])
-    if shown:
-        heads = ["over", "problem", "policy", "price", "ignored", "weighed", "index", "weighed over ignored"]
-        heads += ["moved, ignored", "moved, weighed"]
-        text += "\n## Prices\n\nLoss a step: regret and what was paid.\n\n" + pages.markdown(heads, shown)
-        for part, what in (("arms", "a switch of arms"), ("square", "a move of settings")):
-            ratios = [float(one[7]) for one in shown if one[0] == part]
-            if ratios:
-                about.append(
-                    f"to weigh the price of {what} makes a step's loss, regret and payments, {min(ratios):.2f} to "
-                    f"{max(ratios):.2f} of what it is where the price is ignored ({len(ratios)} cases)"
-                )
-    rival = [(float(one[5]), float(one[6])) for one in shown if one[6]]
-    if rival:
-        fewer = sum(index < weighed for weighed, index in rival)
-        worst = max(index / weighed for weighed, index in rival)
-        text += (
-            f"\nTo lower indices by the price, without a stay (*index*), loses less in {fewer} of {len(rival)}, where "
-            "the policy's own width is so wide that it switches at nearly every step, and up to "
-            f"{worst:.1f} times as much elsewhere, where it stays for good with an arm that is not the best.\n"
-        )
-    answer = "; ".join(about)
-    answer = answer[:1].upper() + answer[1:] + "."
-    start = (
-        f"\nPlayed with {pages.seeds_of(table, 'seed')} and those that follow: 8 functions over the square, 6 "
-        "runs over arms. `PROTOCOL.md` was written first, and says what was chosen on which seeds. *Moved* is a sum of "
-        "shares of the ranges, or the share of steps with a switch.\n"
+    limits, priced = table[table["part"] == "limits"], table[table["part"] != "limits"]
+    wide = priced.pivot_table(
+        index=["part", "problem", "policy", "price"], columns="rule", values=["net", "moved"], sort=False
     )
-    path, title = folder / "RESULTS.md", "Moves that are limited, or cost something"
-    return pages.publish(path, title, answer, "python -m benchmarks.moves", start, text)
+    net = wide["net"].reindex(columns=["ignored", "weighed", "index"]) if len(wide) else pd.DataFrame()
+    ratio = net["weighed"] / net["ignored"] if len(wide) else pd.Series(dtype=float)
+    return pages.render(
+        folder / "RESULTS.md",
+        "moves/RESULTS.md.jinja",
+        table=table,
+        limits=limits.set_index("rule") if len(limits) else None,
+        prices=_prices(wide, net, ratio) if len(wide) else None,
+        ratios=dict(list(ratio.groupby(level=0))),
+        rival=net.dropna().round(3),  # of figures as the table shows them
+    )
+
+
+def _prices(wide: pd.DataFrame, net: pd.DataFrame, ratio: pd.Series) -> pd.DataFrame:
+    """What a step lost where the price was ignored, weighed, or taken off the indices; and how far it moved."""
+    shown = net.map("{:.3f}".format).replace("nan", "")
+    shown["weighed over ignored"] = ratio.map("{:.2f}".format)
+    for rule in ("ignored", "weighed"):
+        shown[f"moved, {rule}"] = wide["moved", rule].map("{:.3f}".format)
+    shown = shown.reset_index().rename(columns={"part": "over"})
+    return shown.assign(price=shown["price"].map("{:g}".format))
 
 
 def main(
