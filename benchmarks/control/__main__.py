@@ -141,57 +141,43 @@ def play(name: str, title: str, S: int, T: int, seed: int) -> pd.DataFrame:
     )
 
 
-_HEAD = """
-{count} tests of {T} rewards, {S} draws of each (seed {seed}; [the protocol](../PROTOCOL.md) was written before it was
-played). Lifts are independent and normal with deviation 1, the level is ten times that, and {share:.0%} of the traffic
-goes to the control at random. *Control*: `auto(control=0)`. *Today's auto*: without `control=`, on the same rewards.
-*Level known*: what the level adds is taken off each reward beforehand; `auto` then, and the members that `auto` with a
-control has, but for the level.
-
-* *regret*: in all, that of the traffic sent to the control included (*sent*), which no policy can avoid.
-* *held*: of the intervals that there are (some arms are given up before 8 comparisons), the share that held the true
-  lift at every look, after each reward. *Decided*: shares of all lifts that are decided rightly and wrongly, at 95 %.
-* *width*: of the 95 % interval of the best arm at the end, where that is not the control; median.
-
-"""
-
-
 def write_page(folder: Path) -> Path:
     table = pd.read_csv(folder / "tests.csv")
-    seed, T, S = int(table["seed"].iloc[0]), int(table["steps"].iloc[0]), table["replicate"].nunique()
     with_lift = table[table["test"] != "no lift at all"]
     sums = with_lift.groupby("policy")[["regret", "sent"]].mean()
     own = table[table["policy"] == "control"]
-    total, chosen = sums["regret"], sums["regret"] - sums["sent"]
     each = own.groupby("test")[["held 90", "intervals", "arms"]].sum()
-    worst = (1 - (each["intervals"] - each["held 90"]) / each["arms"]).min()
-    held = each["held 90"].sum() / max(each["intervals"].sum(), 1)
-    auto, known, same = POLICIES[1:]
     by_draw = with_lift.pivot(index=["test", "replicate"], columns="policy", values="regret")
-    apart = by_draw["control"] - by_draw[same]
-    answer = (
-        f"With `control=` regret is {total['control']:.0f} a test, {total['control'] / total[known]:.3f} times that of "
-        f"`auto` with the level known beforehand (asked: 1.1) and {total['control'] / total[same]:.3f} times that of "
-        f"the same members with it (a difference of {apart.mean():.0f} ± {apart.sem():.0f}); today's `auto` has "
-        f"{total[auto]:.0f}. Without what is sent to the control it is {chosen['control']:.0f} against "
-        f"{chosen[known]:.0f}, {chosen[same]:.0f} and {chosen[auto]:.0f}. Of the intervals of 90 % {held:.1%} held the "
-        f"lift at every look, and of all lifts at least {worst:.1%} in each test."
+    return pages.render(
+        folder / "RESULTS.md",
+        "control/RESULTS.md.jinja",
+        table=table,
+        policies=POLICIES,
+        share=SHARE,
+        total=sums["regret"],
+        chosen=sums["regret"] - sums["sent"],
+        apart=by_draw["control"] - by_draw[KNOWN_TOO],
+        held=each["held 90"].sum() / max(each["intervals"].sum(), 1),
+        worst=(1 - (each["intervals"] - each["held 90"]) / each["arms"]).min(),
+        rows=pd.DataFrame([_row(part) for _, part in table.groupby(["test", "policy"], sort=False)]),
     )
-    rows = []
-    for title, part in table.groupby("test", sort=False):
-        for name, one in part.groupby("policy", sort=False):
-            known = one["width"][np.isfinite(one["width"]) & (one["width"] > 0)]
-            some, sums = max(one["intervals"].sum(), 1), one.sum(numeric_only=True)
-            held = [f"{sums[column] / some:.1%}" for column in ("held 90", "held 95")]
-            decided = f"{sums['right'] / sums['arms']:.0%} / {sums['wrong'] / sums['arms']:.0%}"
-            regret = [pages.with_error(one["regret"]), f"{one['sent'].mean():.1f}"]
-            width = f"{known.median():.2f}" if len(known) else ""
-            rows.append([title, name, *regret, *held, decided, width])
-    columns = ["test", "policy", "regret", "sent", "held, of 90 %", "held, of 95 %", "decided", "width"]
-    about = _HEAD.format(count=table["test"].nunique(), T=T, S=S, seed=seed, share=SHARE)
-    path, title = folder / "RESULTS.md", "A control under a daily level"
-    command = "python -m benchmarks.control"
-    return pages.publish(path, title, answer, command, about, pages.markdown(columns, rows))
+
+
+def _row(part: pd.DataFrame) -> dict[str, str]:
+    """What the page shows of a policy on a test."""
+    known = part["width"][np.isfinite(part["width"]) & (part["width"] > 0)]
+    sums = part.sum(numeric_only=True)
+    some = max(sums["intervals"], 1)
+    return {
+        "test": part["test"].iloc[0],
+        "policy": part["policy"].iloc[0],
+        "regret": pages.with_error(part["regret"]),
+        "sent": f"{part['sent'].mean():.1f}",
+        "held, of 90 %": f"{sums['held 90'] / some:.1%}",
+        "held, of 95 %": f"{sums['held 95'] / some:.1%}",
+        "decided": f"{sums['right'] / sums['arms']:.0%} / {sums['wrong'] / sums['arms']:.0%}",
+        "width": f"{known.median():.2f}" if len(known) else "",
+    }
 
 
 def main(
