@@ -259,44 +259,34 @@ def write_page(folder: Path) -> Path:
     every["held"] = (every["low"] <= every["truth"]) & (every["truth"] <= every["high"])
     every["error"] = every["value"] - every["truth"]
     every["reach"] = (every["high"] - every["low"]) / 2
-    rows, shares = [], []
-    for (setting, policy), own in every.groupby(["setting", "policy"], sort=False):
-        shares.append(own["held"].mean())
-        bias, spread = own["error"].mean(), own["error"].sem()
-        kinds = " and ".join(sorted(own["estimator"].unique()))
-        figures = [f"{100 * shares[-1]:.0f} %", f"{bias:+.4f} ± {spread:.4f}", f"{own['reach'].mean():.3f}"]
-        rows.append([setting, policy, kinds, len(own), *figures])
-    inside = sum(0.85 <= share <= 0.95 for share in shares)
+    by = every.groupby(["setting", "policy"], sort=False)
+    errors = zip(by["error"].mean(), by["error"].sem(), strict=True)
+    values = pd.DataFrame(
+        {
+            "estimator": by["estimator"].agg(lambda kinds: " and ".join(sorted(kinds.unique()))),
+            "logs": by.size(),
+            "hold the truth": by["held"].mean().map(lambda share: f"{100 * share:.0f} %"),
+            "mean error": [f"{mean:+.4f} ± {error:.4f}" for mean, error in errors],
+            "half width": by["reach"].mean().map("{:.3f}".format),
+        }
+    )
     starts = pd.read_csv(folder / "warm.csv")
-    regret = starts.pivot(index=["world", "seed"], columns="policy", values="regret")
-    total = regret.groupby("world").mean()
-    saved = 100 * (1 - total["with"] / total["without"])
-    answer = (
-        f"Intervals of 90 % hold the truth in {100 * min(shares):.0f} to {100 * max(shares):.0f} % of the logs, "
-        f"within 85 to 95 % in {inside} of {len(shares)} settings. A log of {LOGGED} rewards saves `auto` "
-        f"{saved['stationary']:.0f} % of the regret of its first {PLAYED} steps where rewards do not change (asked: "
-        f"half), {saved['listed contexts']:.0f} % under three contexts, and {saved['drifting']:.0f} % where they drift."
+    regrets = starts.pivot(index=["world", "seed"], columns="policy", values="regret")
+    total = regrets.groupby("world").mean()
+    return pages.render(
+        folder / "RESULTS.md",
+        "logs/RESULTS.md.jinja",
+        every=every,
+        shares=by["held"].mean(),
+        values=values.rename_axis(index={"setting": "log"}).reset_index(),
+        starts=starts,
+        regrets=regrets,
+        saved=100 * (1 - total["with"] / total["without"]),
+        logged=LOGGED,
+        played=PLAYED,
+        arms=ARMS,
+        noise=NOISE,
     )
-    of = pages.seeds_of(every, "seed")
-    about = (
-        f"\n{of}; `PROTOCOL.md` was written first. The mean error and the half width of the interval are in units "
-        f"of reward (noise {NOISE}; of the sensors, degrees).\n\n"
-    )
-    heads = ["log", "policy", "estimator", "logs", "hold the truth", "mean error", "half width"]
-    over = f"{ARMS} arms (4 under contexts); {pages.seeds_of(starts, 'seed')}"
-    start = f"\n## A warm start\n\nRegret of {PLAYED} steps over {over}.\n\n"
-    less = (regret["with"] < regret["without"]).groupby("world").sum()
-    seeds = starts["seed"].nunique()
-    columns = {
-        "world": pages.of("world"),
-        "with the log": pages.of("with", "{:.1f}".format),
-        "without": pages.of("without", "{:.1f}".format),
-        "less": lambda row: f"{less[row['world']]} of {seeds}",
-    }
-    start += pages.table(total.reset_index(), columns)
-    path, command = folder / "RESULTS.md", "python -m benchmarks.logs"
-    values = pages.markdown(heads, rows)
-    return pages.publish(path, "Policies valued from logs", answer, command, about, values, start)
 
 
 def main(
