@@ -96,22 +96,6 @@ POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "safe_opt, each step": ("safe_opt", _STEP),
     "safe_gp_ucb, each step, blind to drift": ("safe_gp_ucb", _STEP | {"forgetting_rate": 0.0}),
 }
-_HEAD = f"""
-Problem `safe-tv-gp`: the reward and a measured outcome are independent draws of a Gaussian process that drifts, the
-outcome's limit is half of its standard deviation. "Safe in the middle": the outcome's prior mean, which is known, is 4
-deviations lower there. {{S}} draws (seed {SEED}), 50 arms, {{T}} steps, delta = {DELTA}, one arm known to be safe at
-the first step; after that the safe set is the models' alone.
-
-* *broken*: share of steps at which the arm's true outcome is above the limit; *of steps in the safe set*: without those
-  at which no arm was certain and the likeliest was played (*fallback*), for which nothing is claimed.
-* *runs*: share of runs that broke the limit at least once while in the safe set. "Whole run" claims at most delta of
-  it; "each step" at most delta of *steps in the safe set*.
-* *regret*: a step, against the best arm within the limit; it is negative where a policy gains by breaking the limit.
-"Blind to drift" has models that never forget: the safe set of a stationary problem.
-
-The standard error over the draws is behind each mean.
-
-"""
 
 
 def play(problem: dict[str, Any], name: str, options: dict[str, Any], S: int, T: int) -> History:
@@ -141,49 +125,28 @@ def _shown(values: torch.Tensor) -> str:
     return f"{float(values.mean()):.4f} +- {float(standard_error(values)):.4f}"
 
 
-_POINTS = """
-Over the unit square: reward and a measured outcome are independent draws that drift at rate 0.03 a step (256 Fourier
-features of a squared exponential kernel, length-scale 0.2); the outcome must stay below half of its standard deviation.
-{S} draws (seed {seed}), {T} steps, delta = {delta}, one point known to be safe at the first step. Columns as in
-[RESULTS.md](RESULTS.md); regret is against the best point within the limit of a grid of 64 x 64.
-
-"""
-
-
 def write_page(out: Path, S: int = 50, T: int = 400) -> Path:
     """RESULTS.md from violations.csv, played with S draws of T steps."""
-    table = pd.read_csv(out / "violations.csv", dtype=str)
-    sections = [
-        f"## {one}\n\n{pages.markdown_of(part.drop(columns='problem'))}"
-        for one, part in table.groupby("problem", sort=False)
-    ]
-    path, command, about = out / "RESULTS.md", "python -m benchmarks.safety", _HEAD.format(S=S, T=T)
-    text = "\n\n".join(sections) + "\n"
-    return pages.publish(path, "Safe policies under drift", _answer(table), command, about, text)
+    return _written(out, "RESULTS.md", "violations.csv", S, T)
 
 
 def write_points(out: Path, S: int = 20, T: int = 60) -> Path:
     """POINTS.md from points.csv, played with S draws of T steps."""
-    table, command = pd.read_csv(out / "points.csv", dtype=str), "python -m benchmarks.safety --points"
-    path, title = out / "POINTS.md", "Safe policies over points, under drift"
-    about, text = _POINTS.format(S=S, T=T, seed=SEED, delta=DELTA), pages.markdown_of(table) + "\n"
-    return pages.publish(path, title, _answer(table), command, about, text)
+    return _written(out, "POINTS.md", "points.csv", S, T)
 
 
-def _answer(table: pd.DataFrame) -> str:
-    """How often each guarantee was broken at worst, beside what it claims, and the policy without limits."""
+def _written(out: Path, page: str, file: str, S: int, T: int) -> Path:
+    """A page, which begins with how often each guarantee was broken at worst, and the limit without one."""
+    table = pd.read_csv(out / file, dtype=str)
 
     def worst(policy: str, column: str) -> float:
         values = table.loc[table["policy"] == policy, column]
         return max((float(value.split()[0]) for value in values), default=math.nan)
 
     step = worst("safe_gp_ucb, each step", "of steps in the safe set")
-    run_broken, free = worst("safe_gp_ucb, whole run", "runs"), worst(_FREE, "broken")
-    return (
-        f"At worst `safe_gp_ucb` breaks the limit at {step:.1%} of the steps in the safe set with its guarantee for "
-        f"each step, and in {run_broken:.1%} of the runs with that for the whole run; either may be {DELTA:.0%}. "
-        f"The policy without limits breaks it at {free:.1%} of all steps."
-    )
+    broken = {"step": step, "whole": worst("safe_gp_ucb, whole run", "runs"), "free": worst(_FREE, "broken")}
+    sizes = {"S": S, "T": T, "seed": SEED, "delta": DELTA}
+    return pages.render(out / page, f"safety/{page}.jinja", table=table, **sizes, **broken)
 
 
 def points(out: Path, S: int, T: int) -> None:
