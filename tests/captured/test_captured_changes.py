@@ -5,15 +5,13 @@ import torch
 
 from bandits_torch import ArmGP, IndexPolicy, ThompsonSampling, UpperConfidenceBound, make, run
 from bandits_torch.captured import blocks
-from bandits_torch.captured.blocks import PlainCalls, compiled_blocks
+from bandits_torch.captured.blocks import compiled_blocks
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models.arms import arm_gp, belief
 from bandits_torch.policies import EventTriggeredRestart, PeriodicRestart
 from bandits_torch.theory import ConstantWidth
 from tests.captured.test_captured_runs import (
-    CASES,
     HORIZON,
-    REFUSED,
     averaging,
     built,
     never_looks,
@@ -21,8 +19,6 @@ from tests.captured.test_captured_runs import (
     plain_run,
     same,
 )
-
-STATIC = [name for name in CASES if name != REFUSED]
 
 
 class Stopped(KeyboardInterrupt):
@@ -64,50 +60,16 @@ def test_so_is_one_of_auto(first, then, tmp_path, monkeypatch):
     )
 
 
-class Watched(PlainCalls):
-    """Blocks of one kind work on the same memory, as a graph of them does that is replayed."""
-
-    def __init__(self, policy):
-        self.policy, self.known, self.again = policy, {}, 0
-
-    def __call__(self, key, block, given):
-        steps = block.args[0]
-        held = [*self.policy.model._belief.form.buffers()]
-        held += [self.policy.restarts] if steps.by_mask else []
-        held += [] if steps._clock is None else [steps._clock]
-        self.again += key in self.known
-        before = self.known.setdefault(key, held)  # kept: freed memory might be given out again
-        assert [now.data_ptr() for now in held] == [then.data_ptr() for then in before], key
-        return block(given)
-
-
-def watched(policy, problem, monkeypatch, **options):
-    never_looks(monkeypatch)
-    launched = Watched(policy)
-    monkeypatch.setattr("bandits_torch.captured.blocks.launcher", lambda device: launched)
-    run(policy, problem, HORIZON, seed=7, capture=8, **options)
-    return launched
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", STATIC)
-def test_a_graph_would_find_its_tensors_where_they_were(name, monkeypatch):
-    launched = watched(*built(name), monkeypatch)
-    assert launched.again > 0 or "every step" in name
-
-
 def drawn(interval):
     problem = make("gp", replicates=3, num_arms=30, seed=3)
     model = ArmGP(problem.arms, problem.knowledge.kernel, 0.01, batch_shape=(3,))
     return IndexPolicy(model, ThompsonSampling, forgetting=PeriodicRestart(interval), seed=5), problem
 
 
-def test_a_root_made_anew_after_a_restart_is_another_function(monkeypatch):
-    expected = run(*drawn(40), HORIZON, seed=7)
+def test_a_root_made_anew_after_a_restart_is_another_function(replayed):
     policy, problem = drawn(40)
-    launched = watched(policy, problem, monkeypatch)
-    assert launched.again > 0
-    same(run(*drawn(40), HORIZON, seed=7, capture=True), expected)
+    same(run(policy, problem, HORIZON, seed=7, capture=True), run(*drawn(40), HORIZON, seed=7))
+    assert replayed.again
     assert torch.equal(policy.restarts, torch.full((3,), HORIZON // 40))
 
 
@@ -127,13 +89,17 @@ def test_a_replicate_that_restarts_begins_with_the_prior_variance_of_then(noise_
     assert (policy.restarts.sum() > 0) == restarts
 
 
-def test_room_made_anew_of_the_same_size_is_another_function(monkeypatch):
+def test_room_made_anew_of_the_same_size_is_another_function(replayed):
     """Under fast drift the points that fade make room for as many new ones."""
     problem = make("gp", replicates=3, num_arms=30, seed=3)
     kernel = SpatioTemporalKernel(problem.knowledge.kernel, ExponentialForgettingKernel(0.5))
-    model = ArmGP(problem.arms, kernel, 0.01, batch_shape=(3,), form="factor")
-    policy = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(2.0))
-    assert watched(policy, problem, monkeypatch).again > 0
+    histories = []
+    for capture in (False, True):
+        model = ArmGP(problem.arms, kernel, 0.01, batch_shape=(3,), form="factor")
+        policy = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(2.0))
+        histories.append(run(policy, problem, HORIZON, seed=7, capture=capture))
+    same(*histories)
+    assert replayed.again
 
 
 def changing(name, monkeypatch, capture):

@@ -1,16 +1,13 @@
 """Captured steps give what plain steps give, and leave the policy where plain steps would have left it."""
 
 import functools
-from collections import defaultdict
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import blocks, play_captured
-from bandits_torch.captured.blocks import PlainCalls, ProblemInputs, compiled_blocks
+from bandits_torch.captured.blocks import ProblemInputs, compiled_blocks
 from bandits_torch.captured.steps import AveragingSteps
 from bandits_torch.history import Recorder
 from bandits_torch.models import ArmMembers
@@ -23,6 +20,7 @@ from bandits_torch.theory import GPTSWidth, GrowthBound, SrinivasRKHSWidth
 
 HORIZON, REPLICATES = 150, 3
 TOLERANCE = 1e-11
+OFTEN = {"delta": 0.5, "noise_scale": 0.05}  # restarts, in each replicate at steps of its own
 # Name: recipe, problem, its options, the recipe's options.
 CASES = {
     "igp_ucb": ("igp_ucb", "gp", {"num_arms": 30}, {}),
@@ -51,18 +49,13 @@ CASES = {
     "r_gp_ucb, every step": ("r_gp_ucb", "gp", {"num_arms": 30}, {"interval": 1}),
     "tv_gp_ucb": ("tv_gp_ucb", "tv-gp", {"num_arms": 30}, {}),
     "ui_gp_ucb": ("ui_gp_ucb", "tv-gp", {"num_arms": 30}, {}),
-    "et_gp_ucb, restarts": ("et_gp_ucb", "switching", {"num_arms": 30, "horizon": HORIZON}, {"delta": 0.5}),
+    "et_gp_ucb, restarts": ("et_gp_ucb", "gp", {"num_arms": 30}, OFTEN),
     "et_gp_ucb, none": ("et_gp_ucb", "gp", {"num_arms": 30}, {}),
     "igp_ucb, factor": ("igp_ucb", "gp", {"num_arms": 30}, {"form": "factor"}),
     "sw_gp_ucb, factor": ("sw_gp_ucb", "gp", {"num_arms": 30}, {"form": "factor", "window": 20}),
     "tv_gp_ucb, factor": ("tv_gp_ucb", "tv-gp", {"num_arms": 30}, {"form": "factor"}),
     "ui_gp_ucb, factor": ("ui_gp_ucb", "tv-gp", {"num_arms": 30}, {"form": "factor"}),
-    "et_gp_ucb, factor": (
-        "et_gp_ucb",
-        "switching",
-        {"num_arms": 30, "horizon": HORIZON},
-        {"delta": 0.5, "form": "factor"},
-    ),
+    "et_gp_ucb, factor": ("et_gp_ucb", "gp", {"num_arms": 30}, OFTEN | {"form": "factor"}),
 }
 
 
@@ -172,9 +165,9 @@ REFUSED = "ui_gp_ucb, factor"  # where no value may be looked at
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
-def test_a_captured_run_is_the_plain_run(name, monkeypatch):
-    never_looks(monkeypatch)
+def test_a_captured_run_is_the_plain_run(name, replayed):
     same_run_and_books(name)
+    assert replayed.again or "every step" in name
 
 
 def under_masks(name, capture):
@@ -194,7 +187,7 @@ def test_an_incumbent_is_among_the_arms_that_are_available(name, numba, monkeypa
 
 
 @pytest.mark.parametrize("name", ["igp_ucb", "gp_ts", "sw_gp_ucb", "et_gp_ucb, restarts"])
-def test_so_it_is_where_rows_wait_to_be_folded(name, monkeypatch):
+def test_so_it_is_where_rows_wait_to_be_folded(name, replayed, monkeypatch):
     """As they do of many arms."""
     monkeypatch.setattr(covariance_form, "WAITS_FROM", 0)
     same_run_and_books(name)
@@ -269,9 +262,9 @@ def continued(policy, problem, done, count, streams, capture):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("look", [False, True])
 @pytest.mark.parametrize("name", AVERAGING)
-def test_a_captured_run_of_auto_is_the_plain_run(name, look, monkeypatch):
+def test_a_captured_run_of_auto_is_the_plain_run(name, look, request):
     if not look:
-        never_looks(monkeypatch)
+        request.getfixturevalue("replayed")
     horizon = 40 if name == "low rank" else HORIZON
     expected, plain = plain_auto(name, horizon)
     captured, problem = averaging(name)
@@ -351,100 +344,20 @@ def test_auto_goes_on_plainly_where_captured_steps_stopped_and_the_other_way_rou
     assert {k: v for k, v in state.items() if plain_state[k] != v} == {}
 
 
-def test_auto_is_rescaled_in_time_after_a_long_pause(monkeypatch):
-    never_looks(monkeypatch)
-    histories = []
-    for capture in (False, True):
-        policy, problem = averaging("tv-gp")
-        monkeypatch.setattr(type(problem), "time", lambda self, step: step + 1e4 * (step > 60))
-        launched = Launched(policy)
-        monkeypatch.setattr("bandits_torch.captured.blocks.launcher", lambda device, one=launched: one)
-        histories.append(run(policy, problem, 160, seed=7, capture=capture))
-    same(*histories)
-    assert launched.again > 0
-
-
-class Operations(TorchDispatchMode):
-    """Records the operations within, and plays them again on other inputs, without the Python between them."""
-
-    def __init__(self):
-        super().__init__()
-        self.all = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        self.all.append((func, args, kwargs or {}, out))
-        return out
-
-    def again(self, inputs, others, results):
-        """Results for ``others`` in place of ``inputs``."""
-        now = {id(one): other for one, other in zip(inputs, others, strict=True)}
-
-        def present(value):
-            return tree_map_only(torch.Tensor, lambda tensor: now.get(id(tensor), tensor), value)
-
-        for func, args, kwargs, out in self.all:
-            made = func(*present(args), **present(kwargs))
-            now.update((id(old), new) for old, new in zip(tree_leaves(out), tree_leaves(made), strict=True))
-        return present(results)
-
-
-class Replayed(PlainCalls):
-    """Blocks whose operations are recorded and played again, as a CUDA graph is."""
-
-    block_steps = 8
-
-    def __init__(self):
-        self.recorded, self.again = {}, defaultdict(int)
-
-    def __call__(self, key, block, given):
-        names, takes_all = sorted(given), block.args[0].takes_all
-        inputs = [given[name] for name in names]
-        if key in self.recorded:
-            operations, before, rows = self.recorded[key]
-            self.again[takes_all] += 1
-            return operations.again(before, inputs, dict(rows))
-        with Operations() as operations:
-            rows = block(given)
-        self.recorded[key] = operations, inputs, dict(rows)
-        return rows
-
-
-def test_what_is_recorded_of_auto_gives_the_plain_run_when_it_is_played_again(monkeypatch):
-    """Also where rewards go a million units off, so that scales are unknown again."""
-    never_looks(monkeypatch)
-    launched = Replayed()
-    monkeypatch.setattr("bandits_torch.captured.blocks.launcher", lambda device: launched)
+def test_what_is_recorded_of_auto_gives_it_where_scales_are_unknown_again(replayed, monkeypatch):
+    """Rewards go a million units off."""
     off = {42: [0.0, 0.0, 3e9], 66: [0.0, 5e9, 0.0], 90: [4e9, 0.0, 0.0]}
     far = off | {step + 1: reward for step, reward in off.items()}
     plain, _ = plain_and_captured(lambda: in_doubt(monkeypatch, far), horizon=125)
     assert (plain.frame.unit > 1e9).all()
-    assert min(launched.again[True], launched.again[False]) > 1
+    assert min(replayed.again[True], replayed.again[False]) > 1
 
 
-class Launched(PlainCalls):
-    """Blocks of one kind work on the same tensors of ``auto``, as a graph of them does that is replayed."""
-
-    def __init__(self, policy):
-        self.policy, self.known, self.again = policy, {}, 0
-
-    def __call__(self, key, block, given):
-        rows = block(given)
-        policy = self.policy
-        parts = policy.frame, policy.scale, policy.sharing
-        tensors = [getattr(part, name) for part in parts for name in part.state_names]
-        tensors += [
-            policy._pulled,
-            *(
-                tensor
-                for name, tensor in policy.model.state_dict(keep_vars=True).items()
-                if torch.is_tensor(tensor) and not name.endswith("frame")  # which every block is given
-            ),
-        ]
-        self.again += key in self.known
-        before = self.known.setdefault(key, tensors)
-        assert all(now is then for now, then in zip(tensors, before, strict=True))
-        return rows
+def test_what_is_recorded_of_auto_gives_it_where_time_is_rescaled_after_a_long_pause(replayed, monkeypatch):
+    _, problem = averaging("tv-gp")
+    monkeypatch.setattr(type(problem), "time", lambda self, step: step + 1e4 * (step > 60))
+    plain_and_captured(lambda: averaging("tv-gp"), horizon=160)
+    assert replayed.again
 
 
 def test_restarts_happened_in_the_case_that_is_to_show_them():
