@@ -81,27 +81,19 @@ def write_page(folder: Path) -> Path:
     table = pd.read_csv(folder / "log_odds.csv")
     table = table[table["seed"].isin(SEEDS["reported"])]
     (means, shares), (ahead, error) = by_kind(table), lead(table)
-    average = shares.mean()
-    below = [f"{kind} ({share:.3f})" for kind, share in shares[NAME].items() if share < _LEAST]
-    short = f"Below .98 of it: {', '.join(below)}." if below else "On each kind it earns .98 of it or more."
-    answer = (
-        f"`{NAME}` earns {average[NAME]:.3f} of the best of four policies for rewards of 0 and 1, in the mean over "
-        f"{len(means)} kinds of records; `auto` {average['auto']:.3f}. The difference is {ahead:.3f}, its standard "
-        f"error over seeds {error:.3f}. {short} Without the first fifth of the rows, as the four are, they earn "
-        f"{' and '.join(f'{average[name]:.3f} (`{NO_HISTORY[name]}`)' for name in NO_HISTORY)}."
+    shown = shares[list(_SHOWN)].map("{:.3f}".format).rename(columns="share of {}".format)
+    rows = means[list(POLICIES)].map("{:.0f}".format).join(shown)
+    return pages.render(
+        folder / "LOG_ODDS.md",
+        "bernoulli/LOG_ODDS.md.jinja",
+        table=table,
+        shares=shares,
+        average=shares.mean(),
+        ahead=ahead,
+        error=error,
+        below=shares[NAME][shares[NAME] < _LEAST],
+        rows=rows.rename_axis(index="record").reset_index(),
     )
-    rows = []
-    for kind, row in means.iterrows():
-        earned = [f"{row[name]:.0f}" for name in POLICIES]
-        rows.append([kind, *earned, *(f"{shares.loc[kind, name]:.3f}" for name in _SHOWN)])
-    about = (
-        f"\nConversions expected of the arms pulled in 800 rows, mean over {pages.seeds_of(table, 'seed')}. A *share* "
-        "is of the largest of the four rivals' means. `PROTOCOL.md` was written first.\n\n"
-    )
-    heads = ["record", *POLICIES, *(f"share of {name}" for name in _SHOWN)]
-    path, command = folder / "LOG_ODDS.md", "python -m benchmarks.bernoulli.log_odds"
-    title = "Rewards of 0 and 1, log-odds"
-    return pages.publish(path, title, answer, command, about, pages.markdown(heads, rows))
 
 
 def main(
