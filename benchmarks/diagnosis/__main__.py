@@ -145,26 +145,23 @@ def judge(number: int, *, tails: bool = False) -> dict[str, object]:
     }
 
 
-def shares(table: pd.DataFrame) -> list[list[str]]:
-    """Precision and recall of what was reported of the files of a table."""
+def shares(table: pd.DataFrame) -> dict[str, tuple[str, str]]:
+    """Precision and recall of what was reported of the files of a table, in words."""
     cycles, drifts = table["period"].notna(), table["drift"] > 0
     count = {name: _count(table[name]).sum() for name in ("jumps", "jumps_reported", "periods_reported")}
     found, right = table["jumps_found"].sum(), (table["drift_reported"] & drifts).sum()
+    periods = table["periods_right"].sum(), (table.loc[cycles, "periods_right"] > 0).sum()
 
     def share(part: float, whole: float) -> str:
         return f"{int(part)} of {int(whole)}" + (f" ({part / whole:.2f})" if whole else "")
 
-    return [
-        ["kind", share((table["kind"] == table["said"]).sum(), len(table)), ""],
-        [
-            "cycle, of all arms",
-            share(table["periods_right"].sum(), count["periods_reported"]),
-            share((table.loc[cycles, "periods_right"] > 0).sum(), cycles.sum()),
-        ],
-        ["jumps", share(found, count["jumps_reported"]), share(found, count["jumps"])],
-        ["jumps of two deviations or more", "", share(table["clear_found"].sum(), table["clear"].sum())],
-        ["drift", share(right, table["drift_reported"].sum()), share(right, drifts.sum())],
-    ]
+    return {
+        "kind": (share((table["kind"] == table["said"]).sum(), len(table)), ""),
+        "cycle, of all arms": (share(periods[0], count["periods_reported"]), share(periods[1], cycles.sum())),
+        "jumps": (share(found, count["jumps_reported"]), share(found, count["jumps"])),
+        "jumps of two deviations or more": ("", share(table["clear_found"].sum(), table["clear"].sum())),
+        "drift": (share(right, table["drift_reported"].sum()), share(right, drifts.sum())),
+    }
 
 
 def _count(cells: pd.Series) -> pd.Series:
@@ -173,30 +170,16 @@ def _count(cells: pd.Series) -> pd.Series:
 
 
 def write_page(folder: Path) -> Path:
-    table, tails = pd.read_csv(folder / "files.csv"), pd.read_csv(folder / "heavy.csv")
-    rows, heavy = shares(table), shares(tails)
-    covered = table["covered"].mean()
-    false = int((_count(tails["jumps_reported"]) > tails["jumps_found"]).sum())
-    answer = (
-        f"Of {len(table)} files the kind is right in {(table['kind'] == table['said']).sum()}. Of the cycles "
-        f"that are reported {rows[1][1]} are right, and {rows[1][2]} are found; of the jumps that are reported "
-        f"{rows[2][1]} are right, and {rows[2][2]} are found. The 90 % interval of the noise holds it in "
-        f"{covered:.0%} of the files (asked: 85 to 95 %). Of {len(tails)} files whose noise has heavy tails "
-        f"{false} have a false jump (asked: at most {len(tails) // 10})."
-    )
-    about = (
-        f"\n{pages.seeds_of(table, 'file')}; `PROTOCOL.md` was written first, and says what counts as right. Cycles of "
-        f"single arms that do not exist were reported in {int((table['own_reported'] > 0).sum())} files.\n\n"
-    )
-    heads = ["", "right of those reported", "found"]
-    beside = (
-        f"\n## Heavy tails\n\n{pages.seeds_of(tails, 'file')}, with noise that is Student's t with three degrees "
-        "of freedom, normal but for some rewards five or ten times as far out, or lognormal. The interval of the noise "
-        f"holds it in {tails['covered'].mean():.0%} of the files.\n\n"
-    )
-    path, title = folder / "RESULTS.md", "What a diagnosis says of files of known truth"
-    parts = [about, pages.markdown(heads, rows), beside, pages.markdown(heads, heavy)]
-    return pages.publish(path, title, answer, "python -m benchmarks.diagnosis", *parts)
+    files, tails = pd.read_csv(folder / "files.csv"), pd.read_csv(folder / "heavy.csv")
+    mistaken = (_count(tails["jumps_reported"]) > tails["jumps_found"]).sum()
+    shown = {
+        "files": files,
+        "tails": tails,
+        "shares": shares(files),
+        "heavy": shares(tails),
+        "mistaken": mistaken,
+    }
+    return pages.render(folder / "RESULTS.md", "diagnosis/RESULTS.md.jinja", **shown)
 
 
 def main(

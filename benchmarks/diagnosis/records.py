@@ -13,69 +13,8 @@ from bandits_torch import diagnose
 from bandits_torch.problems.tables import RewardTable
 from benchmarks import options, pages
 
-RIGHT, PARTLY, WRONG = "right", "partly", "wrong"
-# What somebody who knows the record would say, and how what is said compares with that.
-KNOWN = {
-    "intel-temperature": (
-        "A daily cycle, 53 % of the variance of the median mote. On 1 to 5 March, Monday to Friday, something "
-        "heats all of the laboratory by 5 to 8 degrees at 7. Mote 15 has no reading. Motes are alike.",
-        RIGHT,
-        "The day, four of the five mornings, sharing. That the mornings are one schedule is left to the reader.",
-    ),
-    "intel-humidity": (
-        "The same mornings, downwards; a daily cycle of 16 % of the variance beside the weather's drift.",
-        PARTLY,
-        "Mornings, drift and sharing are right; the day is called clear in one mote alone, half of it in two.",
-    ),
-    "intel-light": (
-        "A daily cycle with sharp edges, 88 % of the variance. Mote 15 has 107 of 2994 readings, when it was light.",
-        RIGHT,
-        "The day, and which short cycles are parts of it. Mote 15 is not called the best arm.",
-    ),
-    "intel-voltage": (
-        "It follows the temperature: the same cycle and the same mornings.",
-        PARTLY,
-        "These are right. The cycle of 20.5 hours in mote 39 alone is doubtful.",
-    ),
-    "molene-temperature": (
-        "January in Brittany: a weak day, drift with the weather, warm capes, stations alike.",
-        PARTLY,
-        "All of that is right. Jumps in one to five of 37 stations are quick changes of some hours, not new levels.",
-    ),
-    "molene-wind": (
-        "Storms of some days, no day in winter except inland (Pontivy is), capes windiest.",
-        PARTLY,
-        "All of that is right. The four jumps, three of them in one or two stations, are squalls and no new levels.",
-    ),
-    "molene-rain": (
-        "Showers: heavy tails, no cycle. Rain begins and ends within an hour; nobody would call that a jump.",
-        PARTLY,
-        "Heavy tails and no cycle are right. What is called jumps are the beginnings and ends of rain.",
-    ),
-    "beijing-pm25": (
-        "Smog that builds up for days and is blown away in hours. Means of the city from one day to the next: 351 "
-        "to 17 (27 February 2014), 473 to 16 (2 December 2015), 291 to 47 (27 December 2015), 395 to 70 (22 December "
-        "2016). A weak day: 73 to 89 by the hour.",
-        RIGHT,
-        "The four jumps are these. The weak day is called clear in one site alone.",
-    ),
-    "beijing-o3": (
-        "Made by sunlight: a strong daily cycle, more in summer; a suburb has most.",
-        RIGHT,
-        "The day, and Dingling. Not the year: a record must hold eight cycles, and this has four.",
-    ),
-    "beijing-temperature": (
-        "A daily and a yearly cycle; twelve sites nearly alike.",
-        RIGHT,
-        "The day, a correlation of .99, little to be gained. Not the year, as above.",
-    ),
-    "cmu-light": (
-        "A night and a day of lamps and sun: less than one cycle. Two parts put together, between rows 601 and 602.",
-        RIGHT,
-        "The seam is one of the jumps; the others are groups of neighbouring sensors that change at once. No cycle is "
-        "found.",
-    ),
-}
+# What somebody who knows a record would say, and how what is said compares with that.
+KNOWN = pd.read_csv(Path(__file__).parent / "known.csv", index_col="record")
 
 
 def records(data: Path) -> Iterator[tuple[str, RewardTable]]:
@@ -109,21 +48,9 @@ def records(data: Path) -> Iterator[tuple[str, RewardTable]]:
 
 
 def write_page(folder: Path) -> Path:
-    table = pd.read_csv(folder / "records.csv").set_index("record")
-    names = [name for name in KNOWN if name in table.index]
-    of = {verdict: sum(KNOWN[name][1] == verdict for name in names) for verdict in (RIGHT, PARTLY, WRONG)}
-    answer = (
-        f"Of {len(names)} real records what is said is what somebody who knows them would say in {of[RIGHT]}, partly "
-        f"in {of[PARTLY]}, and wrong in {of[WRONG]}. The verdicts are a reader's, by what is known of each record."
-    )
-    rows = [[name, *KNOWN[name]] for name in names]
-    heads = ["record", "an expert would say", "what is said is", "because"]
-    text = f"\n{pages.markdown(heads, rows)}"
-    for name in names:
-        said = "\n".join(f"> {line}  " for line in table.loc[name, "said"].splitlines())
-        text += f"\n## {name}\n\n{said}\n"
-    path, command = folder / "RECORDS.md", "python -m benchmarks.diagnosis.records"
-    return pages.publish(path, "Real records", answer, command, text)
+    said = pd.read_csv(folder / "records.csv", index_col="record")
+    rows = KNOWN.join(said, how="inner")
+    return pages.render(folder / "RECORDS.md", "diagnosis/RECORDS.md.jinja", rows=rows)
 
 
 def main(data: options.Data = options.DATA, out: options.Out = None, page: options.PageAlone = False) -> None:
