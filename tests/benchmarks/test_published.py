@@ -15,7 +15,7 @@ from benchmarks.leaderboard import running, settings
 from benchmarks.parallel import race as parallel
 from benchmarks.widths import races
 
-# A page, and what writes it; those of the leaderboard, speed and papers are tested beside their own.
+# A page, and what writes it; those of the leaderboard and of speed are tested beside their own.
 PAGES = {
     "auto/results/ASKED.md": "auto.asked:write_page",
     "auto/results/DAYS.md": "auto.days:write_page",
@@ -34,6 +34,11 @@ PAGES = {
     "elsewhere/results/RESULTS.md": "elsewhere.__main__:write_page",
     "logs/results/RESULTS.md": "logs.__main__:write_page",
     "moves/results/RESULTS.md": "moves.__main__:write_page",
+    "papers/results/calandriello/RESULTS.md": "papers._calandriello_page:write",
+    "papers/results/chowdhury/RESULTS.md": "papers._chowdhury_page:write",
+    "papers/results/hong/RESULTS.md": "papers._hong_page:write",
+    "papers/results/zhou/RESULTS.md": "papers._zhou_page:write",
+    "papers/results/ziomek/RESULTS.md": "papers._ziomek_page:write",
     "parallel/results/RESULTS.md": "parallel.__main__:write_page",
     "ray/results/RESULTS.md": "ray.page:write_page",
     "safety/results/RESULTS.md": "safety.__main__:write_page",
@@ -43,7 +48,7 @@ PAGES = {
 }
 PLAY, WRITE = "run python -m benchmarks.published", "run python -m benchmarks.published --kept"
 SEEDS = r"\d+ (seed|replicate)s? \(\d"
-WITHOUT_SEEDS = ("control", "cycles", "safety", "diagnosis/results/RECORDS")
+WITHOUT_SEEDS = ("control", "cycles", "safety", "diagnosis/results/RECORDS", "papers")
 
 
 @pytest.mark.sampled(2)
@@ -54,7 +59,8 @@ def test_a_page_is_what_its_program_writes_and_says_how_many_seeds_and_which(nam
     getattr(importlib.import_module(f"benchmarks.{module}"), function)(copy)
     text = (copy / page.name).read_text(encoding="utf-8")
     assert text == page.read_text(encoding="utf-8"), f"run python -m benchmarks.{module.split('.')[0]} --page"
-    # Runs of cycles are stretches of records, draws of control and safety are of one seed, real records of none.
+    # Runs of cycles are stretches of records, draws of control and safety are of one seed, real records of none, and a
+    # paper's are replicates.
     assert name.startswith(WITHOUT_SEEDS) or re.search(SEEDS, text)
 
 
