@@ -87,14 +87,19 @@ def write(path: Path, text: str) -> Path:
 
 
 def render(path: Path, template: str, **values: Any) -> Path:
-    """Write a page from a template; returns its path.
+    """Write a page from a template (``filled``); returns its path."""
+    return write(path, filled(template, **values))
+
+
+def filled(template: str, **values: Any) -> str:
+    """The text of a page.
 
     Args:
         template: a Jinja template, by its path below ``benchmarks``. Beside what Jinja has it can call the functions of
             ``_HELP``; a value that it names and is not given is an error.
         values: what it shows.
     """
-    return write(path, _TEMPLATES.get_template(template).render(values))
+    return _TEMPLATES.get_template(template).render(values)
 
 
 def publish(path: Path, title: str, answer: str, command: str, *parts: str) -> Path:

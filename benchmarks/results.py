@@ -13,6 +13,7 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from benchmarks import pages
 from benchmarks.papers import _claims
@@ -67,14 +68,6 @@ _FIRST = {
     "ziomek": "figure2a",
 }
 _READING = re.compile(r"\[(.+?): (holds|does not hold),")  # of a claim another way, in its numbers
-_PAPERS = """
-## What the papers say
-
-A claim *holds* or *does not hold* by the numbers on the paper's page, is *not decided* where no finite experiment can,
-*vacuous here* if it is a bound that random play meets too, or is *not testable here*; "A is better than B" holds if the
-difference exceeds two standard errors. What was asked of this library besides is counted with the paper's claims.
-
-"""
 
 
 def write(folder: Path = HERE) -> Path:
@@ -83,66 +76,50 @@ def write(folder: Path = HERE) -> Path:
 
 
 def page(folder: Path = HERE) -> str:
-    others = "".join(_other(folder / link, link, title) for link, title in _OTHERS.items())
-    drawn = {link: name for link, name in _PICTURES.items() if (folder / link).exists()}
-    pictures = "".join(f"\n![{name}]({link})\n" for link, name in drawn.items())
-    sections = [_section(name, folder) for name in PAPERS]
-    claims = [claim for name in PAPERS for claim in _claims_of(name, folder)]
-    counts = Counter(claim.verdict for claim in claims)
-    answer = (
-        f"Of {len(claims)} claims, of {len(PAPERS)} papers or asked of this library, {counts[_claims.HOLDS]} hold and "
-        f"{counts[_claims.FAILS]} do not; the others cannot be decided or tested. What else was measured comes first, "
-        "in the words of each page."
+    claims = {name: _claims_of(name, folder) for name in PAPERS}
+    return pages.filled(
+        "RESULTS.md.jinja",
+        counts=Counter(claim.verdict for own in claims.values() for claim in own),
+        others=[
+            _other(folder / link, link, title) for link, title in _OTHERS.items() if (folder / link).exists()
+        ],
+        pictures={link: name for link, name in _PICTURES.items() if (folder / link).exists()},
+        overview=pages.markdown(["paper", *_claims.VERDICTS], [_counts(*one) for one in claims.items()]),
+        papers=[_paper(name, own, folder) for name, own in claims.items()],
     )
-    head = pages.opening("Results", answer, "python -m benchmarks.results")
-    measured = f"{head}\n## What was measured\n\n{others}{pictures}{_PAPERS}{_overview(folder)}"
-    return "\n".join([measured, *sections])
 
 
 def _other(path: Path, link: str, title: str) -> str:
     """A page's link, what was asked, and its answer: its first paragraph."""
-    if not path.exists():
-        return ""
     _, _, answer = path.read_text(encoding="utf-8").partition("\n\n")
     name, comma, asked = title.partition(", ")
-    return pages.bullet(f"[{name}]({link}){comma}{asked}: {answer.partition(chr(10) * 2)[0]}")
+    return f"[{name}]({link}){comma}{asked}: {answer.partition(chr(10) * 2)[0]}"
 
 
-def _overview(folder: Path) -> str:
-    rows = []
-    for name, title in PAPERS.items():
-        counts = Counter(claim.verdict for claim in _claims_of(name, folder))
-        numbers = [counts[verdict] for verdict in _claims.VERDICTS]
-        if not counts:
-            numbers = [*[""] * (len(numbers) - 1), "no claims recorded"]
-        rows.append([f"[{title}](#{name})", *numbers])
-    return pages.markdown(["paper", *_claims.VERDICTS], rows)
+def _counts(name: str, claims: list[_claims.Claim]) -> list[object]:
+    """A paper's row: how many claims have which verdict."""
+    counts = Counter(claim.verdict for claim in claims)
+    numbers: list[object] = [counts[verdict] for verdict in _claims.VERDICTS]
+    return [
+        f"[{PAPERS[name]}](#{name})",
+        *(numbers if claims else [*[""] * (len(numbers) - 1), "no claims recorded"]),
+    ]
 
 
-def _section(name: str, folder: Path) -> str:
-    claims = _claims_of(name, folder)
-    reasons, results = why(name), folder / "papers" / "results" / name
-    parts = [f'<a id="{name}"></a>\n## {PAPERS[name]}\n']
+def _paper(name: str, claims: list[_claims.Claim], folder: Path) -> dict[str, Any]:
+    """What its section shows: links, where there is what they lead to, and the claims of each verdict, in lines."""
+    results, verdicts = Path("papers", "results", name), {}
     picture, own = results / f"{_FIRST[name]}.png", results / "RESULTS.md"
-    if picture.exists():
-        parts.append(f"![{picture.stem}]({picture.relative_to(folder).as_posix()})\n")
-    if own.exists():
-        link = own.relative_to(folder).as_posix()
-        parts.append(
-            f"[Its page]({link}) has the numbers, settings, seeds and all pictures. [Notes](papers/NOTES.md#{name})\n"
-            "say where print and published code differ from what runs here.\n"
-        )
-    if not claims:
-        parts.append(f"No claims recorded: `python -m benchmarks.papers {name}`.\n")
     for verdict in _claims.VERDICTS:
         found: dict[str, list[_claims.Claim]] = {}
         for claim in claims:
             if claim.verdict == verdict:
                 found.setdefault(short(claim), []).append(claim)
         if found:
-            parts.append(f"**{verdict[0].upper()}{verdict[1:]}**\n")
-            parts.append("".join(_line(text, of, claims, reasons) for text, of in found.items()))
-    return "\n".join(parts)
+            verdicts[verdict] = [_line(text, of, claims, why(name)) for text, of in found.items()]
+    links = {"picture": picture, "page": own}
+    there = {kind: path if (folder / path).exists() else None for kind, path in links.items()}
+    return {"name": name, "title": PAPERS[name], "verdicts": verdicts, **there}
 
 
 def _line(text: str, of: list[_claims.Claim], claims: list[_claims.Claim], reasons: dict[str, str]) -> str:
@@ -155,7 +132,7 @@ def _line(text: str, of: list[_claims.Claim], claims: list[_claims.Claim], reaso
         if verdict != of[0].verdict:
             where += f"; {reading}: {verdict}" + (f" in {count} of {len(of)}" if count < len(of) else "")
     reason = f". {reasons.get(text, 'It is not known why.')}" if of[0].verdict == _claims.FAILS else ""
-    return pages.bullet(f"{text} ({where}){reason}")
+    return f"{text} ({where}){reason}"
 
 
 def short(claim: _claims.Claim) -> str:
