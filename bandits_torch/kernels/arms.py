@@ -238,8 +238,9 @@ class NeuralTangentKernel(Kernel):
         tiny = torch.finfo(scale.dtype).tiny  # of a vector that is 0
         for _ in range(self.depth - 1):
             cosine = (covariance / scale.clamp_min(tiny)).clamp(-1.0, 1.0)
-            angle = torch.arccos(cosine)
-            share = (math.pi - angle) / math.pi
-            covariance = scale * ((1 - cosine.square()).clamp_min(0.0).sqrt() / math.pi + share * cosine)
+            # At +-1 arccos and the root have no derivative, and an infinite one would become NaN.
+            bent = torch.where(cosine.abs() < 1, cosine, cosine.detach())
+            share = (math.pi - torch.arccos(bent)) / math.pi
+            covariance = scale * ((1 - bent.square()).clamp_min(0.0).sqrt() / math.pi + share * cosine)
             tangent = tangent * share + covariance
         return tangent / self.depth if self.normalise else tangent

@@ -4,7 +4,9 @@ import math
 
 import pytest
 import torch
+from botorch.optim import optimize_acqf
 
+from bandits_torch import OnlineGP, UpperConfidenceBound
 from bandits_torch.kernels.arms import NeuralTangentKernel
 from bandits_torch.policies.opkb.features import NeuralFeatures, gram, layers
 
@@ -55,6 +57,28 @@ def test_an_input_of_zeros_has_tangent_kernel_0(dtype: torch.dtype) -> None:
     x = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=dtype)
     expected = torch.tensor([[0.0, 0.0], [0.0, 15.0]], dtype=dtype)
     torch.testing.assert_close(NeuralTangentKernel(3)(x).to_dense(), expected)
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_the_tangent_kernel_has_a_gradient_where_inputs_are_parallel(dim: int) -> None:
+    x = torch.rand(4, dim, generator=torch.Generator().manual_seed(1)).double().requires_grad_(True)
+    K = NeuralTangentKernel(3)
+    (of_variances,) = torch.autograd.grad(K(x, diag=True).sum(), x)  # 3 |x|^2
+    torch.testing.assert_close(of_variances, 6 * x.detach())
+    (of_matrix,) = torch.autograd.grad(K(x).to_dense().sum(), x)
+    assert bool(of_matrix.isfinite().all())
+    other = x.detach()[:1] / 2 + torch.eye(dim).double()[:1]
+    assert torch.autograd.gradcheck(lambda x: K(x, other).to_dense(), x)
+
+
+def test_an_acquisition_over_points_is_maximised_under_the_tangent_kernel() -> None:
+    model = OnlineGP(NeuralTangentKernel(3), noise_variance=0.1, input_dim=2)
+    model.observe(torch.tensor([[0.2, 0.9], [0.8, 0.4]]).double(), torch.tensor([[1.0], [0.0]]).double())
+    bound = UpperConfidenceBound(model, 1.0)
+    square = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
+    _, found = optimize_acqf(bound, square, q=1, num_restarts=4, raw_samples=16, options={"seed": 0})
+    grid = torch.cartesian_prod(*[torch.linspace(0, 1, 41).double()] * 2)
+    assert found >= bound(grid.unsqueeze(-2)).max() - 1e-6
 
 
 def test_training_is_gradient_descent_on_the_papers_loss() -> None:
