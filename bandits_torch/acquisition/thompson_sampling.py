@@ -23,6 +23,7 @@ from bandits_torch.acquisition.step_context import StepContext, at_arms, built_b
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.description import Described
 from bandits_torch.kernels import MarkovTimeKernel, SpatioTemporalKernel
+from bandits_torch.kernels.composed import check_sees_all
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.prior import ArmPrior
@@ -458,13 +459,15 @@ class PathwiseThompsonSampling:
         expected = f"RBFKernel or MaternKernel above {_EXACT_UP_TO} arms, or a root"
         known = isinstance(kernel, RBFKernel | MaternKernel)
         validation.require(known, "kernel", type(kernel).__name__, expected)
-        d, half = prior.inputs.shape[-1], features // 2
+        seen = kernel.active_dims
+        x = prior.inputs if seen is None else prior.inputs[:, seen]
+        d, half = x.shape[-1], features // 2
         frequency = self._normal(d, half)
         if isinstance(kernel, MaternKernel):  # Student's t with 2 nu degrees of freedom
             chi = self._normal(half, round(2 * kernel.nu)).square().sum(-1)
             frequency = frequency * torch.sqrt(2 * kernel.nu / chi)
         lengthscale = cast(Tensor, kernel.lengthscale).detach().reshape(-1, 1)
-        angle = prior.inputs @ (frequency.to(prior.inputs) / lengthscale)
+        angle = x @ (frequency.to(x) / lengthscale)
         return torch.cat([angle.cos(), angle.sin()], -1) / math.sqrt(half)
 
     def _normal(self, *shape: int) -> Tensor:
@@ -581,6 +584,7 @@ class _PointDraw:
             kernel, scale, self._seen = own.base_kernel, own.scale, own.inputs
         space, temporal = kernel, None
         if isinstance(kernel, SpatioTemporalKernel):
+            check_sees_all(kernel)
             space, temporal = kernel.space_kernel, kernel.time_kernel
         rows = model.data.of(member)
         upper, whitened = (part.to(rows.inputs) for part in (rows.corner, rows.whitened))

@@ -36,7 +36,8 @@ class SpatioTemporalKernel(Kernel):
     Args:
         space_kernel: any GPyTorch kernel over the first d columns.
         time_kernel: any GPyTorch kernel over the last column, for example ``ExponentialForgettingKernel``.
-        kwargs: passed to ``gpytorch.kernels.Kernel``, such as ``active_dims``.
+        kwargs: passed to ``gpytorch.kernels.Kernel``, such as ``active_dims``, which models over arms, ``learnable``
+            and pathwise draws refuse: give ``active_dims`` to ``space_kernel``.
 
     Inputs are ``... x n x (d + 1)``; the kernels' batch shapes broadcast. Cost: both kernels and a product of O(n m).
 
@@ -246,10 +247,17 @@ def _features_of_product(
     )
 
 
+def check_sees_all(kernel: Kernel) -> None:
+    """Raise ValueError for a kernel with ``active_dims``, where its parts are used by themselves and would not see
+    them."""
+    expected = "None: give them to the kernel over space"
+    validation.require(kernel.active_dims is None, "kernel.active_dims", kernel.active_dims, expected)
+
+
 def _one_kernel(kernel: Kernel) -> None:
     shape = tuple(kernel.batch_shape)
     validation.require(shape == (), "kernel.batch_shape", shape, "() for features: one kernel")
-    validation.require(kernel.active_dims is None, "kernel.active_dims", kernel.active_dims, "None: all")
+    check_sees_all(kernel)
 
 
 def _scales(kernel: Kernel) -> list[OutputscaleTransform]:

@@ -41,6 +41,7 @@ from bandits_torch.kernels import (
     StackedKernel,
     WienerKernel,
 )
+from bandits_torch.kernels.composed import check_sees_all
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import SMALLEST_RATIO
 from bandits_torch.models.online_model import require_within
@@ -91,8 +92,9 @@ def learnable(
             power of 2; 0 counts as 1. None: 1, a unit cube.
 
     Raises ValueError for a ``kernel`` that is not one or of another batch, counts that are not integers >= 1, a ``dim``
-    that is not the kernel's, an ``anisotropy`` that is not positive, ``ranges`` of another shape, negative or not
-    finite, and several replicates of a kernel that is neither squared exponential nor Matern.
+    that is not the kernel's, ``active_dims`` of a ``SpatioTemporalKernel`` itself, an ``anisotropy`` that is not
+    positive, ``ranges`` of another shape, negative or not finite, and several replicates of a kernel that is neither
+    squared exponential nor Matern.
     """
     validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
     validation.positive_integer("dim", dim)
@@ -102,6 +104,7 @@ def learnable(
     batch = torch.Size([replicates] if replicates > 1 else [])
     require_within(batch, kernel.batch_shape, "kernel.batch_shape")
     if isinstance(kernel, SpatioTemporalKernel):
+        check_sees_all(kernel)
         space = learnable(kernel.space_kernel, dim, replicates, anisotropy, ranges)
         return SpatioTemporalKernel(space, _learnable_time(kernel.time_kernel, batch))
     scaled = isinstance(kernel, ScaleKernel)

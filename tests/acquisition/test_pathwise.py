@@ -63,7 +63,15 @@ def test_a_given_root_serves_a_grid_exactly():
     torch.testing.assert_close(covariance, model.joint()[1], atol=0.15, rtol=0)
 
 
-@pytest.mark.parametrize("kernel", [RBFKernel, lambda: MaternKernel(nu=2.5), lambda: MaternKernel(nu=0.5)])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        RBFKernel,
+        lambda: RBFKernel(active_dims=[1]),
+        lambda: MaternKernel(nu=2.5),
+        lambda: MaternKernel(nu=0.5),
+    ],
+)
 def test_the_error_of_random_features_is_as_stated(monkeypatch, kernel):
     monkeypatch.setattr("bandits_torch.acquisition.thompson_sampling._EXACT_UP_TO", 1)
     made, N = kernel().double().requires_grad_(False), 200

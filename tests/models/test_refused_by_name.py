@@ -10,15 +10,16 @@ import torch
 from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import MultitaskKernel, RBFKernel, RBFKernelGrad, ScaleKernel
 
-from bandits_torch.acquisition import UpperConfidenceBound
+from bandits_torch.acquisition import PathwisePointDraw, UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
+    MaternTimeKernel,
     PeriodKernel,
     SpatioTemporalKernel,
 )
-from bandits_torch.models import ArmGP, AtTime, CandidatePrior, OnlineGP, WideningMembers
+from bandits_torch.models import ArmGP, AtTime, CandidatePrior, OnlineGP, WideningMembers, learnable
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.models.candidate_priors import arm_gp_of_prior, arm_gp_over_priors, online_gp_over_priors
 from bandits_torch.theory.widths import uncertainty_sampling
@@ -149,6 +150,21 @@ NAMED = [
 ]
 
 
+def over_some(time_kernel):
+    """A kernel that sees the first column and time, and says so itself."""
+    return SpatioTemporalKernel(RBFKernel().double(), time_kernel, active_dims=[0, 2])
+
+
+NAMED += [
+    ("kernel.active_dims", lambda: ArmGP(ARMS, over_some(ExponentialForgettingKernel(0.1)), 0.1)),
+    ("kernel.active_dims", lambda: ArmGP(ARMS, over_some(MaternTimeKernel(3.0)), 0.1)),
+    ("kernel.active_dims", lambda: ArmGP(ARMS, ScaleKernel(over_some(MaternTimeKernel(3.0))), 0.1)),
+    ("kernel.active_dims", lambda: learnable(over_some(MaternTimeKernel(3.0)), 2)),
+    (
+        "kernel.active_dims",
+        lambda: PathwisePointDraw(OnlineGP(over_some(MaternTimeKernel(3.0)), 0.1, input_dim=3), time=0.0),
+    ),
+]
 OTHER_WORDS = [
     ("X, Y and the model must broadcast", lambda: given(MANY_X[:, :1].expand(4, 3, 1, 2), MANY_Y)),
     ("batches of batch_shape", lambda: ArmGP(ARMS, RBFKernel(), torch.ones(3), batch_shape=(2,))),

@@ -13,6 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel, MarkovTimeKernel, SpatioTemporalKernel
 from bandits_torch.kernels.arms import over_indices
+from bandits_torch.kernels.composed import check_sees_all
 from bandits_torch.kernels.state_space import Component, StateSpace
 from bandits_torch.kernels.temporal import KNOWN, has_state_space, state_space_of
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
@@ -53,8 +54,10 @@ class ArmPrior(torch.nn.Module):
 
     def _split(self, kernel: Kernel) -> tuple[Kernel, Kernel | None]:
         """The kernel over arms, and that over time."""
-        one = isinstance(kernel, SpatioTemporalKernel)
-        return (kernel.space_kernel, kernel.time_kernel) if one else (kernel, None)
+        if not isinstance(kernel, SpatioTemporalKernel):
+            return kernel, None
+        check_sees_all(kernel)
+        return kernel.space_kernel, kernel.time_kernel
 
     def _kernel_batch(self) -> torch.Size:
         """Of the kernel over arms."""
@@ -318,6 +321,7 @@ def _terms(
     kernel: Kernel, scales: tuple[ScaleKernel, ...]
 ) -> list[tuple[Kernel, Kernel, tuple[ScaleKernel, ...]]]:
     """Sums and scales unfolded."""
+    check_sees_all(kernel)
     if isinstance(kernel, ScaleKernel):
         return _terms(kernel.base_kernel, (*scales, kernel))
     if isinstance(kernel, AdditiveKernel):
