@@ -17,6 +17,7 @@ from bandits_torch.arm_context import ArmContext, mask_of
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.policies.policy import Origin, Policy
 from bandits_torch.policies.wrapping import SomeArms
+from bandits_torch.problems.logs import Log
 from bandits_torch.state import copied, differing
 
 _NAMES = ("first", "names", "retired", "features", "covariance", "prior_mean")
@@ -147,7 +148,9 @@ class Roster:
         validation.require(origin is not None, "policy", "one built otherwise", expected)
         assert origin is not None
         options = {**origin.options}
-        options.pop("log", None)  # what it tells is a state
+        log = options.pop("log", None)  # what it tells is a state, but for its contexts
+        if isinstance(log, Log) and not options.get("context_dim") and options.get("contexts") is None:
+            options |= log.context_options
         setup, here = origin.setup, ~self.retired
         if self.num_arms > self.first:
             told = options.get("history")

@@ -643,6 +643,25 @@ def test_auto_under_contexts_takes_up_arms_after_rewards(named, told, tmp_path):
     live.report(tmp_path / "live.html")
 
 
+@pytest.mark.parametrize("named", [("wet", "dry"), ()], ids=["listed", "numbers"])
+def test_arms_are_added_under_the_contexts_of_a_log(named):
+    """They are known from the log alone."""
+    pulls = torch.arange(20) % 2
+    log = Log(
+        torch.arange(20.0),
+        pulls,
+        (pulls == 1).double(),
+        contexts=(pulls * 1.0).unsqueeze(-1),
+        context_names=named,
+    )
+    live, context = AskTell.auto(log=log), "wet" if named else 0.5
+    before = live.predict(21.0, context=context)
+    live.add_arms(1)
+    after = live.predict(21.0, context=context)
+    torch.testing.assert_close(after[0][:, :2], before[0], rtol=1e-8, atol=1e-8)
+    assert len(live.beliefs(context=context)) == 3
+
+
 def test_a_state_that_lacks_something_says_what():
     live = AskTell.auto(["a", "b"])
     live.tell(live.ask(0.0).id, 1.0)

@@ -116,6 +116,14 @@ class Log:
         """N."""
         return len(self.arm_names)
 
+    @property
+    def context_options(self) -> dict[str, int]:
+        """The option of ``recipes.auto`` that says which contexts there are; empty if there are none."""
+        if self.contexts is None:
+            return {}
+        listed = len(self.context_names)
+        return {"contexts": listed} if listed else {"context_dim": self.contexts.shape[1]}
+
     def over(self, names: Sequence[str]) -> Log:
         """The same pulls, over arms with these names in this order; arms that are not in the log count as unavailable.
 

@@ -288,9 +288,8 @@ def auto(
         "context_kernel": context_kernel,
         "matters": matters,
     }
-    if isinstance(log, Log) and log.contexts is not None and context_dim == 0 and contexts is None:
-        listed = len(log.context_names) or None
-        of_contexts |= {"contexts": listed, "context_dim": None if listed else log.contexts.shape[1]}
+    if isinstance(log, Log) and context_dim == 0 and contexts is None:
+        of_contexts |= log.context_options
     under_contexts = of_contexts["context_dim"] is not None or of_contexts["contexts"] is not None
     moves: dict[str, Any] = {"max_move": max_move, "move_price": move_price, "start_at": start_at}
     moves_cost = not (max_move is start_at is None and validation.is_number(move_price) and move_price == 0)
