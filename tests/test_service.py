@@ -88,6 +88,20 @@ def test_arms_come_and_go_and_a_process_that_takes_over_has_them(tmp_path):
     assert bits(one.live.state_dict()) == bits(other.live.state_dict())
 
 
+def test_a_state_ahead_of_its_journal_keeps_its_arms(tmp_path):
+    """A kill between the two, after an arm was retired, brought back, and became the only one."""
+    Service = service(service_kills.page())
+    one = Service(tmp_path)
+    for change, arms in (("retire", ["north", "east", "west"]), ("add", ["west"]), ("retire", ["south"])):
+        getattr(one, change)(arms)
+    with pytest.raises(ValueError, match="one must remain"):
+        one.retire(["west"])
+    journal = (tmp_path / "journal").read_bytes()
+    one._begin_journal()
+    (tmp_path / "journal").write_bytes(journal)
+    assert Service(tmp_path).live.retired == one.live.retired == ("north", "east", "south")
+
+
 def test_a_service_that_does_not_write_what_arms_there_are_is_seen(tmp_path):
     text, right = service_kills.page(), "            self._change(entry)\n            self._write(entry)\n"
     assert text.count(right) == 1
