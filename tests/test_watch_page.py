@@ -211,3 +211,29 @@ def test_the_service_over_http_shows_its_page_and_tables(tmp_path, monkeypatch):
     with pytest.raises(HTTPError, match="404"):
         get("/nothing")
     server.shutdown(), server.server_close()
+
+
+def test_what_is_told_hourly_has_each_alarm_once_and_no_retired_arm():
+    """``troubles`` of docs/watch.md, with a change that is known only from rewards that come two days late."""
+    from tests.test_docs import PAGES, blocks
+
+    scope = {"timedelta": timedelta}
+    text = next(block for block in blocks(PAGES["watch"], "python") if "def troubles" in block)
+    exec(compile(text.partition("\n\nfor trouble in ")[0], "watch.md", "exec"), scope)
+    live, rng = AskTell(recipes.ucb1(2), names=["old", "shop"]), np.random.default_rng(0)
+    start, late = datetime(2026, 3, 1), []
+    live.tell(live.ask(start, ["old"]).id, 300.0)
+    live.retire_arms(["old"])
+    for hour in range(80):
+        late.append((live.ask(start + timedelta(days=20, hours=hour)).id, 100.0 * (hour > 60) + rng.normal()))
+    for id, reward in late[:60]:
+        live.tell(id, reward)
+    now = start + timedelta(days=25)
+    said = [*scope["troubles"](live, now)]
+    assert said == ["20 questions are open for more than a day"]
+    for id, reward in late[60:]:
+        live.tell(id, reward)
+    for expected in (1, 0):
+        said = [*scope["troubles"](live, now + timedelta(hours=1))]
+        assert len(said) == expected
+        assert all(line.startswith("shop changed at 2026-03-2") for line in said)
