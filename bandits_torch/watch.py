@@ -498,7 +498,8 @@ class Watched:
         The test compares each reward with the latest 100 of its arm since the arm's last alarm, by ranks, so it needs
         no unit, and an outlier counts only by its rank. It needs some twenty rewards of an arm before a change, and
         three or more after it: an arm that is not played raises no alarm. A slow drift also raises one, once it has
-        gone far enough. For a jump of three noise deviations after 50 rewards the median delay is 5 pulls.
+        gone far enough, and so may a spell of another context: contexts are not taken into account. For a jump of three
+        noise deviations after 50 rewards the median delay is 5 pulls.
 
         A policy's own test has its own rule and rate of alarms. Over a domain only the policy's test exists, because no
         two settings are the same.
