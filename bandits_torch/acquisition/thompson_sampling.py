@@ -23,7 +23,7 @@ from bandits_torch.acquisition.step_context import StepContext, at_arms, built_b
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.description import Described
 from bandits_torch.kernels import MarkovTimeKernel, SpatioTemporalKernel
-from bandits_torch.kernels.composed import check_sees_all
+from bandits_torch.kernels.composed import check_sees_all, kernel_of_member
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.prior import ArmPrior
@@ -578,7 +578,7 @@ class _PointDraw:
     def __init__(
         self, model: OnlineGP, member: int, width: Tensor, time: float | None, seed: int, features: int
     ) -> None:
-        own = model.kernel[member] if len(model.kernel.batch_shape) else model.kernel
+        own = kernel_of_member(model.kernel, member) if len(model.kernel.batch_shape) else model.kernel
         kernel, scale, self._seen = own, width.new_ones(()), lambda X: X
         if isinstance(own, TransformedKernel):
             kernel, scale, self._seen = own.base_kernel, own.scale, own.inputs

@@ -140,6 +140,22 @@ def _over(name: str, kernel: Kernel, first: int, count: int) -> Kernel:
     return kernel
 
 
+def kernel_of_member(kernel: Kernel, index: int) -> Kernel:
+    """A copy of a kernel, of one member of its batch; of a batch of one, or none, for every member. By itself GPyTorch
+    indexes ``active_dims``, too."""
+    whole = copy.deepcopy(kernel)
+    if not len(kernel.batch_shape):
+        return whole
+    seen = [part.active_dims for part in whole.modules() if isinstance(part, Kernel)]
+    for part in whole.modules():
+        if isinstance(part, Kernel):
+            part.active_dims = None
+    one = whole[index % kernel.batch_shape.numel()]
+    for part, dims in zip((part for part in one.modules() if isinstance(part, Kernel)), seen, strict=True):
+        part.active_dims = dims
+    return one
+
+
 @validation.names_arguments
 class StackedKernel(Kernel):
     """P different kernels as one kernel of batch shape (..., P): the candidate priors of one model.

@@ -41,7 +41,7 @@ from bandits_torch.kernels import (
     StackedKernel,
     WienerKernel,
 )
-from bandits_torch.kernels.composed import check_sees_all
+from bandits_torch.kernels.composed import check_sees_all, kernel_of_member
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import SMALLEST_RATIO
 from bandits_torch.models.online_model import require_within
@@ -365,17 +365,9 @@ def fit_hyperparameters(
 
 
 def _member(kernel: Kernel, index: int) -> Kernel:
-    """A copy of a kernel, of one member of its batch. By itself GPyTorch indexes ``active_dims``, too."""
-    whole = copy.deepcopy(kernel)
-    if not len(kernel.batch_shape):
-        return whole
-    seen = [part.active_dims for part in whole.modules() if isinstance(part, Kernel)]
-    for part in whole.modules():
-        if isinstance(part, Kernel):
-            part.active_dims = None
-    one = whole[index]
-    for part, dims in zip((part for part in one.modules() if isinstance(part, Kernel)), seen, strict=True):
-        part.active_dims = dims
+    """A copy of a kernel, of one member of its batch, with its own priors."""
+    one = kernel_of_member(kernel, index)
+    for part in (part for part in one.modules() if isinstance(part, Kernel)):
         prior, *closures = part._priors.get("lengthscale_prior", [None])
         if isinstance(prior, LogNormalPrior) and prior.loc.dim() == 3:  # of ``ranges`` that differ
             own = LogNormalPrior(prior.loc[index, 0], prior.scale[index, 0])

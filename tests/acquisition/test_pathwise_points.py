@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel
+from gpytorch.kernels import MaternKernel, RBFKernel
 
 from bandits_torch.acquisition import PathwisePointDraw
 from bandits_torch.kernels import (
@@ -89,6 +89,27 @@ def test_members_of_a_batch_draw_as_they_would_alone():
         with torch.no_grad():
             own = PathwisePointDraw(alone, 1.0, time=9.0, seeds=[5 + k])(X.squeeze(1))
         torch.testing.assert_close(own, together[:, k], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_members_draw_from_their_kernels_that_see_some_columns(batch):
+    kernel = RBFKernel(active_dims=[1], batch_shape=torch.Size([batch])).double()
+    kernel.lengthscale = 0.2 + torch.arange(float(batch)).double().reshape(batch, 1, 1)
+    X, Y = torch.rand(3, 5, 2).double(), torch.rand(3, 5, 1).double()
+    model = OnlineGP(kernel, 0.05, input_dim=2, batch_shape=(3,))
+    model.observe(X, Y)
+    at = torch.rand(4, 1, 1, 2).double()
+    with torch.no_grad():
+        together = PathwisePointDraw(model, seeds=[5, 6, 7])(at)
+    for k in range(3):
+        own = RBFKernel(active_dims=[1]).double()
+        own.lengthscale = kernel.lengthscale[k % batch]
+        alone = OnlineGP(own, 0.05, input_dim=2)
+        alone.observe(X[k], Y[k])
+        with torch.no_grad():
+            torch.testing.assert_close(
+                PathwisePointDraw(alone, seeds=[5 + k])(at.squeeze(1)), together[:, k], rtol=0, atol=1e-9
+            )
 
 
 def test_a_draw_is_a_function_with_a_gradient():
