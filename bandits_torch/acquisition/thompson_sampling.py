@@ -502,7 +502,8 @@ class PathwisePointDraw(IndependentDraws):
 
     Args:
         model: an ``OnlineGP`` of batch shape () or (S,), whose kernel over space is squared exponential or Matern,
-            scaled or not; with a ``SpatioTemporalKernel`` time is the last input.
+            scaled or not; with a ``SpatioTemporalKernel`` time is the last input. Without noise variances of single
+            observations.
         width: as for ``ThompsonSampling``.
         time: the time of the draw, if inputs have a time column; the time in X is ignored.
         seeds: one per batch member; they determine the draws. Batches of q > 1 points are the
@@ -527,6 +528,7 @@ class PathwisePointDraw(IndependentDraws):
     ) -> None:
         fits = isinstance(model, OnlineGP) and len(model.batch_shape) <= 1
         validation.require(fits, "model", model, "an OnlineGP of batch shape () or (S,)")
+        model.check_one_noise()
         super().__init__(model)
         members = model.batch_shape.numel()
         listed = isinstance(seeds, Sequence) and all(type(seed) is int and seed >= 0 for seed in seeds)

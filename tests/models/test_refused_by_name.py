@@ -156,6 +156,7 @@ def over_some(time_kernel):
 
 
 NAMED += [
+    ("model", lambda: PathwisePointDraw(of_own_noise())),
     ("kernel.active_dims", lambda: ArmGP(ARMS, over_some(ExponentialForgettingKernel(0.1)), 0.1)),
     ("kernel.active_dims", lambda: ArmGP(ARMS, over_some(MaternTimeKernel(3.0)), 0.1)),
     ("kernel.active_dims", lambda: ArmGP(ARMS, ScaleKernel(over_some(MaternTimeKernel(3.0))), 0.1)),
