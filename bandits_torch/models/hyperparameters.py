@@ -167,8 +167,8 @@ def _rescale_inputs(kernel: RBFKernel | MaternKernel, factor: Tensor) -> None:
 def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
     new: Kernel
     if isinstance(kernel, ExponentialForgettingKernel):
-        if bool((kernel.forgetting_rate < _TINY).all()):
-            return copy.deepcopy(kernel).double()  # static, and so it stays: nothing pulls at a rate so small
+        if _is_static(kernel):
+            return copy.deepcopy(kernel).double()  # and so it stays: nothing pulls at a rate so small
         rate = kernel.forgetting_rate.detach().double().squeeze(-1)
         inside = Interval(_TINY, 1 - _TINY)
         new = ExponentialForgettingKernel(rate.expand(batch), None, inside, batch_shape=batch)
@@ -193,6 +193,10 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
             prior = _around(getattr(part, name).mean(), _SPREAD_OF_TIME)
             part.register_prior(f"{name}_prior", prior, partial(_value_of, name))
     return new.requires_grad_(True)
+
+
+def _is_static(kernel: Kernel) -> bool:
+    return isinstance(kernel, ExponentialForgettingKernel) and bool((kernel.forgetting_rate < _TINY).all())
 
 
 def _lengths_of_time(kernel: Kernel) -> list[tuple[Kernel, str]]:
@@ -317,8 +321,9 @@ def fit_hyperparameters(
     Returns the members fitted; one whose fit fails, or that has fewer than 2 rewards, stays as it is.
     Cost: O(n^3) a round, n <= most, up to 75 rounds a member; and a rebuild.
 
-    Raises ValueError for another model, an ``OnlineGP`` whose prior mean is no ``ConstantMean``, ``members`` it does
-    not have, ``most`` that is no integer >= 1, and ``seconds`` that are not positive; the model is then as before.
+    Raises ValueError for another model, a kernel that members share, an ``OnlineGP`` whose prior mean is no
+    ``ConstantMean``, ``members`` it does not have, ``most`` that is no integer >= 1, and ``seconds`` that are not
+    positive; the model is then as before.
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("most", most)
@@ -334,6 +339,7 @@ def fit_hyperparameters(
         constant = isinstance(model.prior_mean, ConstantMean)
         validation.require(constant, "model.prior_mean", model.prior_mean, "a ConstantMean, to be learned")
     count, before = model.batch_shape.numel(), copy.deepcopy(kernel.state_dict())
+    _check_of_members(kernel, count)
     noise = model.noise_variance.expand(model.batch_shape).reshape(count).clone()
     mean = _prior_means(model)
     fitted = []
@@ -362,6 +368,18 @@ def fit_hyperparameters(
             kernel.load_state_dict(before)
             raise
     return fitted
+
+
+def _check_of_members(kernel: Kernel, count: int) -> None:
+    """Raise ValueError unless each of ``count`` members has its own hyperparameters: what is fitted to one member's
+    rewards would be that of all."""
+    replicates = count // len(kernel.kernels) if isinstance(kernel, StackedKernel) else count
+    for part in kernel.modules():
+        learns = isinstance(part, Kernel) and next(part.parameters(recurse=False), None) is not None
+        if learns and not _is_static(part):
+            own, shape = part.batch_shape.numel() == replicates, tuple(part.batch_shape)
+            expected = f"({replicates},), as of learnable(..., replicates={replicates})"
+            validation.require(own, "model's kernel.batch_shape", shape, expected)
 
 
 def _member(kernel: Kernel, index: int) -> Kernel:

@@ -541,6 +541,23 @@ def test_what_cannot_be_learned_is_refused_or_left():
     assert model.noise_variance == 0.1
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        lambda: learnable(RBFKernel(), 2),
+        lambda: SpatioTemporalKernel(learnable(RBFKernel(), 2, 2), ExponentialForgettingKernel(0.1)),
+    ],
+)
+def test_a_kernel_that_members_share_is_not_fitted_to_one_of_them(kernel):
+    model = ArmGP(inputs_of(5), kernel(), 0.1, batch_shape=(2,))
+    for t in range(4):
+        model.observe_arms(torch.tensor(t), torch.tensor(float(t)).double(), float(t))
+    before = model.marginals()
+    with pytest.raises(ValueError, match=r"kernel\.batch_shape must be \(2,\)"):
+        fit_hyperparameters(model, [0, 1])
+    torch.testing.assert_close(model.marginals(), before, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("time", [None, ExponentialForgettingKernel(0.1)])
 def test_a_kernel_of_other_dimensions_or_replicates_is_refused_by_name(time):
     def over(space):
