@@ -50,6 +50,16 @@ def test_a_variance_that_has_outgrown_the_noise_is_refused_where_it_is_observed(
     model.observe(torch.zeros_like(X), Y)  # here it has not
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_it_is_refused_of_any_number_of_rows_beside_the_number_of_kernels(n):
+    wander = kernels.WienerKernel(torch.tensor([1e16, 1e-3]).double(), batch_shape=(2,))
+    kernel = kernels.SpatioTemporalKernel(RBFKernel().double(), wander)
+    model = models.OnlineGP(kernel, 1e-2, input_dim=2, batch_shape=(2,))
+    late = torch.cat([rows(0.0, n - 1), rows(100.0, 1)])  # too much for the first kernel alone
+    with pytest.raises(ValueError, match="X must be where noise_variance"):
+        model.observe(late, rewards(0, n))
+
+
 def test_noise_that_the_observed_variance_has_outgrown_is_not_adopted():
     model = models.OnlineGP(over_time(), 1e-4, input_dim=2)
     model.observe(rows(1.7e9), rewards(0))

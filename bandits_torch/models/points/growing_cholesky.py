@@ -76,6 +76,9 @@ class GaussianPrior:
 
     def variance(self, x: Tensor) -> Tensor:
         """k(x, x), point by point."""
+        # In the kernel's batch: GPyTorch takes the result of n points under n kernels for a matrix.
+        batch = torch.broadcast_shapes(x.shape[:-2], self.kernel.batch_shape)
+        x = x.expand(*batch, *x.shape[-2:])
         with lazily_evaluate_kernels(False):
             return to_dense(self.kernel(x, diag=True)).to(self.noise_variance)
 
