@@ -186,6 +186,15 @@ class StackedKernel(Kernel):
         """Nothing, so that GPyTorch does not broadcast their batch shapes with the stack's."""
         return ()
 
+    def __getitem__(self, index: Any) -> Kernel:
+        """The kernels at ``index`` of the batch, numbers and slices; the last is that of P."""
+        index = index if isinstance(index, tuple) else (index,)
+        *replicates, own = *index, *[slice(None)] * (len(self.batch_shape) - len(index))
+        kernels = list(self.kernels)
+        if replicates:
+            kernels = [part.expand_batch(self.batch_shape[:-1])[tuple(replicates)] for part in kernels]
+        return StackedKernel(kernels[own]) if isinstance(own, slice) else kernels[own]
+
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         parts = [
             to_dense(kernel(_of_member(x1, p), _of_member(x2, p), diag=diag, **params))

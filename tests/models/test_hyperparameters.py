@@ -512,9 +512,20 @@ def test_stacked_kernels_are_their_kernels():
                 expected = kernel(X, Z).to_dense()
                 torch.testing.assert_close(whole[..., p, :, :], expected.expand_as(whole[..., p, :, :]))
         assert stack(X, diag=True).shape == (2, 5)
+        for index in (0, 1, -1, slice(1, 2), slice(None)):
+            torch.testing.assert_close(stack(X, Z)[index].to_dense(), stack(X, Z).to_dense()[index])
         own = torch.stack([X, X.flip(0) + 0.1])  # points of each kernel's own
         for p, kernel in enumerate((a, b)):
             torch.testing.assert_close(stack(own, Z).to_dense()[p], kernel(own[p], Z).to_dense())
+
+
+def test_a_stack_of_batches_is_indexed_as_its_matrix():
+    wide = RBFKernel(batch_shape=torch.Size([3])).double()
+    wide.lengthscale = torch.tensor([0.1, 0.5, 2.0]).reshape(3, 1, 1)
+    stack, X = StackedKernel([wide, MaternKernel().double()]), inputs_of(4)
+    whole = stack(X).to_dense()
+    for index in (1, (1,), (2, 0), (slice(1, 3), 1), (0, slice(None)), (slice(None), slice(0, 1))):
+        torch.testing.assert_close(stack[index](X).to_dense(), whole[index])
 
 
 def test_any_kernel_over_time_is_learned_as_it_comes_for_one_replicate_alone():
