@@ -72,6 +72,7 @@ def test_every_fails_with_one_and_is_untested_with_one_untested() -> None:
     assert _claims.every([empty, good, vague]).verdict == UNDECIDED
     assert _claims.every([empty, good]).verdict == VACUOUS
     assert _claims.every([vague, open_]).verdict == UNTESTED
+    assert _claims.every([bad, _claims.NOT_RUN]) == _claims.NOT_RUN
 
 
 def test_file_reads_as_written(tmp_path) -> None:
