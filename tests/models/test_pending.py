@@ -143,6 +143,22 @@ def test_a_sketch_with_all_arms_in_its_dictionary_is_exact_and_is_put_back():
     assert all(torch.equal(a, b) for a, b in zip(model.marginals(), before, strict=True))
 
 
+def test_points_of_members_that_hold_different_rows_are_not_counted_while_they_are_pending():
+    """Some rows of the second member came last, where those of the pending pulls stood for the first."""
+    model, X = OnlineGP(SPACE, 0.1, input_dim=1, batch_shape=(2,)), ARMS[:4]
+    model.observe(X, torch.sin(9 * X))
+    model.reset(torch.tensor([True, False]))
+    model.forget(2, where=torch.tensor([False, True]))
+    said = "num_observations", "information_gain", "log_likelihood"
+    before = [getattr(model, name) for name in said]
+    assert before[0].tolist() == [0, 2]
+    with model.provisional():
+        for k in range(6):
+            model.expect(ARMS[k : k + 1])
+            for name, value in zip(said, before, strict=True):
+                torch.testing.assert_close(getattr(model, name), value, rtol=1e-12, atol=0)
+
+
 def test_it_is_put_back_after_an_error_too():
     model = ArmGP(ARMS, SPACE, 0.1)
     kept = described(model.state_dict())

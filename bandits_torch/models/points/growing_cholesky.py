@@ -291,9 +291,9 @@ class GrowingCholesky(ResizableState):
         """How many rows fit without growing."""
         return self.whitened.shape[-1]
 
-    def rows(self, first: int | None = None) -> Rows:
-        """What is held now (of the ``first`` rows), without columns: views of the buffers."""
-        t = self.size if first is None else first
+    def rows(self) -> Rows:
+        """What is held now, without columns: views of the buffers."""
+        t = self.size
         empty, upper = self.upper[..., :0, :t], self.upper[..., :t, :t]
         targets, whitened = self.targets[..., :t], self.whitened[..., :t]
         return Rows(self.inputs[..., :t, :], targets, empty, upper, whitened, self.held[..., :t])

@@ -93,8 +93,7 @@ class OnlineGP(OnlineModel):
     prior_mean: Mean
     noise_variance: Tensor
     data: GrowingCholesky
-    _pending = 0  # the last rows, of which no target is known
-    _expecting = False  # whether what is observed now is pending, and no outcome
+    _told: GrowingCholesky | None = None  # while pulls are pending: the observations without them
     _likelihood: Any = None  # of the SingleTaskGP that it was taken from, with the prior of its noise
 
     def __init__(
@@ -252,7 +251,7 @@ class OnlineGP(OnlineModel):
 
     def _learned(self) -> Rows:
         """The rows of what has been observed."""
-        return self.data.rows(self.data.size - self._pending)
+        return (self.data if self._told is None else self._told).rows()
 
     def _rectangular(self) -> Rows:
         if self.data.ragged:
@@ -288,28 +287,25 @@ class OnlineGP(OnlineModel):
             for new in self._new_rows(X, Y, where, ratio):
                 self.data.append(new)
             self.data.ragged |= where is not None
-            if not self._expecting:
+            if self._told is None:
                 self._follow()
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
         """See ``OnlineModel``: O(t^2) to copy."""
-        kept, before = self.data, self._pending
+        kept, before = self.data, self._told
         try:
             self.data = kept.expanded(self.batch_shape)
+            held_elsewhere(self, _told=before or kept)
             yield
         finally:
-            self.data, self._pending = kept, before
+            self.data = kept
+            held_elsewhere(self, _told=before)
 
     @torch.no_grad()
     def expect(self, X: Tensor) -> None:
         """See ``OnlineModel``; of any time. O(t^2)."""
-        self._expecting = True
-        try:
-            super().expect(X)
-        finally:
-            self._expecting = False
-        self._pending += 1
+        super().expect(X)
 
     def _new_rows(
         self, X: Tensor, Y: Tensor, where: Tensor | None, ratio: float, noise: Tensor | None = None
