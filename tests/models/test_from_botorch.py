@@ -266,9 +266,27 @@ def test_hyperparameters_of_a_fitted_model_are_learned_by_refit_alone(fitted):
 
 def test_units_follow_the_data_of_one_model_alone(fitted):
     many = OnlineGP.from_botorch(fitted["standardised"], running=True).expand(torch.Size([3]))
-    with pytest.raises(ValueError, match="one model"):
-        many.observe(points(1, 0), outcomes(points(1, 0), 1))
+    changes = (
+        lambda model: model.observe(points(1, 0), outcomes(points(1, 0), 1)),
+        lambda model: model.forget(),
+    )
+    for change in changes:
+        with pytest.raises(ValueError, match="one model"):
+            change(many)
     OnlineGP.from_botorch(fitted["standardised"]).expand(torch.Size([3])).observe(points(1, 0), X[:1, :1])
+
+
+def test_units_do_not_follow_the_data_where_one_has_its_own_noise(fitted):
+    model, A = OnlineGP.from_botorch(fitted["standardised"], running=True), points(5, 2, 1)
+    noisy = model.condition_on_observations(
+        points(1, 0), torch.ones(1, 1, **F64), noise=torch.ones(1, 1, **F64)
+    )
+    before = noisy.posterior(A).mean
+    row = torch.tensor(0)
+    for change in (lambda: noisy.observe(points(1, 1), X[:1, :1]), noisy.forget, lambda: noisy.remove(row)):
+        with pytest.raises(ValueError, match="conditioned with noise="):
+            change()
+    assert torch.equal(noisy.posterior(A).mean, before)
 
 
 def test_noise_variances_are_in_the_unit_of_outcomes_where_botorch_s_are_of_standardised_ones():

@@ -189,6 +189,14 @@ class OnlineGP(OnlineModel):
         """Whether mean and deviation of the outcomes follow the data."""
         return isinstance(self.kernel, TransformedKernel) and self.kernel.running
 
+    def _check_follows(self) -> None:
+        """Raise ValueError if mean and deviation should follow the data, and cannot: the factor alone has noise
+        variances of single observations, which do not scale with the deviation."""
+        if self._follows:
+            shape, expected = tuple(self.batch_shape), "one model, whose units follow its data"
+            validation.require(not shape, "model", shape, expected)
+            self.check_one_noise()
+
     def _follow(self) -> None:
         """Set mean and deviation to those of the outcomes held: L is scaled, and targets are whitened again. O(t^2)."""
         if not self._follows or int(self.num_observations) == 0:
@@ -276,8 +284,8 @@ class OnlineGP(OnlineModel):
         """
         X, Y = _points_and_targets(X, Y, self.batch_shape, self.data)
         where = self._mask(where)
-        shape, expected = tuple(self.batch_shape), "one model, whose units follow its data"
-        validation.require(not (self._follows and shape), "model", shape, expected)
+        if not self._expecting:
+            self._check_follows()
         ratio = self._check_spread(X)
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
@@ -347,6 +355,7 @@ class OnlineGP(OnlineModel):
                 (on the CPU; elsewhere only if all members have always learned and forgotten together).
         """
         validation.positive_integer("count", count)
+        self._check_follows()
         where = self._mask(where)
         if where is None and not self.data.ragged:
             held = self.data.size
@@ -371,6 +380,7 @@ class OnlineGP(OnlineModel):
         validation.shape_is("row", row, fits, f"{tuple(self.batch_shape)} and dtype int64")
         among = not row.is_cpu or bool(((row >= 0) & (row < self.data.size)).all())
         validation.require(among, "row", row, f"from 0 to {self.data.size - 1}")
+        self._check_follows()
         where = self._mask(where)
         with torch.no_grad():
             self.data.drop_row(row, where)
@@ -475,8 +485,9 @@ class OnlineGP(OnlineModel):
         factor and new observation.
 
         As in BoTorch, ``noise`` may hold the variances of these observations, of Y's shape, instead of
-        ``noise_variance``; such a copy cannot be rebuilt, and its information gain uses ``noise_variance``. They are in
-        squared units of Y, also for a model made by ``from_botorch`` (BoTorch expects those of standardised outcomes).
+        ``noise_variance``; such a copy cannot be rebuilt, with ``running=True`` it learns and forgets no more, and its
+        information gain uses ``noise_variance``. They are in squared units of Y, also for a model made by
+        ``from_botorch`` (BoTorch expects those of standardised outcomes).
         """
         for name, value in (("X", X), ("Y", Y)):
             validation.tensor(name, value)
