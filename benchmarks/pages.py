@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
 
 from bandits_torch.files import atomic_write
 
@@ -221,13 +221,20 @@ def _which(seeds: Sequence[int]) -> str:
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
+def _by_format(value: Any, form: str) -> str:
+    """A number by a format: ``{{ share | to(".1%") }}``."""
+    return format(
+        str(value) if isinstance(value, Undefined) else value, form
+    )  # ``str`` of it names what is not given
+
+
 _HELP: dict[str, Callable[..., str]] = {
     "bullet": bullet,
     "met": lambda is_met: "met" if is_met else "missed",
     "opening": opening,
     "seeds_of": seeds_of,
     "table": markdown_of,
-    "to": format,  # a number by a format: ``{{ share | to(".1%") }}``
+    "to": _by_format,
 }
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),

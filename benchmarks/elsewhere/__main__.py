@@ -35,7 +35,8 @@ def write_page(results: Path) -> Path:
     if "ten" in played:
         runs = played["ten"].groupby(["policy", "problem", "replicate"])[[*_ERRORS]].mean().reset_index()
         differences, fates = _differences(runs)
-        shown["ten"] = _section(runs, *_ERRORS) | {"differences": differences, "fates": fates}
+        seeds = pages.seeds_of(played["ten"], "replicate", "problem")
+        shown["ten"] = _section(runs, *_ERRORS) | {"seeds": seeds, "differences": differences, "fates": fates}
     if "peaks" in played:
         step = played["peaks"].groupby("policy")["seconds"].median().mul(1000).sort_values()
         shown["peaks"] = _section(played["peaks"], *_ERRORS) | {"step": step}

@@ -154,7 +154,11 @@ def write_page(folder: Path, module: str, paper: str, claims: Sequence[Claim], *
         write(folder, claims)
     own, asked = ([claim for claim in claims if (claim.paper == paper) is its] for its in (True, False))
     shown = {name: value for name, value in values.items() if value is not None}
-    told = {"summary": summary(own), "claims": table(own), "asked": table(asked) if asked else ""}
+    told = {
+        "summary": summary(own),
+        "claims": table(own) if own else "",
+        "asked": table(asked) if asked else "",
+    }
     pages.render(folder / "RESULTS.md", f"papers/{module}.md.jinja", **told, **shown)
 
 

@@ -38,9 +38,10 @@ def write(out: Path) -> None:
     names = ("totals", "regret", "grids", "tuning", "false_alarms", "delays")
     totals, regret, grids, tuning, alarms, delays = (pages.read(out / f"{name}.csv") for name in names)
     found, equal, environments = [], None, {}
-    if totals is not None and regret is not None:
+    if totals is not None:
         found = claims(totals)
         equal = equal_grids(totals) if totals["algorithm"].str.endswith(EQUAL).any() else None
+    if regret is not None:
         environments = {name: _shown(rows) for name, rows in regret.groupby("environment", sort=False)}
     _claims.write_page(
         out,

@@ -35,6 +35,9 @@ def test_detection_part_counts_what_the_histories_hold(tmp_path: Path) -> None:
     delays = pd.read_csv(tmp_path / "delays.csv")
     assert len(delays) == 6
     assert (delays["missed"] <= delays["replicates"]).all()
+    page = (tmp_path / "RESULTS.md").read_text()
+    assert "## False alarms and delays" in page
+    assert "## What the paper says" not in page  # which nothing was played for
 
 
 @pytest.mark.parametrize("arguments", [["everything"], ["3"]])

@@ -92,6 +92,7 @@ def test_a_template_shows_what_it_is_given_and_refuses_to_show_what_it_is_not(tm
     )
     assert "\n## What the paper says\n\n| claim |\n\n## Figure 2: variance" in page
     assert page.endswith("\n\n| t | deviation |\n| --- | --- |\n| 6 | 0.5 |\n")
-    with pytest.raises(UndefinedError, match="summary"):
-        render(tmp_path / "other.md", "papers/calandriello.md.jinja")
+    for template, name in (("papers/calandriello.md.jinja", "summary"), ("safety/RESULTS.md.jinja", "step")):
+        with pytest.raises(UndefinedError, match=f"'{name}' is undefined"):
+            render(tmp_path / "other.md", template)
     assert not (tmp_path / "other.md").exists()
