@@ -197,6 +197,7 @@ def race(
 
 
 RIVAL, SEEDS = "W-DBO", 5  # seeds that a function and policy should have
+_STEPS = {"queries": "steps", "ms": "ms a step", "last_ms": "ms at the end"}
 WORSE, LONGEST = 1.1, 50.0  # asked: times the best regret; milliseconds of a step at the end
 
 
@@ -206,10 +207,8 @@ def write_page(results: Path) -> Path:
     for kind in ("clock", "turned"):
         of_kind = [table for path in results.glob(f"{kind}-*.csv") if len(table := pd.read_csv(path))]
         tables += sorted(of_kind, key=lambda table: table["horizon"].iloc[0])
-    races, asked = (
-        [_race(table) for table in tables],
-        {"worse": WORSE, "longest": LONGEST, "asked_seeds": SEEDS},
-    )
+    asked = {"worse": WORSE, "longest": LONGEST, "asked_seeds": SEEDS}
+    races = [_race(table) for table in tables]
     return render(results / "CLOCK.md", "continuous/CLOCK.md.jinja", races=races, **asked)
 
 
@@ -238,9 +237,7 @@ def _race(table: pd.DataFrame) -> dict[str, Any]:
         "seeds": seeds_of(table, "replicate", "problem"),
         "few": too_few(table, "replicate", "problem"),
         "regret": shown.reset_index(),
-        "steps": steps.map("{:.0f}".format)
-        .set_axis(["steps", "ms a step", "ms at the end"], axis=1)
-        .reset_index(),
+        "steps": steps.map("{:.0f}".format).rename(columns=_STEPS).reset_index(),
         "rivals": rivals,
         "many": len(mean.columns),
         "of": 4 if turned else 8,
