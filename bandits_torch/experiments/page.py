@@ -68,6 +68,7 @@ _VERDICTS = {
     "random": "No better than chance",
     "short": "Too short to tell",
 }
+_SMOOTHED = "best arm by the smoothed table"
 _CSS_COLOURS = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])}
 _CSS_COLOURS |= {COLOURS[-1]: "var(--ink)", GREY: "var(--grey)", GRID.lower(): "var(--grid)"}
 _DIGITS = re.compile(r"(\.\d\d)\d+")  # beyond a hundredth of a point, which no screen shows
@@ -94,6 +95,10 @@ def page(
     shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
     counts = (first.horizon, "step"), (len(histories), "policy", "policies"), (first.replicates, "replicate")
     advice = None if compared is None else compared.advice
+    look, (frame, at_random) = looks(shown), standings(shown, random)
+    references = {"drawing at random": at_random}
+    if gained is not None and gained.noisy:
+        references[_SMOOTHED] = gained.maximum - gained.attainable
     # Whether several arms of a row often have the largest reward.
     ties = isinstance(problem, Replay) and kind_of_values(problem.table) in ("0/1", "counts")
     holds = None  # what a table holds, in sentences and as a picture
@@ -116,9 +121,13 @@ def page(
         python=python,
         read=[*problem.summary(), *unseen_cycles(problem, found)],
         holds=holds,
-        earned=_earned(shown, gained),
+        colour={name: _CSS_COLOURS[colour.lower()] for name, (colour, _) in look.items() if name in shown},
+        earned=gained,
+        beside_earned={} if gained is None else _beside_earned(gained),
         noisy=gained is not None and gained.noisy,
-        **_table(shown, random, gained),
+        rows=frame.reset_index().to_dict("records"),
+        references=references,
+        most=max(at_random, float(frame["mean_cumulative_regret"].max())) or 1.0,
         regret=_picture("regret", 3.6, draw_regret),
         bands=_bands(shown),
         starts=_starts(None if compared is None else compared.starts, shown),
@@ -239,7 +248,23 @@ def _round(value: float) -> str:
     return "" if math.isnan(value) else f"{float(f'{value:.2g}'):,.0f}".replace(",", "\u202f")
 
 
+def _regret(value: float) -> str:
+    """Four digits, or a whole number written out."""
+    written_out = 1000 <= abs(value) < WRITTEN_OUT
+    return f"{value:,.0f}".replace(",", "\u202f") if written_out else f"{value:.4g}"
+
+
+def _percent(share: float) -> str:
+    return "" if math.isnan(share) else f"{share:.1f} %"
+
+
+def _bar(share: float) -> str:
+    """The width of a bar."""
+    return "0%" if math.isnan(share) else f"{100 * min(1.0, max(0.0, share)):.1f}%"
+
+
 _TEMPLATES.filters |= {"moment": _moment, "duration": _duration, "number": _number, "rounded": _round}
+_TEMPLATES.filters |= {"regret": _regret, "percent": _percent, "bar": _bar}
 
 
 def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:
@@ -282,64 +307,12 @@ def _draw_plays(told: pd.DataFrame, order: Sequence[str], figure: Figure) -> Non
     _in_dates(ax, told["time"])
 
 
-def _earned(histories: Mapping[str, History], gained: Earned | None) -> dict[str, Any] | None:
-    """A row for each policy, the largest total first, and rows for comparison."""
-    if gained is None:
-        return None
-    look = looks(histories)
-
-    def cells(name: str, total: float) -> dict[str, str]:
-        share = gained.gain(total)
-        return {
-            "name": name,
-            "total": gained.total(total),
-            "a_step": f"{total / gained.steps:.4g}",
-            "above": gained.above_random(total),
-            "share": gained.share(total),
-            "width": "0%" if math.isnan(share) else f"{100 * min(1.0, max(0.0, share)):.1f}%",
-            "colour": _CSS_COLOURS[look[name][0].lower()] if name in look else "var(--grey)",
-        }
-
+def _beside_earned(gained: Earned) -> dict[str, float]:
+    """The totals that those of policies are compared with."""
     beside = {"drawing at random": gained.random}
     if gained.best_arm is not None:
         beside[f"best single arm in hindsight: {gained.best_arm[0]}"] = gained.best_arm[1]
-    beside["best arm by the smoothed table" if gained.noisy else "best arm of every step"] = gained.attainable
-    return {
-        "noun": gained.noun,
-        "rows": [cells(name, total) for name, total in gained.policies.items() if name in histories],
-        "references": [cells(name, total) for name, total in beside.items()],
-        "about": gained.about_regret(),
-    }
-
-
-def _table(histories: Mapping[str, History], random: Tensor, gained: Earned | None) -> dict[str, Any]:
-    """A row for each policy, the best first, one for drawing at random, and one for the attainable total."""
-    look, (frame, at_random) = looks(histories), standings(histories, random)
-    most = max(at_random, float(frame["mean_cumulative_regret"].max())) or 1.0
-
-    def cells(regret: float) -> dict[str, str]:
-        written_out = 1000 <= abs(regret) < WRITTEN_OUT
-        return {
-            "width": f"{max(0.0, 100 * regret / most):.1f}%",
-            "regret": f"{regret:,.0f}".replace(",", "\u202f") if written_out else f"{regret:.4g}",
-        }
-
-    rows = [
-        {
-            "name": name,
-            "colour": _CSS_COLOURS[look[str(name)][0].lower()],
-            "share": "" if math.isnan(row["of_random"]) else f"{row['of_random']:.1f} %",
-            "ms": f"{row['ms_per_step']:.2f}",
-            **cells(row["mean_cumulative_regret"]),
-        }
-        for name, row in frame.iterrows()
-    ]
-    beside = [{"name": "drawing at random", **cells(at_random), "share": "100 %" if at_random > 0 else ""}]
-    if gained is not None and gained.noisy:
-        attainable = gained.maximum - gained.attainable
-        share = f"{100 * attainable / at_random:.1f} %" if at_random > 0 else ""
-        beside.append({"name": "best arm by the smoothed table", **cells(attainable), "share": share})
-    return {"rows": rows, "references": beside}
+    return beside | {_SMOOTHED if gained.noisy else "best arm of every step": gained.attainable}
 
 
 def _starts(starts: Starts | None, order: Mapping[str, History]) -> dict[str, Any] | None:
