@@ -113,6 +113,7 @@ BAD_Y = {
     "text": "much",
 }
 BAD_WHERE = {"numbers": torch.ones(S), "too long": torch.ones(3) > 0, "list": [True, False], "text": "all"}
+BAD_HELD = {"numbers": torch.ones(S, 1), "other rows": torch.ones(S, 3) > 0, "nothing": None}
 BAD_COUNTS = {
     "zero": 0,
     "negative": -1,
@@ -207,6 +208,11 @@ def to_model(name: str, model: Any) -> Iterator[Said]:
     yield from each("observe: Y", BAD_Y, lambda bad: model.observe(good_x, bad), "Y")
     yield from each("observe: where", BAD_WHERE, lambda bad: model.observe(good_x, good_y, bad), "where")
     yield from each("reset: where", BAD_WHERE, model.reset, "where")
+    if name.startswith(("ArmGP", "OnlineGP")):
+        one = torch.ones(S, 1) > 0
+        yield from each("hold: X", bad_x, lambda bad: model.hold(bad, good_y, one), "X", "Y")
+        yield from each("hold: Y", BAD_Y, lambda bad: model.hold(good_x, bad, one), "Y")
+        yield from each("hold: held", BAD_HELD, lambda bad: model.hold(good_x, good_y, bad), "held")
     if name.startswith("ArmGP"):
         yield from _to_arms(model, 5.0 if drifts else None)
     if model.can_forget:
@@ -235,6 +241,8 @@ def _to_arms(model: Any, time: float | None) -> Iterator[Said]:
         yield "observe: times that decrease", lambda: model.observe(late, Y), ("X",)
         yield "observe: times of the past", lambda: model.observe(late.flip(-2) - 5.0, Y), ("X", "time")
         yield "observe: times that differ between members", lambda: model.observe(apart, Y), ("X",)
+        both = torch.ones(S, 2) > 0
+        yield "hold: times that differ between members", lambda: model.hold(apart, Y, both), ("X",)
         yield "observe: no times", lambda: model.observe(torch.zeros(S, 1, 1).double(), Y[:, :1]), ("X",)
         past = torch.tensor([[0.0, 1.0]]).double()
         yield "posterior: of the past", lambda: model.posterior(past), ("X", "time")

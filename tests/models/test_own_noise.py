@@ -1,4 +1,7 @@
-"""Rewards with a noise variance of their own: the posterior is that of a dense Gaussian process."""
+"""Rewards with a noise variance of their own: copies, rebuilding, questions, and who refuses them.
+
+That the posterior is right is seen in random lives (``test_attack_models.py``).
+"""
 
 import copy
 import math
@@ -11,7 +14,6 @@ from bandits_torch.checkpoint import described
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.policies import Observation
 from tests.reference import all_recipes
-from tests.reference.dense_gp import dense_posterior
 from tests.reference.kernels import rbf
 
 N, NOISE, RATE = 8, 0.1, 0.1
@@ -30,85 +32,48 @@ def told(count, seed=0, members=2):
         yield arm, reward, float(k), None if k % 3 == 0 else noise
 
 
-def agree(model, seen, drifts, now):
-    """Means, variances, gain and likelihood with those of one dense solve for each member."""
-    mean, variance = model.marginals(now) if drifts else model.marginals()
-    for m in range(2):
-        X = torch.stack([torch.tensor([float(ARMS[arm[m]]), time]).double() for arm, _, time, _ in seen])
-        y = torch.stack([reward[m] for _, reward, _, _ in seen])
-        noise = torch.stack(
-            [torch.tensor(NOISE, dtype=torch.float64) if r is None else r[m] for *_, r in seen]
-        )
-
-        def k(a, b):
-            with torch.no_grad():
-                space = SPACE(a[:, :1], b[:, :1]).to_dense()
-            return space * (1 - RATE) ** ((a[:, 1:] - b[:, 1]).abs() / 2) if drifts else space
-
-        test = torch.cat([ARMS, torch.full_like(ARMS, now)], -1)
-        dense = dense_posterior(k, X, y - 0.3, noise, test)
-        torch.testing.assert_close(mean[m], dense.mean + 0.3, rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(variance[m], dense.covariance.diagonal(), rtol=1e-9, atol=1e-9)
-        assert float(model.information_gain[m]) == pytest.approx(dense.gain, rel=1e-9)
-        A = k(X, X) + noise.diag()
-        fit = -0.5 * ((y - 0.3) @ torch.linalg.solve(A, y - 0.3) + torch.linalg.slogdet(A).logabsdet)
-        expected = float(fit) - 0.5 * len(y) * math.log(2 * math.pi)
-        assert float(model.log_likelihood[m]) == pytest.approx(expected, rel=1e-9)
+def model_of(kernel=SPACE, **options):
+    return ArmGP(ARMS, kernel, NOISE, prior_mean=0.3, batch_shape=(2,), **options)
 
 
-@pytest.mark.parametrize("drifts", [False, True])
+def learn(model, seen):
+    for arm, reward, time, noise in seen:
+        model.observe_arms(arm, reward, time if model.drifts else None, noise_variance=noise)
+    return model
+
+
+def assert_same(one, other, now=100.0):
+    """Moments, gain and likelihood."""
+    said = [(*m.joint(now if m.drifts else None), m.information_gain, m.log_likelihood) for m in (one, other)]
+    torch.testing.assert_close(*said, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [SPACE, DRIFTING], ids=["static", "drifting"])
 @pytest.mark.parametrize("form", ["auto", "covariance"])
-def test_posterior_gain_and_likelihood_are_those_of_a_dense_gp(form, drifts):
-    """Past the first look at rounding errors, through a copy of the state, and in a wider batch."""
-    model = ArmGP(ARMS, DRIFTING if drifts else SPACE, NOISE, prior_mean=0.3, form=form, batch_shape=(2,))
-    seen = []
-    for arm, reward, time, noise in told(90):
-        model.observe_arms(arm, reward, time if drifts else None, noise_variance=noise)
-        seen.append((arm, reward, time, noise))
-        if len(seen) in (1, 2, 40, 90):
-            agree(model, seen, drifts, time + 1.5)
-    again = ArmGP(ARMS, DRIFTING if drifts else SPACE, NOISE, prior_mean=0.3, form=form, batch_shape=(2,))
+def test_a_copy_of_the_state_and_a_wider_batch_learn_on(form, kernel):
+    """Past the first look at rounding errors. Learned again in order of time, all is the same."""
+    first, then = list(told(90)), [(arm, reward, time + 90, r) for arm, reward, time, r in told(5, seed=1)]
+    model, again = learn(model_of(kernel, form=form), first), model_of(kernel, form=form)
     again.load_state_dict(copy.deepcopy(model.state_dict()))
-    wide = model.expand(torch.Size([3, 2]))
-    for arm, reward, time, noise in told(5, seed=1):
-        seen.append((arm, reward, time + 90, noise))
-        for one in (model, again, wide):
-            one.observe_arms(arm, reward, time + 90 if drifts else None, noise_variance=noise)
-    agree(model, seen, drifts, 96.0)
-    agree(again, seen, drifts, 96.0)
+    wide = learn(model.expand(torch.Size([3, 2])), then)
+    assert_same(learn(model, then), learn(again, then))
     torch.testing.assert_close(wide.marginals()[0][1], model.marginals()[0], rtol=0, atol=1e-12)
-    model._belief.relearn(model._belief.form_name)  # nothing of it hangs on the order of learning
-    agree(model, seen, drifts, 96.0)
+    model._belief.relearn(model._belief.form_name)
+    assert_same(model, again)
 
 
 def test_a_rebuild_for_rounding_errors_counts_each_reward_by_its_precision():
-    model = ArmGP(ARMS, SPACE, NOISE, prior_mean=0.3, form="covariance", batch_shape=(2,))
-    seen = list(told(30))
-    for arm, reward, _, noise in seen:
-        model.observe_arms(arm, reward, noise_variance=noise)
+    model, sound = (learn(model_of(form="covariance"), told(30)) for _ in range(2))
     model._belief.form.mean.add_(1e-3)
     model._belief.form.suspect.fill_(True)
     model._belief._mend(0.0, [True, True])
-    agree(model, seen, False, 0.0)
-
-
-def test_late_rewards_keep_their_noise():
-    model = ArmGP(ARMS, DRIFTING, NOISE, prior_mean=0.3, batch_shape=(2,))
-    seen = list(told(14))
-    for arm, reward, time, noise in [*seen[:4], *seen[9:], *seen[4:9]]:
-        model.observe_arms(arm, reward, time, noise_variance=noise, late=True)
-    agree(model, seen, True, 15.0)
+    assert_same(model, sound)
 
 
 def test_after_a_reset_rewards_have_the_models_noise_again():
-    model = ArmGP(ARMS, SPACE, NOISE, prior_mean=0.3, batch_shape=(2,))
-    for arm, reward, _, noise in told(5):
-        model.observe_arms(arm, reward, noise_variance=noise)
+    model, plain = learn(model_of(), told(5)), [(*seen, None) for *seen, _ in told(9, seed=4)]
     model.reset()
-    seen = [(arm, reward, time, None) for arm, reward, time, _ in told(9, seed=4)]
-    for arm, reward, _, _ in seen:
-        model.observe_arms(arm, reward)
-    agree(model, seen, False, 0.0)
+    assert_same(learn(model, plain), learn(model_of(), plain))
     model.forget()
 
 
@@ -134,20 +99,17 @@ def test_what_needs_one_noise_variance_refuses_several():
 
 @pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "band_gp_ucb", "igp_ucb", "predictive_sampling"])
 def test_a_question_is_answered_with_its_noise(name):
-    policy = getattr(recipes, name)(ARMS, SPACE, NOISE, replicates=2, prior_mean=0.3)
-    asked, seen = AskTell(policy), []
     drifts = name in ("tv_gp_ucb", "band_gp_ucb", "predictive_sampling")
-    if drifts:
-        build = getattr(recipes, name)
-        policy = build(ARMS, SPACE, NOISE, replicates=2, prior_mean=0.3, forgetting_rate=RATE)
-        asked = AskTell(policy)
+    rate = {"forgetting_rate": RATE} if drifts else {}
+    policy = getattr(recipes, name)(ARMS, SPACE, NOISE, replicates=2, prior_mean=0.3, **rate)
+    asked, seen = AskTell(policy), []
     for step in range(7):
         question = asked.ask(float(step))
         noise = None if step == 2 else torch.tensor([0.5, 0.02 + step]).double()
         reward = torch.tensor([1.0, -0.3 * step]).double()
         asked.tell(question.id, reward, noise_variance=noise)
         seen.append((question.arm, reward, float(step), noise))
-    agree(policy.model, seen, drifts, 7.0)
+    assert_same(policy.model, learn(model_of(DRIFTING if drifts else SPACE), seen))
 
 
 TAKEN = {"gp_ucb", "tv_gp_ucb", "ui_gp_ucb", "band_gp_ucb", "igp_ucb", "gp_ts", "known_prior_gp_ucb"}

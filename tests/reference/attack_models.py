@@ -1,8 +1,9 @@
 """Attack every model with random lives and compare each answer with a dense twin in extended precision.
 
-Random interleavings of observing (some members alone, late, an extreme reward now and then), forgetting, resetting
-and holding, for ratios of noise to prior variance from 1e-8 to 1e3, kernels with and without time at any clock, prior
-means, replicates and candidate priors.
+Random interleavings of observing (some members alone, late, with a noise of their own, an extreme reward now and then),
+forgetting, resetting, holding other observations instead, and expecting pulls whose rewards are not known; for ratios
+of noise to prior variance from 1e-8 to 1e3, kernels with and without time at any clock, prior means, replicates and
+candidate priors.
 
 What is right: to compute with a covariance K + lambda I in float64 is to be told K with an error of eps k, and the
 answers move by that times |(K + lambda I)^{-1}| <= 1 / lambda. So errors of
@@ -29,7 +30,8 @@ from bandits_torch.models.arms.weighted_gp import WeightedGP
 from tests.reference.lives import Life
 
 F64 = torch.float64
-MODELS = ("covariance", "factor", "OnlineGP", "SketchedGP", "WeightedGP")
+OF_ARM_GP = ("auto", "covariance", "factor")
+MODELS = (*OF_ARM_GP, "OnlineGP", "SketchedGP", "WeightedGP")
 
 
 # -- random lives ------------------------------------------------------------------------------------------
@@ -69,7 +71,7 @@ def life(random: random.Random, name: str, seed: int) -> tuple[Life, float, floa
     offset = scale**0.5 * random.choice((0.0, 1.0, 10.0))
     mean = offset * torch.tensor([[random.gauss(0, 1) for _ in range(N)] for _ in range(P)], dtype=F64)
     over_time, rate, start, t0, step = None, 0.0, 0.0, 0.0, 1.0
-    if name in ("covariance", "factor", "OnlineGP") and random.random() < 0.6:
+    if name in (*OF_ARM_GP, "OnlineGP") and random.random() < 0.6:
         over_time = random.choice(("exponential", "wiener"))
         rate = random.choice((0.001, 0.05, 0.5))
         start = 0.0
@@ -84,7 +86,7 @@ def life(random: random.Random, name: str, seed: int) -> tuple[Life, float, floa
         kernel = SpatioTemporalKernel(kernel, WienerKernel(rate, start))
         rate = float(kernel.time_kernel.drift_variance.detach())
     batch, discount = (S, P), 1.0
-    if name in ("covariance", "factor"):
+    if name in OF_ARM_GP:
         model: Any = ArmGP(N, kernel, noise_, prior_mean=mean, form=name, batch_shape=batch)
     elif name == "OnlineGP":
         model = OnlineGP(kernel, noise_, input_dim=1 + (over_time is not None), batch_shape=batch)
@@ -104,7 +106,8 @@ def life(random: random.Random, name: str, seed: int) -> tuple[Life, float, floa
         [noise[s] for s, _ in members],
         torch.stack([mean[p] for _, p in members]),
     )
-    return Life(name, model, *every, over_time, rate, start, discount), t0, step
+    own_noise = name in ("auto", "covariance") and random.random() < 0.4
+    return Life(name, model, *every, over_time, rate, start, discount, own_noise), t0, step
 
 
 def live(random: random.Random, one: Life, t0: float, step: float, actions: int) -> list[tuple[Any, ...]]:
@@ -115,8 +118,8 @@ def live(random: random.Random, one: Life, t0: float, step: float, actions: int)
         time = t0 if one.now is None else one.now + random.choice((0.0, 1.0, 1.0, random.random())) * step
         time = time if one.over_time is not None else 0.0
         kind = random.choices(
-            ("observe", "masked", "late", "forget", "reset", "reset all", "hold"),
-            (12, 3, 2, 5, 0.4, 0.1, 0.4),
+            ("observe", "masked", "late", "forget", "reset", "reset all", "hold", "expect"),
+            (12, 3, 2, 5, 0.4, 0.1, 1, 1 if one.name != "WeightedGP" else 0),
         )[0]
         where = torch.tensor([random.random() < 0.6 for _ in range(b)])
         arm = torch.tensor([random.randrange(N) for _ in range(b)])
@@ -126,11 +129,12 @@ def live(random: random.Random, one: Life, t0: float, step: float, actions: int)
         reward = one.mean.gather(-1, arm[:, None])[:, 0] + size * torch.tensor(
             [random.gauss(0, 1) for _ in range(b)], dtype=F64
         )
-        can_forget = one.name != "covariance" or one.over_time is None
-        if kind in ("forget", "hold") and (not one.model.can_forget or not can_forget):
-            kind = "observe"
         try:
-            one.act(random, kind, arm, reward, time, where, step)
+            if kind == "expect":
+                back = random.choice((0.0, 2 * step)) if one.over_time is not None else 0.0
+                found += one.pending(random, time - back)
+            else:
+                one.act(random, kind, arm, reward, time, where, step)
         except ValueError as error:
             if "of the prior variance at that time" not in str(error):
                 raise

@@ -52,24 +52,26 @@ def gp(
     past: Array | None = None,
     cross: Array | None = None,
     now: Array | None = None,
+    own_noise: Sequence[float] | None = None,
 ) -> Answers:
     """Posterior of all arms (Rasmussen & Williams 2006, equations 2.25, 2.26, 2.30), the prior's mean left out.
 
     K: (N, N) over arms. past (n, n), cross (n,), now (): time kernel among the observations, between them and now, and
-    of now with itself; 1 when left out.
+    of now with itself; 1 when left out. own_noise (n,): in place of ``noise``.
     """
-    n, lam, a = len(arm), precise(noise), np.asarray(arm, dtype=int)
+    n, a = len(arm), np.asarray(arm, dtype=int)
+    lam = precise([noise] * n if own_noise is None else own_noise)
     prior = K * (precise(1.0) if now is None else now)
     if not n:
         return Answers(np.zeros(len(K), dtype=np.longdouble), prior, 0.0, 0.0)
-    A = K[np.ix_(a, a)] * (precise(1.0) if past is None else past) + lam * np.eye(n, dtype=np.longdouble)
+    A = K[np.ix_(a, a)] * (precise(1.0) if past is None else past) + np.diag(lam)
     L = cholesky(A)
     with_all = K[a] * (precise(1.0) if cross is None else cross[:, None])
     solved = solve_lower(L, np.concatenate([precise(residual)[:, None], with_all], 1))
     z, V = solved[:, 0], solved[:, 1:]
     log_diagonal = np.log(np.diagonal(L)).sum()
     likelihood = -0.5 * z @ z - log_diagonal - 0.5 * n * np.log(2 * precise(math.pi))
-    gain = log_diagonal - 0.5 * n * np.log(lam)
+    gain = log_diagonal - 0.5 * np.log(lam).sum()
     return Answers(V.T @ z, prior - V.T @ V, float(gain), float(likelihood))
 
 
