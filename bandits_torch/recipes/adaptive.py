@@ -251,8 +251,7 @@ def opkb(
     reward_scale: float | str | None = None,
 ) -> Policy:
     """OPKB: randomised blocks that balance estimated gaps and log det (Hong, Li & Tewari 2023, Algorithm 2)."""
-    chosen = _constants(constants, reward_scale)
-    return _in_blocks(OPKB, setup, _features(setup, chosen), horizon, chosen)
+    return _in_blocks(OPKB, setup, horizon, constants, reward_scale)
 
 
 @recipe(takes=_TAKES, seeded=True, one_mean=True)
@@ -264,8 +263,7 @@ def ada_opkb(
     reward_scale: float | str | None = None,
 ) -> Policy:
     """ADA-OPKB: OPKB that replays old strategies to detect changes, and restarts (Hong et al. 2023, Algorithm 3)."""
-    chosen = _constants(constants, reward_scale)
-    return _in_blocks(AdaOPKB, setup, _features(setup, chosen), horizon, chosen)
+    return _in_blocks(AdaOPKB, setup, horizon, constants, reward_scale)
 
 
 @recipe(takes=_TAKES, seeded=True)
@@ -296,8 +294,8 @@ def opnn(
     ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``). Raises ValueError
     for sizes below 1.
     """
-    features = _network(setup, hidden, depth, training_steps, regulariser)
-    return _in_blocks(OPKB, setup, features, horizon, _constants(constants, reward_scale))
+    network = (hidden, depth, training_steps, regulariser)
+    return _in_blocks(OPKB, setup, horizon, constants, reward_scale, network)
 
 
 @recipe(belief=None, takes=_TAKES, seeded=True, one_mean=True, quick=_NETWORK, race=_RACED_NETWORK)
@@ -316,46 +314,37 @@ def ada_opnn(
 
     ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``. Raises ValueError for sizes below 1.
     """
-    features = _network(setup, hidden, depth, training_steps, regulariser)
-    return _in_blocks(AdaOPKB, setup, features, horizon, _constants(constants, reward_scale))
+    network = (hidden, depth, training_steps, regulariser)
+    return _in_blocks(AdaOPKB, setup, horizon, constants, reward_scale, network)
 
 
-def _features(setup: Setup, constants: Constants) -> FixedFeatures:
-    """phi (N, p) with the kernel's Gram matrix over the arms, divided by its largest variance if rewards are scaled."""
-    matrix = _gp(setup, one_noise(setup)).prior.matrix().squeeze(0)
-    if constants.reward_scale != 1:
-        matrix = matrix / matrix.diagonal().max().clamp_min(torch.finfo(matrix.dtype).tiny)
-    return FixedFeatures(features_of_covariance(matrix), setup.replicates)
-
-
-def _network(
-    setup: Setup, hidden: int, depth: int, training_steps: int, regulariser: float
-) -> NeuralFeatures:
-    return NeuralFeatures(
-        cast(Tensor, setup.choices),
-        validation.positive_integer("hidden", hidden),
-        depth,
-        training_steps,
-        regulariser,
-        setup.replicates,
-        **setup.seeds,
-    )
-
-
-def _constants(constants: str | Constants, reward_scale: float | str | None) -> Constants:
-    """Constants by name, or given, with this ``reward_scale`` unless it is None."""
+def _in_blocks(
+    kind: type[OPKB],
+    setup: Setup,
+    horizon: int,
+    constants: str | Constants,
+    reward_scale: float | str | None,
+    network: tuple[int, int, int, float] | None = None,
+) -> Policy:
+    """A policy of a ``kind`` on the features of the kernel, or on those of a ``network`` (width, depth, training steps,
+    regulariser). It gets rewards minus their prior mean, because it has no prior mean itself."""
     if not isinstance(constants, Constants):
         named = {"tuned": Constants.tuned, "theory": Constants.theory}
         known = isinstance(constants, str) and constants in named
         validation.require(known, "constants", constants, "'tuned', 'theory' or Constants")
         constants = named[constants]()
-    return constants if reward_scale is None else replace(constants, reward_scale=reward_scale)
-
-
-def _in_blocks(
-    kind: type[OPKB], setup: Setup, features: FeatureSource, horizon: int, constants: Constants
-) -> Policy:
-    """A policy of a ``kind`` that gets rewards minus their prior mean, because it has no prior mean itself."""
+    if reward_scale is not None:
+        constants = replace(constants, reward_scale=reward_scale)
+    features: FeatureSource
+    if network is not None:
+        validation.positive_integer("hidden", network[0])
+        arms = cast(Tensor, setup.choices)
+        features = NeuralFeatures(arms, *network, setup.replicates, **setup.seeds)
+    else:  # phi (N, p), phi phi^T the kernel's matrix, divided by its largest variance if rewards are scaled
+        matrix = _gp(setup, one_noise(setup)).prior.matrix().squeeze(0)
+        if constants.reward_scale != 1:
+            matrix = matrix / matrix.diagonal().max().clamp_min(torch.finfo(matrix.dtype).tiny)
+        features = FixedFeatures(features_of_covariance(matrix), setup.replicates)
     mean = one_prior_mean(setup)
     policy = kind(features, horizon, constants, **setup.seeds)
     return CentredPolicy(policy, mean) if mean else policy
