@@ -158,6 +158,9 @@ class HasState:
         for part in self._leaves():
             if isinstance(part, HasState):
                 yield from part.random_streams()
+            elif isinstance(part, torch.nn.Module):
+                held = [value for module in part.modules() for value in vars(module).values()]
+                yield from (value for value in held if isinstance(value, ReplicateStreams))
             elif isinstance(part, ReplicateStreams):
                 yield part
 

@@ -34,7 +34,7 @@ class RecipeLaws:
         name: of the recipe, for ``recipes.build``.
         options: its options in these tests, in addition to its ``quick`` ones.
         horizon: steps of a run.
-        together: what its replicates share, if anything; the law about restarts of some replicates is then skipped.
+        together: what its replicates share or a reset keeps, if anything; the laws about restarts are then skipped.
         ordered: why the order of arms matters beyond ties, if it does; the law about their order is then skipped, as it
             is for a recipe that draws.
         scaled: why the unit of rewards matters, if it does; the law about it is then skipped.
@@ -93,36 +93,36 @@ class RecipeLaws:
         assert torch.equal(together.arms[1], alone.arms[0]), f"{together.arms[1]}, alone {alone.arms[0]}"
 
     def test_a_reset_policy_is_a_fresh_one(self) -> None:
-        """After ``reset`` it learns and chooses like a new policy; random numbers go on."""
-        (policy, problem), (fresh, _) = self.build(), self.build()
-        if recipes.registered(self.name).seeded:
-            return
-        _play(policy, problem, 1)
-        policy.reset()
-        for step in range(1, self.horizon + 1):
-            arm, other = _play(policy, problem, step), _play(fresh, problem, step)
-            assert torch.equal(arm, other), f"step {step}: {arm}, fresh {other}"
+        """After ``reset`` it chooses, learns and reports like a new policy that has drawn as many random numbers."""
+        _skip_for(self.together)
+        self._begins_anew(None)
 
     def test_a_restart_of_some_replicates_begins_anew_there_alone(self) -> None:
-        """After ``reset(where)`` these replicates choose like those of a new policy, and the others as before."""
+        """After ``reset(where)`` these replicates go on like those of a new policy, and the others as before."""
         _skip_for(self.together)
-        policy, problem = self.build()
-        some = torch.tensor([True, False, True])
+        self._begins_anew(torch.tensor([True, False, True]))
+
+    def _begins_anew(self, where: Tensor | None) -> None:
+        """Play, restart, and play on with the opposite rewards, so that policies that look for changes find some."""
+        (policy, problem), (fresh, _) = self.build(), self.build()
         for step in range(1, self.horizon + 1):
             _play(policy, problem, step)
-        other, fresh = copy.deepcopy(policy), copy.deepcopy(policy)
-        if recipes.registered(self.name).seeded:
-            fresh.reset()  # whose random numbers go on
-        else:
-            fresh, _ = self.build()
-        policy.reset(some)
-        drawn = [list(one.random_streams()) for one in (other, policy)]
-        for own, theirs in zip(*drawn, strict=False):  # what the restart drew, the others have drawn too
-            own.load_state_dict(theirs.state_dict())
+        other, both = copy.deepcopy(policy), (policy, fresh)
+        _draw_alike(policy, fresh)
+        for one in both:
+            one.reset(where)
+        _draw_alike(policy, other)  # what the restart drew
+        begun = torch.ones(policy.replicates, dtype=torch.bool) if where is None else where
         for step in range(self.horizon + 1, 2 * self.horizon + 1):
-            found, new, same = (_play(one, problem, step) for one in (policy, fresh, other))
-            expected = torch.where(some, new, same)
+            found, new, same = (_play(one, problem, step, -1.0) for one in (*both, other))
+            expected = torch.where(begun, new, same)
             assert torch.equal(found, expected), f"step {step}: {found}, expected {expected}"
+        for name in policy.trace():
+            told = (torch.as_tensor(one.trace()[name]).double() for one in (*both, other))
+            found, new, same = (value.expand(policy.replicates) for value in told)
+            expected = torch.where(begun, new, same)
+            close = torch.allclose(found, expected, rtol=1e-7, atol=1e-7, equal_nan=True)
+            assert close, f"trace {name}: {found}, expected {expected}"
 
     def test_rewards_in_another_unit_are_the_same(self) -> None:
         """Rewards times 8 lead to the same choices; a recipe with optional prior knowledge gets none here."""
@@ -239,6 +239,12 @@ class KernelLaws:
 def _skip_for(reason: str) -> None:
     if reason:
         raise SkipTest(reason)
+
+
+def _draw_alike(policy: Policy, other: Policy) -> None:
+    """The other goes on with the random numbers of the policy."""
+    for theirs, own in zip(policy.random_streams(), other.random_streams(), strict=False):
+        own.load_state_dict(theirs.state_dict())
 
 
 def _play(

@@ -11,9 +11,9 @@ def _laws(*names: str) -> str:
     """The laws of all recipes, of these."""
     alone = "test_reproducible.py::test_a_replicate_of_25_is_the_replicate_alone"
     resumed = "test_resume_bits.py::test_every_recipe_resumes_bit_for_bit_at_every_stop"
-    anew = "test_restart.py::test_every_recipe_begins_anew_where_it_is_told_to"
+    anew = "test_testing.py::test_every_recipe_begins_anew_where_it_is_told_to"
     return " ".join(
-        f"{alone}[{name}] {resumed}[{name}] {anew}[{name}-some] {anew}[{name}-all]" for name in names
+        f"{alone}[{name}] {resumed}[{name}] {anew}[{name}-False] {anew}[{name}-True]" for name in names
     )
 
 

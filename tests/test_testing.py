@@ -6,44 +6,69 @@ from unittest import SkipTest
 import pytest
 from gpytorch.kernels import Kernel
 
+from bandits_torch import recipes
 from bandits_torch.kernels import ExponentialForgettingKernel, WienerKernel
 from bandits_torch.problems import PROBLEMS, problem
 from bandits_torch.recipes.registration import REGISTERED
 from bandits_torch.testing import KernelLaws, ProblemLaws, RecipeLaws
-from tests.reference.all_recipes import of_every_kind
+from tests.reference import all_recipes
 
 
 def laws_of(kind):
     return [getattr(kind, name) for name in dir(kind) if name.startswith("test_")]
 
 
-TOGETHER = {  # see tests/test_restart.py
-    "auto": "what it has learned of units and of the pace of time",
-    "r_perp": "when orders are drawn",
-}
+def name_of(law):
+    return law.__name__
+
+
 LONG = {"r_gp_ucb": {"interval": 100}, "sliding_window_ucb": {"window": 100}}  # arms that are forgotten tie
+OF_RESTARTS = (
+    "test_a_reset_policy_is_a_fresh_one",
+    "test_a_restart_of_some_replicates_begins_anew_there_alone",
+)
+# What replicates share: units and the pace of time that auto has learned (tests/policies/test_averaging.py), and when
+# R-PERP draws its orders.
+TOGETHER = {"auto", "auto-cycles", "auto-control", "r_perp"}
 
 
-@pytest.mark.parametrize("law", laws_of(RecipeLaws), ids=lambda law: law.__name__)
-@pytest.mark.parametrize("name", of_every_kind())
+@pytest.mark.parametrize(
+    "law", [law for law in laws_of(RecipeLaws) if name_of(law) not in OF_RESTARTS], ids=name_of
+)
+@pytest.mark.parametrize("name", all_recipes.of_every_kind())
 def test_every_recipe_obeys(name, law):
-    own = {"name": name, "together": TOGETHER.get(name, "")}
+    own = {"name": name}
     if law is RecipeLaws.test_the_order_of_arms_does_not_matter:
         own["options"] = LONG.get(name, {})
     law(type("Laws", (RecipeLaws,), own)())
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("everywhere", [True, False])
+@pytest.mark.parametrize("name", [*recipes.RECIPES, *all_recipes.WITH_SETTINGS])
+def test_every_recipe_begins_anew_where_it_is_told_to(name, everywhere):
+    class Laws(RecipeLaws):
+        # Those without a belief find changes late.
+        horizon = 60 if recipes.registered(name.split("-")[0]).belief is None else 40
+
+        def build(self):
+            return all_recipes.build(name, 3, 2 * self.horizon, num_arms=5)
+
+    if everywhere or name not in TOGETHER:
+        getattr(Laws(), OF_RESTARTS[not everywhere])()
 
 
 PLAIN = [name for name in PROBLEMS if not problem.REGISTERED[name].needs_data]
 OVER_ARMS = [name for name in PLAIN if name in ("gp", "switching", "tv-gp", "cosine", "hills")]
 
 
-@pytest.mark.parametrize("law", laws_of(ProblemLaws), ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", laws_of(ProblemLaws), ids=name_of)
 @pytest.mark.parametrize("name", OVER_ARMS)
 def test_problems_over_arms_obey(name, law):
     law(type("Laws", (ProblemLaws,), {"name": name})())
 
 
-@pytest.mark.parametrize("law", laws_of(KernelLaws), ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", laws_of(KernelLaws), ids=name_of)
 @pytest.mark.parametrize(
     "kernel", [ExponentialForgettingKernel(0.1), WienerKernel(0.2)], ids=["forgetting", "wiener"]
 )

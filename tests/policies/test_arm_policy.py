@@ -15,7 +15,7 @@ from bandits_torch.policies import ArmPolicy, Choice, Observation
 from bandits_torch.policies.classical import EXP3S, GLRKLUCB, SlidingWindowUCB
 from bandits_torch.recipes.registration import RECIPES, REGISTERED
 from bandits_torch.state import differing
-from tests import test_policy_files, test_reproducible, test_restart, test_resume_bits
+from tests import test_policy_files, test_reproducible, test_resume_bits, test_testing
 from tests.captured.test_captured_blocks import Blocks, same_rows
 from tests.captured.test_captured_runs import never_looks
 
@@ -86,16 +86,13 @@ def test_it_chooses_by_the_formula_of_the_paper():
         assert int(chosen.arm[s]) == max(range(N), key=index.__getitem__)
 
 
-@pytest.mark.parametrize("where", [test_restart.SOME, None])
-def test_it_obeys_the_laws_of_all_recipes(where, tmp_path, monkeypatch):
-    """Once it is imported they are what it is checked by: tests/test_restart.py, and so on."""
-    test_restart.test_every_recipe_begins_anew_where_it_is_told_to(OWN, where)
-    if where is None:
-        test_reproducible.test_a_replicate_of_25_is_the_replicate_alone(OWN)
-        test_resume_bits.test_every_recipe_resumes_bit_for_bit_at_every_stop(
-            OWN, False, tmp_path, monkeypatch
-        )
-        test_policy_files.test_a_file_takes_a_policy_back_to_where_it_was_saved(OWN, tmp_path)
+def test_it_obeys_the_laws_of_all_recipes(tmp_path, monkeypatch):
+    """Once it is imported they are what it is checked by: tests/test_testing.py, and so on."""
+    for everywhere in (True, False):
+        test_testing.test_every_recipe_begins_anew_where_it_is_told_to(OWN, everywhere)
+    test_reproducible.test_a_replicate_of_25_is_the_replicate_alone(OWN)
+    test_resume_bits.test_every_recipe_resumes_bit_for_bit_at_every_stop(OWN, False, tmp_path, monkeypatch)
+    test_policy_files.test_a_file_takes_a_policy_back_to_where_it_was_saved(OWN, tmp_path)
 
 
 # -- captured ------------------------------------------------------------------------------------------
