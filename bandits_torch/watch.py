@@ -470,8 +470,8 @@ class Watched:
             columns: dict[str, Any] = {"id": np.repeat(ids, S)}
             if S > 1:
                 columns["replicate"] = np.tile(np.arange(S), len(ids))
-            times = [self._times.shown(time) for time in watch.times.numpy()[0, at].tolist()]
-            columns["time"] = pd.Series(times).repeat(S).reset_index(drop=True)
+            times = self._column_of_times(watch.times.numpy()[0, at].tolist())
+            columns["time"] = times.repeat(S).reset_index(drop=True)
             chosen = watch.arms[:, at].transpose(0, 1).flatten(0, 1)  # those of one question side by side
             if self.policy.dim:
                 columns |= self._columns_of_points(chosen)

@@ -205,6 +205,7 @@ def test_the_history_is_bounded_and_moves_with_the_file(tmp_path):
     pd.testing.assert_frame_equal(other.beliefs(), live.beliefs())
     none = play(AskTell.auto(3, keep=0), 3)
     assert none.history().empty
+    assert none.history()["time"].dtype == live.history()["time"].dtype
     assert none.beliefs()["plays"].sum() == 3
 
 
