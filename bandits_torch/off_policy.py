@@ -327,7 +327,7 @@ def _player(
         return under_contexts, log.times[first:].tolist()
     validation.known_names(f"options of {policy}", options, recipes.registered(policy).options)
     rows = len(log.arms)
-    told = "longer: the recipe estimates its prior knowledge from the beginning"
+    told = "longer, or warm_up larger: the recipe estimates its prior knowledge from the beginning"
     validation.require(first > 0, "log", f"{rows} pulls", told)
     table = torch.full((rows, log.num_arms), torch.nan, dtype=torch.float64)
     table[torch.arange(rows), log.arms.long()] = log.rewards

@@ -252,6 +252,7 @@ def test_a_log_that_cannot_be_is_refused(wrong, said):
     [
         ({"estimator": "dr"}, "estimator must be one of auto, replay here"),
         ({"warm_up": 1 - 1e-9}, "warm_up must be less: of .* it leaves none"),
+        ({"warm_up": 0.0, "policy": "ucb1"}, "log must be longer, or warm_up larger: the recipe estimates"),
         ({"window": 3}, "options must be none for a fixed policy"),
         ({"policy": torch.tensor([0.5, 0.1, 0.1, 0.1])}, "policy must be probabilities that add up to 1"),
         ({"policy": recipes.ucb1(4, replicates=2)}, "policy.replicates must be 1"),
