@@ -295,11 +295,6 @@ class ResizableState(PlainState):
                 self._buffers[name] = torch.empty_like(incoming, dtype=buffer.dtype, device=buffer.device)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def __getattr__(self, name: str) -> Any:
-        """Buffers before parameters and submodules, because a step reads many."""
-        buffers = self.__dict__.get("_buffers", ())
-        return buffers[name] if name in buffers else super().__getattr__(name)
-
     def __setattr__(self, name: str, value: Any) -> None:
         """Buffers, and values that cannot be part of a module, skip PyTorch's search of parameters and submodules,
         which takes longer than a small sum."""
