@@ -188,11 +188,12 @@ class StackedKernel(Kernel):
 
     def __getitem__(self, index: Any) -> Kernel:
         """The kernels at ``index`` of the batch, numbers and slices; the last is that of P."""
-        index = index if isinstance(index, tuple) else (index,)
-        *replicates, own = *index, *[slice(None)] * (len(self.batch_shape) - len(index))
-        kernels = list(self.kernels)
+        given: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
+        given += (slice(None),) * (len(self.batch_shape) - len(given))
+        replicates, own = given[:-1], given[-1]
+        kernels: list[Any] = list(self.kernels)
         if replicates:
-            kernels = [part.expand_batch(self.batch_shape[:-1])[tuple(replicates)] for part in kernels]
+            kernels = [part.expand_batch(self.batch_shape[:-1])[replicates] for part in kernels]
         return StackedKernel(kernels[own]) if isinstance(own, slice) else kernels[own]
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:

@@ -93,7 +93,7 @@ class OnlineGP(OnlineModel):
     prior_mean: Mean
     noise_variance: Tensor
     data: GrowingCholesky
-    _told: GrowingCholesky | None = None  # while pulls are pending: the observations without them
+    _without_pending: GrowingCholesky | None = None  # while pulls are pending: the observations without them
     _likelihood: Any = None  # of the SingleTaskGP that it was taken from, with the prior of its noise
 
     def __init__(
@@ -259,7 +259,7 @@ class OnlineGP(OnlineModel):
 
     def _learned(self) -> Rows:
         """The rows of what has been observed."""
-        return (self.data if self._told is None else self._told).rows()
+        return (self.data if self._without_pending is None else self._without_pending).rows()
 
     def _rectangular(self) -> Rows:
         if self.data.ragged:
@@ -284,7 +284,7 @@ class OnlineGP(OnlineModel):
         """
         X, Y = _points_and_targets(X, Y, self.batch_shape, self.data)
         where = self._mask(where)
-        if not self._expecting:
+        if self._without_pending is None:
             self._check_follows()
         ratio = self._check_spread(X)
         with torch.no_grad():
@@ -295,20 +295,20 @@ class OnlineGP(OnlineModel):
             for new in self._new_rows(X, Y, where, ratio):
                 self.data.append(new)
             self.data.ragged |= where is not None
-            if self._told is None:
+            if self._without_pending is None:
                 self._follow()
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
         """See ``OnlineModel``: O(t^2) to copy."""
-        kept, before = self.data, self._told
+        kept, before = self.data, self._without_pending
         try:
             self.data = kept.expanded(self.batch_shape)
-            held_elsewhere(self, _told=before or kept)
+            held_elsewhere(self, _without_pending=before or kept)
             yield
         finally:
             self.data = kept
-            held_elsewhere(self, _told=before)
+            held_elsewhere(self, _without_pending=before)
 
     @torch.no_grad()
     def expect(self, X: Tensor) -> None:
