@@ -41,7 +41,7 @@ TURNED = {
 }  # every second one of them
 _SHIFT = 0.35  # the furthest that the middle is moved along each input, of its side
 COLUMNS = ["problem", "policy", "replicate", "horizon", "evaluation", "regret", "queries", "ms", "last_ms"]
-LAST = 10  # steps at the end whose time is told
+LAST = 10  # steps at the end whose time is kept
 
 
 class Turned(ContinuousProblem):
@@ -80,7 +80,7 @@ def function(name: str) -> ContinuousProblem:
 
 
 def racers(problem: ContinuousProblem, seed: int) -> dict[str, Callable[[], Policy]]:
-    """Every policy by name; those of packages that are not installed are left out. Times are told in moments."""
+    """Every policy by name; those of packages that are not installed are left out. Times are in moments."""
 
     def plain(over_time: bool) -> Callable[[], Policy]:
         return lambda: PlainBoTorch(
@@ -190,10 +190,10 @@ def race(
                 torch.manual_seed(replicate)
                 regret, steps = play(build(), problem, horizon, evaluation, replicate)
                 late = steps[-LAST:]
-                told = [len(steps), 1e3 * sum(steps) / len(steps), 1e3 * sum(late) / len(late)]
-                row = [name, policy, replicate, horizon, evaluation, regret, *told]
+                timing = [len(steps), 1e3 * sum(steps) / len(steps), 1e3 * sum(late) / len(late)]
+                row = [name, policy, replicate, horizon, evaluation, regret, *timing]
                 append(table, pd.DataFrame([row], columns=COLUMNS))
-                say(f"{name} {policy} {replicate}: {regret:.3f}, {len(steps)} steps, {told[1]:.0f} ms")
+                say(f"{name} {policy} {replicate}: {regret:.3f}, {len(steps)} steps, {timing[1]:.0f} ms")
 
 
 RIVAL, SEEDS = "W-DBO", 5  # seeds that a function and policy should have
@@ -266,10 +266,10 @@ def _pair(runs: pd.DataFrame) -> pd.DataFrame | None:
     rows = []
     for name, of in both.groupby("problem", sort=False):
         difference = of[AUTO] - of[RIVAL]
-        told = "too few seeds" if len(of) < SEEDS else beyond(difference, "less", "level", "more")
+        verdict = "too few seeds" if len(of) < SEEDS else beyond(difference, "less", "level", "more")
         error = f" ± {difference.sem():.3f}" if len(of) > 1 else ""
         values = (f"{of[AUTO].mean():.3f}", f"{of[RIVAL].mean():.3f}", f"{difference.mean():+.3f}{error}")
-        rows.append((name, len(of), *values, told))
+        rows.append((name, len(of), *values, verdict))
     heads = ["function", "seeds", AUTO, RIVAL, "difference, ± its standard error", f"`{AUTO}` has"]
     return pd.DataFrame(rows, columns=heads)
 
@@ -279,5 +279,5 @@ def _missing(table: pd.DataFrame) -> tuple[list[str], float]:
     runs = table.groupby(["policy", "problem"], sort=False)["replicate"].count().unstack(fill_value=0)
     lacking = (SEEDS - runs.clip(upper=SEEDS)).sum(axis=1)
     seconds = (table["queries"] * table["ms"] / 1e3).groupby(table["policy"]).mean()
-    told = [f"{policy} {count} of {seconds[policy]:.0f} s" for policy, count in lacking.items() if count]
-    return told, float((lacking * seconds).sum()) / 3600
+    missing = [f"{policy} {count} of {seconds[policy]:.0f} s" for policy, count in lacking.items() if count]
+    return missing, float((lacking * seconds).sum()) / 3600

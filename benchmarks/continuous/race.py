@@ -27,7 +27,7 @@ PROBLEMS = (
 )
 SMOOTH = "tv_gp_ucb, smooth"  # a Matern kernel over time in place of exponential forgetting
 OURS = ("tv_gp_ucb", SMOOTH, "sw_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
-AUTO = "auto"  # told nothing
+AUTO = "auto"  # given the bounds alone
 WIDTH = 1.0  # of our upper confidence bounds
 WIDTHS = (1.0, 2.0)  # of plain BoTorch's; W-DBO has its own
 INITIAL = 10  # Sobol points of ours and the rivals' alike, then the first fit

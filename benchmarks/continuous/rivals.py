@@ -42,14 +42,14 @@ class Rival(Policy):
 
     def learn(self, observation: Observation) -> None:
         self._steps += 1
-        self.told(observation)
+        self.heard(observation)
 
     @abstractmethod
     def proposed(self, time: float) -> Tensor:
         """The next point, (1, d)."""
 
     @abstractmethod
-    def told(self, observation: Observation) -> None:
+    def heard(self, observation: Observation) -> None:
         """Learn it."""
 
 
@@ -99,7 +99,7 @@ class PlainBoTorch(Rival):
             )
         return x[:, : self.dim]
 
-    def told(self, observation: Observation) -> None:
+    def heard(self, observation: Observation) -> None:
         share = observation.arm.new_tensor([observation.time / self.horizon])
         self._X.append(torch.cat([observation.arm[0], share]))
         self._Y.append(observation.reward[0])
@@ -124,7 +124,7 @@ class WDBO(Rival):
             x = torch.as_tensor(self._optimizer.next_query(time / self.horizon))
         return x.to(self.domain.bounds).clamp(*self.domain.bounds).reshape(1, -1)
 
-    def told(self, observation: Observation) -> None:
+    def heard(self, observation: Observation) -> None:
         share = observation.time / self.horizon
         with _as_the_package_needs():
             self._optimizer.tell(observation.arm[0].numpy(), share, float(observation.reward[0]))
@@ -154,7 +154,7 @@ class XoptTimeDependent(Rival):
             (chosen,) = self._generator.generate(1)
         return self.domain.bounds.new_tensor([[float(chosen[name]) for name in self._names]])
 
-    def told(self, observation: Observation) -> None:
+    def heard(self, observation: Observation) -> None:
         point = dict(zip(self._names, observation.arm[0].tolist(), strict=True))
         row = point | {"y": float(observation.reward[0]), "time": observation.time}
         self._generator.add_data(pd.DataFrame([row]))

@@ -209,12 +209,12 @@ class WatchedWDBO(WDBO):
 
         wdbo.update_surrogate_model = limited
 
-    def told(self, observation: Observation) -> None:
-        super().told(observation)
+    def heard(self, observation: Observation) -> None:
+        super().heard(observation)
         wdbo = self._optimizer
         if wdbo._lT is not None:
-            told = {"time": observation.time / self.horizon, "held": wdbo.dataset_size()}
-            self.held.append(told | self.fitted | {"log_budget": float(np.log(wdbo._budget))})
+            row = {"time": observation.time / self.horizon, "held": wdbo.dataset_size()}
+            self.held.append(row | self.fitted | {"log_budget": float(np.log(wdbo._budget))})
 
 
 PLAYERS: dict[str, Callable[[Domain, int], Policy]] = {
@@ -251,9 +251,9 @@ def main(
                 torch.manual_seed(seed)
                 policy = PLAYERS[name](problem.domain, seed)
                 regret, steps = play(policy, problem, seconds, EVALUATION, seed)
-                told = {"regret": regret, "steps": len(steps), "ms": 1e3 * sum(steps) / len(steps)}
-                pages.keep(path, pd.DataFrame([key | told]), [*key])
-                pages.say(key | told)
+                row = {"regret": regret, "steps": len(steps), "ms": 1e3 * sum(steps) / len(steps)}
+                pages.keep(path, pd.DataFrame([key | row]), [*key])
+                pages.say(key | row)
                 if isinstance(policy, WatchedWDBO):
                     held = pd.DataFrame(policy.held).assign(**key, step=range(1, len(policy.held) + 1))
                     pages.keep(folder / "temperature-held.csv", held, [*key, "step"])

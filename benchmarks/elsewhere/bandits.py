@@ -4,8 +4,8 @@
   (the Kaggle competition Santa 2020). 2 000 steps.
 * ``testbed``: ten arms of normal means, unit noise, nothing changes (Sutton & Barto, chapter 2). 1 000 steps.
 
-Replicate k is the environment with seed k. Nobody is told anything but the number of arms; policies with a setting are
-played with the settings that their documentation shows, and listed one by one. A step of bayesianbandits' over 100 arms
+Replicate k is the environment with seed k. Policies know the number of arms alone; those with a setting are played
+with the settings that their documentation shows, and listed one by one. A step of bayesianbandits' over 100 arms
 takes some forty milliseconds: there it is not played.
 """
 
@@ -148,17 +148,17 @@ FRESH = range(2000, 2010)  # environments that chose nothing (PROTOCOL.md)
 
 
 def race_fresh(name: str) -> pd.DataFrame:
-    """The final environments of PROTOCOL.md: ``auto``, wider, told what a beta prior says, and who was ahead of it."""
+    """The final environments of PROTOCOL.md: ``auto``, wider, given what a beta prior says, and who was ahead of it."""
     arms, binary = ENVIRONMENTS[name][1], name == "candy-cane"
-    told: dict[str, dict[str, Any]] = {"auto": {}, "auto, width 2": {"width": 2.0}}
+    options_of: dict[str, dict[str, Any]] = {"auto": {}, "auto, width 2": {"width": 2.0}}
     ahead = ["river UCB, delta 1"]
     if binary:
         spread = torch.eye(arms, dtype=torch.float64) / 12
         beta = {"kernel": spread, "noise_variance": 0.2, "prior_mean": 0.5}
-        told["auto, told mean, spread and noise"] = beta
+        options_of["auto, given mean, spread and noise"] = beta
         ahead.append("mabwiser Thompson, beta")
     auto = partial(recipes.auto, arms, replicates=len(FRESH), seed=0)
-    ours = ((policy, auto(**options)) for policy, options in told.items())
+    ours = ((policy, auto(**options)) for policy, options in options_of.items())
     rivals = _rivals(arms, binary)
     rows = _played(name, ours, {policy: rivals[policy] for policy in ahead}, FRESH)
     return pd.DataFrame(rows, columns=["problem", "policy", "environment", "total"])

@@ -2,7 +2,7 @@
 
 The competitions give an optimiser thousands of evaluations between changes. Here every evaluation is one step of a live
 system, so an environment lasts a hundredth of the published evaluations (at least 10; so F8 would be F7, and is left
-out); all else is as published. Every optimiser has the same evaluations, is told the bounds alone and not when a change
+out); all else is as published. Every optimiser has the same evaluations, and knows the bounds alone, not when a change
 comes.
 
 * Offline error: mean over all evaluations of optimum minus best value found since the last change.
@@ -143,18 +143,18 @@ class CMAES(Rival):
             creator.create("Largest", base.Fitness, weights=(1.0,))
             creator.create("Point", list, fitness=creator.Largest)
         self._strategy = cma.Strategy(centroid=[0.5] * domain.dim, sigma=0.3)
-        self._make, self._asked, self._told = creator.Point, [], 0
+        self._make, self._asked, self._evaluated = creator.Point, [], 0
 
     def proposed(self, time: float) -> Tensor:
-        if self._told == len(self._asked):
-            self._asked, self._told = self._strategy.generate(self._make), 0
-        point = self.domain.bounds.new_tensor(list(self._asked[self._told]))
+        if self._evaluated == len(self._asked):
+            self._asked, self._evaluated = self._strategy.generate(self._make), 0
+        point = self.domain.bounds.new_tensor(list(self._asked[self._evaluated]))
         return point.clamp(0, 1).unsqueeze(0)
 
-    def told(self, observation: Observation) -> None:
-        self._asked[self._told].fitness.values = (float(observation.reward),)
-        self._told += 1
-        if self._told == len(self._asked):
+    def heard(self, observation: Observation) -> None:
+        self._asked[self._evaluated].fitness.values = (float(observation.reward),)
+        self._evaluated += 1
+        if self._evaluated == len(self._asked):
             self._strategy.update(self._asked)
 
 
@@ -220,5 +220,5 @@ def play(
     say(f"{name} {seed} {optimiser}: offline error {best.mean():.2f}, {1000 * seconds:.0f} ms a step")
     measured = {"offline_error": best.mean(-1), "before_change": best[:, -1], "regret": regret.mean(-1)}
     rows = pd.DataFrame({key: value.numpy() for key, value in measured.items()})
-    told = {"problem": name, "policy": optimiser, "replicate": seed, "environment": range(1, count + 1)}
-    return rows.assign(seconds=seconds, **told)[[*told, *MEASURES]]
+    about = {"problem": name, "policy": optimiser, "replicate": seed, "environment": range(1, count + 1)}
+    return rows.assign(seconds=seconds, **about)[[*about, *MEASURES]]

@@ -206,8 +206,8 @@ def _wall(measured: Measured, replicates: int, most: float) -> Verdict:
 
 def _waits(measured: Measured) -> Verdict:
     rows = [row for page in ("saturation", "thompson") for row in measured.get(page, [])]
-    told = [row.get(key) for row in rows for key in ("plain_waits", "captured_waits")]
-    waits = [value for value in told if value is not None and value == value]  # NaN: not on a GPU
+    found = [row.get(key) for row in rows for key in ("plain_waits", "captured_waits")]
+    waits = [value for value in found if value is not None and value == value]  # NaN: not on a GPU
     figure = None if not waits else f"at most {max(waits):g} a step, over {len(waits)} kinds of step"
     return Verdict("no host wait in a step", figure, bool(waits) and max(waits) == 0)
 
@@ -265,9 +265,9 @@ class Notebook:
         self.write()
 
     def write(self) -> None:
-        told = {"facts": self.facts, "pages": self.measured, "notes": self.notes}
-        told["criteria"] = [(v.asked, self.said(v), v.figure) for v in criteria(self.measured)]
-        for name, text in (("results.json", json.dumps(told, indent=1)), ("report.md", self.report())):
+        results = {"facts": self.facts, "pages": self.measured, "notes": self.notes}
+        results["criteria"] = [(v.asked, self.said(v), v.figure) for v in criteria(self.measured)]
+        for name, text in (("results.json", json.dumps(results, indent=1)), ("report.md", self.report())):
             with atomic_write(self.out / name) as file:
                 file.write(text.encode()[:_MOST_BYTES])
 

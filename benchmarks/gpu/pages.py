@@ -55,7 +55,7 @@ def saturation(settings: Settings) -> Rows:
         full, (("covariance", 30, 2, 5), ("factor", 40, 2, 5))
     ):
         policy, problem = ucb(arms, replicates, settings.device, form=form)
-        told = both(policy, problem, before, settings.pick(64, 4), settings, k=settings.pick(32, 4))
+        measured = both(policy, problem, before, settings.pick(64, 4), settings, k=settings.pick(32, 4))
         moved = bytes_of_step(policy)  # type: ignore[arg-type]
         copy = copy_seconds(moved, settings.device)
         yield {
@@ -64,9 +64,9 @@ def saturation(settings: Settings) -> Rows:
             "replicates": replicates,
             "bytes": moved,
             "copy_GB_s": moved / copy / 1e9,
-            **told,
-            "plain_share": copy / told["plain_seconds"],
-            "captured_share": copy / told["captured_seconds"],
+            **measured,
+            "plain_share": copy / measured["plain_seconds"],
+            "captured_share": copy / measured["captured_seconds"],
         }
         del policy, problem
 
@@ -146,8 +146,8 @@ def auto(settings: Settings) -> Rows:
         problem = smooth_problem(num_arms, replicates, settings.device)
         policy = recipes.auto(problem.arms, replicates=replicates)
         before, k = settings.pick(48, 5), settings.pick(16, 2)
-        told = both(policy, problem, before, settings.pick(64, 4), settings, k=k)
-        yield {"arms": num_arms, "replicates": replicates, **told}
+        measured = both(policy, problem, before, settings.pick(64, 4), settings, k=k)
+        yield {"arms": num_arms, "replicates": replicates, **measured}
 
 
 def thompson(settings: Settings) -> Rows:
@@ -157,8 +157,8 @@ def thompson(settings: Settings) -> Rows:
         policy = recipes.gp_ts(
             problem.arms, make_kernel("matern", 0.2), NOISE_VARIANCE, replicates=replicates
         )
-        told = both(policy, problem, 10, settings.pick(64, 4), settings, k=settings.pick(32, 4))
-        yield {"arms": num_arms, "replicates": replicates, **told}
+        measured = both(policy, problem, 10, settings.pick(64, 4), settings, k=settings.pick(32, 4))
+        yield {"arms": num_arms, "replicates": replicates, **measured}
 
 
 def bkb(settings: Settings) -> Rows:

@@ -180,15 +180,15 @@ def both(
     """Seconds, kernels and host waits of plain and captured steps; the captured ones after their graphs are made."""
     stepper, device = Stepper(policy, problem, k, static), settings.device
     stepper.plain(before)
-    told: dict[str, Any] = {"plain_seconds": seconds_a_step(stepper.plain, steps, device)}
-    told["plain_waits"] = host_waits(partial(stepper.plain, 4), device) / 4
+    measured: dict[str, Any] = {"plain_seconds": seconds_a_step(stepper.plain, steps, device)}
+    measured["plain_waits"] = host_waits(partial(stepper.plain, 4), device) / 4
     with CountLaunches() as asked:
         stepper.plain(1)
-    told |= {"plain_kernels": asked.kernels, "plain_reads": asked.host_reads}
+    measured |= {"plain_kernels": asked.kernels, "plain_reads": asked.host_reads}
     stepper.captured(3 * k)
-    told["captured_seconds"] = seconds_a_step(stepper.captured, max(steps, 2 * k), device)
-    told["captured_waits"] = host_waits(partial(stepper.captured, 2 * k), device) / (2 * k)
-    return told | _counts_of_block(stepper)
+    measured["captured_seconds"] = seconds_a_step(stepper.captured, max(steps, 2 * k), device)
+    measured["captured_waits"] = host_waits(partial(stepper.captured, 2 * k), device) / (2 * k)
+    return measured | _counts_of_block(stepper)
 
 
 def _counts_of_block(stepper: Stepper) -> dict[str, float]:

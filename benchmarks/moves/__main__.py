@@ -97,9 +97,9 @@ def over_the_square(part: str, seed: int, replicates: int, horizon: int) -> list
         histories = []
         for one in range(seed, seed + replicates):  # an opening of its own for each function
             problem = Drifting(one, 1)
-            told = {"max_move": setting, "start_at": torch.tensor([0.5, 0.5]).double()}
-            told = told if part == "limits" else {"move_price": setting}
-            policy = recipes.auto(problem.domain, seed=one, **told)
+            chosen = {"max_move": setting, "start_at": torch.tensor([0.5, 0.5]).double()}
+            chosen = chosen if part == "limits" else {"move_price": setting}
+            policy = recipes.auto(problem.domain, seed=one, **chosen)
             histories.append(run(policy, problem, horizon, seed=one))
         about = {"part": part, "problem": "drifting draws", "policy": "auto", "seed": seed}
         if part == "limits":
@@ -116,7 +116,7 @@ def over_arms(seed: int, replicates: int, horizon: int) -> list[dict[str, Any]]:
     """Rows of prices of a switch."""
     rows = []
     for name in PROBLEMS:
-        for label, recipe, told in (
+        for label, recipe, chosen in (
             ("auto", "auto", {}),
             ("tv_gp_ucb", "tv_gp_ucb", {}),
             ("tv_gp_ucb w=1", "tv_gp_ucb", {"width": 1.0}),
@@ -125,7 +125,7 @@ def over_arms(seed: int, replicates: int, horizon: int) -> list[dict[str, Any]]:
                 for rule in ("weighed", "index") if price and recipe != "auto" else ("weighed",):
                     problem = make(name, num_arms=20, horizon=horizon, replicates=replicates, seed=seed)
                     policy = recipes.build(
-                        recipe, problem, horizon=horizon, replicates=replicates, seed=seed, **told
+                        recipe, problem, horizon=horizon, replicates=replicates, seed=seed, **chosen
                     )
                     if price:
                         lowered = rule == "index"

@@ -56,8 +56,8 @@ def _flagged(
     of = {panel: short[panel]} if panel in short else {} if where.startswith("Figure") else short
     if not of:
         return where, claim, finding, part
-    told = ", ".join(f"{panel} after {count} steps" for panel, count in of.items())
-    numbers, shown = f"{finding.numbers} [not {_STEPS}: {told}]", f"{part} --steps {max(of.values())}"
+    cut = ", ".join(f"{panel} after {count} steps" for panel, count in of.items())
+    numbers, shown = f"{finding.numbers} [not {_STEPS}: {cut}]", f"{part} --steps {max(of.values())}"
     return where, claim, Finding(finding.verdict, numbers), shown.strip()
 
 
@@ -170,17 +170,17 @@ def _robust(regrets: Regrets) -> Finding:
 
 
 def _perform_well(out: Path) -> Finding:
-    told, well = [], True
+    found, well = [], True
     for panel in PANELS:
         late = _of_trials(out, panel, "late")
         if late is not None:
             random = float(pd.read_csv(out / f"figure{panel}_facts.csv")["random"].iloc[0])
             shares = [float(late[p].mean()) / random for p in ("igp_ucb", "gp_ts")]
             well &= max(shares) < _GOOD
-            told.append(f"{panel}: {100 * shares[0]:.2g} % and {100 * shares[1]:.2g} %")
-    if not told:
+            found.append(f"{panel}: {100 * shares[0]:.2g} % and {100 * shares[1]:.2g} %")
+    if not found:
         return NOT_RUN
-    return judged(well, "late regret as a share of random play's, " + ", ".join(told))
+    return judged(well, "late regret as a share of random play's, " + ", ".join(found))
 
 
 def _of_trials(out: Path, panel: str, column: str) -> dict[str, np.ndarray] | None:

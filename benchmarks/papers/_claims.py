@@ -154,12 +154,12 @@ def write_page(folder: Path, module: str, paper: str, claims: Sequence[Claim], *
         write(folder, claims)
     own, asked = ([claim for claim in claims if (claim.paper == paper) is its] for its in (True, False))
     shown = {name: value for name, value in values.items() if value is not None}
-    told = {
+    lists = {
         "summary": summary(own),
         "claims": table(own) if own else "",
         "asked": table(asked) if asked else "",
     }
-    pages.render(folder / "RESULTS.md", f"papers/{module}.md.jinja", **told, **shown)
+    pages.render(folder / "RESULTS.md", f"papers/{module}.md.jinja", **lists, **shown)
 
 
 def less(
@@ -187,14 +187,14 @@ def least(
     After each rival stands how many standard errors ``own`` lies below.
     """
     a = np.asarray(regrets[own], dtype=float)
-    found, told = [], []
+    found, beside = [], []
     for rival in rivals:
         b = np.asarray(regrets[rival], dtype=float)
         found.append(less(a, b, (own, rival), factor))
         difference, error = _mean_and_error(factor * b - a)
-        told.append(f"{rival} {_shown(b)} ({_z(difference, error):+.1f} se)")
+        beside.append(f"{rival} {_shown(b)} ({_z(difference, error):+.1f} se)")
     asked = f" (asked: below {factor:g} times theirs)" if factor != 1 else ""
-    numbers = f"{own} {_shown(a)}{asked}; {', '.join(told)}"
+    numbers = f"{own} {_shown(a)}{asked}; {', '.join(beside)}"
     return Finding(every(found).verdict, numbers)
 
 

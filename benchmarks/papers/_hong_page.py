@@ -100,9 +100,9 @@ def _said(judge: _Judge, equal: bool = False) -> list[tuple[str, str, Finding, s
          every([less(TWO, other, sw) for other in (ada, nn)]), "1"),
         ("figure 1b", "WGP-UCB, tuned on one switch, does worse than ADA-OPKB on two", worse, "1"),
         ("figure 1b", "WGP-UCB does about as well as ADA-OPNN on two switches", level, "1"),
-        *(("figure 2a", f"Training the features helps: OPNN beats OPNN0 on the stationary cosine{told}",
+        *(("figure 2a", f"Training the features helps: OPNN beats OPNN0 on the stationary cosine{words}",
            less(STILL, named(f"OPNN{width}"), named(f"OPNN0{width}")), "2")
-          for width, told in widths.items() if not width or len(judge.of(STILL, f"OPNN{width}"))),
+          for width, words in widths.items() if not width or len(judge.of(STILL, f"OPNN{width}"))),
         ("figure 2a", "OPNN does about as well as GP-UCB and OPKB",
          every([alike(STILL, named("OPNN"), named(other)) for other in ("GP-UCB", "OPKB")]), "2"),
         ("figure 2b", "SW-GP-UCB with window 3000 is outperformed by ADA-OPKB and ADA-OPNN on the moving cosine",

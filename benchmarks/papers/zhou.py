@@ -147,9 +147,9 @@ def _race(
             memory = _memory(policy, T)
             events = math.ceil(T / memory) if name == "R-GP-UCB" else T
             own = words | {"policy": name, "width": width}
-            told = {"memory": memory, "bound": bounds.regret(memory, events)}
+            bound = {"memory": memory, "bound": bounds.regret(memory, events)}
             for k, regret in enumerate(history.regret.sum(-1).tolist()):
-                rows.append(own | {"replicate": k, "regret": regret, "random": float(random[k])} | told)
+                rows.append(own | {"replicate": k, "regret": regret, "random": float(random[k])} | bound)
     return rows
 
 

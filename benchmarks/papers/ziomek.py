@@ -143,10 +143,10 @@ def _race(stem: Path, problem: Problem, horizon: int, name: str) -> None:
     save(totals.rename_axis("replicate").reset_index(), f"{stem}_totals.csv")
     names = [prior.name for prior in problem.knowledge.priors or []]
     save(_survivors(histories["pe_gp_ucb"]), f"{stem}_survivors.csv", 5)
-    told = {policy: history for policy, history in histories.items() if "prior" in history.trace}
-    plot_priors(told, names).savefig(f"{stem}b.png", dpi=100)
+    of_priors = {policy: history for policy, history in histories.items() if "prior" in history.trace}
+    plot_priors(of_priors, names).savefig(f"{stem}b.png", dpi=100)
     shares = {"prior": names}
-    for policy, history in told.items():
+    for policy, history in of_priors.items():
         played = history.trace["prior"].long().flatten().numpy()
         shares[policy] = np.bincount(played, minlength=len(names)) / len(played)
     save(pd.DataFrame(shares).round(4), f"{stem}b.csv")

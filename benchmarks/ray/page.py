@@ -10,10 +10,10 @@ import pandas as pd
 from benchmarks.pages import beyond, read, render
 
 OURS, RAYS, PBT, ASHA, RANDOM = "ours", "Ray's PB2", "PBT", "ASHA", "random"
-TOLD = "PBT, told the rate"  # what nothing can beat by much that replaces as few trials
+GIVEN_RATE = "PBT, given the rate"  # what nothing can beat by much that replaces as few trials
 _ALL = (OURS, RAYS, PBT, ASHA, RANDOM)
 # Who races on which task.
-SCHEDULERS = {"triangle": (*_ALL, TOLD), "digits-4": _ALL, "digits-8": _ALL, "cartpole": _ALL}
+SCHEDULERS = {"triangle": (*_ALL, GIVEN_RATE), "digits-4": _ALL, "digits-8": _ALL, "cartpole": _ALL}
 _TITLES = {
     "triangle": "`pb2_example`: eight trials of `pbt_function`, 30 iterations, an interval of 5",
     "digits-4": "Digits, population 4: 20 iterations, an interval of 2",

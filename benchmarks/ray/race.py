@@ -21,7 +21,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from bandits_torch.integrations.ray import PB2
-from benchmarks.ray.page import ASHA, OURS, PBT, RAYS, TOLD
+from benchmarks.ray.page import ASHA, GIVEN_RATE, OURS, PBT, RAYS
 from benchmarks.ray.running import ITERATION, SCORE, Training, run
 
 
@@ -190,8 +190,8 @@ def build(task: Task, scheduler: str) -> tuple[TrialScheduler, Callable[[], dict
         return PB2(hyperparam_bounds=lists, **by_interval), begun
     if scheduler == RAYS:
         return RaysPB2(hyperparam_bounds=lists, **by_interval), begun
-    if scheduler in (PBT, TOLD):
-        explored = (lambda config: {**config, "lr": _GOOD_RATE}) if scheduler == TOLD else None
+    if scheduler in (PBT, GIVEN_RATE):
+        explored = (lambda config: {**config, "lr": _GOOD_RATE}) if scheduler == GIVEN_RATE else None
         mutations = {"hyperparam_mutations": spaces, "custom_explore_fn": explored}
         return PopulationBasedTraining(**mutations, **by_interval), begun
     if scheduler == ASHA:

@@ -36,9 +36,11 @@ def measure(settings: Settings) -> pd.DataFrame:
         problem = make(name, num_arms=arms, replicates=replicates).to(settings.device)
         policy = recipes.build(recipe, problem, replicates=replicates, horizon=100_000, **options)
         k_here = min(k, 16) if recipe == "auto" else k
-        told = both(policy, problem, before, steps, OnDevice(settings.device, settings.fast), k_here, True)
+        measured = both(
+            policy, problem, before, steps, OnDevice(settings.device, settings.fast), k_here, True
+        )
         sizes = {"recipe": recipe, "arms": arms, "replicates": replicates, "steps_in_a_block": k_here}
-        rows.append(sizes | told)
+        rows.append(sizes | measured)
     return pd.DataFrame(rows)
 
 

@@ -38,8 +38,8 @@ def measure(settings: Settings) -> pd.DataFrame:
             model.forget(1)
             seconds["observe"].append(learned - begun)
             seconds["forget"].append(clock(settings.device) - learned)
-        told = {f"{name}_seconds": median(taken) for name, taken in seconds.items()}
-        rows.append({"observations": size, "rounds": rounds} | told)
+        medians = {f"{name}_seconds": median(taken) for name, taken in seconds.items()}
+        rows.append({"observations": size, "rounds": rounds} | medians)
         say(f"{size} observations")
     return pd.DataFrame(rows)
 

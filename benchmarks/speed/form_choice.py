@@ -63,7 +63,7 @@ def case(
             begun = at_work(device)
             _play(policies[form], task, order, before + _TURN * turn, _TURN)
             of_form.append((at_work(device) - begun) / _TURN)
-    told = {form: min(of_form) for form, of_form in seconds.items()}
+    least = {form: min(of_form) for form, of_form in seconds.items()}
     _, rows, points = held(policies["factor"])
     auto = held(policies["auto"])[0]
     return {
@@ -74,9 +74,9 @@ def case(
         "rows": rows,
         "points": points,
         "room": policies["factor"].model._belief.form.size,  # type: ignore[union-attr]
-        **{f"{form}_seconds": of_form for form, of_form in told.items()},
+        **{f"{form}_seconds": of_form for form, of_form in least.items()},
         "auto": auto,
-        "over_cheaper": told[auto] / min(told.values()),
+        "over_cheaper": least[auto] / min(least.values()),
     }
 
 

@@ -74,12 +74,12 @@ def measure(settings: Settings) -> pd.DataFrame:
                 for way in _WAYS:
                     taken, bytes_held, compiled = _turn(way, recipe, problem, options, steps)
                     seconds[way].append(taken)
-            told = {"recipe": recipe, "arms": arms, "replicates": replicates, "steps": steps}
-            told |= {"turns": len(seconds["plain"]), "compiled_share": compiled, "mib": bytes_held / 2**20}
-            told |= {way: median(taken) for way, taken in seconds.items()}
-            told["copy"] = copy_seconds(2 * 8 * replicates * arms**2, "cpu")  # C of all replicates
-            told |= first.get(recipe, {}) | {"peak_mib": peak_mib("cpu"), "machine_load": os.getloadavg()[0]}
-            rows.append(told)
+            row = {"recipe": recipe, "arms": arms, "replicates": replicates, "steps": steps}
+            row |= {"turns": len(seconds["plain"]), "compiled_share": compiled, "mib": bytes_held / 2**20}
+            row |= {way: median(taken) for way, taken in seconds.items()}
+            row["copy"] = copy_seconds(2 * 8 * replicates * arms**2, "cpu")  # C of all replicates
+            row |= first.get(recipe, {}) | {"peak_mib": peak_mib("cpu"), "machine_load": os.getloadavg()[0]}
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -107,15 +107,15 @@ def _turn(
 def _first(recipe: str, settings: Settings) -> dict[str, float]:
     """Processor seconds, in new processes, of the imports, and of the first compiled run beyond the second, where the
     loop has never been compiled and where it has."""
-    told = {}
+    seconds = {}
     with TemporaryDirectory() as folder:
         environment = os.environ | {"NUMBA_CACHE_DIR": folder}
         for name in ("compile", "load"):
             say(f"{recipe}: a new process, to {name}")
             command = [sys.executable, "-c", _FIRST.format(recipe=recipe)]
             done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-            told["import"], told["numba"], told[name] = map(float, done.stdout.split())
-    return told
+            seconds["import"], seconds["numba"], seconds[name] = map(float, done.stdout.split())
+    return seconds
 
 
 def describe(frame: pd.DataFrame) -> str:
@@ -151,13 +151,13 @@ def describe(frame: pd.DataFrame) -> str:
     if "machine_load" in frame:
         low, high = (figures(end, 2) for end in (frame["machine_load"].min(), frame["machine_load"].max()))
         shared = f"The machine's load was {low} to {high}."
-    told = {
+    words = {
         "shared": shared,
         "peak": figures(frame["peak_mib"].max() / 2**10, 2),
         "most": figures(slowest["compiled"] / slowest["plain"]),
         "case": f"`{slowest['recipe']}`, N = {slowest['arms']}, S = {slowest['replicates']}",
     }
-    return _WORDS.format(**told) + table(frame, columns) + f"\n{first}"
+    return _WORDS.format(**words) + table(frame, columns) + f"\n{first}"
 
 
 _WORDS = """What a user types: `pip install ".[fast]"`, once, and `run(policy, problem, horizon, capture="auto")`.

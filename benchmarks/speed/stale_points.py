@@ -21,7 +21,7 @@ QUESTION = "Over points under drift, does a step slow down, and what do dropped 
 
 _DIM, _RATE = 2, 0.03
 _PLACES = 2_000  # where means are compared
-_TOLD = 1_100  # observations before a mark that a policy is told of: those before them correlate less than 1e-7 with it
+_GIVEN = 1_100  # observations before a mark that a policy is given: those before them correlate less than 1e-7 with it
 
 
 def measure(settings: Settings) -> pd.DataFrame:
@@ -32,7 +32,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     for mark in marks:
         inputs, rewards = _observations(mark, settings.device)
         own = _policy(settings.device)
-        for row, reward in zip(inputs[-_TOLD:], rewards[-_TOLD:], strict=True):
+        for row, reward in zip(inputs[-_GIVEN:], rewards[-_GIVEN:], strict=True):
             own.learn(Observation(float(row[-1]), row[None, :-1], reward.reshape(1), {}))
         at_mark[mark] = own
         errors[mark] = _error(own, inputs, rewards) if mark <= 2_000 else math.nan
@@ -120,7 +120,7 @@ def describe(frame: pd.DataFrame) -> str:
 
 _WORDS = f"""`tv_gp_ucb` over a square, length-scale {LENGTHSCALE}, drift {_RATE}, noise variance {NOISE_VARIANCE}, one
 observation per unit of time: medians, steps of all three interleaved in one process. Observations up to the mark are of
-random points. The policy is told the last {_TOLD} of them, since it drops those before. The error is the largest
-difference over {_PLACES} points from a dense model of all observations, told or not.
+random points. The policy is given the last {_GIVEN} of them, since it drops those before. The error is the largest
+difference over {_PLACES} points from a dense model of all observations, given or not.
 
 """

@@ -46,7 +46,7 @@ def _model(X: Tensor, y: Tensor) -> SingleTaskGP:
 
 
 class Oracle:
-    """A generator as ``play`` asks it, told the hyperparameters of the line of this seed and the length of the run.
+    """A generator as ``play`` asks it, given the hyperparameters of the line of this seed and the length of the run.
 
     ``drawn``: values, of which hyperparameters are fitted to the least ``_FITTED``.
     """
@@ -96,8 +96,8 @@ def main(
     torch.set_num_threads(1)
     for seed in range(first, first + seeds):
         least = DriftingLattice(seed).least(shots)
-        told = {ORACLE: _FITTED, ORACLE_OF_LEAST: 10 * _FITTED}
-        players = {name: partial(Oracle, shots=shots, drawn=drawn) for name, drawn in told.items()}
+        given = {ORACLE: _FITTED, ORACLE_OF_LEAST: 10 * _FITTED}
+        players = {name: partial(Oracle, shots=shots, drawn=drawn) for name, drawn in given.items()}
         for name, build in ({OURS: PLAYERS[OURS]} | players).items():
             error = play(build, shots, seed)["value"].to_numpy() - least.numpy()
             row = (seed, name, error[OPENING:].mean(), error[shots // 2 :].mean())

@@ -13,7 +13,7 @@ from benchmarks.pages import read, render, seeds_of, too_few, with_error
 OPENING = 10  # random shots that all generators are given
 OURS = "ours"
 _DRIFTING = "Xopt, time-dependent UCB"
-ORACLE, ORACLE_OF_LEAST = "told those of all values", "told those of small values"  # what ``oracle`` plays
+ORACLE, ORACLE_OF_LEAST = "given those of all values", "given those of small values"  # what ``oracle`` plays
 TRACKER, LATE = "exact tracker", "the same, {} shots late"  # what ``limit`` plays
 
 
@@ -76,18 +76,18 @@ def _further(ours: pd.DataFrame) -> pd.DataFrame:
 
 
 def _oracle(table: pd.DataFrame | None) -> dict[str, Any] | None:
-    """Ours beside one that is told what ours has to learn."""
+    """Ours beside one that is given what ours has to learn."""
     if table is None:
         return None
     rows, better = [], {}
-    for span, told in (("error", "all shots after the opening"), ("late", "the second half")):
+    for span, words in (("error", "all shots after the opening"), ("late", "the second half")):
         runs = table.pivot(index="seed", columns="what", values=span).dropna()
         less = {name: runs[OURS] - runs[name] for name in runs.columns if name != OURS}
         cells = {
             name: f"{with_error(runs[name], 3, 2)} ({with_error(of, 3, 2)})" for name, of in less.items()
         }
-        rows.append({"error over": told, OURS: with_error(runs[OURS], 3, 2)} | cells)
-        better[told] = [name for name, of in less.items() if of.mean() > 2 * of.sem()]
+        rows.append({"error over": words, OURS: with_error(runs[OURS], 3, 2)} | cells)
+        better[words] = [name for name, of in less.items() if of.mean() > 2 * of.sem()]
     played = table[table["seed"].isin(runs.index)]
     few = too_few(played, "seed", "what")
     return {"played": played, "few": few, "errors": pd.DataFrame(rows), "better": better}
