@@ -222,7 +222,7 @@ class AskTell(Watched, Described):
         if log is not None:
             live._latest = float(told["log"].times[-1])
         if dated:
-            live._times.zone = "date"
+            live._times.zone = {None: "date", False: "none", True: "zone"}[cast(Log, log).zoned]
         return live
 
     @property

@@ -21,6 +21,7 @@ SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0}  # in a unit of tim
 _PERIODS = {"day": 86400.0, "week": 7 * 86400.0}  # in seconds
 _SEQUENCES = (list, tuple, np.ndarray)
 _WORDS = ("log", "integer")
+_UNSAID = ("date", "zone")  # of times whose zone is that of the first to be given
 
 
 def is_sequence_of_words(value: Any) -> bool:
@@ -91,7 +92,8 @@ class Times:
 
     Attributes:
         zone: "": no time was given yet; "number": times are numbers; "date": times are dates, but none was given yet;
-            "none": dates without a zone; else the zone, a name such as "Europe/Berlin", or an offset such as "+01:00".
+            "zone": likewise, of dates with a zone; "none": dates without a zone; else the zone, a name such as
+            "Europe/Berlin", or an offset such as "+01:00".
 
     Raises ValueError for another unit.
     """
@@ -116,13 +118,14 @@ class Times:
                 zone = str(called or date.isoformat(timespec="seconds")[19:])  # +01:00, or with seconds
             start = datetime(1970, 1, 1, tzinfo=None if zone == "none" else UTC)
             number = (date - start).total_seconds() / SECONDS[self.unit]
-        kinds = {"number": "a number", "date": "a date", "none": "a date without a zone"}
-        before, now = (kinds.get(kind, "a date with a zone") for kind in (self.zone, zone))
+        zoned = "a date with a zone"
+        kinds = {"number": "a number", "date": "a date", "none": "a date without a zone", "zone": zoned}
+        before, now = (kinds.get(kind, zoned) for kind in (self.zone, zone))
         where = "" if self.zone in kinds else f", in zone {self.zone!r}"
         expected = f"{before}, as the times before{where}"
         fits = not self.zone or before == now or (self.zone == "date" and zone != "number")
         validation.require(fits, name, value, expected)
-        return number, self.zone or zone
+        return number, zone if self.zone in ("", *_UNSAID) else self.zone
 
     @staticmethod
     def _date(name: str, value: Any) -> datetime | None:
@@ -152,6 +155,8 @@ class Times:
 
 
 def _zone_called(zone: str) -> Any:
+    if zone == "zone":
+        return UTC
     if zone[0] in "+-":
         return datetime.fromisoformat(f"2000-01-01T00:00:00{zone}").tzinfo
     return ZoneInfo(zone)
@@ -161,7 +166,7 @@ def checked_zone(zone: Any) -> str:
     """A zone read from a state. Raises ValueError if it is not a zone."""
     try:
         right = isinstance(zone, str) and (
-            zone in ("", "number", "date", "none") or _zone_called(zone) is not None
+            zone in ("", "number", *_UNSAID, "none") or _zone_called(zone) is not None
         )
     except (ValueError, ZoneInfoNotFoundError):
         right = False

@@ -1,12 +1,14 @@
 """Values of policies from logs: against plain twins, against the truth, and what is refused."""
 
 from dataclasses import replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
 import torch
 
-from bandits_torch import ArmContext, AskTell, recipes, value
+from bandits_torch import ArmContext, AskTell, load_policy, recipes, save_policy, value
 from bandits_torch.policies import Choice, Observation, RandomPolicy
 from bandits_torch.problems import Log, read_data, read_log
 from benchmarks.logs import __main__ as logs
@@ -465,7 +467,7 @@ def test_a_live_system_goes_on_in_dates_after_a_log_of_dates(tmp_path, zone):
     assert log.dated
     for unit in ("s", "h"):
         live = AskTell.auto(log=log, time_unit=unit)
-        with pytest.raises(ValueError, match=r"time must be a date, .* got 600\.0"):
+        with pytest.raises(ValueError, match=r"time must be a date with(out)? a zone, .* got 600\.0"):
             live.ask(600.0)
         question = live.ask(f"2026-11-05T12:00{zone}")
         live.tell(question.id, 1.0)
@@ -473,6 +475,29 @@ def test_a_live_system_goes_on_in_dates_after_a_log_of_dates(tmp_path, zone):
             [float(question.arm), *live.beliefs()[["mean", "lower", "upper"]].to_numpy().ravel().tolist()]
         )
     assert shown[1] == pytest.approx(shown[0], rel=1e-6)
+
+
+def test_dates_after_a_log_of_dates_have_a_zone_if_its_dates_have_one(tmp_path):
+    """Each would be hours away from the other; the zone shown is that of the first question."""
+    noon = datetime(2026, 7, 1, 12)
+    berlin = noon.replace(tzinfo=ZoneInfo("Europe/Berlin"))
+    for zone, right, wrong in (("", noon, berlin), ("+02:00", berlin, noon), ("Z", berlin, noon)):
+        rows = [f"2026-06-{1 + k}T09:00{zone},{'ab'[k % 2]},{k % 3}" for k in range(12)]
+        (tmp_path / "log.csv").write_text("\n".join(["time,arm,reward", *rows]))
+        log = read_log(tmp_path / "log.csv")
+        assert log.zoned == bool(zone)
+        live = AskTell.auto(log=log, time_unit="h")
+        with pytest.raises(ValueError, match=r"time must be a date with(out)? a zone, as the times"):
+            live.ask(wrong)
+        save_policy(tmp_path / "state", live, overwrite=True)
+        load_policy(tmp_path / "state", live)
+        assert live.ask(right).time.isoformat() == right.isoformat()
+        with pytest.raises(ValueError, match=r"time must be a date with(out)? a zone, as the times"):
+            live.ask(wrong)
+    either = AskTell.auto(log=replace(log, zoned=None))  # as one made by hand
+    assert either.ask(berlin).time == berlin
+    with pytest.raises(ValueError, match="in zone 'Europe/Berlin'"):
+        either.ask(noon)
 
 
 def test_a_live_system_takes_a_log_arm_by_name(tmp_path):

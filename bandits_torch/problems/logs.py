@@ -48,6 +48,7 @@ class Log:
         contexts: (n, c) float64, the context of each pull; None: there were none.
         context_names: M different names if contexts are listed: ``contexts`` is then (n, 1), numbers 0, ..., M - 1.
         dated: whether times are dates, in seconds since 1970.
+        zoned: whether these dates name their zone, and count from 1970 in UTC; None: not known.
 
     Raises ValueError for anything else, and for a pull of an arm that was not available.
     """
@@ -62,6 +63,7 @@ class Log:
     contexts: Tensor | None = None
     context_names: tuple[str, ...] = ()
     dated: bool = False
+    zoned: bool | None = None
 
     def __post_init__(self) -> None:
         arms = validation.tensor("arms", self.arms)
@@ -350,6 +352,7 @@ def _log_of(
         under,
         tuple(listed),
         dated=clock.dated,
+        zoned=clock.zoned if clock.dated else None,
     )
 
 

@@ -204,12 +204,14 @@ class Times(NamedTuple):
         unit: in words, for a note.
         in_seconds: whether they were read as dates or durations, so that they count seconds.
         dated: whether they are dates.
+        zoned: whether these name their zone.
     """
 
     values: np.ndarray
     unit: str
     in_seconds: bool = False
     dated: bool = False
+    zoned: bool = False
 
 
 def read_times(name: str, cells: pd.Series, mark: str = ".") -> Times:
@@ -217,8 +219,8 @@ def read_times(name: str, cells: pd.Series, mark: str = ".") -> Times:
     known = _timestamps(cells)
     if known is not None:
         _refuse_some_zones(name, cells)
-        zone = ", in UTC" if pd.Timestamp(cells.iloc[0]).tz is not None else ""
-        return _dates(known, f"timestamps{zone}")
+        zoned = pd.Timestamp(cells.iloc[0]).tz is not None
+        return _dates(known, f"timestamps{', in UTC' if zoned else ''}", zoned)
     row = empty_row(cells)
     if row is not None:
         raise ValueError(f"row {row}, column {name!r} must hold a time, got an empty cell")
@@ -258,10 +260,10 @@ def _refuse_some_zones(name: str, cells: pd.Series) -> None:
         )
 
 
-def _dates(stamps: pd.Series, kind: str) -> Times:
+def _dates(stamps: pd.Series, kind: str, zoned: bool = False) -> Times:
     since = (stamps - pd.Timestamp("1970-01-01", tz="UTC")).dt.total_seconds()
     values = since.to_numpy(dtype=np.float64, copy=True)
-    return Times(values, f"seconds, from {kind}", in_seconds=True, dated=True)
+    return Times(values, f"seconds, from {kind}", in_seconds=True, dated=True, zoned=zoned)
 
 
 def _compact(values: np.ndarray) -> pd.Series | None:
