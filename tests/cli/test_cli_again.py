@@ -25,10 +25,6 @@ def raced(out, *arguments):
     return (out / "regret.csv").read_bytes()
 
 
-def changed(path, **values):
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The folder of a race that nothing disturbed."""
@@ -64,78 +60,52 @@ def test_a_record_is_enough_to_run_again(arguments, tmp_path):
     assert (tmp_path / "third" / "regret.csv").read_bytes() == table
 
 
-@pytest.fixture
-def measured(tmp_path):
-    """A table of rewards as a file, raced over as many steps as it has."""
-    rows = np.random.default_rng(0).normal(size=(50, 4)).cumsum(0)
-    np.savetxt(tmp_path / "data.csv", rows, delimiter=",", header="a,b,c,d", comments="")
-    arguments = ["--problem", "replay", "--data", tmp_path / "data.csv", "--policies", "gp_ucb"]
-    return raced(tmp_path / "first", *arguments, "--option", "warm_up=0.3")
-
-
-def test_a_race_on_data_runs_again_wherever_they_are_now(measured, tmp_path):
-    record = tmp_path / "first" / "run.json"
-    (tmp_path / "data.csv").rename(tmp_path / "moved.csv")
-    lost = call("rerun", record, "--out", tmp_path / "second", code=2)
-    assert "data.csv: No such file" in lost.stderr
-    call("rerun", record, "--out", tmp_path / "second", "--data", tmp_path / "moved.csv")
-    assert (tmp_path / "second" / "regret.csv").read_bytes() == measured
-
-
-def test_other_data_under_the_same_name_are_refused(measured, tmp_path):
-    (tmp_path / "data.csv").write_text((tmp_path / "data.csv").read_text() + "1,2,3,4\n")
-    result = call("rerun", tmp_path / "first" / "run.json", "--out", tmp_path / "second", code=2)
-    assert "data must be the file with SHA-256" in result.stderr
+def test_a_race_on_data_runs_again_wherever_they_are_now_but_on_no_others(tmp_path):
+    """The table is raced over as many steps as it has."""
+    data, rows = tmp_path / "data.csv", np.random.default_rng(0).normal(size=(50, 4)).cumsum(0)
+    np.savetxt(data, rows, delimiter=",", header="a,b,c,d", comments="")
+    asked = ["--problem", "replay", "--data", data, "--policies", "gp_ucb", "--option", "warm_up=0.3"]
+    table = raced(tmp_path / "first", *asked)
+    rerun = ["rerun", tmp_path / "first" / "run.json", "--out", tmp_path / "second"]
+    data.rename(tmp_path / "moved.csv")
+    assert "data.csv: No such file" in call(*rerun, code=2).stderr
+    data.write_text((tmp_path / "moved.csv").read_text() + "1,2,3,4\n")
+    assert "data must be the file with SHA-256" in call(*rerun, code=2).stderr
     assert not (tmp_path / "second").exists()
+    call(*rerun, "--data", tmp_path / "moved.csv")
+    assert (tmp_path / "second" / "regret.csv").read_bytes() == table
 
 
-def test_regret_that_differs_from_the_record_s_is_told_and_exits_with_1(record, tmp_path):
-    results = json.loads(record.read_text())["results"]
-    results["gp_ts"]["cumulative_regret"][1] += 1e-9
-    changed(record, results=results)
+def test_other_versions_and_regret_that_differs_from_the_record_s_are_told_and_exit_with_1(record, tmp_path):
+    held = json.loads(record.read_text())
+    held["results"]["gp_ts"]["cumulative_regret"][1] += 1e-9
+    held["versions"]["torch"] = "1.0"
+    record.write_text(json.dumps(held))
     result = call("rerun", record, "--out", tmp_path / "second", code=1)
     assert "regret differs from the record's: gp_ts\n" in result.stdout
-
-
-def test_other_versions_are_told(record, tmp_path):
-    changed(record, versions=json.loads(record.read_text())["versions"] | {"torch": "1.0"})
-    result = call("rerun", record, "--out", tmp_path / "second")
     assert result.stderr == "note: written with torch 1.0: numbers may differ in the last bits\n"
+
+
+CHANGES = [{"horizon": "x"}, {"policies": "random"}, {"options": None}, {"options": {}}, {"results": {}}]
+CHANGES += [{"versions": None}, {"problem": 3}]
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "is not a race's run.json"),
-        ("[1]", "is not a race's run.json"),
-        ('{"format": "x"}', "is not a race's run.json"),
-        ('{"format": "bandits_torch race", "format_version": 9}', "has race format 9; this version reads 2"),
-    ],
-)
-def test_what_is_no_record_is_refused(content, message, tmp_path):
-    (tmp_path / "run.json").write_text(content)
-    result = call("rerun", tmp_path / "run.json", "--out", tmp_path / "out", code=2)
-    assert message in result.stderr
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"horizon": "x"},
-        {"policies": "random"},
-        {"options": None},
-        {"options": {}},
-        {"results": {}},
-        {"versions": None},
-        {"problem": 3},
+        *((text, "is not a race's run.json") for text in ("{", "[1]", '{"format": "x"}')),
+        ({"format_version": 9}, "has race format 9; this version reads 2"),
+        *(
+            (change, f"error: run.json must hold {next(iter(change))}, as a race writes them")
+            for change in CHANGES
+        ),
     ],
     ids=str,
 )
-def test_a_record_changed_by_hand_is_refused(values, record, tmp_path):
-    changed(record, **values)
-    result = call("rerun", record, "--out", tmp_path / "out", code=2)
-    assert result.stderr == f"error: run.json must hold {next(iter(values))}, as a race writes them\n"
+def test_what_is_no_record_or_was_changed_by_hand_is_refused(content, message, record, tmp_path):
+    changed = json.dumps(json.loads(record.read_text()) | content) if isinstance(content, dict) else content
+    record.write_text(changed)
+    assert message in call("rerun", record, "--out", tmp_path / "out", code=2).stderr
     assert not (tmp_path / "out").exists()
 
 
