@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from types import MappingProxyType
 
+import pandas as pd
 import pytest
 import torch
 
@@ -82,34 +83,37 @@ def _nothing_built():
 
 def same(one, other):
     """Bit for bit, seconds apart."""
-    assert one.trace.keys() == other.trace.keys()
-    for name in ("arms", "rewards", "expected_rewards", "best", "times"):
-        assert torch.equal(getattr(one, name), getattr(other, name)), name
-    for name in one.trace:
-        torch.testing.assert_close(one.trace[name], other.trace[name], rtol=0, atol=0, equal_nan=True)
-    ignored = {"wall_seconds"}
-    assert {k: v for k, v in one.meta.items() if k not in ignored} == {
-        k: v for k, v in other.meta.items() if k not in ignored
-    }
+    pd.testing.assert_frame_equal(one.to_frame(), other.to_frame(), check_exact=True)
+    assert one.meta | {"wall_seconds": 0} == other.meta | {"wall_seconds": 0}
 
 
 def all_same(one, other):
     assert {p: list(rows) for p, rows in one.items()} == {p: list(rows) for p, rows in other.items()}
-    for problem in one:
-        for policy in one[problem]:
-            same(one[problem][policy], other[problem][policy])
+    for problem, rows in one.items():
+        for policy, history in rows.items():
+            same(history, other[problem][policy])
 
 
-def test_a_sweep_equals_its_runs():
+def test_a_sweep_and_a_race_equal_their_runs():
     histories = sweep(PROBLEMS, POLICIES, 20, replicates=3, seed=5)
+    asked = {"replicates": 3, "horizon": 20, "seed": 5}
     for label, setting in PROBLEMS.items():
-        problem = make(setting.name, replicates=3, horizon=20, seed=5, **setting.options)
-        for name, policy in POLICIES.items():
-            built = build(policy.name, problem, replicates=3, horizon=20, seed=5, **policy.options)
-            alone, swept = run(built, problem, 20, seed=5), histories[label][name]
-            assert torch.equal(swept.rewards, alone.rewards)
-            assert torch.equal(swept.best, alone.best)
-            assert (swept.meta["problem"], swept.meta["policy"]) == (label, name)
+        problem = make(setting.name, **asked, **setting.options)
+        alone, raced = (
+            {
+                name: build(policy.name, problem, **asked, **policy.options)
+                for name, policy in POLICIES.items()
+            }
+            for _ in range(2)
+        )
+        raced = race(raced, problem, 20, seed=5)
+        for name, policy in alone.items():
+            played = run(policy, problem, 20, seed=5)
+            for history in (raced[name], histories[label][name]):
+                assert torch.equal(history.rewards, played.rewards)
+                assert torch.equal(history.best, played.best)
+                assert history.meta["policy"] == name
+            assert histories[label][name].meta["problem"] == label
 
 
 def test_blocks_hold_the_replicates_of_the_whole():
@@ -218,6 +222,7 @@ def test_finished_cells_are_read_not_run(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"policies": {}}, "at least one problem and one policy"),
         ({"engine": "cloud"}, "engine must be one of local, processes, ray, got 'cloud'"),
         (
             {"engine": "processes", "threads": 2, "jobs": 2},
@@ -233,13 +238,8 @@ def test_finished_cells_are_read_not_run(tmp_path):
 def test_bad_arguments_are_refused(options, message, monkeypatch):
     monkeypatch.setattr(engines, "cores", lambda: 3)
     with pytest.raises(ValueError, match=message):
-        sweep({"table": Table()}, {"random": Counted()}, 5, **options)
+        sweep({"table": Table()}, **{"policies": {"random": Counted()}, "horizon": 5} | options)
     assert BUILT == []
-
-
-def test_an_empty_sweep_is_refused():
-    with pytest.raises(ValueError, match="at least one problem and one policy"):
-        sweep(PROBLEMS, {}, 3)
 
 
 def test_torch_has_its_threads_back_after_a_cell():
@@ -307,27 +307,13 @@ def test_processes_of_a_notebook_take_what_is_imported_and_refuse_what_it_define
     assert refused.endswith("move them into a file.py beside the notebook and import them from there")
 
 
-def made_up(**options):
-    return TableProblem([[[0.0, 1.0, 0.5]]], noise_scale=1.0, **options)
-
-
-def test_a_race_equals_its_runs():
-    histories = race(
-        {"one": RandomPolicy(3, 2, seed=1), "two": RandomPolicy(3, 2, seed=2)}, made_up(), 30, seed=5
-    )
-    for seed, name in ((1, "one"), (2, "two")):
-        alone = run(RandomPolicy(3, 2, seed=seed), made_up(), 30, seed=5)
-        assert torch.equal(histories[name].rewards, alone.rewards)
-        assert histories[name].meta["policy"] == name
-
-
 def test_all_policies_of_a_race_meet_the_same_noise():
-    script = torch.zeros(2, 30, dtype=torch.long)
-    histories = race({"left": FixedPolicy(script, 3), "middle": FixedPolicy(script + 1, 3)}, made_up(), 30)
+    script, problem = torch.zeros(2, 30, dtype=torch.long), TableProblem([[[0.0, 1.0, 0.5]]], noise_scale=1.0)
+    histories = race({"left": FixedPolicy(script, 3), "middle": FixedPolicy(script + 1, 3)}, problem, 30)
     noise = [h.rewards - h.expected_rewards for h in histories.values()]
     torch.testing.assert_close(noise[0], noise[1], rtol=0, atol=1e-12)
 
 
 def test_an_empty_race_is_refused():
     with pytest.raises(ValueError, match="at least one policy"):
-        race({}, made_up(), 3)
+        race({}, make("gp"), 3)
