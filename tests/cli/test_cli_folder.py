@@ -165,6 +165,16 @@ def test_nothing_to_resume_is_said(out):
         assert held(out) == before
 
 
+@pytest.mark.parametrize("out", ["over"], indirect=True)
+def test_a_report_that_lacks_a_file_is_not_over(out):
+    (out / "regret.png").unlink()
+    put(out, "regret.png/notes.txt")
+    refused(f"out holds regret.png, {NO_RACE}", out, "race", *RACE, "--out", out)
+    shutil.rmtree(out / "regret.png")
+    assert "the race begins at its first step" in race(out, *RESUME).stderr
+    assert sorted(held(out)) == REPORT
+
+
 def test_a_race_killed_before_its_first_word_is_begun(out):
     put(out, "checkpoints/.race.json.0a1b2c3d.part")
     race(out, *RESUME)
