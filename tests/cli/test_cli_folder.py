@@ -141,6 +141,12 @@ def test_a_record_that_names_files_elsewhere_deletes_none(out, tmp_path):
     assert (tmp_path / "mine").read_text() == "mine"
 
 
+@pytest.mark.parametrize("out", ["cut off"], indirect=True)
+def test_a_race_without_an_option_of_the_one_cut_off_is_another(out):
+    words = "option problem.num_arms was 6 and is None"
+    refused(words, out, "race", *RACE[:-2], "--out", out, *RESUME)
+
+
 def test_other_data_under_the_same_name_are_another_race(tmp_path, out, monkeypatch):
     rows = np.random.default_rng(0).normal(size=(50, 3)).cumsum(0)
     np.savetxt(tmp_path / "my.csv", rows, delimiter=",", header="a,b,c", comments="")

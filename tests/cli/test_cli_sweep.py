@@ -38,8 +38,9 @@ def test_a_sweep_writes_a_table_for_each_problem_and_every_total(tmp_path):
 def test_finished_cells_are_used_again_only_when_that_is_asked_for(tmp_path, monkeypatch):
     call(*SMALL, "--out", tmp_path)
     first = pd.read_csv(tmp_path / "sweep.csv")
-    again = call(*SMALL, "--out", tmp_path, code=2)
-    assert "error: out holds 4 finished cells of this sweep" in again.stderr
+    for flags in ([], ["--overwrite"]):
+        again = call(*SMALL, "--out", tmp_path, *flags, code=2)
+        assert "error: out holds 4 finished cells of this sweep" in again.stderr
     monkeypatch.setattr("bandits_torch.experiments.engines.play", None)  # nothing is left to play
     call(*SMALL, "--out", tmp_path, "--resume")
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "sweep.csv"), first)
