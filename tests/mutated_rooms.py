@@ -29,11 +29,12 @@ ROOMS: dict[str, dict[str, str]] = {
         "theory/optimal_design.py": "theory/test_optimal_design.py theory/test_inverse_propensity.py"
     },
     "kernels": {
-        "kernels/arms.py": "kernels/test_arm_covariance.py kernels/test_contextual_kernels.py policies/test_neural.py",
+        "kernels/arms.py": "models/test_refused_by_name.py kernels/test_arm_covariance.py "
+        "kernels/test_contextual_kernels.py policies/test_neural.py",
         "kernels/composed.py": "kernels/test_spatio_temporal.py kernels/test_contextual_kernels.py "
         "models/test_botorch_paths.py models/test_hyperparameters.py",
         "kernels/state_space.py": "kernels/test_smooth_time.py models/test_state_space_arms.py",
-        "kernels/temporal.py": "kernels/test_temporal.py kernels/test_smooth_time.py",
+        "kernels/temporal.py": "models/test_refused_by_name.py kernels/test_temporal.py kernels/test_smooth_time.py",
     },
     "models": {
         **{

@@ -40,11 +40,6 @@ def test_combinations_are_what_they_say(combine, formula, drifts) -> None:
     assert arm.active_dims is None  # copies were made
 
 
-def test_a_kernel_of_other_columns_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"context_kernel.active_dims"):
-        arm_context_kernel(RBFKernel(), RBFKernel(active_dims=[3]), arm_dim=2, context_dim=3)
-
-
 def mixed_model(arms, periods, rewards, K, variance, noise):
     """Mean and covariance of f over all arms given y = f(x) + b_p + e, by the joint normal law of (f, b)."""
     N, M = len(K), int(periods.max()) + 1
@@ -97,8 +92,3 @@ def test_a_control_arm_tells_the_offset_up_to_noise() -> None:
     # Its own variance, and what the noise hides of the offset.
     assert told[0.0] == pytest.approx(1 + 0.01, rel=1e-3)
     assert told[1.0] == pytest.approx(2 + 0.01, rel=2e-2)
-
-
-def test_a_period_is_one_column() -> None:
-    with pytest.raises(ValueError, match="single column of periods"):
-        PeriodKernel(1.0)(torch.zeros(3, 2).double()).to_dense()

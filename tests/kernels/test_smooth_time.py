@@ -170,11 +170,6 @@ def test_of_a_given_order_kernel_and_state_are_the_same_series():
     assert space.value(0.0) == pytest.approx(sum(q).item(), abs=1e-12)
 
 
-def test_too_sharp_a_cycle_is_refused():
-    with pytest.raises(ValueError, match="lengthscale must be large enough for 1000 harmonics"):
-        PeriodicTimeKernel(1.0, 1e-6).state_space()
-
-
 @pytest.mark.parametrize("start", [1.7e9, 1e12])
 def test_clocks_lose_nothing(start):
     """Times that are whole numbers of float64's at that size, so that differences are exact."""
@@ -242,20 +237,6 @@ def test_numbers_give_float64_and_tensors_their_dtype():
     assert MaternTimeKernel(0.1).lengthscale.item() == pytest.approx(0.1, rel=1e-15)
     assert QuasiPeriodicKernel(24.0, 1.0, 100.0).state_space().covariance.dtype == F64
     assert MaternTimeKernel(torch.tensor(0.1)).lengthscale.dtype == torch.float32
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: MaternTimeKernel(1.0, 1.0), "nu must be 0.5, 1.5 or 2.5, got 1.0"),
-        (lambda: MaternTimeKernel(torch.ones(2)), r"lengthscale must be of shape \(\)"),
-        (lambda: SumOfTimeKernels([MaternTimeKernel(), RBFKernel()]), "kernels must be Markov"),
-        (lambda: state_space_of(WienerKernel()), "got 'WienerKernel'"),
-    ],
-)
-def test_what_has_no_state_or_no_sense_is_refused(build, message):
-    with pytest.raises(ValueError, match=message):
-        build()
 
 
 def test_states_of_a_constant_and_of_waves_have_no_noise():

@@ -91,8 +91,3 @@ def test_plain_botorch_model_fits_its_parameters():
     after = mll(model(*model.train_inputs), model.train_targets).item()
     assert after > before
     assert model.covar_module.time_kernel.forgetting_rate.item() < 0.4  # the function does not change
-
-
-def test_inputs_without_time_are_refused():
-    with pytest.raises(ValueError, match="last column time"):
-        SpatioTemporalKernel(RBFKernel(), WienerKernel())(torch.rand(3, 1)).to_dense()

@@ -7,7 +7,6 @@ import unittest
 import gpytorch
 import pytest
 import torch
-from gpytorch.constraints import Interval
 from gpytorch.priors import UniformPrior
 from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 
@@ -185,19 +184,9 @@ def test_forgetting_rate_outside_the_unit_interval_is_refused(value):
     assert kernel.forgetting_rate.item() == pytest.approx(0.25)
 
 
-def test_other_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="forgetting_rate_constraint"):
-        ExponentialForgettingKernel(0.5, forgetting_rate_constraint=Interval(0.1, 2.0))
-    with pytest.raises(ValueError, match="drift_variance_constraint"):
-        WienerKernel(0.5, drift_variance_constraint=Interval(-1.0, 2.0))
-    with pytest.raises(ValueError, match="forgetting_rate"):
-        ExponentialForgettingKernel(0.5, forgetting_rate_constraint=Interval(0.1, 0.2))
-    with pytest.raises(ValueError, match="forgetting_rate"):
-        ExponentialForgettingKernel(torch.tensor([0.1, 0.2]), batch_shape=(3,))
+def test_a_prior_that_is_none_is_a_type_error_as_in_gpytorch():
     with pytest.raises(TypeError, match="Prior"):
         WienerKernel(0.1, drift_variance_prior=0.5)
-    with pytest.raises(ValueError, match="single column"):
-        WienerKernel(0.1)(torch.rand(3, 2)).to_dense()
 
 
 def test_only_the_exponential_kernel_is_stationary():

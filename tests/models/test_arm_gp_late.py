@@ -3,12 +3,7 @@
 import pytest
 import torch
 
-from bandits_torch.kernels import (
-    ArmCovarianceKernel,
-    ExponentialForgettingKernel,
-    SpatioTemporalKernel,
-    WienerKernel,
-)
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
 from tests.reference.dense_arm_gp import DenseArmGP, forgetting, wiener
 from tests.reference.kernels import rbf
@@ -114,22 +109,3 @@ def test_a_model_that_had_to_change_form_to_forget_forgets_on():
     assert_agree(wider, twin("fading", [(1, 0.1, 3.0)], torch.cat([ARMS, MORE])), 3.0)
     wider.forget(1)
     assert wider.with_arms(MORE + 1).now == 3.0  # which it still knows to be over
-
-
-@pytest.mark.parametrize(
-    ("model", "arms", "message"),
-    [
-        (ArmGP(ARMS, SPACE, NOISE), MORE.squeeze(-1), r"arms must have shape \(n, 1\)"),
-        (ArmGP(ARMS, SPACE, NOISE), MORE[:0], r"arms must have shape \(n, 1\)"),
-        (ArmGP(ARMS, SPACE, NOISE), MORE / 0, "arms must be finite"),
-        (ArmGP(ARMS, SPACE, NOISE), 2, "arms must be a tensor"),
-        (
-            ArmGP(N, ArmCovarianceKernel(SPACE(ARMS).to_dense().detach()), NOISE),
-            MORE,
-            "9 x 9, one row per arm",
-        ),
-    ],
-)
-def test_arms_that_cannot_be_added_are_refused(model, arms, message):
-    with pytest.raises(ValueError, match=message):
-        model.with_arms(arms)

@@ -170,24 +170,9 @@ def test_paths_before_any_observation_are_those_of_the_prior():
     assert draw_kernel_feature_paths(model, torch.Size([2]))(torch.rand(4, 2, **F64)).shape == (2, 4)
 
 
-def test_what_has_no_paths_is_refused_by_name():
-    drifting = twins.drifting_arms().model.model
-    with pytest.raises(ValueError, match=r"AtTime\(model, time\): a path over arms is of one moment"):
-        draw_matheron_paths(drifting, torch.Size([1]))
-    batch = OnlineGP(matern(), 0.05, input_dim=2, batch_shape=(2,))
-    with pytest.raises(ValueError, match=r"model.batch_shape must be \(\)"):
-        draw_matheron_paths(batch, torch.Size([1]))
-    model = learned(matern(), 2)
-    noisy = model.condition_on_observations(
-        torch.rand(1, 2, **F64), torch.rand(1, 1, **F64), noise=torch.full((1, 1), 0.3, **F64)
-    )
-    with pytest.raises(ValueError, match="noise is noise_variance alone"):
-        draw_matheron_paths(noisy, torch.Size([1]))
+def test_a_kernel_without_features_is_named():
     with pytest.raises(NotImplementedError, match="WienerKernel"):
         draw_matheron_paths(learned(SpatioTemporalKernel(matern(), WienerKernel(0.1).double()), 3), DRAWS)
-    many = SpatioTemporalKernel(matern(), ExponentialForgettingKernel(0.1, batch_shape=(2,)).double())
-    with pytest.raises(ValueError, match=r"kernel.batch_shape must be \(\)"):
-        gen_kernel_features(many, num_inputs=3, num_outputs=8)
 
 
 ALONE = """

@@ -7,8 +7,7 @@ import pytest
 import torch
 from botorch import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.models.transforms import Bilog, ChainedInputTransform, Normalize, Round, Warp
-from botorch.models.transforms.input import InputPerturbation
+from botorch.models.transforms import ChainedInputTransform, Normalize, Round, Warp
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import LinearMean
@@ -16,7 +15,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bandits_torch.acquisition import PathwisePointDraw
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models import OnlineGP, fit_hyperparameters
+from bandits_torch.models import OnlineGP
 
 F64 = {"dtype": torch.float64}
 LOW, RANGE = torch.tensor([1000.0, -3.0], **F64), torch.tensor([100.0, 5.0], **F64)
@@ -239,31 +238,6 @@ def test_a_plain_model_goes_to_botorch_too():
     assert_same(model, model.to_botorch(), X[:, None] + 0.1)
 
 
-X, Y = torch.rand(8, 2, **F64), torch.rand(8, 1, **F64)
-REFUSED = {
-    "SingleTaskGP": lambda: (OnlineGP(RBFKernel(), 0.1, input_dim=2), {}),
-    "num_outputs": lambda: (SingleTaskGP(X, torch.cat([Y, Y], -1)), {}),
-    "batch_shape": lambda: (SingleTaskGP(X.expand(2, 8, 2), Y.expand(2, 8, 1)), {}),
-    "outcome_transform": lambda: (SingleTaskGP(X, Y, outcome_transform=Bilog()), {}),
-    "input_transform": lambda: (SingleTaskGP(X, Y, input_transform=InputPerturbation(X[:2])), {}),
-    "noise": lambda: (SingleTaskGP(X, Y, torch.linspace(0.1, 1, 8, **F64)[:, None]), {}),
-    "running": lambda: (SingleTaskGP(X, Y, outcome_transform=None), {"running": True}),
-}
-
-
-@pytest.mark.parametrize("named", list(REFUSED))
-def test_what_cannot_be_taken_is_refused_by_name(named):
-    model, options = REFUSED[named]()
-    with pytest.raises(ValueError, match=named):
-        OnlineGP.from_botorch(model, **options)
-
-
-def test_hyperparameters_of_a_fitted_model_are_learned_by_refit_alone(fitted):
-    model = OnlineGP.from_botorch(fitted["standardised"])
-    with pytest.raises(ValueError, match="refit"):
-        fit_hyperparameters(model, [0])
-
-
 def test_units_follow_the_data_of_one_model_alone(fitted):
     many = OnlineGP.from_botorch(fitted["standardised"], running=True).expand(torch.Size([3]))
     changes = (
@@ -273,7 +247,9 @@ def test_units_follow_the_data_of_one_model_alone(fitted):
     for change in changes:
         with pytest.raises(ValueError, match="one model"):
             change(many)
-    OnlineGP.from_botorch(fitted["standardised"]).expand(torch.Size([3])).observe(points(1, 0), X[:1, :1])
+    OnlineGP.from_botorch(fitted["standardised"]).expand(torch.Size([3])).observe(
+        points(1, 0), outcomes(points(1, 0), 1)
+    )
 
 
 def test_units_do_not_follow_the_data_where_one_has_its_own_noise(fitted):
@@ -283,7 +259,11 @@ def test_units_do_not_follow_the_data_where_one_has_its_own_noise(fitted):
     )
     before = noisy.posterior(A).mean
     row = torch.tensor(0)
-    for change in (lambda: noisy.observe(points(1, 1), X[:1, :1]), noisy.forget, lambda: noisy.remove(row)):
+    for change in (
+        lambda: noisy.observe(points(1, 1), outcomes(points(1, 0), 1)),
+        noisy.forget,
+        lambda: noisy.remove(row),
+    ):
         with pytest.raises(ValueError, match="conditioned with noise="):
             change()
     assert torch.equal(noisy.posterior(A).mean, before)

@@ -4,10 +4,8 @@ import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement
 from botorch.optim import optimize_acqf
-from gpytorch.kernels import RBFKernel
 
 from bandits_torch.acquisition import UpperConfidenceBound
-from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import LeverageSampling, SketchedGP
 from bandits_torch.models.sketch import embedding
 from tests.reference.dense_dtc import dtc
@@ -250,33 +248,6 @@ def test_botorch_acquisitions_run_on_the_arms_and_off_them(arms, kernel, generat
     X = x.clone().requires_grad_(True)
     acquisition(X.unsqueeze(0)).sum().backward()
     assert bool(torch.isfinite(X.grad).all())
-
-
-def bad_inputs(arms, kernel):
-    drifting = SpatioTemporalKernel(kernel, ExponentialForgettingKernel(0.1))
-    model = SketchedGP(arms, kernel, 0.01)
-    one = torch.ones((), dtype=torch.float64)
-    return {
-        "kernel": lambda: SketchedGP(arms, drifting, 0.1),
-        "largest prior variance": lambda: SketchedGP(arms, kernel, 1e-11),
-        "batch_shape": lambda: SketchedGP(arms, kernel, torch.ones(2), batch_shape=(3,)),
-        "arm must be integers from 0 to": lambda: model.observe_arms(one + 0.5, one),
-        "arm must be a tensor": lambda: model.place(3),
-        "arm must have shape": lambda: model.reward(torch.tensor(5), one),
-        "arm must be arms placed": lambda: model.reward(torch.tensor([5]), one.reshape(1)),
-        "forget": lambda: model.forget(),
-        "kernel must be a kernel over features": lambda: SketchedGP(3, torch.eye(3), 0.1).off_arms(),
-        "prior_mean must be one number": lambda: SketchedGP(
-            arms, kernel, 0.1, prior_mean=torch.zeros(N)
-        ).off_arms(),
-        "X must have shape": lambda: model.off_arms().posterior(torch.zeros(1, 1, 5)),
-    }
-
-
-@pytest.mark.parametrize("name", bad_inputs(torch.zeros(N, 2), RBFKernel().double()))
-def test_bad_input_is_named(name, arms, kernel):
-    with pytest.raises(ValueError, match=name):
-        bad_inputs(arms, kernel)[name]()
 
 
 def test_more_arms_than_are_worked_on_at_once(arms, kernel, generator, monkeypatch):

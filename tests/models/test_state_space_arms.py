@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from gpytorch.kernels import ConstantKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import ConstantKernel, ScaleKernel
 
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
@@ -283,27 +283,6 @@ def test_more_arms_and_other_hyperparameters_are_as_if_from_the_start():
     model.rebuild()
     torch.testing.assert_close(model.joint(20.0), after(build(arms, 2.0)).joint(20.0), rtol=0, atol=1e-12)
     assert model.arms.shape == (N, 1)
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (lambda: model_of("periodic", form="factor"), "form must be 'auto' or 'covariance'"),
-        (lambda: ArmGP(N, in_time(RBFKernel()), NOISE), "kernel.time_kernel must be Markov"),
-        (lambda: ArmGP(N, several() * RBFKernel(), NOISE), "kernel must be a SpatioTemporalKernel, or a sum"),
-        (
-            lambda: ArmGP(N, several() + SpatioTemporalKernel(RBFKernel(), MaternTimeKernel()), NOISE),
-            "kernel must be a sum of terms all over features, or all over indices",
-        ),
-        (
-            lambda: told(model_of("periodic"), None, 5).marginals(0.0),
-            "time must be .* at or after the latest",
-        ),
-    ],
-)
-def test_what_makes_no_model_or_looks_back_is_refused(build, message):
-    with pytest.raises(ValueError, match=message):
-        build()
 
 
 def test_a_state_over_many_arms_has_the_only_form_that_there_is():
