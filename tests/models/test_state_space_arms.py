@@ -1,4 +1,5 @@
-"""Cycles and smooth drift over arms: the state agrees with a dense GP whatever is told, in any order."""
+"""Cycles and smooth drift over arms: the state agrees with a dense GP. Of what comes late, is forgotten or left out see
+the random lives (``test_attack_models.py``)."""
 
 import pytest
 import torch
@@ -122,40 +123,6 @@ def test_learning_equals_a_dense_solve_now_and_later(kind, start):
     told(model, twin, 60, start)
     for later in (0.0, 0.6, 3.5, 7.0, 500.0):
         assert_agree(model, [twin], model.now + later, 1e-9)
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("kind", ["matern-3/2", "periodic", "quasi-periodic", "sum of separable"])
-def test_windows_restarts_masks_and_late_rewards_are_exact_to_the_end(kind, full):
-    """Two members told apart: each loses and regains observations on its own."""
-    torch.manual_seed(5)
-    model, twins = model_of(kind, batch_shape=(2,)), [twin_of(kind), twin_of(kind)]
-    time = 0.0
-    for step in range(500 if full else 200):
-        time += float(torch.randint(0, 9, ()) / 8)
-        arm, where = torch.randint(N, (2,)), torch.rand(2) < 0.9
-        late = step % 50 == 30
-        moment = time - 4.0 if late else time
-        reward = reward_of(arm, moment)
-        model.observe_arms(arm, reward, moment, where, late=late)
-        for k, twin in enumerate(twins):
-            if where[k]:
-                (twin.late if late else twin.observe)(int(arm[k]), float(reward[k]), moment)
-        if step % 100 >= 90:  # a window of 40 for a while
-            model.slide(40)
-            for twin in twins:
-                twin.forget(max(0, min(1, len(twin.held) - 40)))
-        if step % 60 == 59:
-            model.forget(30, torch.tensor([True, step % 120 == 59]))
-            for twin in twins[: 1 + (step % 120 == 59)]:
-                twin.forget(30)
-        if step % 170 == 169:
-            member = (step // 170) % 2
-            model.reset(torch.arange(2) == member)
-            twins[member].held.clear()
-        assert model.num_observations.tolist() == [len(twin.held) for twin in twins]
-        if step % 25 == 24 or late:
-            assert_agree(model, twins, time + step % 3)
 
 
 def test_replicates_and_priors_are_one_batch():

@@ -22,6 +22,8 @@ from torch import Tensor
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
+    MaternTimeKernel,
+    QuasiPeriodicKernel,
     SpatioTemporalKernel,
     WienerKernel,
 )
@@ -30,7 +32,7 @@ from bandits_torch.models.arms.weighted_gp import WeightedGP
 from tests.reference.lives import Life
 
 F64 = torch.float64
-OF_ARM_GP = ("auto", "covariance", "factor")
+OF_ARM_GP = ("auto", "covariance", "factor", "states")
 MODELS = (*OF_ARM_GP, "OnlineGP", "SketchedGP", "WeightedGP")
 
 
@@ -70,9 +72,10 @@ def life(random: random.Random, name: str, seed: int) -> tuple[Life, float, floa
     noise_ = torch.tensor(noise, dtype=F64).unsqueeze(-1)
     offset = scale**0.5 * random.choice((0.0, 1.0, 10.0))
     mean = offset * torch.tensor([[random.gauss(0, 1) for _ in range(N)] for _ in range(P)], dtype=F64)
-    over_time, rate, start, t0, step = None, 0.0, 0.0, 0.0, 1.0
-    if name in (*OF_ARM_GP, "OnlineGP") and random.random() < 0.6:
-        over_time = random.choice(("exponential", "wiener"))
+    over_time: Any = None
+    rate, start, t0, step = 0.0, 0.0, 0.0, 1.0
+    if name == "states" or (name in (*OF_ARM_GP, "OnlineGP") and random.random() < 0.6):
+        over_time = random.choice(("matern", "cycle") if name == "states" else ("exponential", "wiener"))
         rate = random.choice((0.001, 0.05, 0.5))
         start = 0.0
         t0, step = random.choice((0.0, 1.7e9, 1e12)), random.choice((1e-3, 1.0, 1.0, 1e6))
@@ -85,9 +88,17 @@ def life(random: random.Random, name: str, seed: int) -> tuple[Life, float, floa
     elif over_time == "wiener":
         kernel = SpatioTemporalKernel(kernel, WienerKernel(rate, start))
         rate = float(kernel.time_kernel.drift_variance.detach())
+    elif over_time == "matern":
+        rate = 1 / (10 * step)  # of the length-scale
+        kernel = SpatioTemporalKernel(kernel, MaternTimeKernel(10 * step, 1.5))
+    elif over_time == "cycle":
+        kernel = SpatioTemporalKernel(kernel, QuasiPeriodicKernel(7 * step, 1.0, 30 * step, order=2))
+        rate = 1 / (30 * step)
     batch, discount = (S, P), 1.0
     if name in OF_ARM_GP:
-        model: Any = ArmGP(N, kernel, noise_, prior_mean=mean, form=name, batch_shape=batch)
+        model: Any = ArmGP(
+            N, kernel, noise_, prior_mean=mean, form="auto" if name == "states" else name, batch_shape=batch
+        )
     elif name == "OnlineGP":
         model = OnlineGP(kernel, noise_, input_dim=1 + (over_time is not None), batch_shape=batch)
         mean = torch.zeros(P, N, dtype=F64)

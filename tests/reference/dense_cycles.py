@@ -64,11 +64,6 @@ class DenseTerms(DenseArmGP):
         super().__init__(terms[0][0], noise_variance, prior_mean)
         self.terms = terms
 
-    def late(self, arm: int, reward: float, time: float) -> None:
-        """Observed at a time that others came after: it takes its place among them."""
-        self.observe(arm, reward, time)
-        self.held.sort(key=lambda one: one[2])
-
     def _k(self, a: Tensor, s: Tensor, b: Tensor, t: Tensor) -> Tensor:
         return sum(K[a][:, b] * over(s, t) for K, over in self.terms)
 

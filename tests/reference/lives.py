@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bandits_torch.kernels.state_space import StateSpace
 from bandits_torch.state import differing
 from tests.fuzz.living import state_of
 from tests.reference import precise
@@ -55,6 +56,15 @@ class Life:
             return precise.precise(np.ones(np.broadcast_shapes(s.shape, t.shape)))
         if self.over_time == "exponential":
             return np.exp(np.abs(s - t) * np.log1p(-precise.precise(self.rate)) / 2)
+        if self.over_time == "matern":
+            x = np.sqrt(precise.precise(3)) * np.abs(s - t) * precise.precise(self.rate)
+            return (1 + x) * np.exp(-x)
+        if self.over_time == "cycle":
+            turn = 2 * np.pi * precise.precise(1) * (s - t) * precise.precise(self.rate) * 30 / 7
+            one = torch.ones((), dtype=F64)
+            weight = precise.precise(StateSpace.periodic(one, one, 2).components[0].weight)
+            wave = sum(q * np.cos(j * turn) for j, q in enumerate(weight))
+            return wave * np.exp(-np.abs(s - t) * precise.precise(self.rate))
         return 1 + precise.precise(self.rate) * np.maximum(np.minimum(s, t) - precise.precise(self.start), 0)
 
     def answers(self, m: int, time: float) -> Answers:
@@ -107,7 +117,7 @@ class Life:
     @property
     def over_arms(self) -> bool:
         """Whether the model is an ``ArmGP``."""
-        return self.name in ("auto", "covariance", "factor")
+        return self.name in ("auto", "covariance", "factor", "states")
 
     @property
     def forgets(self) -> bool:
