@@ -40,19 +40,20 @@ class BuiltWith:
         self._kind = kind
         self._bound = [_kept(value) for value in args], {key: _kept(value) for key, value in kwargs.items()}
 
-    @property
-    def parameters(self) -> list[inspect.Parameter]:
-        """Parameters of the constructor, without ``self``."""
-        return list(inspect.signature(self._kind).parameters.values())
-
     def arguments(self, part: Any) -> dict[str, Any]:
         """Arguments by name, with defaults. A part that ``part`` now holds under the name replaces the given one."""
         args, kwargs = self._bound
-        bound = inspect.Signature(self.parameters).bind(*args, **kwargs)
+        bound = inspect.signature(self._kind).bind(*args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
         live = {name: getattr(part, name, None) for name in given}
         return {name: live[name] if isinstance(live[name], Described) else given[name] for name in given}
+
+    def anew(self, arguments: Mapping[str, Any]) -> Any:
+        """Another object of this kind, built with these arguments by name."""
+        bound = inspect.signature(self._kind).bind_partial()
+        bound.arguments.update(arguments)
+        return self._kind(*bound.args, **bound.kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BuiltWith:
         return self

@@ -204,19 +204,7 @@ def _part_rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[i
         return _module_rebuilt(value, path, wanted)
     items = {key: _value_rebuilt(item, f"{path}{key}", wanted, made) for key, item in items_of(value)}
     if isinstance(value, Described) and value.built_with is not None:
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
-        for parameter in value.built_with.parameters:
-            argument = items[f".{parameter.name}"]
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                positional += argument
-            elif parameter.kind is parameter.VAR_KEYWORD:
-                named |= argument
-            elif parameter.kind is parameter.KEYWORD_ONLY:
-                named[parameter.name] = argument
-            else:
-                positional.append(argument)
-        return type(value)(*positional, **named)
+        return value.built_with.anew({place.removeprefix("."): item for place, item in items.items()})
     if isinstance(value, (list, tuple)):
         return type(value)(items.values()) if type(value) in (list, tuple) else value
     if isinstance(value, Mapping):
