@@ -63,6 +63,16 @@ def reward_of(arm, generator):
     )
 
 
+def alike(steps, reward, *systems, hidden=None, context=None):
+    """All are asked the same and told ``reward(arm, step)``, the last without the arms that are hidden from it."""
+    for step in steps:
+        under = {} if context is None else {"context": context[step % len(context)]}
+        asked = [one.ask(float(step), hidden if one is systems[-1] else None, **under) for one in systems]
+        for one, question in zip(systems, asked, strict=True):
+            assert torch.equal(question.arm, asked[0].arm)
+            one.tell(question.id, reward(question.arm, step))
+
+
 def told_both(live, twin, steps, generator, start=0, mask=None):
     """Both learn what the live one asks, and were asked at the same times."""
     asked = []
@@ -185,9 +195,7 @@ def test_the_page_lists_those_who_differ():
 def test_a_retired_arm_is_never_asked_again_and_its_late_reward_counts(name):
     small, _, _ = pair(name)
     live, generator = AskTell(small), torch.Generator().manual_seed(2)
-    for step in range(10):
-        question = live.ask(step + 1.0)
-        live.tell(question.id, reward_of(question.arm, generator))
+    alike(range(1, 11), lambda arm, step: reward_of(arm, generator), live)
     late = live.ask(11.0)
     gone = sorted({int(late.arm[0]), 2})
     live.retire_arms(gone)
@@ -209,9 +217,7 @@ def test_a_system_that_has_grown_is_taken_up_by_one_that_began_as_it_did(name, t
     small, _, told = pair(name)
     fresh = AskTell(copy.deepcopy(small))
     live, generator = AskTell(small), torch.Generator().manual_seed(3)
-    for step in range(8):
-        question = live.ask(step + 1.0)
-        live.tell(question.id, reward_of(question.arm, generator))
+    alike(range(1, 9), lambda arm, step: reward_of(arm, generator), live)
     open_before = live.ask(9.0)
     live.add_arms(
         1, **{key: value[..., :1, :] if key == "features" else value[..., :1] for key, value in told.items()}
@@ -228,11 +234,7 @@ def test_a_system_that_has_grown_is_taken_up_by_one_that_began_as_it_did(name, t
     assert fresh.retired == live.retired == (1, small.num_arms)
     for one in (live, fresh):
         assert one.tell(open_before.id, torch.ones(S, dtype=torch.float64))
-    for step in range(11, 20):
-        ours, theirs = live.ask(float(step)), fresh.ask(float(step))
-        assert torch.equal(ours.arm, theirs.arm)
-        for one, question in ((live, ours), (fresh, theirs)):
-            one.tell(question.id, (question.arm == 3).double())
+    alike(range(11, 20), lambda arm, step: (arm == 3).double(), live, fresh)
     assert not differing(live.state_dict(), fresh.state_dict())
 
 
@@ -285,16 +287,6 @@ def test_a_gaussian_process_over_more_arms_is_one_that_had_them(kind, form, does
 # -- around it --------------------------------------------------------------------------------------------
 
 
-def alike(steps, reward, *systems, hidden=None, context=None):
-    """All are asked the same and told ``reward(arm, step)``, the last without the arms that are hidden from it."""
-    for step in steps:
-        under = {} if context is None else {"context": context[step % len(context)]}
-        asked = [one.ask(float(step), hidden if one is systems[-1] else None, **under) for one in systems]
-        for one, question in zip(systems, asked, strict=True):
-            assert torch.equal(question.arm, asked[0].arm)
-            one.tell(question.id, reward(question.arm, step))
-
-
 @pytest.mark.parametrize("options", [{"standardise": True}, {"rewards": "binary"}], ids=str)
 def test_what_is_around_the_policy_goes_on(options):
     def system(arms):
@@ -315,9 +307,7 @@ def test_what_is_around_the_policy_goes_on(options):
 
 def test_learned_hyperparameters_stay():
     live = AskTell(recipes.gp_ucb(X[:6], KERNEL, 0.05, learn_hyperparameters={"every": 10}))
-    for step in range(25):
-        question = live.ask(float(step))
-        live.tell(question.id, float(torch.sin(9 * X[question.arm]).sum()) + 0.1 * (step % 3))
+    alike(range(25), lambda arm, step: float(torch.sin(9 * X[arm]).sum()) + 0.1 * (step % 3), live)
     model = live.policy.policy.model
     expected = model.with_arms(X[6:]).marginals()
     live.add_arms(3, features=X[6:])
@@ -335,9 +325,7 @@ def test_a_replicate_alone_grows_as_in_a_batch():
         for replicates in (1, 2):
             small, _, told = pair(name, replicates)
             live = systems[replicates] = AskTell(small)
-            for step in range(12):
-                question = live.ask(float(step))
-                live.tell(question.id, (question.arm % 4).double())
+            alike(range(12), lambda arm, step: (arm % 4).double(), live)
             live.add_arms(MORE, **told)
             live.retire_arms([3])
         for step in range(12, 24):
@@ -349,8 +337,7 @@ def test_a_replicate_alone_grows_as_in_a_batch():
 
 def test_names_come_and_go():
     live = AskTell.auto(["a", "b", "c"])
-    for step in range(9):
-        live.tell(live.ask(float(step)).id, float(step % 3))
+    alike(range(9), lambda arm, step: float(step % 3), live)
     assert live.add_arms(["d", "e"]) == (3, 4)
     live.retire_arms(["a", "d"])
     assert live.names == ("a", "b", "c", "d", "e")
@@ -367,9 +354,7 @@ def test_names_come_and_go():
 
 def test_a_retired_arm_comes_back_with_what_is_known_of_it():
     live = AskTell.auto(["a", "b", "c"])
-    for step in range(30):
-        question = live.ask(float(step))
-        live.tell(question.id, float(question.name == "b"))
+    alike(range(30), lambda arm, step: float(arm == 1), live)
     believed = live.predict(30.0)
     live.retire_arms(["b"])
     live.add_arms(["b"])
@@ -379,9 +364,7 @@ def test_a_retired_arm_comes_back_with_what_is_known_of_it():
 
 def test_gaps_are_to_the_best_of_the_arms_that_can_be_played():
     live = AskTell.auto(["a", "b", "c", "d"])
-    for step in range(40):
-        question = live.ask(float(step))
-        live.tell(question.id, {"a": 100.0, "b": 2.0, "c": 1.0, "d": 0.0}[question.name] + 0.1 * (step % 2))
+    alike(range(40), lambda arm, step: (100.0, 2.0, 1.0, 0.0)[int(arm)] + 0.1 * (step % 2), live)
     looks, weights = live.policy.looks, live.policy.sharing.weights
     mean = torch.tensor([[100.0, 2.0, 1.0, 0.0]]).double()
     rest = looks.overdue(mean, weights, 1.0, torch.tensor([False, True, True, True]))
@@ -391,8 +374,7 @@ def test_gaps_are_to_the_best_of_the_arms_that_can_be_played():
 
 def test_the_clock_of_a_new_arm_of_auto_begins_when_it_comes():
     live = AskTell.auto(X)
-    for step in range(50):
-        live.tell(live.ask(float(step)).id, 1.0)
+    alike(range(50), lambda arm, step: 1.0, live)
     before = live.policy.looks.unseen
     live.add_arms(2, features=torch.tensor([[7.0], [8.0]]).double())
     assert torch.equal(live.policy.looks.unseen, torch.cat([before, torch.zeros(1, 2).double()], -1))
@@ -502,8 +484,7 @@ def test_taking_up_an_arm_costs_what_building_anew_does():
         start = process_time()
         live = AskTell.auto(arms[:60])
         seconds["build"].append(process_time() - start)
-        for step in range(10):
-            live.tell(live.ask(float(step)).id, 1.0)
+        alike(range(10), lambda arm, step: 1.0, live)
         start = process_time()
         live.add_arms(1, features=arms[60:])
         seconds["add"].append(process_time() - start)
@@ -578,9 +559,7 @@ def test_what_auto_knows_of_new_arms_among_many_is_exact_among_them_and_near_it_
 
 def test_a_new_arm_of_exp3_s_has_the_average_weight():
     live = AskTell(recipes.exp3_s(4, horizon=50))
-    for step in range(20):
-        question = live.ask(float(step))
-        live.tell(question.id, float(question.arm == 1))
+    alike(range(20), lambda arm, step: float(arm == 1), live)
     before = live.policy.state["weight"]
     live.add_arms(2)
     after = live.policy.state["weight"]
