@@ -48,6 +48,7 @@ class PlainCalls:
     """Calls the block. On a CPU launches are cheap: blocks save the Python between the kernels."""
 
     block_steps = 32
+    static = False  # a block may read values on the host, with which a form that grows does less work
 
     @property
     def said(self) -> str:
@@ -70,6 +71,7 @@ class CudaGraphs:
     """
 
     block_steps = 32
+    static = True
     most = 16
     said = "CUDA graphs"
 
@@ -387,11 +389,6 @@ def captured_steps(policy: Policy) -> CapturedSteps:
     return _STEPS[type(policy)](policy)
 
 
-def may_look(launch: PlainCalls | CudaGraphs) -> bool:
-    """Whether a block launched this way may read values on the host. If so, a form that grows does less work."""
-    return isinstance(launch, PlainCalls)
-
-
 def play_captured(
     policy: Policy,
     problem: Problem,
@@ -422,7 +419,7 @@ def play_captured(
     device = problem.arms.device
     launch = compiled_blocks(steps, device) or launcher(device)
     most = launch.block_steps if most is None else most
-    steps.static = not may_look(launch)
+    steps.static = launch.static
     steps.begin(horizon - done, most)
     step = done
     while step < horizon:

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from bandits_torch.captured import captured_steps
-from bandits_torch.captured.blocks import CudaGraphs, ProblemInputs, block, launcher
+from bandits_torch.captured.blocks import ProblemInputs, block, launcher
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.simulated import StationaryProblem
@@ -124,7 +124,7 @@ class Stepper:
         self.inputs = ProblemInputs(problem, self.streams)
         self.launch = launcher(device)
         # Whether blocks look at no value though they may; None: as in a run.
-        self.static = isinstance(self.launch, CudaGraphs) if static is None else static
+        self.static = self.launch.static if static is None else static
         self.steps: Any = None
 
     def plain(self, count: int) -> None:

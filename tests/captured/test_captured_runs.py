@@ -7,7 +7,7 @@ import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import blocks, play_captured
-from bandits_torch.captured.blocks import ProblemInputs, compiled_blocks
+from bandits_torch.captured.blocks import PlainCalls, ProblemInputs, compiled_blocks
 from bandits_torch.captured.steps import AveragingSteps
 from bandits_torch.history import Recorder
 from bandits_torch.models import ArmMembers
@@ -156,7 +156,7 @@ def books(policy):
 
 def never_looks(monkeypatch):
     """Blocks look at no value, as on a GPU, though they are plain calls."""
-    monkeypatch.setattr("bandits_torch.captured.blocks.may_look", lambda launch: False)
+    monkeypatch.setattr(PlainCalls, "static", True)
 
 
 FACTOR = [name for name in CASES if "factor" in name]
