@@ -8,21 +8,13 @@ import torch
 from bandits_torch import ArmGP, AskTell, load_policy, recipes, save_policy
 from bandits_torch.checkpoint import described
 from bandits_torch.policies.counted import as_gaussian, in_rewards
+from tests.reference.asking import alike
 from tests.reference.kernels import rbf
 
 N = 7
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
 KERNEL = rbf(0.3)
 DOUBLE = {"dtype": torch.float64}
-
-
-def play(asked, steps, reward, first=0):
-    arms = []
-    for step in range(first, first + steps):
-        question = asked.ask(float(step))
-        asked.tell(question.id, reward(question.arm, step))
-        arms.append(question.arm.tolist())
-    return arms
 
 
 def wave(arm, step):
@@ -45,7 +37,7 @@ def test_belief_is_that_of_the_prior_moved_and_stretched_told_of_the_rewards_as_
         seen.append((arm, value))
         return value
 
-    play(asked, steps, reward)
+    alike(range(steps), reward, asked)
     offset, scale = asked.unit
     counted = min(64, 2 ** int(math.log2(steps)))
     first = torch.stack([value for _, value in seen[:counted]])
@@ -73,16 +65,16 @@ def test_a_standardised_policy_is_saved_in_its_warm_up_and_goes_on(tmp_path):
         return AskTell(recipes.tv_gp_ucb(ARMS, KERNEL, 0.1), standardise=True)
 
     one, other = made(), made()
-    play(one, 21, wave)
+    alike(range(21), wave, one)
     save_policy(tmp_path / "live", one)
     load_policy(tmp_path / "live", other)
-    assert play(one, 60, wave, first=21) == play(other, 60, wave, first=21)
+    alike(range(21, 81), wave, one, other)
     assert torch.equal(one.unit[1], other.unit[1])
 
 
 def test_equal_rewards_leave_the_scale_at_1_and_noise_is_in_units_of_reward():
     asked = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1), standardise=True)
-    play(asked, 8, lambda arm, step: torch.tensor([1e6 + 0.1], **DOUBLE))
+    alike(range(8), lambda arm, step: torch.tensor([1e6 + 0.1], **DOUBLE), asked)
     assert asked.unit[1].tolist() == [1.0]
     asked = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1), standardise=True)
     for step, reward in enumerate((10.0, 30.0)):

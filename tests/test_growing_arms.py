@@ -23,6 +23,7 @@ from bandits_torch.recipes import Setup
 from bandits_torch.state import differing
 from bandits_torch.theory import ConstantWidth
 from tests.reference import all_recipes
+from tests.reference.asking import alike
 from tests.reference.kernels import rbf
 
 S, BEFORE, AFTER, MORE = 2, 24, 16, 3
@@ -61,16 +62,6 @@ def reward_of(arm, generator):
     return (
         0.3 * torch.randn(len(arm), generator=generator, dtype=torch.float64) + (arm == 2) - 0.5 * (arm == 5)
     )
-
-
-def alike(steps, reward, *systems, hidden=None, context=None):
-    """All are asked the same and told ``reward(arm, step)``, the last without the arms that are hidden from it."""
-    for step in steps:
-        under = {} if context is None else {"context": context[step % len(context)]}
-        asked = [one.ask(float(step), hidden if one is systems[-1] else None, **under) for one in systems]
-        for one, question in zip(systems, asked, strict=True):
-            assert torch.equal(question.arm, asked[0].arm)
-            one.tell(question.id, reward(question.arm, step))
 
 
 def told_both(live, twin, steps, generator, start=0, mask=None):

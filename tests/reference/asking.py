@@ -19,6 +19,16 @@ def reward_of(question):
     return float(torch.sin(question.time + question.arm.double()))
 
 
+def alike(steps, reward, *systems, hidden=None, context=None):
+    """All are asked the same and told ``reward(arm, step)``, the last without the arms that are hidden from it."""
+    for step in steps:
+        under = {} if context is None else {"context": context[step % len(context)]}
+        asked = [one.ask(float(step), hidden if one is systems[-1] else None, **under) for one in systems]
+        for one, question in zip(systems, asked, strict=True):
+            assert torch.equal(question.arm, asked[0].arm)
+            one.tell(question.id, reward(question.arm, step))
+
+
 def bits(state):
     """Every number of a state, tensors to the last bit."""
     if isinstance(state, torch.Tensor):
