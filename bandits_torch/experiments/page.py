@@ -161,7 +161,6 @@ def live_page(
     if over_arms:
         beliefs = beliefs[~beliefs["retired"]]
     names = beliefs["arm"].astype(str) if over_arms else _named_settings(beliefs, settings)
-    known = bool(beliefs["mean"].notna().any())
     order = ["probability_best", "mean", "plays"]
     table = beliefs.assign(name=names).sort_values(order, ascending=False, kind="stable")
     told = history[history["state"] == "told"]
@@ -178,20 +177,13 @@ def live_page(
         plays = told.assign(arm=told["arm"].astype(str))
         pictures["plays"] = _picture("plays", height, partial(_draw_plays, plays, order))
     latest = history.assign(name=chosen)[::-1][:_LATEST]
-    lead = "Nothing has been learned yet."
-    if known and len(told):
-        best, among = table.iloc[0], "" if over_arms else " of the settings tried"
-        sure = best["probability_best"]
-        chance = "" if math.isnan(sure) else f", the best{among} with probability {sure:.2f}"
-        lead = f"Best now: {best['name']}, with an expected reward of {best['mean']:.4g}{chance}."
     return _rendered(
         "live.html",
         heading=heading,
         what="arm" if over_arms else "settings",
         refresh=refresh,
         level=f"{100 * level:g} %",
-        lead=lead,
-        said=_said_of_alarms(alarms),
+        learned=bool(beliefs["mean"].notna().any()) and len(told) > 0,
         rows=shown.to_dict("records"),
         left_out=len(table) - len(shown),
         lifts=[row for one in lift for row in one[:_MOST_ROWS].to_dict("records")],
@@ -199,6 +191,7 @@ def live_page(
         most_arms=_MOST_ARMS,
         of=len(table),
         alarms=alarms[::-1][:_LATEST].to_dict("records"),
+        alarms_in_all=_count(len(alarms), "alarm"),
         latest=latest.to_dict("records"),
         facts=facts,
     )
@@ -212,15 +205,6 @@ def _named_settings(table: pd.DataFrame, settings: Sequence[str]) -> pd.Series:
         for row in rows
     ]
     return pd.Series(words, index=table.index, dtype=object)
-
-
-def _said_of_alarms(alarms: pd.DataFrame) -> str:
-    if alarms.empty:
-        return "No change was noticed."
-    last = alarms.iloc[-1]
-    whose = f" of {last['arm']}" if "arm" in last else ""
-    found = f"the rewards{whose} changed" if last["by"] == "rewards" else "the policy restarted"
-    return f"{_count(len(alarms), 'alarm')}, the latest at {_moment(last['time'])}: {found}."
 
 
 def _moment(value: Any) -> str:
