@@ -1,59 +1,63 @@
-"""Safe policies: the safe set is that of dense Gaussian processes, limits are kept, and nothing is taken unsaid."""
+"""Safe policies over arms and over points: what is safe is what dense Gaussian processes say, and limits are kept."""
 
 import math
 from copy import deepcopy
+from functools import partial
 
 import pytest
 import torch
 
-from bandits_torch import ArmGP, AskTell, make, recipes, run
+from bandits_torch import ArmGP, AskTell, Domain, OnlineGP, make, recipes, run
 from bandits_torch.checkpoint import described
 from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.models import OutcomeConstraint
-from bandits_torch.policies import Observation, Pending
+from bandits_torch.policies import Observation, Pending, SafePointPolicy
 from bandits_torch.policies.safe import Bounded, NoSafeArmError, SafePolicy, expanders, safe_set
+from bandits_torch.state import differing
 from bandits_torch.theory import ConstantWidth, PosteriorSafetyWidth
+from benchmarks.safety.__main__ import SafePointDraws, play_points
 from tests.reference import dense_safe_set
 from tests.reference.kernels import rbf as kernel
 
 N, RATE, NOISE = 9, 0.05, 0.04
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1) ** 1.3  # unevenly, so that no two arms are tied
-FIRST = torch.zeros(N, dtype=torch.bool)
-FIRST[N // 2] = True
+FIRST = torch.arange(N) == N // 2
+SQUARE = Domain(torch.tensor([[0.0, -1.0], [1.0, 3.0]]).double())
+START = torch.tensor([[0.5, 1.0]]).double()
+LIMITED = {
+    "arms": (
+        OutcomeConstraint("heat", high=0.9, kernel=kernel(0.4), noise_variance=0.02, forgetting_rate=0.03),
+        OutcomeConstraint("flow", -1.6, 1.8, kernel=kernel(0.3), prior_mean=0.2 * torch.cos(6 * ARMS[:, 0])),
+    ),
+    "points": (
+        OutcomeConstraint("heat", high=0.9, kernel=kernel(0.6), noise_variance=0.02, forgetting_rate=0.03),
+        OutcomeConstraint("flow", -1.6, 1.8, kernel=kernel(0.5), forgetting_rate=0.0),
+    ),
+}
 
 
-LIMITED = (
-    OutcomeConstraint("heat", high=0.9, kernel=kernel(0.4), noise_variance=0.02, forgetting_rate=0.03),
-    OutcomeConstraint("flow", -1.6, 1.8, kernel=kernel(0.3), prior_mean=0.2 * torch.cos(6 * ARMS[:, 0])),
-)
-
-
-def policy(explore="ucb", **options):
+def policy(over="arms", explore="ucb", **options):
     build = recipes.safe_gp_ucb if explore == "ucb" else recipes.safe_opt
-    settings = {
-        "constraints": LIMITED,
-        "safe_arms": FIRST,
-        "forgetting_rate": RATE,
-        "width": 1.5,
-        "safety_width": 1.3,
-    }
-    return build(ARMS, kernel(0.2), NOISE, **(settings | options))
+    known = {"constraints": LIMITED[over], "forgetting_rate": RATE, "width": 1.5, "safety_width": 1.3}
+    if over == "arms":
+        return build(ARMS, kernel(0.2), NOISE, **(known | {"safe_arms": FIRST} | options))
+    known |= {"safe_points": START, "search": {"raw_samples": 64}}
+    return build(SQUARE, kernel(0.4), NOISE, **(known | options))
 
 
-def outcomes_at(step, arm):
-    x = ARMS[arm, 0]
-    return torch.stack([torch.sin(3 * x + 0.05 * step) - 0.6, torch.cos(5 * x - 0.1 * step)], -1)
+def measured(step, arm):
+    """Reward (S,) and outcomes (S, 2) of arms (S,) or points (S, 2)."""
+    x, y = arm.unbind(-1) if arm.dim() == 2 else (ARMS[arm, 0], 0.0)
+    flow = y if arm.dim() == 2 else 5 * x
+    outcomes = torch.stack([torch.sin(3 * x + 0.05 * step) - 0.6, torch.cos(flow - 0.1 * step)], -1)
+    return torch.sin(4 * x + y + 0.1 * step), outcomes
 
 
-def play(policy, steps, first=0):
-    arms = []
-    for step in range(first, first + steps):
+def play(policy, steps):
+    for step in range(steps):
         choice = policy.choose(float(step))
-        reward = torch.sin(4 * ARMS[choice.arm, 0] + 0.1 * step)
-        told = Observation(float(step), choice.arm, reward, choice.why, outcomes_at(step, choice.arm))
-        policy.learn(told)
-        arms.append(choice.arm.tolist())
-    return arms
+        reward, outcomes = measured(step, choice.arm)
+        policy.learn(Observation(float(step), choice.arm, reward, choice.why, outcomes))
 
 
 # -- the safe set ---------------------------------------------------------------------------------------
@@ -63,12 +67,14 @@ def play(policy, steps, first=0):
 @pytest.mark.parametrize("explore", ["ucb", "safeopt"])
 @pytest.mark.parametrize("least_reward", [None, -1.2])
 def test_safe_set_and_choices_are_those_of_dense_gaussian_processes(explore, least_reward):
-    ours = policy(explore, least_reward=least_reward, replicates=2)
+    ours = policy("arms", explore, least_reward=least_reward, replicates=2)
     zero = torch.zeros(N).double()
     low = -math.inf if least_reward is None else least_reward
     reward = dense_safe_set.DenseOutcome(kernel(0.2), ARMS, RATE, NOISE, zero, low, math.inf)
     heat = dense_safe_set.DenseOutcome(kernel(0.4), ARMS, 0.03, 0.02, zero, -math.inf, 0.9)
-    flow = dense_safe_set.DenseOutcome(kernel(0.3), ARMS, RATE, NOISE, LIMITED[1].prior_mean, -1.6, 1.8)
+    flow = dense_safe_set.DenseOutcome(
+        kernel(0.3), ARMS, RATE, NOISE, LIMITED["arms"][1].prior_mean, -1.6, 1.8
+    )
     limited = [heat, flow] + ([] if least_reward is None else [reward])
     sizes, lost = set(), 0
     for step in range(14):
@@ -85,14 +91,67 @@ def test_safe_set_and_choices_are_those_of_dense_gaussian_processes(explore, lea
             lost += 1
             assert not bool(choice.why["certain"].any())
         sizes.add(sum(expected))
-        y = torch.sin(4 * ARMS[choice.arm, 0] + 0.1 * step)
-        measured = outcomes_at(step, choice.arm)
-        ours.learn(Observation(time, choice.arm, y, choice.why, measured))
+        y, outcomes = measured(step, choice.arm)
+        ours.learn(Observation(time, choice.arm, y, choice.why, outcomes))
         arm = int(choice.arm[0])
-        for one, value in ((reward, y[0]), (heat, measured[0, 0]), (flow, measured[0, 1])):
+        for one, value in ((reward, y[0]), (heat, outcomes[0, 0]), (flow, outcomes[0, 1])):
             one.data.append((arm, time, float(value)))
     assert len(sizes) >= 3
     assert lost < 10
+
+
+@pytest.mark.parametrize("least_reward", [None, -1.2])
+def test_what_is_within_limits_and_what_is_played_are_of_dense_processes(least_reward):
+    """At 24 points and the one played: its bounds are the dense ones, and none of the 24 that is safe is better."""
+    ours = policy("points", least_reward=least_reward)
+    probe = SQUARE.sample(24, 3)
+    data, certain = [], 0
+    for step in range(12):
+        choice = ours.choose(float(step))
+        told = torch.cat([probe, choice.arm])
+        zero, low = torch.zeros(len(told) + len(data)).double(), -float("inf")
+        everywhere = torch.cat([told, *[x for x, *_ in data]])
+        dense = [
+            dense_safe_set.DenseOutcome(
+                kernel(0.4), everywhere, RATE, NOISE, zero, least_reward or low, -low
+            ),
+            dense_safe_set.DenseOutcome(kernel(0.6), everywhere, 0.03, 0.02, zero, low, 0.9),
+            dense_safe_set.DenseOutcome(kernel(0.5), everywhere, 0.0, NOISE, zero, -1.6, 1.8),
+        ]
+        for k, (_, time, *values) in enumerate(data):
+            for one, value in zip(dense, values, strict=True):
+                one.data.append((len(told) + k, time, value))
+        limited = dense[1:] if least_reward is None else dense
+        safe = dense_safe_set.safe_set(limited, float(step), 1.3)[: len(told)] if data else []
+        expected = [x for x, ok in enumerate(safe) if ok]
+        if data:
+            inside = ours.within_limits(float(step), told)[0]
+            assert inside.nonzero().flatten().tolist() == expected
+            assert bool(choice.why["certain"]) == (24 in expected)
+        if 24 in expected:
+            certain += 1
+            mean, variance = (part.detach() for part in ours.choices.marginals(float(step), told))
+            upper = (mean + 1.5 * variance.sqrt())[0]
+            assert float(upper[24]) == pytest.approx(float(choice.why["index"]))
+            assert upper[24] >= max(float(upper[x]) for x in expected) - 1e-9
+        y, outcomes = measured(step, choice.arm)
+        ours.learn(Observation(float(step), choice.arm, y, choice.why, outcomes))
+        data.append((choice.arm, float(step), float(y), *outcomes[0].tolist()))
+    assert certain > 5
+
+
+def test_the_search_stays_near_the_safe_points_and_in_the_domain_of_the_step():
+    ours = policy("points")
+    first = ours.choose(0.0)
+    assert torch.equal(first.arm, START)
+    assert bool(first.why["certain"])
+    play(ours, 6)
+    half = Domain(SQUARE.bounds, [(torch.tensor([0]), torch.ones(1).double(), 0.6)], {1: 0.5})
+    found = ours.choose(6.0, half).arm
+    assert bool(half.contains(found).all())
+    assert float(found[0, 1]) == 0.5
+    with pytest.raises(ValueError, match="available"):
+        ours.choose(6.0, Domain(SQUARE.bounds[:, :1]))
 
 
 # -- the guarantee --------------------------------------------------------------------------------------
@@ -116,6 +175,19 @@ def test_limits_are_broken_with_at_most_probability_delta_where_the_constraint_d
     assert float(safe.trace["fallback"].mean()) < 0.2
 
 
+@pytest.mark.slow
+def test_so_they_are_over_points_with_at_most_probability_delta_where_the_constraint_drifts():
+    S, T, delta = 6, 20, 0.2
+    problem = SafePointDraws(T, S, seed=3, forgetting_rate=0.03)
+    safe = play_points(problem, "safe_gp_ucb", {"guarantee": "step", "delta": delta, "width": 2.0}, T)
+    free = play_points(problem, "tv_gp_ucb", {"width": 2.0}, T)
+    inside = 1 - safe.trace["fallback"]
+    share = float((safe.trace["violation"] * inside).sum() / inside.sum())
+    assert share <= delta
+    assert float(free.trace["violation"].mean()) > 2 * max(share, 0.05)
+    assert float(inside.mean()) > 0.5
+
+
 def test_the_width_is_the_quantile_of_its_failure_probability():
     model = ArmGP(N, torch.eye(N).double(), 0.1)
     normal = torch.distributions.Normal(0.0, torch.ones(()).double())
@@ -125,68 +197,6 @@ def test_the_width_is_the_quantile_of_its_failure_probability():
     failures = [2 * float(1 - normal.cdf(run_long(t, model))) for t in range(1, 2000)]
     assert sum(failures) == pytest.approx(0.2, rel=1e-3)
     assert float(PosteriorSafetyWidth(1, 0.9, "step")(1, model)) == 0.0
-
-
-# -- what is played where nothing is safe ---------------------------------------------------------------
-
-
-def impossible(**options):
-    """No arm is ever within these limits by its bounds."""
-    tight = (OutcomeConstraint("heat", -0.01, 0.01, prior_mean=torch.arange(N).double() / N),)
-    return policy(constraints=tight, **options)
-
-
-def test_where_no_arm_is_safe_the_likeliest_is_played_and_counted():
-    ours = impossible(safe_arms=None)
-    choice = ours.choose(1.0)
-    assert choice.arm.tolist() == [0]
-    assert not bool(choice.why["certain"])
-    assert float(ours.trace()["fallback"]) == 1.0
-    without_first = torch.ones(N, dtype=torch.bool)
-    without_first[0] = False
-    assert ours.choose(1.0, without_first).arm.tolist() == [1]
-
-
-def test_the_fallback_may_be_the_arms_vouched_for_or_a_stop():
-    told = FIRST.clone()
-    told[2] = True
-    vouched = impossible(safe_arms=told, when_empty="safe_arms")
-    stops = impossible(when_empty="raise")
-    for ours in (vouched, stops):  # at first they are the safe set
-        choice = ours.choose(1.0)
-        assert bool(told[choice.arm])
-        assert bool(choice.why["certain"])
-        ours.learn(
-            Observation(1.0, choice.arm, torch.ones(1).double(), choice.why, torch.zeros(1, 1).double())
-        )
-    assert bool(told[vouched.choose(2.0).arm])
-    assert float(vouched.trace()["fallback"]) == 1.0
-    before = described(stops.state_dict())
-    with pytest.raises(NoSafeArmError, match=r"no arm .* in replicates \[0\]"):
-        stops.choose(2.0)
-    assert described(stops.state_dict()) == before
-    always = impossible(trust="always")
-    play_one = always.choose(1.0)
-    always.learn(Observation(1.0, play_one.arm, torch.ones(1).double(), {}, torch.zeros(1, 1).double()))
-    assert bool(FIRST[always.choose(2.0).arm])
-    assert float(always.trace()["fallback"]) == 0.0
-
-
-@pytest.mark.parametrize("explore", ["ucb", "safeopt"])
-def test_open_questions_make_no_arm_safer_and_are_not_asked_again(explore):
-    ours = policy(explore)
-    play(ours, 8)
-    asked, safe = AskTell(ours), ours.safe_set(20.0)[0]
-    before = described(ours.state_dict())
-    questions = asked.ask(20.0, count=6)
-    assert described(ours.state_dict()) == before
-    assert all(bool(safe[q.arm]) for q in questions)
-    with ours.expecting(20.0) as expect:
-        for q in questions:
-            expect(Pending(20.0, q.arm))
-        hoped = ours.safe_set(20.0)[0]
-    assert bool((hoped & ~safe).any())  # what would be safe if the means were measured: not played
-    assert len({int(q.arm) for q in questions}) > 1
 
 
 def test_limits_are_kept_in_a_run_however_many_questions_are_open():
@@ -203,6 +213,97 @@ def test_limits_are_kept_in_a_run_however_many_questions_are_open():
         value = f.gather(1, choice.arm.unsqueeze(1)).squeeze(1)
         broken |= choice.why["certain"] & (value < limit)
     assert 0.01 < float(broken.double().mean()) <= 0.1
+
+
+def test_each_open_question_is_a_step_of_the_guarantee():
+    run_long = policy("points", safety_width=PosteriorSafetyWidth(3, 0.1))
+    widths = []
+    with run_long.expecting(0.0) as expect:
+        for _ in range(3):
+            expect(Pending(0.0, run_long.choose(0.0).arm))
+            widths.append(float(run_long.trace()["safety_width"]))
+    expected = [float(run_long.safety_width(t, run_long.model)) for t in (1, 2, 3)]
+    assert widths == pytest.approx(expected)
+    run_long.choose(0.0)
+    assert float(run_long.trace()["safety_width"]) == widths[0]
+
+
+# -- what is played where nothing is safe ---------------------------------------------------------------
+
+
+def impossible(over="arms", **options):
+    """Nothing is ever within these limits by its bounds."""
+    own = {"prior_mean": torch.arange(N).double() / N} if over == "arms" else {"kernel": kernel(0.6)}
+    return policy(over, constraints=(OutcomeConstraint("heat", -0.01, 0.01, **own),), **options)
+
+
+def after_one(ours):
+    """The policy after its first reward, of what is vouched for."""
+    choice = ours.choose(1.0)
+    assert bool(choice.why["certain"])
+    hot = torch.ones(1, 1).double()
+    ours.learn(Observation(1.0, choice.arm, torch.ones(1).double(), choice.why, hot))
+    return ours
+
+
+def test_where_nothing_is_safe_the_likeliest_is_played_and_counted():
+    ours = impossible(safe_arms=None)
+    choice = ours.choose(1.0)
+    assert choice.arm.tolist() == [0]
+    assert not bool(choice.why["certain"])
+    assert float(ours.trace()["fallback"]) == 1.0
+    assert ours.choose(1.0, torch.arange(N) > 0).arm.tolist() == [1]
+    ours = after_one(impossible("points"))
+    choice = ours.choose(2.0)
+    assert float((choice.arm - START).norm()) > 0.3  # it was too hot there
+    assert not bool(choice.why["certain"])
+    assert float(ours.trace()["fallback"]) == 1.0
+
+
+@pytest.mark.parametrize("over", ["arms", "points"])
+def test_or_what_is_vouched_for_or_nothing(over):
+    told = torch.isin(torch.arange(N), torch.tensor([2, 4]))
+    options = {"safe_arms": told} if over == "arms" else {}
+    fallback, always = {"when_empty": f"safe_{over}"}, {"trust": "always"}
+    for rule, certain in ((fallback, False), (always, True)):
+        ours = after_one(impossible(over, **options, **rule))
+        choice = ours.choose(2.0)
+        assert bool(told[choice.arm]) if over == "arms" else torch.equal(choice.arm, START)
+        assert bool(choice.why["certain"]) == certain
+        assert float(ours.trace()["fallback"]) == 1.0 - certain
+    stops = after_one(impossible(over, **options, when_empty="raise"))
+    before = described(stops.state_dict())
+    with pytest.raises(NoSafeArmError, match=r"no (arm|point found) .* in replicates \[0\]"):
+        stops.choose(2.0)
+    assert described(stops.state_dict()) == before
+
+
+@pytest.mark.parametrize(
+    ("over", "options"),
+    [("arms", {}), ("arms", {"explore": "safeopt"}), ("points", {}), ("points", {"least_reward": -1.2})],
+)
+def test_open_questions_make_nothing_safer_and_are_not_asked_again(over, options):
+    ours = policy(over, **options)
+    play(ours, 8)
+    before = described(ours.state_dict())
+    asked = torch.cat([question.arm for question in AskTell(ours).ask(14.0, count=6)])
+    assert described(ours.state_dict()) == before
+    assert len(asked.unique(dim=0)) > 2
+    everywhere = SQUARE.sample(99, 0)
+
+    def safe():
+        return ours.safe_set(14.0)[0] if over == "arms" else ours.within_limits(14.0, everywhere)
+
+    now = safe()
+    with ours.expecting(14.0) as expect:
+        for arm in asked.split(1):
+            expect(Pending(14.0, arm))
+        hoped = safe()
+    if over == "points":
+        assert torch.equal(hoped, now)
+    else:
+        assert bool(now[asked].all())
+        assert bool((hoped & ~now).any())  # what would be safe if the means were measured: not played
 
 
 def test_expanders_are_those_of_copies_that_observed_the_favourable_outcome():
@@ -243,7 +344,7 @@ def test_expanders_are_those_of_copies_that_observed_the_favourable_outcome():
     assert 5 < sum(found) < len(found) - 5
 
 
-# -- state, replicates, masks ---------------------------------------------------------------------------
+# -- state and replicates -------------------------------------------------------------------------------
 
 
 def test_bounds_are_compared_in_the_prior_deviations_of_their_own_replicate():
@@ -266,12 +367,11 @@ def test_bounds_are_compared_in_the_prior_deviations_of_their_own_replicate():
             one.learn(Observation(float(step), choice.arm, told, choice.why, told.unsqueeze(-1)))
 
 
-def test_a_mask_is_kept():
-    ours = policy()
-    play(ours, 6)
-    mask = torch.zeros(N, dtype=torch.bool)
-    mask[[0, 5]] = True
-    assert int(ours.choose(6.0, mask).arm) in (0, 5)
+def test_after_a_reset_no_point_of_before_is_tried():
+    again = policy("points")
+    play(again, 5)
+    again.reset()
+    assert again.state_dict()["played"].shape == policy("points").state_dict()["played"].shape
 
 
 # -- asked and told -------------------------------------------------------------------------------------
@@ -282,7 +382,7 @@ def test_outcomes_are_told_by_name_or_in_order():
     for step in range(5):
         one, other = by_name.ask(float(step)), in_order.ask(float(step))
         assert one.arm.tolist() == other.arm.tolist()
-        heat, flow = outcomes_at(step, one.arm)[0].tolist()
+        heat, flow = measured(step, one.arm)[1][0].tolist()
         by_name.tell(one.id, 0.3, outcomes={"flow": flow, "heat": heat})
         in_order.tell(other.id, 0.3, outcomes=[heat, flow])
     assert described(by_name.state_dict()) == described(in_order.state_dict())
@@ -321,25 +421,43 @@ def test_a_policy_without_limits_refuses_outcomes(name):
 
 
 def test_limits_without_outcomes_and_other_bad_settings_are_refused():
-    gp = ArmGP(ARMS, kernel(0.2), 0.1)
     widths = {"width": ConstantWidth(1.0), "safety_width": ConstantWidth(1.0)}
+    gp, over_points = ArmGP(ARMS, kernel(0.2), 0.1), OnlineGP(kernel(0.4), NOISE, input_dim=2)
+    on_square = partial(SafePointPolicy, over_points, domain=SQUARE, **widths)
+    heat, reward = {"heat": (0.0, 1.0)}, {"reward": (0.0, 1.0)}
     cases = [
-        (lambda: SafePolicy(gp, {}, {"heat": (0.0, 1.0)}, **widths), "limits must be of outcomes that have"),
-        (
-            lambda: SafePolicy(gp, {"heat": gp}, {"reward": (0.0, 1.0)}, **widths),
-            "outcomes must be named in limits",
-        ),
-        (lambda: SafePolicy(gp, {}, {}, **widths), "limits must be of at least one outcome"),
-        (lambda: SafePolicy(gp, {}, {"reward": (-math.inf, math.inf)}, **widths), "one finite"),
         (lambda: policy(constraints=None), "constraints must be given"),
         (lambda: policy(safe_arms=None, when_empty="safe_arms"), "safe_arms must be given"),
-        (lambda: policy(constraints=LIMITED[:1] * 2), "constraints must be of different names"),
+        (lambda: policy(constraints=LIMITED["arms"][:1] * 2), "constraints must be of different names"),
         (lambda: OutcomeConstraint("heat", high=1.0, noise_variance=-0.1), "noise_variance must be"),
         (lambda: OutcomeConstraint("heat"), "limits of 'heat' must be"),
+        (lambda: on_square({}, reward, domain=None), "domain must be"),
+        (lambda: policy("points", safe_points=None, when_empty="safe_points"), "safe_points must be given"),
+        (lambda: policy("points", when_empty="safe_arms"), "when_empty must be 'likeliest'"),
+        (lambda: policy("points", safe_arms=FIRST), "safe_arms must be None"),
+        (lambda: policy("points", search={"initial": 4}), "search.initial must be 0"),
+        (lambda: recipes.safe_opt(SQUARE, kernel(0.4), NOISE, least_reward=0.0), "arms must be arms"),
+        (lambda: policy(safe_points=START), "safe_points must be None"),
     ]
+    for kind, model in ((partial(SafePolicy, gp, **widths), gp), (on_square, over_points)):
+        cases += [
+            (partial(kind, {}, heat), "limits must be of outcomes that have"),
+            (partial(kind, {"heat": model}, reward), "outcomes must be named in limits"),
+            (partial(kind, {}, {}), "limits must be of at least one outcome"),
+            (partial(kind, {}, {"reward": (-math.inf, math.inf)}), "one finite"),
+        ]
     for act, message in cases:
         with pytest.raises(ValueError, match=message):
             act()
+
+
+def test_outcomes_over_points_that_lack_or_are_too_large_are_refused_with_nothing_changed():
+    ours, large = policy("points"), torch.tensor([[0.0, 1e160]], dtype=torch.float64)
+    before = ours.state_dict()
+    for outcomes, message in ((None, "outcomes must be given"), (large, "outcomes must be at most")):
+        with pytest.raises(ValueError, match=message):
+            ours.learn(Observation(0.0, START, torch.ones(1).double(), outcomes=outcomes))
+        assert differing(ours.state_dict(), before) == []
 
 
 def test_a_problem_that_measures_nothing_does_not_fit_a_policy_that_needs_it():
