@@ -157,7 +157,7 @@ def write_page(folder: Path) -> Path:
         limits=limits.set_index("rule") if len(limits) else None,
         prices=_prices(wide, net, ratio) if len(wide) else None,
         ratios=dict(list(ratio.groupby(level=0))),
-        rival=net.dropna().round(3),  # of figures as the table shows them
+        rival=net.dropna(),
     )
 
 
