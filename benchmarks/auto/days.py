@@ -166,28 +166,17 @@ def write_page(folder: Path) -> Path:
         ratio, less = own[name].sum() / own[NONE].sum(), int((own[name] < own[NONE]).sum())
         share = own[name].sum() / chance[own.index].sum()
         rows.append([f"`{name}`", len(own), f"{share:.1%}", f"{ratio:.2f}", less])
-    rows = list(dict.fromkeys(map(tuple, rows)))
-    both = cells[[FOUND, NONE, RIVAL]].dropna().sum()
-    without = table[~table["cycle"]].pivot(index="seed", columns="policy", values="regret").dropna()
-    ratio = 1.0 if without.empty else without[FOUND].sum() / without[NONE].sum()
-    counted = "" if without.empty else f", with {ratio:.2f} of the regret there"
-    answer = (
-        f"With a day, `auto` that finds it has {both[FOUND] / both[NONE]:.2f} of the regret of `auto` without cycles, "
-        f"and {both[FOUND] / both[RIVAL]:.2f} of the regret of the kernel with the true day. A cycle was found on "
-        f"{found.loc[True, 'sum']} of {found.loc[True, 'count']} tables with a day, and on "
-        f"{found.loc[False, 'sum']} of {found.loc[False, 'count']} without{counted}; where none is found the choices "
-        "are the same."
-    )
-    seeds = pages.seeds_of(table, "seed")
-    about = (
-        "\nTables of thirty products by the hour: level, a day of each product, a day of all, drift, noise, and once a "
-        f"jump of the three worst. 288 hours are given as history, 1 152 are played; {seeds}. Regret in expected "
-        "rewards, as a share of random's, and as a ratio of sums to that of `auto, cycles=None`; the last column "
-        "counts the tables on which it has less. The protocol is in `../PROTOCOL.md`.\n\n"
-    )
     heads = ["policy", "tables", "share of random", "ratio", "better on"]
-    path, command = folder / "DAYS.md", "python -m benchmarks.auto.days"
-    return pages.publish(path, "Tables with a day", answer, command, about, pages.markdown(heads, rows))
+    return pages.render(
+        folder / "DAYS.md",
+        "auto/DAYS.md.jinja",
+        auto={"FOUND": FOUND, "NONE": NONE, "RIVAL": RIVAL},
+        played=table,
+        found=found,
+        both=cells[[FOUND, NONE, RIVAL]].dropna().sum(),
+        without=table[~table["cycle"]].pivot(index="seed", columns="policy", values="regret").dropna(),
+        rows=pd.DataFrame(rows, columns=heads).drop_duplicates(),
+    )
 
 
 def main(

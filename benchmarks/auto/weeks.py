@@ -93,25 +93,18 @@ def write_page(folder: Path) -> Path:
                 compared = ["1", ""]
             share = cells[policy].sum() / chance
             rows.append([name, f"`{policy}`", str(len(cells)), f"{share:.1%}", *compared])
-    costs = {policy.split("=")[1]: ratios[ONE, policy] for policy in RACED[ONE] if policy != NONE}
-    ratios_of = ", ".join(f"{period}: {ratio:.2f}" for period, ratio in costs.items())
-    answer = (
-        f"On tables with a day and a week, `auto` with the history has {ratios[BOTH, FOUND]:.2f} times the regret of "
-        "the kernel with both periods (asked: at most 1.05). With a day of 24 hours in the table, and a period given, "
-        f"it has this many times the regret of `cycles=None`: {ratios_of}. With a day given and none in the table: "
-        f"{ratios[NEITHER, RIGHT]:.2f} (asked: at most 1.02)."
-    )
-    about = (
-        "\nTables of thirty products by the hour, as in `DAYS.md`. The history has 1 344 hours with a week, else "
-        f"{PAST}; {PLAYED} are played; {pages.seeds_of(table, 'seed')}. Regret in expected rewards, as a share of "
-        "random's, and as a ratio of sums, with its standard error, to that of the first policy without cycles, or of "
-        "the kernel with both periods; the last column counts the tables on which it has less. The protocol is in "
-        "`../PROTOCOL.md`.\n\n"
-    )
     heads = ["table", "policy", "tables", "share of random", "ratio", "better on"]
-    path, title = folder / "WEEKS.md", "A day and a week, and wrong periods"
-    command = "python -m benchmarks.auto.weeks"
-    return pages.publish(path, title, answer, command, about, pages.markdown(heads, rows))
+    return pages.render(
+        folder / "WEEKS.md",
+        "auto/WEEKS.md.jinja",
+        played=table,
+        past=PAST,
+        steps=PLAYED,
+        both=ratios[BOTH, FOUND],
+        neither=ratios[NEITHER, RIGHT],
+        costs={policy.split("=")[1]: ratios[ONE, policy] for policy in RACED[ONE] if policy != NONE},
+        rows=pd.DataFrame(rows, columns=heads),
+    )
 
 
 def main(
