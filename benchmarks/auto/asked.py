@@ -8,7 +8,7 @@ beside it, ``step.csv`` and the leaderboard's. ``looks.csv`` has the time of a s
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -37,33 +37,6 @@ ARMS, STEPS, STEP_MS = 200, 64, 5.0
 Item = tuple[str, str, str, bool, str]
 _BOARD = '`python -m benchmarks.leaderboard --policies "auto;auto, no kernel"`'
 
-_ABOUT = """
-`../PROTOCOL.md` says what was tried. `RESULTS.md` has all figures, and derives the bound that
-`python -m benchmarks.auto.frontier` computes: it is a mean over what may rise, and holds for every policy that does not
-look more often as time goes on. Each command plays what its line rests on; with `--policies` it plays
-those that are named there, separated by semicolons. A riser counts as found where less than {unfound} of what never
-finding it costs is lost. Risers, with seed {seed}: {replicates}.
-
-"""
-_RANKS = """
-## The rank, and who came since
-
-Asked were mean ranks of {asked[0]} with the kernel and {asked[1]} without, in one ranking of all policies with
-both classes of `auto`: what the `auto` of then, which did not look again, had among {stood} others. {new} came to the
-leaderboard afterwards. Every row is on the same fourteen environments, from the leaderboard's table.
-
-"""
-_BY_ENVIRONMENT = """
-Where the rank of `auto` with the kernel is lost: of its mean rank less one, what each environment adds, and which
-policies are ahead there.
-
-"""
-_NEEDS = """
-{best} Then stationary: with all else as it is, {asked} among all {all} needs a regret of at most {most:.1f} there.
-`auto` has {now:.1f} with looks and had {then:.1f} without any. So {asked} is out of reach of a rule of looks that
-changes stationary alone: the function would have to be learned for less, or rank won elsewhere.
-"""
-
 
 def write_page(folder: Path) -> Path:
     totals, board = pd.read_csv(folder / "totals.csv"), leaderboard(pd.read_csv(LEADERBOARD))
@@ -76,22 +49,17 @@ def write_page(folder: Path) -> Path:
         *_others(totals),
         *_steps(pd.read_csv(folder / "looks.csv"), pd.read_csv(folder / "step.csv")),
     ]
-    met = sum(is_met for _, _, _, is_met, _ in items)
-    answer = (
-        f"Of {len(items)} things asked of `auto` that looks again, {met} are met. Of the others the last column says "
-        "what a bound or a measurement says of them: out of reach, or at what price."
-    )
-    risers = totals[totals["environment"].isin(RISERS) & totals["policy"].isin(OWN)]
-    about = _ABOUT.format(
-        unfound=f"{UNFOUND:.0%}",
-        replicates=pages.seeds_of(risers, "replicate", "environment", "replicate"),
+    return pages.render(
+        folder / "ASKED.md",
+        "auto/ASKED.md.jinja",
+        items=items,
+        risers=totals[totals["environment"].isin(RISERS) & totals["policy"].isin(OWN)],
+        unfound=UNFOUND,
         seed=frontier.SEED,
+        ranks=list(RANK.values()),
+        came_since=CAME_SINCE,
+        **_rank(board, then),
     )
-    rows = [[*cells, "met" if is_met else "missed", why] for *cells, is_met, why in items]
-    table = pages.markdown(["asked", "measured", "command", "", "why not, or at what price"], rows)
-    path, title = folder / "ASKED.md", "Looking again: what was asked"
-    command = "python -m benchmarks.auto.asked"
-    return pages.publish(path, title, answer, command, about, table, *_rank(board, then))
 
 
 def leaderboard(totals: pd.DataFrame) -> pd.DataFrame:
@@ -244,7 +212,7 @@ def _stationary(
     return lines
 
 
-def _rank(board: pd.DataFrame, then: pd.DataFrame) -> list[str]:
+def _rank(board: pd.DataFrame, then: pd.DataFrame) -> dict[str, Any]:
     others = [name for name in board if name not in POLICIES]
     stood = [name for name in others if name not in CAME_SINCE]
     before = board.assign(**{name: then[name] for name in POLICIES})
@@ -269,21 +237,16 @@ def _rank(board: pd.DataFrame, then: pd.DataFrame) -> list[str]:
         if count:
             who = ", ".join(f"`{one}`" for one in both if ahead.loc[name, one])
             lost.append([name, f"{count / len(board):.2f}", who])
-    at_best = mean_rank(before, GIVEN, both)
-    best = f"So {RANK[GIVEN]} is not to be had by going back: without looks it would be {at_best:.2f} today."
-    needs = _NEEDS.format(
-        best=best,
-        asked=RANK[GIVEN],
-        all=len(others),
-        most=most_for(board, GIVEN, both, RANK[GIVEN], "stationary"),
-        now=board.loc["stationary", GIVEN],
-        then=then.loc["stationary", GIVEN],
-    )
-    names = ", ".join(f"`{name}`" for name in CAME_SINCE)
-    about = _RANKS.format(asked=list(RANK.values()), stood=len(stood), new=names)
-    heads = ["", *(f"`{own}`" for own in POLICIES)]
-    by_environment = pages.markdown(["environment", "rank lost", "ahead"], lost)
-    return [about, pages.markdown(heads, rows), _BY_ENVIRONMENT, by_environment, needs]
+    return {
+        "stood": len(stood),
+        "others": len(others),
+        "cases": pd.DataFrame(rows, columns=["", *(f"`{own}`" for own in POLICIES)]),
+        "lost": pd.DataFrame(lost, columns=["environment", "rank lost", "ahead"]),
+        "at_best": mean_rank(before, GIVEN, both),
+        "most": most_for(board, GIVEN, both, RANK[GIVEN], "stationary"),
+        "now": board.loc["stationary", GIVEN],
+        "then": then.loc["stationary", GIVEN],
+    }
 
 
 # -- the rest ------------------------------------------------------------------------------------------
