@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -30,94 +30,38 @@ from benchmarks.auto.playing import (
     play,
 )
 from benchmarks.leaderboard import settings
-from benchmarks.pages import markdown, read, seeds_of, with_error
+from benchmarks.pages import read, seeds_of, with_error
 
 LEADERBOARD = Path(__file__).parent.parent / "leaderboard" / "results" / "totals.csv"
-
-_INTRODUCTION = """The leaderboard's table is read too; the protocol, with what was tried before, is in
-`../PROTOCOL.md`. Regret is cumulative and dynamic.
-"""
-_BOARD = """## The leaderboard's environments
-
-From the leaderboard's table: {others} other policies, and `auto`; of seed {seed}, {replicates}.
-Rank 1 is the least of one of its classes and the others: the two do not rank each other. Ratios: regret over
-that of the best other policy of each environment. Level: at most two standard errors (of the difference) above the best
-other. Environments of development in italics.
-
-"""
-_OTHERS = """## Other environments
-
-Shares of random's regret; the best of the policies that were played beside it.
-
-"""
-
-_LIMIT = """## How far a rate and a width chosen in hindsight would go
-
-`python -m benchmarks.auto.limit`: `tv_gp_ucb`, which knows the kernel and the noise, with each of {rates} rates and
-{widths} widths; the best of them for each environment, beside the same {replicates} replicates of the leaderboard.
-Shares of random's regret.
-"""
-_MISLED = """## A wrong prior
-
-Total regret of `auto` with kernel and noise given, right and with a mistake; and the mean over the mistakes,
-as a ratio to the regret with the right ones.
-
-"""
-
-
-_RISERS = """## Hidden risers
-
-Regret of the 500 steps after an arm, or a region, became best while nobody played it, as a ratio to that of the best
-rival; in brackets the worst replicate's share of the largest regret that any rival had. Rivals: those played beside it,
-among them `r_gp_ucb`, which knows how much changes in all.
-
-"""
-_HAD = """## What can be had
-
-Nobody finds what rises without looking, and looks cost where nothing changes. `python -m benchmarks.auto.frontier` has
-the derivation: a policy that looks at rest at each of m arms of gap g every tau steps pays m g / tau a step for it, and
-until it finds the one that rose it loses d in each of tau / 2 steps on average. The product, m d g / 2, is the same for
-every tau, and no policy is below it that does not look more often as time goes on, even if it knows every reward at
-rest. So who asks for half the loss asks for twice the price. For arms that differ, and regions that many arms show, the
-least is a convex programme.
-
-Paid: regret in steps 101 to 500, in which nothing changes; some of it is what learning costs. At least: what must then
-be lost until found, in the mean over what may rise; nothing that is lost afterwards is in it.
-
-"""
-_ASKED = """
-Asked is at most 1.2 of the best rival. Needs: what a policy must pay in the same 400 steps at least to lose no more
-than that until found.
-
-"""
 
 
 def write_page(folder: Path) -> Path:
     ours = pd.read_csv(folder / "totals.csv")
-    answer, parts = _board()
-    parts += [*_limit(folder), *_others(ours), *_risers(ours), *_had(folder, ours), *_misled(ours)]
-    text, command = "\n".join(["", _INTRODUCTION, *parts]), "python -m benchmarks.auto"
-    return pages.publish(folder / "RESULTS.md", "What `auto` does", answer, command, text)
+    return pages.render(
+        folder / "RESULTS.md",
+        "auto/RESULTS.md.jinja",
+        seed=settings.SEED,
+        replicates=REPLICATES,
+        limit=_limit(folder),
+        others=_others(ours),
+        risers=_risers(ours),
+        misled=_misled(ours),
+        **_board(),
+        **_had(folder, ours),
+    )
 
 
-def _board() -> tuple[str, list[str]]:
-    """What ``auto`` comes to in a few sentences; and the leaderboard's environments one by one."""
+def _board() -> dict[str, Any]:
+    """What ``auto`` comes to, and the leaderboard's environments one by one."""
     everyone = pd.read_csv(LEADERBOARD)
     everyone = everyone[everyone["environment"].isin(settings.RANKED)]
     is_own = everyone["policy"].isin(list(POLICIES))
     board, ours = everyone[~is_own], everyone[is_own]
-    replicates = seeds_of(board, "replicate", "environment", "replicate")
-    lines = [_BOARD.format(others=board["policy"].nunique(), seed=settings.SEED, replicates=replicates)]
-    rows, summary, said = [], [], []
+    rows, summary, of_policy = [], [], {}
     for policy in (name for name in POLICIES if (ours["policy"] == name).any()):
         own = ours[ours["policy"] == policy]
         here = [name for name in settings.RANKED if (own["environment"] == name).any()]
-        facts = pd.DataFrame([_facts(board, own, name) for name in here], index=here)
-        said.append(
-            f"`{policy}` loses {facts['share'].mean():.1%} of what random play loses, in the mean over {len(here)} "
-            f"environments, and is level with the best other policy or first on {int(facts['level'].sum())} of them."
-        )
-        best = f"{facts['best_share'].mean():.1%}"
+        facts = of_policy[policy] = pd.DataFrame([_facts(board, own, name) for name in here], index=here)
         groups = {"all": here, "development": DEVELOPMENT, "validation": VALIDATION}
         for title, names in groups.items():
             some = facts.loc[[name for name in names if name in here]]
@@ -126,10 +70,23 @@ def _board() -> tuple[str, list[str]]:
         rows += [[f"`{policy}`", *_row(name, facts.loc[name])] for name in here]
     heads = ["policy", "environments", "", "mean rank", "share of random", "best in hindsight"]
     heads += ["ratio of these", "mean ratio", "ratio of sums", "level or first"]
-    lines += [markdown(heads, summary), ""]
-    heads = ["policy", "environment", "regret", "share of random", "best other", "its share", "rank", "level"]
-    others = f"The best of {board['policy'].nunique()} others, picked for each in hindsight, loses {best}."
-    return " ".join([*said, others]), [*lines, markdown([*heads, "ms"], rows), ""]
+    each = [
+        "policy",
+        "environment",
+        "regret",
+        "share of random",
+        "best other",
+        "its share",
+        "rank",
+        "level",
+        "ms",
+    ]
+    return {
+        "board": board,
+        "of_policy": of_policy,
+        "summary": pd.DataFrame(summary, columns=heads),
+        "environments": pd.DataFrame(rows, columns=each),
+    }
 
 
 def _summary(some: pd.DataFrame) -> list[object]:
@@ -169,7 +126,7 @@ def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str
     }
 
 
-def _others(ours: pd.DataFrame) -> list[str]:
+def _others(ours: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (environment, seed), cell in ours.groupby(["environment", "seed"], sort=False):
         means = cell.groupby("policy")["regret"].mean()
@@ -181,12 +138,12 @@ def _others(ours: pd.DataFrame) -> list[str]:
         row += [f"{means[name] / means['random']:.1%}" if name in means else "" for name in POLICIES]
         rows.append([*row, best, len(rest)])
     heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in POLICIES), "best other", "others"]
-    return [_OTHERS, markdown(heads, rows), ""] if rows else []
+    return pd.DataFrame(rows, columns=heads)
 
 
-def _limit(folder: Path) -> list[str]:
+def _limit(folder: Path) -> dict[str, Any] | None:
     if (limit := read(folder / "limit.csv")) is None:
-        return []
+        return None
     board = pd.read_csv(LEADERBOARD)
     board = board[board["replicate"] < REPLICATES]
     means = board.groupby(["environment", "policy"])["regret"].mean().unstack()
@@ -199,12 +156,11 @@ def _limit(folder: Path) -> list[str]:
     numbers = np.array([row[3:] for row in rows])
     rows.append(["mean", "", "", *numbers.mean(0)])
     shown = [[*row[:3], *(f"{100 * share:.1f} %" for share in row[3:])] for row in rows]
-    counts = {"rates": limit["forgetting_rate"].nunique(), "widths": limit["width"].nunique()}
     heads = ["environment", "rate", "width", "with these", "best other in hindsight", *POLICIES]
-    return [_LIMIT.format(replicates=REPLICATES, **counts), markdown(heads, shown), ""]
+    return {"played": limit, "rows": pd.DataFrame(shown, columns=heads)}
 
 
-def _risers(ours: pd.DataFrame) -> list[str]:
+def _risers(ours: pd.DataFrame) -> pd.DataFrame:
     own, rows = (*POLICIES, HISTORY), []
     for environment in RISERS:
         for seed, cell in ours[ours["environment"] == environment].groupby("seed"):
@@ -221,12 +177,12 @@ def _risers(ours: pd.DataFrame) -> list[str]:
             best = f"`{rivals.idxmin()}` {rivals.min():.4g}"
             rows.append([environment, seed, cell["replicate"].nunique(), *shown, best, len(rivals)])
     heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in own), "best rival", "rivals"]
-    return [_RISERS, markdown(heads, rows), ""] if rows else []
+    return pd.DataFrame(rows, columns=heads)
 
 
-def _had(folder: Path, ours: pd.DataFrame) -> list[str]:
+def _had(folder: Path, ours: pd.DataFrame) -> dict[str, pd.DataFrame]:
     if (table := read(folder / "frontier.csv")) is None:
-        return []
+        return {}
     own = [*POLICIES, HISTORY]
     means = ours[ours["seed"] == frontier.SEED].groupby(["environment", "policy"])["regret"].mean()
     rows, asked = [], []
@@ -250,10 +206,10 @@ def _had(folder: Path, ours: pd.DataFrame) -> list[str]:
         "needs",
         *(f"`{name}` pays" for name in own),
     ]
-    return [_HAD, markdown(heads, rows), _ASKED, markdown(other, asked), ""]
+    return {"had": pd.DataFrame(rows, columns=heads), "asked": pd.DataFrame(asked, columns=other)}
 
 
-def _misled(ours: pd.DataFrame) -> list[str]:
+def _misled(ours: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (environment, seed), cell in ours.groupby(["environment", "seed"], sort=False):
         means = cell.groupby("policy")["regret"].mean()
@@ -265,7 +221,7 @@ def _misled(ours: pd.DataFrame) -> list[str]:
         rows.append([environment, seed, replicates, *(f"{regret:.1f}" for regret in regrets), f"{ratio:.2f}"])
     heads = ["environment", "seed", "replicates", "rightly"]
     heads += [*(name.removeprefix("auto, ") for name in MISTAKES), "ratio"]
-    return [_MISLED, markdown(heads, rows)] if rows else []
+    return pd.DataFrame(rows, columns=heads)
 
 
 def main(
