@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,10 +20,11 @@ from bandits_torch.experiments.plots import COLOURS
 from bandits_torch.files import atomic_write
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.running import Tables
-from benchmarks.pages import markdown, of, publish, seeds_of, table
+from benchmarks.pages import render
 
 RESAMPLES = 4000
 LEVEL = 0.95
+_NAMED = 7  # policies in colour, the best by rank, and random
 
 
 def regrets(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> list[np.ndarray]:
@@ -118,84 +120,30 @@ def summary(totals: pd.DataFrame) -> pd.DataFrame:
 
 _NAMED = 7  # policies in colour, the best by rank, and random
 
-_INTRODUCTION = """
-Regret is cumulative and dynamic: against the best available arm of every step.
-
-{settings}
-"""
-_RECORDS = """Real data carry no noise here, and their replicates differ in where they start: 25 starts evenly
-spread over the record that follows the history from which knowledge is learned, the same for all. Runs on the Intel and
-Molene records overlap, so their standard errors are too small; on Beijing's they do not.
-"""
-_RANKING = """## Ranking
-
-By mean regret on {environments} environments, {policies} policies; of seed {seed}, {replicates}.
-Rank 1 is the least regret of an environment; ties share. Interval: {level:.0%} of {resamples} bootstrap samples of
-environments and, within them, of replicates (the same for all policies): where the mean rank would lie on another
-choice of environments like these. Share: mean regret as a share of random's, averaged over the environments. First:
-where it is best.
-
-![Mean ranks](ranks.png)
-
-"""
-_REGRET = """## Regret by environment
-
-Mean regret ± standard error, and in brackets milliseconds a step for the first 25 replicates together, on one core that
-other work shared; the curves are those of these 25.
-Policies from best to worst by mean rank.
-
-![Regret over the steps](environments.png)
-
-"""
-_SHARES = """## Regret as a share of random's
-
-"""
-_PRIORS = """## Environments with candidate priors
-
-Where recipes for an unknown prior race, with some that know one prior. Outside the ranking: two environments.
-
-"""
-
 
 def write_page(folder: Path) -> list[Path]:
     """Write the page and its pictures into the folder of the tables; returns their paths."""
     tables = Tables(folder)
     totals, curves = tables.totals, tables.curves
     played, policies, absent = _raced(totals)
-    parts = [_INTRODUCTION.format(settings=(settings.__doc__ or "").strip()), _RECORDS]
-    parts += ["Left out:\n", *absent, ""] if absent else []
-    written, answer = [], "Nothing has been played."
+    shown: dict[str, Any] = {"about": (settings.__doc__ or "").strip(), "absent": absent}
+    written = []
     if played and policies:
-        shown = totals[totals["environment"].isin(played) & totals["policy"].isin(policies)]
-        ranks = ranking(shown, played, policies)
-        facts = {"environments": len(played), "policies": len(policies), "seed": settings.SEED}
-        facts |= {"replicates": seeds_of(shown, "replicate", "environment", "replicate")}
-        order, answer = list(ranks.index), _answer(ranks, len(played))
-        parts += [_RANKING.format(**facts, level=LEVEL, resamples=RESAMPLES), _ranking_table(ranks)]
-        parts += [_REGRET, _regret(shown, played, order)]
-        parts += [_SHARES, _shares(shown, played, order)]
+        ranked = totals[totals["environment"].isin(played) & totals["policy"].isin(policies)]
+        ranks = ranking(ranked, played, policies)
+        order = list(ranks.index)
         named = list(dict.fromkeys([*order[: _NAMED - 1], "random"]))
+        shown |= {"played": played, "ranked": ranked, "ranks": ranks, "level": LEVEL, "resamples": RESAMPLES}
+        shown |= {"seed": settings.SEED, "regret": _regret(ranked, played, order)}
+        shown["shares"] = _shares(ranked, played, order)
         written.append(_save(plot_ranks(ranks), folder / "ranks.png"))
-        written.append(_save(plot_environments(curves, shown, played, named), folder / "environments.png"))
+        written.append(_save(plot_environments(curves, ranked, played, named), folder / "environments.png"))
     priors = [name for name in settings.WITH_PRIORS if name in set(totals["environment"])]
     if priors:
-        shown = totals[totals["environment"].isin(priors)]
-        order = list(shown.groupby("policy")["regret"].mean().sort_values().index)
-        parts += [_PRIORS, _regret(shown, priors, order)]
-    path, command = folder / "RESULTS.md", "python -m benchmarks.leaderboard"
-    return [publish(path, "Leaderboard", answer, command, "\n".join(parts)), *written]
-
-
-def _answer(ranks: pd.DataFrame, environments: int) -> str:
-    best = [
-        f"`{name}` {row['mean_rank']:.2f} ({row['low']:.2f} to {row['high']:.2f}; "
-        f"{row['share']:.1%} of random's regret)"
-        for name, row in ranks.head(3).iterrows()
-    ]
-    return (
-        f"Of {len(ranks)} policies on {environments} environments these have the least mean rank, with its {LEVEL:.0%} "
-        f"interval: {', '.join(best)}."
-    )
+        others = totals[totals["environment"].isin(priors)]
+        order = list(others.groupby("policy")["regret"].mean().sort_values().index)
+        shown["priors"] = _regret(others, priors, order)
+    return [render(folder / "RESULTS.md", "leaderboard/RESULTS.md.jinja", **shown), *written]
 
 
 def _raced(totals: pd.DataFrame) -> tuple[list[str], list[str], list[str]]:
@@ -215,24 +163,12 @@ def _raced(totals: pd.DataFrame) -> tuple[list[str], list[str], list[str]]:
     return played, ranked, lines
 
 
-def _ranking_table(ranks: pd.DataFrame) -> str:
-    columns = {
-        "": of("place"),
-        "policy": of("policy", "`{}`".format),
-        "mean rank": of("mean_rank", "{:.2f}".format),
-        "interval": lambda row: f"{row['low']:.2f} to {row['high']:.2f}",
-        "share of random": of("share", "{:.1%}".format),
-        "first": of("first", int),
-    }
-    return table(ranks.reset_index().assign(place=range(1, len(ranks) + 1)), columns)
-
-
-def _regret(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> str:
+def _regret(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> pd.DataFrame:
     known = summary(totals)
     horizons = totals.groupby("environment")["horizon"].first()
     heads = [f"{name}, T = {horizons[name]}" for name in environments]
     rows = [[f"`{p}`", *(_cell(known, e, p) for e in environments)] for p in policies]
-    return markdown(["policy", *heads], rows)
+    return pd.DataFrame(rows, columns=["policy", *heads])
 
 
 def _cell(known: pd.DataFrame, environment: str, policy: str) -> str:
@@ -243,10 +179,10 @@ def _cell(known: pd.DataFrame, environment: str, policy: str) -> str:
     return f"{regret:.{digits}f} ± {error:.{digits}f} ({ms:.2g})"
 
 
-def _shares(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> str:
+def _shares(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> pd.DataFrame:
     values = shares(regrets(totals, environments, policies), policies.index("random"))
     rows = [[f"`{p}`", *(f"{value:.0%}" for value in values[:, i])] for i, p in enumerate(policies)]
-    return markdown(["policy", *environments], rows)
+    return pd.DataFrame(rows, columns=["policy", *environments])
 
 
 def _save(figure: Figure, path: Path) -> Path:

@@ -109,9 +109,9 @@ def test_a_mistake_is_made_in_a_copy():
 def test_the_page_tells_what_mistakes_cost_in_the_mean():
     regrets = {"auto": 10.0} | dict(zip(playing.MISTAKES, (11.0, 12.0, 13.0, 14.0, 15.0), strict=True))
     cell = {"environment": "stationary", "seed": 1, "replicate": 0}
-    lines = page._misled(pd.DataFrame([cell | {"policy": name, "regret": r} for name, r in regrets.items()]))
-    assert "| 1.30 |" in lines[-1]
-    assert not page._misled(pd.DataFrame([cell | {"policy": "auto", "regret": 1.0}]))
+    rows = page._misled(pd.DataFrame([cell | {"policy": name, "regret": r} for name, r in regrets.items()]))
+    assert rows["ratio"].tolist() == ["1.30"]
+    assert page._misled(pd.DataFrame([cell | {"policy": "auto", "regret": 1.0}])).empty
 
 
 def test_the_limit_is_the_least_of_all_settings(monkeypatch, tmp_path):
@@ -124,8 +124,7 @@ def test_the_limit_is_the_least_of_all_settings(monkeypatch, tmp_path):
     rows = pd.read_csv(tmp_path / "limit.csv")
     assert len(rows) == 4
     assert rows["regret"].nunique() == 4
-    lines = page._limit(tmp_path)
-    share = next(line for line in lines[1].splitlines() if line.startswith("| stationary")).split("|")[4]
+    share = page._limit(tmp_path)["rows"].set_index("environment").loc["stationary", "with these"]
     board = pd.read_csv(page.LEADERBOARD)
     random = board.query("environment == 'stationary' and policy == 'random' and replicate < 10")["regret"]
-    assert share.strip() == f"{100 * rows['regret'].min() / random.mean():.1f} %"
+    assert share == f"{100 * rows['regret'].min() / random.mean():.1f} %"
