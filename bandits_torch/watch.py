@@ -324,7 +324,7 @@ class Watched:
             context: for arms under a context; without it there are no means.
 
         Cost: N times that of one arm's covariances, and the draws: milliseconds for ten arms of ``auto``, about a
-        second for 200. Raises ValueError for a ``level`` out of range and times as ``predict``.
+        second for 200. Raises ValueError for a ``level`` out of range, and for times and contexts as ``predict``.
         """
         validation.probability("level", level)
         with self._turn.any_process():
@@ -334,6 +334,7 @@ class Watched:
             context = border.context_of(context, self.context_names)
             inside = policy.innermost
             if policy.dim:
+                validation.require(context is None, "context", context, "None over a domain")
                 return self._beliefs_of_settings(number, level, inside)
             mean, lower, upper = self._intervals(number, level, inside, None, context)
             best = torch.full_like(mean, torch.nan)
@@ -401,8 +402,8 @@ class Watched:
             mean, deviation = self.predict(at, **told)
             centre, spread = self.predict(at, **told, latent=True) if latent else (mean, deviation)
         except ValueError:
-            if hasattr(inside, "marginals") and context is None and not inside.takes_contexts:
-                raise  # of a policy that believes, at a time that it cannot tell of
+            if context is not None or (hasattr(inside, "marginals") and not inside.takes_contexts):
+                raise  # of a policy that believes, at a time or under a context that it cannot tell of
             mean = self.policy.mean_rewards()
             if mean is None:
                 mean = torch.full((self.replicates, self.num_arms), torch.nan, dtype=torch.float64)

@@ -112,6 +112,25 @@ def test_what_is_not_known_is_not_said():
     assert many.beliefs()["probability_best"].isna().all()
 
 
+def test_a_context_or_time_that_does_not_fit_is_refused_and_not_unknown():
+    listed, numbers = AskTell.auto(3, contexts=2), AskTell.auto(3, context_dim=2)
+    alone, counted = AskTell.auto(3), AskTell(recipes.ucb1(3))
+    points = AskTell.auto({"x": (0.0, 1.0)})
+    for live, told in ((listed, {"context": 7}), (numbers, {"context": 1.0}), (alone, {"context": 1.0})):
+        with pytest.raises(ValueError, match="context must"):
+            live.beliefs(**told)
+    for live, told in ((counted, {"context": 1.0}), (points, {"context": 1.0})):
+        with pytest.raises(
+            ValueError, match=r"policy must be one that predicts|context must be None over a domain"
+        ):
+            live.beliefs(**told)
+    listed.tell(listed.ask(5.0, context=0).id, 1.0)
+    with pytest.raises(ValueError, match="at must be at or after the latest reward"):
+        listed.beliefs(at=4.0, context=0)
+    assert listed.beliefs()["mean"].isna().all()
+    assert listed.beliefs(context=0)["mean"].notna().all()
+
+
 def test_rewards_of_0_and_1_have_intervals_between_0_and_1():
     live = AskTell(recipes.gp_ucb(ARMS, RBFKernel(), 1.0), rewards="binary")
     for k in range(10):
