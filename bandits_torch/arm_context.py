@@ -23,8 +23,8 @@ class ArmContext:
         features: features of the arms at this step, (N, d) or (S, N, d). In place of the policy's own. None: no change.
         available: mask of the arms that can be chosen, (N,) or (S, N). None: all.
 
-    Raises ValueError if the context or the features have the wrong number of dimensions or are not finite real numbers,
-    or if the mask is not a tensor. The policy checks sizes, and that the mask is boolean.
+    Raises ValueError if the context or the features have the wrong number of dimensions, are not finite real numbers or
+    are above 1e140 in size, or if the mask is not a tensor. The policy checks sizes, and that the mask is boolean.
     """
 
     context: Tensor | None = None
@@ -38,6 +38,7 @@ class ArmContext:
             if value is not None:
                 validation.of_shape(name, validation.finite_tensor(name, value), *either)
                 validation.require(not value.is_complex(), name, value.dtype, "real numbers")
+                validation.rewards(name, value.double())  # squares of distances must be finite, too
         if self.available is not None:
             validation.tensor("available", self.available)
 

@@ -234,6 +234,16 @@ def test_steps_under_a_context_are_not_captured() -> None:
         run(blind, problem, 20, capture=True)
 
 
+def test_a_context_whose_squares_are_not_finite_is_refused_before_it_is_learned() -> None:
+    live = AskTell.auto(3, context_dim=2)
+    with pytest.raises(ValueError, match=r"context must be at most 1e\+140 in size"):
+        live.ask(0.0, context=[1e160, 1.0])
+    with pytest.raises(ValueError, match=r"features must be at most 1e\+140 in size"):
+        ArmContext(features=torch.full((3, 1), -1e200, dtype=torch.float64))
+    live.tell(live.ask(1.0, context=[1e100, 1.0]).id, 1.0)
+    assert live.beliefs(context=[1.0, 1.0])["mean"].notna().all()
+
+
 BAD = {
     "not listed": (ArmContext(LISTED[0] + 0.01), "context must be one of the 5"),
     "features under listed ones": (ArmContext(LISTED[0], ARMS), "features must be None"),
