@@ -28,7 +28,7 @@ class Domain:
         inequality_constraints: as in BoTorch's ``optimize_acqf``: (indices, coefficients, rhs) for
             sum_i coefficients_i x_{indices_i} >= rhs.
         fixed_features: as in ``optimize_acqf``: values of the fixed coordinates, by index; a number, or a tensor (S,)
-            with one per replicate. They may lie outside the bounds, as there.
+            with one per replicate, up to 1e140 in size. They may lie outside the bounds, as there.
 
     Raises:
         ValueError: bounds that are not finite (2, d) with lower < upper (or equal, where fixed); an index out
@@ -54,7 +54,8 @@ class Domain:
         for column, value in self.fixed_features.items():
             inside = type(column) is int and 0 <= column < self.dim
             validation.require(inside, "fixed_features", column, f"keyed by columns 0..{self.dim - 1}")
-            validation.finite_tensor("fixed_features", validation.numbers("fixed_features", value, bounds))
+            given = validation.numbers("fixed_features", value, bounds)
+            validation.rewards("fixed_features", given.double())  # squares of distances must be finite, too
         free = self.dim - len(self.fixed_features)
         validation.require(free > 0, "fixed_features", list(self.fixed_features), "fewer than the columns")
         validation.instance("inequality_constraints", self.inequality_constraints, Sequence, "a sequence")

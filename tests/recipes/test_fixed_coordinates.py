@@ -102,3 +102,11 @@ def test_a_fixed_value_outside_the_bounds_is_played(name, constraints):
         assert choice.arm[0, 1] == 5
         assert (-1e-6 if constraints == "none" else 0.3 - 1e-6) <= choice.arm[0, 0] <= 1 + 1e-6
         policy.learn(Observation(time, choice.arm, torch.ones(1).double(), choice.why))
+
+
+def test_a_fixed_value_whose_square_is_not_finite_is_refused():
+    """Such a value made all later choices of ``auto`` an error of the linear algebra."""
+    box = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
+    for value in (1e160, torch.tensor([-1e200], dtype=torch.float64)):
+        with pytest.raises(ValueError, match=r"fixed_features must be at most 1e\+140 in size"):
+            Domain(box, fixed_features={1: value})
