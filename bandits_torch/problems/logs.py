@@ -103,7 +103,7 @@ class Log:
             validation.finite_tensor("contexts", self.contexts)
             fits = self.contexts.dim() == 2 and len(self.contexts) == n and self.contexts.shape[1] > 0
             validation.shape_is("contexts", self.contexts, fits, f"({n}, c), one for each pull")
-            object.__setattr__(self, "contexts", self.contexts.double())
+            object.__setattr__(self, "contexts", validation.rewards("contexts", self.contexts.double()))
             listed = tuple(self.context_names)
             object.__setattr__(self, "context_names", listed)
             if listed:

@@ -19,6 +19,7 @@ from bandits_torch import (
 from bandits_torch.acquisition import SimultaneousBand
 from bandits_torch.kernels import PeriodKernel
 from bandits_torch.policies import ContextualPolicy, Observation, Pending, StandardisedPolicy
+from bandits_torch.problems import Log
 from tests.reference import kernels
 from tests.reference.plain_contextual import PlainCGPUCB, forgetting, se
 
@@ -240,6 +241,11 @@ def test_a_context_whose_squares_are_not_finite_is_refused_before_it_is_learned(
         live.ask(0.0, context=[1e160, 1.0])
     with pytest.raises(ValueError, match=r"features must be at most 1e\+140 in size"):
         ArmContext(features=torch.full((3, 1), -1e200, dtype=torch.float64))
+    far = torch.tensor([[0.0], [1e200]], dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"contexts must be at most 1e\+140 in size"):
+        AskTell.auto(3, contexts=far)
+    with pytest.raises(ValueError, match=r"contexts must be at most 1e\+140 in size"):
+        Log(torch.arange(2.0), torch.arange(2), torch.zeros(2), contexts=far)
     live.tell(live.ask(1.0, context=[1e100, 1.0]).id, 1.0)
     assert live.beliefs(context=[1.0, 1.0])["mean"].notna().all()
 

@@ -254,5 +254,6 @@ def check_contexts(contexts: Tensor) -> None:
     validation.finite_tensor("contexts", contexts)
     fits = contexts.dim() == 2 and min(contexts.shape) > 0
     validation.shape_is("contexts", contexts, fits, "(M, c), all contexts there can be")
+    validation.rewards("contexts", contexts.double())  # as of a step
     different = len(contexts.unique(dim=0)) == len(contexts)
     validation.require(different, "contexts", contexts, f"different from each other in {contexts.dtype}")
