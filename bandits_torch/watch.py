@@ -305,8 +305,8 @@ class Watched:
         * ``probability_best``: the probability that its expected reward is the largest among the arms that are not
           retired, from 16 384 joint draws (Sobol points, with their own generator), so that correlations count; within
           0.01. NaN if more than 256 arms may still be the best.
-        * ``plays``, ``last_played``, ``unseen``: the number of its rewards learned; the time of the latest; and how
-          long ago that is (for an arm never played, since the first question).
+        * ``plays``, ``last_played``, ``unseen``: the number of its rewards told (those of a ``log`` do not count); the
+          time of the latest; and how long ago that is (for an arm never played, since the first question).
         * ``retired``: whether it is never asked again (``retire_arms``).
 
         Values that a policy does not have are NaN. Classical bandits have a mean for the arms that they have played, no
