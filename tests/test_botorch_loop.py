@@ -4,7 +4,12 @@ import math
 
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, qLowerBoundMaxValueEntropy, qMaxValueEntropy
+from botorch.acquisition import (
+    LogExpectedImprovement,
+    PosteriorStandardDeviation,
+    qLowerBoundMaxValueEntropy,
+    qMaxValueEntropy,
+)
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
@@ -13,6 +18,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bandits_torch import ArmGP, OnlineGP, ThompsonSampling, UpperConfidenceBound
+from bandits_torch.acquisition import OptimisticOverPriors
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import AtTime
 from bandits_torch.theory import SrinivasBayesianWidth
@@ -178,3 +184,17 @@ def test_drifting_arms_are_chosen_in_batches_by_entropy_at_the_present():
         model = now.condition_on_observations(x, torch.sin(x / 3 + step / 5)).model
     assert model.num_observations == 12
     assert model.now == 5.0
+
+
+@pytest.mark.filterwarnings("ignore:All acquisition values")  # they are the same
+@pytest.mark.parametrize("of", ["bound", "bound over priors", "deviation"])
+def test_a_loop_begins_before_the_first_observation(of):
+    batch = (2,) if of == "bound over priors" else ()
+    model = OnlineGP(MaternKernel(2.5), 0.1, prior_mean=0.5, input_dim=2, batch_shape=batch)
+    score = PosteriorStandardDeviation(model) if of == "deviation" else UpperConfidenceBound(model, 2.0)
+    if batch:
+        score = OptimisticOverPriors(score)
+    square = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    x, value = optimize_acqf(score, square, q=1, num_restarts=2, raw_samples=4)
+    assert bool(((x >= 0) & (x <= 1)).all())
+    assert value == (1.0 if of == "deviation" else 2.5)

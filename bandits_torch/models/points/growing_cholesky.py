@@ -132,6 +132,9 @@ def predict(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> tuple[Ten
     mean, marginal = prior.mean(X), X.shape[-2] == 1
     spread = prior.variance(X) if marginal else prior.covariance(X, X)
     if data.size == 0:
+        if marginal and X.requires_grad:  # a gradient of 0 where the prior is the same everywhere
+            nothing = 0.0 * X.sum(-1).to(mean)
+            return mean + nothing, spread + nothing
         return mean, spread
     V = _whiten(prior, data, X)
     mean = mean + (V * data.rows().whitened.unsqueeze(-1)).sum(-2)
