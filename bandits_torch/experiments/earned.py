@@ -59,9 +59,10 @@ def best_arms(problem: Problem, horizon: int) -> Tensor:
         horizon: T, number of steps.
 
     Returns (R, T) integers on the CPU, R as for ``random_regret``. Cost O(R N) per step. Raises ValueError for a
-    horizon below 1.
+    horizon below 1, and for a problem over the points of a domain.
     """
     validation.positive_integer("horizon", horizon)
+    validation.require(problem.dim == 0, "problem", type(problem).__name__, "one over arms")
     steps = range(1, horizon + 1)
     rewards = (available_rewards(problem.expected_rewards(step), problem.available(step)) for step in steps)
     return torch.stack([reward.nan_to_num(nan=-torch.inf).argmax(-1) for reward in rewards], dim=-1).cpu()
@@ -98,8 +99,9 @@ def per_step(histories: Mapping[str, History]) -> pd.DataFrame:
     """One row per policy and step, over the replicates: mean regret of the step, mean cumulative regret up to
     it, and the standard error of the latter (NaN for a single replicate).
 
-    ``histories``: by policy.
+    ``histories``: by policy. Raises ValueError if there is none.
     """
+    validation.require(len(histories) > 0, "histories", dict(histories), "of one policy or more")
     parts = []
     for name, history in histories.items():
         cumulative = history.cumulative_regret

@@ -135,8 +135,8 @@ def test_the_picture_file_is_not_blank(tmp_path):
 
 
 def test_starts_are_dots_and_their_mean_a_tick_least_first():
-    regret = {"late": torch.tensor([3.0, 5.0]), "first": torch.tensor([1.0, 2.0])}
-    ax = plot_starts(regret, torch.tensor([8.0, 12.0]))
+    regret = {"late": torch.tensor([3, 5]), "first": torch.tensor([1, 2])}  # in whole numbers
+    ax = plot_starts(regret, torch.tensor([8, 12]))
     assert [label.get_text() for label in ax.get_yticklabels()] == ["first", "late"]
     dots, tick = ax.lines[0], ax.lines[1]
     np.testing.assert_allclose(dots.get_xdata(), [10, 20])

@@ -126,12 +126,13 @@ def plot_pulls(
         most: the largest number of arms shown: those pulled or best most often.
         columns: stretches, at most.
 
-    Raises ValueError for a history over points, ``best`` of another shape, fewer names than arms, and ``most`` or
-    ``columns`` below 1.
+    Raises ValueError for a history over points, ``best`` of another shape or not of integers, fewer names than arms,
+    and ``most`` or ``columns`` below 1.
     """
     validation.require(history.arms.dim() == 2, "history", tuple(history.arms.shape), "of a run over arms")
     T = history.horizon
     validation.of_shape("best", best, (1, T), (history.replicates, T))
+    validation.require(not best.is_floating_point(), "best", best.dtype, "integers")
     count = int(max(history.arms.max(), best.max())) + 1
     if names is not None:
         validation.require(len(names) >= count, "names", len(names), f"names of {count} or more arms")
@@ -188,13 +189,14 @@ def plot_regret(
     ends at five times the median final value, so that one bad policy does not flatten the others; labels of lines
     beyond it have an arrow.
 
-    Raises ValueError without a history to draw.
+    Raises ValueError without a history to draw, and for ``random`` of another shape.
     """
     shown = named(histories)
     ax = axes_or_new(ax)
     look = looks(shown)
     lines = [_draw_total(ax, name, history.cumulative_regret, *look[name]) for name, history in shown.items()]
     if random is not None:
+        validation.of_shape("random", random, ("R", "T"))
         cumulative = random.cumsum(-1).mean(0, keepdim=True)
         lines.append(_draw_total(ax, "random (expected)", cumulative, GREY, (0, (1, 1.5))))
     usual = [line for line in lines if line.end <= _OFF_SCALE * np.median([line.end for line in lines])]
@@ -277,9 +279,9 @@ def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = 
         validation.of_shape(f"regret of {name}", values, random.shape)
     ax = axes_or_new(ax, height=1.2 + 0.32 * len(regret))
     colours = {name: colour for name, (colour, _) in looks(regret).items()}
-    order = sorted(regret, key=lambda name: float(regret[name].mean()))
+    order = sorted(regret, key=lambda name: float(regret[name].double().mean()))
     for row, name in enumerate(order):
-        shares = (100 * regret[name] / random.mean()).double().numpy()
+        shares = (100 * regret[name].double() / random.double().mean()).numpy()
         at = np.full(len(shares), row)
         ax.plot(shares, at, "o", alpha=0.45, markersize=5, markeredgewidth=0, color=colours[name])
         ax.plot(shares.mean(), row, "|", color=colours[name], markersize=16, markeredgewidth=2.4)
@@ -331,11 +333,13 @@ def plot_posterior(
     Arms with one coordinate are drawn over it, as a line in a band; any others over their index, as dots with
     error bars. Cost: that of learning these steps again.
 
-    Raises ValueError for steps or a replicate outside the history, and for sizes that disagree.
+    Raises ValueError for steps or a replicate outside the history, for sizes that disagree, and for another policy.
     """
     check_replicate(history, replicate)
+    validation.instance("policy", policy, (IndexPolicy, OnlineModel), "an IndexPolicy or an OnlineModel")
     wanted = [steps] if isinstance(steps, int) else list(steps)
-    ok = bool(wanted) and wanted == sorted(set(wanted)) and wanted[0] >= 1 and wanted[-1] <= history.horizon
+    ok = bool(wanted) and not any(isinstance(step, (bool, float)) for step in wanted)
+    ok = ok and wanted == sorted(set(wanted)) and wanted[0] >= 1 and wanted[-1] <= history.horizon
     validation.require(ok, "steps", steps, f"ascending integers in 1, ..., {history.horizon}")
     learner, shown = _empty_copy(policy, arms)
     given, count = learner.replicates, history.replicates

@@ -83,6 +83,7 @@ def named(histories: History | Mapping[str, History]) -> dict[str, History]:
     """Histories by name; a single history gets the name of its policy."""
     if isinstance(histories, History):
         return {str(histories.meta.get("policy", "policy")): histories}
+    validation.instance("histories", histories, Mapping, "a History, or several by name")
     validation.require(len(histories) > 0, "histories", dict(histories), "at least one history")
     return dict(histories)
 
@@ -113,7 +114,7 @@ def thinned(horizon: int) -> np.ndarray:
 
 def check_replicate(history: History, replicate: int) -> int:
     """Raise ValueError unless the history has this replicate, counting from 0."""
-    ok = isinstance(replicate, int) and 0 <= replicate < history.replicates
+    ok = type(replicate) is int and 0 <= replicate < history.replicates
     validation.require(ok, "replicate", replicate, f"an integer in 0, ..., {history.replicates - 1}")
     return replicate
 
