@@ -6,11 +6,11 @@ from itertools import product
 import pytest
 import torch
 
-from bandits_torch.models import ArmMembers, CyclicMembers, SmoothMembers, StackedMembers
+from bandits_torch.models import ArmMembers, CyclicMembers, LevelMembers, SmoothMembers, StackedMembers
 from bandits_torch.models.arms.members import LowRankMembers, pivoted_root
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.dense_arm_gp import DenseArmGP, forgetting
-from tests.reference.dense_cycles import DenseMember, matern
+from tests.reference.dense_cycles import DenseMember, DenseTerms, constant, matern, times
 
 N, S = 7, 2
 KERNELS = torch.stack([smooth(N, 0.3), 2 * torch.eye(N).double()])
@@ -21,15 +21,20 @@ PERIODS, HARMONICS = (7.0, 31.5), (2, 1)
 WAVES = ((7.0, 1, 1.0), (7.0, 2, 0.25), (31.5, 1, 1.0))
 PROFILE = torch.randn(6, N, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
 
-# Kind: kernel, noise, how it changes over time (a rate, or a time scale), and a share and rate of the cycle.
+CONTROL = 1
+
+# Kind: kernel, noise, how it changes over time (a rate, or a time scale), and a share and rate of the cycle, or a
+# variance and a time scale of the level.
 GRIDS = {
     "fading": list(product((0, 1), (0.01, 1.0), (0.0, 0.01, 0.4))),
     "low rank": list(product((0, 1), (0.05, 1.0), (0.0, 0.4))),
     "smooth": list(product((0, 1), (0.05, 1.0), (1.0, 12.0, 300.0))),
     "cyclic": [*product((0, 1), (0.05,), (0.0, 0.1), (0.0, 0.6), (0.01,)), (0, 1.0, 0.1, 0.6, 0.0)],
+    "level": [(0, 0.3, 0.0, 50.0, 8.0), (1, 1.0, 0.1, 2.0, 30.0), (1, 0.1, 0.02, 10.0, 3.0)],
     "cyclic without cycles": list(product((0, 1), (0.05, 1.0), (0.0, 0.1), (0.0,), (0.01,))),
 }
 every_kind = pytest.mark.parametrize("kind", GRIDS)
+every_kind_that_stacks = pytest.mark.parametrize("kind", [kind for kind in GRIDS if kind != "level"])
 
 
 def members(kind, arms=N, replicates=S, unit=1.0, like=range(N)):
@@ -44,7 +49,9 @@ def members(kind, arms=N, replicates=S, unit=1.0, like=range(N)):
     if kind.startswith("cyclic"):
         options |= {"periods": PERIODS, "harmonics": HARMONICS, "profile": unit * PROFILE[:, :arms]}
         options |= {"share": cycle[0], "cycle_rate": cycle[1]}
-    build = {"fading": ArmMembers, "smooth": SmoothMembers}.get(kind, CyclicMembers)
+    if kind == "level":
+        options |= {"level_variance": unit**2 * cycle[0], "timescale": cycle[1], "control": CONTROL}
+    build = {"fading": ArmMembers, "smooth": SmoothMembers, "level": LevelMembers}.get(kind, CyclicMembers)
     return build(arms, unit**2 * KERNELS[:, like][:, :, like], *told, **options)
 
 
@@ -53,6 +60,10 @@ def dense_member(kind, kernel, noise, change, *cycle):
         total = sum(q for *_, q in WAVES)
         waves = [(p, h, q / total, PROFILE[2 * j], PROFILE[2 * j + 1]) for j, (p, h, q) in enumerate(WAVES)]
         return DenseMember(KERNELS[kernel], noise, change, *cycle, MEAN, waves)
+    if kind == "level":  # which one arm more, never pulled, pays alone
+        terms = torch.nn.functional.pad(KERNELS[kernel], (0, 1, 0, 1)), forgetting(change)
+        level = torch.ones(N + 1, N + 1).double(), times(constant(cycle[0]), matern(1.5, cycle[1]))
+        return DenseTerms([terms, level], noise, torch.nn.functional.pad(MEAN, (0, 1)))
     K = ROOTS[kernel] @ ROOTS[kernel].mT if kind == "low rank" else KERNELS[kernel]
     return DenseArmGP(K, noise, MEAN, matern(1.5, change) if kind == "smooth" else forgetting(change))
 
@@ -82,21 +93,32 @@ def observe(twins, time, arm, reward):
         twin.observe(arm[s], reward[s, p], time)
 
 
+def apart(twin, now):
+    """Mean and covariance of the arms' parts, their covariances with the level, and its variance."""
+    mean, joint = twin.joint(now)
+    parts = joint - joint[N] - joint[:, N:] + joint[N, N]
+    return (mean - mean[N])[:N], parts[:N, :N], (joint[N] - joint[N, N])[:N], joint[N, N]
+
+
+def expected(twin, now, arm):
+    """Mean and variance of all arms, and their covariances with an arm; of members with a level lifts over the control,
+    and covariances given the level. Then mean and variance of the arm's reward."""
+    mean, joint = twin.joint(now)
+    of_arm = mean[arm], joint[arm, arm]
+    if len(mean) > N:
+        mean, joint, shared, unsure = apart(twin, now)
+        mean, joint = mean - mean[CONTROL], joint - shared.outer(shared) / unsure
+    return mean, joint.diagonal(), joint[arm], *of_arm
+
+
 def assert_agree(twins, model, now):
     """Means, variances and covariances of all arms, and of one arm for each replicate."""
     mean, variance = model.marginals(now)
     arm = torch.arange(model.replicates)
     (at_mean, at_variance), covariance = model.at(arm, now), model.covariance_with(arm, now)
     for (s, p), twin in twins.items():
-        expected, joint = twin.joint(now)
-        for ours, exact in (
-            (mean[s, p], expected),
-            (variance[s, p], joint.diagonal()),
-            (covariance[s, p], joint[s]),
-            (at_mean[s, p], expected[s]),
-            (at_variance[s, p], joint[s, s]),
-        ):
-            torch.testing.assert_close(ours, exact, rtol=0, atol=1e-8)
+        ours = mean[s, p], variance[s, p], covariance[s, p], at_mean[s, p], at_variance[s, p]
+        torch.testing.assert_close(ours, expected(twin, now, s), rtol=0, atol=1e-8)
 
 
 def some(kind, seed, share):
@@ -159,7 +181,7 @@ def test_a_mean_is_set_anew_from_weights_on_what_was_observed(kind):
     assert torch.equal(model.marginals(now)[0][~where], before[~where])
 
 
-@every_kind
+@every_kind_that_stacks
 def test_a_state_goes_on_alike_alone_and_stacked(kind):
     models = [StackedMembers([members("fading"), members(kind)]) for _ in range(2)]
     parts, half = (members("fading"), members(kind)), len(GRIDS["fading"])
@@ -278,6 +300,35 @@ def test_members_over_more_arms_know_what_they_would_have_known(kind, like, coun
     for which in (torch.tensor([arm, N - 1 - arm]) for arm in (0, 5, 6)):
         ours, theirs = grown.covariance_with(which, now), whole.covariance_with(which, now)
         torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-7)
+
+
+def test_a_level_that_is_forgotten_is_as_before_the_first_reward_and_arms_are_known_as_well():
+    """And so it is learned from the next reward."""
+    model, twins = members("level"), dense("level")
+    for time, arm, reward in steps("level", 40):
+        model.observe_arms(arm.unsqueeze(-1), reward, time)
+        observe(twins, time, arm, reward)
+    now, where = time + 1.0, torch.tensor([[True, False, True], [False, True, True]])
+    lift, level, (mean, variance) = model.marginals(now)[0], model.level(now), model.rewards(now)
+    model.forget_level(where)
+    assert torch.equal(model.marginals(now)[0], lift)
+    assert torch.equal(model.rewards(now)[0][~where], mean[~where])
+    assert torch.equal(model.rewards(now)[1][~where], variance[~where])
+    known = model.marginals(now)[1]
+    model.observe_arms(arm.unsqueeze(-1), reward, now)
+    after, unsure = model.rewards(now)
+    for (s, p), twin in twins.items():
+        of_rewards, joint = twin.joint(now)
+        said = mean[s, p], variance[s, p], level[s, p]
+        exact = of_rewards[:N], joint.diagonal()[:N], of_rewards[N]
+        torch.testing.assert_close(said, exact, rtol=0, atol=1e-8)
+        if where[s, p]:
+            (parts, covariance, _, _), (_, noise, _, of_level, _) = apart(twin, now), GRIDS["level"][p]
+            column = covariance[arm[s]] + of_level
+            total = column[arm[s]] + noise
+            told = parts + column * (reward[s, p] - parts[arm[s]]) / total
+            exact = covariance.diagonal(), told, covariance.diagonal() + of_level - column.square() / total
+            torch.testing.assert_close((known[s, p], after[s, p], unsure[s, p]), exact, rtol=0, atol=1e-8)
 
 
 def test_members_of_low_rank_do_not_grow_from_those_of_other_arms():
