@@ -48,3 +48,4 @@ def test_a_change_is_found_in_few_steps(change: str, delay: int) -> None:
     assert len(steps) >= REPLICATES - 2
     assert steps.median() <= delay
     assert not detected[:, : HORIZON // 2 - 1].any()
+    assert after.sum(-1).max() == 1  # the alarm restarts it

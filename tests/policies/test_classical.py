@@ -272,13 +272,3 @@ def test_choices_do_not_depend_on_the_unit_or_the_zero_of_rewards(name, scale, s
     policies = [recipes.RECIPES[name](Setup(N, replicates=S, seed=3), **options, **quick) for _ in range(2)]
     table = rewards()
     assert torch.equal(play(policies[0], table), play(policies[1], scale * table + shift))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_kernel_is_needed(name):
-    options = {"horizon": T} if "horizon" in recipes.options_of(name) else {}
-    by_number = recipes.RECIPES[name](N, replicates=2, **options)
-    by_features = recipes.RECIPES[name](torch.rand(N, 3).double(), replicates=2, **options)
-    with_setup = recipes.RECIPES[name](Setup(N, replicates=2), **options)
-    for policy in (by_number, by_features, with_setup):
-        assert (policy.num_arms, policy.replicates) == (N, 2)
