@@ -22,7 +22,7 @@ from bandits_torch.policies import IndexPolicy, Observation
 F32, F64 = torch.float32, torch.float64
 CLOCK, MINUTE = 1.7e9, 60.0  # there float32 keeps every 128th second
 RATE = 0.002  # per second: after a minute a correlation of .94
-NOISE, N, STEPS = 0.1, 9, 4
+NOISE, N = 0.1, 9
 SEARCH = {"num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 5}}
 # Whose kernel has no part over time, or brings it.
 STATIC = {"auto", "ui_gp_ucb", "r_perp", "a_gp_ucb", "lb_gp_ucb", "cgp_ucb", "bkb", "bbkb", "w_gp_ucb"}
@@ -56,6 +56,9 @@ def build(name, over, dtype, start, **told):
     belief = {None: (), "kernel": (kernel, NOISE), "priors": (priors, NOISE), "prior": (priors[0], NOISE)}
     # Of fewer features float32 finds the kernel of a network not positive semi-definite.
     dim = 3 if "opnn" in name else 1
+    if "time_kernel" in told:
+        told["time_kernel"] = told["time_kernel"](start)
+    told = {key: value.to(dtype) if isinstance(value, torch.Tensor) else value for key, value in told.items()}
     return about.call(choices(over, dtype, dim), *belief[about.belief], **options | told)
 
 
@@ -77,15 +80,71 @@ def predicted(live, over, time, step, dtype):
     return torch.stack([torch.stack(live.predict(time + late, **told)) for late in (MINUTE, 10 * MINUTE)])
 
 
-def check_clocks(tmp_path, over, build, steps=STEPS, tolerance=1e-3):
-    """``build(dtype, start)``, asked and told from a clock of 0 and from one of seconds since 1970, which is saved and
-    taken up again on the way: the same choices, the same predictions, and those of float64 of the same rewards."""
-    near, far, reference = (build(*of) for of in ((F32, 0.0), (F32, CLOCK), (F64, 0.0)))
-    near, far = AskTell(near), AskTell(far)
+def gpytorchs(cls, **settings):
+    kernel = cls().double()
+    kernel.initialize(**settings)
+    return kernel.requires_grad_(False)
+
+
+TIME_KERNELS = {
+    "Matern": lambda start: MaternTimeKernel(300.0, 1.5),
+    "periodic": lambda start: PeriodicTimeKernel(500.0),
+    "quasi-periodic": lambda start: QuasiPeriodicKernel(500.0, memory=3000.0, order=2),
+    "cycle and drift": lambda start: PeriodicTimeKernel(500.0) + MaternTimeKernel(900.0),
+    "Wiener": lambda start: WienerKernel(0.001, start=start),
+    "GPyTorch's Matern": lambda start: gpytorchs(MaternKernel, lengthscale=300.0),
+    "GPyTorch's periodic": lambda start: gpytorchs(PeriodicKernel, period_length=500.0),
+    "GPyTorch's squared exponential": lambda start: gpytorchs(RBFKernel, lengthscale=300.0),
+    "Wiener and Matern": lambda start: WienerKernel(0.001, start=start) + MaternTimeKernel(300.0),
+}
+STATELESS = ("GPyTorch's squared exponential", "Wiener and Matern")  # not over arms
+OF_TIME = (("tv_gp_ucb", "arms"), ("tv_gp_ucb", "points"), ("tv_cgp_ucb", "contexts"))
+FITS = {"first": 2, "every": 3}
+OPTIONS = {
+    "W-DBO": ("tv_gp_ucb", "points", {"stale": "wasserstein"}),
+    "stale": ("tv_gp_ucb", "points", {"forgetting_rate": 0.02, "stale": 0.1}),
+    "stale, contexts": ("tv_cgp_ucb", "contexts", {"forgetting_rate": 0.02, "stale": 0.1}),
+    "listed contexts": ("tv_cgp_ucb", "contexts", {"contexts": torch.tensor([[0.0], [0.25], [0.5]])}),
+    "learned, arms": ("tv_gp_ucb", "arms", {"learn_hyperparameters": FITS}),
+    "learned, points": ("tv_gp_ucb", "points", {"learn_hyperparameters": FITS}),
+    "learned, restarts": ("et_gp_ucb", "points", {"learn_hyperparameters": FITS}),
+    "learned priors": ("pe_gp_ucb", "points", {"learn_hyperparameters": FITS}),
+    "likelihood window, arms": ("sw_gp_ucb", "arms", {"window": {"candidates": (2, 4), "every": 2}}),
+    "likelihood window, points": ("sw_gp_ucb", "points", {"window": {"candidates": (2, 4), "every": 2}}),
+    "incumbent reward": ("gp_ei", "points", {"incumbent": "reward"}),
+    "factor": ("tv_gp_ucb", "arms", {"form": "factor"}),
+    "replicates": ("gp_ei", "points", {"replicates": 2}),
+}
+
+
+CASES = OPTIONS | {
+    f"{name}, {over}": (name, over, {})
+    for name in recipes.RECIPES
+    for over in ("arms", "points", "contexts")
+    if over == "arms" or getattr(recipes.registered(name), over)
+}
+CASES |= {
+    f"{kernel}, {over}": (name, over, {"time_kernel": made})
+    for kernel, made in TIME_KERNELS.items()
+    for name, over in OF_TIME
+    if over != "arms" or kernel not in STATELESS
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("label", CASES)
+def test_in_float32_a_recipe_plays_from_any_clock_what_it_plays_from_0(label, tmp_path):
+    """Asked and told from a clock of 0 and from one of seconds since 1970, which is saved and taken up on the way: the
+    same choices, the same predictions, and those of float64 of the same rewards."""
+    name, over, told = CASES[label]
+    steps, tolerance = (6, 2e-3) if label in OPTIONS else (4, 1e-3)
+    tolerance = 1.0 if "learn" in label else tolerance  # fits of float32 and of float64 end in other places
+    near, far = AskTell(build(name, over, F32, 0.0, **told)), AskTell(build(name, over, F32, CLOCK, **told))
+    reference = build(name, over, F64, 0.0, **told)
     for step in range(steps):
         if step == steps // 2:
             save_policy(tmp_path / "far", far)
-            far = AskTell(build(F32, CLOCK))
+            far = AskTell(build(name, over, F32, CLOCK, **told))
             load_policy(tmp_path / "far", far)
         time, context = step * MINUTE, context_of(over, step, F32)
         one, other = near.ask(time, context), far.ask(CLOCK + time, context)
@@ -105,91 +164,10 @@ def check_clocks(tmp_path, over, build, steps=STEPS, tolerance=1e-3):
         torch.testing.assert_close(said.double(), right, rtol=0, atol=tolerance)
 
 
-TABLE = [
-    (name, over)
-    for name in recipes.RECIPES
-    for over in ("arms", "points", "contexts")
-    if over == "arms" or getattr(recipes.registered(name), over)
-]
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(("name", "over"), TABLE)
-def test_every_recipe_in_float32_plays_from_any_clock_what_it_plays_from_0(name, over, tmp_path):
-    check_clocks(tmp_path, over, lambda dtype, start: build(name, over, dtype, start))
-
-
-def gpytorchs(cls, **settings):
-    kernel = cls().double()
-    kernel.initialize(**settings)
-    return kernel.requires_grad_(False)
-
-
-TIME_KERNELS = {
-    "Matern": lambda start: MaternTimeKernel(300.0, 1.5),
-    "periodic": lambda start: PeriodicTimeKernel(500.0),
-    "quasi-periodic": lambda start: QuasiPeriodicKernel(500.0, memory=3000.0, order=2),
-    "cycle and drift": lambda start: PeriodicTimeKernel(500.0) + MaternTimeKernel(900.0),
-    "Wiener": lambda start: WienerKernel(0.001, start=start),
-    "GPyTorch's Matern": lambda start: gpytorchs(MaternKernel, lengthscale=300.0),
-    "GPyTorch's periodic": lambda start: gpytorchs(PeriodicKernel, period_length=500.0),
-    "GPyTorch's squared exponential": lambda start: gpytorchs(RBFKernel, lengthscale=300.0),
-    "Wiener and Matern": lambda start: WienerKernel(0.001, start=start) + MaternTimeKernel(300.0),
-}
-NOT_OVER_ARMS = ("GPyTorch's squared exponential", "Wiener and Matern")
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("recipe", "over"), [("tv_gp_ucb", "arms"), ("tv_gp_ucb", "points"), ("tv_cgp_ucb", "contexts")]
-)
-@pytest.mark.parametrize("name", TIME_KERNELS)
-def test_so_does_every_kernel_over_time(name, recipe, over, tmp_path):
-    if over == "arms" and name in NOT_OVER_ARMS:
-        with pytest.raises(ValueError, match="state space"):
-            build(recipe, over, F32, 0.0, time_kernel=TIME_KERNELS[name](0.0))
-        return
-    check_clocks(
-        tmp_path,
-        over,
-        lambda dtype, start: build(recipe, over, dtype, start, time_kernel=TIME_KERNELS[name](start)),
-    )
-
-
-FITS = {"first": 2, "every": 3}
-OPTIONS = {
-    "W-DBO": ("tv_gp_ucb", "points", {"stale": "wasserstein"}),
-    "stale": ("tv_gp_ucb", "points", {"forgetting_rate": 0.02, "stale": 0.1}),
-    "stale, contexts": ("tv_cgp_ucb", "contexts", {"forgetting_rate": 0.02, "stale": 0.1}),
-    "listed contexts": ("tv_cgp_ucb", "contexts", {"contexts": torch.tensor([[0.0], [0.25], [0.5]])}),
-    "learned, arms": ("tv_gp_ucb", "arms", {"learn_hyperparameters": FITS}),
-    "learned, points": ("tv_gp_ucb", "points", {"learn_hyperparameters": FITS}),
-    "learned, restarts": ("et_gp_ucb", "points", {"learn_hyperparameters": FITS}),
-    "learned priors": ("pe_gp_ucb", "points", {"learn_hyperparameters": FITS}),
-    "likelihood window, arms": ("sw_gp_ucb", "arms", {"window": {"candidates": (2, 4), "every": 2}}),
-    "likelihood window, points": ("sw_gp_ucb", "points", {"window": {"candidates": (2, 4), "every": 2}}),
-    "incumbent reward": ("gp_ei", "points", {"incumbent": "reward"}),
-    "factor": ("tv_gp_ucb", "arms", {"form": "factor"}),
-    "replicates": ("gp_ei", "points", {"replicates": 2}),
-}
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("label", OPTIONS)
-def test_so_do_their_options(label, tmp_path):
-    name, over, told = OPTIONS[label]
-    learns = "learn" in label  # fits of float32 and of float64 end in other places
-    check_clocks(
-        tmp_path,
-        over,
-        lambda dtype, start: build(name, over, dtype, start, **_in(dtype, told)),
-        steps=6,
-        tolerance=1.0 if learns else 2e-3,
-    )
-
-
-def _in(dtype, told):
-    return {key: value.to(dtype) if isinstance(value, torch.Tensor) else value for key, value in told.items()}
+@pytest.mark.parametrize("name", STATELESS)
+def test_a_kernel_over_time_without_a_state_space_is_refused_over_arms(name):
+    with pytest.raises(ValueError, match="state space"):
+        build("tv_gp_ucb", "arms", F32, 0.0, time_kernel=TIME_KERNELS[name])
 
 
 # -- parts ---------------------------------------------------------------------------------------------
