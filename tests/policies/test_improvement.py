@@ -11,6 +11,7 @@ from bandits_torch.models import SketchedGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies import IndexPolicy, Observation, PeriodicRestart, RewardImprovementPolicy
 from bandits_torch.policies.index import Improvement
+from tests.reference.dense_priors import DensePrior
 
 NOISE, PRIOR_MEAN, MARGIN = 0.3, 0.7, 0.2
 torch.manual_seed(0)
@@ -21,11 +22,9 @@ COVARIANCE = torch.exp(-0.5 * (DISTANCE / 0.4) ** 2)
 
 def posterior(arms, rewards):
     """Mean and standard deviation of all arms by a dense solve."""
-    arms, rewards = torch.tensor(arms, dtype=torch.long), torch.tensor(rewards, dtype=torch.float64)
-    gram = COVARIANCE[arms][:, arms] + NOISE * torch.eye(len(arms), dtype=torch.float64)
-    weights = torch.linalg.solve(gram, COVARIANCE[arms])
-    mean = PRIOR_MEAN + weights.mT @ (rewards - PRIOR_MEAN)
-    return mean, (COVARIANCE - COVARIANCE[:, arms] @ weights).diagonal().sqrt()
+    prior = DensePrior(COVARIANCE, torch.tensor(PRIOR_MEAN, dtype=torch.float64), 0.0, NOISE)
+    mean, variance, _ = prior.fit(arms, rewards, [0.0] * len(arms), 0.0)
+    return mean, variance.sqrt()
 
 
 def score(kind, mean, deviation, best):

@@ -49,7 +49,7 @@ def test_equals_the_algorithm_with_every_length_scale_refitted(name, dim):
     fast = policy(name, dim)
     slow = [
         (
-            Members(arms(dim).numpy(), [TOLD / g for g in levels], NOISE, bounds, R, DELTA),
+            Members(arms(dim), [TOLD / g for g in levels], NOISE, bounds, R, DELTA),
             Balancing(levels, SHRINK, TOLD, dim, B, R, DELTA),
         )
         for _ in range(S)
@@ -76,7 +76,7 @@ def test_equals_the_algorithm_with_every_length_scale_refitted(name, dim):
 def test_balancing_drops_what_is_outdone_by_the_records():
     """Records are made up: the longest length-scale is paid 0, the next one 2.5, so that the test has to bite."""
     levels, fast = factors(1), policy("lb_gp_ucb", replicates=1)
-    members = Members(arms(1).numpy(), [TOLD / g for g in levels], NOISE, [B] * len(levels), R, DELTA)
+    members = Members(arms(1), [TOLD / g for g in levels], NOISE, [B] * len(levels), R, DELTA)
     balancing = Balancing(levels, SHRINK, TOLD, 1, B, R, DELTA)
     generator, dropped_at = torch.Generator().manual_seed(0), None
     for step in range(1, T + 1):

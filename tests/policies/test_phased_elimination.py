@@ -36,9 +36,7 @@ def test_equals_the_algorithm_word_for_word():
     slow = []
     for s in range(S):
         streams = ReplicateStreams(5, 1, purpose="policy", first=s)
-        slow.append(
-            Perp(K.numpy(), NOISE, WIDTH, H, lambda n, streams=streams: streams.uniform(n)[0].numpy())
-        )
+        slow.append(Perp(K, NOISE, WIDTH, H, lambda n, streams=streams: streams.uniform(n)[0].numpy()))
     for step in range(1, 2 * H + 8):
         choice = policy.choose(float(step), mask(step))
         reward = f[torch.arange(S), choice.arm]

