@@ -166,7 +166,7 @@ class AskTell(Watched, Described):
             choices: (N, d) features of the arms, their number N, their names, a ``Domain`` of points, or settings by
                 name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
                 None: the arms of ``log=``, by their names; its contexts are taken likewise.
-            names: of arms that have features. Arms with names are those of the same names in ``log=``.
+            names: of arms that have features. An arm with a name is the arm of the same name in ``log=``.
             time_unit, keep: see above.
             told: prior knowledge, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
                 ``cycles`` may also say "day" and "week", where times are dates; ``contexts`` may be a list of names,
@@ -365,7 +365,7 @@ class AskTell(Watched, Described):
         """``tell`` several questions in this order: all of them or, with a ValueError, none.
 
         ``rewards``: a number or (S,) for each of ``ids``; ``outcomes`` and ``noise_variance`` likewise, where given.
-        Cost: that of each, and a copy of the policy's state.
+        Cost: a ``tell`` for each, and a copy of the policy's state.
         """
         ids, given = list(ids), {"rewards": rewards, "outcomes": outcomes, "noise_variance": noise_variance}
         columns = {name: [None] * len(ids) if each is None else list(each) for name, each in given.items()}
@@ -387,7 +387,7 @@ class AskTell(Watched, Described):
                 raise
 
     def _known(self, id: Any) -> int:
-        """The number of a question; for an arm's name, that of the only open question about the arm."""
+        """The number of a question; for an arm's name, the number of the only open question about the arm."""
         if isinstance(id, Question):
             id = id.id
         if isinstance(id, str) and self.names is not None:
@@ -498,7 +498,8 @@ class AskTell(Watched, Described):
                 unchanged.
             prior_mean: (n,) of the new arms, if it was built with one for each arm.
 
-        Cost: a few times that of building the policy. An exact Gaussian process learns the rewards that it holds again.
+        Cost: a few times as much as building the policy. An exact Gaussian process learns the rewards that it holds
+        again.
 
         Raises ValueError, with nothing changed, for arms that are here already, arguments that do not fit the policy,
         and a policy that no recipe made.

@@ -23,8 +23,8 @@ class Domain:
     """The points x of a box with A x >= b; some coordinates may be fixed (a context).
 
     Attributes:
-        bounds: (2, d), lower and upper bounds of each coordinate; (2, S, d) where those of replicates differ
-            (``within``).
+        bounds: (2, d), lower and upper bounds of each coordinate; (2, S, d) where replicates have different
+            bounds (``within``).
         inequality_constraints: as in BoTorch's ``optimize_acqf``: (indices, coefficients, rhs) for
             sum_i coefficients_i x_{indices_i} >= rhs.
         fixed_features: as in ``optimize_acqf``: values of the fixed coordinates, by index; a number, or a tensor (S,)

@@ -102,7 +102,7 @@ class Roster:
         return grown, at
 
     def _told(self, new: int, told: Mapping[str, Tensor | None]) -> dict[str, Any]:
-        """The values given for new arms, appended to those of arms added before."""
+        """The values given for new arms, appended to the values for arms added before."""
         covariance, N = told["covariance"], self.num_arms + new
         if covariance is not None:
             validation.finite_tensor("covariance", covariance)
@@ -166,7 +166,7 @@ class Roster:
         return SomeArms(origin.recipe(setup.of_arms(here), **options), here)
 
     def _setup(self, setup: Any) -> dict[str, Any]:
-        """The fields in which a setup of all arms differs from that of the first arms."""
+        """The fields in which a setup of all arms differs from a setup of the first arms."""
         choices, kernel, mean = setup.choices, setup.kernel, setup.prior_mean
         grown: dict[str, Any] = {"grown_from": self.first}
         own, has_features = self.features, isinstance(choices, Tensor)

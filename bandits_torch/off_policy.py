@@ -103,7 +103,7 @@ def value(
     Args:
         policy: the name of a recipe; a ``Policy`` of one replicate, which stays as it is; or the (N,) probabilities of
             the arms, or (n, N) of each row of the log, renormalised where not all are available. A recipe that takes
-            contexts gets those of the log, and other knowledge by ``options``; ``auto`` needs none.
+            contexts gets the contexts of the log, and other knowledge by ``options``; ``auto`` needs none.
         estimator: ``"auto"``: ``"dr"`` where propensities are known, else ``"replay"``.
         warm_up: share of the log, from its beginning, that is not valued: recipes estimate their prior knowledge from
             it.

@@ -213,7 +213,7 @@ class HasState:
         return _leaves([getattr(self, name) for name in self._parts])
 
     def _with_states(self, state: Mapping[str, Any], where: str) -> Iterator[tuple[Any, Any, str]]:
-        """Parts with their states, and the places of these."""
+        """Parts with their states, and the places of the states."""
         for name in self._parts:
             yield from _with_states(getattr(self, name), state[_key(name)], f"{where}[{_key(name)!r}]")
 
@@ -337,7 +337,7 @@ def _state_of(part: Any) -> Any:
 
 
 def _with_states(part: Any, state: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
-    """Each of ``_leaves`` with its state, and the place of that."""
+    """Each of ``_leaves`` with its state, and the place of the state."""
     if isinstance(part, dict | list | tuple):
         kind = Mapping if isinstance(part, dict) else list | tuple
         places = list(part) if isinstance(part, dict) else list(range(len(part)))

@@ -98,7 +98,7 @@ class RecipeLaws:
         self._begins_anew(None)
 
     def test_a_restart_of_some_replicates_begins_anew_there_alone(self) -> None:
-        """After ``reset(where)`` these replicates go on like those of a new policy, and the others as before."""
+        """After ``reset(where)`` these replicates go on as in a new policy, and the others as before."""
         _skip_for(self.together)
         self._begins_anew(torch.tensor([True, False, True]))
 

@@ -60,7 +60,7 @@ class ArmTest:
     raises an alarm if it exceeds 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large one); then the test begins anew.
     Ranks do not depend on the unit or the distribution of rewards, so neither does the rate of false alarms. Rewards
     with only two values, such as 0 and 1, have too few ranks. For them an alarm is raised if the likelihood ratio of a
-    change, that of GLR-klUCB over the 100 rewards, exceeds 10.25 nats.
+    change, as in GLR-klUCB, over the 100 rewards, exceeds 10.25 nats.
 
     While nothing changes there is at most one false alarm in 10 000 rewards on average (``tests/test_watch_alarms.py``;
     over 3 10^6 rewards there were 0.6). Beyond a limit, each further nat (a sum counts 2 k nats a unit) is rarer by a
@@ -323,7 +323,7 @@ class Watched:
             level: in (0, 1).
             context: for arms under a context; without it there are no means.
 
-        Cost: N times that of one arm's covariances, and the draws: milliseconds for ten arms of ``auto``, about a
+        Cost: N times as much as one arm's covariances, and the draws: milliseconds for ten arms of ``auto``, about a
         second for 200. Raises ValueError for a ``level`` out of range, and for times and contexts as ``predict``.
         """
         validation.probability("level", level)
@@ -473,7 +473,7 @@ class Watched:
                 columns["replicate"] = np.tile(np.arange(S), len(ids))
             times = self._column_of_times(watch.times.numpy()[0, at].tolist())
             columns["time"] = times.repeat(S).reset_index(drop=True)
-            chosen = watch.arms[:, at].transpose(0, 1).flatten(0, 1)  # those of one question side by side
+            chosen = watch.arms[:, at].transpose(0, 1).flatten(0, 1)  # all of one question side by side
             if self.policy.dim:
                 columns |= self._columns_of_points(chosen)
             else:

@@ -18,7 +18,7 @@ rounding; tests compare each with the first.
 
 ``capture="auto"`` takes the last of these that a policy has.
 
-* ``steps.py``: what captured steps are, and those of ``ArmPolicy``, of index policies over ``ArmGP``, and of
+* ``steps.py``: what captured steps are, and the steps of ``ArmPolicy``, of index policies over ``ArmGP``, and of
   ``ModelAveraging``.
 * ``blocks.py``: rewards, noise and masks laid out for a block, a run in blocks, and how a block is launched: as it is,
   as a CUDA graph, or compiled; ``compiled_loops.py``: the loops of compiled blocks.

@@ -128,8 +128,8 @@ class CompiledBlocks(PlainCalls):
     """Plays all steps of a block for one replicate before the next, so that a replicate's state is read from memory
     once a block and not once a step. Compiled by numba, which the extra ``fast`` installs.
 
-    Any block that the loop cannot play is played like those of ``PlainCalls``. ``said`` counts both. Arms differ from
-    those of plain steps only where two indices agree up to rounding.
+    Any block that the loop cannot play is played by ``PlainCalls``. ``said`` counts both. Plain steps choose other arms
+    only where two indices agree up to rounding.
 
     Args:
         steps: the captured steps.

@@ -1,4 +1,4 @@
-"""Captured steps: what they are, and those of each kind of policy.
+"""Captured steps: what they are, and the captured steps of each kind of policy.
 
 The kinds are policies whose state is a dictionary of tensors (``ArmPolicy``), whose own methods are called, index
 policies over ``ArmGP``, and ``ModelAveraging`` over members over arms (the recipe ``auto``).

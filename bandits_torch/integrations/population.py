@@ -155,7 +155,7 @@ class Population:
         self._drawn = 0
 
     def opening(self, space: Ranges | None = None) -> dict[str, float]:
-        """Values for a new member, far from those of others: the next Sobol point. ``space`` as for ``propose``."""
+        """Values for a new member, far from the others' values: the next Sobol point. ``space`` as for ``propose``."""
         self._drawn += 1
         return (space or self.space).decode(self.space.sample(self._drawn, self.seed)[-1])
 
@@ -265,7 +265,7 @@ def _neighbours(X: Tensor, distance: float, generator: torch.Generator) -> Tenso
 
 
 def levelled(time: Tensor, gain: Tensor) -> Tensor:
-    """Normal scores of gains among those of about the same time, (n,).
+    """Normal scores of gains among the gains of about the same time, (n,).
 
     Gains shrink by orders of magnitude as training converges, and a run that collapses loses more than all others gain
     together. A choice depends only on which gains were larger at the same time. So the score is the normal quantile of

@@ -212,7 +212,7 @@ class PB2(PopulationBasedTraining):
         return {name: self._entries[name].number(value) for name, value in given.items()}
 
     def _values(self, numbers: Mapping[str, float], like: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of all hyperparameters, those of ranges at these numbers, of the types of those in ``like``."""
+        """Values of all hyperparameters at these numbers of their ranges, of the types that ``like`` has."""
         return {
             name: entry.value(numbers.get(name, entry.only), like.get(name))
             for name, entry in self._entries.items()

@@ -105,7 +105,7 @@ class TimeVaryingUCBGenerator(Generator):
         validation.positive_integer("n_candidates", n_candidates)
         self._learn()
         assert self._rows is not None
-        times = self._rows[:, -1]  # those of failed shots may be missing
+        times = self._rows[:, -1]  # failed shots may have none
         last = max(times[np.isfinite(times)].tolist(), default=-math.inf)
         shots = 0 if self.data is None else len(self.data)
         now = max(last, time.time() + self.added_time) if self.clock == "time" else float(shots)
@@ -231,7 +231,7 @@ class _Feasible(AcquisitionFunction):
         self._limits = [(model.mixture(), low, high) for model, low, high in limits]
 
     def forward(self, X: Tensor) -> Tensor:
-        """Values of X as those of the bound."""
+        """Values at X, in the shape of the bound's."""
         value = self.bound(X)
         for model, low, high in self._limits:
             posterior = model.posterior(X)
