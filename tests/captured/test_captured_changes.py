@@ -10,15 +10,7 @@ from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKer
 from bandits_torch.models.arms import arm_gp, belief
 from bandits_torch.policies import EventTriggeredRestart, PeriodicRestart
 from bandits_torch.theory import ConstantWidth
-from tests.captured.test_captured_runs import (
-    HORIZON,
-    averaging,
-    built,
-    never_looks,
-    plain_auto,
-    plain_run,
-    same,
-)
+from tests.captured.test_captured_runs import HORIZON, averaging, built, plain_auto, plain_run, same
 
 
 class Stopped(KeyboardInterrupt):
@@ -74,9 +66,8 @@ def test_a_root_made_anew_after_a_restart_is_another_function(replayed):
 
 
 @pytest.mark.parametrize(("noise_scale", "restarts"), [(0.02, True), (10.0, False)])
-def test_a_replicate_that_restarts_begins_with_the_prior_variance_of_then(noise_scale, restarts, monkeypatch):
+def test_a_replicate_that_restarts_begins_with_the_prior_variance_of_then(noise_scale, restarts, replayed):
     """Which grows with time under a Wiener process."""
-    never_looks(monkeypatch)
     histories = []
     for capture in (False, 8):
         problem = make("switching", replicates=3, num_arms=12, horizon=HORIZON, seed=3)

@@ -215,8 +215,7 @@ def same_run_and_books(name, tolerance=TOLERANCE, books_tolerance=1e-9):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name in CASES if name != REFUSED])
-def test_plain_steps_go_on_where_captured_ones_stopped_and_the_other_way_round(name, monkeypatch):
-    never_looks(monkeypatch)
+def test_plain_steps_go_on_where_captured_ones_stopped_and_the_other_way_round(name, replayed):
     expected, _ = plain_run(name)
     arms = in_parts(*built(name), ((40, 8), (15, False), (HORIZON - 55, 5)))
     assert torch.equal(arms, expected.arms.mT)
@@ -284,16 +283,14 @@ def plain_and_captured(build, capture=True, horizon=60):
     return plain, captured
 
 
-def test_rewards_in_doubt_are_in_doubt_in_captured_steps(monkeypatch):
-    never_looks(monkeypatch)
+def test_rewards_in_doubt_are_in_doubt_in_captured_steps(replayed, monkeypatch):
     far = {2: 600.0, 20: [-80.0, -90.0, 0.0], 21: [0.0, -95.0, 99.0]}
     plain, _ = plain_and_captured(lambda: in_doubt(monkeypatch, far), 8)
     assert plain.range.doubted.tolist() == [2, 2, 1]
 
 
 @pytest.mark.parametrize(("far", "ordinary"), [({}, True), ({20: 9e9, 45: [0.0, 0.0, -99.0]}, False)])
-def test_blocks_test_for_outliers_only_where_a_reward_can_be_one(far, ordinary, monkeypatch):
-    never_looks(monkeypatch)
+def test_blocks_test_for_outliers_only_where_a_reward_can_be_one(far, ordinary, replayed, monkeypatch):
     kinds, key = [], AveragingSteps.key
 
     def noted(steps):
@@ -308,8 +305,7 @@ def test_blocks_test_for_outliers_only_where_a_reward_can_be_one(far, ordinary, 
 
 
 @pytest.mark.parametrize("rounding", [0.0, 1e-9])
-def test_rewards_that_differ_in_captured_steps_alone_give_auto_its_unit(rounding, monkeypatch):
-    never_looks(monkeypatch)
+def test_rewards_that_differ_in_captured_steps_alone_give_auto_its_unit(rounding, replayed):
     plain, _ = plain_and_captured(lambda: equal_at_first(rounding))
     early, problem = equal_at_first(rounding)
     run(early, problem, 8, seed=7)
@@ -317,8 +313,7 @@ def test_rewards_that_differ_in_captured_steps_alone_give_auto_its_unit(rounding
     assert (plain.frame.unit > 1.0).all()
 
 
-def test_members_that_know_their_scale_are_averaged_the_same(monkeypatch):
-    never_looks(monkeypatch)
+def test_members_that_know_their_scale_are_averaged_the_same(replayed):
     plain_and_captured(knows_its_scale)
 
 
@@ -334,8 +329,7 @@ def test_captured_steps_are_given_widths_to_the_last_digit():
     assert steps.given(times, given)["width"].tolist() == [0.3, 0.7]
 
 
-def test_auto_goes_on_plainly_where_captured_steps_stopped_and_the_other_way_round(monkeypatch):
-    never_looks(monkeypatch)
+def test_auto_goes_on_plainly_where_captured_steps_stopped_and_the_other_way_round(replayed):
     expected, plain = plain_auto("tv-gp", 40)
     mixed, problem = averaging("tv-gp")
     arms = in_parts(mixed, problem, ((3, 8), (1, False), (10, 4), (7, False), (19, 8)))
@@ -397,14 +391,6 @@ def test_a_captured_run_that_stops_at_a_checkpoint_continues_bit_for_bit(tmp_pat
     policy, problem = built("sw_gp_ucb")
     resumed = run(policy, problem, HORIZON, **part)
     same(resumed, whole, 0.0)
-
-
-def test_the_factor_form_moves_to_larger_rooms_as_it_grows(monkeypatch):
-    never_looks(monkeypatch)
-    policy, problem = built("tv_gp_ucb, factor")
-    before = policy.model._belief.form.size
-    same(run(policy, problem, HORIZON, seed=7, capture=8), plain_run("tv_gp_ucb, factor")[0])
-    assert policy.model._belief.form.size > 2 * before
 
 
 def test_bad_rewards_are_found_at_the_end_of_a_block():
