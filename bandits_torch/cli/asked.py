@@ -82,8 +82,7 @@ def asked_race(
             f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}: without --problem they "
             "are replayed"
         )
-    if data is not None and not data.exists():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(data))
+    _require_file(data)
     accepted = {"problem": entry.options}
     sent = send_options(option, accepted | {one: catalogue().policies[one].options for one in names})
     built_for = DEFAULT_HORIZON if horizon is None and data is None else horizon
@@ -92,16 +91,27 @@ def asked_race(
 
 
 def asked_sweep(
-    problems: str, policies: str, engine: str, option: Sequence[str]
+    problems: str, policies: str, engine: str, data: Path | None, option: Sequence[str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The options of a sweep's problems and policies, by name. Raises ValueError for what can be refused at once."""
+    """The options of a sweep's problems and policies, by name. Raises as ``asked_race`` does."""
     names = different_names("problem", problems, catalogue().problems)
     raced = different_names("policy", policies, catalogue().policies)
     known_name("engine", engine, catalogue().engines)
+    if data is not None and not any(catalogue().problems[name].needs_data for name in names):
+        raise ValueError(
+            f"data must be None for problems that read no file ({', '.join(names)}), got {str(data)!r}"
+        )
+    _require_file(data)
     accepted = {name: catalogue().problems[name].options for name in names}
     accepted |= {name: catalogue().policies[name].options for name in raced}
     sent = send_options(option, accepted, problem="")
     return {name: sent[name] for name in names}, {name: sent[name] for name in raced}
+
+
+def _require_file(data: Path | None) -> None:
+    """Raise FileNotFoundError for a path without a file or folder."""
+    if data is not None and not data.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(data))
 
 
 def checksum(data: str | None) -> str | None:

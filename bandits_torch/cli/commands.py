@@ -462,7 +462,7 @@ def sweep(
     Prints a table for each problem; writes sweep.csv, and every finished cell to OUT/cells, from where an interrupted
     sweep continues with --resume. A cell that fails is named at the end, and the others are kept (exit code 1).
     """
-    options = asked_sweep(problems, policies, engine, option)
+    options = asked_sweep(problems, policies, engine, data, option)
     from bandits_torch.cli.play import run_sweep
 
     failures = run_sweep(

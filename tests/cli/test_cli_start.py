@@ -65,6 +65,12 @@ ANSWERED = [
     ("sweep --problems gp,gp", 2, "problems must be different names"),
     ("sweep --engine cloud", 2, "engine must be one of local, processes, ray, got 'cloud'"),
     ("sweep --option windw=3", 2, "'windw' is accepted by neither the problem nor a policy"),
+    (
+        "sweep --problems gp --data my.csv",
+        2,
+        "data must be None for problems that read no file (gp), got 'my.csv'",
+    ),
+    ("sweep --problems replay,gp --data no/such.csv", 2, "no/such.csv: No such file or directory"),
     ("sweep --replicates 0", 2, "replicates must be an integer >= 1, got 0"),
     ("rerun no/such/run.json", 2, "No such file or directory"),
 ]
