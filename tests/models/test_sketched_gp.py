@@ -191,9 +191,12 @@ def test_a_replicate_of_a_batch_is_the_replicate_alone(arms, kernel, generator):
     assert batch.dictionary_size.shape == (3,)
 
 
-@pytest.mark.parametrize("growth", [1.5, 1e9])
-def test_a_pull_placed_before_its_reward_counts_for_the_variance_alone(arms, kernel, generator, growth):
-    model = SketchedGP(arms, kernel, 0.01, sampling=LeverageSampling.practical(5.0, growth))
+@pytest.mark.parametrize(("growth", "dictionary"), [(1.0, "redrawn"), (1.5, "kept"), (1e9, "kept")])
+def test_a_pull_placed_before_its_reward_counts_for_the_variance_alone(
+    arms, kernel, generator, growth, dictionary
+):
+    sampling = LeverageSampling.practical(5.0, growth, dictionary)
+    model = SketchedGP(arms, kernel, 0.01, sampling=sampling)
     arm, reward = pulls(generator, 20)
     for _ in play(model, arm, reward):
         pass

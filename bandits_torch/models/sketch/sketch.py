@@ -501,8 +501,13 @@ class OneStep(Kept):
         return self._features
 
     def mean_of(self, place: int) -> Tensor:
-        """Mean of an arm now, less the prior's. O(m^2)."""
-        return self._computed(self.sketch.arm[place : place + 1])[0][0]
+        """Mean of an arm now, less the prior's. O(m^2), and O(m^2 u) before its first pull is counted: a dictionary
+        that holds it has a count of 0, by which the formulas above divide."""
+        arm = self.sketch.arm[place : place + 1]
+        if not bool(self.sketch.count[place]):
+            embedding, regression = self.features()
+            return regression.weights @ embedding.of(arm)[:, 0]
+        return self._computed(arm)[0][0]
 
     def variance_at_draw(self, place: int) -> Tensor:
         """Present variance of an arm, because every pull draws a dictionary."""
