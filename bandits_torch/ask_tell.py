@@ -149,7 +149,7 @@ class AskTell(Watched, Described):
         names: Sequence[str] | None = None,
         time_unit: str = "s",
         keep: int = 1000,
-        **told: Any,
+        **knowledge: Any,
     ) -> AskTell:
         """A live system that needs only the choices: the recipe ``auto``.
 
@@ -168,14 +168,14 @@ class AskTell(Watched, Described):
                 None: the arms of ``log=``, by their names; its contexts are taken likewise.
             names: of arms that have features. An arm with a name is the arm of the same name in ``log=``.
             time_unit, keep: see above.
-            told: prior knowledge, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
+            knowledge: prior knowledge, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
                 ``cycles`` may also say "day" and "week", where times are dates; ``contexts`` may be a list of names,
                 ``control`` the name of an arm; ``max_move``, ``move_price`` and ``start_at`` may be by name
                 (``Settings.moves``).
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
-        settings, log = None, told.get("log")
+        settings, log = None, knowledge.get("log")
         if log is not None:
             validation.instance("log", log, Log, "a Log, as read_log returns it")
         if choices is None:
@@ -188,39 +188,43 @@ class AskTell(Watched, Described):
         elif isinstance(choices, Mapping):
             settings = Settings(choices)
             space = settings.space
-            if told.get("search") is None:
-                told["search"] = {}
-            validation.instance("search", told["search"], Mapping, "arguments of a PointSearch")
-            told["search"] = MixedSearch(**{"initial": 2 * (space.dim + 1), "space": space, **told["search"]})
+            if knowledge.get("search") is None:
+                knowledge["search"] = {}
+            validation.instance("search", knowledge["search"], Mapping, "arguments of a PointSearch")
+            knowledge["search"] = MixedSearch(
+                **{"initial": 2 * (space.dim + 1), "space": space, **knowledge["search"]}
+            )
             choices = space.domain()
-            moves = {name: told.pop(name, None) for name in ("max_move", "move_price", "start_at")}
+            moves = {name: knowledge.pop(name, None) for name in ("max_move", "move_price", "start_at")}
             if any(one is not None for one in moves.values()):
-                told |= settings.moves(moves["max_move"], moves["move_price"] or 0.0, moves["start_at"])
+                knowledge |= settings.moves(moves["max_move"], moves["move_price"] or 0.0, moves["start_at"])
         if isinstance(log, Log) and log.arm_names != tuple(map(str, range(log.num_arms))):
             if names is None:
                 names = log.arm_names
             else:
-                told["log"] = log.over(names)
-        if isinstance(cycles := told.get("cycles"), (str, list, tuple)):
-            told["cycles"] = border.periods_of(cycles, time_unit)
+                knowledge["log"] = log.over(names)
+        if isinstance(cycles := knowledge.get("cycles"), (str, list, tuple)):
+            knowledge["cycles"] = border.periods_of(cycles, time_unit)
         for argument in ("control", "start_at"):
-            if isinstance(arm := told.get(argument), str):
-                told[argument] = border.number_of_arm(argument, arm, names)
+            if isinstance(arm := knowledge.get(argument), str):
+                knowledge[argument] = border.number_of_arm(argument, arm, names)
         context_names = None
-        if border.is_sequence_of_words(told.get("contexts")):
-            context_names = told["contexts"]
-            told["contexts"] = len(context_names)
+        if border.is_sequence_of_words(knowledge.get("contexts")):
+            context_names = knowledge["contexts"]
+            knowledge["contexts"] = len(context_names)
             if isinstance(log, Log):
-                told["log"] = told["log"].under(context_names)
-        elif isinstance(log, Log) and log.context_names and not told.get("context_dim"):
+                knowledge["log"] = knowledge["log"].under(context_names)
+        elif isinstance(log, Log) and log.context_names and not knowledge.get("context_dim"):
             context_names = log.context_names
         dated = isinstance(log, Log) and log.dated
         if dated:
-            told["log"] = replace(told["log"], times=told["log"].times / border.SECONDS[time_unit])
+            knowledge["log"] = replace(
+                knowledge["log"], times=knowledge["log"].times / border.SECONDS[time_unit]
+            )
         about: Any = {"names": names, "context_names": context_names, "settings": settings}
-        live = cls(recipes.auto(cast(Any, choices), **told), **about, time_unit=time_unit, keep=keep)
+        live = cls(recipes.auto(cast(Any, choices), **knowledge), **about, time_unit=time_unit, keep=keep)
         if log is not None:
-            live._latest = float(told["log"].times[-1])
+            live._latest = float(knowledge["log"].times[-1])
         if dated:
             live._times.zone = {None: "date", False: "none", True: "zone"}[cast(Log, log).zoned]
         return live
@@ -289,8 +293,8 @@ class AskTell(Watched, Described):
                 if context is not None:
                     bare = not isinstance(available, ArmContext)
                     validation.require(bare, "context", context, "None together with an ArmContext")
-                    told = cast(ArmContext, border.context_of(context, self.context_names))
-                    available = replace(told, available=available)
+                    read = cast(ArmContext, border.context_of(context, self.context_names))
+                    available = replace(read, available=available)
                 elif not isinstance(available, ArmContext):
                     self._needs_no_context()
                 available = self._roster.of_those_here(available)
@@ -433,8 +437,8 @@ class AskTell(Watched, Described):
             inside = self.policy.innermost
             believes = "one that predicts: an IndexPolicy, or an average over members"
             validation.require(hasattr(inside, "marginals"), "policy", type(inside).__name__, believes)
-            told = self._latest is None or at >= self._latest or self.policy.knows_past
-            validation.require(told, "at", at, f"at or after the latest reward learned, {self._latest}")
+            possible = self._latest is None or at >= self._latest or self.policy.knows_past
+            validation.require(possible, "at", at, f"at or after the latest reward learned, {self._latest}")
             beliefs: Any = self.policy
             known = not latent or isinstance(beliefs, LatentRewards)
             validation.require(known, "latent", latent, "False unless rewards are binary or counts")
@@ -506,8 +510,8 @@ class AskTell(Watched, Described):
         """
         with self._turn, self._fitting():
             self._check_arms()
-            told = {"features": features, "covariance": covariance, "prior_mean": prior_mean}
-            roster, numbers = self._roster.with_arms(arms, **told)
+            about = {"features": features, "covariance": covariance, "prior_mean": prior_mean}
+            roster, numbers = self._roster.with_arms(arms, **about)
             self._go_on_with(roster)
             return tuple(numbers)
 

@@ -333,7 +333,7 @@ def points_of(points: Any, settings: Settings | None) -> Any:
     return torch.stack([settings.point(f"points[{k}]", one) for k, one in enumerate(points)])
 
 
-# -- what is told of a question ----------------------------------------------------------------------------
+# -- what is given with a question ----------------------------------------------------------------------------
 
 
 def numbers(name: str, value: Any) -> Tensor:

@@ -75,11 +75,11 @@ class Roster:
         validation.require(left, "arms", list(arms), "fewer than all arms: one must remain")
         return replace(self, retired=retired)
 
-    def with_arms(self, arms: Any, **told: Any) -> tuple[Roster, list[int]]:
+    def with_arms(self, arms: Any, **given: Any) -> tuple[Roster, list[int]]:
         """The roster with these arms added, and their numbers. Arms are given by name, retired ones too; without names,
         by how many are new, or by the numbers of retired ones.
 
-        ``told``: features, covariance and prior_mean of ``AskTell.add_arms``. Raises ValueError if they do not fit.
+        ``given``: features, covariance and prior_mean of ``AskTell.add_arms``. Raises ValueError if they do not fit.
         """
         n, names = self.num_arms, self.names
         if names is not None:
@@ -97,20 +97,20 @@ class Roster:
         retired = torch.cat([self.retired, self.retired.new_zeros(new)])
         retired[at] = False
         grown = replace(self, names=names, retired=retired)
-        if new or any(one is not None for one in told.values()):
-            grown = replace(grown, **self._told(new, told))
+        if new or any(one is not None for one in given.values()):
+            grown = replace(grown, **self._values_of(new, given))
         return grown, at
 
-    def _told(self, new: int, told: Mapping[str, Tensor | None]) -> dict[str, Any]:
+    def _values_of(self, new: int, given: Mapping[str, Tensor | None]) -> dict[str, Any]:
         """The values given for new arms, appended to the values for arms added before."""
-        covariance, N = told["covariance"], self.num_arms + new
+        covariance, N = given["covariance"], self.num_arms + new
         if covariance is not None:
             validation.finite_tensor("covariance", covariance)
             fits = new > 0 and covariance.shape[-2:] == (N, N)
             validation.shape_is("covariance", covariance, fits, f"({N}, {N}), of all arms, if some are new")
         made = {"covariance": covariance}
         for name, dim in (("features", -2), ("prior_mean", -1)):
-            before, value = getattr(self, name), told[name]
+            before, value = getattr(self, name), given[name]
             if value is not None:
                 real = not validation.finite_tensor(name, value).is_complex()
                 validation.require(real, name, value.dtype, "real numbers")
@@ -153,9 +153,9 @@ class Roster:
             options |= log.context_options
         setup, here = origin.setup, ~self.retired
         if self.num_arms > self.first:
-            told = options.get("history")
+            history = options.get("history")
             expected = "None: it says nothing about arms added later; give a kernel or a covariance"
-            validation.require(told is None, "history", told, expected)
+            validation.require(history is None, "history", history, expected)
             if isinstance(safe := options.get("safe_arms"), Tensor) and safe.dtype == torch.bool:
                 options["safe_arms"] = pad(safe, (0, self.num_arms - self.first))
             setup = replace(setup, **self._setup(setup))
@@ -226,15 +226,15 @@ class Roster:
         validation.require(same, "names", own, f"the first of {names}")
         if len(retired) == self.first:
             return Roster(self.first, retired.clone(), names)
-        told = {"covariance": state["covariance"]}
+        given = {"covariance": state["covariance"]}
         for name, dim in (("features", -2), ("prior_mean", -1)):  # some of these may be here from the start
             value, here = state[name], self.first - first
             if value is not None:
                 fits = isinstance(value, Tensor) and value.dim() >= -dim and value.shape[dim] > here
                 validation.require(fits, f"state['arms'][{name!r}]", value, "of all arms added later")
                 value = value.narrow(dim, here, value.shape[dim] - here).clone()
-            told[name] = value
-        return Roster(self.first, retired.clone(), names, **told)
+            given[name] = value
+        return Roster(self.first, retired.clone(), names, **given)
 
     def is_over(self, other: Roster, *, restarts: bool = False) -> bool:
         """Whether arms and the values given for them are the same; others may be retired, unless ``restarts``."""

@@ -237,12 +237,12 @@ class Recorder:
         and (k,) or (k, S) of the policy's trace; ``seconds``: of all steps. They are checked like single steps."""
         k = len(times)
         at, last = slice(first - 1, first - 1 + k), first + k - 1
-        told = dict(rows)
-        self._arms[at] = told.pop("arm")
-        self._rewards[at], self._expected[at] = told.pop("reward"), told.pop("expected")
-        self._best[at] = told.pop("best")
+        values = dict(rows)
+        self._arms[at] = values.pop("arm")
+        self._rewards[at], self._expected[at] = values.pop("reward"), values.pop("expected")
+        self._best[at] = values.pop("best")
         self._times[at], self._seconds[at], self._done = times, seconds / k, last
-        for name, value in told.items():
+        for name, value in values.items():
             held = self._trace_rows(name, value[0])
             held[at] = value if value.dim() == held.dim() else value.unsqueeze(-1)
         if self._on_cpu or last // _CHECK_EVERY > (first - 1) // _CHECK_EVERY:

@@ -108,8 +108,8 @@ def run(
             recorder.pulled(step, choice.arm, reward, available)
             start = perf_counter()
             policy.learn(Observation(time, choice.arm, reward, choice.why, outcomes))
-            told = policy.trace() | problem.trace(step, choice.arm)
-            recorder.learnt(step, time, choosing + perf_counter() - start, told)
+            traces = policy.trace() | problem.trace(step, choice.arm)
+            recorder.learnt(step, time, choosing + perf_counter() - start, traces)
             played(step)
 
         if capture:

@@ -327,8 +327,8 @@ def _player(
         return under_contexts, log.times[first:].tolist()
     validation.known_names(f"options of {policy}", options, recipes.registered(policy).options)
     rows = len(log.arms)
-    told = "longer, or warm_up larger: the recipe estimates its prior knowledge from the beginning"
-    validation.require(first > 0, "log", f"{rows} pulls", told)
+    expected = "longer, or warm_up larger: the recipe estimates its prior knowledge from the beginning"
+    validation.require(first > 0, "log", f"{rows} pulls", expected)
     table = torch.full((rows, log.num_arms), torch.nan, dtype=torch.float64)
     table[torch.arange(rows), log.arms.long()] = log.rewards
     problem = Replay(RewardTable(table, _one_by_one(log.times), log.arm_names), warm_up=first / rows)

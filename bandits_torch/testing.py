@@ -118,8 +118,8 @@ class RecipeLaws:
             expected = torch.where(begun, new, same)
             assert torch.equal(found, expected), f"step {step}: {found}, expected {expected}"
         for name in policy.trace():
-            told = (torch.as_tensor(one.trace()[name]).double() for one in (*both, other))
-            found, new, same = (value.expand(policy.replicates) for value in told)
+            traces = (torch.as_tensor(one.trace()[name]).double() for one in (*both, other))
+            found, new, same = (value.expand(policy.replicates) for value in traces)
             expected = torch.where(begun, new, same)
             close = torch.allclose(found, expected, rtol=1e-7, atol=1e-7, equal_nan=True)
             assert close, f"trace {name}: {found}, expected {expected}"

@@ -108,8 +108,8 @@ class ArmTest:
             beyond = likelihood - _LIMIT_OF_TWO
         if beyond <= 0:
             return None
-        told, run = np.array(self.rewards), min(run, len(held))
-        since, before, after = self.times[-run], told[:-run], told[-run:]
+        rewards, run = np.array(self.rewards), min(run, len(held))
+        since, before, after = self.times[-run], rewards[:-run], rewards[-run:]
         self.begin()
         return {
             "since": since,
@@ -396,11 +396,11 @@ class Watched:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Mean and both ends of the interval of every arm, or of points (K, d): (S, N) each; NaN if the policy has
         none."""
-        at, told = self._times.shown(now), {"points": points, "context": context}
+        at, where = self._times.shown(now), {"points": points, "context": context}
         latent = isinstance(self.policy, LatentRewards)
         try:
-            mean, deviation = self.predict(at, **told)
-            centre, spread = self.predict(at, **told, latent=True) if latent else (mean, deviation)
+            mean, deviation = self.predict(at, **where)
+            centre, spread = self.predict(at, **where, latent=True) if latent else (mean, deviation)
         except ValueError:
             if context is not None or (hasattr(inside, "marginals") and not inside.takes_contexts):
                 raise  # of a policy that believes, at a time or under a context that it cannot tell of

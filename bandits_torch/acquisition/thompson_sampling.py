@@ -256,8 +256,8 @@ class PredictiveSampling(Described):
         same = before is not None and before[0] is model and all(map(torch.equal, before[1], now))
         if before is not None and same:
             return before[2]
-        told = model.noise_variance, model.prior.matrix(), *model.prior.drift(0.0, self.interval)
-        noise, K, kept, gained = (part.double() for part in told)
+        parts = model.noise_variance, model.prior.matrix(), *model.prior.drift(0.0, self.interval)
+        noise, K, kept, gained = (part.double() for part in parts)
         b, noise = noise.numel(), noise.reshape(-1, 1)
         if bool((noise == noise[0]).all()):
             noise = noise[:1]

@@ -199,13 +199,13 @@ def index_block(
     variance = form.variance.contiguous()  # a copy where it is read off C
     state = form.mean, variance, form.covariance, root, form.kept, form.gained, form.gain, form.surprise
     rounding = form.removed, form.suspect
-    told = form.prior_covariance, belief.prior_mean, form.noise_variance.squeeze(-1)
+    prior = form.prior_covariance, belief.prior_mean, form.noise_variance.squeeze(-1)
     moves = [given.get(name, _NONE) for name in ("kept", "gained", "normal")]
     moves += given.get("leaving_arm", written[0]), given.get("leaving", used_width)
     by_expectation = improves is not None and improves.acquisition is LogExpectedImprovement
     kinds = ["kept" in given, "leaving" in given, "normal" in given]
     kinds += improves is not None, by_expectation, hasattr(policy, "largest")
-    inputs = _arrays(*told), from_problem, _arrays(A, P, Q), _arrays(*moves), tuple(kinds)
+    inputs = _arrays(*prior), from_problem, _arrays(A, P, Q), _arrays(*moves), tuple(kinds)
     margin = 0.0 if improves is None else improves.margin
     loop.play_index(
         _shared(*state, *rounding), *inputs, margin, steps.largest.numpy(), _shared(*written, used_width)
@@ -254,10 +254,12 @@ def averaging_block(
         for k, part in enumerate(parts)
     )
     held = loop.Held(*_shared(*(found[name] for name in loop.Held._fields)))
-    told = loop.Told(*_arrays(*members, *of_all), *numbers, *shared, policy.plausible, policy.try_all)
+    constants = loop.Told(*_arrays(*members, *of_all), *numbers, *shared, policy.plausible, policy.try_all)
     asked = loop.Asked(*_arrays(*(given[name] for name in loop.Asked._fields)))
     trace = noise.new_zeros(len(loop.TRACE), *written[0].shape)
-    loop.play_averaging(of_parts, held, told, asked, steps.turn, *from_problem, *_shared(*written, trace))
+    loop.play_averaging(
+        of_parts, held, constants, asked, steps.turn, *from_problem, *_shared(*written, trace)
+    )
     scale.state_changed()
     rows = dict(zip(loop.TRACE, trace, strict=True))
     return rows | {name: rows[name].long() for name in ("resets", "doubted")}
@@ -308,7 +310,7 @@ class ProblemInputs:
             raise refused(name, "it has a pull or a score of its own")
         if isinstance(problem.available(1), ArmContext):
             raise refused(name, "every step has a context")
-        if not (problem.noise_is_added and _told_with_noise(type(problem))):
+        if not (problem.noise_is_added and _adds_noise_to_expected(type(problem))):
             raise refused(name, "its noise may depend on the arms pulled (noise_is_added is not declared)")
         self.problem, self.streams = problem, streams
         self._none = torch.zeros(streams.replicates, dtype=torch.long, device=problem.arms.device)
@@ -351,7 +353,7 @@ def _stacked(values: list[Tensor]) -> Tensor:
     return first.unsqueeze(0) if same else torch.stack(values)
 
 
-def _told_with_noise(kind: type) -> bool:
+def _adds_noise_to_expected(kind: type) -> bool:
     """Whether ``noise_is_added`` was declared in the class that defines ``noise``, or in a subclass of it."""
     order = kind.__mro__
     said = next(i for i, base in enumerate(order) if "noise_is_added" in vars(base))
@@ -374,8 +376,8 @@ def block(steps: CapturedSteps, count: int, given: Given) -> Given:
         mask = None if available is None else at_step(available, j)
         row = steps.step(given, j, mask, pull, books)
         rows.append(row | {"expected": expected[0], "reward": expected[1]})
-    told = steps.close(books) | {"best": best(given)}
-    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]} | told
+    counted = steps.close(books) | {"best": best(given)}
+    return {name: torch.stack([row[name] for row in rows]) for name in rows[0]} | counted
 
 
 def captured_steps(policy: Policy) -> CapturedSteps:

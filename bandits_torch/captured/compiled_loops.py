@@ -25,7 +25,7 @@ compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract
 
 
 @compiled
-def play_index(state, told, from_problem, widths, moves, has, margin, largest, out):
+def play_index(state, constants, from_problem, widths, moves, has, margin, largest, out):
     """Play k steps of every replicate, and leave its state as plain steps would, with all rows folded.
 
     State: mean and variance (S, N), C_0 and the root F of C, F^T F = C, (S, N, N), a^2 and e (S, 1), gain, surprise,
@@ -39,7 +39,7 @@ def play_index(state, told, from_problem, widths, moves, has, margin, largest, o
     C is a^2 C_0 - W^T D W + e K. For Thompson sampling F is F_0 - G^T W, with the root of each row's observation in G.
     """
     mean, variance, C, root, squared, since, gain, surprise, removed, suspect = state
-    K, prior_mean, noise_variance = told
+    K, prior_mean, noise_variance = constants
     expected, noise, available = from_problem
     A, P, Q = widths
     kept, gained, normal, leaving_arm, leaving = moves
@@ -191,7 +191,7 @@ Asked = namedtuple("Asked", "width check few tau")  # of each step
 
 
 @compiled
-def play_averaging(parts, held, told, asked, turn, expected, noise, available, arm, reward, mean, trace):
+def play_averaging(parts, held, constants, asked, turn, expected, noise, available, arm, reward, mean, trace):
     """Play k steps of every replicate, and leave its state as plain steps would.
 
     Inputs: frames of a part (k, P, s, s), expected rewards (1 or k, 1 or S, N), noise (k, S), masks (1 or k, 1 or S,
@@ -199,28 +199,30 @@ def play_averaging(parts, held, told, asked, turn, expected, noise, available, a
     """
     P, N = held.log_weight.shape[1], held.unseen.shape[1]
     mu, va, learned, due = np.empty((P, N)), np.empty((P, N)), np.empty(P), np.empty(P, np.bool_)
-    all_framed = told.framed.all()
-    apart = ~told.framed if all_framed else told.framed  # in another unit than the mixture
+    all_framed = constants.framed.all()
+    apart = ~constants.framed if all_framed else constants.framed  # in another unit than the mixture
     slot, read = np.empty(N, np.int64), np.empty(N, np.int64)  # of columns that are kept; up to which row
     for s in range(noise.shape[1]):
         read[:], count = LONG_AGO, 0
-        own = told.unit[s] if all_framed else 1.0
-        unit, offset = np.where(apart, told.unit[s], 1.0), np.where(apart, told.origin[s], 0.0)
+        own = constants.unit[s] if all_framed else 1.0
+        unit, offset = np.where(apart, constants.unit[s], 1.0), np.where(apart, constants.origin[s], 0.0)
         for j in range(len(noise)):
             for part in parts:
                 _moments(part, j, s, mu[part.first :], va[part.first :])
             ok = available[j % len(available), s % available.shape[1]]
-            w, scale = np.exp(held.log_weight[s]), _scale(held, told, s)
-            i = _pick(held, told, asked, s, j, ok, w, unit, offset, scale, mu, va)
+            w, scale = np.exp(held.log_weight[s]), _scale(held, constants, s)
+            i = _pick(held, constants, asked, s, j, ok, w, unit, offset, scale, mu, va)
             mean[j, s] = expected[j % len(expected), s % expected.shape[1], i]
             y = mean[j, s] + noise[j, s]
             arm[j, s], reward[j, s], due[:] = i, y, False
-            believed = _believe(held, told.expected, s, y, i)
+            believed = _believe(held, constants.expected, s, y, i)
             if believed:
-                seen = np.where(told.framed, (y - told.origin[s]) / told.unit[s], y)
-                variance = va[:, i] + told.noise[s]
-                _weigh(held, told, s, seen - mu[:, i], variance, scale, unit, math.log(own), learned, due)
-                w, scale = np.exp(held.log_weight[s]), _scale(held, told, s)
+                seen = np.where(constants.framed, (y - constants.origin[s]) / constants.unit[s], y)
+                variance = va[:, i] + constants.noise[s]
+                _weigh(
+                    held, constants, s, seen - mu[:, i], variance, scale, unit, math.log(own), learned, due
+                )
+                w, scale = np.exp(held.log_weight[s]), _scale(held, constants, s)
                 held.pulled[s, i] = True
                 if read[i] == LONG_AGO:
                     slot[i], count = count, count + 1
@@ -228,15 +230,15 @@ def play_averaging(parts, held, told, asked, turn, expected, noise, available, a
             for part in parts:
                 by_kernel = np.bincount(part.kernel, w[part.first : part.first + len(part.kernel)])
                 add(alike, by_kernel, part.alike[:, i])
-                _learn(part, told, s, j, i, turn + j, believed, learned, due, mu, va, slot[i], read[i])
+                _learn(part, constants, s, j, i, turn + j, believed, learned, due, mu, va, slot[i], read[i])
             if believed:
                 read[i] = turn + j + 1
                 held.unseen[s] = np.where(alike >= ALIKE, 0.0, held.unseen[s] + 1.0)
                 held.unseen[s, i] = 0.0
             f = w * scale * unit * unit
-            trace[0, j, s] = (w * told.rate).sum()
+            trace[0, j, s] = (w * constants.rate).sum()
             trace[1, j, s] = math.exp(-np.where(w > 0, w * held.log_weight[s], 0.0).sum())
-            trace[2, j, s] = math.sqrt((f * told.noise[s]).sum()) * own
+            trace[2, j, s] = math.sqrt((f * constants.noise[s]).sum()) * own
             trace[3, j, s] = math.sqrt(f.sum()) * own
             trace[4, j, s], trace[5, j, s] = held.resets[s], held.doubted[s]
             trace[6, j, s] = held.unseen[s].max()
@@ -261,14 +263,14 @@ def _moments(part, j, s, mu, va):
 
 
 @compiled
-def _scale(held, told, s):
+def _scale(held, constants, s):
     """``MemberScale.scale``."""
-    scale = (told.strength + held.squares[s]) / np.maximum(told.strength + held.count[s], 1.0)
+    scale = (constants.strength + held.squares[s]) / np.maximum(constants.strength + held.count[s], 1.0)
     return np.maximum(scale, LEAST * held.largest[s])
 
 
 @compiled
-def _pick(held, told, asked, s, j, ok, w, unit, offset, scale, mu, va):
+def _pick(held, constants, asked, s, j, ok, w, unit, offset, scale, mu, va):
     """``ModelAveraging.pick``."""
     P, N = mu.shape
     width, unseen, f = asked.width[j], held.unseen[s], scale * unit * unit
@@ -280,21 +282,21 @@ def _pick(held, told, asked, s, j, ok, w, unit, offset, scale, mu, va):
             v[n] += w[p] * (f[p] * va[p, n] + off * off)
     index = m + width * np.sqrt(v)
     if asked.check[j]:
-        evidence = held.log_weight[s] - told.log_prior
+        evidence = held.log_weight[s] - constants.log_prior
         index[:] = -np.inf
-        for p in np.flatnonzero(evidence >= evidence.max() - told.plausible):
+        for p in np.flatnonzero(evidence >= evidence.max() - constants.plausible):
             index = np.maximum(index, offset[p] + unit[p] * mu[p] + width * np.sqrt(f[p] * va[p]))
     fresh = ~held.pulled[s] & ok
-    if told.try_all and fresh.any() and held.pulled[s].sum() < asked.few[j]:
+    if constants.try_all and fresh.any() and held.pulled[s].sum() < asked.few[j]:
         index = fresh.astype(np.float64)
     gap = np.where(ok, np.maximum(m[ok].max() - m, 0.0), 0.0)
     usual = gap.sum() / ok.sum()
     share = np.sqrt(gap / usual) if usual > 0 else np.ones(N)
     overdue = np.where(ok, unseen / (asked.tau[j] * np.minimum(np.maximum(share, SOONEST), LATEST)), 0.0)
     if overdue.max() >= 1.0:
-        kept, of_rates = np.zeros(N), np.bincount(told.which, w)
-        for q in range(len(told.rates)):
-            kept += of_rates[q] * np.exp(unseen * math.log1p(-told.rates[q]))
+        kept, of_rates = np.zeros(N), np.bincount(constants.which, w)
+        for q in range(len(constants.rates)):
+            kept += of_rates[q] * np.exp(unseen * math.log1p(-constants.rates[q]))
         overdue = np.where(kept >= SETTLED, overdue, 0.0)
         index = overdue if overdue.max() >= 1.0 else index
     if held.latest[s] == 1 and ok[held.arm[s]]:
@@ -333,29 +335,31 @@ def _end(y, low, high, above, widths, least):
 
 
 @compiled
-def _weigh(held, told, s, e, variance, scale, unit, log_unit, learned, due):
+def _weigh(held, constants, s, e, variance, scale, unit, log_unit, learned, due):
     """``ModelAveraging.weigh``, by the members' surprises e."""
-    weight, spread, density = told.strength + held.count[s], scale * variance, -np.log(unit)
+    weight, spread, density = constants.strength + held.count[s], scale * variance, -np.log(unit)
     for p in range(len(e)):
-        dof = min(max(weight[p], 1.0), told.tail)
+        dof = min(max(weight[p], 1.0), constants.tail)
         density[p] += math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2)
         density[p] -= 0.5 * math.log(dof * math.pi * spread[p])
         density[p] -= (dof + 1) * math.log(math.hypot(e[p] / math.sqrt(dof * spread[p]), 1.0))
-    bound = told.clip * (1 + 5 / np.maximum(weight, 1e-6)) * np.sqrt(spread)
+    bound = constants.clip * (1 + 5 / np.maximum(weight, 1e-6)) * np.sqrt(spread)
     clipped = np.minimum(np.maximum(e, -bound), bound)
     squared = clipped * clipped / variance
-    held.count[s] = told.memory * held.count[s] + 1
-    held.squares[s] = told.memory * held.squares[s] + squared
+    held.count[s] = constants.memory * held.count[s] + 1
+    held.squares[s] = constants.memory * held.squares[s] + squared
     held.largest[s] = np.maximum(held.largest[s], squared)
     joint = held.log_weight[s] + density
     total = _log_sum(joint)
     held.log_loss[s] += log_unit - total
     joint -= total
-    if told.share > 0:
-        joint = np.logaddexp(joint + math.log1p(-told.share), told.log_prior + math.log(told.share))
+    if constants.share > 0:
+        joint = np.logaddexp(
+            joint + math.log1p(-constants.share), constants.log_prior + math.log(constants.share)
+        )
     held.log_weight[s] = joint - _log_sum(joint)
-    score = told.fading * held.score[s] + np.maximum(density, density.max() - told.at_once)
-    due[:] = score.max() - score > told.behind
+    score = constants.fading * held.score[s] + np.maximum(density, density.max() - constants.at_once)
+    due[:] = score.max() - score > constants.behind
     held.score[s] = np.where(due, score.max(), score)
     held.resets[s] += due.sum()
     learned[:] = e if held.borne_out[s] else np.where(due, e, clipped)
@@ -367,7 +371,7 @@ def _log_sum(x):
 
 
 @compiled
-def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va, slot, read):
+def _learn(part, constants, s, j, i, turn, believed, learned, due, mu, va, slot, read):
     """Members learn a reward of arm i, after a reset if one is due; members whose turn it is fold.
 
     The slot of ``columns`` keeps the columns of arm i of R + W^T W, (P, states, states N), with the rows of W before
@@ -390,7 +394,7 @@ def _learn(part, told, s, j, i, turn, believed, learned, due, mu, va, slot, read
             start[0] = 1.0 / G[0, 0]  # the first column of the inverse of G
             if states == 2:
                 start[:] = np.array([G[1, 1], -G[1, 0]]) / (G[0, 0] * G[1, 1] - G[0, 1] * G[1, 0])
-            scale = 1.0 / math.sqrt(va[at, i] + told.noise[s, at])
+            scale = 1.0 / math.sqrt(va[at, i] + constants.noise[s, at])
             for b in range(states):
                 if read <= folded:
                     kept[b] = R[b * N + i]

@@ -245,18 +245,18 @@ class IndexSteps(CapturedSteps):
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
         """Advance time, pull the best available arm, restart where the reward refutes the model, and learn."""
         belief, form, policy = self.belief, self.belief.form, self.policy
-        told: Given = {}
+        row: Given = {}
         if belief.drifts:
             form.advance(given["kept"][j], given["gained"][j])
         width = None
         if policy.width is not None:
             counted = self._clock if self._clock is None else self._clock + 1
             step = given["clock"][j] if counted is None else counted.reshape(self.model.batch_shape)
-            width = told["width"] = policy.width.at(step, self.model)
-        told["arm"] = arm = best_available(self._index(given, j, width, available).mT, available)[1]
+            width = row["width"] = policy.width.at(step, self.model)
+        row["arm"] = arm = best_available(self._index(given, j, width, available).mT, available)[1]
         reward = pull(arm).to(belief.prior_mean.dtype)
         if self.by_mask:
-            told["restarted"] = self._restart(arm, reward, given["prior"][j] if "prior" in given else 1.0)
+            row["restarted"] = self._restart(arm, reward, given["prior"][j] if "prior" in given else 1.0)
         if self._clock is not None:
             self._clock.add_(1)
         if isinstance(policy, RewardImprovementPolicy):
@@ -266,7 +266,7 @@ class IndexSteps(CapturedSteps):
         leaving = [given[name][j] for name in ("leaving_arm", "leaving", "leaving_time") if name in given]
         later = None if self.by_mask else books  # a restart must find all counted
         form.observe(arm, residual, now, leaving or None, later, self.static)
-        return told
+        return row
 
     def _index(self, given: Given, j: int, width: Tensor | None, available: Tensor | None) -> Tensor:
         """The index of every arm, (S, N): UCB, or the draw of Thompson sampling."""
@@ -411,8 +411,8 @@ class ArmSteps(CapturedSteps):
         write_back(
             [(old, state[name].clone()) for name, old in policy.state.items() if state[name] is not old]
         )
-        told = {name: torch.as_tensor(value).clone() for name, value in policy.trace().items()}
-        return {"arm": choice.arm} | told
+        row = {name: torch.as_tensor(value).clone() for name, value in policy.trace().items()}
+        return {"arm": choice.arm} | row
 
 
 class AveragingSteps(CapturedSteps):
@@ -561,16 +561,16 @@ class AveragingSteps(CapturedSteps):
 
     def close(self, books: Books) -> Given:
         """Copy the new state to the old, which the next block reads, and compute the trace of all steps."""
-        told = {name: torch.stack(values) for name, values in books.items()}
+        rows = {name: torch.stack(values) for name, values in books.items()}
         if self.takes_all:
-            rewards = told["reward"]
+            rewards = rows["reward"]
             self.policy.range.extend(rewards.amin(0), rewards.amax(0), len(rewards))
-        told = self.policy.trace_of(told)
+        rows = self.policy.trace_of(rows)
         new = [(state, name, old) for state, name, old in self._before if getattr(state, name) is not old]
         write_back([(old, getattr(state, name)) for state, name, old in new])
         for state, name, old in new:
             setattr(state, name, old)
-        return told
+        return rows
 
     # -- after a block ---------------------------------------------------------------------------------
 

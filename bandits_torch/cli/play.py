@@ -60,7 +60,7 @@ from bandits_torch.state_files import read_state
 from bandits_torch.threads import exactly, threads_for
 
 DEFAULT_EVERY = 1000
-_TRIAL = 30  # steps, by which it is told how long a race takes
+_TRIAL = 30  # steps, after which a race says how long it takes
 
 
 def play(

@@ -366,8 +366,8 @@ def compare(
         least = min(raced, key=lambda name: histories[name].mean_cumulative_regret)
         could_lose = bool((random > 0).any())
         said = _too_short(horizon, least if could_lose else None)
-        told = [earned.sentence(least)] if earned is not None and could_lose else []
-        return Comparison([*said, *told], None, starts)
+        more = [earned.sentence(least)] if earned is not None and could_lose else []
+        return Comparison([*said, *more], None, starts)
     by_stretch = {name: starts.of_whole(history.regret) for name, history in histories.items()}
     whole = advise(by_stretch, starts.random)
     bad = stuck(histories, random, starts.steps)

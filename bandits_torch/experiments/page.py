@@ -163,18 +163,18 @@ def live_page(
     names = beliefs["arm"].astype(str) if over_arms else _named_settings(beliefs, settings)
     order = ["probability_best", "mean", "plays"]
     table = beliefs.assign(name=names).sort_values(order, ascending=False, kind="stable")
-    told = history[history["state"] == "told"]
+    rewarded = history[history["state"] == "told"]
     chosen = history["arm"].astype(str) if over_arms else _named_settings(history, settings)
     shown = table[:_MOST_ROWS]
     height = 0.7 + 0.2 * min(len(table), _MOST_ARMS)
     pictures = {}
     if bool(table["lower"].notna().any()):
         pictures["beliefs"] = _picture("beliefs", height, partial(_draw_intervals, table[:_MOST_ARMS]))
-    if len(told):
-        pictures["rewards"] = _picture("rewards", 3.0, partial(_draw_rewards, told, alarms, over_arms))
-    if over_arms and len(told):
+    if len(rewarded):
+        pictures["rewards"] = _picture("rewards", 3.0, partial(_draw_rewards, rewarded, alarms, over_arms))
+    if over_arms and len(rewarded):
         order = list(table["name"][:_MOST_ARMS])
-        plays = told.assign(arm=told["arm"].astype(str))
+        plays = rewarded.assign(arm=rewarded["arm"].astype(str))
         pictures["plays"] = _picture("plays", height, partial(_draw_plays, plays, order))
     latest = history.assign(name=chosen)[::-1][:_LATEST]
     return _rendered(
@@ -183,7 +183,7 @@ def live_page(
         what="arm" if over_arms else "settings",
         refresh=refresh,
         level=f"{100 * level:g} %",
-        learned=bool(beliefs["mean"].notna().any()) and len(told) > 0,
+        learned=bool(beliefs["mean"].notna().any()) and len(rewarded) > 0,
         rows=shown.to_dict("records"),
         left_out=len(table) - len(shown),
         lifts=[row for one in lift for row in one[:_MOST_ROWS].to_dict("records")],
@@ -260,19 +260,19 @@ def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:
     ax.grid(axis="x", color=GRID, linewidth=0.6)
 
 
-def _draw_rewards(told: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool, figure: Figure) -> None:
+def _draw_rewards(rewarded: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool, figure: Figure) -> None:
     ax = figure.add_subplot()
-    groups = told.groupby("arm", sort=False) if over_arms else [("", told)]
-    lines = [str(name) for name in told["arm"].value_counts().index] if over_arms else [""]
+    groups = rewarded.groupby("arm", sort=False) if over_arms else [("", rewarded)]
+    lines = [str(name) for name in rewarded["arm"].value_counts().index] if over_arms else [""]
     look = looks(lines)
     named = over_arms and len(look) - 1 <= _MOST_COLOURS
     for i, (name, one) in enumerate(groups):
         label = str(name).lstrip("_").replace("$", r"\$") if named and i < _MOST_COLOURS else None
         ax.plot(one["time"], one["reward"], ".", color=look[str(name)][0], markersize=4, label=label)
-    for time in alarms["time"][alarms["time"] >= told["time"].min()]:
+    for time in alarms["time"][alarms["time"] >= rewarded["time"].min()]:
         ax.axvline(time, color=GREY, linestyle=":", linewidth=1.2, zorder=0)
     finish(ax, "", "time", "reward", legend=named)
-    _in_dates(ax, told["time"])
+    _in_dates(ax, rewarded["time"])
 
 
 def _in_dates(ax: Axes, times: pd.Series) -> None:
@@ -281,14 +281,14 @@ def _in_dates(ax: Axes, times: pd.Series) -> None:
         in_dates(ax, minticks=2, maxticks=5, tz=times.iloc[0].tz)  # with 3 or more some spans have no unit
 
 
-def _draw_plays(told: pd.DataFrame, order: Sequence[str], figure: Figure) -> None:
+def _draw_plays(rewarded: pd.DataFrame, order: Sequence[str], figure: Figure) -> None:
     ax = figure.add_subplot()
     row = {name: i for i, name in enumerate(order)}
-    plays = told[told["arm"].isin(row)]
+    plays = rewarded[rewarded["arm"].isin(row)]
     ax.plot(plays["time"], [row[name] for name in plays["arm"]], "|", color=COLOURS[0], markersize=7)
     label_rows(ax, order)
     finish(ax, "", "time", "")
-    _in_dates(ax, told["time"])
+    _in_dates(ax, rewarded["time"])
 
 
 def _beside_earned(gained: Earned) -> dict[str, float]:

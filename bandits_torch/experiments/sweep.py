@@ -66,8 +66,8 @@ def race(
     validation.require(len(policies) > 0, "policies", dict(policies), "at least one policy")
     histories = {}
     for name, policy in policies.items():
-        told: Any = {"progress": name if progress else False, "capture": capture}
-        history = run(policy, problem, horizon, seed=seed, first_replicate=first_replicate, **told)
+        how: Any = {"progress": name if progress else False, "capture": capture}
+        history = run(policy, problem, horizon, seed=seed, first_replicate=first_replicate, **how)
         history.meta["policy"] = name
         histories[name] = history
     return histories

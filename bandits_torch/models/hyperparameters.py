@@ -221,8 +221,8 @@ def _unit_of_time(kernel: Kernel) -> float:
     priors = [part._priors.get(f"{name}_prior", (None,))[0] for part, name in lengths]
     known = (AdditiveKernel, ProductKernel, ScaleKernel, ConstantKernel, ExponentialForgettingKernel)
     parts = {part for part in kernel.modules() if isinstance(part, Kernel)} - {part for part, _ in lengths}
-    told = all(isinstance(prior, LogNormalPrior) for prior in priors)
-    if not lengths or not told or not all(isinstance(part, known) for part in parts):
+    log_normal = all(isinstance(prior, LogNormalPrior) for prior in priors)
+    if not lengths or not log_normal or not all(isinstance(part, known) for part in parts):
         return 1.0
     logarithms = [math.log2(float(prior.mode)) for prior in priors]
     return 2.0 ** round(sum(logarithms) / len(logarithms))

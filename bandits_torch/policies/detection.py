@@ -128,9 +128,9 @@ class DetectionAugmented(WrappingPolicy):
         self._arms = with_one(self._arms, length, observation.arm)
         self._rewards = with_one(self._rewards, length, observation.reward)
         self._length = length + 1
-        told, since = (self._arms[:, : length + 1], self._rewards[:, : length + 1]), self._since.unsqueeze(-1)
+        seen, since = (self._arms[:, : length + 1], self._rewards[:, : length + 1]), self._since.unsqueeze(-1)
         twice = 2 * self.noise_scale.square().unsqueeze(-1)
-        changed = has_changed(*told, since, self.delta, lambda p, q: (p - q).square() / twice)
+        changed = has_changed(*seen, since, self.delta, lambda p, q: (p - q).square() / twice)
         if bool(changed.any()):
             self.policy.reset(changed)
             self._since = torch.where(changed, self._length, self._since)

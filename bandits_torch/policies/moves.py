@@ -97,9 +97,9 @@ class CostlyMoves(WrappingPolicy):
             fits = start.shape == (self.dim,) and bool(domain.contains(start, 0.0))
             validation.require(fits, "start_at", start, f"({self.dim},), in the domain")
             self.start_at = start.to(domain.bounds)
-        told = {"domain": domain, "max_move": max_move, "move_price": move_price}
+        settings = {"domain": domain, "max_move": max_move, "move_price": move_price}
         if policy.origin is not None:
-            own = partial(_around, policy.origin.recipe, {**told, "start_at": start_at, "search": search})
+            own = partial(_around, policy.origin.recipe, {**settings, "start_at": start_at, "search": search})
             self.origin = Origin(own, policy.origin.setup, policy.origin.options)
         self._begin()
 
@@ -219,9 +219,9 @@ class CostlyMoves(WrappingPolicy):
         return {"_last": at, "_number": 0, "_steps": counts, "_moves": counts.clone()}
 
 
-def _around(recipe: Any, told: dict[str, Any], setup: Any, **options: Any) -> CostlyMoves:
+def _around(recipe: Any, settings: dict[str, Any], setup: Any, **options: Any) -> CostlyMoves:
     """A recipe's policy with costly moves."""
-    return CostlyMoves(recipe(setup, **options), **told)
+    return CostlyMoves(recipe(setup, **options), **settings)
 
 
 def _of_each(name: str, value: Any, like: Tensor) -> Tensor:

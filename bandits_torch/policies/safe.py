@@ -128,7 +128,7 @@ class LimitedPolicy(Policy):
         self._safety = {name: self.safety_width.bind(self._model(name), rules[name]) for name in self.limits}
         self._begin()
         self._pending = 0
-        self._told: dict[str, Tensor | float] = {}
+        self._traced: dict[str, Tensor | float] = {}
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
@@ -170,7 +170,7 @@ class LimitedPolicy(Policy):
 
     def trace(self) -> dict[str, Tensor | float]:
         """Size of the safe set, whether the fallback was played, and the width of safety, of the last choice."""
-        return dict(self._told)
+        return dict(self._traced)
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class LimitedPolicy(Policy):
 
     def _tell(self, safe: Tensor, lost: Tensor) -> None:
         width = self._safety_of(next(iter(self.limits))).squeeze(-1)
-        self._told = {
+        self._traced = {
             "safe": safe.double(),
             "fallback": lost.double(),
             "safety_width": width.expand(self.replicates),

@@ -311,8 +311,8 @@ class StaleObservations(_Dropping):
         self.mean, self.variance = self.mean.masked_fill(mask, 0.0), self.variance.masked_fill(mask, 0.0)
 
     def trace(self) -> dict[str, Tensor | float]:
-        told = {"dropped": self.dropped, "stale_mean": self.mean, "stale_variance": self.variance}
-        return {name: value.reshape(-1) for name, value in told.items()}
+        values = {"dropped": self.dropped, "stale_mean": self.mean, "stale_variance": self.variance}
+        return {name: value.reshape(-1) for name, value in values.items()}
 
 
 class WassersteinForgetting(_Dropping):

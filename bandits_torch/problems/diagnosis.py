@@ -150,18 +150,18 @@ class Diagnosis:
     def _of_cycles(self) -> str:
         short = self.rows < _FEWEST
         parts = [self._part_of_another(one) for one in (*self.periods, *self.own_periods.values())]
-        told = []
+        sentences = []
         for one, part in zip(self.periods, parts, strict=False):
             sure = f"= {one.p_value:.1g}" if one.p_value > 1e-16 else "< 1e-16"
-            told += [f"{self.span(one)} (p {sure}{part})"]
-        for (name, one), part in zip(self.own_periods.items(), parts[len(told) :], strict=True):
-            told += [f"{self.span(one)} in {name} alone{part}"]
-        if told:
+            sentences += [f"{self.span(one)} (p {sure}{part})"]
+        for (name, one), part in zip(self.own_periods.items(), parts[len(sentences) :], strict=True):
+            sentences += [f"{self.span(one)} in {name} alone{part}"]
+        if sentences:
             more = len(self.own_periods) - _OWN_TOLD
             if more > 0:
-                told[-more:] = [f"cycles of {more} more arms alone"]
+                sentences[-more:] = [f"cycles of {more} more arms alone"]
             shape = " What is 1/n of a cycle belongs to its shape, as edges do." if any(parts) else ""
-            return f"Cycles: {'; '.join(told)}.{shape}"
+            return f"Cycles: {'; '.join(sentences)}.{shape}"
         if short:
             return "Cycles: cannot tell, the record is short."
         length = "" if self.unit == "rows" else f" ({self.span(self.record)})"
@@ -189,13 +189,13 @@ class Diagnosis:
             return "Jumps: cannot tell, the record is short."
         if not self.jumps:
             return "Jumps: none that is clear beside drift and noise."
-        told = []
+        sentences = []
         for (before, after), arms in zip(self.jump_times, self.jump_arms, strict=True):
             which = f" ({some(arms, 3)})" if arms else ""
-            told += [f"between {before} and {after}{which}"]
-        if len(told) == MOST:
-            return f"Jumps: {MOST} or more, the clearest {'; '.join(told)}."
-        return f"Jumps: {'; '.join(told)}."
+            sentences += [f"between {before} and {after}{which}"]
+        if len(sentences) == MOST:
+            return f"Jumps: {MOST} or more, the clearest {'; '.join(sentences)}."
+        return f"Jumps: {'; '.join(sentences)}."
 
     def _of_gain(self) -> list[str]:
         if self.best_moving is None or self.best_fixed is None or self.moving_interval is None:
@@ -393,10 +393,10 @@ def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None
         meet = np.arange(length, _ROWS, length)
         bends = np.delete(bends, np.concatenate([meet - 2, meet - 1]), axis=0)
     seen = ~np.isnan(bends)
-    told = seen.any(1)
-    if told.sum() < _FEWEST:
+    has_bend = seen.any(1)
+    if has_bend.sum() < _FEWEST:
         return None, None
-    bends, seen = np.where(seen, bends, 0.0)[told], seen[told]
+    bends, seen = np.where(seen, bends, 0.0)[has_bend], seen[has_bend]
     variance = float(bends.sum() / seen.sum()) * len(plain) / max(1.0, len(plain) - fitted)
     noise = max(variance - drift / 3, 0.25 * variance) ** 0.5
     if noise == 0:

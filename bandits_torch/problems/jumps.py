@@ -14,8 +14,8 @@ from bandits_torch.problems.smoothing import mean_of_held
 
 # Of the drift's variance in a gap to the noise's.
 RATIOS = np.array([0.0, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0])
-MOST = 6  # jumps told
-_LOG_LEVEL = np.log(0.01)  # of the largest p-value told
+MOST = 6  # jumps named
+_LOG_LEVEL = np.log(0.01)  # of the largest p-value named
 _BINS = 1500  # rows looked at; of longer records neighbouring rows are averaged
 _DIFFUSE = 1e7
 _FEWEST = 40  # rows
@@ -139,10 +139,10 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
             continue
         places.append(t)
         fresh[t, slice(None) if all_arms else arms] = True
-        told = tuple(int(kept[n]) for n in arms)
+        numbers = tuple(int(kept[n]) for n in arms)
         before, first = int(rows[t][0]), int(rows[low][0])
         after, end = int(rows[t + 1][-1]), int(rows[high + 1][-1])
-        found.append(Jump(before, after, first, end, told, p))
+        found.append(Jump(before, after, first, end, numbers, p))
     drift, noise = np.zeros(N), np.zeros(N)
     drift[kept], noise[kept] = wander * spread[kept] ** 2 / size, own_noise * spread[kept] ** 2 * size
     return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, p_drift, outliers)
@@ -198,8 +198,8 @@ def _likelihood_ratios(
         n = held[t][None] / F[t] + (1 - K[t]) ** 2 * n
         step[t - 1], weight[t - 1] = r, n
     enough = _two_sided(held, fresh)
-    told = np.where(weight > 1e-6, step * step / np.maximum(weight, 1e-300), 0.0) * enough[:, None]
-    left = np.maximum(squares - told, 1e-12 * np.maximum(squares, 1e-300))
+    explained = np.where(weight > 1e-6, step * step / np.maximum(weight, 1e-300), 0.0) * enough[:, None]
+    left = np.maximum(squares - explained, 1e-12 * np.maximum(squares, 1e-300))
     with np.errstate(divide="ignore"):
         without = -(count * np.log(np.maximum(squares, 1e-300) / count) + log_det)  # twice the log-likelihood
         beside = -(count * np.log(left / count) + log_det)

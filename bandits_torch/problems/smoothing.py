@@ -97,17 +97,17 @@ def best_smoothed(rewards: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, n
     best, least, values = np.inf, np.inf, np.full_like(alone, np.nan)
     for bandwidth in tried:
         said = others_smoothed(alone, times, float(bandwidth))
-        told = ~np.isnan(said) & held
-        error = float(np.square(np.where(told, alone - said, 0.0)).sum() / max(1, told.sum()))
+        has_value = ~np.isnan(said) & held
+        error = float(np.square(np.where(has_value, alone - said, 0.0)).sum() / max(1, has_value.sum()))
         if error < least:
             best, least, values = float(bandwidth), error, said
-    told = ~np.isnan(values) & held
-    if not told.any():
+    has_value = ~np.isnan(values) & held
+    if not has_value.any():
         return filled.sum(1) / held.sum(1), held.argmax(1), best
-    said, seen = values[told], alone[told]
+    said, seen = values[has_value], alone[has_value]
     middle, spread = said.mean(), said.var()
     slope = float(np.mean((said - middle) * (seen - middle)) / spread) if spread > 0 else 0.0
-    known = np.where(told, values, -np.inf)
-    arm = np.where(told.any(1), known.argmax(1), held.argmax(1))
+    known = np.where(has_value, values, -np.inf)
+    arm = np.where(has_value.any(1), known.argmax(1), held.argmax(1))
     worth = middle + min(1.0, max(0.0, slope)) * (known.max(1) - middle) + common[:, 0]
-    return np.where(told.any(1), worth, filled.sum(1) / held.sum(1)), arm, best
+    return np.where(has_value.any(1), worth, filled.sum(1) / held.sum(1)), arm, best

@@ -184,7 +184,7 @@ def _given_scales(
 
 PLAUSIBLE = 4.0  # nats
 _LEARNED_UP_TO, _HARMONICS = 200, 2  # arms with cycles that are learned; harmonics of these
-# c of ``LookingAgain``: of arms that nothing relates, of arms with features, told a kernel that relates them, and of
+# c of ``LookingAgain``: of arms that nothing relates, of arms with features, given a kernel that relates them, and of
 # arms with contexts that are related.
 _LOOK_AGAIN, _LOOK_AGAIN_FEATURES, _LOOK_AGAIN_RELATED, _LOOK_AGAIN_CONTEXTS = 7.0, 8.5, 14.0, 12.0
 _MANY_PAIRS = 64  # of arm and context, above which nothing is looked at again where contexts are related
@@ -321,7 +321,7 @@ def auto(
             **sharing,
         )
     else:
-        features, kernel, prior_mean = _told(setup, history)
+        features, kernel, prior_mean = _prior_of(setup, history)
         if control is None:
             left = control_share == _SHARE
             validation.require(left, "control_share", control_share, f"{_SHARE} without a control")
@@ -353,7 +353,7 @@ def _left_out(expected: str, **given: Any) -> None:
         validation.require(value is None, name, value, expected)
 
 
-def _told(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Tensor | None, Number | Tensor]:
+def _prior_of(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Tensor | None, Number | Tensor]:
     """Features, kernel and prior mean, given or of a history. Raises ValueError for what is given twice, or unused."""
     choices = setup.choices
     if isinstance(choices, Tensor) and (choices.is_floating_point() or choices.is_complex()):
@@ -453,13 +453,13 @@ def _learn_log(policy: Policy, log: Log, features: Tensor) -> None:
 
 
 def _under_contexts(
-    setup: Setup, arms: Tensor, told: dict[str, Any], own: dict[str, Any]
+    setup: Setup, arms: Tensor, given: dict[str, Any], own: dict[str, Any]
 ) -> PairAveraging | ContextAveraging:
     """``auto`` under contexts that are listed, or any."""
-    contexts, context_kernel, matters = told["contexts"], told["context_kernel"], told["matters"]
+    contexts, context_kernel, matters = given["contexts"], given["context_kernel"], given["matters"]
     if isinstance(contexts, int):
         contexts = torch.arange(validation.positive_integer("contexts", contexts)).to(arms).unsqueeze(-1)
-    c = told["context_dim"]
+    c = given["context_dim"]
     if contexts is not None:
         check_contexts(contexts)
         c = c or contexts.shape[-1]
@@ -508,7 +508,7 @@ def _cycles(
     first: int | None,
     history: Tensor | None,
     times: Tensor | None,
-    told: str | float | Sequence[float] | Cycles | None,
+    given: str | float | Sequence[float] | Cycles | None,
 ) -> Cycles | None:
     """The given cycles, or those found in a history; without residuals if only their periods are known. The ``first``
     arms decide (None: all)."""
@@ -518,23 +518,23 @@ def _cycles(
         fits = validation.finite_tensor("history_times", times).shape == cast(Tensor, history).shape[:1]
         fits = fits and bool((times.diff() > 0).all())
         validation.require(fits, "history_times", times, "an increasing number for each row of history")
-    if isinstance(told, Cycles):
-        validation.require(history is None, "cycles", told, "periods if a history is given")
-        fits = told.profile.shape[1] == n
-        profile, expected = torch.from_numpy(told.profile), f"(2 J, {n}), a column for each arm"
+    if isinstance(given, Cycles):
+        validation.require(history is None, "cycles", given, "periods if a history is given")
+        fits = given.profile.shape[1] == n
+        profile, expected = torch.from_numpy(given.profile), f"(2 J, {n}), a column for each arm"
         validation.shape_is("cycles", profile, fits, expected)
-        return told if len(features[:first]) <= FULL_UP_TO else None
+        return given if len(features[:first]) <= FULL_UP_TO else None
     try:
-        lengths = checked_periods(told)
+        lengths = checked_periods(given)
     except ValueError as error:
         raise ValueError(str(error).replace("periods", "cycles", 1)) from error
     most = FULL_UP_TO if history is not None else _LEARNED_UP_TO
     expected = f"{FIND!r} or None for more than {most} arms"
     few = len(features[:first]) <= most
-    validation.require(few or not lengths, "cycles", told, expected)
+    validation.require(few or not lengths, "cycles", given, expected)
     if history is not None and few:
         at = None if times is None else times.double().cpu().numpy()
-        return fit_cycles(history.double().cpu().numpy(), at, lengths or cast(str | None, told))
+        return fit_cycles(history.double().cpu().numpy(), at, lengths or cast(str | None, given))
     if not lengths:
         return None
     waves = (_HARMONICS,) * len(lengths)

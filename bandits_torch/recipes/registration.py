@@ -315,8 +315,8 @@ def build(
     if its.one_mean and several and "prior_mean" not in options:
         known["prior_mean"] = average = float(mean.mean())
         if bool((mean != average).any()):
-            told = f"{its.name} has one prior_mean for all arms: it gets the average, {average:g}"
-            warnings.warn(told, stacklevel=2)
+            message = f"{its.name} has one prior_mean for all arms: it gets the average, {average:g}"
+            warnings.warn(message, stacklevel=2)
     if problem.knowledge.context_dim and not its.contexts:
         raise ValueError(
             f"policy {name} must be one that takes a context, such as cgp_ucb, tv_cgp_ucb or random, "

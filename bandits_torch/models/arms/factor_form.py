@@ -167,10 +167,10 @@ class FactorForm(Form):
         match = self._match(arm, now)
         known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
         own_row = self.rows.of(arm, self._member)  # K_i: (b, N)
-        told = known  # of these P_jj is known, of others it is what the column says
+        is_known = known  # of these P_jj is known, of others it is what the column says
         deep, weight = self._deep(now), self._weights(now)
         if self.blind or not arm.is_cpu or not bool(known.all()):
-            point, told = self._open_points(arm, own_row, known, point, now, weight, deep)
+            point, is_known = self._open_points(arm, own_row, known, point, now, weight, deep)
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
         present = self.prior.present(now)
         weight = weight.scatter(-1, at_point, present.expand(at.shape))
@@ -183,7 +183,7 @@ class FactorForm(Form):
         if wanders is not None:
             time = torch.full_like(at, now, dtype=z.dtype)
             column = self._column_since(column, among_points, z, own_row, time, now, wanders)
-        variance = torch.where(told.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
+        variance = torch.where(is_known.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
         if wanders is not None:
             column = column.scatter(-1, at, torch.where(wanders, variance, column.gather(-1, at)))
         among_points = among_points.scatter(-1, at_point, variance)
@@ -231,19 +231,19 @@ class FactorForm(Form):
         prior_to_points = own_row.gather(-1, self.point_arm)
         cross = prior_to_points * weight * held
         if deep is None:
-            row, told = self._spread() * self._solve(cross.unsqueeze(-1)).squeeze(-1), known  # P_i = D z
+            row, is_known = self._spread() * self._solve(cross.unsqueeze(-1)).squeeze(-1), known  # P_i = D z
         else:
-            row, told = self._row_since(
+            row, is_known = self._row_since(
                 arm, own_row.gather(-1, at), prior_to_points, cross, at_point, now, deep
             )
-            told = told | known
+            is_known = is_known | known
         self._set_row(self.covariance, point, torch.where(old, self.covariance[self._member, point], row))
         row = cross.scatter(-1, at_point, own_row.gather(-1, at) * self.prior.present(now))
         row = torch.where(old, self.prior_covariance[self._member, point], row)
         self._set_row(self.prior_covariance, point, row)
         self.point_arm.scatter_(-1, at_point, at)
         self.point_time.scatter_(-1, at_point, now)
-        return point, told
+        return point, is_known
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo the observation ``residual`` (b,) of ``arm`` (b,) made at ``time`` (b,), where ``where`` is True."""
@@ -430,10 +430,13 @@ class FactorForm(Form):
         # Where the prior variance wanders off, a residual of k_g has its rounding errors and would do harm.
         refine = ~seen.unsqueeze(-1) if self._wanders else None
         z = self._solve(cross.unsqueeze(-1), refine).squeeze(-1)
-        told, base = self._spread() * z, torch.where(seen, kept * self.covariance[self._member, latest], 0.0)
+        between, base = (
+            self._spread() * z,
+            torch.where(seen, kept * self.covariance[self._member, latest], 0.0),
+        )
         at = latest.unsqueeze(-1)
-        variance = kept * (base.gather(-1, at) + 2 * told.gather(-1, at)) + gained * own
-        row = (base + told) * held
+        variance = kept * (base.gather(-1, at) + 2 * between.gather(-1, at)) + gained * own
+        row = (base + between) * held
         return row.scatter(-1, at_point, variance - (cross * z).sum(-1, keepdim=True)), seen.squeeze(-1)
 
     def _column_since(
@@ -531,11 +534,11 @@ class FactorForm(Form):
         prior, present = self.prior.matrix(), self.prior.present(now)
         weight = self._weights(now) * (self.point_count > 0)
         cross = self.rows.of(self.point_arm, self._member.unsqueeze(-1)) * weight.unsqueeze(-1)
-        told = self._solve(cross)
+        solved = self._solve(cross)
         full = cross.new_empty(len(cross), *prior.shape[1:])
         for m, one in enumerate(full):
             torch.mul(prior[m % len(prior)], present.expand(len(full), 1)[m], out=one)
-            one.addmm_(cross[m].mT, told[m], alpha=-1)
+            one.addmm_(cross[m].mT, solved[m], alpha=-1)
         return full
 
     def joint_root(self) -> Tensor | None:

@@ -100,14 +100,14 @@ class CyclicMembers(RecursiveMembers):
             replicates=replicates,
         )
         P, N = self.prior_mean.shape
-        told = validation.rewards("profile", validation.numbers("profile", profile, self.prior_mean))
-        fits = told.shape in ((), (2 * J, N), (P, 2 * J, N))
-        validation.shape_is("profile", told, fits, f"({P}, {2 * J}, {N}), ({2 * J}, {N}) or ()")
+        given = validation.rewards("profile", validation.numbers("profile", profile, self.prior_mean))
+        fits = given.shape in ((), (2 * J, N), (P, 2 * J, N))
+        validation.shape_is("profile", given, fits, f"({P}, {2 * J}, {N}), ({2 * J}, {N}) or ()")
         q = v.new_tensor([1 / h**2 for _, h in waves])
         size = (v.unsqueeze(-1) * q / q.sum()).sqrt().repeat_interleave(2, -1)
         size = torch.cat([(1 - v).sqrt().unsqueeze(-1), size], -1)[:, : self.states]
         rates = torch.stack([like] + [rate] * (self.states - 1), -1)
-        held = {"profile": told.expand(P, 2 * J, N), "share": v, "cycle_rate": rate, "_amplitude": size}
+        held = {"profile": given.expand(P, 2 * J, N), "share": v, "cycle_rate": rate, "_amplitude": size}
         for name, value in (held | {"_rates": rates}).items():
             self.register_buffer(name, value.to(self.prior_mean).clone(), persistent=False)
         self.profile: Tensor

@@ -149,8 +149,8 @@ class MemberPosterior:
     def between(self, X: Tensor, time: Tensor, Z: Tensor, then: Tensor) -> Tensor:
         """Posterior covariance of points X (S, b, d) at times (S, b) with Z (S, k, d) at (S, k): (S, P, b, k)."""
         left, right = self.unit_cube(X), self.unit_cube(Z)
-        told = self._with_held(left, time) @ self.inverse @ self._with_held(right, then).mT
-        return self._prior(left, time, right, then) - told
+        explained = self._with_held(left, time) @ self.inverse @ self._with_held(right, then).mT
+        return self._prior(left, time, right, then) - explained
 
     def _prior(self, U: Tensor, time: Tensor, V: Tensor, then: Tensor) -> Tensor:
         """Prior covariance of points (S, b, d) of the unit cube at times (S, b) with (S, k, d) at (S, k)."""
@@ -205,10 +205,10 @@ class MemberMoments(torch.autograd.Function):
         over_time = members.over_time(gap) * members.held.unsqueeze(-2)
         in_space = CONSTANT + matern
         K = in_space * over_time
-        told = K @ members.inverse
+        explained = K @ members.inverse
         mean = (K @ members.weights.unsqueeze(-1)).squeeze(-1)
-        variance = 1.0 + CONSTANT - (told * K).sum(-1)
-        ctx.save_for_backward(points, held, decay, tail, in_space, over_time, told, gap, variance)
+        variance = 1.0 + CONSTANT - (explained * K).sum(-1)
+        ctx.save_for_backward(points, held, decay, tail, in_space, over_time, explained, gap, variance)
         ctx.over_time = members.over_time
         ctx.weights, ctx.lengthscale, ctx.where = members.weights, lengthscale, members.held
         return mean, variance.clamp_min(_LEAST_VARIANCE)
@@ -217,9 +217,9 @@ class MemberMoments(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, of_mean: Tensor, of_variance: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         """Gradients of points and times."""
-        points, held, decay, tail, in_space, over_time, told, gap, variance = ctx.saved_tensors
+        points, held, decay, tail, in_space, over_time, explained, gap, variance = ctx.saved_tensors
         of_variance = of_variance * (variance > _LEAST_VARIANCE)
-        h = of_mean.unsqueeze(-1) * ctx.weights.unsqueeze(-2) - (2 * of_variance).unsqueeze(-1) * told
+        h = of_mean.unsqueeze(-1) * ctx.weights.unsqueeze(-2) - (2 * of_variance).unsqueeze(-1) * explained
         dU = dt = None
         if ctx.needs_input_grad[0]:
             pull = h * over_time * (tail * decay)

@@ -27,7 +27,7 @@ class ArmsUnderContext(ArmsWithModel):
     and asking for inputs is a ValueError (unless c = 0).
     """
 
-    _told: int  # d + c
+    _num_inputs: int  # d + c
     _of_step: Tensor | None = None
     _of_choice: Tensor | None = None
 
@@ -59,7 +59,7 @@ class ArmsUnderContext(ArmsWithModel):
 
     def inputs_in(self, one: Observation | Pending) -> Tensor:
         """The inputs that a choice carries, (S, d + c). Raises ValueError for others."""
-        return check_inputs(one, (self.replicates, self._told))
+        return check_inputs(one, (self.replicates, self._num_inputs))
 
 
 class ContextualArms(ArmsUnderContext, ListedArms):
@@ -78,7 +78,7 @@ class ContextualArms(ArmsUnderContext, ListedArms):
         validation.shape_is("choices", arms, arms.dim() == 2, "(N, d)")
         super().__init__(model, arms)
         self.context_dim = validation.natural("context_dim", context_dim)
-        self._told = own = arms.shape[-1] + context_dim
+        self._num_inputs = own = arms.shape[-1] + context_dim
         inputs = getattr(model, "input_dim", None)
         expected = f"{own}, features and context, or {own + 1} with time"
         validation.require(inputs in (own, own + 1), "model.input_dim", inputs, expected)
@@ -220,7 +220,7 @@ class ListedContexts(ArmsUnderContext, ModelArms):
         expected = f"the {len(self._pairs)} pairs of arm and context, (N M, d + c)"
         validation.require(same, "model.arms", model.arms, expected)
         self.num_arms, self.arms, self.contexts = len(arms), arms, contexts.to(arms)
-        self._expected, self._told = f"int64 from 0 to {self.num_arms - 1}", self._pairs.shape[-1]
+        self._expected, self._num_inputs = f"int64 from 0 to {self.num_arms - 1}", self._pairs.shape[-1]
 
     def read(self, available: Any) -> tuple[Tensor, Tensor | None]:
         """The number of the context, (S,), and the mask, from the argument of ``choose``.

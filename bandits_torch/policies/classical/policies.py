@@ -298,9 +298,9 @@ class GLRKLUCB(MeansPolicy):
         state["arms"] = with_one(state["arms"], length, observation.arm)
         state["rewards"] = with_one(state["rewards"], length, observation.reward)
         state["length"] = length = length + 1
-        told = state["arms"][:, :length], scaled(state, state["rewards"][:, :length])
+        seen = state["arms"][:, :length], scaled(state, state["rewards"][:, :length])
         since, delta = state["since"].gather(-1, at), cast(float, self.delta)
-        changed = has_changed(*told, since, delta, bernoulli_kl) & (spread(state) > 0)
+        changed = has_changed(*seen, since, delta, bernoulli_kl) & (spread(state) > 0)
         gone = torch.zeros_like(state["count"], dtype=torch.bool).scatter_(-1, at, changed.unsqueeze(-1))
         if self.restarts == "global":
             gone = changed.unsqueeze(-1).expand_as(gone)
@@ -420,24 +420,26 @@ class LogOddsUCB(MeansPolicy):
         self.share = validation.below_one("share", self.share)
         self.reward_range = checked_range(self.reward_range)
         like = torch.zeros((), dtype=torch.float64, device=self.device)
-        self._told = validation.rewards("prior_mean", validation.numbers("prior_mean", self.prior_mean, like))
+        self._given_mean = validation.rewards(
+            "prior_mean", validation.numbers("prior_mean", self.prior_mean, like)
+        )
         self._nodes, self._node_weights = like.new_tensor(_NODES), like.new_tensor(_WEIGHTS).log()
         super().__post_init__()
 
     @cached_property
     def models(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """mu (P, N), s and r (P, 1) each, and the logarithms of the prior weights (P,)."""
-        told, N = self._told, self.num_arms
-        validation.shape_is("prior_mean", told, told.shape in ((), (N,)), f"() or ({N},)")
+        given, N = self._given_mean, self.num_arms
+        validation.shape_is("prior_mean", given, given.shape in ((), (N,)), f"() or ({N},)")
         if isinstance(self.prior_mean, Tensor) or self.prior_mean != 0:
             low, high = self.reward_range
-            own = ((told - low) / (high - low)).clamp(_LEAST, 1 - _LEAST).expand(N)
+            own = ((given - low) / (high - low)).clamp(_LEAST, 1 - _LEAST).expand(N)
             levels = torch.stack([own, own.mean().expand(N)]).logit()
-            weights = told.new_tensor([_OWN, 1 - _OWN])
+            weights = given.new_tensor([_OWN, 1 - _OWN])
         else:
-            levels = told.new_tensor(_LEVELS).unsqueeze(-1).expand(-1, N)
-            weights = told.new_ones(len(_LEVELS)) / len(_LEVELS)
-        grid = told.new_tensor([*product(range(len(levels)), _VARIANCES, _RATES)])  # (P, 3)
+            levels = given.new_tensor(_LEVELS).unsqueeze(-1).expand(-1, N)
+            weights = given.new_ones(len(_LEVELS)) / len(_LEVELS)
+        grid = given.new_tensor([*product(range(len(levels)), _VARIANCES, _RATES)])  # (P, 3)
         level, variance, rate = grid[:, 0].long(), grid[:, 1:2], grid[:, 2:]
         return levels[level], variance, rate, (weights[level] * len(levels) / len(grid)).log()
 
