@@ -198,6 +198,9 @@ class AskTell(Watched, Described):
             moves = {name: knowledge.pop(name, None) for name in ("max_move", "move_price", "start_at")}
             if any(one is not None for one in moves.values()):
                 knowledge |= settings.moves(moves["max_move"], moves["move_price"] or 0.0, moves["start_at"])
+        elif not isinstance(choices, Tensor | int | Domain):
+            expected = "how many arms there are, their names, their features (a tensor), settings by name or a Domain"
+            validation.require(False, "choices", choices, expected)
         if isinstance(log, Log) and log.arm_names != tuple(map(str, range(log.num_arms))):
             if names is None:
                 names = log.arm_names

@@ -1,5 +1,6 @@
 """Live systems: rewards late, twice, out of order or never; time that jumps; arms that come; processes that go."""
 
+import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
@@ -272,6 +273,14 @@ def test_auto_is_told_what_the_recipe_can_be_told():
         AskTell.auto(5, kernle=torch.eye(5))
     with pytest.raises(ValueError, match="arms must be an integer >= 1, got 0"):
         AskTell.auto(0)
+
+
+@pytest.mark.parametrize("choices", [2.5, "north", np.int64(3), np.eye(3), [[0.1], [0.2]]], ids=repr)
+def test_choices_of_another_kind_are_refused_with_what_they_may_be(choices):
+    with pytest.raises(
+        ValueError, match=r"choices must be how many arms there are, their names, .* or a Domain, got"
+    ):
+        AskTell.auto(choices)
 
 
 def test_text_is_the_name_of_an_arm_and_an_integer_the_number_of_a_question():
