@@ -1,5 +1,5 @@
-"""Names: the one that was probably meant, for error messages; and recipes, problems and kernels of other packages,
-found by entry point or ``module:name``. Imports nothing slow."""
+"""Names: error messages that suggest the name probably meant, and a lookup of recipes, problems and kernels of other
+packages by entry point or ``module:name``. Importing this module is fast."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _SHOWN = 8
 
 
 def some(names: Collection[str], shown: int = _SHOWN) -> str:
-    """The first names separated by commas, and how many more there are."""
+    """The first ``shown`` names, separated by commas, and how many more there are."""
     more = len(names) - shown
     first = [name for name, _ in zip(names, range(shown), strict=False)]
     return ", ".join(first) + (f" and {more} more" if more > 0 else "")
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:
-    """The closest known name, if one is close; case is ignored, and so is - in place of _."""
-    from difflib import get_close_matches  # takes longer to import than most messages to write
+    """The closest known name, None if none is close. Case is ignored, and - counts as _."""
+    from difflib import get_close_matches  # slow to import, and needed for messages only
 
     by_plain = {_plain(one): one for one in known}
     close = get_close_matches(_plain(name), by_plain, n=1, cutoff=0.75)
@@ -38,9 +38,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_name(what: str, name: object, known: Collection[str], more: str = "") -> str:
-    """The message for an unknown name: first the name that was probably meant, then known names.
+    """The message for an unknown name: it suggests the name that was probably meant, and lists known names.
 
-    ``more`` says where to find all of them.
+    Of many known names it lists the first; ``more`` then says where to find all of them.
     """
     guess = did_you_mean(name, known) if isinstance(name, str) else ""
     if len(known) <= _SHOWN:
