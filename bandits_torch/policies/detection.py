@@ -1,4 +1,5 @@
-"""Policies for constant rewards, made usable for rewards that change: by a test for changes, and by MASTER."""
+"""Policies for constant rewards, made usable for rewards that change: by restarts after a test for changes
+(``DetectionAugmented``), and by MASTER (``Master``)."""
 
 from __future__ import annotations
 
@@ -24,15 +25,16 @@ from bandits_torch.streams import ReplicateStreams
 class DetectionAugmented(WrappingPolicy):
     """An inner policy plays, some arms are also played in turn, and the policy is reset when a test detects a change.
 
-    Of every floor(M / a_k) steps since the last restart the first M play the M watched arms in turn, with a_k =
-    ``exploration`` sqrt(k), at most 1, after k - 1 restarts. An arm that is not available loses its turn. The policy
-    chooses at all other steps. It learns every reward. Then the n rewards of the arm just pulled, since the last
-    restart, are tested by the generalised likelihood ratio of Gaussian noise of scale R:
+    Steps since the last restart are divided into periods of floor(M / a_k) steps, with a_k = ``exploration`` sqrt(k),
+    at most 1, after k - 1 restarts. The first M steps of a period play the M watched arms in turn. An arm that is not
+    available loses its turn. The inner policy chooses at all other steps, and learns every reward. Then the n rewards
+    of the arm just pulled, since the last restart, are tested by the generalised likelihood ratio of Gaussian noise of
+    scale R:
 
         max_s s (mean_{1:s} - mean_{1:n})^2 / (2 R^2) + (n - s) (mean_{s+1:n} - mean_{1:n})^2 / (2 R^2)
             > ln(n^{3/2} / delta),
 
-    and if it exceeds the threshold, the policy is reset and all rewards are forgotten.
+    and if the ratio exceeds the threshold, the inner policy is reset and all rewards are forgotten.
 
     Args:
         policy: over arms, for rewards that do not change; an ``IndexPolicy`` or an ``ArmPolicy`` that can learn the
@@ -48,11 +50,13 @@ class DetectionAugmented(WrappingPolicy):
     Cost: that of the policy and O(S t) a step, since all rewards are kept for the test.
 
     Source: detection augmented learning (Gerogiannis, Huang, Bose & Veeravalli 2025, arXiv 2501.19401) and its form for
-    unrelated arms (Huang, Gerogiannis, Bose & Veeravalli 2025, arXiv 2501.01291). Their abstracts and introductions
-    alone were read: any stationary algorithm, a change detector, forced exploration, a restart, no knowledge of the
-    changes. Schedule, threshold and their constants are those of GLR-klUCB here (``GLRKLUCB``, Besson et al. 2022),
-    with Gaussian in place of Bernoulli likelihoods. Letting the policy learn from forced pulls is ours. No
-    theorem is claimed. Raises ValueError for a policy of another kind, and numbers out of range.
+    unrelated arms (Huang, Gerogiannis, Bose & Veeravalli 2025, arXiv 2501.01291). Only their abstracts and
+    introductions were read. They describe any stationary algorithm with a change detector, forced exploration and
+    restarts, and without knowledge of the changes. Schedule, threshold and constants are taken from GLR-klUCB here
+    (``GLRKLUCB``, Besson et al. 2022), with Gaussian in place of Bernoulli likelihoods. Letting the policy learn from
+    forced pulls is ours. No theorem is claimed.
+
+    Raises ValueError for a policy of another kind, and numbers out of range.
     """
 
     def __init__(
@@ -85,7 +89,7 @@ class DetectionAugmented(WrappingPolicy):
 
     @staticmethod
     def takes(policy: Any) -> bool:
-        """Whether it can be the policy inside."""
+        """Whether ``policy`` can be the inner policy."""
         kind = isinstance(policy, IndexPolicy | ArmPolicy)
         return kind and not (policy.needed or policy.dim or policy.takes_contexts)
 
@@ -107,7 +111,7 @@ class DetectionAugmented(WrappingPolicy):
             forced = forced & available.expand(self.replicates, -1).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         return replace(choice, arm=torch.where(forced, arm, choice.arm))
 
-    _pending = 0  # pulls that are to be counted as made
+    _pending = 0  # number of pending pulls, which count as made
 
     _expects = ("policy", "_pending")
 
@@ -144,11 +148,11 @@ class DetectionAugmented(WrappingPolicy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    _arms: Tensor  # pulled, (S, length and room for more)
+    _arms: Tensor  # arms pulled, (S, length and room for more)
     _rewards: Tensor
     _length: int
-    _since: Tensor  # rewards learned before the last restart, (S,)
-    _changes: Tensor  # found, (S,)
+    _since: Tensor  # number of rewards learned before the last restart, (S,)
+    _changes: Tensor  # number of changes found, (S,)
 
     def _fresh(self) -> dict[str, Any]:
         none = torch.zeros(self.replicates, dtype=torch.long, device=self.watched.device)
@@ -165,13 +169,13 @@ class DetectionAugmented(WrappingPolicy):
 @validation.names_arguments
 @dataclass(frozen=True)
 class MasterThresholds:
-    """Thresholds of MASTER's two tests, in multiples of rho^(t) = ``inflation`` rho(t), and the choice of copies.
+    """Thresholds of MASTER's two tests, in multiples of rho^(t) = ``inflation`` rho(t), and which copies may start.
 
     Attributes:
         inflation: 6 (log2 T + 1) ln(T/delta) in theory.
         rise: test 1, 9 in theory: the allowed excess of a copy's mean reward over the smallest optimism.
         fall: test 2, 3 in theory: the allowed excess of the optimism over the mean reward.
-        learnt: a copy of order m is started at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all are.
+        learnt: a copy of order m may start at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all may.
 
     Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E. Raises ValueError for a number that is not positive.
     """
@@ -213,8 +217,8 @@ def simulated_rate(base: Policy, functions: Tensor, noise: Tensor) -> Tensor:
     """rho(1), ..., rho(T), (T,): the excess of a base policy's optimism over its rewards when nothing changes.
 
     The base plays fixed functions; rho(t) is the largest, over the runs, of the mean of f~ - y over the first t' >= t
-    steps. The theory's rho bounds the same mean by Cauchy-Schwarz at the rate t^{-1/2}, although it falls like ln(t)/t
-    if arms differ: a factor of ten after 4 000 steps on 100 independent arms.
+    steps. The theory's rho bounds the same mean by Cauchy-Schwarz at the rate t^{-1/2}. If arms differ, the mean itself
+    falls like ln(t)/t: a factor of ten after 4 000 steps on 100 independent arms.
 
     Args:
         base: a fresh policy of S replicates; its ``Choice.why["index"]`` holds f~.
@@ -253,10 +257,12 @@ class Master(Policy):
         num_arms, replicates, seed, first_replicate: N, S, and the random schedule's numbers.
         device: of the arms returned.
 
-    The active copies of a replicate are a stack: each ends before, or with, those below it. There is a base policy of
-    all replicates for each height in it. Cost: one step of the base for each height at which any replicate plays.
+    The active copies of a replicate are a stack: each ends before, or with, those below it. For each height in the
+    stack there is one base policy of all replicates. Cost: one step of the base for each height at which any replicate
+    plays.
 
-    A reward is assigned to the copy being played, so a reward of a choice before the last reward is a ValueError.
+    A reward is assigned to the copy that plays now. So a reward whose choice was made before the last reward was
+    learned raises a ValueError.
 
     Raises ValueError for ``replicates`` or ``num_arms`` below 1, and for a base that cannot ``learn_where``.
     """
@@ -314,7 +320,7 @@ class Master(Policy):
     _expects = ("_bases",)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """The copies that play expect it. (Of choices made together, the policy learns only the first reward.)"""
+        """The copies that play expect the pull. (Of choices made together, the policy learns only the first reward.)"""
         for policy, _ in self._playing():
             policy.expect(pending, time)
 
@@ -374,16 +380,16 @@ class Master(Policy):
 
 
 class _Block(HasState):
-    """The block of one replicate: its copies, U_t and the sums of the tests.
+    """The current block of one replicate: its copies, U_t and the sums of the tests.
 
-    ``streams``: for the schedule; they belong to the state of the ``Master``.
+    ``streams``: random numbers for the schedule; they belong to the state of the ``Master``.
     """
 
     order: int
     clock: int
     excess: float
     lowest: float
-    copies: list[_Copy]  # that are active, the one that plays last
+    copies: list[_Copy]  # the active ones; the last in the list plays
 
     def __init__(
         self,
@@ -403,7 +409,7 @@ class _Block(HasState):
         self.copies = [one if isinstance(one, _Copy) else _Copy(**one) for one in self.copies]
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Block 0 again, if ``where`` (S,) is True for this replicate."""
+        """Return to block 0, if ``where`` (S,) is None or True for this replicate."""
         if where is None or bool(where[self.replicate]):
             self._begin()
 
@@ -423,7 +429,7 @@ class _Block(HasState):
         return list(range(len(self.copies) - len(begun), len(self.copies)))
 
     def _drawn(self, order: int) -> bool:
-        """Whether a copy of order m < n starts, with probability rho(2^n)/rho(2^m); a number is drawn in any case."""
+        """Whether a copy of order m < n starts, with probability rho(2^n)/rho(2^m). Every call draws one number."""
         rho, u = self.rho, float(self.streams.uniform())
         learnt = rho(2**order) <= self.thresholds.learnt * rho(1)
         return learnt and u < rho(2**self.order) / rho(2**order)
