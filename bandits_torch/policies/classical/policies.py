@@ -1,4 +1,4 @@
-"""The classical policies: upper confidence bounds, of which all but UCB1 forget; then those that draw."""
+"""The classical policies: upper confidence bounds, which forget old rewards except for UCB1; then randomised ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Range = tuple[float, float]
 
 
 class MeansPolicy(ArmPolicy):
-    """Plays the available arm with the largest index; ties go to the smallest number, arms never pulled come first.
+    """Plays the available arm with the largest index. Arms never pulled come first; ties go to the lowest arm number.
 
     Args:
         num_arms, replicates, seed, first_replicate, device: as for ``ArmPolicy``.
@@ -44,14 +44,14 @@ class MeansPolicy(ArmPolicy):
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """The reason why the policy needs the unit of rewards: a range is given. Empty if none is."""
+        """Why the policy needs the unit of rewards: a range is given. Empty if no range is given."""
         return "" if self.reward_range is None else "its reward_range is in units of reward"
 
     def init(self) -> State:
         low, high = self.reward_range or (torch.inf, -torch.inf)
         return {
             "count": self.zeros(self.num_arms),  # pulls of each arm that still count, or their weight
-            "sum": self.zeros(self.num_arms),  # of their rewards
+            "sum": self.zeros(self.num_arms),  # of the rewards of these pulls, with the same weights
             "clock": self.zeros(),  # rewards learnt
             "low": self.zeros() + low,
             "high": self.zeros() + high,
@@ -62,7 +62,7 @@ class MeansPolicy(ArmPolicy):
         return self.means(state)
 
     def scores(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """The index of every arm, (S, N): infinite if never pulled; until rewards differ, that pulled least leads."""
+        """The index of every arm, (S, N): infinite if never pulled. Until rewards differ, the least pulled leads."""
         count, level = state["count"], ~(spread(state) > 0).unsqueeze(-1)
         return torch.where(level, -count, self.index(state, streams)).masked_fill(count == 0, torch.inf)
 
@@ -91,12 +91,12 @@ class MeansPolicy(ArmPolicy):
 
 
 def spread(state: State) -> Tensor:
-    """high - low, (S,); not above 0 before two rewards differ."""
+    """high - low, (S,); if no range is given, at most 0 until two rewards differ."""
     return state["high"] - state["low"]
 
 
 def scaled(state: State, reward: Tensor) -> Tensor:
-    """Rewards (S, ...) as they lie in the range, in [0, 1]; 1/2 before two rewards differ."""
+    """Rewards (S, ...) scaled from the range to [0, 1] and clipped; 1/2 while the range has no width."""
     shape = (-1,) + (1,) * (reward.dim() - 1)
     low, width = state["low"].reshape(shape), spread(state).reshape(shape)
     return torch.where(width > 0, (reward - low) / width, 0.5).clamp(0.0, 1.0)
@@ -161,7 +161,7 @@ class DiscountedUCB(MeansPolicy):
 
 
 class SlidingWindowUCB(MeansPolicy):
-    """index = mean_i + B sqrt(xi ln min(t, tau) / N_i), of the last tau pulls, N_i of them of arm i.
+    """index = mean_i + B sqrt(xi ln min(t, tau) / N_i), over the last tau pulls; N_i of them are pulls of arm i.
 
     Args:
         window: tau >= 1; ``tuned_window`` computes the paper's.
@@ -185,7 +185,7 @@ class SlidingWindowUCB(MeansPolicy):
         return super().init() | held | {"arms": self.zeros(self.window).long()}
 
     def learned(self, state: State, observation: Observation) -> State:
-        at = (state["clock"].long() % self.window).unsqueeze(-1)  # of the oldest, which leaves
+        at = (state["clock"].long() % self.window).unsqueeze(-1)  # the oldest pull, overwritten
         state = super().learned(state, observation)
         state["arms"].scatter_(-1, at, observation.arm.unsqueeze(-1))
         state["rewards"].scatter_(-1, at, observation.reward.unsqueeze(-1))
@@ -223,17 +223,17 @@ def checked_share(name: str, value: float) -> float:
 class GLRKLUCB(MeansPolicy):
     """kl-UCB that forgets an arm (or all) when the generalised likelihood ratio finds that its rewards have changed.
 
-    index = max {q : n_i kl(mean_i, q) <= ln t_i} with t_i steps since arm i was forgotten, the kl divergence of
-    Bernoulli distributions, and rewards in [0, 1]. A pull of arm i tests its n rewards since then:
+    index = max {q : n_i kl(mean_i, q) <= ln t_i}, where t_i counts the steps since arm i was forgotten, kl is the
+    divergence of Bernoulli distributions, and rewards lie in [0, 1]. A pull of arm i tests its n rewards since then:
 
         max_s s kl(mean_{1:s}, mean_{1:n}) + (n - s) kl(mean_{s+1:n}, mean_{1:n}) > ln(n^{3/2} / delta).
 
-    Of every floor(N / a_k) steps the first N play the arms in turn, with a_k = ``exploration`` sqrt(k), at most 1,
-    after k - 1 detected changes. An arm that is not available loses its turn.
+    In each period of floor(N / a_k) steps the first N play the arms in turn, with a_k = ``exploration`` sqrt(k), at
+    most 1, after k - 1 detected changes. An arm that is not available loses its turn.
 
     Args:
         horizon: T.
-        delta: of the test; None for 1 / sqrt(T).
+        delta: of the test; None for 1 / sqrt(T), but at most 1/2.
         exploration: a; None for the paper's sqrt(N ln T / T), but at most 0.1: if N ln T is near T or above, the
             paper's value would play the arms in turn for ever.
         restarts: ``"local"``: only the arm is forgotten; ``"global"``: all arms are.
@@ -268,7 +268,7 @@ class GLRKLUCB(MeansPolicy):
     def choice(
         self, state: State, time: float, available: Tensor | None, streams: ReplicateStreams
     ) -> Choice:
-        """The arm whose turn it is, or that of the largest index."""
+        """The arm whose turn it is, or else the arm with the largest index."""
         chosen = super().choice(state, time, available, streams)
         turn = forced_turn(state["clock"], cast(float, self.exploration), state["changes"], self.num_arms)
         forced = torch.arange(self.num_arms, device=self.device) == turn.unsqueeze(-1)
@@ -334,16 +334,21 @@ def with_one(values: Tensor, at: int, value: Tensor) -> Tensor:
 
 
 def tuned_test(T: int, N: int, delta: float | None, exploration: float | None) -> tuple[float, float]:
-    """delta of a test for changes, 1 / sqrt(T) but at most 1/2 if it is None, and the rate of forced exploration,
-    sqrt(N ln T / T) but at most 0.1 if it is None."""
+    """The test's delta and the rate of forced exploration, checked, or their defaults where they are None.
+
+    The defaults are 1 / sqrt(T), but at most 1/2, and sqrt(N ln T / T), but at most 0.1.
+    """
     delta = min(0.5, 1 / math.sqrt(T)) if delta is None else validation.probability("delta", delta)
     usual = min(0.1, math.sqrt(N * math.log(T) / T))
     return delta, usual if exploration is None else validation.share("exploration", exploration)
 
 
 def forced_turn(clock: Tensor, exploration: float, changes: Tensor, num_arms: int) -> Tensor:
-    """The arm whose turn it is, (S,): arm by arm in the first N of every floor(N / rate) steps, then N for none. The
-    rate is ``exploration`` times sqrt(1 + ``changes`` found), at most 1."""
+    """The arm whose turn it is, (S,), or N if it is no arm's turn.
+
+    Each period has floor(N / rate) steps. Its first N are the turns of arms 0 to N - 1. The rate is ``exploration``
+    times sqrt(1 + ``changes`` found), at most 1.
+    """
     rate = (exploration * (1 + changes).sqrt()).clamp(max=1.0)
     period = torch.where(rate > 0, (num_arms / rate).floor(), torch.inf)
     turn = torch.where(period.isinf(), float(num_arms), clock - period * (clock / period).floor())
@@ -353,9 +358,9 @@ def forced_turn(clock: Tensor, exploration: float, changes: Tensor, num_arms: in
 def has_changed(
     arms: Tensor, rewards: Tensor, since: Tensor, delta: float, divergence: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
-    """Whether a change shows in the n rewards of the arm pulled last, from number ``since`` (S, 1) on: (S,).
+    """Whether the n rewards of the arm pulled last, from number ``since`` (S, 1) on, show a change: (S,).
 
-    It does if max_s s d(mean_{1:s}, mean_{1:n}) + (n - s) d(mean_{s+1:n}, mean_{1:n}) > ln(n^{3/2} / delta), with d
+    They do if max_s s d(mean_{1:s}, mean_{1:n}) + (n - s) d(mean_{s+1:n}, mean_{1:n}) > ln(n^{3/2} / delta), with d
     the ``divergence`` of two distributions by their means. ``arms``, ``rewards``: (S, t). Cost: O(S t).
     """
     own = (arms == arms[:, -1:]) & (torch.arange(arms.shape[-1], device=arms.device) >= since)
@@ -375,14 +380,15 @@ def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:
 
 _RATES = (0.0, 0.001, 0.01, 0.03, 0.1)  # per reward
 _VARIANCES = (0.1, 0.3, 1.0)  # of an arm's log-odds about their prior mean
-_LEVELS = (-4.0, -2.5, -1.0, 0.0, 1.5)  # log-odds of a chance of 0.02, 0.08, 0.27, 0.5, 0.82
-_OWN = 2 / 3  # weight of the arms' own prior means, where they are given; the rest is that of their average
-_LEAST = 0.005  # a given chance is no nearer to 0 and 1
+_LEVELS = (-4.0, -2.5, -1.0, 0.0, 1.5)  # log-odds of the probabilities 0.02, 0.08, 0.27, 0.5, 0.82
+# Weight of models with the arms' own prior means, if given; models with their average have the rest.
+_OWN = 2 / 3
+_LEAST = 0.005  # given prior means, as probabilities, are clipped to lie at least this far from 0 and 1
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 
 
 class LogOddsUCB(MeansPolicy):
-    """Plays the arm with the largest m + width sqrt(v), mean and variance of its log-odds under a mixture of models.
+    """Plays the arm with the largest m + width sqrt(v); a mixture of models gives its log-odds mean m and variance v.
 
     A reward y of arm i is 1 with probability 1 / (1 + exp(-f_i)). In model p of P each f_i is an independent process
     that forgets at every reward learned, whatever its arm:
@@ -398,11 +404,11 @@ class LogOddsUCB(MeansPolicy):
     arms, from a probability of 0.02 to 0.82.
 
     Args:
-        reward_range: (low, high) of the rewards, which count as (reward - low) / (high - low); those beyond it as 0
-            and 1. A reward in between counts as that fraction of a 1.
+        reward_range: (low, high) of the rewards, which count as y = (reward - low) / (high - low). Rewards outside the
+            range count as 0 or 1. A reward inside it counts as the fraction y of a 1.
         prior_mean: expected rewards of the arms, a number or (N,), in units of reward; 0: not known.
         width: multiplies the mixture's standard deviation.
-        share: in [0, 1), of the weight.
+        share: the share of the models' weight that goes back at each reward, in [0, 1).
 
     Cost: O(S P N) a step, P = 30 with a prior mean and 75 without.
 
@@ -491,8 +497,8 @@ class LogOddsUCB(MeansPolicy):
 class EpsilonGreedy(MeansPolicy):
     """Plays an available arm at random with probability epsilon, otherwise the one with the largest mean Q_i.
 
-    Q_i <- Q_i + a (reward - Q_i) at a pull of arm i is the exponentially weighted mean of its rewards, which begins
-    with the first of them. It needs no scale of rewards.
+    A pull of arm i updates the exponentially weighted mean of its rewards: Q_i <- Q_i + a (reward - Q_i). Its first
+    reward is the initial value. The policy needs no scale of rewards.
 
     Args:
         epsilon: in [0, 1].
@@ -521,7 +527,7 @@ class EpsilonGreedy(MeansPolicy):
         return Choice(torch.where(explores < self.epsilon, drawn, greedy))
 
     def learned(self, state: State, observation: Observation) -> State:
-        """See ``MeansPolicy``; Q takes the place of a sum."""
+        """See ``MeansPolicy``; ``state["sum"]`` holds Q instead of a sum."""
         Q, at = state["sum"], observation.arm.unsqueeze(-1)
         mean, first = Q.gather(-1, at), state["count"].gather(-1, at) == 0
         # torch.where of two numbers would be in float32.
@@ -532,7 +538,7 @@ class EpsilonGreedy(MeansPolicy):
         return state
 
     def means(self, state: State) -> Tensor:
-        """Q; of an arm never pulled, the mean of all."""
+        """Q; for an arm never pulled, the mean of Q over the arms pulled."""
         Q, pulled = state["sum"], state["count"] > 0
         everywhere = (Q * pulled).sum(-1, keepdim=True) / pulled.sum(-1, keepdim=True).clamp_min(1)
         return torch.where(pulled, Q, everywhere)
@@ -543,13 +549,13 @@ class DiscountedThompsonSampling(MeansPolicy):
 
     With discounted counts N_i and sums S_i of rewards: for rewards of 0 and 1 the draw is from
     Beta(1 + S_i, 1 + N_i - S_i); for others from the normal posterior of a mean with prior N(m, v) and noise of
-    variance s^2, precision 1/v + N_i/s^2 and mean (m/v + S_i/s^2) / precision. m and v are mean and variance of all
-    rewards so far. Without ``noise_variance``, s^2 is v, an upper bound on it.
+    variance s^2. That posterior has precision 1/v + N_i/s^2 and mean (m/v + S_i/s^2) / precision. m and v are mean and
+    variance of all rewards so far. Without ``noise_variance``, v stands for s^2, as an upper bound on it.
 
     Args:
         discount: gamma, in (0, 1].
-        likelihood: ``"bernoulli"``, ``"gaussian"``, or ``"auto"``: the former in replicates that have seen nothing but
-            0 and 1, the latter in the others.
+        likelihood: ``"bernoulli"``, ``"gaussian"``, or ``"auto"``: Bernoulli in replicates that have seen only rewards
+            of 0 and 1, Gaussian in the others.
         noise_variance: s^2, a number or (S,), of the Gaussian likelihood; None for unknown.
 
     Source: Raj & Kalyani 2017 (Beta), Qi, Wang & Zhu 2023 (Gaussian), with the prior fitted as said. Raises ValueError
@@ -576,7 +582,7 @@ class DiscountedThompsonSampling(MeansPolicy):
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """The reason why the policy needs the unit of rewards: it expects rewards in [0, 1]. Empty if it does not."""
+        """Why the policy needs the unit of rewards: it expects rewards in [0, 1]. Empty if it does not."""
         return "its rewards lie in [0, 1]" if self.likelihood == "bernoulli" else super().needs_unit
 
     def init(self) -> State:
@@ -629,13 +635,15 @@ class EXP3S(MeansPolicy):
     """Draws from p_i = (1 - g) w_i / sum w + g / K, and learns w_i <- w_i exp(g x_i / (p_i K)) + (e a / K) sum w.
 
     There are K arms. x_i is the reward in [0, 1] of the arm pulled, and 0 for the others. Unavailable arms do not count
-    in the sums and in K. With g = min(1, sqrt(K (Y ln(K T) + e) / ((e - 1) T))) and a = 1/T the regret against every
-    sequence of arms with at most Y - 1 changes is at most 2 sqrt(e - 1) sqrt(K T (Y ln(K T) + e)). At K = 100 and T =
-    500 that g is 1, and the policy plays at random.
+    in the sum or in K when an arm is drawn.
+
+    With g = min(1, sqrt(K (Y ln(K T) + e) / ((e - 1) T))) and a = 1/T the regret against every sequence of arms with at
+    most Y - 1 changes is at most 2 sqrt(e - 1) sqrt(K T (Y ln(K T) + e)). At K = 100 and T = 500 this g is 1, and the
+    policy draws arms uniformly.
 
     Args:
         horizon: T.
-        changes: Y, of the default of g.
+        changes: Y, which sets the default of g.
         exploration: g, in (0, 1]; None for the default.
         sharing: a > 0; None for 1/T.
 
@@ -676,7 +684,7 @@ class EXP3S(MeansPolicy):
         return Choice(arm, {"probability": p.gather(-1, arm.unsqueeze(-1)).squeeze(-1)})
 
     def check(self, observation: Observation) -> None:
-        """See ``ArmPolicy``: of a probability of 0, or NaN, no weight would ever be finite again."""
+        """See ``ArmPolicy``. After a probability of 0 or NaN, no weight would ever be finite again."""
         p = observation.why["probability"]
         right = not p.is_cpu or bool(((p > 0) & (p <= 1 + 1e-6)).all())  # it may have been rounded
         validation.require(right, "why['probability']", p, "in (0, 1]")
