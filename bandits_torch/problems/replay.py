@@ -47,7 +47,7 @@ class Replay(Problem):
     * RKHS bound: the largest norm of a past row's fit to within the noise variance (``regularised_norm``),
       over at most 100 rows evenly spread. It bounds the past rows, not future ones.
 
-    Times: one unit is the most common gap between rows (the median), the first played row is at time 1, and
+    Times: one unit is the median gap between rows, the first played row is at time 1, and
     gaps keep their length. Rows without a single reward are not played. An arm whose reward is missing cannot be
     pulled then: ``available`` masks it, and its expected reward is NaN. So a log of pulls cannot be replayed
     (``read_table`` refuses it).
@@ -120,25 +120,25 @@ class Replay(Problem):
         self.history, self.history_times = past.rewards, past.times
         self.knowledge, self.fit = knowledge_from(past, warm_up, prior_mean, noise_fraction, forgetting_rate)
         seen = ~torch.isnan(played.rewards)
-        some = seen.any(-1)
-        rewards = played.rewards[some]
+        has_reward = seen.any(-1)
+        rewards = played.rewards[has_reward]
         steps = len(rewards)
         if horizon is not None:
             ok = 1 <= validation.positive_integer("horizon", horizon) <= steps
             validation.require(ok, "horizon", horizon, f"an integer in 1, ..., {steps}, the rows to play")
-        # Tables that differ in any number have other digests.
+        # Tables that differ in any number have different digests.
         parts = (past.rewards, played.rewards, clock)
         numbers = b"".join(part.cpu().contiguous().numpy().tobytes() for part in parts)
         self.digest = hashlib.sha256(numbers).hexdigest()[:16]
         self.horizon = steps if horizon is None else horizon
         validation.require(self.horizon >= 1, "table", table.rewards, "a table with rewards left to play")
         self.table = rewards[: self.horizon]
-        self._available = seen[some][: self.horizon]
+        self._available = seen[has_reward][: self.horizon]
         self._all_available = bool(self._available.all())
-        self._times: list[float] = clock[some].tolist()
+        self._times: list[float] = clock[has_reward].tolist()
         self._notes = table.notes
-        of_none, beyond = len(some) - steps, steps - self.horizon
-        self._left_out = {"without any reward": of_none, "left out by the horizon": beyond}
+        empty, beyond = len(has_reward) - steps, steps - self.horizon
+        self._left_out = {"without any reward": empty, "left out by the horizon": beyond}
 
     def expected_rewards(self, step: int) -> Tensor:
         """The table's row (replicates, N); NaN where a reward is missing."""
@@ -215,8 +215,8 @@ def replay(
         data: the file.
         rewards, time_column, ignore, long, missing, header, separator, decimal, encoding: as for ``read_table``.
         warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates: as for ``Replay``.
-        cycles: periods, in steps, of the cycles that each arm has in the past rows, a number or several, given
-            to ``auto``; ``"find"``: those that are found there (``find_periods``); None: no cycles.
+        cycles: periods, in steps, of cycles that each arm has in the past rows: a number or several. ``auto`` uses
+            them. ``"find"``: the periods found in these rows (``find_periods``); None: no cycles.
     """
     checked_periods(cycles)
     problem = Replay(
@@ -271,7 +271,7 @@ def _split(
 
 # --- what is known beforehand ---
 
-_NORM_ROWS = 100  # that the bound on the RKHS norm is taken over
+_NORM_ROWS = 100  # largest number of past rows for the bound on the RKHS norm
 
 
 def knowledge_from(
@@ -283,7 +283,8 @@ def knowledge_from(
 ) -> tuple[Knowledge, ForgettingFit | None]:
     """The prior knowledge of ``Replay`` (see its docstring), and the fit behind it unless the noise was given.
 
-    ``warm_up``: the past rows as a share of the table, which error messages name; None: they are its ``history``.
+    ``warm_up``: share of the table that the past rows are; None: they were given as ``history``. Error messages name
+    whichever argument gave them.
 
     Raises ValueError for an arm with fewer than two rewards, rewards that never vary, and numbers out of range.
     """
