@@ -97,15 +97,16 @@ class UpperConfidenceBound(AcquisitionFunction):
 
     @staticmethod
     def of(mean: Tensor, variance: Tensor, width: Tensor) -> Tensor:
-        """The bounds for these moments. Rewards may be in any unit, so the least variance is the smallest number."""
-        least = torch.finfo(variance.dtype).tiny  # where the square root has a finite gradient
+        """The bounds for these moments. Variances are raised to the smallest float, as rewards may be in any unit."""
+        least = torch.finfo(variance.dtype).tiny  # here the square root still has a finite gradient
         return torch.addcmul(mean, width.to(mean), variance.clamp_min(least).sqrt())
 
 
 def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
     """A width as a tensor; a ``Width`` is evaluated at the step after the model's observations.
 
-    Raises ValueError unless it has one number >= 0 for each member of the batch (values are checked on a CPU only).
+    Raises ValueError unless the width has one number >= 0 for all members of the batch or for each (values are checked
+    on a CPU only).
     """
     if isinstance(width, Width):
         online = isinstance(model, OnlineModel)
@@ -127,7 +128,7 @@ def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
 
 
 @built_by_name(width=2.0)
-class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # BoTorch's name and habit
+class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # named as in BoTorch
     """E[max_i (mu(x_i) + width sqrt(pi / 2) |f(x_i) - mu(x_i)|)] jointly over q points, by Monte Carlo.
 
     BoTorch's acquisition function of this name with beta = width^2. The width may differ between batch members, and
@@ -166,10 +167,11 @@ class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # BoTorch's nam
 class SimultaneousBand(Described):
     """mu + width sigma, where the width is a quantile of max_x |f(x) - mu(x)| / sigma(x) under the joint posterior.
 
-    The narrowest width that holds at all arms at once. A call with a model makes the UCB for now; a policy passes the
-    step's time and random numbers. The theorem is that of ``simultaneous_width``: Bayesian, for f drawn from the
-    model's prior (and drifting as the model does) with Gaussian noise of variance lambda. At each step the band
-    contains f at all arms with probability 1 - delta. ``mean_excess`` gives the consequence for the regret.
+    It is the narrowest width that holds at all arms at once. A call with a model makes the UCB at the time of the
+    latest observation; a policy passes the step's time and random numbers. The theorem (see ``simultaneous_width``) is
+    Bayesian: for f drawn from the model's prior (and drifting as the model does) with Gaussian noise of variance
+    lambda, the band of each step contains f at all arms with probability 1 - delta. ``mean_excess`` gives the
+    consequence for the regret.
 
     Source: Srinivas et al. 2010, Lemma 5.1, with the quantile in place of its union bounds; derived in
     ``theory/prior_widths.py``.
@@ -206,14 +208,15 @@ class SimultaneousBand(Described):
 
 
 class UniformFirst(UpperConfidenceBound):
-    """mu + width sigma, after a first arm that is drawn uniformly in each replicate.
+    """mu + width sigma, except that the first arm of each replicate is drawn uniformly.
 
     Before a replicate's first observation the index is a random number for each arm. This is the first line of Figure
     1, Calandriello et al. (2019). X are indices of the arms of an ``ArmModel``.
 
     Args:
         model, width: as for ``UpperConfidenceBound``.
-        first: independent numbers of one law, ``model.batch_shape x N``; None once all replicates have observations.
+        first: independent, identically distributed numbers, ``model.batch_shape x N``; None once all replicates have
+            observations.
     """
 
     def __init__(self, model: ArmModel, width: float | Tensor | Width, first: Tensor | None = None) -> None:
@@ -223,7 +226,7 @@ class UniformFirst(UpperConfidenceBound):
 
     @classmethod
     def at_step(cls, model: ArmModel, step: StepContext) -> UniformFirst:
-        """The index of one step; random numbers are drawn as long as a replicate has no observation."""
+        """The index of one step; random numbers are drawn while any replicate has no observation."""
         width = 0.0 if step.width is None else step.width
         return cls(model, width, step.base_samples() if bool((model.num_observations == 0).any()) else None)
 
@@ -239,8 +242,8 @@ class DualMixtureBound(AcquisitionFunction):
     """The upper bounds of Flynn & Reeb (``DualMixtureWidth.bounds``), computed at construction.
 
     X are indices of the arms of an ``ArmGP``. Source: Flynn & Reeb 2024 (arXiv 2403.12732). For custom index policies:
-    ``IndexPolicy(model, lambda model: DualMixtureBound(model, bound))``. The bounds are valid where
-    ``DualMixtureWidth`` is. The width is one number for all arms, and so at least as large at each arm.
+    ``IndexPolicy(model, lambda model: DualMixtureBound(model, bound))``. The bounds are valid under the same conditions
+    as ``DualMixtureWidth``. That width is one number for all arms, so its band is at least as wide at each arm.
 
     Args:
         model: an ``ArmGP`` that does not drift.

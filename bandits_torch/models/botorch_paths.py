@@ -50,7 +50,7 @@ def _update_paths(
     target_values: Tensor | None = None,
     **_unused: Any,
 ) -> GeneralizedLinearPath:
-    """The correction by the data, with BoTorch's algebra. O(n^3)."""
+    """Matheron's correction of the prior paths by the data, computed by BoTorch. O(n^3)."""
     (points,) = model.train_inputs
     return _gaussian_update_exact(
         kernel=model.kernel,
@@ -70,7 +70,7 @@ def _paths_of_online_gp(
     update_strategy: Any = gaussian_update,
 ) -> SamplePath:
     _one_model(model)
-    if update_strategy is gaussian_update:  # which would ask for the model's likelihood
+    if update_strategy is gaussian_update:  # without this argument it would ask for the model's likelihood
         update_strategy = partial(gaussian_update, likelihood=None)
     with torch.no_grad():
         prior = prior_sampler(model=model, sample_shape=sample_shape)
@@ -105,7 +105,7 @@ class _ArmPath(SamplePath):
         return self.draws.expand(*shape, -1).gather(-1, index.expand(*shape, -1))
 
     def set_ensemble_as_batch(self, ensemble_as_batch: bool) -> None:
-        """There is no ensemble."""
+        """Does nothing: there is no ensemble."""
 
 
 @DrawMatheronPaths.register(ArmModel)
