@@ -111,7 +111,7 @@ class SwitchingFunctions(SimulatedProblem):
         )
 
     def expected_rewards(self, step: int) -> Tensor:
-        """Scaled draws (replicates, N) of the piece the step lies in; a view, nothing is computed."""
+        """Scaled draws (replicates, N) of the piece that contains the step; a view, nothing is computed."""
         self.check_step(step)
         return self.functions[bisect.bisect_right(self.switches, step)]
 
@@ -156,11 +156,11 @@ class DriftingCosine(SimulatedProblem):
     and stays; other horizons scale these steps.
 
     Known beforehand: noise variance R^2; a squared exponential kernel of variance 0.8^2/2 whose lengthscale
-    is sqrt(d)/3 unless given: then it equals the covariance of r averaged over theta and phase, to second
-    order in the distance; B = the largest norm over all phases of the wave fitted on the arms to within the
+    is sqrt(d)/3 unless given (with this default the kernel equals the covariance of r averaged over theta and phase, to
+    second order in the distance); B = the largest norm over all phases of the wave fitted on the arms to within the
     noise (``regularised_norm``); both variation budgets exactly, in the RKHS norm on the arms
-    (``norm_on_arms``); as forgetting rate the one that halves correlation while the phase moves by pi/3 at its mean
-    speed 2 pi / T, eps = 1 - 2^{-12/T}.
+    (``norm_on_arms``); a forgetting rate, eps = 1 - 2^{-12/T}, that halves the correlation while the phase moves by
+    pi/3 at its mean speed 2 pi / T.
 
     Args:
         horizon: T.
@@ -261,7 +261,7 @@ class DriftingCosine(SimulatedProblem):
 # of the cones) 1 to 12 per unit of a domain of side 100.
 _HEIGHTS = (0.30, 0.70)
 _WIDTHS = (1.0, 12.0)
-_LANDSCAPES = 256  # drawn to learn what a user of the benchmark knows of its mean and variance
+_LANDSCAPES = 256  # draws that estimate the mean and variance which a user of the benchmark knows
 
 
 @named("moving-peaks", random=True)
@@ -293,8 +293,8 @@ class MovingPeaks(SimulatedProblem):
         num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``; a sphere makes no
         sense here.
 
-    Raises ValueError unless 0 <= ``shift`` < 1, counts are integers >= 1, sizes and ``noise_scale`` >= 0, and
-    ``layout`` is one of the two.
+    Raises ValueError unless 0 <= ``shift`` < 1, counts are integers >= 1, severities and ``noise_scale`` >= 0, and
+    ``layout`` is ``"uniform"`` or ``"grid"``.
     """
 
     def __init__(

@@ -28,13 +28,15 @@ from bandits_torch.naming import close_name, some, unknown_name
 MISSING = ("", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "?")  # in lower case, without blanks
 _BLANKS = " \u00a0\u202f'_’"  # between groups of three digits
 _INFINITE = re.compile(r"[+-]?(inf|infinity)", re.IGNORECASE)
-# A cell that may be meant for a number or a date: a digit first, but for signs, currency or the name of a month.
+# A cell that may be meant as a number or a date: its first letter or digit is a digit, after at most signs, a currency
+# or the name of a month.
 _MEANT = re.compile(r"(?is)[^\w#]*([^\W\d_]{1,3} )?\d.*|true|false|yes|no|ja|nein|wahr|falsch")
 _ADVICE = "write numbers as -1234.5 without a unit, true as 1, dates as 2024-01-31, durations as seconds"
 LATEST_YEAR = 2100
 _TIME_NAMES = {"time", "times", "t", "date", "datetime", "timestamp", "timestamps", "when", "ts", "epoch"}
-_FIRST = 50  # cells that are read before all are
-_ZONED = re.compile(r"\d[T ]\d.*(Z|[+-]\d\d(:?\d\d)?)\s*$", re.IGNORECASE)  # not the day of a date
+_FIRST = 50  # cells tried before the whole column is read
+# A timestamp with a zone: only after a time of day, since -31 at the end of a date is its day.
+_ZONED = re.compile(r"\d[T ]\d.*(Z|[+-]\d\d(:?\d\d)?)\s*$", re.IGNORECASE)
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
@@ -107,8 +109,8 @@ def is_word(cell: Any) -> bool:
 def words(cells: pd.Series) -> pd.Series:
     """The words in a column of text, by row; an empty series for any other column.
 
-    In a column of text more than half of the cells that are not empty are words. One word that recurs among numbers
-    may stand for a missing one.
+    A column counts as text if more than half of its non-empty cells are words. It does not if one word alone recurs
+    among numbers: that word may mark missing values.
     """
     held = cells[[not is_missing(cell) for cell in cells]]
     found = held[[is_word(cell) for cell in held]]
@@ -145,7 +147,7 @@ def decimal_mark(
 
 
 def called_like_time(names: Iterable[str]) -> str | None:
-    """The column whose name says time, if there is one. Raises ValueError if there are several."""
+    """The column with a name such as time or date, if there is one. Raises ValueError if there are several."""
     return _at_most_one([name for name in names if name.lstrip("#_ ").rstrip().lower() in _TIME_NAMES])
 
 
@@ -204,7 +206,7 @@ class Times(NamedTuple):
         unit: in words, for a note.
         in_seconds: whether they were read as dates or durations, so that they count seconds.
         dated: whether they are dates.
-        zoned: whether these name their zone.
+        zoned: whether the dates name their time zone.
     """
 
     values: np.ndarray
@@ -248,7 +250,7 @@ def read_times(name: str, cells: pd.Series, mark: str = ".") -> Times:
 
 
 def _refuse_some_zones(name: str, cells: pd.Series) -> None:
-    """Refuse text of which some times name their zone: the others would be read as UTC, hours away."""
+    """Refuse text where only some times name their zone: the others would be read as UTC, and be hours off."""
     texts = [cell for cell in cells if isinstance(cell, str)] if cells.dtype == object else []
     zoned = np.array([_ZONED.search(text) is not None for text in texts])
     differ = zoned != zoned[:1]
@@ -296,7 +298,7 @@ _NUL = "path must be a text file without NUL characters, got {!r} (encoding='utf
 _SEPARATORS = (";", "\t", "|", ",")  # a comma last: it may be a decimal mark where another separates
 _SAMPLE = 1 << 16  # characters
 _BLOCK = 1 << 22  # bytes
-_SHOWN = 8  # names in a message
+_SHOWN = 8  # most names listed in a message
 # pandas 3 reads every number to the nearest float64, and deprecates the argument that asked for it.
 _EXACT: dict[str, Any] = {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
 _MISSING_AS_WRITTEN = [form for word in MISSING for form in {word, word.upper(), word.capitalize(), "NaN"}]
@@ -368,7 +370,7 @@ def _without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
 
 
 def _text_cells(frame: pd.DataFrame) -> Iterator[Any]:
-    """The cells of columns that are neither numbers nor timestamps, where a decimal mark would mean nothing."""
+    """The cells of text columns. In columns of numbers or timestamps a decimal mark would mean nothing."""
     columns = (frame[name] for name in frame.columns)
     return itertools.chain.from_iterable(one for one in columns if not is_numeric(one) and not are_times(one))
 
@@ -434,7 +436,7 @@ def _read_csv(
                 na_values=_MISSING_AS_WRITTEN,
                 keep_default_na=False,
                 dtype=dtype,
-                encoding=encoding.removesuffix("-sig"),  # pandas takes a mark off by itself
+                encoding=encoding.removesuffix("-sig"),  # pandas removes a byte order mark itself
                 low_memory=False,
                 **_EXACT,
             )
@@ -468,7 +470,7 @@ def _read_csv(
 
 
 def _encoding(file: Path) -> str:
-    """UTF-8 or, with its mark, UTF-16. Raises ValueError for a file that is not text."""
+    """UTF-8, or UTF-16 if the file begins with its byte order mark. Raises ValueError for a file that is not text."""
     with file.open("rb") as opened:
         start = opened.read(4)
     for mark, kind in _BINARY.items():
@@ -482,7 +484,7 @@ def _separator(sample: str) -> str:
     for separator in _SEPARATORS:
         try:
             counts = {len(row) for row in csv.reader(io.StringIO(sample), delimiter=separator) if row}
-        except csv.Error:  # a line longer than a cell may be
+        except csv.Error:  # a cell longer than the csv module allows
             continue
         if len(counts) == 1 and counts.pop() >= 2:
             return separator
@@ -503,7 +505,7 @@ def _refuse_comments(sample: str, separator: str) -> None:
 
 
 def _has_header(first: list[str]) -> bool:
-    """Whether the first row names columns. Raises ValueError if it could as well be numbers and times."""
+    """Whether the first row names columns. Raises ValueError if it could also be a row of numbers and times."""
     said = first[1:] if first and not first[0].strip() else first  # an index saved without a name
     plain = [cell.strip() for cell in said]
 

@@ -1,11 +1,12 @@
-"""Algorithms for an unknown prior: a set of candidates, or a kernel whose length-scale is unknown.
+"""Algorithms for an unknown prior: a set of candidate priors, or a kernel whose length-scale is unknown.
 
-Those for candidates are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence of
-``CandidatePrior``; all but the oracle and those that draw also take a ``Domain`` of points. All but ``hp_gp_ts`` use
-the width of PE-GP-UCB's theorem, so they differ only in how they handle the priors. The oracle ``known_prior_gp_ucb``
-gets the true ``prior``.
+Algorithms for candidates are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence
+of ``CandidatePrior``; all but the oracle and the two Thompson samplers also take a ``Domain`` of points. All but
+``hp_gp_ts`` use the width of PE-GP-UCB's theorem, so they differ only in how they handle the priors. The oracle
+``known_prior_gp_ucb`` gets the true ``prior``.
 
-Those for a length-scale, ``a_gp_ucb`` and ``lb_gp_ucb``, start from an upper bound of it and have regret bounds.
+The algorithms for an unknown length-scale, ``a_gp_ucb`` and ``lb_gp_ucb``, start from an upper bound of it and have
+regret bounds.
 """
 
 from __future__ import annotations
@@ -172,7 +173,7 @@ def known_prior_gp_ucb(setup: Setup, *, horizon: int, delta: float = 0.1, width:
 def _over_priors(
     kind: Callable[..., UnknownPriorPolicy], setup: Setup, horizon: int, delta: float, width: Any
 ) -> UnknownPriorPolicy:
-    """A policy of a ``kind`` over arms, or over the points of a domain, with one model over all priors."""
+    """A policy of this ``kind``, over arms or over the points of a domain, with one model over all priors."""
     if setup.domain is None:
         over_arms = _over_arms(setup)
         return kind(over_arms, _width(width, over_arms, horizon, delta))

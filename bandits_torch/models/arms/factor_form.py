@@ -29,8 +29,8 @@ _PRIORS: WeakValueDictionary[int, ArmPrior] = WeakValueDictionary()
 
 @torch.library.custom_op("bandits_torch::prior_rows", mutates_args=())
 def prior_rows(arm: Tensor, like: Tensor, prior: int, batch: int) -> Tensor:
-    """K between the arms (n,) and all N arms, (batch, n, N), for the prior of that number in ``_PRIORS``. It is one
-    operation, so that a graph of steps does not trace the kernel."""
+    """K between the arms (n,) and all N arms, (batch, n, N), for the prior ``_PRIORS[prior]``. It is one operation, so
+    that a graph of steps does not trace the kernel."""
     return _PRIORS[prior].rows(arm).contiguous()
 
 
@@ -144,7 +144,7 @@ class FactorForm(Form):
 
     @property
     def lasting(self) -> tuple[ArmPrior, ...]:
-        """Tensors that no observation changes."""
+        """The priors, which no observation changes."""
         return self.prior, self._given
 
     @property
@@ -167,7 +167,7 @@ class FactorForm(Form):
         match = self._match(arm, now)
         known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
         own_row = self.rows.of(arm, self._member)  # K_i: (b, N)
-        is_known = known  # of these P_jj is known, of others it is what the column says
+        is_known = known  # where True, P_jj is read from P; elsewhere it is taken from the column
         deep, weight = self._deep(now), self._weights(now)
         if self.blind or not arm.is_cpu or not bool(known.all()):
             point, is_known = self._open_points(arm, own_row, known, point, now, weight, deep)
@@ -316,8 +316,8 @@ class FactorForm(Form):
         """Drop the points that no longer matter, move the others to the front and leave room for a quarter more, and
         for at least ``spare``.
 
-        Every step costs the square of the whole room, while moving happens once in many steps: so little room is
-        spared.
+        Every step costs the square of the room, free points included, while points are moved once in many steps. So
+        little room is left free.
         """
         held = live = self.point_count > 0
         if self.prior.time_kernel is not None and not self.keeps_faint_points:
@@ -358,7 +358,7 @@ class FactorForm(Form):
         self.blind = False
 
     def close(self, books: Books) -> None:
-        """Nothing is left."""
+        """Does nothing: ``observe`` leaves nothing open."""
 
     def reserve(self, steps: int, now: float, blind: bool) -> int:
         """How many of the next steps may be played before another call: all of them; with ``blind``, as many as there
@@ -508,14 +508,14 @@ class FactorForm(Form):
 
     def _drifted(self, now: float) -> Tensor:
         """Which members are off by more than the tolerance: (b,)."""
-        held = self.point_count > 0  # what stands at free points is left over, and may be no number
+        held = self.point_count > 0  # free points hold leftover values, perhaps NaN
         both = held.unsqueeze(-1) & held.unsqueeze(-2)
         K, C = (torch.where(both, value, 0.0) for value in (self.prior_covariance, self.covariance))
         point, weight = self.point_count.argmax(-1), self.point_count / self.noise_variance
         error = column_error(K[self._member, point], K, C[self._member, point], C, weight).abs().amax(-1)
         total = torch.where(held, self.point_total, 0.0)
         smoothed = (C @ total.unsqueeze(-1)).squeeze(-1) / self.noise_variance
-        off = self.mean.gather(-1, self.point_arm) - smoothed  # of points of the past this says nothing
+        off = self.mean.gather(-1, self.point_arm) - smoothed  # says nothing about past points
         current = held if self.prior.time_kernel is None else held & (self.point_time == now)
         off = torch.where(current, off, 0.0).abs().amax(-1)
         present = self.prior.present(now).squeeze(-1)
@@ -569,7 +569,7 @@ class FactorForm(Form):
         self._deep_held = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FactorForm:
-        """``model.to(float32)`` leaves these tensors in float64, to the last digit."""
+        """``model.to(float32)`` leaves these tensors in float64, unchanged to the last digit."""
         exact = [dict(holder.named_buffers(recurse=False)) for holder in (self, self.rows)]
         super()._apply(fn, recurse)
         vars(self)["prior"] = self._given.in_double()
