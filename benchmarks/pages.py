@@ -223,9 +223,8 @@ def _which(seeds: Sequence[int]) -> str:
 
 def _by_format(value: Any, form: str) -> str:
     """A number by a format: ``{{ share | to(".1%") }}``."""
-    return format(
-        str(value) if isinstance(value, Undefined) else value, form
-    )  # ``str`` of it names what is not given
+    # ``str`` of an undefined value is an error that names it.
+    return format(str(value) if isinstance(value, Undefined) else value, form)
 
 
 _HELP: dict[str, Callable[..., str]] = {

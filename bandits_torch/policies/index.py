@@ -148,9 +148,8 @@ class IndexPolicy(Policy):
             return made
         if available is not None and isinstance(self.acquisition, Improvement):
             return self.acquisition(self.model, largest_mean(cast(ArmModel, self.model), available))
-        if (
-            self.acquisition is UpperConfidenceBound
-        ):  # a tenth of a step with 1 000 arms would go into building it
+        if self.acquisition is UpperConfidenceBound:
+            # Kept from step to step: building it would take a tenth of a step with 1 000 arms.
             bound = self._bound
             if bound is None or bound.model is not self.model:
                 bound = self._bound = UpperConfidenceBound(self.model, 0.0)
