@@ -240,6 +240,8 @@ class Form(ResizableState):
 
 Books = dict[str, list[Tensor]]  # what steps leave to be counted once for many
 FOLD = 32  # rows that wait, where rows wait
+# Arms from which twice as many wait if time changes C: a fold then passes over C three times, not once.
+TWICE_FROM = 1_000
 # Numbers in C from which rows wait if time leaves C alone: below, a pass over it costs less than rows that wait.
 WAITS_FROM = 1_000_000
 
@@ -257,9 +259,9 @@ class CovarianceForm(Form):
         C = a^2 C_0 - W^T D W + e K,
 
     where D is diagonal, 1 for an observation and -1 for a removal, times the a^2 of the time since; a step reads one
-    row of that, O(32 N). After 32 rows C_0 becomes C (``fold``): one product of matrices in place of 32 passes over C
-    at the speed of memory. Under a static prior over few arms this is done after every row. The present mean and
-    variance of every arm, (b, N), are stored.
+    row of that, O(32 N). After w = 32 rows C_0 becomes C (``fold``): one product of matrices in place of 32 passes over
+    C at the speed of memory. Under drift over 1 000 arms or more w is 64; under a static prior over few arms it is 1.
+    The present mean and variance of every arm, (b, N), are stored.
 
     Memory O(b N^2) for C_0 and O(q N^2) for K.
 
@@ -282,10 +284,10 @@ class CovarianceForm(Form):
     prior_covariance: Tensor
     kept: Tensor  # a^2, (b, 1)
     gained: Tensor  # e, (b, 1)
-    rows: Tensor  # W, (b, 32, N)
-    weight: Tensor  # D, (b, 32), 0 for no row
-    written: Tensor  # (b, 32, N), rows of C of the arms pulled since the fold
-    written_arm: Tensor  # (b, 32), which arms these are; -1 for none
+    rows: Tensor  # W, (b, w, N)
+    weight: Tensor  # D, (b, w), 0 for no row
+    written: Tensor  # (b, w, N), rows of C of the arms pulled since the fold
+    written_arm: Tensor  # (b, w), which arms these are; -1 for none
     root: Tensor | None
     _kernel: Tensor  # (b,), each member's place in K
     waiting: int  # rows until the fold; 1 if rows are folded at once
@@ -303,7 +305,9 @@ class CovarianceForm(Form):
         self.register_buffer("covariance", held)
         n, new = self.mean.shape[-1], self.mean.new_zeros
         static = prior.time_kernel is None
-        waiting = 0 if static and batch * n * n < WAITS_FROM else FOLD
+        waiting = FOLD if static or n < TWICE_FROM else 2 * FOLD
+        if static and batch * n * n < WAITS_FROM:
+            waiting = 0
         self.waiting, self.filled = max(1, waiting), 0  # rows of W
         self.register_buffer("diagonal", self.prior_variance[:, : n if waiting else 0].clone())
         self.register_buffer("rows", new(batch, waiting, n))
