@@ -15,7 +15,7 @@ from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.settings import validate_input_scaling
-from gpytorch.constraints import GreaterThan, Interval
+from gpytorch.constraints import GreaterThan, Interval, Positive
 from gpytorch.kernels import (
     AdditiveKernel,
     ConstantKernel,
@@ -179,9 +179,12 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
         prior = _around(variance.mean())
         return WienerKernel(variance.expand(batch), kernel.start, prior, batch_shape=batch).double()
     if isinstance(kernel, RBFKernel | MaternKernel):
-        new = RBFKernel(batch_shape=batch)
-        if isinstance(kernel, MaternKernel):
-            new = MaternKernel(nu=kernel.nu, batch_shape=batch)
+        given = {
+            "batch_shape": batch,
+            "lengthscale_prior": copy.deepcopy(getattr(kernel, "lengthscale_prior", None)),
+            "lengthscale_constraint": copy.deepcopy(kernel.raw_lengthscale_constraint),
+        }
+        new = MaternKernel(kernel.nu, **given) if isinstance(kernel, MaternKernel) else RBFKernel(**given)
         new = new.double()
         new.lengthscale = kernel.lengthscale.detach().double().expand(*batch, 1, 1)
     else:
@@ -215,14 +218,15 @@ def _value_of(name: str, kernel: Kernel) -> Tensor:
 
 
 def _unit_of_time(kernel: Kernel) -> float:
-    """A power of 2 near the geometric mean of a kernel's length-scales and periods when they were given; 1 if not all
-    of the kernel can be told in another unit."""
+    """The unit of time in which a kernel is fitted: a power of 2 near the geometric mean of the length-scales and
+    periods that ``learnable`` was given; 1 if a part of the kernel, a prior or a constraint cannot be rescaled."""
     lengths = _lengths_of_time(kernel)
     priors = [part._priors.get(f"{name}_prior", (None,))[0] for part, name in lengths]
     known = (AdditiveKernel, ProductKernel, ScaleKernel, ConstantKernel, ExponentialForgettingKernel)
     parts = {part for part in kernel.modules() if isinstance(part, Kernel)} - {part for part, _ in lengths}
     log_normal = all(isinstance(prior, LogNormalPrior) for prior in priors)
-    if not lengths or not log_normal or not all(isinstance(part, known) for part in parts):
+    free = all(type(getattr(part, f"raw_{name}_constraint")) is Positive for part, name in lengths)
+    if not (lengths and log_normal and free and all(isinstance(part, known) for part in parts)):
         return 1.0
     logarithms = [math.log2(float(prior.mode)) for prior in priors]
     return 2.0 ** round(sum(logarithms) / len(logarithms))

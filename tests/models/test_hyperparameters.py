@@ -2,16 +2,18 @@
 
 import copy
 import math
+from functools import partial
 
 import pytest
 import torch
 from botorch.exceptions import ModelFittingError
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
+from gpytorch.constraints import Interval
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean, LinearMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from gpytorch.priors import LogNormalPrior
+from gpytorch.priors import GammaPrior, LogNormalPrior
 from linear_operator.utils.errors import NanError, NotPSDError
 
 from bandits_torch import Domain, recipes
@@ -525,6 +527,29 @@ def test_any_kernel_over_time_is_learned_as_it_comes_for_one_replicate_alone():
     assert guess.period_length.item() == pytest.approx(10.4)  # the one given is not changed
     with pytest.raises(ValueError, match=r"kernel\.time_kernel must be exponential forgetting, Wiener"):
         learnable(SpatioTemporalKernel(kernel_of(0.4), guess), 2, 3)
+
+
+@pytest.mark.parametrize("replicates", [1, 2])
+@pytest.mark.parametrize("time_kernel", [RBFKernel, partial(MaternKernel, nu=1.5)])
+def test_a_prior_and_a_constraint_given_over_time_are_kept(time_kernel, replicates):
+    given = time_kernel(lengthscale_prior=GammaPrior(3.0, 6.0), lengthscale_constraint=Interval(4.0, 6.0))
+    given.lengthscale = 5.0
+    kernel = learnable(SpatioTemporalKernel(kernel_of(0.4), given), 2, replicates).time_kernel
+    assert isinstance(kernel.lengthscale_prior, GammaPrior)
+    assert kernel.raw_lengthscale_constraint.upper_bound == 6.0
+    assert kernel.lengthscale.flatten().tolist() == pytest.approx([5.0] * replicates)
+
+
+def test_a_constrained_period_is_fitted_within_its_constraint():
+    X = inputs_of(40, over_time=True)
+    season = PeriodicKernel(period_length_constraint=Interval(10.2, 11.0)).double()
+    season.period_length = 10.6  # a fit in units of 8 would begin outside the constraint
+    truth = copy.deepcopy(season)
+    truth.period_length = 10.4
+    model = model_over(learnable(SpatioTemporalKernel(kernel_of(0.4), season), 2), d=3)
+    model.observe(X, draw_of(SpatioTemporalKernel(kernel_of(0.4), truth), X, 0.01))
+    assert fit_hyperparameters(model, [0]) == [0]
+    assert model.kernel.time_kernel.period_length.item() == pytest.approx(10.4, abs=0.1)
 
 
 def test_what_cannot_be_learned_is_left():
