@@ -1,8 +1,8 @@
 """Classical multi-armed bandits with independent arms. They need no kernel: ``ucb1(arms)``, or ``ucb1(setup)``.
 
-``arms``: N, or features, of which only the number is used. ``reward_range``: (low, high) of the rewards, None
-for the range observed so far (``policies.classical``). ``changes``: expected number of changes in ``horizon``
-steps, by default 1. If ``discount``, ``window`` or ``exploration`` is None, the paper's formula sets it from both.
+``arms``: N, or features, of which only the number is used. ``reward_range``: (low, high) of the rewards, None for the
+range observed so far (``policies.classical``). ``changes``: expected number of changes in ``horizon`` steps. If
+``discount``, ``window`` or the ``exploration`` of EXP3.S is None, the paper's formula sets it from both.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def discounted_ts(
     """Discounted Thompson sampling, Beta for rewards of 0 and 1, else Gaussian (Raj & Kalyani 2017; Qi et al. 2023).
 
     ``discount``: by default as for discounted UCB;  ``likelihood``: ``"bernoulli"``, ``"gaussian"`` or ``"auto"``;
-    ``noise_variance``: of the Gaussian likelihood, None if unknown.
+    ``noise_variance``: for the Gaussian likelihood alone, None if unknown.
     """
     discount = tuned_discount(horizon, changes) if discount is None else discount
     return DiscountedThompsonSampling(
@@ -138,8 +138,8 @@ def log_odds_ucb(
     """For rewards of 0 and 1: the largest upper bound on drifting log-odds (assumed density filtering, Opper 1998).
 
     It averages over rates of change, variances and levels by how well they predict. ``prior_mean``: expected rewards of
-    the arms, 0: not known;  ``reward_range``: rewards beyond it count as its ends;  ``width``: multiplies the
-    standard deviation of the log-odds;  ``share``: of the weight, as in ``auto``.
+    the arms, 0 if unknown;  ``reward_range``: rewards outside it count as its nearest end;  ``width``: multiplies the
+    standard deviation of the log-odds;  ``share``: of the models' weight, redistributed at each reward.
     """
     return LogOddsUCB(
         **arm_settings(setup),
@@ -162,8 +162,9 @@ def glr_kl_ucb(
 ) -> Policy:
     """GLR-klUCB: kl-UCB that restarts an arm when a test detects a change (Besson et al. 2022, Algorithm 1).
 
-    ``delta``: of the test, by default 1 / sqrt(``horizon``);  ``exploration``: rate of forced exploration;
-    ``restarts``: ``"local"`` (the arm alone) or ``"global"`` (all arms).
+    ``delta``: failure probability of the test, by default 1 / sqrt(``horizon``), at most 1/2;  ``exploration``: rate of
+    forced exploration, by default the paper's sqrt(N ln T / T), at most 0.1;  ``restarts``: ``"local"`` (the arm alone)
+    or ``"global"`` (all arms).
     """
     return GLRKLUCB(
         **arm_settings(setup),

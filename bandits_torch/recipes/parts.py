@@ -1,4 +1,4 @@
-"""Parts that recipes share: models and policies over arms or the points of a ``Domain``, arguments, widths."""
+"""Parts that recipes share: models and policies built from a ``Setup``, conversion of arguments, default widths."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from bandits_torch.theory.widths import ConstantWidth, MaximumGain, Width
 
 
 def arm_settings(setup: Setup) -> dict[str, Any]:
-    """Arguments of an ``ArmPolicy``; only the number and device of the arms are used."""
+    """Arguments of an ``ArmPolicy``, from the number and device of the arms."""
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
     return {"num_arms": arms.shape[-2], "replicates": setup.replicates, "device": arms.device, **setup.seeds}
 
 
 def over_arms(setup: Setup) -> dict[str, Any]:
-    """Arguments of a model over arms, which raises ValueError for a kernel or a noise variance that is None."""
+    """Arguments of a model over arms. The model raises ValueError if the kernel or noise variance is None."""
     prior = {"kernel": setup.kernel, "noise_variance": setup.noise_variance, "prior_mean": setup.prior_mean}
     return {"arms": setup.choices, **prior, "batch_shape": (setup.replicates,)}
 
@@ -92,7 +92,7 @@ def policy_over(
     forgetting: ForgettingRule | None = None,
     kind: type[IndexPolicy] = IndexPolicy,
 ) -> Policy:
-    """A policy of a ``kind`` over arms or points, which learns its hyperparameters if the setup says so."""
+    """A policy of a ``kind`` over arms or points; it learns its hyperparameters if the setup asks for it."""
     parts: dict[str, Any] = {"width": width, "forgetting": forgetting, **setup.seeds}
     if setup.domain is not None:
         parts |= {"choices": setup.domain, "search": setup.point_search}
@@ -110,7 +110,7 @@ def one_noise(setup: Setup) -> float:
 
 
 def one_prior_mean(setup: Setup) -> float:
-    """The single prior mean of all arms or points. Raises ValueError if they differ."""
+    """The prior mean as one number. Raises ValueError if the prior means of the arms differ."""
     mean = setup.prior_mean
     if isinstance(mean, Tensor) and mean.numel() > 1 and bool((mean == mean.flatten()[0]).all()):
         mean = mean.flatten()[0]
@@ -118,11 +118,9 @@ def one_prior_mean(setup: Setup) -> float:
     return validation.finite_number("prior_mean", cast(float, single))
 
 
-_HARMONICS, _CYCLES_KEPT = 3, 5.0  # of a cycle given by its period; how many cycles it keeps its shape
+_HARMONICS, _MEMORY = 3, 5.0  # of a cycle given by its period; over how many periods its shape changes
 _TIME_KERNELS: dict[str, Callable[[Tensor], Kernel]] = {
-    "quasi-periodic": lambda period: QuasiPeriodicKernel(
-        period, 1.0, _CYCLES_KEPT * period, order=_HARMONICS
-    ),
+    "quasi-periodic": lambda period: QuasiPeriodicKernel(period, 1.0, _MEMORY * period, order=_HARMONICS),
     "periodic": lambda period: PeriodicTimeKernel(period, 1.0, order=_HARMONICS),
     "matern-1/2": lambda lengthscale: MaternTimeKernel(lengthscale, 0.5),
     "matern-3/2": lambda lengthscale: MaternTimeKernel(lengthscale, 1.5),
@@ -133,11 +131,11 @@ _TIME_KERNELS: dict[str, Callable[[Tensor], Kernel]] = {
 
 
 def as_time_kernel(time_kernel: Kernel | str | None) -> Kernel | None:
-    """A kernel over time by name and number, ``"quasi-periodic:24"``; a kernel or None unchanged.
+    """The kernel over time that a text such as ``"quasi-periodic:24"`` names; a kernel or None unchanged.
 
-    ``quasi-periodic`` and ``periodic`` have a period, three harmonics, and the first keeps its shape for five periods;
-    ``matern-1/2``, ``-3/2`` and ``-5/2`` a length-scale; ``exponential`` a forgetting rate; ``wiener`` a variance.
-    Several joined by ``+`` are added, with equal parts of a variance of 1. Raises ValueError for any other text.
+    The number is a period (``periodic``, with three harmonics; ``quasi-periodic``, whose shape changes over about five
+    periods), a length-scale (``matern-1/2``, ``-3/2``, ``-5/2``), a forgetting rate (``exponential``) or a drift
+    variance (``wiener``). Kernels joined by ``+`` are averaged. Raises ValueError for any other text.
     """
     if not isinstance(time_kernel, str):
         return time_kernel
@@ -164,17 +162,17 @@ def as_time_kernel(time_kernel: Kernel | str | None) -> Kernel | None:
 
 
 def as_learning(learn_hyperparameters: bool | Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
-    """``anisotropy``, for ``learnable``, and the arguments of ``LearnedHyperparameters``."""
+    """The argument ``anisotropy`` of ``learnable``, and those of ``LearnedHyperparameters``."""
     given = dict(learn_hyperparameters) if isinstance(learn_hyperparameters, Mapping) else {}
     return given.pop("anisotropy", ANISOTROPY), given
 
 
 def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width:
-    """The width of Srinivas et al. for draws of the prior: Theorem 1 over arms, Theorem 2 over a domain.
+    """The width of Srinivas et al. (2010) for draws of the prior: Theorem 1 over arms, Theorem 2 over a domain.
 
-    Over a domain a = 1, and b = sqrt(2) times the standard deviation of the steepest partial derivative under the prior
-    (``steepness``) over that of f, since the theorem assumes k(x, x) <= 1: the tail of the derivative at one point. The
-    a of the theorem, over all points, is larger, and enters as the root of a logarithm.
+    Over a domain, b = sqrt(2) ``relative_steepness``, in units of the prior standard deviation because the theorem
+    assumes k(x, x) <= 1, and a = 1. These bound the tail of the derivative at one point. The theorem needs a bound over
+    all points, with a larger a, which would enter the width through the root of a logarithm.
     """
     domain = setup.domain
     if domain is None:
@@ -185,9 +183,9 @@ def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width
 
 
 def relative_steepness(model: OnlineGP, domain: Domain) -> Tensor:
-    """``steepness``, the largest, over the standard deviation of f at 64 points, (batch,), the same in any unit of f.
+    """Largest standard deviation of a partial derivative, divided by the largest of f at 64 points, (batch,).
 
-    Coordinates may have units of their own: they are stretched so that all sides are as long as the longest.
+    It does not depend on the unit of f. All sides of the box are stretched to the length of the longest.
     """
     sides = domain.bounds[1] - domain.bounds[0]
     with torch.no_grad():
@@ -197,17 +195,17 @@ def relative_steepness(model: OnlineGP, domain: Domain) -> Tensor:
 
 
 def steepness(model: OnlineGP, domain: Domain) -> Tensor:
-    """Standard deviation of each partial derivative, (d,), the largest of those under the priors of the model's batch.
+    """Prior standard deviation of each partial derivative of f, (d,), the largest over the model's batch.
 
-    It is a difference over 1e-3 of the box.
+    It is that of a difference quotient over 1e-3 of the side, at the middle of the box.
     """
     step = 1e-3 * (domain.bounds[1] - domain.bounds[0])
-    step = torch.where(step > 0, step, 1.0)  # a fixed coordinate may have no range: no difference along it
+    step = torch.where(step > 0, step, 1.0)  # a fixed coordinate has no range, so f does not change along it
     return (_changes(model, domain) / step).reshape(-1, domain.dim).amax(0)
 
 
 def _changes(model: OnlineGP, domain: Domain) -> Tensor:
-    """Standard deviation of the difference over 1e-3 of each side, from the middle, (batch, d)."""
+    """Prior standard deviation of the change of f from the middle of the box over 1e-3 of each side, (batch, d)."""
     low, high = domain.bounds
     middle, step = (low + high) / 2, 1e-3 * (high - low)
     points = torch.cat([middle.unsqueeze(0), middle + torch.diag(step)])
@@ -225,16 +223,16 @@ def memory_length(
     rkhs_variation_budget: Number | None = None,
     domain: Domain | None = None,
 ) -> int:
-    """Zhou & Shroff's H or w: gamma_T^{1/4} (T / P_T)^{1/2}, or gamma_T^{1/4} T^{1/2} for an unknown P_T.
+    """The interval H or window w of Zhou & Shroff: gamma_T^{1/4} (T / P_T)^{1/2}, rounded up, between 1 and T.
 
     gamma_T is the greedy maximum over the arms (at most 1 000 of them, evenly spaced by index), or over 256 Sobol
-    points of a domain, averaged over the replicates. The result is between 1 and T.
+    points of a domain, averaged over the replicates.
 
-    The sum of the largest changes of an arm (``Knowledge.variation_budget``) is a different, smaller number. Used for
-    P_T, it makes windows too long: 3.4 times on the cosine problem.
+    ``model``: the prior, over arms or over ``domain``; ``rkhs_variation_budget``: P_T in the RKHS norm, None if
+    unknown, then 1. The sum of the largest changes of an arm (``Knowledge.variation_budget``) is smaller and makes
+    windows too long: 3.4 times on the cosine problem.
 
-    ``model``: of the prior, over arms or over ``domain``; ``rkhs_variation_budget``: P_T in the RKHS norm, None if
-    unknown. Source: Zhou & Shroff 2021, remark on their Theorems 1 and 2. Raises ValueError for a ``horizon`` below 1.
+    Source: Zhou & Shroff 2021, remark on their Theorems 1 and 2. Raises ValueError for a ``horizon`` below 1.
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("horizon", horizon)
@@ -250,9 +248,9 @@ def balanced_length(
     budget: Number | None,
     domain: Domain | None = None,
 ) -> int:
-    """gamma_T^p (T / P_T)^q for the ``powers`` p and q, rounded up, from 1 to T, averaged over the replicates.
+    """gamma_T^p (T / P_T)^q for the ``powers`` p and q, rounded up, between 1 and T; gamma_T as in ``memory_length``.
 
-    gamma_T as in ``memory_length``; P_T is the ``budget``, 1 if it is None. Raises ValueError if it is negative.
+    P_T is the ``budget``, averaged over the replicates, or 1 if it is None. Raises ValueError if it is negative.
     """
     total = 1.0
     if budget is not None:
@@ -297,12 +295,12 @@ def exponential_forgetting(forgetting_rate: float) -> ExponentialForgettingKerne
 
 
 def in_float64(name: str, value: float) -> Tensor:
-    """A hyperparameter in float64: GPyTorch would round a Python number to its default dtype."""
+    """A hyperparameter in float64, because GPyTorch would round a Python number to its default dtype."""
     return validation.numbers(name, value, torch.zeros((), dtype=torch.float64))
 
 
 def kernel_over_arms(setup: Setup, arms: Tensor) -> tuple[Kernel, Tensor]:
-    """The kernel over arms, and the features it takes: the index for a covariance matrix."""
+    """The kernel over arms, and its inputs: the ``arms``, or their indices if it is a covariance matrix."""
     kernel = setup.kernel
     if isinstance(kernel, Tensor):
         kernel = ArmCovarianceKernel(kernel)

@@ -1,8 +1,8 @@
-"""The setup of a recipe, registration of recipes, their calling conventions, and how they are found and built by name.
+"""``Setup``, the arguments that recipes share; ``recipe``, which registers a recipe; and lookup by name.
 
-A setup is prior knowledge and settings in one frozen record. A recipe is a function of a ``Setup`` and of its keywords.
-``recipe`` registers it and returns the public function:
-``name(setup, ...)``, or ``name(arms, kernel, noise_variance, ...)`` with the setup's fields among the keywords.
+A recipe is written as a function of a ``Setup`` and of keywords. The decorator ``recipe`` turns it into the public
+function, called as ``name(setup, ...)``, or as ``name(arms, kernel, noise_variance, ...)`` with the other fields of the
+setup as keywords. ``registered``, ``build`` and ``options_of`` find and build recipes by name.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Choices = Tensor | int | Domain  # features of arms, their number, or a domain o
 class Setup:
     """The arguments that recipes share: choices, prior knowledge of the rewards, and how the policy runs.
 
-    One setup serves many recipes: each reads the fields it needs and has further keywords. For a changed copy use
-    ``dataclasses.replace(setup, replicates=5)``.
+    One setup serves many recipes: each reads only the fields it needs. ``dataclasses.replace(setup, replicates=5)``
+    makes a changed copy.
 
     Args:
         choices: ``(N, d)`` features of arms, N, or a ``Domain`` of points.
@@ -47,17 +47,17 @@ class Setup:
         noise_variance: lambda, a number or (S,); None if unknown.
         prior_mean: prior mean reward, a number or (N,).
         priors: candidate priors (``CandidatePrior``), for recipes with an unknown prior.
-        prior: the true one among them, for the oracle.
-        replicates: S runs advanced together.
-        seed, first_replicate: of the policy's random numbers, and the number of its first replicate.
-        form: of ``ArmGP``, ``"auto"``, ``"covariance"`` or ``"factor"``.
+        prior: the true prior among these, for the oracle.
+        replicates: S, the number of runs advanced together.
+        seed, first_replicate: seed of the policy's random numbers, and the number of its first replicate.
+        form: ``"auto"``, ``"covariance"`` or ``"factor"``, the form of an ``ArmGP``.
         search: a ``PointSearch`` (or its arguments), the optimiser over a ``Domain``.
         learn_hyperparameters: True, or the arguments of ``LearnedHyperparameters``, to refit kernel, noise and mean.
-        grown_from: number of arms at the start, if more were added later (``AskTell.add_arms``). Decisions of ``auto``
-            that depend on features use those of the first arms. None: all.
+        grown_from: number of arms at the start, if more were added later (``AskTell.add_arms``). ``auto`` scales
+            features and chooses its members by these arms alone. None: all arms.
 
-    Raises ValueError for ``replicates`` below 1, a ``seed`` or ``first_replicate`` below 0, and a ``search`` of another
-    kind, and arguments that ``search`` or ``learn_hyperparameters`` do not take; recipes check the other fields.
+    Raises ValueError for ``replicates`` below 1, a ``seed`` or ``first_replicate`` below 0, a ``search`` of another
+    type, and unknown arguments in ``search`` or ``learn_hyperparameters``. Recipes check the other fields.
     """
 
     choices: Choices
@@ -92,7 +92,7 @@ class Setup:
         return self.choices if isinstance(self.choices, Domain) else None
 
     def of_arms(self, at: Tensor) -> Setup:
-        """The setup of some of the arms, or of all in another order, by their numbers (n,) or by a mask (N,)."""
+        """The setup of the arms with the indices ``at`` (n,), in this order, or of those in a mask (N,)."""
         choices, kernel, mean = self.choices, self.kernel, self.prior_mean
         features: Any = choices
         if not isinstance(choices, Tensor):
@@ -106,16 +106,16 @@ class Setup:
 
     @property
     def seeds(self) -> dict[str, Any]:
-        """``seed`` and ``first_replicate``, the arguments of a policy that draws random numbers."""
+        """``seed`` and ``first_replicate`` as keyword arguments of a policy."""
         return {"seed": self.seed, "first_replicate": self.first_replicate}
 
     @property
     def point_search(self) -> PointSearch | None:
-        """The ``PointSearch``, built from its arguments if those were given."""
+        """``search`` as a ``PointSearch``; None if it is None."""
         return PointSearch(**self.search) if isinstance(self.search, Mapping) else self.search
 
 
-# Fields that may be given as a mapping of arguments, and the names of these.
+# The names that each field of a setup accepts if it is a mapping of arguments.
 _ARGUMENTS = {
     "search": [*inspect.signature(PointSearch).parameters],
     "learn_hyperparameters": [*inspect.signature(LearnedHyperparameters).parameters, "anisotropy"][1:],
@@ -140,17 +140,17 @@ class Recipe:
     Attributes:
         name: the name of the function.
         call: the public function.
-        belief: its prior knowledge of the reward function, a field of ``Setup``: ``"kernel"``, ``"priors"``,
-            ``"prior"`` (the true one), or None.
+        belief: the field of ``Setup`` that holds its prior: ``"kernel"``, ``"priors"`` (candidates), ``"prior"`` (the
+            true one), or None.
         optional: whether the belief may be left out.
         takes: the other fields of ``Setup`` that it reads.
-        seeded: whether it draws random numbers over arms, so that ``build`` passes a seed (over points it always does).
+        seeded: whether it draws random numbers over arms. If so, ``build`` passes a seed; over points it always does.
         points: whether it also accepts a ``Domain``.
         contexts: whether it plays arms under a context (``ArmContext``).
         one_mean: whether its ``prior_mean`` must be one number for all arms.
-        scale_free: whether rewards times a constant above 0 lead to the same choices, if nothing is known about them.
+        scale_free: whether, without prior knowledge, rewards multiplied by a constant above 0 lead to the same choices.
         quick: arguments for cheap tests of a few dozen steps.
-        race: settings of its leaderboard entries, by suffix of the name; an empty mapping means the defaults.
+        race: arguments of its leaderboard entries, by the suffix of their names.
     """
 
     name: str
@@ -173,13 +173,13 @@ class Recipe:
 
     @property
     def source(self) -> str:
-        """The paper, with theorem or algorithm, as its docstring cites it; empty if there is none."""
+        """The first citation in its docstring: paper, with theorem or algorithm. Empty if there is none."""
         cited = re.search(r"\(([^()]*\b(?:19|20)\d\d\b[^()]*)\)", inspect.getdoc(self.call) or "")
         return "" if cited is None else " ".join(cited[1].split())
 
     @property
     def options(self) -> dict[str, Any]:
-        """Its keywords with their defaults, and ``noise_variance``, which a problem may know."""
+        """Its keywords with their defaults, and ``noise_variance`` (None) if it reads the noise."""
         parameters = inspect.signature(self.call).parameters.values()
         keywords = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         takes_noise = self.belief is not None or "noise_variance" in self.takes
@@ -187,7 +187,7 @@ class Recipe:
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """What it uses of a problem's knowledge: belief, noise variance, prior mean, and what its keywords name."""
+        """Its belief, and those of its options that ``build`` can fill from a problem or a run."""
         belief, options = () if self.belief is None else (self.belief,), self.options
         return (*belief, *(key for key in ("noise_variance", "prior_mean", *_KNOWLEDGE) if key in options))
 
@@ -197,9 +197,9 @@ REGISTERED: dict[str, Recipe] = {}
 
 
 def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Policy]]:
-    """Register a function of a ``Setup``; the keywords are those of ``Recipe``.
+    """A decorator that registers a function of a ``Setup``; ``about``: fields of ``Recipe``.
 
-    The returned function raises ValueError for an argument that the recipe does not take, and names it.
+    The decorated function raises ValueError for arguments that the recipe does not take or lacks.
     """
 
     def register(function: Callable[..., Policy]) -> Callable[..., Policy]:
@@ -212,7 +212,7 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
             fits = about.get("points", False) or setup.domain is None
             validation.require(fits, "arms", setup.choices, f"arms: {name} plays no points of a Domain")
             kernel = setup.kernel
-            if not isinstance(kernel, Tensor):  # its owner may change it later
+            if not isinstance(kernel, Tensor):  # the caller may change it later
                 setup = replace(setup, kernel=copy.deepcopy(kernel))
             policy = function(setup, **options)
             policy.origin = Origin(call, setup, options)
@@ -248,7 +248,7 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
 def _signature(
     keywords: list[inspect.Parameter], takes: tuple[str, ...], belief: str | None, optional: bool
 ) -> inspect.Signature:
-    """``(arms, belief, noise_variance, *, keywords, fields of the setup)``."""
+    """The public signature, ``(arms, belief, noise_variance, *, keywords, other fields of the setup)``."""
     annotations = inspect.signature(Setup).parameters
     is_needed = belief is not None and not optional
     needed = _EMPTY if is_needed else None
@@ -270,18 +270,18 @@ def _signature(
 
 
 def registered(name: str) -> Recipe:
-    """The registration of a recipe: its source, what it uses of a problem, its options.
+    """The ``Recipe`` of this name.
 
     ``name``: the name of a recipe or of an entry point in the group ``bandits_torch.recipes``, or ``module:function``.
     Raises ValueError for an unknown name.
     """
     if isinstance(name, str) and name not in RECIPES:
         found = naming.find("recipes", name)
-        its = next((one for one in REGISTERED.values() if one.call is found), None)
-        is_other = found is not None and its is None
+        match = next((one for one in REGISTERED.values() if one.call is found), None)
+        is_other = found is not None and match is None
         validation.require(not is_other, "policy name", name, "the name of a recipe (@recipe)")
-        if its is not None:
-            REGISTERED[name], RECIPES[name] = its, its.call
+        if match is not None:
+            REGISTERED[name], RECIPES[name] = match, match.call
     if not isinstance(name, str) or name not in RECIPES:
         raise ValueError(naming.unknown_name("policy name", name, RECIPES, "`bandits-torch list` shows all"))
     return REGISTERED[name]
@@ -292,13 +292,13 @@ def build(
 ) -> Policy:
     """Build the recipe ``name`` for a problem. Arguments not in ``options`` come from the problem's ``knowledge``.
 
-    Raises ValueError for an unknown name or option, and lists the known ones. If a recipe takes a single prior mean for
-    all arms and the problem has several, it gets their average, with a warning.
-
+    A recipe with one prior mean for all arms gets their average if the problem's differ, with a warning.
     ``replicates``: S; ``horizon``: T, the planned number of steps; ``seed``: of the policy's random numbers.
+
+    Raises ValueError for an unknown name or option, and for a problem that the recipe cannot play.
     """
-    its = registered(name)
-    accepted = its.options
+    entry = registered(name)
+    accepted = entry.options
     validation.instance("problem", problem, Problem, "a Problem")
     validation.positive_integer("horizon", horizon)
     validation.natural("seed", seed)
@@ -308,30 +308,31 @@ def build(
         "horizon": horizon,
         "prior": problem.true_prior,
     }
-    known |= {"seed": seed} if its.seeded or isinstance(problem, ContinuousProblem) else {}
+    known |= {"seed": seed} if entry.seeded or isinstance(problem, ContinuousProblem) else {}
     known |= options
     mean = known["prior_mean"]
     several = isinstance(mean, Tensor) and mean.numel() > 1
-    if its.one_mean and several and "prior_mean" not in options:
+    if entry.one_mean and several and "prior_mean" not in options:
         known["prior_mean"] = average = float(mean.mean())
         if bool((mean != average).any()):
-            message = f"{its.name} has one prior_mean for all arms: it gets the average, {average:g}"
+            message = f"{entry.name} has one prior_mean for all arms: it gets the average, {average:g}"
             warnings.warn(message, stacklevel=2)
-    if problem.knowledge.context_dim and not its.contexts:
+    if problem.knowledge.context_dim and not entry.contexts:
         raise ValueError(
             f"policy {name} must be one that takes a context, such as cgp_ucb, tv_cgp_ucb or random, "
             f"because {type(problem).__name__} has a context at every step"
         )
-    if its.belief is not None and known[its.belief] is None:
+    if entry.belief is not None and known[entry.belief] is None:
         raise ValueError(
-            f"policy {its.name} must have a problem with candidate priors, such as hills or "
+            f"policy {entry.name} must have a problem with candidate priors, such as hills or "
             f"intel-temperature-priors, got {type(problem).__name__}, which has none"
         )
-    wanted = {key: value for key, value in known.items() if key in {*accepted, its.belief, "noise_variance"}}
+    taken = {*accepted, entry.belief, "noise_variance"}
+    wanted = {key: value for key, value in known.items() if key in taken}
     choices = problem.domain if isinstance(problem, ContinuousProblem) else problem.arms
-    return its.call(choices, **wanted)
+    return entry.call(choices, **wanted)
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """The keyword settings of a recipe with their defaults. Raises ValueError for an unknown name."""
+    """``Recipe.options`` of the recipe ``name``. Raises ValueError for an unknown name."""
     return registered(name).options
