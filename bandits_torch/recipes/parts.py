@@ -232,7 +232,8 @@ def memory_length(
     unknown, then 1. The sum of the largest changes of an arm (``Knowledge.variation_budget``) is smaller and makes
     windows too long: 3.4 times on the cosine problem.
 
-    Source: Zhou & Shroff 2021, remark on their Theorems 1 and 2. Raises ValueError for a ``horizon`` below 1.
+    Source: Zhou & Shroff 2021, remark on their Theorems 1 and 2. Raises ValueError for a ``horizon`` below 1, and
+    without a ``domain`` for an ``OnlineGP``.
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("horizon", horizon)
@@ -263,6 +264,7 @@ def balanced_length(
         some = torch.linspace(0, model.num_arms - 1, count, device=model.arms.device).long()
         covariance = model.prior.matrix(some)
     else:
+        validation.instance("domain", domain, Domain, "the Domain of an OnlineGP")
         points = cast(Domain, domain).sample(256, 0)
         with torch.no_grad():
             covariance = model.kernel(_at_time_zero(model, points)).to_dense()

@@ -56,8 +56,8 @@ class Setup:
         grown_from: number of arms at the start, if more were added later (``AskTell.add_arms``). ``auto`` scales
             features and chooses its members by these arms alone. None: all arms.
 
-    Raises ValueError for ``replicates`` below 1, a ``seed`` or ``first_replicate`` below 0, a ``search`` of another
-    type, and unknown arguments in ``search`` or ``learn_hyperparameters``. Recipes check the other fields.
+    Raises ValueError for ``replicates`` below 1, a ``seed`` or ``first_replicate`` below 0, a ``search`` or
+    ``learn_hyperparameters`` of another type, and unknown arguments in these. Recipes check the other fields.
     """
 
     choices: Choices
@@ -81,6 +81,8 @@ class Setup:
         if self.search is not None:
             expected = "a PointSearch, or its arguments"
             validation.instance("search", self.search, (PointSearch, Mapping), expected)
+        expected = "True, False or the arguments of LearnedHyperparameters"
+        validation.instance("learn_hyperparameters", self.learn_hyperparameters, (bool, Mapping), expected)
         for name, known in _ARGUMENTS.items():
             given = getattr(self, name)
             if isinstance(given, Mapping):

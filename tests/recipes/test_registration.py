@@ -9,12 +9,13 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain, recipes, run
+from bandits_torch.models import OnlineGP
 from bandits_torch.policies import Observation
 from bandits_torch.problems import Replay, make
 from bandits_torch.recipes import Setup
 from bandits_torch.recipes.registration import REGISTERED
 from tests.reference import all_recipes
-from tests.reference.kernels import scaled
+from tests.reference.kernels import rbf, scaled
 
 NOBODYS = {"random", "gp_ei", "gp_pi"}
 
@@ -130,10 +131,19 @@ def test_a_setup_is_frozen_complete_and_checked():
         ValueError, match=r"arguments of learn_hyperparameters .* got evry \(did you mean every\?\)"
     ):
         replace(setup, learn_hyperparameters={"evry": 3, "anisotropy": 0.5})
+    with pytest.raises(ValueError, match="learn_hyperparameters must be True, False or the arguments"):
+        replace(setup, learn_hyperparameters="yes")
     with pytest.raises(ValueError, match="learn_hyperparameters must be False for opkb"):
         recipes.opkb(replace(setup, learn_hyperparameters=True), horizon=9)
     with pytest.raises(ValueError, match="after the setup"):
         recipes.gp_ucb(setup, RBFKernel())
+
+
+@pytest.mark.parametrize("domain", [None, 3])
+def test_a_memory_length_over_points_needs_their_domain(domain):
+    model = OnlineGP(rbf(0.2), 0.1, input_dim=1)
+    with pytest.raises(ValueError, match="domain must be the Domain of an OnlineGP, got"):
+        recipes.memory_length(model, 10, domain=domain)
 
 
 def test_a_new_recipe_is_registered_once():
