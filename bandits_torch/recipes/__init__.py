@@ -1,13 +1,13 @@
 """The algorithms of the literature by name, composed of models, widths, acquisition functions and forgetting rules.
 
-A recipe is a function of a ``Setup`` and of its keywords: ``sw_gp_ucb(setup, window=100)``. It can also be called
-as ``recipe(arms, kernel, noise_variance, ...)``, with the other fields of the setup as keywords:
+A recipe is a function that builds a policy. It is called with a ``Setup``, as in ``sw_gp_ucb(setup, horizon=1000)``,
+or as ``recipe(arms, kernel, noise_variance, ...)`` with the other fields of the setup as keywords:
 
-* ``arms``: ``(N, d)`` features, or N; for index policies also a ``Domain`` of points; ``kernel``: prior covariance over
-  arms or points, static (recipes with drift add the time kernel); a recipe that does not use kernel or noise does not
-  require it; ``noise_variance``: lambda, a number or (S,);
+* ``arms``: ``(N, d)`` features, or N; for many recipes also a ``Domain`` of points (``Recipe.points``);
+* ``kernel``: prior covariance over arms or points, without time (recipes with drift add the time kernel);
+  ``noise_variance``: lambda, a number or (S,). Recipes that do not use them do not require them;
 * ``replicates``, ``prior_mean``, ``form``, ``seed``, ``first_replicate``, ``learn_hyperparameters``, ``search``: see
-  ``Setup``. If some inputs matter far more than others, learn with a larger ``anisotropy`` (of ``learnable``).
+  ``Setup``. If some inputs matter far more than others, learn with a larger ``anisotropy`` (see ``learnable``).
 
 Keywords that several recipes share:
 
@@ -17,20 +17,20 @@ Keywords that several recipes share:
     R        noise_scale            sub-Gaussian scale of the noise; None: sqrt(lambda)
     T        horizon                planned number of steps
     P_T      rkhs_variation_budget  bound on the total change of the rewards in the RKHS norm; None if unknown
-    H        interval               number of steps between restarts; None: from T and P_T (memory_length)
+    H        interval               number of steps between restarts; None: from T and P_T
     w        window                 observations held; None: from T and P_T; "likelihood": chosen during the run
     epsilon  forgetting_rate        rate of exponential forgetting per unit of time
     -        time_kernel            kernel over time, instead of exponential forgetting
     -        width                  a number or a Width instead of the theorem's, which then does not apply
-    -        width_form             "theory" or "printed", the form of the theorem's width (IGPWidth)
+    -        width_form             form of the theorem's width, "theory" or "printed" (IGPWidth)
     c        context_dim            number of columns of a step's context
     h        context_kernel         kernel over contexts
 
 Recipes for an unknown prior take a sequence of ``CandidatePrior`` instead of the kernel (``unknown_prior``). The
-decorator ``recipe`` registers a recipe, with what command line, tests and leaderboard need.
+decorator ``recipe`` registers a recipe for command line, tests and leaderboard.
 
-An unknown or missing argument raises an error that names it and suggests the closest name. The error is both a
-ValueError, as for every bad argument of this package, and a TypeError, as in Python.
+An unknown or missing argument raises an error that names it; for an unknown one it suggests the closest name. The error
+is both a ValueError, as for every bad argument of this package, and a TypeError, as in Python.
 """
 
 from bandits_torch.recipes.adaptive import (
@@ -147,7 +147,7 @@ __all__ = [
     "w_gp_ucb",
 ]
 
-# The package's recipes are listed in this order of their modules, and others after them.
+# The package's recipes are listed in this order of their modules. Recipes registered later follow.
 _MODULES = ["averaging", "index_policies", "unknown_prior", "adaptive", "classical"]
 for _name in sorted(RECIPES, key=lambda name: _MODULES.index(RECIPES[name].__module__.rpartition(".")[2])):
     RECIPES[_name] = RECIPES.pop(_name)

@@ -1,5 +1,5 @@
-"""Algorithms with one prior: index policies, which are a model, an acquisition function, a width and a forgetting rule;
-then policies within limits, under a context, and over many arms with a sketched posterior (BKB)."""
+"""Recipes with one known prior: index policies (UCB, Thompson sampling, EI, PI) with and without forgetting, safe
+policies, policies under contexts, and BKB, for many arms."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ from bandits_torch.theory.widths import (
 )
 
 _MEAN, _ARMS = (*RUN, "prior_mean"), (*RUN, "prior_mean", "form")  # fields of a setup that a recipe takes
-STALE = 1e-6  # largest change of a mean due to stale observations, in prior standard deviations
+STALE = 1e-6  # largest change of a mean when a stale observation is dropped, in prior standard deviations
 _SAFE = {"least_reward": -1.0, "forgetting_rate": 0.1}  # arguments for cheap tests
 
 
 @recipe(belief=None, seeded=True, points=True, contexts=True, scale_free=True)
 def random(setup: Setup) -> Policy:
-    """Uniformly random arms: the baseline of every race."""
+    """Uniformly random arms or points: the baseline of every race."""
     choices = setup.domain or features_of(cast(Tensor | int, setup.choices), None, None)
     device = "cpu" if isinstance(choices, Domain) else choices.device
     return RandomPolicy(choices, setup.replicates, **setup.seeds, device=device)
@@ -100,12 +100,12 @@ def random(setup: Setup) -> Policy:
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
 def gp_ucb(setup: Setup, *, delta: float = 0.1, width: Any = None) -> Policy:
-    """GP-UCB with the Bayesian width on a finite set (Srinivas et al. 2010, Theorem 1)."""
+    """GP-UCB with the Bayesian width (Srinivas et al. 2010, Theorem 1; Theorem 2 over a domain)."""
     return _gp_ucb(setup, delta, width)
 
 
 def _gp_ucb(setup: Setup, delta: float, width: Any, rule: ForgettingRule | None = None) -> Policy:
-    """GP-UCB with the Bayesian width, or another that is given."""
+    """GP-UCB with this ``width``, or the Bayesian one if it is None."""
     model = model_over(setup)
     theorem = bayesian_width(setup, model, delta)
     return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
@@ -140,15 +140,15 @@ def gp_ts(
 ) -> Policy:
     """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2).
 
-    Over arms D_t is the set of arms. Over a domain the maximum of the draw is searched for among all points
-    (``PathwisePointDraw``), not on the grids D_t of Theorem 4, whose points come within 1/(B L t^2) of every other. The
-    theorem does not cover that, since its bound pays 2 ln(|D_t| t^2) for the largest value of a draw over D_t.
-    ``grid_until=T`` plays on those grids in steps 1 to T (``GridSearch``), for functions that do not change. One
-    difference from the theorem remains: the prior term of the draw consists of random features. |D_t| grows as t^(2 d):
-    in one dimension a few hundred steps can be played, in two a few dozen.
+    Over arms, the decision set D_t is the set of arms. Over a domain, an optimiser searches all points for the maximum
+    of the draw (``PathwisePointDraw``). Theorem 4 does not cover this: it needs finite grids D_t that come within
+    1/(B L t^2) of every point, because its bound contains ln |D_t|. ``grid_until=T`` plays on those grids in steps 1 to
+    T (``GridSearch``), for functions that do not change. One difference from the theorem remains: the prior term of the
+    draw consists of random features. |D_t| grows as t^(2 d), so a few hundred steps can be played in one dimension and
+    a few dozen in two.
 
-    Raises ValueError for ``grid_until`` over arms, with a kernel over time or with ``learn_hyperparameters``, and if
-    D_T has more than a million points.
+    Raises ValueError for ``grid_until`` over arms, with a kernel over time, with constraints or with
+    ``learn_hyperparameters``, and if D_T has more than a million points.
     """
     model = model_over(setup)
     if grid_until is not None:
@@ -159,7 +159,7 @@ def gp_ts(
 
 
 def _grid(setup: Setup, model: ArmGP | OnlineGP, rkhs_bound: Number, until: int) -> GridSearch:
-    """The search over the decision sets of GP-TS, with the initial design of the setup's search."""
+    """The search over the grids D_t of GP-TS, with the initial design of the setup's search."""
     validation.positive_integer("grid_until", until)
     learn = setup.learn_hyperparameters
     expected = "False with grid_until: D_t needs one kernel"
@@ -181,9 +181,9 @@ def _grid(setup: Setup, model: ArmGP | OnlineGP, rkhs_bound: Number, until: int)
 def gp_ei(setup: Setup, *, incumbent: str = "mean") -> Policy:
     """GP-EI: BoTorch's expected improvement over the incumbent.
 
-    ``incumbent``: ``"mean"``, the largest posterior mean (of an arm, or of an observed point), or ``"reward"``, the
-    largest reward observed, as for rewards without noise. BoTorch counts a variance below 1e-12 as 1e-12: if the
-    prior's standard deviation is below about 1e-4, use another unit of rewards.
+    ``incumbent``: ``"mean"``, the largest posterior mean of an arm or of an observed point, or ``"reward"``, the
+    largest reward observed, which suits rewards without noise. BoTorch raises variances below 1e-12 to 1e-12. If the
+    prior standard deviation is below about 1e-4, use another unit of rewards.
 
     Raises ValueError for any other ``incumbent``.
     """
@@ -194,8 +194,8 @@ def gp_ei(setup: Setup, *, incumbent: str = "mean") -> Policy:
 def gp_pi(setup: Setup, *, margin: float = 0.01, incumbent: str = "mean") -> Policy:
     """GP-PI: BoTorch's probability of improving the incumbent by ``margin`` (in units of reward).
 
-    ``incumbent``, and the smallest unit of rewards: as for ``gp_ei``. Raises ValueError for a ``margin`` that is not a
-    finite number.
+    ``incumbent`` and the floor of the variance are as for ``gp_ei``. Raises ValueError for another ``incumbent``, and a
+    ``margin`` that is not a finite number.
     """
     validation.finite_number("margin", margin)
     return _improvement(setup, incumbent, LogProbabilityOfImprovement, margin)
@@ -223,7 +223,8 @@ def r_gp_ucb(
 ) -> Policy:
     """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1).
 
-    Raises ValueError unless ``interval`` is an integer >= 1.
+    ``interval``: None for Zhou & Shroff's formula (``memory_length``). Raises ValueError unless ``horizon`` and
+    ``interval`` are integers >= 1.
     """
     validation.positive_integer("horizon", horizon)
     model = model_over(setup)
@@ -249,9 +250,9 @@ def sw_gp_ucb(
 ) -> Policy:
     """SW-GP-UCB: IGP-UCB on the last ``window`` observations (Zhou & Shroff 2021, Algorithm 2).
 
-    ``window``: a number; None for Zhou & Shroff's formula (``memory_length``); or ``"likelihood"``, or the arguments of
-    ``LikelihoodWindow``, to choose it during the run by the predictive likelihood of the latest rewards, by default
-    among 8, 16, ..., 256, up to ``horizon``. The width then holds for all W candidates: ln(W T/delta).
+    ``window``: a number, or None for Zhou & Shroff's formula (``memory_length``). ``"likelihood"``, or the arguments of
+    ``LikelihoodWindow``, chooses it during the run by the predictive likelihood of the latest rewards, by default among
+    8, 16, ..., 256, none above ``horizon``. The width then covers all W candidates, with ln(W T/delta).
 
     Raises ValueError for a ``window`` of another kind.
     """
@@ -285,17 +286,18 @@ def tv_gp_ucb(
     """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016).
 
     ``time_kernel``: another kernel over time, which replaces ``forgetting_rate``. A Matern kernel suits a function that
-    changes smoothly, because it extrapolates trends; ``QuasiPeriodicKernel`` suits one with a daily cycle; exponential
-    forgetting always predicts a return to the mean. Over arms it must be a ``MarkovTimeKernel`` or have a state space
-    (``state_space_of``); with s numbers per arm a step costs O((s N)^2). A name and a number can replace it:
-    ``"quasi-periodic:24"`` and ``"periodic:24"`` (three harmonics; the first keeps its shape for five periods),
-    ``"matern-3/2:50"``, ``"exponential:0.03"``, ``"wiener:0.01"``; several joined by ``+`` share the variance equally.
+    changes smoothly, because it extrapolates trends. ``QuasiPeriodicKernel`` suits one with a daily cycle. Exponential
+    forgetting always predicts a return to the mean. Over arms the kernel must be a ``MarkovTimeKernel`` or have a state
+    space (``state_space_of``); with s numbers per arm a step costs O((s N)^2). It may also be a name and a number:
+    ``"quasi-periodic:24"`` and ``"periodic:24"`` (a period; the shape of the first changes over about five periods),
+    ``"matern-3/2:50"`` (a length-scale), ``"exponential:0.03"``, ``"wiener:0.01"``. Several joined by ``+`` are
+    averaged.
 
-    ``stale``, over a domain: under exponential forgetting an observation is dropped once it can change no mean by more
-    than this many prior standard deviations (``StaleObservations``), so that steps do not slow down. ``"wasserstein"``
-    drops more (``WassersteinForgetting``), without that bound. None keeps all.
+    ``stale``: over a domain, exponential forgetting drops an observation once it can change no mean by more than this
+    many prior standard deviations (``StaleObservations``), so that steps do not slow down. ``"wasserstein"`` drops more
+    (``WassersteinForgetting``), without that bound. None keeps all.
 
-    Raises ValueError for a ``time_kernel`` that is not a kernel, or neither of these over arms, and another ``stale``.
+    Raises ValueError for another ``time_kernel``, and for a ``stale`` that is not > 0 or has no effect.
     """
     time_kernel = as_time_kernel(time_kernel)
     over_points = setup.domain is not None
@@ -304,7 +306,7 @@ def tv_gp_ucb(
         validation.require(stale == "wasserstein", "stale", stale, "a tolerance, 'wasserstein' or None")
         validation.require(over_points, "stale", stale, "the default or None, over arms")
         rule = WassersteinForgetting()
-    elif stale is not None:  # the default counts over points and under exponential forgetting alone
+    elif stale is not None:  # the default takes effect only over points with exponential forgetting
         validation.positive("stale", stale)
         drops = over_points and isinstance(time_kernel, ExponentialForgettingKernel | None)
         expected = "the default, 'wasserstein' or None, without a domain and exponential forgetting"
@@ -323,9 +325,9 @@ def ui_gp_ucb(
 ) -> Policy:
     """Uncertainty injection: GP-UCB that adds ``drift_variance`` * k to its covariance per unit of time.
 
-    A random walk instead of the stationary drift of TV-GP-UCB (Bogunovic et al. 2016); see ``WienerKernel`` for the
-    equation. ``start``: the time at which the covariance is k. If the clock does not begin near 0, give the time of
-    the first step: at 1.7e9 seconds since 1970 a walk from 0 has a prior variance of 17 million k.
+    The function drifts as a random walk (``WienerKernel``), not as the stationary process of TV-GP-UCB (Bogunovic et
+    al. 2016). ``start``: the time at which the covariance is k. If the clock does not begin near 0, pass the time of
+    the first step: at 1.7e9 seconds since 1970 a walk that starts at 0 has a prior variance of 17 million k.
     """
     walk = WienerKernel(in_float64("drift_variance", drift_variance), start)
     return _gp_ucb(drifting(setup, walk), delta, width)
@@ -345,10 +347,10 @@ def band_gp_ucb(
 ) -> Policy:
     """TV-GP-UCB with the narrowest width that holds at all arms of a step at once, from draws of the joint posterior.
 
-    The band of GP-UCB's proof (Srinivas et al. 2010, Lemma 5.1) with the quantile in place of two union bounds
-    (``SimultaneousBand``). It uses the correlation of the arms, and holds at each step with probability 1 - delta, not
-    at all steps at once. It is about half as wide. ``mean_excess`` gives the regret. Bayesian: f is drawn from the
-    prior.
+    A quantile replaces both union bounds in the confidence band of GP-UCB's proof (Srinivas et al. 2010, Lemma 5.1; see
+    ``SimultaneousBand``). The band uses the correlation of the arms, and holds at each step with probability 1 - delta,
+    not at all steps at once. It is about half as wide. Valid for f drawn from the prior; ``mean_excess`` bounds the
+    regret.
 
     ``forgetting_rate``: epsilon of the kernel k (1 - eps)^{|t - t'|/2}, 0 for a function known not to change;
     ``draws``: M, draws of the posterior per step.
@@ -364,13 +366,13 @@ def band_gp_ucb(
 
 @recipe(takes=_ARMS, seeded=True, quick={"forgetting_rate": 0.1})
 def predictive_sampling(setup: Setup, *, forgetting_rate: float = 0.03, interval: float = 1.0) -> Policy:
-    """Predictive sampling: draws discount what will soon be worth nothing (Liu, Van Roy & Xu 2022, arXiv 2205.01970).
+    """Predictive sampling: explores less what will soon change (Liu, Van Roy & Xu 2022, arXiv 2205.01970).
 
-    Thompson sampling with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate, where the draw is not of f but
-    of its mean given all future rewards (``PredictiveSampling``, with the derivation). The faster f changes,
-    the less it explores: at rate 0 it is Thompson sampling, and near 1 it plays the largest posterior mean.
+    Thompson sampling with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate, which draws the mean of f given
+    all future rewards instead of f (``PredictiveSampling`` has the derivation). The faster f changes, the less it
+    explores. At rate 0 it is Thompson sampling; near 1 it plays the largest posterior mean.
 
-    ``forgetting_rate``: eps, per unit of time;  ``interval``: time between the rewards of the future.
+    ``forgetting_rate``: eps, per unit of time;  ``interval``: time between future rewards.
 
     Raises ValueError unless 0 <= ``forgetting_rate`` < 1 and ``interval`` > 0.
     """
@@ -401,16 +403,16 @@ def safe_gp_ucb(
     Reward and outcomes are independent Gaussian processes that forget at ``forgetting_rate`` (0: no drift).
 
     ``constraints``: the outcomes measured besides the reward, and their limits; ``least_reward``: a lower limit of the
-    reward; one of the two is required. ``safe_arms``: a mask (N,) or (S, N), the initial safe set; ``trust``,
-    ``when_empty``: see ``SafePolicy``. ``delta``, ``guarantee``: the probability of breaking a limit, in the whole
-    ``"run"`` or at each ``"step"`` (``PosteriorSafetyWidth``, valid for draws of the priors; ``safety_width`` replaces
-    it). ``width``: of the upper bounds by which arms are chosen.
+    reward. At least one of the two is required. ``safe_arms``: a mask (N,) or (S, N), the initial safe set; ``trust``,
+    ``when_empty``: see ``SafePolicy``. ``delta``: the probability of breaking a limit; ``guarantee``: in the whole
+    ``"run"``, or at each ``"step"`` (``PosteriorSafetyWidth``, valid for draws of the priors). ``safety_width``
+    replaces this width. ``width``: multiplies sigma in the upper bounds by which arms are chosen.
 
-    Over a ``Domain``: ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) in place of ``safe_arms``. Only
-    ``raw_samples`` of ``search`` is used. Stale observations are dropped (``StaleObservations``).
+    Over a ``Domain`` it is a ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) in place of ``safe_arms``.
+    It uses only ``raw_samples`` of ``search``, and drops stale observations (``StaleObservations``).
 
-    Raises ValueError if there are no limits, for safe arms over a domain, for safe points over arms, and for a search
-    with an initial design (``initial``), whose points may be unsafe.
+    Raises ValueError without limits, for safe arms over a domain, safe points over arms, and a search with an initial
+    design (``initial``), whose points may be unsafe.
     """
     over_points = setup.domain is not None
     wrong = ("safe_arms", safe_arms) if over_points else ("safe_points", safe_points)
@@ -451,10 +453,9 @@ def safe_opt(
 ) -> Policy:
     """SafeOpt without a Lipschitz constant: learns which arms are safe and which is best (Berkenkamp et al. 2016).
 
-    It plays the most uncertain of expanders and maximisers, so it never stops exploring; use ``safe_gp_ucb`` for less
-    regret. ``constraints``, ``least_reward``, ``safe_arms``, ``trust``, ``when_empty``, ``delta``, ``guarantee``,
-    ``width`` and ``safety_width``: as for ``safe_gp_ucb``. With ``forgetting_rate`` 0 it is GP-SafeOpt; above 0 it has
-    the safe set of TVSafeOpt, without its Lipschitz constants.
+    It plays the most uncertain arm among expanders and maximisers, so it never stops exploring; ``safe_gp_ucb`` has
+    less regret. Arguments are as for ``safe_gp_ucb``. With ``forgetting_rate`` 0 it is GP-SafeOpt; above 0 it has the
+    safe set of TVSafeOpt, without its Lipschitz constants.
 
     Raises ValueError if there are no limits, and over a ``Domain``.
     """
@@ -469,7 +470,7 @@ def _limits_and_models(
     least_reward: float | None,
     forgetting_rate: float,
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """Models and limits, as arguments of the policy, and the forgetting rates of reward and outcomes."""
+    """Models and limits as arguments of the policy, and the forgetting rates by name of reward and outcomes."""
     listed = constraints is None or (isinstance(constraints, Sequence) and not isinstance(constraints, str))
     validation.require(listed, "constraints", constraints, "a sequence of OutcomeConstraint")
     given = tuple(constraints or ())
@@ -502,7 +503,7 @@ def _limits_and_models(
 def _safe_widths(
     setup: Setup, parts: dict[str, Any], delta: float, guarantee: str, width: Any, safety_width: Any
 ) -> dict[str, Width]:
-    """The two widths: those given, or those of the theorems."""
+    """``width`` and ``safety_width`` as given, or those of the theorems for None."""
     if safety_width is not None and not isinstance(safety_width, Width):
         validation.non_negative("safety_width", safety_width)
     finite = sum(math.isfinite(limit) for pair in parts["limits"].values() for limit in pair)
@@ -524,17 +525,17 @@ def cgp_ucb(
     delta: float = 0.1,
     width: float | Width | None = None,
 ) -> Policy:
-    """CGP-UCB: GP-UCB over arm x context, among the arms of each step's context (Krause & Ong 2011, Algorithm 1).
+    """CGP-UCB: GP-UCB over pairs of arm and context, given each step's context (Krause & Ong 2011, Algorithm 1).
 
     ``choose`` and ``ask`` take an ``ArmContext`` of ``context_dim`` numbers. If arms are given as a number N, or with a
     covariance matrix as kernel, their feature is their index. Without a context (``context_dim`` 0) it is GP-UCB.
 
     ``context_kernel``: over contexts; ``combine``: how it is combined with the arms' kernel (``arm_context_kernel``);
-    ``num_contexts``: of the width, see ``CGPUCBWidth``; ``window``: number of observations held, None for all. A window
-    bounds the cost of a step, O(n (n + N)) with n held, but the width's theorem does not cover it.
+    ``num_contexts``: the M of ``CGPUCBWidth``; ``window``: number of observations held, None for all. A window bounds
+    the cost of a step, O(n (n + N)) with n held, but the width's theorem does not cover it.
 
-    ``contexts``: (M, c), a complete list of the contexts that can occur. The model is then an ``ArmGP`` over the N M
-    pairs of arm and context: the same posterior, and steps whose cost does not grow. Every context must be listed.
+    ``contexts``: (M, c), all contexts that can occur. The model is then an ``ArmGP`` over the N M pairs of arm and
+    context, with the same posterior and steps whose cost does not grow.
 
     Raises ValueError for a ``context_kernel`` without contexts, or contexts without one, and a ``window`` below 1.
     """
@@ -568,16 +569,15 @@ def tv_cgp_ucb(
     delta: float = 0.1,
     width: float | Width | None = None,
 ) -> Policy:
-    """CGP-UCB whose function of arm and context drifts: times (1 - eps)^{|t - t'|/2} (after Bogunovic et al. 2016).
+    """CGP-UCB with drift: its kernel is multiplied by (1 - eps)^{|t - t'|/2} (after Bogunovic et al. 2016).
 
-    ``time_kernel``: another kernel over time, Markov or not, or its name and number, as for ``tv_gp_ucb``.
-    ``forgetting_rate`` 0 gives ``cgp_ucb``.
+    ``forgetting_rate``: eps; 0 gives ``cgp_ucb``. ``time_kernel``: another kernel over time, Markov or not, or its name
+    and number, as for ``tv_gp_ucb``.
 
-    ``stale``: under exponential forgetting an observation is dropped once it can change no mean by more than this many
-    prior standard deviations (``StaleObservations``), so that steps do not slow down; None keeps all. ``window``: a
-    fixed number of observations held, instead. ``context_dim``, ``context_kernel``, ``contexts``, ``combine``,
-    ``num_contexts``: as for ``cgp_ucb``; with ``contexts`` nothing is dropped, and ``ArmGP`` must support the kernel
-    over time.
+    ``stale``: exponential forgetting drops an observation once it can change no mean by more than this many prior
+    standard deviations (``StaleObservations``), so that steps do not slow down; None keeps all. ``window``: the number
+    of observations held; ``stale`` then has no effect. Other arguments are as for ``cgp_ucb``. With ``contexts`` no
+    observation counts as stale, and ``ArmGP`` must support the kernel over time.
 
     Raises ValueError as ``cgp_ucb`` does, for a ``time_kernel`` that is not a kernel, and for a ``stale`` that is not
     > 0 or has no effect.
@@ -655,20 +655,21 @@ def bkb(
 ) -> Policy:
     """BKB: GP-UCB on a dictionary resampled by ridge leverage scores (Calandriello et al. 2019, Figure 1).
 
-    The first arm is drawn uniformly; after each pull every observation enters the new dictionary with probability
-    qbar sigma~^2. ``preset="theory"`` takes qbar from their Theorem 1, with delta split between dictionary and width;
-    the number of observations replaces ``horizon`` after it, or if there is none (``LeverageSampling.theory``).
+    The first arm is drawn uniformly. After each pull, every observation enters the new dictionary with probability
+    qbar sigma~^2 / lambda. ``preset="theory"`` takes qbar from their Theorem 1 and splits delta between dictionary and
+    width. The number of observations replaces ``horizon`` once it is larger (``LeverageSampling.theory``).
     ``"practical"`` uses ``oversampling`` as qbar. ``dictionary="kept"`` is ours: draws are added to the current
     dictionary, which changes little from step to step and is cheaper, but at a qbar of 5 often holds every arm pulled.
-    ``growth``: C, the information after which a dictionary is drawn again; None: 1 (at every step), or 2 with
-    ``"kept"`` and ``"practical"``. ``bound_is_guess``: ``rkhs_bound`` is a first guess, doubled while the data refute
-    it (``BKBWidth``). ``chunk_size``: number of arms processed at a time when memory is short (``SketchedGP``).
+    ``growth``: C, the information after which a dictionary is drawn again (``LeverageSampling``). None: 1, at every
+    step; with ``"kept"`` and ``"practical"`` 2. ``bound_is_guess``: ``rkhs_bound`` is a first guess, doubled while the
+    data refute it (``BKBWidth``). ``chunk_size``: number of arms processed at a time when memory is short
+    (``SketchedGP``).
 
     Exact GP-UCB over ``ArmGP(form="factor")`` reads u N numbers per step, with u distinct arms pulled. Prefer it until
     u is many times the dictionary's size, or u N numbers do not fit into memory. ``bbkb`` scores all arms at few steps
-    only: prefer it for hundreds of thousands of arms, or for late rewards.
+    only. Prefer it for hundreds of thousands of arms, or for late rewards.
 
-    Raises ValueError for another ``preset`` or ``dictionary``, and ``replicates`` below 1.
+    Raises ValueError for another ``preset`` or ``dictionary``.
     """
     growth = (2.0 if dictionary == "kept" else 1.0) if growth is None else growth
     sampling = _sampling(preset, horizon, delta, oversampling, growth, dictionary)
@@ -695,11 +696,11 @@ def bbkb(
 ) -> Policy:
     """Batch BKB: means frozen until the accumulated variance exceeds ``growth`` (Calandriello et al. 2020).
 
-    ``preset="theory"`` uses ``growth`` times the qbar of Theorem 1, since a dictionary is used until variances have
-    fallen by that factor, and multiplies the width by sqrt(growth) for the frozen mean; ``"practical"`` does neither.
+    ``preset="theory"`` multiplies the qbar of ``bkb`` by ``growth``, because a dictionary is used until variances may
+    have fallen by that factor, and the width by sqrt(growth), because the mean is frozen. ``"practical"`` does neither.
     ``oversampling``, ``chunk_size``: as for ``bkb``.
 
-    Raises ValueError as ``bkb`` does, and with ``preset="theory"`` unless ``growth`` >= 1.
+    Raises ValueError as ``bkb`` does, and unless ``growth`` >= 1.
     """
     theory = preset == "theory"
     sampling = _sampling(preset, horizon, delta, oversampling, growth)
