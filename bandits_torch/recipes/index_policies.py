@@ -454,8 +454,9 @@ def safe_opt(
     """SafeOpt without a Lipschitz constant: learns which arms are safe and which is best (Berkenkamp et al. 2016).
 
     It plays the most uncertain arm among expanders and maximisers, so it never stops exploring; ``safe_gp_ucb`` has
-    less regret. Arguments are as for ``safe_gp_ucb``. With ``forgetting_rate`` 0 it is GP-SafeOpt; above 0 it has the
-    safe set of TVSafeOpt, without its Lipschitz constants.
+    less regret. ``constraints``, ``least_reward``, ``safe_arms``, ``trust``, ``when_empty``, ``delta``, ``guarantee``,
+    ``width`` and ``safety_width``: as for ``safe_gp_ucb``. With ``forgetting_rate`` 0 it is GP-SafeOpt; above 0 it has
+    the safe set of TVSafeOpt, without its Lipschitz constants.
 
     Raises ValueError if there are no limits, and over a ``Domain``.
     """
@@ -576,8 +577,9 @@ def tv_cgp_ucb(
 
     ``stale``: exponential forgetting drops an observation once it can change no mean by more than this many prior
     standard deviations (``StaleObservations``), so that steps do not slow down; None keeps all. ``window``: the number
-    of observations held; ``stale`` then has no effect. Other arguments are as for ``cgp_ucb``. With ``contexts`` no
-    observation counts as stale, and ``ArmGP`` must support the kernel over time.
+    of observations held; ``stale`` then has no effect. ``context_dim``, ``context_kernel``, ``contexts``, ``combine``,
+    ``num_contexts``: as for ``cgp_ucb``. With ``contexts`` no observation counts as stale, and ``ArmGP`` must support
+    the kernel over time.
 
     Raises ValueError as ``cgp_ucb`` does, for a ``time_kernel`` that is not a kernel, and for a ``stale`` that is not
     > 0 or has no effect.
