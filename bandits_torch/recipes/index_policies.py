@@ -657,22 +657,25 @@ def bkb(
 ) -> Policy:
     """BKB: GP-UCB on a dictionary resampled by ridge leverage scores (Calandriello et al. 2019, Figure 1).
 
-    The first arm is drawn uniformly. After each pull, every observation enters the new dictionary with probability
-    qbar sigma~^2 / lambda. ``preset="theory"`` takes qbar from their Theorem 1 and splits delta between dictionary and
+    The first arm is drawn uniformly. After each pull, every observation enters the new dictionary with probability qbar
+    sigma~^2 / lambda. ``preset="theory"`` takes qbar from their Theorem 1 and splits delta between dictionary and
     width. The number of observations replaces ``horizon`` once it is larger (``LeverageSampling.theory``).
     ``"practical"`` uses ``oversampling`` as qbar. ``dictionary="kept"`` is ours: draws are added to the current
     dictionary, which changes little from step to step and is cheaper, but at a qbar of 5 often holds every arm pulled.
-    ``growth``: C, the information after which a dictionary is drawn again (``LeverageSampling``). None: 1, at every
-    step; with ``"kept"`` and ``"practical"`` 2. ``bound_is_guess``: ``rkhs_bound`` is a first guess, doubled while the
-    data refute it (``BKBWidth``). ``chunk_size``: number of arms processed at a time when memory is short
-    (``SketchedGP``).
+    ``growth``: C, the information after which a dictionary is drawn again (``LeverageSampling``); None: 1, at every
+    step, but 2 with ``"kept"`` and ``"practical"``; ``"theory"`` takes no other than 1. ``bound_is_guess``:
+    ``rkhs_bound`` is a first guess, doubled while the data refute it (``BKBWidth``). ``chunk_size``: number of arms
+    processed at a time when memory is short (``SketchedGP``).
 
     Exact GP-UCB over ``ArmGP(form="factor")`` reads u N numbers per step, with u distinct arms pulled. Prefer it until
     u is many times the dictionary's size, or u N numbers do not fit into memory. ``bbkb`` scores all arms at few steps
     only. Prefer it for hundreds of thousands of arms, or for late rewards.
 
-    Raises ValueError for another ``preset`` or ``dictionary``.
+    Raises ValueError for another ``preset`` or ``dictionary``, and a ``growth`` above 1 with ``preset="theory"``.
     """
+    fits = preset != "theory" or growth in (None, 1)
+    expected = "None or 1 with preset='theory', whose theorem draws at every step"
+    validation.require(fits, "growth", growth, expected)
     growth = (2.0 if dictionary == "kept" else 1.0) if growth is None else growth
     sampling = _sampling(preset, horizon, delta, oversampling, growth, dictionary)
     model = SketchedGP(**over_arms(setup), sampling=sampling, chunk_size=chunk_size, **setup.seeds)

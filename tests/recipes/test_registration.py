@@ -77,6 +77,7 @@ def test_over_a_domain_a_noise_variance_that_is_none_is_refused_by_name():
         ("auto", {"history": torch.ones(9, 3).double()}, "history must be of rewards that differ"),
         ("r_perp", {"horizon": 9, "interval": 3, "variation_budget": -5.0}, "variation_budget must be"),
         ("bkb", {"preset": "theory", "delta": 3.0}, "delta must be .*got 3.0"),
+        ("bkb", {"preset": "theory", "growth": 3.0}, "growth must be None or 1 .*got 3.0"),
     ],
 )
 def test_what_cannot_be_is_refused_by_the_name_and_value_that_it_was_told_with(name, options, message):
