@@ -1,5 +1,5 @@
-"""How the policies of a race compare, in figures and in sentences; and which to take, how far it is ahead, and how
-certain that is."""
+"""Comparison of the policies of a race: which one to take, how far it leads, and how certain that is, in numbers and in
+sentences."""
 
 from __future__ import annotations
 
@@ -22,13 +22,18 @@ from bandits_torch.problems.diagnosis import Diagnosis
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import Replay
 
-FEWEST = 5  # units; of fewer nothing is ever sure, as 2^-4 > 0.05
+FEWEST = 5  # units; with fewer no lead can be sure, because 2^-4 > 0.05
 SURE, LIKELY = 0.95, 0.8
 _INTERVAL = 0.9
 _ALL_PATTERNS = 12  # units of which every pattern of signs is tried
 _SOME_PATTERNS = 4096
-_CLEARLY = 0.9  # of random's regret, beside a test that two plays of the same record pass too easily
-_OF_RANDOM, _OF_RIVAL = 0.6, 2.0  # shares of their regret beyond which a policy at one arm is stuck
+_CLEARLY = (
+    0.9  # of random's regret; required besides the test, which a second play of one record passes too easily
+)
+_OF_RANDOM, _OF_RIVAL = (
+    0.6,
+    2.0,
+)  # shares of their regret; a policy that stays at one arm and loses more is stuck
 
 
 @dataclass(frozen=True)
@@ -36,19 +41,19 @@ class Advice:
     """The leading policy, and how certain its lead is.
 
     Attributes:
-        verdict: ``"sure"`` (confidence 95 % or more), ``"likely"`` (80 %), ``"tie"``, ``"random"`` (none is surely
-            better than drawing arms at random), ``"short"`` (too few units to tell), or, where one play of the whole
-            record disagrees, ``"split"`` or ``"late"`` (``with_whole_run``).
+        verdict: ``"sure"`` (confidence 95 % or more), ``"likely"`` (80 % or more), ``"tie"`` (less), ``"random"``
+            (no policy is surely better than drawing arms at random), ``"short"`` (too few units to tell), or, if one
+            play of the whole record disagrees, ``"split"`` or ``"late"`` (``with_whole_run``).
         policy: the policy with the least mean regret.
-        next: the best of the others; None if it raced alone.
-        confidence: that no other has less regret than ``policy``, in [0, 1].
-        less: mean regret per step of ``next`` minus that of ``policy``, as a share of ``next``'s, and the ends of its
-            90 % interval; NaN if there is no other policy, or no interval.
+        next: the policy with the second least; None if only one was compared.
+        confidence: in [0, 1], that no other policy has less regret than ``policy``.
+        less: how much less mean regret ``policy`` has than ``next``, as a share of the regret of ``next``, and the
+            ends of the 90 % interval. Unknown numbers are NaN.
         of_random: regret of ``policy`` as a share of the regret of drawing arms at random.
-        tied: ``policy``, then the policies that are not surely worse, by their regret.
-        rivals: number of policies compared.
-        units: K.
-        taken: the policy advised; None if none is.
+        tied: ``policy``, then the policies that are not surely worse, in order of regret.
+        rivals: number of policies compared, ``policy`` included.
+        units: K, the number of units.
+        taken: the policy advised; None if no policy is.
     """
 
     verdict: str
@@ -65,7 +70,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Stuck:
-    """When a policy was ``stuck``: it pulled one arm in steps ``first`` to ``last`` while the rival lost less."""
+    """When a policy was ``stuck``: it pulled only ``arm`` in steps ``first`` to ``last``, where ``rival`` lost less."""
 
     arm: int
     first: int
@@ -76,20 +81,21 @@ class Stuck:
 def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     """Compare policies by their regret on the same units: stretches of a record, or replicates of a simulation.
 
-    The policy A with the least mean regret is the best with confidence 1 - max_c p_c, over all others c and drawing
-    arms at random. If A is wrongly called the best, it looks better than the true best. So p_c is the probability that
-    some policy would look as far ahead of c as A does if c were as good as every other. With D_kj the regret of c minus
-    that of j on unit k, t_j = mean(D_j) / (standard deviation(D_j) / sqrt(K)), and signs s of the units,
+    Let A be the policy with the least mean regret. It is the best with confidence 1 - max_c p_c, where c runs over all
+    others, drawing arms at random included. If A is wrongly called the best, it looks better than the true best. So p_c
+    is the probability that some policy would look as far ahead of c as A does if c were as good as every other. Let
+    D_kj be the regret of c minus the regret of j on unit k, t_j = mean(D_j) / (standard deviation(D_j) / sqrt(K)), and
+    s the signs of the units. Then
 
         p_c = share of s in {-1, 1}^K with max_j t_j(s_1 D_1j, ..., s_K D_Kj) >= t_A,
 
-    over all patterns for K <= 12, and over 4096 drawn ones beyond. This is exact if units are independent, and
-    differences symmetric about 0 for equally good policies. The maximum over the policies accounts for their number.
-    If units depend on each other, the confidence is too high: use long units.
+    over all patterns of signs for K <= 12, and over 4096 drawn patterns for K > 12. This is exact if units are
+    independent, and differences are symmetric about 0 for equally good policies. The maximum over the policies accounts
+    for their number. If units depend on each other, the confidence is too high: use long units.
 
     Args:
-        regret: by policy, (K,) each: mean regret of a step on unit k. A policy called ``random`` is left out, because
-            the argument ``random`` is its regret without noise.
+        regret: by policy, (K,) each: mean regret per step on each unit. A policy called ``random`` is left out unless
+            it is the only one, because the argument ``random`` is its regret without noise.
         random: (K,) expected regret of drawing arms at random.
 
     Cost: O(min(2^K, 4096) K M^2) for M policies.
@@ -98,7 +104,7 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     with the best (Hsu 1981). The interval inverts such a test for a ratio (Fieller 1954; the ratios over subsets of
     units are typical values as in Hartigan 1969).
 
-    Raises ValueError without a policy, and for regrets that have different lengths or are not finite.
+    Raises ValueError without a policy, and for regrets that are empty, have different lengths or are not finite.
     """
     raced = {name: value for name, value in regret.items() if name != "random"} or dict(regret)
     validation.require(len(raced) > 0, "regret", dict(regret), "of one policy or more")
@@ -137,13 +143,14 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
 
 
 def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[str, Stuck]:
-    """The policies that were stuck at an arm when they played a record once, with the longest stretch of each.
+    """The policies that were stuck at an arm when they played a record once, each with its longest such stretch.
 
-    A policy is stuck if it pulls a single arm for ``steps`` steps or more, and over ``steps`` of them loses more than
-    60 % of what drawing arms at random loses and more than twice what another policy lost. Of several replicates, half
-    must be stuck. A policy that stays at a good arm is not stuck, and neither is one if all others lost as much.
+    A policy is stuck if it pulls a single arm for ``steps`` steps or more, and over ``steps`` of them in a row loses
+    more than 60 % of what drawing arms at random loses and more than twice what another policy loses. If there are
+    several replicates, half of them must be stuck. A policy that stays at a good arm is not stuck, and neither is one
+    whose rivals all lost as much.
 
-    ``histories`` and ``random`` as for ``compare``, over arms; ``steps``: length of a stretch of ``Starts``.
+    ``histories`` and ``random`` as for ``compare``, over arms; ``steps``: number of steps between two ``Starts``.
     """
     regret = {name: history.regret for name, history in histories.items() if name != "random"}
     mean = {name: _over(values.mean(0), steps) for name, values in regret.items()}
@@ -185,21 +192,22 @@ def with_whole_run(
     *,
     preferred: str | None = "auto",
 ) -> Advice:
-    """The advice, revised by one play of the whole record, which short plays do not override.
+    """The advice from several short plays, revised by one play of the whole record.
 
-    A policy that was stuck there, or surely worse than another, is not advised. If the leader is neither, and likely
-    the best, it is advised. Otherwise the ``preferred`` policy is advised (``auto``, which needs the least prior
-    knowledge), or else the one that lost least on the whole record. This happens if the best policies cannot be told
-    apart, if the leader was excluded (``"split"``), and if only the whole record shows that a policy is better than
-    chance (``"late"``: it lost less than nine tenths of what chance did, or earned surely more).
+    A policy that was stuck in the long play, or surely worse there than another, is excluded. A leader that is not
+    excluded, and at least likely the best, is advised. The choice is among the other policies in three cases: the best
+    ones cannot be told apart (``"tie"``), the leader is excluded (``"split"``), or only the long play shows that a
+    policy is better than chance (``"late"``: it is surely better and lost less than nine tenths of what chance lost, or
+    it earned surely more). Then ``preferred`` is advised if it is among them, or else the one that lost least in the
+    long play; none if all are excluded.
 
     Args:
-        advice: from plays of several starts.
-        whole: the comparison on the same stretches of one play of the whole record.
-        stuck: policies that were stuck in it (``stuck``).
-        ahead: policies that earned surely more than chance on the whole record (``Earned.ahead``).
-        preferred: the policy to advise among equals; None for rewards of 0 and 1 and counts, where other policies need
-            no more prior knowledge.
+        advice: from the plays from several starts.
+        whole: the comparison on the same stretches of the long play.
+        stuck: policies that were stuck in the long play (``stuck``).
+        ahead: policies that surely earned more than chance in the long play (``Earned.ahead``).
+        preferred: the policy to advise among equals, by default ``auto``, which needs the least prior knowledge; None
+            for rewards of 0 and 1 and counts, where other policies need no more.
     """
     clear = whole.verdict != "random" and whole.of_random < _CLEARLY
     late = advice.verdict == "random" and (clear or whole.policy in ahead)
@@ -215,12 +223,12 @@ def with_whole_run(
 
 
 def _doubt(table: Tensor, c: int, signs: Tensor) -> Tensor:
-    """p_c for a column; the first column is the leader. ``signs``: (patterns, K), the first all +1."""
+    """p_c for column c of the regrets (K, M + 1), leader first; ``signs``: (patterns, K), the first pattern all +1."""
     difference = table[:, c : c + 1] - table[:, [j for j in range(table.shape[1]) if j != c]]
     K, size = len(difference), difference.abs().amax(0)
     mean = signs @ difference / K
     spread = (difference.square().sum(0) / K - mean.square()).clamp_min(0).mul(K / (K - 1)).sqrt()
-    # Units that all differ by the same are as far apart as can be; without any difference there is no lead.
+    # Without a spread t is infinite: the floor keeps it finite. Without any difference there is no lead.
     t = torch.where(size > 0, math.sqrt(K) * mean / torch.maximum(spread, 1e-12 * size), 0.0)
     leader = t[0, 0]
     return (t.amax(-1) >= leader - 1e-9 * leader.abs()).double().mean()
@@ -228,7 +236,7 @@ def _doubt(table: Tensor, c: int, signs: Tensor) -> Tensor:
 
 @cache
 def _patterns(units: int) -> Tensor:
-    """Signs, (patterns, K), the first all +1. The tensor is shared, so no caller may change it."""
+    """Signs, (patterns, K), the first pattern all +1. The tensor is cached, so no caller may change it."""
     if units <= _ALL_PATTERNS:
         bits = torch.arange(2**units).unsqueeze(-1) >> torch.arange(units)
         return 1.0 - 2.0 * (bits & 1).double()
@@ -238,13 +246,13 @@ def _patterns(units: int) -> Tensor:
 
 
 def _less(leader: Tensor, other: Tensor) -> tuple[float, float, float]:
-    """How much less regret than the other, as a share of the other's, with a 90 % interval.
+    """How much less regret the leader has, as a share of the other's regret, with a 90 % interval; NaN if unknown.
 
     The interval is 1 - rho for the ratios rho of mean regrets that a sign-flip test of mean(leader_k - rho other_k) = 0
     does not reject. Flipping the signs of a set of units leaves the distance of that mean from 0 unchanged at two
     values of rho: the ratio of the sums over the set, and the ratio of the sums over the other units. So the ends are
-    quantiles of these ratios over all patterns. They lie between the smallest and the largest ratio of a unit, so no
-    policy is said to lose more than 100 % less.
+    quantiles of these ratios over all patterns. They lie between the smallest and the largest ratio of a unit, so the
+    interval does not exceed 100 %.
     """
     total = float(other.sum())
     if total <= 0 or float(other.min()) < 0:
@@ -254,7 +262,7 @@ def _less(leader: Tensor, other: Tensor) -> tuple[float, float, float]:
         return middle, math.nan, math.nan
     flipped = (_patterns(len(leader)) < 0).double()
     ratios = torch.stack([(units @ leader) / (units @ other) for units in (flipped, 1 - flipped)])
-    bounding = ~ratios.isnan().any(0)  # the others, such as all signs +, keep every rho
+    bounding = ~ratios.isnan().any(0)  # the other patterns, such as all signs +, reject no rho
     low = torch.where(bounding, ratios.amin(0), -torch.inf).quantile(1 - _INTERVAL)
     high = torch.where(bounding, ratios.amax(0), torch.inf).quantile(_INTERVAL)
     if not math.isfinite(low) or not math.isfinite(high):
@@ -262,7 +270,7 @@ def _less(leader: Tensor, other: Tensor) -> tuple[float, float, float]:
     return middle, 1 - float(high), 1 - float(low)
 
 
-_NOTHING = "Nothing could be lost: at every step one arm alone could be pulled, or all paid the same."
+_NOTHING = "Nothing could be lost: at every step only one arm was available, or all arms paid the same."
 _COUNTED = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,epsilon_greedy,tv_gp_ucb,et_gp_ucb"
 _BINARY = _COUNTED.replace("random,", "random,log_odds_ucb,")
 _RELATED = "auto,random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
@@ -270,28 +278,28 @@ _ALONE = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,sw_gp_ucb,tv_g
 
 
 def policies_for(found: Diagnosis) -> tuple[list[str], str]:
-    """The policies that fit a table, and the reasons.
+    """The policies that fit a table, and the reason in words.
 
     Rewards of 0 and 1, and counts, add policies that model them as such: Thompson sampling with a Beta distribution and
-    bounds by Kullback-Leibler divergence, and for 0 and 1 bounds on the log-odds. Unrelated arms add policies that
-    treat each arm by itself.
+    bounds by Kullback-Leibler divergence; rewards of 0 and 1 also add bounds on the log-odds. If arms are not clearly
+    correlated, policies that treat each arm by itself replace some that do not.
     """
     if found.values in ("0/1", "counts"):
         names = _BINARY if found.values == "0/1" else _COUNTED
-        return names.split(","), f"As rewards are {found.values}"
+        return names.split(","), f"Because rewards are {found.values}"
     if found.shared is False:
-        return _ALONE.split(","), "As nothing is clear that arms share"
-    return _RELATED.split(","), "As rewards are numbers"
+        return _ALONE.split(","), "Because arms are not clearly correlated"
+    return _RELATED.split(","), "Because rewards are numbers"
 
 
 def unseen_cycles(problem: Problem, found: Diagnosis | None) -> list[str]:
-    """A line if the clearest common cycle of a table cannot be seen in the rows that policies learn from."""
+    """A line if the clearest common cycle of a table was not found in the rows that policies learn from."""
     if found is None or not found.periods or problem.knowledge.cycles is not None:
         return []
     steps = f"{found.periods[0].length / found.gap:.3g}"
     return [
-        f"a cycle of {steps} steps was not found in the rows learned from, so it counts as change there; --option "
-        f"problem.cycles={steps} tells auto"
+        f"a cycle of {steps} steps was not found in the rows learned from, so it counts as change; --option "
+        f"problem.cycles={steps} gives it to auto"
     ]
 
 
@@ -313,11 +321,11 @@ class Comparison:
 
     @property
     def taken(self) -> str | None:
-        """The policy advised; None if none is."""
+        """The policy advised; None if no policy is."""
         return None if self.advice is None else self.advice.taken
 
     def record(self) -> dict[str, Any]:
-        """Plain values for JSON; None for a missing number."""
+        """Plain values for JSON; None for an unknown number."""
         figures = {} if self.advice is None else dataclasses.asdict(self.advice)
         where = {name: dataclasses.asdict(one) for name, one in self.stuck.items()}
         plain = {key: _plain(value) for key, value in figures.items()}
@@ -345,9 +353,9 @@ def compare(
         problem: the problem that was played.
         histories: by policy; ``random`` is not compared.
         random: (R, T) expected regret of drawing arms at random.
-        build: makes the policy of a name for a problem and its number of steps.
-        seed: of the noise of what is played again.
-        earned: what the policies earned; None: nothing is said of it.
+        build: builds a policy from its name, a problem and the number of steps.
+        seed: of the noise in the plays from several starts.
+        earned: what the policies earned; None: no sentence about it.
     """
     raced = [name for name in histories if name != "random"]
     first = next(iter(histories.values()))
@@ -378,13 +386,13 @@ def compare(
     names = list(getattr(problem, "arm_names", ()))
     said = advice_of_record(advice, whole, bad, starts.steps, horizon, names)
     chance = None
-    if advice.verdict == "random":  # the best of the starts says nothing of the long play
+    if advice.verdict == "random":  # which policy leads in the short plays is then chance
         chance = "auto" if "auto" in raced else whole.policy
     return Comparison([*said, *_of_earned(advice, earned, chance)], advice, starts, bad)
 
 
 def _of_earned(advice: Advice, earned: Earned | None, policy: str | None = None) -> list[str]:
-    """What this policy, or the one advised, earned; empty if nothing could be lost."""
+    """What ``policy`` earned, by default the one advised, or else the leader; empty if nothing could be lost."""
     if earned is None or math.isnan(advice.of_random):
         return []
     return [earned.sentence(policy or advice.taken or advice.policy)]
@@ -398,11 +406,11 @@ def advice_of_record(
     horizon: int,
     arm_names: Sequence[str],
 ) -> list[str]:
-    """Sentences for a record of ``horizon`` rows that was played from several starts, ``steps`` rows each, and once
-    from its beginning; ``advice``, ``whole`` and ``stuck`` as ``with_whole_run`` gives and takes them."""
+    """Sentences for a record of ``horizon`` rows, played from several starts, ``steps`` rows each, and once from its
+    beginning. ``advice`` is what ``with_whole_run`` returned for ``whole`` and ``stuck``."""
     if advice.verdict == "short":
         return _too_short(horizon, None if math.isnan(whole.of_random) else whole.policy)
-    basis = f"begun anew at {advice.units} starts of the record, {steps} rows each"
+    basis = f"over {advice.units} plays from different starts of the record, {steps} rows each"
     once = f"played once through all {horizon} rows"
     lost = "of what drawing arms at random loses"
     lines = _sentences(advice, basis)
@@ -414,21 +422,21 @@ def advice_of_record(
         ]
     if advice.verdict == "late":
         lines = [
-            f"Only the long play tells: {basis}, no policy is surely better than drawing arms at random; "
+            f"Only the long play decides: {basis}, no policy is surely better than drawing arms at random; "
             f"{once}, {whole.policy} lost {_percent(whole.of_random)} {lost}."
         ]
     for name in (one for one in advice.tied if one in stuck):
         where = stuck[name]
         lines.append(
-            f"{name} is not to be taken: {once} it pulled {arm_names[where.arm]!r} alone from step {where.first} to "
-            f"{where.last}, and for {steps} of these steps or more lost over twice what {where.rival} did."
+            f"Do not take {name}: {once}, it pulled only {arm_names[where.arm]!r} from step {where.first} to "
+            f"{where.last}, and over {steps} of these steps in a row lost more than twice what {where.rival} did."
         )
     if advice.verdict in ("sure", "likely", "random"):
         differs = whole.policy not in advice.tied
-        late = f"P{once[1:]} {whole.policy} lost least: what is best may depend on how long it runs."
+        late = f"P{once[1:]}, {whole.policy} lost least: which policy is best may depend on how long it runs."
         return [*lines, late] if differs else lines
     if advice.taken is None:
-        return [*lines, "None of them is advised."]
+        return [*lines, "No policy is advised."]
     why = f"lost least{'' if advice.taken == whole.policy else ' of those left'}, {once}"
     why = "needs the least prior knowledge" if advice.taken == "auto" else why
     take = "Of these take" if advice.verdict == "tie" and advice.taken in advice.tied else "Take"
@@ -440,8 +448,8 @@ def _too_short(horizon: int, least: str | None) -> list[str]:
     if least is None:
         return [_NOTHING]
     return [
-        f"The record is too short to tell which policy is best: {horizon} rows were played, and {FEWEST} stretches "
-        f"of {SHORTEST} are the least that can tell.",
+        f"The record is too short to tell which policy is best: {horizon} rows were played, but at least {FEWEST} "
+        f"stretches of {SHORTEST} are needed.",
         f"{least} lost least, which may be chance.",
     ]
 
@@ -449,7 +457,9 @@ def _too_short(horizon: int, least: str | None) -> list[str]:
 def advice_of_replicates(advice: Advice) -> list[str]:
     """Sentences for a simulation, where each replicate is a unit."""
     if advice.verdict == "short":
-        return [f"{advice.units} replicates are too few to tell which policy is best: {FEWEST} is the least."]
+        return [
+            f"{advice.units} replicates are too few to tell which policy is best: at least {FEWEST} are needed."
+        ]
     lines = _sentences(advice, f"over {advice.units} replicates")
     tied = advice.verdict == "tie" and "auto" in advice.tied
     return [*lines, "Of these auto needs the least prior knowledge."] if tied else lines
@@ -463,7 +473,7 @@ def _sentences(advice: Advice, basis: str) -> list[str]:
         return [
             f"None of the policies is surely better than drawing arms at random: {basis}, the best of them, "
             f"{advice.policy}, lost {level}.",
-            "What is best in a row says little about the next rows, or the record is too short to learn it.",
+            "The best arm of one row says little about the next rows, or the record is too short to learn it.",
         ]
     if advice.verdict == "tie":
         *first, last = advice.tied
@@ -500,7 +510,7 @@ from bandits_torch import AskTell, make, recipes, run
 problem = make("replay", data={data!r}{of_problem})
 policy = recipes.build("{policy}", problem, replicates=1, horizon=problem.horizon{of_policy})
 run(policy, problem, problem.horizon)                          # learns from the record
-live = AskTell(policy)                                         # keep it with save_policy, load_policy
+live = AskTell(policy)                                         # save_policy and load_policy keep it in a file
 question = live.ask(problem.time(problem.horizon) + 1)         # one usual gap between rows later
 arm = problem.arm_names[int(question.arm)]                     # pull it, and when its reward is known:
 live.tell(question.id, reward)"""

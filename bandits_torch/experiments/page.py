@@ -64,7 +64,7 @@ _VERDICTS = {
     "likely": "Likely",
     "tie": "Cannot be told apart",
     "split": "Depends on how long it runs",
-    "late": "Only the long play tells",
+    "late": "Only the long play decides",
     "random": "No better than chance",
     "short": "Too short to tell",
 }

@@ -231,7 +231,7 @@ def test_where_nothing_can_be_lost_nothing_is_compared():
     none = torch.zeros(K).double()
     said = advice_of_replicates(advise({"a": none, "b": none}, none))
     assert said == [
-        "Nothing could be lost: at every step one arm alone could be pulled, or all paid the same."
+        "Nothing could be lost: at every step only one arm was available, or all arms paid the same."
     ]
 
 
@@ -317,13 +317,14 @@ def test_the_record_played_once_has_a_veto(starts, whole, bad, expected):
 
 
 DISAGREE = (
-    "Short plays and the long one disagree: begun anew at 10 starts of the record, 40 rows each, a lost least"
+    "Short plays and the long one disagree: over 10 plays from different starts of the record, 40 rows each, "
+    "a lost least"
 )
 SAID = [
     (
         ({"a": LOW, "auto": HIGH}, {"a": LOW, "auto": LOW}, {"a": Stuck(1, 31, 330, "auto")}),
         f"{DISAGREE}, .*; but played once through all 400 rows it was stuck.\n"
-        "a is not .*: played once .* it pulled 'y' alone from step 31 to 330, and for 40 of these steps.*\n"
+        "Do not take a: played once .*, it pulled only 'y' from step 31 to 330, and over 40 of these steps.*\n"
         "Take auto, which needs the least prior knowledge.",
     ),
     (
@@ -333,7 +334,7 @@ SAID = [
     ),
     (
         ({"a": 1.0, "b": 1.0}, {"a": LOW, "b": HIGH}, {}),
-        "Only the long play tells: begun .*, 40 rows each, no policy is surely better than drawing arms at random; "
+        "Only the long play decides: over .*, 40 rows each, no policy is surely better than drawing arms at random; "
         "played once through all 400 rows, a lost 31 % of what drawing arms at random loses.\n"
         "Take a, which lost least, played once through all 400 rows.",
     ),

@@ -120,7 +120,7 @@ def test_a_race_of_zeros_and_ones_races_what_fits_unless_an_option_is_for_a_poli
     for option, fits in (([], True), (["--option", "r_gp_ucb.interval=9"], False)):
         out = tmp_path / f"out{fits}"
         result = call(*asked, *option, "--out", out)
-        assert ("As rewards are 0/1" in result.output) == fits
+        assert ("Because rewards are 0/1" in result.output) == fits
         raced = list(json.loads((out / "run.json").read_text())["results"])
         assert ("glr_kl_ucb" in raced, "r_gp_ucb" in raced) == (fits, not fits)
 
@@ -217,8 +217,8 @@ def test_a_race_says_which_cycle_its_past_rows_do_not_show(tmp_path):
     np.savetxt(file, rewards, delimiter=",", header="a,b,c", comments="")
     found = diagnose(read_table(file))
     assert unseen_cycles(replay(file), found) == [
-        "a cycle of 24 steps was not found in the rows learned from, so it counts as change there; --option "
-        "problem.cycles=24 tells auto"
+        "a cycle of 24 steps was not found in the rows learned from, so it counts as change; --option "
+        "problem.cycles=24 gives it to auto"
     ]
     told = replay(file, cycles=24)
     assert unseen_cycles(told, found) == []
