@@ -1,4 +1,4 @@
-"""Looking inside a live system: present beliefs, questions and rewards, and changes that were noticed."""
+"""Views of a live system: its present beliefs, its questions and rewards, and alarms about changes of the rewards."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ _COLUMNS = {
 }
 _DRAWS = 16384  # of all arms' rewards, for the probability of being best
 _CONTENDERS = 256  # at most so many arms are compared by draws
-_FAR = 4.0  # standard deviations from which on an arm counts as out of the race
+_FAR = 4.0  # standard deviations either way; an arm that lies below another by both is left out
 _BISECTIONS = 60
-_HEARD = 100  # rewards of an arm that the next is compared with
-# The sums of scores, up and down, of small changes and of large ones: sign, what each loses, and where it rings.
+_HEARD = 100  # the latest rewards of an arm, with which a new one is compared
+# Sums of scores for small and for large changes, up and down: sign, allowance k, and the limit of the sum.
 _SUMS = ((1, 0.5, 8.75), (-1, 0.5, 8.75), (1, 1.0, 4.4), (-1, 1.0, 4.4))
-_LIMIT_OF_TWO = 10.25  # nats, of the likelihood ratio of rewards that have two values
-# At least so many rewards to a false alarm at the limit, on average; the growth of their logarithm a nat beyond it.
+_LIMIT_OF_TWO = 10.25  # nats, of the log-likelihood ratio of rewards that have two values
+# Least mean number of rewards between false alarms at the limit, and the growth of its logarithm per nat beyond it.
 _FALSE, _STEEP = 10_000, 0.85
-_ALARMS = 1000  # kept
+_ALARMS = 1000  # number kept
 
 
 class ArmTest:
     """A test for changes of the rewards of one arm.
 
-    Let r count the rewards below a new one (equal ones half) among the n <= 100 latest since the previous alarm. The
-    new reward's score is z = Phi^{-1}((r + 1/2) / (n + 1)), and one of the sums
+    Of the n <= 100 latest rewards since the previous alarm, let r be the number below a new reward, with equal ones
+    counted half. The score of the new reward is z = Phi^{-1}((r + 1/2) / (n + 1)). It is added to the sums
 
-        up <- max(0, up + z - k),    down <- max(0, down - z - k),    for k = 1/2 and k = 1,
+        up <- max(0, up + z - k),    down <- max(0, down - z - k),    for k = 1/2 and k = 1.
 
-    raises an alarm if it exceeds 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large one); then the test begins anew.
-    Ranks do not depend on the unit or the distribution of rewards, so neither does the rate of false alarms. Rewards
-    with only two values, such as 0 and 1, have too few ranks. For them an alarm is raised if the likelihood ratio of a
-    change, as in GLR-klUCB, over the 100 rewards, exceeds 10.25 nats.
+    A sum raises an alarm if it exceeds 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large change). Then the test
+    starts anew. Ranks do not depend on the unit or the distribution of rewards, so neither does the rate of false
+    alarms. Rewards with only two values, such as 0 and 1, have too few ranks. They raise an alarm if the log-likelihood
+    ratio of a change within the latest 100 rewards, as in GLR-klUCB, exceeds 10.25 nats.
 
-    While nothing changes there is at most one false alarm in 10 000 rewards on average (``tests/test_watch_alarms.py``;
-    over 3 10^6 rewards there were 0.6). Beyond a limit, each further nat (a sum counts 2 k nats a unit) is rarer by a
-    factor of at least e^0.85.
+    While nothing changes, there is at most one false alarm in 10 000 rewards on average
+    (``tests/test_watch_alarms.py``; 0.6 in a simulation of 3 10^6 rewards). For each further nat beyond a limit, an
+    alarm is rarer by a factor of at least e^0.85; a unit of a sum counts as 2 k nats.
 
-    Cost: a few microseconds a reward, 30 if rewards have two values, and some 10 kB.
+    Cost: a few microseconds a reward, up to 30 if rewards have two values, and some 10 kB.
 
     Source: CUSUM (Page 1954) of the normal scores of sequential ranks (McDonald 1990; Lombard & Van Zyl 2018), over a
     window; Besson et al. 2022 for the ratio. Limits are ours, set by simulation.
@@ -82,12 +82,13 @@ class ArmTest:
         sums: Sequence[float] = (0.0,) * len(_SUMS),
         runs: Sequence[int] = (0,) * len(_SUMS),
     ) -> None:
-        """Begin with these rewards at these times, oldest first, the four sums, and how many rewards ago each was 0."""
+        """Start from rewards and their times, oldest first, the four sums, and how many rewards ago each was 0."""
         self.rewards, self.times = deque(rewards, _HEARD), deque(times, _HEARD)
         self.sorted, self.sums, self.runs = sorted(self.rewards), list(sums), list(runs)
 
     def hear(self, reward: float, time: float) -> dict[str, Any] | None:
-        """Add a reward. If it raises an alarm, returns since when, both means, and once in how many rewards."""
+        """Add a reward. Returns None, or the alarm: when the change began, the mean rewards before and after, and in
+        how many rewards such an alarm comes once by chance."""
         held, sums, runs = self.sorted, self.sums, self.runs
         rank = (bisect_left(held, reward) + bisect_right(held, reward)) / 2
         score = float(ndtri((rank + 0.5) / (len(held) + 1)))
@@ -126,7 +127,7 @@ class ArmTests:
         self.each: defaultdict[tuple[int, int], ArmTest] = defaultdict(ArmTest)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Rewards and times of all tests, one after the other; their arms, their numbers, and the sums."""
+        """Rewards and times of all tests, one after the other, with each test's arm, number of rewards and sums."""
         tests, floats = list(self.each.values()), partial(torch.tensor, dtype=torch.float64)
         return {
             "of": torch.tensor(list(self.each), dtype=torch.long).reshape(-1, 2),
@@ -153,18 +154,20 @@ class ArmTests:
 
 
 class Watch(HasState):
-    """What a live system remembers about its questions, and its test for changes. Choices do not depend on it.
+    """The record that a live system keeps of its questions, and its tests for changes. Choices do not depend on it.
 
     It keeps the latest ``keep`` questions with their rewards, how often and when each arm was played, and the latest
-    1000 alarms. The test of an arm (``ArmTest``) sees only its rewards, so its rate of false alarms holds however many
-    arms there are and however they are chosen. Restarts of a policy with a test of its own also count as alarms.
+    1000 alarms. The test of an arm (``ArmTest``) sees only the arm's rewards, so its rate of false alarms depends
+    neither on the number of arms nor on how they are chosen. If the policy itself tests for changes, its restarts are
+    recorded as alarms, too.
 
     Args:
-        policy: whose questions they are.
-        keep: questions to keep, an integer >= 0.
+        policy: the policy that chooses.
+        keep: number of questions to keep, an integer >= 0.
 
-    Cost: some microseconds a question and a reward, about 30 if rewards are 0 or 1; for each replicate 16 bytes an
-    arm, up to 10 000 more once it is played, and 30 a question kept. Raises ValueError for another ``keep``.
+    Cost: some microseconds a question and a reward, up to 30 if rewards are 0 or 1. Memory, for each replicate: 16
+    bytes an arm, up to 10 000 more once it is played, and about 30 a question kept. Raises ValueError for another
+    ``keep``.
     """
 
     _parts = ("arm_tests",)
@@ -172,14 +175,14 @@ class Watch(HasState):
     last: Tensor  # (S, N), the time of the latest play
     first: float | None  # the time of the first question
     now: float | None  # the latest time that was asked about
-    arms: Tensor  # (S, H) or (S, H, d), of question k at k mod H
+    arms: Tensor  # (S, H) or (S, H, d), H = keep; question k is in column k mod H
     times: Tensor  # (1, H)
     rewards: Tensor  # (S, H)
-    marks: Tensor  # (1, H), twice the state, and one more if the reward was late
-    told: int  # the largest number of a question told
-    learned_so_far: int  # rewards
-    restarts: Tensor  # (S,), of the policy, for what it saw
-    rung: list[dict[str, Any]]
+    marks: Tensor  # (1, H), twice the state, plus one if the reward was late
+    told: int  # the largest number of a question that was told; -1: none
+    learned_so_far: int  # number of rewards
+    restarts: Tensor  # (S,), the policy's restarts for changes, as last counted
+    rung: list[dict[str, Any]]  # the alarms
 
     def __init__(self, policy: Policy, keep: int) -> None:
         self.size = validation.natural("keep", keep)
@@ -220,7 +223,7 @@ class Watch(HasState):
             self.marks.numpy()[0, k] = OPEN
 
     def learned(self, id: int, asked: int, time: float, arm: Tensor, reward: Tensor, policy: Policy) -> None:
-        """Note that the policy learned the reward (S,) of question ``id``, one of ``asked``."""
+        """Note that the policy learned the reward (S,) of question ``id``, when ``asked`` questions had been asked."""
         values = reward.tolist()
         if asked - id <= self.size:
             k = id % self.size
@@ -245,12 +248,12 @@ class Watch(HasState):
             self.restarts = now
 
     def dropped(self, id: int, asked: int) -> None:
-        """Note that question ``id``, one of ``asked``, was removed."""
+        """Note that question ``id`` was dropped, when ``asked`` questions had been asked."""
         if asked - id <= self.size:
             self.marks.numpy()[0, id % self.size] = 2 * DROPPED
 
     def kept(self, asked: int) -> np.ndarray:
-        """Numbers of the questions kept, of ``asked`` in all, oldest first."""
+        """Numbers of the questions that are kept when ``asked`` have been asked, oldest first."""
         return np.arange(max(0, asked - self.size), asked)
 
     def make_room(self, num_arms: int) -> None:
@@ -260,14 +263,14 @@ class Watch(HasState):
         self.last = torch.nn.functional.pad(self.last, (0, more), value=math.nan)
 
     def _note(self, id: int, time: float, replicate: int, arm: int | None, **found: float | None) -> None:
-        """Record an alarm; without a finding, it is the policy's."""
+        """Record an alarm, with what an ``ArmTest`` found; without that, it is the policy's alarm."""
         nothing = dict.fromkeys(("since", "before", "after", "once_in"))
         one = {"id": id, "time": time, "replicate": replicate, "arm": arm, "own": not found}
         self.rung = [*self.rung, one | nothing | found][-_ALARMS:]
 
 
 class Watched:
-    """What can be seen of a live system (``AskTell``). Looking changes nothing: no choice, and no state."""
+    """The views of a live system (``AskTell``). They change neither its choices nor its state."""
 
     policy: Policy
     names: tuple[str, ...] | None
@@ -282,7 +285,7 @@ class Watched:
     _latest: float | None
     _open: dict[int, Any]
     _watch: Watch
-    _roster: Any  # of growth, with the arms that are retired
+    _roster: Any  # ``growth.Roster``, which says which arms are retired
 
     @property
     def retired(self) -> tuple[Any, ...]:
@@ -299,32 +302,32 @@ class Watched:
     def beliefs(self, at: Any = None, *, level: float = 0.9, context: Any = None) -> pd.DataFrame:
         """The present posterior of every arm's expected reward: a row for each arm (and replicate, if several).
 
-        * ``arm``: its name, or its number.
-        * ``mean``, ``lower``, ``upper``: the expected reward, and the central interval that contains it with
-          probability ``level`` if the model is right; in units of reward.
-        * ``probability_best``: the probability that its expected reward is the largest among the arms that are not
-          retired, from 16 384 joint draws (Sobol points, with their own generator), so that correlations count; within
-          0.01. NaN if more than 256 arms may still be the best.
-        * ``plays``, ``last_played``, ``unseen``: the number of its rewards told (those of a ``log`` do not count); the
-          time of the latest; and how long ago that is (for an arm never played, since the first question).
-        * ``retired``: whether it is never asked again (``retire_arms``).
+        * ``arm``: name, or number.
+        * ``mean``, ``lower``, ``upper``: posterior mean of the expected reward, and the central interval that contains
+          the expected reward with probability ``level`` if the model is right; in units of reward.
+        * ``probability_best``: the probability that the arm's expected reward is the largest among the arms that are
+          not retired, from 16 384 draws of the joint posterior (Sobol points, with their own generator); within 0.01.
+          NaN if more than 256 arms may still be the best, or under a context.
+        * ``plays``, ``last_played``, ``unseen``: how many of the arm's rewards were told (those of a ``log`` do not
+          count), when it was last played, and how long ago that is (if never, the time since the first question).
+        * ``retired``: whether the arm is never asked again (``retire_arms``).
 
-        Values that a policy does not have are NaN. Classical bandits have a mean for the arms that they have played, no
-        interval and no probability; policies without a posterior of single arms (random, EXP3.S, the OPKB family,
-        several priors) have none of the three.
+        Values that a policy does not have are NaN. Classical bandits have a mean for the arms that they have played,
+        but no interval and no probability. Policies without a posterior of single arms (random, EXP3.S, the OPKB
+        family, several priors) have none of the three.
 
-        Over a domain there is a row for each setting with a known reward among the questions kept (``keep``), with a
-        column for each name (``x0``, ``x1``, ... without names), the largest mean first. ``probability_best`` is then
-        among these.
+        Over a domain there is a row for each point whose reward was told among the questions kept (``keep``), with a
+        column for each setting (``x0``, ``x1``, ... without names), the largest mean first. ``probability_best`` is
+        then among these points.
 
         Args:
-            at: a time or a date, not before the latest reward (see ``predict``); default: the latest time
-                asked about or learned of.
+            at: a time or a date, not before the latest reward (see ``predict``); default: the latest time of a
+                question or of a reward learned.
             level: in (0, 1).
-            context: for arms under a context; without it there are no means.
+            context: the context, for a policy that takes one; without it, means are NaN.
 
-        Cost: N times as much as one arm's covariances, and the draws: milliseconds for ten arms of ``auto``, about a
-        second for 200. Raises ValueError for a ``level`` out of range, and for times and contexts as ``predict``.
+        Cost: the joint covariance of the arms, and the draws: milliseconds for ten arms of ``auto``, about a second for
+        200. Raises ValueError for a ``level`` out of range, and for times and contexts as ``predict``.
         """
         validation.probability("level", level)
         with self._turn.any_process():
@@ -346,17 +349,16 @@ class Watched:
             return self._rows_of_arms(columns | self._when(watch.last.reshape(-1).tolist(), number))
 
     def lift(self, *, level: float = 0.95) -> pd.DataFrame:
-        """How much more every arm pays than the control (``control=`` of ``auto``): a row for each arm, and for each
-        replicate if there are several.
+        """How much more each arm pays than the control (``control=`` of ``auto``), a row for each arm (and replicate).
 
-        * ``arm``: its name, or its number.
-        * ``lift``: the mean of its lifts over the control, at the times at which it was proposed; in units of reward.
-        * ``lower``, ``upper``: the interval that contains it with probability ``level`` at all looks together, so you
-          may look as often as you like and stop at any time (``ControlledPolicy``). Each arm has an interval of its
-          own; for all of m arms at once ask for 1 - (1 - ``level``) / m.
+        * ``arm``: name, or number.
+        * ``lift``: the arm's mean lift over the control, at the times at which it was proposed; in units of reward.
+        * ``lower``, ``upper``: the interval that contains the lift with probability ``level`` at all times together, so
+          you may look as often as you like and stop at any time (``ControlledPolicy``). The probability is for each
+          arm; for m arms together, pass 1 - (1 - ``level``) / m.
         * ``decided``: "better" or "worse" than the control if the interval excludes 0, else "open"; or "control".
-        * ``compared``: the number of rewards that count, the control's included, from times at which it was proposed.
-        * ``retired``: whether it is never asked again (``retire_arms``).
+        * ``compared``: the number of rewards compared, the control's included, at times when the arm was proposed.
+        * ``retired``: whether the arm is never asked again (``retire_arms``).
 
         Lifts are NaN, without an interval, until 8 rewards of the arm and of the control count. Raises ValueError if
         there is no control, and for a ``level`` out of range.
@@ -373,20 +375,23 @@ class Watched:
             return self._rows_of_arms({name: value.flatten() for name, value in columns.items()})
 
     def _when(self, last: Sequence[float], now: float) -> dict[str, Any]:
-        """Columns of the time when each was last played, and how long ago that is."""
+        """Two columns: when each arm or point was last played, and how long ago that is."""
         since = self._column_of_times(self._watch.first if math.isnan(time) else time for time in last)
         return {"last_played": self._column_of_times(last), "unseen": self._times.shown(now) - since}
 
     def _column_of_times(self, times: Iterable[float | None]) -> pd.Series:
-        """Times in readable form; empty if there is none."""
+        """Times in readable form; missing for None or NaN."""
         shown = [None if pd.isna(time) else self._times.shown(time) for time in times]
         if self._times.zone in ("", "number"):
             return pd.Series(shown, dtype="float64")
-        typed = [*shown, self._times.shown(0.0)]  # a date more: the zone shows where there is no other
+        typed = [
+            *shown,
+            self._times.shown(0.0),
+        ]  # an extra date gives the column its type if all others are missing
         return pd.to_datetime(pd.Series(typed)).iloc[:-1]
 
     def _rows_of_arms(self, columns: dict[str, Any]) -> pd.DataFrame:
-        """A row for each arm of each replicate: its name, these columns (S N,), and whether it is retired."""
+        """A row for each arm of each replicate: its name, these columns (S * N,), and whether it is retired."""
         S, arms, gone = self.replicates, self._arms_shown, self._roster.retired.tolist()
         who: dict[str, Any] = {"replicate": np.repeat(np.arange(S), len(arms))} if S > 1 else {}
         return pd.DataFrame(who | {"arm": arms * S} | columns | {"retired": gone * S})
@@ -394,8 +399,7 @@ class Watched:
     def _intervals(
         self, now: float, level: float, inside: Any, points: Tensor | None, context: ArmContext | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean and both ends of the interval of every arm, or of points (K, d): (S, N) each; NaN if the policy has
-        none."""
+        """Mean and ends of the interval of every arm, or of points (K, d): (S, N) or (S, K) each, NaN if unknown."""
         at, where = self._times.shown(now), {"points": points, "context": context}
         latent = isinstance(self.policy, LatentRewards)
         try:
@@ -403,7 +407,7 @@ class Watched:
             centre, spread = self.predict(at, **where, latent=True) if latent else (mean, deviation)
         except ValueError:
             if context is not None or (hasattr(inside, "marginals") and not inside.takes_contexts):
-                raise  # of a policy that believes, at a time or under a context that it cannot tell of
+                raise  # the policy predicts, but not for this time or context
             mean = self.policy.mean_rewards()
             if mean is None:
                 mean = torch.full((self.replicates, self.num_arms), torch.nan, dtype=torch.float64)
@@ -447,8 +451,8 @@ class Watched:
         return pd.concat(frames, ignore_index=True)
 
     def _columns_of_points(self, points: Tensor) -> dict[str, list[Any]]:
-        """Columns of points (K, d): settings by name, or ``x0``, ``x1``, ...; a setting with the name of another
-        column of the table is called ``NAME (setting)``."""
+        """Columns of points (K, d): settings by name, or ``x0``, ``x1``, ...; a setting named like another column of
+        the table is called ``NAME (setting)``."""
         if self.settings is None:
             return {f"x{i}": points[:, i].tolist() for i in range(points.shape[-1])}
         each = [self.settings.settings(point) for point in points]
@@ -456,12 +460,12 @@ class Watched:
         return {column: [one[name] for one in each] for name, column in names.items()}
 
     def history(self) -> pd.DataFrame:
-        """Questions and rewards: a row for each of the latest questions, and for each replicate if there are several.
+        """The latest questions and their rewards: a row for each question (and replicate, if several).
 
-        The number of questions kept is the constructor's ``keep=``, 1000 by default; the state and its files hold them,
-        too. Columns: ``id``, the question's number; ``time``, when it was asked; ``arm``, name or number, or a column
-        for each name of a setting; ``reward``, NaN if none was told; ``late``, whether the reward of a later question
-        came before; ``state``, "open", "told" or "dropped".
+        The constructor's ``keep=`` says how many are kept, 1000 by default; saved files hold them, too. Columns:
+        ``id``, the question's number; ``time``, when it was asked; ``arm``, name or number, or a column for each
+        setting; ``reward``, NaN if none was told; ``late``, whether the reward of a later question came first;
+        ``state``, "open", "told" or "dropped".
         """
         with self._turn.any_process():
             watch, S = self._watch, self.replicates
@@ -473,7 +477,7 @@ class Watched:
                 columns["replicate"] = np.tile(np.arange(S), len(ids))
             times = self._column_of_times(watch.times.numpy()[0, at].tolist())
             columns["time"] = times.repeat(S).reset_index(drop=True)
-            chosen = watch.arms[:, at].transpose(0, 1).flatten(0, 1)  # all of one question side by side
+            chosen = watch.arms[:, at].transpose(0, 1).flatten(0, 1)  # question by question
             if self.policy.dim:
                 columns |= self._columns_of_points(chosen)
             else:
@@ -485,25 +489,25 @@ class Watched:
             return pd.DataFrame(columns)
 
     def alarms(self) -> pd.DataFrame:
-        """Changes that were noticed: a row for each of the latest 1000 alarms, oldest first.
+        """Alarms about changes: a row for each of the latest 1000, oldest first.
 
         * ``id``, ``time``: the question whose reward raised the alarm, and when it was asked.
-        * ``arm``, and ``replicate`` if there are several: the arm with that reward. Over a domain there is no ``arm``.
-        * ``by``: "rewards" for the test of this class on the rewards of each arm; "policy" if a policy with a test of
-          its own has restarted (GLR-klUCB, MASTER, ADA-OPKB, ET-GP-UCB), which may concern other arms, too.
+        * ``arm``, and ``replicate`` if there are several: the arm of that question. Over a domain there is no ``arm``.
+        * ``by``: "rewards" for the test of each arm's rewards; "policy" if a policy that itself tests for changes has
+          restarted (GLR-klUCB, MASTER, ADA-OPKB, ET-GP-UCB), which may concern other arms, too.
         * ``since``: when the change seems to have begun; ``before`` and ``after``: the arm's mean rewards until then
           and since. They and ``once_in`` are given only for "rewards".
         * ``once_in``: the strength of the alarm. If no arm changed, an alarm this strong would come once in this many
           rewards, or more rarely; the smallest value is 10 000.
 
-        The test compares each reward with the latest 100 of its arm since the arm's last alarm, by ranks, so it needs
-        no unit, and an outlier counts only by its rank. It needs some twenty rewards of an arm before a change, and
-        three or more after it: an arm that is not played raises no alarm. A slow drift also raises one, once it has
-        gone far enough, and so may a spell of another context: contexts are not taken into account. For a jump of three
-        noise deviations after 50 rewards the median delay is 5 pulls.
+        The test compares each reward with the latest 100 of its arm since the arm's last alarm. It uses only ranks, so
+        the unit of rewards does not matter, and an outlier has little influence. A change takes at least three rewards
+        of its arm to be found, five if only twenty came before it, and more if fewer did. A jump of three noise
+        deviations after 50 rewards takes 5 (median). An arm that is not played raises no alarm. A slow drift raises one
+        once it has gone far enough. Contexts are not taken into account, so a spell of one context may raise one.
 
-        A policy's own test has its own rule and rate of alarms. Over a domain only the policy's test exists, because no
-        two settings are the same.
+        A policy's own test has its own rule and rate of alarms. Over a domain there is no other, because a setting is
+        seldom played twice.
         """
         with self._turn.any_process():
             names = ["id", "time", "replicate", "arm", "own", "since", "before", "after", "once_in"]
@@ -527,26 +531,24 @@ class Watched:
         refresh: int | None = None,
         replicate: int = 0,
     ) -> None:
-        """Write beliefs, alarms, questions and rewards as a page: one HTML file without scripts, which explains its
-        terms.
+        """Write beliefs, alarms, questions and rewards into one HTML file without scripts, which explains its terms.
 
-        It is written atomically, so that a browser or a web server may read it while a service writes it anew::
+        The file is written atomically, so a browser or a web server may read it at any time. A service may write it
+        again and again in a separate thread; other calls wait only while the tables are made::
 
             while True:
                 live.report("live.html", refresh=60)
                 time.sleep(60)
 
-        in a separate thread; other calls wait while the tables are made.
-
         Args:
             path: of the file, which is replaced.
             title: of the page; default: the policy and its choices.
-            level: of the intervals, in (0, 1).
-            refresh: seconds after which an open page is loaded again; None: never.
+            level: of the intervals of beliefs, in (0, 1); lifts over a control have 95 %.
+            refresh: seconds after which an open page is loaded again, an integer >= 1; None: never.
             replicate: which one to show, if there are several.
 
-        Cost: that of ``beliefs``, and about a second for the pictures. Raises ValueError for numbers out of range, and
-        OSError.
+        Cost: the cost of ``beliefs``, and about a second for the pictures. Raises ValueError for numbers out of range,
+        and OSError if the file cannot be written.
         """
         from bandits_torch.experiments.page import live_page  # matplotlib is slow to import
 
@@ -592,7 +594,7 @@ class Watched:
             return f"<AskTell {type(self.policy.innermost).__name__} over {over}{more}; {counts}{self._best_now()}>"
 
     def _best_now(self) -> str:
-        """The best arm in words, if there is one replicate and it has learned something about it."""
+        """The best arm in words; empty for several replicates, and if nothing is known about any arm."""
         if self.replicates > 1 or not self._watch.learned_so_far:
             return ""
         table = self.beliefs()
@@ -613,8 +615,8 @@ class Watched:
 
 
 def _of_two_values(high: np.ndarray) -> tuple[float, int]:
-    """The largest log-likelihood ratio of a change in booleans (n,), oldest first, and the number of booleans after
-    that change: max_s s kl(m_1, m) + (n - s) kl(m_2, m), kl of Bernoulli laws."""
+    """The largest log-likelihood ratio of a change in booleans (n,), oldest first: max_s s kl(m_1, m) + (n - s) kl(m_2,
+    m), with kl of Bernoulli distributions; and the number n - s of booleans after that change."""
     n = len(high)
     first = np.arange(1, n)
     wins = high.cumsum()
@@ -629,8 +631,8 @@ def _kl(p: np.ndarray, q: float) -> np.ndarray:
 
 
 def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Tensor:
-    """Quantile of a normal mixture with weights (S, P), means and variances (S, P, N), in standard deviations of the
-    mixture from its mean, (S, N): by bisection between the quantiles of its parts."""
+    """The ``share`` quantile of a normal mixture with weights (S, P), means and variances (S, P, N), as its distance
+    from the mixture's mean in standard deviations of the mixture, (S, N). By bisection between the parts' quantiles."""
     weights, mean, variance = parts
     deviation = variance.sqrt()
     ends = mean + float(ndtri(share)) * deviation
@@ -648,11 +650,12 @@ def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Te
 def _probability_best(
     policy: Any, time: float, points: Tensor | None = None, here: Tensor | None = None
 ) -> Tensor:
-    """Probability that an arm, or one of points (K, d), has the largest expected reward of all, (S, N), by draws.
+    """Probability, by draws, that each arm, or each of points (K, d), has the largest expected reward, (S, N).
 
     ``policy.joint`` gives a joint normal mixture over all arms. Each member gets its share of the draws, to the nearest
-    draw; Sobol points make the draws more even than random numbers. Arms whose mean + 4 deviations lies below some
-    arm's mean - 4 deviations are left out: each of them is the best with probability below 1e-4.
+    draw. Sobol points are more even than random numbers. Arms outside the mask ``here`` (N,) have probability 0. So do
+    arms whose mean + 4 deviations lies below another arm's mean - 4 deviations: if the posterior is normal, each of
+    them is the best with probability below 1e-4.
     """
     mean, variance = policy.marginals(time, points)
     spread = _FAR * variance.clamp_min(0).sqrt()
