@@ -384,10 +384,7 @@ class Watched:
         shown = [None if pd.isna(time) else self._times.shown(time) for time in times]
         if self._times.zone in ("", "number"):
             return pd.Series(shown, dtype="float64")
-        typed = [
-            *shown,
-            self._times.shown(0.0),
-        ]  # an extra date gives the column its type if all others are missing
+        typed = [*shown, self._times.shown(0.0)]  # an extra date sets the type if all others are missing
         return pd.to_datetime(pd.Series(typed)).iloc[:-1]
 
     def _rows_of_arms(self, columns: dict[str, Any]) -> pd.DataFrame:
