@@ -4,7 +4,7 @@ The driver: ``run(recipes.sw_gp_ucb(...), problem, horizon)``. The parts, for a 
 space and time (``bandits_torch.kernels``), exact online models (``ArmGP``, ``OnlineGP``), confidence widths
 (``bandits_torch.theory``) and BoTorch acquisition functions (``bandits_torch.acquisition``).
 
-A name is imported when it is first asked for, so that ``bandits-torch --help`` need not wait for torch.
+A name is imported when it is first used, so that ``bandits-torch --help`` need not wait for torch.
 """
 
 from importlib import import_module
@@ -52,7 +52,7 @@ __all__ = [
     "save_policy",
     "value",
 ]
-# Where a name is found; what is not listed is a module itself.
+# The modules that define the public names; a name that is not listed is a module.
 _HOMES = {
     "acquisition": ("ThompsonSampling", "UpperConfidenceBound"),
     "arm_context": ("ArmContext",),
@@ -69,7 +69,7 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-if not TYPE_CHECKING:  # type checkers read the imports above, and so see a misspelt name
+if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
 
     def __getattr__(name: str) -> object:
         """Import a public name, or a module of this package (PEP 562)."""

@@ -1,4 +1,4 @@
-"""What is known before a choice among arms: a context, features for this step, and which arms are available."""
+"""What a policy knows before it chooses an arm: a context, features for this step, and which arms are available."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ArmContext:
     It takes the place of a plain mask. Over points of a domain, use ``Domain(fixed_features=...)``.
 
     Attributes:
-        context: numbers that all arms share at this step: a user, the weather, the state of a machine. (c,), or (S, c)
-            with one context per replicate. None: no context.
-        features: features of the arms at this step, (N, d) or (S, N, d). In place of the policy's own. None: no change.
+        context: numbers that all arms share at this step and that describe, for example, a user or the weather: (c,),
+            or (S, c) with one context per replicate. None: no context.
+        features: features of the arms that replace the policy's at this step, (N, d) or (S, N, d). None: no change.
         available: mask of the arms that can be chosen, (N,) or (S, N). None: all.
 
     Raises ValueError if the context or the features have the wrong number of dimensions, are not finite real numbers or

@@ -1,4 +1,4 @@
-"""Conversions between users' values and the policy's: names of arms, masks, dates, settings by name, rewards."""
+"""Conversions between users' values and a policy's numbers: names of arms, masks, dates, settings by name, rewards."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bandits_torch.arm_context import ArmContext
 from bandits_torch.description import Described
 from bandits_torch.mixed_points import Axis, Space
 
-SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0}  # in a unit of time
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0}  # per unit of time
 _PERIODS = {"day": 86400.0, "week": 7 * 86400.0}  # in seconds
 _SEQUENCES = (list, tuple, np.ndarray)
 _WORDS = ("log", "integer")
-_UNSAID = ("date", "zone")  # of times whose zone is that of the first to be given
+_UNKNOWN_ZONES = ("date", "zone")  # of dates, before the first one decides the zone
 
 
 def is_sequence_of_words(value: Any) -> bool:
@@ -30,8 +30,8 @@ def is_sequence_of_words(value: Any) -> bool:
 
 
 def checked_names(names: Any, num_arms: int, of: str = "arm") -> tuple[str, ...]:
-    """The names of ``num_arms`` arms or contexts. Raises ValueError unless there are as many, different and
-    non-empty."""
+    """The names of ``num_arms`` arms or contexts. Raises ValueError unless there are that many different, non-empty
+    words."""
     words = isinstance(names, _SEQUENCES) and all(isinstance(one, str) and one for one in names)
     right = words and len(set(names)) == len(names) == num_arms
     expected = f"{num_arms} different words, one for each {of}"
@@ -40,7 +40,7 @@ def checked_names(names: Any, num_arms: int, of: str = "arm") -> tuple[str, ...]
 
 
 def number_of_arm(name: str, arm: str, names: Sequence[str] | None) -> int:
-    """The number of an arm given by its name; ``name`` is the argument's. Raises ValueError for an unknown name."""
+    """The number of ``arm`` among ``names``; ``name`` is the argument's name. Raises ValueError for an unknown arm."""
     if names is None:
         raise ValueError(f"{name} must be a number, or left out, if arms have no names, got {arm!r}")
     validation.known_names(name, [arm], names)
@@ -64,8 +64,8 @@ def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -
 
 
 def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext | None:
-    """The ``ArmContext`` for one number, several, or the name of a listed context; an ``ArmContext`` or None as it
-    is."""
+    """The ``ArmContext`` for a number, several numbers, or the name of a listed context. An ``ArmContext`` or None is
+    returned as it is."""
     if context is None or isinstance(context, ArmContext):
         return context
     if isinstance(context, str):
@@ -83,17 +83,16 @@ def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext | None
 class Times:
     """Converts times to numbers and back; all times must be of the same kind as the first.
 
-    A date may be a ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. Its number counts
-    from 1970 in ``time_unit``. A date without a zone counts as if its days all had 24 hours. A date in another zone
-    than the first is converted to the first one's zone.
+    A date may be a ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. Its number is the
+    time since 1970 in ``time_unit``. Without a zone, every day has 24 hours. Dates are shown in the zone of the first.
 
     Args:
-        time_unit: of the numbers of dates: "s", "min", "h" or "D".
+        time_unit: unit of the numbers of dates: "s", "min", "h" or "D".
 
     Attributes:
-        zone: "": no time was given yet; "number": times are numbers; "date": times are dates, but none was given yet;
-            "zone": likewise, of dates with a zone; "none": dates without a zone; else the zone, a name such as
-            "Europe/Berlin", or an offset such as "+01:00".
+        zone: "": no time was given yet; "number": times are numbers; "date": times will be dates, with or without a
+            zone; "zone": times will be dates with a zone; "none": dates without a zone; else the zone of the dates, a
+            name such as "Europe/Berlin", or an offset such as "+01:00".
 
     Raises ValueError for another unit.
     """
@@ -104,8 +103,8 @@ class Times:
         self.unit, self.zone = time_unit, ""
 
     def read(self, name: str, value: Any) -> tuple[float, str]:
-        """The number of a time, and the ``zone`` once the time is accepted. Raises ValueError for a time of another
-        kind."""
+        """The number of a time, and the value of ``zone`` once the time is accepted; changes nothing. Raises ValueError
+        for a time of another kind than those before."""
         date = self._date(name, value)
         if isinstance(value, np.integer):
             value = int(value)
@@ -125,11 +124,11 @@ class Times:
         expected = f"{before}, as the times before{where}"
         fits = not self.zone or before == now or (self.zone == "date" and zone != "number")
         validation.require(fits, name, value, expected)
-        return number, zone if self.zone in ("", *_UNSAID) else self.zone
+        return number, zone if self.zone in ("", *_UNKNOWN_ZONES) else self.zone
 
     @staticmethod
     def _date(name: str, value: Any) -> datetime | None:
-        """The date that is given; None for a number."""
+        """The value as a ``datetime``; None for a number."""
         expected = "a finite number, a date, or a string in ISO 8601"
         if isinstance(value, str):
             try:
@@ -166,7 +165,7 @@ def checked_zone(zone: Any) -> str:
     """A zone read from a state. Raises ValueError if it is not a zone."""
     try:
         right = isinstance(zone, str) and (
-            zone in ("", "number", *_UNSAID, "none") or _zone_called(zone) is not None
+            zone in ("", "number", *_UNKNOWN_ZONES, "none") or _zone_called(zone) is not None
         )
     except (ValueError, ZoneInfoNotFoundError):
         right = False
@@ -188,10 +187,10 @@ class Settings(Described):
     """Settings by name, as points of the unit cube.
 
     Args:
-        ranges: by name, ``(low, high)``, a range of numbers; ``(low, high, "log")``, ``(low, high, "integer")`` or
-            both words; or a list of at least two unordered values.
+        ranges: by name, a range of numbers ``(low, high)``, with "log", "integer" or both words after it; or a list of
+            at least two different values without an order.
 
-    Raises ValueError, naming the setting, for anything else.
+    Raises ValueError, which names the setting, for anything else.
     """
 
     def __init__(self, ranges: Mapping[str, Any]) -> None:
@@ -231,12 +230,13 @@ class Settings(Described):
         """``max_move``, ``move_price`` and ``start_at`` as ``CostlyMoves`` takes them.
 
         Args:
-            limits: by name, how far a setting may move, in its own unit, or by which factor if its range has "log"; or
-                one share of the range for all. Lists of values have no limit.
-            prices: by name, the price of a move across the whole range, or to another value of a list; or one for all.
+            limits: by name, how far a setting may move, in its unit, or by which factor if its range has "log"; or one
+                share of the range for all settings. Lists of values have no limit.
+            prices: by name, the price of a move across the whole range, or to another value of a list; or one price for
+                all settings.
             start_at: a value for every name, or None.
 
-        Raises ValueError, naming the setting, for numbers out of range.
+        Raises ValueError, which names the setting, for numbers out of range.
         """
         far, price = torch.full((self.space.dim,), torch.inf).double(), torch.zeros(self.space.dim).double()
         for name, axis in self.space.axes.items():
@@ -295,7 +295,8 @@ class Settings(Described):
         return found
 
     def domain(self, limits: Any) -> Any:
-        """The ``Domain`` under limits by name, each a value or a narrower ``(low, high)``; others as they are."""
+        """The ``Domain`` under limits by name, each a value or a narrower ``(low, high)``. Anything but a mapping is
+        returned as it is."""
         if not isinstance(limits, Mapping):
             return limits
         validation.known_names("available", limits, self.space.axes)
@@ -333,11 +334,12 @@ def points_of(points: Any, settings: Settings | None) -> Any:
     return torch.stack([settings.point(f"points[{k}]", one) for k, one in enumerate(points)])
 
 
-# -- what is given with a question ----------------------------------------------------------------------------
+# -- rewards and outcomes ---------------------------------------------------------------------------------------
 
 
 def numbers(name: str, value: Any) -> Tensor:
-    """A float64 tensor of finite numbers, from a number (of Python, NumPy or torch), a tensor or a sequence."""
+    """A float64 tensor of finite numbers, up to 1e140 in size, from a number (of Python, NumPy or torch), a tensor or a
+    sequence."""
     is_real = not (value.is_complex() if isinstance(value, Tensor) else np.iscomplexobj(value))
     try:
         numbers = torch.as_tensor(value if is_real else None, dtype=torch.float64)

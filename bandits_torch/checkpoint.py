@@ -1,4 +1,4 @@
-"""Runs that outlive their process: their state in a file."""
+"""Checkpoints of a run: a file with its state, from which a later process continues it."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class RunCheckpoint:
     """Writes the state of a run to a file at intervals; does nothing for a path of None.
 
     The file holds all that changes in a run: policy, noise, record, and the state of torch's global generator, from
-    which BoTorch's Monte Carlo acquisition functions draw. It does not hold the problem, which depends on the step and
-    the noise only. It also identifies the run, and resumes no other.
+    which BoTorch's Monte Carlo acquisition functions draw. It does not hold the problem, which depends only on the step
+    and the noise. A description of the run in the file prevents that another run continues from it.
 
     Args:
         path: the file; None: no checkpoints.
-        every: steps between two checkpoints; another follows the last step.
+        every: steps between two checkpoints; the last step is followed by another.
         horizon: T.
-        asked: identifies the run (``what_is_run``); called only if there is a path.
-        parts: what changes in a run, by name.
+        asked: returns the description of the run (``what_is_run``); called only if there is a path.
+        parts: the objects that change in a run, by name.
 
     Cost of a checkpoint: the bytes of all states and O(S) numbers for each step so far, written and flushed.
     """
@@ -59,13 +59,13 @@ class RunCheckpoint:
         self.every = validation.positive_integer("every", every)
         self._parts = parts
         self._asked = {} if path is None else asked()
-        self._begun, self.earlier_seconds = perf_counter(), 0.0
+        self._started, self.earlier_seconds = perf_counter(), 0.0
 
     def resume(self) -> int:
         """Load the file and return the number of steps done, 0 without a file.
 
-        Raises ValueError if the file is damaged or of another run, with nothing changed; warns if it was written by
-        other versions or on another number of threads, whose numbers may differ in the last bits.
+        Raises ValueError, with nothing changed, if the file is damaged or of another run. Warns if it was written by
+        other versions or with another number of threads, because numbers may then differ in the last bits.
         """
         if self.path is None:
             return 0
@@ -108,7 +108,7 @@ class RunCheckpoint:
         """Write the file if it is due after this step."""
         if self.path is None or (step % self.every and step != self.horizon):
             return
-        seconds = self.earlier_seconds + perf_counter() - self._begun
+        seconds = self.earlier_seconds + perf_counter() - self._started
         header = {"step": step, "seconds": seconds, "run": self._asked, "versions": versions_here()}
         parts = {name: part.state_dict() for name, part in self._parts.items()}
         write_state(self.path, "run", header, {"parts": parts, "torch": torch.get_rng_state()})
@@ -117,7 +117,7 @@ class RunCheckpoint:
 def what_is_run(
     policy: Policy, problem: Problem, horizon: int, seed: int, first_replicate: int
 ) -> dict[str, Any]:
-    """Plain values that tell a run from others: names, sizes, seed, settings, and the policy's state at the start."""
+    """Plain values that identify a run: names, sizes, seed, settings, and the policy's state at the start."""
     built = description(policy, "policy")
     for name, value in vars(problem).items():
         if not name.startswith("_"):
@@ -138,7 +138,7 @@ def what_is_run(
 
 
 def versions_here() -> dict[str, str]:
-    """What the last bits of a run's numbers depend on."""
+    """Versions and number of threads, on which the last bits of a run's numbers depend."""
     return versions() | {"threads": str(torch.get_num_threads())}
 
 
