@@ -26,7 +26,9 @@ from bandits_torch.problems.logs import Log
 from bandits_torch.threads import Turn, fitting
 from bandits_torch.watch import Watch, Watched
 
-_BEFORE = "before other arms"  # in ``Choice.why``: the policy has started again since, with other arms
+_BEFORE = (
+    "before other arms"  # key in ``Choice.why``, for choices made before the policy restarted with other arms
+)
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Question:
         id: 0, 1, 2, ... in the order of asking.
         time: when it was asked: a number, or a ``datetime`` where times are dates.
         arm: (S,) integers, or (S, d) points.
-        name: the same in plain values: the arm's name, or its number; settings by name, or a list of numbers. With
-            several replicates, a list of these.
+        name: the arm in plain values: its name, or its number; settings by name, or a list of numbers. With several
+            replicates, a list of these.
     """
 
     id: int
@@ -51,23 +53,23 @@ class Question:
 
 
 class AskTell(Watched, Described):
-    """Numbers a policy's choices, so that reporting a reward needs only the number of its question.
+    """Turns a policy's choices into numbered questions. A reward needs only the number of its question.
 
-    * Late, out of order: ``tell`` passes time, arm and ``why`` of the choice to the policy, which learns the reward as
-      ``Policy`` describes. A policy that cannot learn it raises ValueError, with nothing changed: ``drop`` the
+    * Late or out of order: ``tell`` passes time, arm and ``why`` of the choice to the policy, which learns the reward
+      as ``Policy`` describes. A policy that cannot learn it raises ValueError, with nothing changed: ``drop`` the
       question.
-    * Twice: the first counts; a later ``tell`` of the same number is ignored and returns False.
+    * Twice: the first reward counts; a later ``tell`` of the same number is ignored and returns False.
     * Several at once: later choices count open questions as pending pulls (``Policy.choose_many``). A model conditions
       its variance on them at once, while its mean waits for the rewards, so q open questions differ unless one is worth
       asking twice.
-    * Never: ``drop`` a question that nobody will answer. Until then it is pending and costs every choice a step.
-    * Threads: calls run one at a time, and numbers are unique. The same holds for ``copy.deepcopy``, ``pickle`` and
-      ``copy.copy``, each of which makes an independent copy.
+    * Never: ``drop`` a question that nobody will answer. Until then it is pending and adds a step to every choice.
+    * Threads: calls run one at a time, and numbers are unique. ``copy.deepcopy``, ``pickle`` and ``copy.copy`` wait for
+      their turn, too, and make independent copies.
     * CPU threads: a call uses one thread if its step is small; a number that you set yourself stays (see ``run``).
-    * After a fork, calls in the child raise RuntimeError, because they would repeat the parent's questions and random
-      numbers. Loading the file that the processes share ends this.
+    * Forks: in the child, calls that change anything raise RuntimeError, because the child would repeat the parent's
+      questions and random numbers. They work again once the child has loaded the file that the processes share.
 
-    Its state is the policy's and the open questions, so it moves between processes as a policy does::
+    Its state is the policy's state, the open questions and their history. It moves between processes as a policy does::
 
         live = AskTell(recipes.tv_gp_ucb(arms, kernel, noise_variance))
         load_policy(path, live)
@@ -83,16 +85,16 @@ class AskTell(Watched, Described):
             (``LatentRewards``).
         standardise: whether the policy learns (reward - mean) / standard deviation, for a policy that does not know the
             unit of rewards (``StandardisedPolicy``); ``unit`` returns both numbers.
-        names: different words, one for each arm; a file keeps them. ``ask`` then takes a list of names as a mask.
+        names: different words, one for each arm; files keep them. ``ask`` then takes a list of names as a mask.
         context_names: different words, one for each context listed as 0, 1, ...; ``ask`` then takes one of them.
         settings: settings by name, for a policy over the points of ``settings.space.domain()``.
-        time_unit: "s", "min", "h" or "D", in which the policy counts dates. A time may be a number, or a date: a
-            ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. The first decides, and a
-            file keeps its kind and its zone.
-        keep: number of latest questions that ``history()`` shows, an integer >= 0; a state holds them.
+        time_unit: "s", "min", "h" or "D", the unit in which the policy counts dates. A time may be a number, or a date:
+            a ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. All times must be of the
+            same kind as the first. Files keep its kind and its zone.
+        keep: number of latest questions that ``history()`` shows, an integer >= 0; the state holds them.
 
-    Raises ValueError for a policy that cannot learn such ``rewards``, for one that cannot ``standardise``, and if both
-    are asked for.
+    Raises ValueError for a policy that cannot learn such ``rewards`` or cannot ``standardise``, for ``standardise``
+    with other rewards than numbers, and for other arguments out of range.
     """
 
     def __init__(
@@ -133,7 +135,7 @@ class AskTell(Watched, Described):
         self._turn = Turn()
 
     def _wrapped(self, policy: Policy) -> Policy:
-        """The policy that is asked and told: ``policy``, or a wrapper around it."""
+        """``policy``, or the wrapper around it that ``rewards`` or ``standardise`` needs."""
         if self._rewards != "numbers":
             return LatentRewards(policy, self._rewards)
         return StandardisedPolicy(policy) if self._standardise else policy
@@ -151,9 +153,9 @@ class AskTell(Watched, Described):
         keep: int = 1000,
         **knowledge: Any,
     ) -> AskTell:
-        """A live system that needs only the choices: the recipe ``auto``.
+        """A live system that needs only the choices: the recipe ``auto`` (see ``recipes.auto``).
 
-        Rewards may be in any unit, at any level, and change in any way; ``recipes.auto`` says more::
+        Rewards may be in any unit, at any level, and change in any way::
 
             live = AskTell.auto(12)                       # twelve arms, nothing else known
             question = live.ask(time)
@@ -165,13 +167,13 @@ class AskTell(Watched, Described):
         Args:
             choices: (N, d) features of the arms, their number N, their names, a ``Domain`` of points, or settings by
                 name (``Settings``): ``(low, high)``, also with "log" or "integer" after it, or a list of values.
-                None: the arms of ``log=``, by their names; its contexts are taken likewise.
-            names: of arms that have features. An arm with a name is the arm of the same name in ``log=``.
+                None: the arms and contexts of ``log=``, by their names.
+            names: names of arms that are given by features or by number; arms of ``log=`` are identified by them.
             time_unit, keep: see above.
-            knowledge: prior knowledge, as keywords of ``recipes.auto``: a log of past pulls, a kernel, replicates.
-                ``cycles`` may also say "day" and "week", where times are dates; ``contexts`` may be a list of names,
-                ``control`` the name of an arm; ``max_move``, ``move_price`` and ``start_at`` may be by name
-                (``Settings.moves``).
+            knowledge: other keywords of ``recipes.auto``, such as a log of past pulls, a kernel, or replicates. In
+                addition, ``cycles`` may be "day" and "week" if times are dates, ``contexts`` a list of names,
+                ``control`` the name of an arm; ``max_move``, ``move_price`` and ``start_at`` may be given by name of
+                setting (``Settings.moves``).
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
@@ -239,7 +241,7 @@ class AskTell(Watched, Described):
 
     @property
     def unit(self) -> tuple[Tensor, Tensor] | None:
-        """The present offset and scale, (S,) each: the policy learns a reward y as (y - offset) / scale. None without
+        """The present offset and scale, (S,) each: the policy learns (y - offset) / scale for a reward y. None without
         ``standardise``."""
         with self._turn.any_process():
             policy = self.policy
@@ -247,7 +249,7 @@ class AskTell(Watched, Described):
 
     @property
     def open(self) -> tuple[int, ...]:
-        """Numbers of the questions without an answer, oldest first."""
+        """Numbers of the open questions, oldest first."""
         with self._turn.any_process():
             return tuple(self._open)
 
@@ -272,16 +274,15 @@ class AskTell(Watched, Described):
 
         ``time``: a number, or a date (``time_unit``).
 
-        ``available``: a mask of arms, also as a list of booleans or of names; the ``Domain`` of this step, or settings
-        by name that are fixed (a value) or narrower (``(low, high)``); or the step's ``ArmContext``, with which the
-        reward is learned whenever it is told.
+        ``available``: over arms, a mask, also as a list of booleans or of names, or the step's ``ArmContext``; over a
+        domain, the ``Domain`` of this step, or settings by name that are fixed (a value) or narrower (``(low, high)``).
 
-        ``context``: over arms, the context of the step in place of an ``ArmContext``: a number, numbers (c,) or
-        (S, c), or one of ``context_names``.
+        ``context``: over arms, the context of the step instead of an ``ArmContext``: a number, numbers (c,) or (S, c),
+        or one of ``context_names``. The reward is learned with it, whenever it is told.
 
         ``count``: q >= 1 questions, returned as a tuple. Each counts those before it and all open ones as pending, as
-        repeated calls would. None: a single question. Cost: a step for each question asked or open, and, if any is
-        open, a copy of the belief. Raises ValueError as ``Policy.choose_many``, with nothing asked.
+        in repeated calls. None: a single question. Cost: a step for each question asked or open, and a copy of the
+        belief if any is open. Raises ValueError as ``Policy.choose_many``, with nothing asked.
         """
         with self._turn, self._fitting():
             pending = [
@@ -328,14 +329,14 @@ class AskTell(Watched, Described):
         outcomes: Any = None,
         noise_variance: float | Tensor | None = None,
     ) -> bool:
-        """Learn the reward, a number or (S,), of a question; False if it was told or dropped before.
+        """Learn the reward, a number or (S,), of a question. Returns False if it was told or dropped before.
 
         ``id``: the question, its number (an integer), or the name of its arm (text, also ``"2"``) if exactly one open
         question is about that arm.
 
-        ``outcomes``: what was measured beside it, for a policy with ``outcome_names``: a mapping from those to numbers
-        or (S,), or numbers in their order, (m,) or (S, m). ``noise_variance``: of this reward alone, a number or (S,),
-        for a policy that can use it exactly (``IndexPolicy``); in squared units of reward.
+        ``outcomes``: what was measured besides the reward, for a policy with ``outcome_names``: a mapping from these
+        names to numbers or (S,), or numbers in their order, (m,) or (S, m). ``noise_variance``: of this reward alone, a
+        number or (S,), in squared units of reward, for a policy that can use it exactly (``IndexPolicy``).
 
         Raises ValueError, with nothing changed, for an unknown number, a reward that is not finite or that the policy
         can no longer learn, missing outcomes, and outcomes or a noise variance that the policy does not learn.
@@ -353,9 +354,9 @@ class AskTell(Watched, Described):
             device = choice.arm.device
             rewards = for_each("reward", value, S).to(device)
             measured = None if measured is None else measured.to(device)
-            own = None if noise is None else for_each("noise_variance", noise, S).to(device)
+            noise = None if noise is None else for_each("noise_variance", noise, S).to(device)
             if _BEFORE not in choice.why:
-                self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, own))
+                self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, noise))
             self._latest = time if self._latest is None else max(time, self._latest)
             del self._open[id]
             self._watch.learned(id, self._asked, time, choice.arm, rewards, self.policy)
@@ -371,7 +372,7 @@ class AskTell(Watched, Described):
     ) -> list[bool]:
         """``tell`` several questions in this order: all of them or, with a ValueError, none.
 
-        ``rewards``: a number or (S,) for each of ``ids``; ``outcomes`` and ``noise_variance`` likewise, where given.
+        ``rewards``: a number or (S,) for each of ``ids``; ``outcomes`` and ``noise_variance`` likewise, if given.
         Cost: a ``tell`` for each, and a copy of the policy's state.
         """
         ids, given = list(ids), {"rewards": rewards, "outcomes": outcomes, "noise_variance": noise_variance}
@@ -394,7 +395,7 @@ class AskTell(Watched, Described):
                 raise
 
     def _known(self, id: Any) -> int:
-        """The number of a question; for an arm's name, the number of the only open question about the arm."""
+        """The number of a question that was asked; for an arm's name, the only open question about the arm."""
         if isinstance(id, Question):
             id = id.id
         if isinstance(id, str) and self.names is not None:
@@ -406,8 +407,8 @@ class AskTell(Watched, Described):
             return about[0]
         whole = hasattr(id, "__index__") and not isinstance(id, bool | Tensor)
         known = whole and 0 <= operator.index(id) < self._asked
-        asked = f"0 to {self._asked - 1}" if self._asked else "and none was"
-        validation.require(known, "id", id, f"of a question asked, {asked}")
+        asked = f", 0 to {self._asked - 1}" if self._asked else " (none was asked yet)"
+        validation.require(known, "id", id, f"the number of a question{asked}")
         return operator.index(id)
 
     def predict(
@@ -420,13 +421,13 @@ class AskTell(Watched, Described):
         exponential forgetting returns to the prior mean, a cycle repeats. Open questions have no influence.
 
         Args:
-            at: a time, or a date. At a time before the latest reward, a policy that holds all rewards
-                (``Policy.knows_past``) predicts from all of them, later ones too: an ``IndexPolicy`` that has forgotten
-                nothing, over points, under contexts that are not listed, or without drift. Others refuse such a time.
-            points: (N, d) points of a domain, or a list of settings by name, where points are played.
+            at: a time, or a date. Only a policy that holds all rewards (``Policy.knows_past``) accepts a time before
+                the latest reward, and then predicts from all rewards, later ones too: an ``IndexPolicy`` that has
+                forgotten nothing, over points, under contexts that are not listed, or without drift.
+            points: over a domain, (N, d) points, or a list of settings by name.
             context: the context to predict under, if steps have one: as for ``ask``, or an ``ArmContext``.
-            latent: whether to answer in log-odds (binary rewards) or the logarithm of the rate (counts), whose
-                posterior is normal.
+            latent: whether to predict log-odds (binary rewards) or the logarithm of the rate (counts), whose posterior
+                is normal.
 
         Raises ValueError for a policy without such a posterior (classical ones, the OPKB family, several priors), a
         time that is not finite or is past (see ``at``), points over arms, and no points over a domain. Changes nothing.
@@ -455,15 +456,16 @@ class AskTell(Watched, Described):
             return mean, variance.clamp_min(0.0).sqrt()
 
     def _needs_no_context(self) -> None:
-        """Raise ValueError if contexts have names, of which none was given."""
+        """Raise ValueError if contexts have names: then one must be given."""
         names = self.context_names or ()
         validation.require(not names, "context", None, f"one of {', '.join(names)}")
 
     def drop(self, before: Any = None, *, ids: Sequence[int] | None = None) -> int:
-        """Remove open questions, asked ``before`` this time or of these numbers; returns how many were open.
+        """Remove open questions: those asked before a time (infinity: all), or those with these numbers. Returns how
+        many were removed.
 
         They no longer count as pending. Raises ValueError, with nothing changed, for both arguments or neither, a time
-        that is not a number, and a number that was never asked.
+        of another kind than those of questions, and a number that was never asked.
         """
         one = (before is None) != (ids is None)
         validation.require(one, "before and ids", (before, ids), "a time, or numbers of questions, not both")
@@ -488,25 +490,24 @@ class AskTell(Watched, Described):
         covariance: Tensor | None = None,
         prior_mean: Tensor | None = None,
     ) -> tuple[int, ...]:
-        """Add arms, as if they had been there from the start and never been asked; returns their numbers.
+        """Add arms, as if they had been there from the start but never asked, or bring retired arms back. Returns their
+        numbers.
 
-        A retired arm comes back with all that is known about it. Nothing else changes: open questions stay open, and
-        what was learned stays. What the policy knows about a new arm follows from the prior: with features, from the
-        kernel over them; otherwise nothing.
+        A retired arm comes back with all that is known about it. Open questions stay open, and what was learned stays.
+        With features or a covariance, the prior relates a new arm to the others; otherwise nothing is known about it.
 
-        A policy whose designs cover all arms (``Policy.restarts_with_arms``: the OPKB family, R-PERP) starts again
-        with the present arms, here and in ``retire_arms``; its random numbers go on. Rewards of its open questions are
-        only noted in ``history``.
+        A policy whose designs cover all arms (``Policy.restarts_with_arms``: the OPKB family, R-PERP) restarts with the
+        present arms, here and in ``retire_arms``; its random numbers go on. It does not learn the rewards of questions
+        that are open then; ``history`` shows them.
 
         Args:
-            arms: names; for arms without names, how many are new, or the numbers of retired ones.
+            arms: names; for arms without names, the number of new arms, or the numbers of retired ones.
             features: (n, d), a row for each new arm, if the policy was built with features.
-            covariance: of all arms, (N, N), if it was built with such a matrix; the block of the old arms must be
-                unchanged.
-            prior_mean: (n,) of the new arms, if it was built with one for each arm.
+            covariance: (N, N) of all arms, if the policy was built with such a matrix; the block of the old arms must
+                be unchanged.
+            prior_mean: (n,) of the new arms, if the policy was built with one for each arm.
 
-        Cost: a few times as much as building the policy. An exact Gaussian process learns the rewards that it holds
-        again.
+        Cost: a few times as much as building the policy. An exact Gaussian process learns all its rewards again.
 
         Raises ValueError, with nothing changed, for arms that are here already, arguments that do not fit the policy,
         and a policy that no recipe made.
@@ -530,11 +531,11 @@ class AskTell(Watched, Described):
             self._go_on_with(self._roster.without(arms))
 
     def _go_on_with(self, roster: Roster) -> None:
-        """Continue over these arms, with everything learned or from the beginning."""
+        """Continue over these arms, with everything learned, or restart if the policy does so with other arms."""
         policy = self._policy_over(roster)
         if self.policy.restarts_with_arms:
-            for own, other in zip(policy.random_streams(), self.policy.random_streams(), strict=True):
-                own.load_state_dict(other.state_dict())
+            for new, old in zip(policy.random_streams(), self.policy.random_streams(), strict=True):
+                new.load_state_dict(old.state_dict())
             policy.reset()
             self._open = {
                 id: (time, replace(choice, why={**choice.why, _BEFORE: True}))
@@ -573,7 +574,7 @@ class AskTell(Watched, Described):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within the block, calls of other threads wait: use it for several calls that must not be separated."""
+        """Within the block, calls of other threads wait: use it if several calls belong together."""
         with self._turn.any_process(), self._fitting():
             yield
 
@@ -582,22 +583,29 @@ class AskTell(Watched, Described):
         return fitting(self.policy.numbers_per_step(self._asked))
 
     def take_over(self, other: AskTell) -> None:
-        """Take over what ``other``, which is not used any more, holds; threads that wait for this one go on with it."""
+        """Take over everything from ``other``, which must not be used afterwards. Threads that wait for this system
+        then continue with it."""
         with self.alone():
             vars(self).update({name: value for name, value in vars(other).items() if name != "_turn"})
             self._turn.own()
 
     def state_dict(self) -> dict[str, Any]:
-        """The policy's state and the open questions."""
+        """The policy's state, the arms, the open questions and the history."""
         with self._turn.any_process():
             still_open = self._open.items()
-            questions = [(id, time, choice.arm, dict(choice.why)) for id, (time, choice) in still_open]
-            own = {"asked": self._asked, "open": questions, "latest": self._latest, "zone": self._times.zone}
-            own |= {"arms": self._roster.state_dict(), "watch": self._watch.state_dict()}
-            return {"policy": self.policy.state_dict()} | own
+            return {
+                "policy": self.policy.state_dict(),
+                "asked": self._asked,
+                "open": [(id, time, choice.arm, dict(choice.why)) for id, (time, choice) in still_open],
+                "latest": self._latest,
+                "zone": self._times.zone,
+                "arms": self._roster.state_dict(),
+                "watch": self._watch.state_dict(),
+            }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from ``state``. Raises ValueError for anything else; only the policy may then have changed."""
+        """Continue from ``state``. Raises ValueError for another object's state; only the policy may then have
+        changed."""
         missing = [name for name in ("policy", "asked", "open") if name not in state]
         expected = f"the state of an AskTell: {missing} is missing"
         validation.require(not missing, "state", sorted(state), expected)
@@ -614,7 +622,7 @@ class AskTell(Watched, Described):
         with self._turn.any_process():
             roster = self._roster.in_state(state.get("arms"))
             policy = self._policy_over(roster)
-            watch = Watch(policy, self._watch.size)  # of a version that watched nothing: as new
+            watch = Watch(policy, self._watch.size)  # stays empty for a state of a version without it
             if "watch" in state:
                 watch.load_state_dict(state["watch"])
                 watch.make_room(policy.num_arms)
@@ -626,7 +634,7 @@ class AskTell(Watched, Described):
             self._turn.own()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AskTell:
-        with self._turn.any_process():  # else another thread may be in the middle of what is copied
+        with self._turn.any_process():  # another thread may be changing what is copied
             other = type(self).__new__(type(self))
             memo[id(self)] = other
             vars(other).update(copy.deepcopy(vars(self), memo))

@@ -290,5 +290,5 @@ def test_text_is_the_name_of_an_arm_and_an_integer_the_number_of_a_question():
     assert live.tell("1", 5.0)
     assert live.open == (first.id,)
     assert not live.tell(1, 5.0)  # the second question, which was told
-    with pytest.raises(ValueError, match="id must be of a question asked, 0 to 1, got 2"):
+    with pytest.raises(ValueError, match="id must be the number of a question, 0 to 1, got 2"):
         live.tell(2, 5.0)

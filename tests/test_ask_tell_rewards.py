@@ -204,7 +204,7 @@ def test_several_rewards_at_once_are_those_told_one_by_one():
     ("ids", "rewards", "options", "message"),
     [
         ([0, 1], [1.0, math.nan], {}, "reward must be finite"),
-        ([0, 9], [1.0, 2.0], {}, "id must be of a question asked"),
+        ([0, 9], [1.0, 2.0], {}, "id must be the number of a question"),
         ([0, 1], [1.0], {}, "rewards must be one for each of the 2 ids"),
         ([0, 1], [1.0, 2.0], {"noise_variance": [0.1, -0.1]}, "noise_variance must be above 0"),
         ([0, 1], [1.0, 2.0], {"outcomes": [None, [1.0]]}, "outcomes must be None"),

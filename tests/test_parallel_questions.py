@@ -92,7 +92,7 @@ def test_what_cannot_be_dropped_is_refused():
     asked.ask(0.0)
     refused(asked, lambda: asked.drop(), "before and ids must be a time, or numbers of questions, not both")
     refused(asked, lambda: asked.drop(1.0, ids=[0]), "before and ids must be")
-    refused(asked, lambda: asked.drop(ids=[0, 5]), "id must be of a question asked, 0 to 0, got 5")
+    refused(asked, lambda: asked.drop(ids=[0, 5]), "id must be the number of a question, 0 to 0, got 5")
     refused(asked, lambda: asked.drop(before=float("nan")), "before must be a finite number")
     assert asked.drop(ids=[0, 0]) == 1
     assert asked.drop(ids=[0]) == 0
