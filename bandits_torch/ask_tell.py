@@ -89,8 +89,8 @@ class AskTell(Watched, Described):
         context_names: different words, one for each context listed as 0, 1, ...; ``ask`` then takes one of them.
         settings: settings by name, for a policy over the points of ``settings.space.domain()``.
         time_unit: "s", "min", "h" or "D", the unit in which the policy counts dates. A time may be a number, or a date:
-            a ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. All times must be of the
-            same kind as the first. Files keep its kind and its zone.
+            a ``datetime``, a ``date`` (its midnight), ``pandas.Timestamp``, ``numpy.datetime64`` or a string in
+            ISO 8601. All times must be of the same kind as the first. Files keep its kind and its zone.
         keep: number of latest questions that ``history()`` shows, an integer >= 0; the state holds them.
 
     Raises ValueError for a policy that cannot learn such ``rewards`` or cannot ``standardise``, for ``standardise``

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -83,8 +83,9 @@ def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext | None
 class Times:
     """Converts times to numbers and back; all times must be of the same kind as the first.
 
-    A date may be a ``datetime``, ``pandas.Timestamp``, ``numpy.datetime64`` or a string in ISO 8601. Its number is the
-    time since 1970 in ``time_unit``. Without a zone, every day has 24 hours. Dates are shown in the zone of the first.
+    A date may be a ``datetime``, a ``date`` (its midnight), ``pandas.Timestamp``, ``numpy.datetime64`` or a string in
+    ISO 8601. Its number is the time since 1970 in ``time_unit``. Without a zone, every day has 24 hours. Dates are shown
+    in the zone of the first.
 
     Args:
         time_unit: unit of the numbers of dates: "s", "min", "h" or "D".
@@ -105,18 +106,18 @@ class Times:
     def read(self, name: str, value: Any) -> tuple[float, str]:
         """The number of a time, and the value of ``zone`` once the time is accepted; changes nothing. Raises ValueError
         for a time of another kind than those before."""
-        date = self._date(name, value)
+        moment = self._moment(name, value)
         if isinstance(value, np.integer):
             value = int(value)
-        if date is None:
+        if moment is None:
             zone, number = "number", validation.finite_number(name, value)
         else:
             zone = "none"
-            if date.utcoffset() is not None:
-                called = getattr(date.tzinfo, "key", None) or getattr(date.tzinfo, "zone", None)
-                zone = str(called or date.isoformat(timespec="seconds")[19:])  # +01:00, or with seconds
+            if moment.utcoffset() is not None:
+                called = getattr(moment.tzinfo, "key", None) or getattr(moment.tzinfo, "zone", None)
+                zone = str(called or moment.isoformat(timespec="seconds")[19:])  # +01:00, or with seconds
             start = datetime(1970, 1, 1, tzinfo=None if zone == "none" else UTC)
-            number = (date - start).total_seconds() / SECONDS[self.unit]
+            number = (moment - start).total_seconds() / SECONDS[self.unit]
         zoned = "a date with a zone"
         kinds = {"number": "a number", "date": "a date", "none": "a date without a zone", "zone": zoned}
         before, now = (kinds.get(kind, zoned) for kind in (self.zone, zone))
@@ -127,8 +128,8 @@ class Times:
         return number, zone if self.zone in ("", *_UNKNOWN_ZONES) else self.zone
 
     @staticmethod
-    def _date(name: str, value: Any) -> datetime | None:
-        """The value as a ``datetime``; None for a number."""
+    def _moment(name: str, value: Any) -> datetime | None:
+        """The date that is given, with its time of day; None for a number."""
         expected = "a finite number, a date, or a string in ISO 8601"
         if isinstance(value, str):
             try:
@@ -138,6 +139,8 @@ class Times:
         if isinstance(value, np.datetime64):
             value = value.astype("datetime64[us]").item()
             validation.require(isinstance(value, datetime), name, value, expected)
+        if isinstance(value, date) and not isinstance(value, datetime):
+            return datetime(value.year, value.month, value.day)
         if not isinstance(value, datetime):
             return None
         validation.require(value == value, name, value, expected)  # not pandas.NaT

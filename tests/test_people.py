@@ -102,6 +102,12 @@ def test_dates_of_every_kind_are_one_time(date):
     assert live.drop(before="2026-07-01T14:00") == 1
 
 
+def test_a_day_is_its_midnight():
+    live = AskTell.auto(2, time_unit="D")
+    assert live.ask(NOON.date()).time == dt.datetime(2026, 7, 1)
+    assert live.ask(NOON).time == NOON
+
+
 def test_kinds_of_time_are_never_mixed_and_the_zone_outlives_a_file(tmp_path):
     live = AskTell.auto(["a", "b"])
     assert live.ask(NOON.replace(tzinfo=BERLIN)).time == NOON.replace(tzinfo=BERLIN)
