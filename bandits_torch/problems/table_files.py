@@ -31,12 +31,13 @@ _INFINITE = re.compile(r"[+-]?(inf|infinity)", re.IGNORECASE)
 # A cell that may be meant as a number or a date: its first letter or digit is a digit, after at most signs, a currency
 # or the name of a month.
 _MEANT = re.compile(r"(?is)[^\w#]*([^\W\d_]{1,3} )?\d.*|true|false|yes|no|ja|nein|wahr|falsch")
-_ADVICE = "write numbers as -1234.5 without a unit, true as 1, dates as 2024-01-31, durations as seconds"
+_ADVICE = "write numbers as -1234.5 without a unit, true as 1, dates as 2024-01-31 or 31.01.2024, durations as seconds"
 LATEST_YEAR = 2100
 _TIME_NAMES = {"time", "times", "t", "date", "datetime", "timestamp", "timestamps", "when", "ts", "epoch"}
 _FIRST = 50  # cells tried before the whole column is read
 # A timestamp with a zone: only after a time of day, since -31 at the end of a date is its day.
 _ZONED = re.compile(r"\d[T ]\d.*(Z|[+-]\d\d(:?\d\d)?)\s*$", re.IGNORECASE)
+_DOTTED = re.compile(r"\s*(\d\d?)\.(\d\d?)\.(\d{4})(?!\d)")  # day, month, year
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
@@ -221,7 +222,7 @@ def read_times(name: str, cells: pd.Series, mark: str = ".") -> Times:
     known = _timestamps(cells)
     if known is not None:
         _refuse_some_zones(name, cells)
-        zoned = pd.Timestamp(cells.iloc[0]).tz is not None
+        zoned = pd.Timestamp(_year_first(cells.iloc[0])).tz is not None
         return _dates(known, f"timestamps{', in UTC' if zoned else ''}", zoned)
     row = empty_row(cells)
     if row is not None:
@@ -280,7 +281,20 @@ def _compact(values: np.ndarray) -> pd.Series | None:
     return stamps if stamps.dt.year.between(1900, LATEST_YEAR).all() else None
 
 
-def _stamps(cells: Any) -> pd.Series:
+def _year_first(cell: Any) -> Any:
+    """A date with points, 31.1.2024, as ISO 8601 writes it: everywhere such a date begins with the day. Any other cell
+    is returned as it is."""
+    found = _DOTTED.match(cell) if isinstance(cell, str) else None
+    if found is None:
+        return cell
+    day, month, year = found.groups()
+    return f"{year}-{month:0>2}-{day:0>2}{cell[found.end() :]}"
+
+
+def _stamps(cells: pd.Series) -> pd.Series:
+    """The timestamps of cells, NaT where there is none."""
+    if len(cells) and _year_first(cells.iloc[0]) is not cells.iloc[0]:
+        cells = cells.map(_year_first)
     return pd.to_datetime(cells, errors="coerce", utc=True, format="ISO8601")
 
 

@@ -372,11 +372,11 @@ def read_table(
             an array ``rewards`` (T x N) and, optionally, an array ``arms`` of N names; other arrays are ignored.
         rewards: names of the arms to take, in this order (a sequence, or one string with commas); None: all
             columns but the time's.
-        time_column: name of the column (of the array, in NPZ) of times: numbers, or dates (ISO 8601, or digits
-            alone such as 20240131), which become seconds since 1970 (UTC unless they name another zone).
-            ``"auto"``: the one called time, times, t, date, datetime, timestamp, when, ts or epoch in any case, or
-            the one that holds dates, or a first column without a name (an index saved with the table). None: no
-            column of times; a first column without a name is ignored.
+        time_column: name of the column (of the array, in NPZ) of times: numbers, or dates (ISO 8601; day, month and
+            year with points, 31.01.2024; or digits alone, 20240131), which become seconds since 1970 (UTC unless they
+            name another zone). ``"auto"``: the one called time, times, t, date, datetime, timestamp, when, ts or epoch
+            in any case, or the one that holds dates, or a first column without a name (an index saved with the table).
+            None: no column of times; a first column without a name is ignored.
         ignore: names of columns to leave out, such as comments (a sequence, or one string with commas).
         long: True: one row per reward, with columns of time, arm and reward. ``"ARM,REWARD"`` names the latter
             two.

@@ -80,6 +80,18 @@ def test_times_with_a_zone_are_said_to_be_in_utc(tmp_path):
     assert local.notes[0] == "times: 'time', seconds, from timestamps"
 
 
+def test_dates_with_points_begin_with_the_day(tmp_path):
+    days = pd.date_range("2024-01-25", periods=14)
+    table = read(tmp_path, rows(("Datum", days.strftime("%d.%m.%Y"))))
+    assert table.times.tolist() == [day.timestamp() for day in days]
+    short = [f"{day.day}.{day.month}.{day.year} 12:30" for day in days]
+    assert read(tmp_path, rows(("Datum", short))).times.tolist() == [day.timestamp() + 45_000 for day in days]
+    with pytest.raises(ValueError, match=r"row 3, column 'Datum' must be .* got '30.02.2024'"):
+        read(
+            tmp_path, rows(("Datum", ["28.02.2024", "29.02.2024", *12 * ["30.02.2024"]])), time_column="Datum"
+        )
+
+
 def test_months_as_digits_are_dates(tmp_path):
     months = [f"{month:%Y%m}" for month in pd.date_range("2000-06-01", periods=14, freq="MS")]
     table = read(tmp_path, rows(("date", months)))
@@ -250,7 +262,6 @@ def test_a_word_that_no_cell_holds_is_a_misspelling(tmp_path):
 DATES, FORMS = r"\(write numbers as.*dates as 2024-01-31", r"\(write numbers as -1234.5 without a unit"
 HINTS = [
     (rows(("date", HOURS.strftime("%d/%m/%Y"))), rf"got '25/01/2024' {DATES}.*time_column= names the times"),
-    (rows(("Datum", HOURS.strftime("%d.%m.%Y %H:%M"))), DATES),
     (rows(("date", HOURS.strftime("%d %b %Y"))), DATES),
     (rows(("time", [f"0 days 00:{n:02d}:00" for n in range(14)])), "durations as seconds"),
     (
