@@ -244,7 +244,7 @@ class Earned:
         """What regret against a noisy maximum means, and how ``attainable`` was found; empty for a simulation."""
         if not self.noisy:
             return []
-        lost, at_random = self.maximum - self.attainable, self.maximum - self.random
+        lost, at_random = max(0.0, self.maximum - self.attainable), self.maximum - self.random
         share = f"{100 * lost / at_random:.0f} % of what random play loses" if at_random > 0 else "nothing"
         return [
             "Regret here is against the largest reward of each row, its noise included, which nobody can know "

@@ -108,12 +108,13 @@ class Diagnosis:
     def __str__(self) -> str:
         lines = [f"A full table: {self.rows} rows, {self.arms} arms, rewards are {self.values}."]
         if self.missing:
-            share = f"{self.missing:.1%}" if self.missing >= 0.0005 else "less than 0.1%"
-            lines += [f"Missing: {share}. An arm without a reward cannot be pulled in that row."]
+            lines += [
+                f"Missing: {_written_share(self.missing)}. An arm without a reward cannot be pulled in that row."
+            ]
         if self.irregular > 0:
             lines += [
-                f"Times are irregular: {self.irregular:.0%} of the gaps differ from {self.span(self.gap)}, the median, "
-                "by more than a tenth."
+                f"Times are irregular: {_written_share(self.irregular)} of the gaps differ from "
+                f"{self.span(self.gap)}, the median, by more than a tenth."
             ]
         if self.noise is None or self.noise_interval is None:
             lines += [
@@ -316,6 +317,10 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
         between,
         bandwidth,
     )
+
+
+def _written_share(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"
 
 
 def _when(times: np.ndarray, row: int, unit: str) -> str:

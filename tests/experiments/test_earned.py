@@ -145,6 +145,13 @@ def test_intervals_of_few_replicates_hold_what_playing_at_random_gains(replicate
     assert np.mean(ahead) <= 0.1
 
 
+def test_an_arm_far_ahead_of_all_others_loses_nothing_and_not_minus_nothing():
+    noise, t = np.random.default_rng(0).standard_normal((200, 2)), np.arange(200.0)[:, None]
+    found = played(noise + [0.0, 20.0] + 5 * np.sin(t / 10 + np.arange(2)))[0]
+    assert found.attainable > found.maximum  # an estimate, and no other arm is ever the largest
+    assert "loses 0 % of what random play loses" in found.about_regret()[0]
+
+
 def test_six_advertisements_are_told_in_conversions(tmp_path):
     """Regret to the noisy maximum says 92 % of random where 27 % more was earned."""
     g, t = np.random.default_rng(1), np.arange(1000)

@@ -29,6 +29,13 @@ def test_kinds_of_values_in_a_record_too_short_for_more(rewards, values):
     assert "cannot tell" in str(found)
 
 
+def test_a_few_missing_days_of_three_years_are_not_zero_percent():
+    days = torch.arange(1096, dtype=torch.float64)
+    days = days[days % 365 != 100]
+    table = RewardTable(torch.rand(len(days), 2).double(), days)
+    assert "irregular: 0.3% of the gaps" in str(diagnose(table))
+
+
 @pytest.mark.slow
 def test_the_interval_of_noise_covers_it_nine_times_in_ten():
     generator = np.random.default_rng(3)
