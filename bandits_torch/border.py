@@ -84,8 +84,8 @@ class Times:
     """Converts times to numbers and back; all times must be of the same kind as the first.
 
     A date may be a ``datetime``, a ``date`` (its midnight), ``pandas.Timestamp``, ``numpy.datetime64`` or a string in
-    ISO 8601. Its number is the time since 1970 in ``time_unit``. Without a zone, every day has 24 hours. Dates are shown
-    in the zone of the first.
+    ISO 8601. Its number is the time since 1970 in ``time_unit``. Without a zone, every day has 24 hours. Dates are
+    shown in the zone of the first.
 
     Args:
         time_unit: unit of the numbers of dates: "s", "min", "h" or "D".
