@@ -342,6 +342,7 @@ def fit_hyperparameters(
     if isinstance(model, OnlineGP):
         constant = isinstance(model.prior_mean, ConstantMean)
         validation.require(constant, "model.prior_mean", model.prior_mean, "a ConstantMean, to be learned")
+    (model if isinstance(model, OnlineGP) else model.belief).check_one_noise()
     count, before = model.batch_shape.numel(), copy.deepcopy(kernel.state_dict())
     _check_of_members(kernel, count)
     noise = model.noise_variance.expand(model.batch_shape).reshape(count).clone()

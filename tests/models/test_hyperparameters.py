@@ -471,6 +471,27 @@ def test_a_fit_that_is_refused_leaves_the_kernel_as_it_was(monkeypatch):
         assert all(torch.equal(value, after[key]) for key, value in before.items())
 
 
+def test_rewards_with_noise_of_their_own_are_refused_with_nothing_changed():
+    X, half = inputs_of(6), torch.tensor(0.5).double()
+    arms = ArmGP(X, learnable(kernel_of(), 2, 2), 0.1, batch_shape=(2,))
+    for k in range(3):
+        arms.observe_arms(torch.tensor([k, k + 1]), torch.rand(2).double(), noise_variance=half)
+    points = model_over(learnable(kernel_of(), 2))
+    points.observe(X, torch.rand(6, 1).double())
+    points = points.condition_on_observations(X[:2], torch.rand(2, 1).double(), noise=half.expand(2, 1))
+    for model, refused, match in (
+        (arms, lambda: fit_hyperparameters(arms, [0, 1], data={0: (X, torch.rand(6).double())}), "single"),
+        (points, lambda: fit_hyperparameters(points, [0]), "noise_variance alone"),
+        (points, lambda: points.adopt(half, half), "noise_variance alone"),
+    ):
+        tensors = dict(model.named_parameters()) | dict(model.named_buffers())
+        before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        with pytest.raises(ValueError, match=match):
+            refused()
+        after = {name: tensor.detach() for name, tensor in tensors.items()}
+        torch.testing.assert_close(after, before, rtol=0, atol=0, equal_nan=True)
+
+
 def test_candidate_priors_of_a_stack_are_fitted_each():
     X = inputs_of(25, over_time=True)
     y = draw_of(kernel_of(0.3, 0.1), X, 0.05)

@@ -453,9 +453,10 @@ class OnlineGP(OnlineModel):
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
         """Set the noise variance and the prior mean, ``batch_shape`` each (or one for all), and ``rebuild``. O(t^3).
 
-        Raises ValueError if the model's prior mean is not a ``ConstantMean``, for another shape, and for values that
-        the constructor refuses, with nothing changed.
+        Raises ValueError if the model's prior mean is not a ``ConstantMean``, if observations have noise variances of
+        their own, for another shape, and for values that the constructor refuses, with nothing changed.
         """
+        self.check_one_noise()
         constant = isinstance(self.prior_mean, ConstantMean)
         validation.require(constant, "model.prior_mean", self.prior_mean, "a ConstantMean, to be learned")
         taken = ((self.noise_variance, noise_variance), (self.prior_mean.constant.data, prior_mean))
