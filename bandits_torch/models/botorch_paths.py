@@ -1,6 +1,6 @@
 """Support for BoTorch's pathwise sampling on our models, registered with its dispatchers.
 
-Importing ``bandits_torch.models`` makes ``draw_matheron_paths``, ``get_matheron_path_model`` and BoTorch's own
+``import bandits_torch.models`` makes ``draw_matheron_paths``, ``get_matheron_path_model`` and BoTorch's
 ``PathwiseThompsonSampling`` work on ``OnlineGP``, on models over arms and on ``AtTime``.
 """
 
@@ -35,7 +35,8 @@ from bandits_torch.models.points.online_gp import OnlineGP
 
 @DrawKernelFeaturePaths.register(OnlineGP)
 def _prior_paths(model: OnlineGP, **options: Any) -> GeneralizedLinearPath:
-    _one_model(model)
+    _check_single(model)
+    model.check_one_noise()
     return _draw_kernel_feature_paths_fallback(
         num_inputs=model.input_dim, mean_module=model.prior_mean, covar_module=model.kernel, **options
     )
@@ -69,8 +70,9 @@ def _paths_of_online_gp(
     prior_sampler: Any = draw_kernel_feature_paths,
     update_strategy: Any = gaussian_update,
 ) -> SamplePath:
-    _one_model(model)
-    if update_strategy is gaussian_update:  # without this argument it would ask for the model's likelihood
+    _check_single(model)
+    model.check_one_noise()
+    if update_strategy is gaussian_update:  # its default would read ``model.likelihood``, which raises
         update_strategy = partial(gaussian_update, likelihood=None)
     with torch.no_grad():
         prior = prior_sampler(model=model, sample_shape=sample_shape)
@@ -81,13 +83,12 @@ def _paths_of_online_gp(
     return MatheronPath(prior_paths=prior, update_paths=update)
 
 
-def _one_model(model: OnlineGP) -> None:
+def _check_single(model: OnlineGP | ArmModel) -> None:
     shape = tuple(model.batch_shape)
-    validation.require(shape == (), "model.batch_shape", shape, "(): paths are drawn of one model")
-    model.check_one_noise()
+    validation.require(shape == (), "model.batch_shape", shape, "(): paths are drawn from a single model")
 
 
-# -- paths over arms, and at a time ------------------------------------------------------------------------
+# -- paths over arms, and at one time -----------------------------------------------------------------------
 
 
 class _ArmPath(SamplePath):
@@ -112,14 +113,13 @@ class _ArmPath(SamplePath):
 def _paths_over_arms(
     model: ArmModel, *, sample_shape: Size, time: float | None = None, **_unused: Any
 ) -> SamplePath:
-    """Exact draws of the joint posterior of all arms; nothing is approximated, so the strategies have no effect."""
-    shape = tuple(model.batch_shape)
-    validation.require(shape == (), "model.batch_shape", shape, "(): paths are drawn of one model")
+    """Exact draws from the joint posterior of all arms; ``prior_sampler`` and ``update_strategy`` have no effect."""
+    _check_single(model)
     validation.require(
         not model.drifts or time is not None,
         "model",
         model,
-        "AtTime(model, time): a path over arms is of one moment",
+        "AtTime(model, time): a path over arms is f at one time",
     )
     with torch.no_grad():
         mean, root = model.joint_root(time)

@@ -238,7 +238,7 @@ REFUSED = [
     ("running", lambda: taken(fitted(outcome_transform=None), running=True)),
     ("learns by model.refit", lambda: fit_hyperparameters(taken(fitted()), [0])),
     (
-        r"AtTime\(model, time\): a path over arms is of one moment",
+        r"AtTime\(model, time\): a path over arms is f at one time",
         lambda: draw_matheron_paths(ArmGP(4, cyclic().prior.kernel, 0.1), torch.Size([1])),
     ),
     ("model.batch_shape", lambda: draw_matheron_paths(over_two(2), torch.Size([1]))),
