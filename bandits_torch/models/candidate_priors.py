@@ -27,7 +27,7 @@ from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_model import require_within
 from bandits_torch.models.points.online_gp import OnlineGP
 
-ALMOST_STATIC = 1e-15  # the forgetting rate of a static prior in a set where others forget
+ALMOST_STATIC = 1e-15  # forgetting rate of a static prior if other priors of the set forget
 
 
 @validation.names_arguments
@@ -36,11 +36,11 @@ class CandidatePrior:
     """A candidate prior of the reward function.
 
     Attributes:
-        kernel: covariance between the arms' features, any family; or the N x N covariance matrix itself
-            (of a past day, say: ``estimate_covariance``).
+        kernel: any kernel over the features of arms or over points; or the N x N covariance matrix of the arms, for
+            example the ``estimate_covariance`` of a past day.
         mean: prior mean reward, a number or (N,).
         forgetting_rate: epsilon of exponential forgetting per unit of time, 0 for a static function.
-        noise_variance: lambda; None takes the set's.
+        noise_variance: lambda; None: the noise variance given for all priors.
         name: for plots and traces.
     """
 
@@ -52,7 +52,7 @@ class CandidatePrior:
 
 
 def check_priors(priors: Sequence[CandidatePrior]) -> None:
-    """Raise ValueError for an empty set or a forgetting rate outside [0, 1)."""
+    """Raise ValueError for an empty set, entries of another type and a forgetting rate outside [0, 1)."""
     validation.instance("priors", priors, Sequence, "a sequence of CandidatePrior")
     validation.require(len(priors) > 0, "priors", list(priors), "at least one CandidatePrior")
     for p, prior in enumerate(priors):
@@ -64,7 +64,7 @@ def check_priors(priors: Sequence[CandidatePrior]) -> None:
 
 
 def _noise_of(p: int, prior: CandidatePrior, given: Tensor) -> Tensor:
-    """The prior's noise variance; the set's, ``given``, if it has none."""
+    """The noise variance of the prior, or ``given`` if it has none."""
     if prior.noise_variance is None:
         return given
     return torch.full_like(given, validation.positive(f"priors[{p}].noise_variance", prior.noise_variance))
@@ -78,20 +78,20 @@ def arm_gp_over_priors(
     replicates: int | None = None,
     form: str = "auto",
 ) -> ArmGP:
-    """One ``ArmGP`` of batch shape (replicates, P), member p holding prior p; families may differ.
+    """One ``ArmGP`` of batch shape (replicates, P) whose member p has prior p; kernel families may differ.
 
-    Each prior is an N x N matrix, a mean and a rate, so priors with different kernels share a batch; a kernel common to
-    all priors is stored once. Memory O(S P N^2).
+    Every kernel becomes an N x N matrix; a kernel object that all priors share is stored once. Memory O(S P N^2) in the
+    covariance form.
 
     Args:
         arms: ``(N, d)`` features, or N.
         priors: P of them.
-        noise_variance: lambda, a number or (S,), for priors without their own.
-        replicates: S; None for a model of batch shape (P,), for your own BoTorch loop.
-        form: of ``ArmGP``.
+        noise_variance: lambda of priors that have none, a number or (S,).
+        replicates: S; None: the batch shape is (P,), for a BoTorch loop.
+        form: as for ``ArmGP``.
 
-    Raises ValueError for an empty set, a mean or a covariance of another arm set, a covariance that is not
-    positive semi-definite, a kernel over time, a rate outside [0, 1).
+    Raises ValueError for an empty set, a mean or a covariance for another number of arms, a covariance that is not
+    positive semi-definite, a kernel over time and a rate outside [0, 1).
     """
     check_priors(priors)
     runs = () if replicates is None else (validation.positive_integer("replicates", replicates),)
@@ -116,10 +116,9 @@ def arm_gp_of_prior(
     replicates: int,
     form: str = "auto",
 ) -> ArmGP:
-    """An ``ArmGP`` of batch shape (replicates,) that holds one prior; arguments and errors as above.
+    """An ``ArmGP`` of batch shape (replicates,) with one ``prior``.
 
-    ``arms``, ``noise_variance``, ``replicates`` and ``form`` as for ``arm_gp_over_priors``. Raises ValueError for
-    ``replicates`` below 1.
+    ``arms``, ``noise_variance``, ``replicates`` (>= 1), ``form`` and the ValueErrors as for ``arm_gp_over_priors``.
     """
     validation.instance("prior", prior, CandidatePrior, "a CandidatePrior")
     check_priors([prior])
@@ -149,19 +148,19 @@ def _features(arms: Tensor | int) -> Tensor:
 def _mean_over_arms(p: int, prior: CandidatePrior, arms: Tensor) -> Tensor:
     mean = validation.numbers(f"priors[{p}].mean", prior.mean, arms)
     n = arms.shape[-2]
-    expected = f"() or ({n},), as many as there are arms"
+    expected = f"() or ({n},), one number for each arm"
     validation.shape_is(f"priors[{p}].mean", mean, mean.dim() == 0 or mean.shape == (n,), expected)
     return validation.rewards(f"priors[{p}].mean", mean).expand(n)
 
 
 def _kernel_over_arms(priors: Sequence[CandidatePrior], arms: Tensor) -> ArmCovarianceKernel:
-    """The priors' covariances as one kernel of batch shape (P,), or () when all share one kernel object."""
+    """The covariances of the priors as one kernel of batch shape (P,), or () if all share one kernel object."""
     shared = all(prior.kernel is priors[0].kernel for prior in priors)
     n, matrices = arms.shape[-2], []
     for p, prior in enumerate(priors[:1] if shared else priors):
         name, kernel = f"priors[{p}].kernel", prior.kernel
         if isinstance(kernel, Tensor):
-            validation.shape_is(name, kernel, kernel.shape == (n, n), f"({n}, {n}), a row for each arm")
+            validation.shape_is(name, kernel, kernel.shape == (n, n), f"({n}, {n}), one row for each arm")
             try:
                 matrices.append(ArmCovarianceKernel(kernel.to(arms)).covariance)
             except ValueError as error:
@@ -171,7 +170,7 @@ def _kernel_over_arms(priors: Sequence[CandidatePrior], arms: Tensor) -> ArmCova
             isinstance(part, MarkovTimeKernel | SpatioTemporalKernel) for part in kernel.modules()
         )
         validation.require(
-            not over_time, name, kernel, "a kernel over arms alone; time is its forgetting_rate"
+            not over_time, name, kernel, "a kernel over arms alone: set forgetting_rate for drift"
         )
         with torch.no_grad():
             x = torch.arange(n).to(arms).unsqueeze(-1) if over_indices(kernel) else arms
@@ -190,34 +189,35 @@ def online_gp_over_priors(
     learn: bool = False,
     anisotropy: float = ANISOTROPY,
 ) -> OnlineGP:
-    """One ``OnlineGP`` of batch shape (replicates, P), member p holding prior p; families may differ.
+    """One ``OnlineGP`` of batch shape (replicates, P) whose member p has prior p; kernel families may differ.
 
-    If any prior is over time (a forgetting rate, or a ``SpatioTemporalKernel`` of any time kernel), all are, and time
-    is the last input.
+    If any prior depends on time (by a forgetting rate, or a ``SpatioTemporalKernel`` with any time kernel), time is the
+    last input, and static priors forget at a rate of 1e-15.
 
     Args:
         domain: of the points.
-        priors: P of them, kernels over points and numbers for means.
-        noise_variance: lambda, a number or (S,), for priors without their own.
+        priors: P of them, with kernels over points and numbers as means.
+        noise_variance: lambda of priors that have none, a number or (S,).
         replicates: S.
-        learn: make the kernels ``learnable``, each replicate's its own.
-        anisotropy: of ``learnable``.
+        learn: make the kernels ``learnable``, with hyperparameters for each replicate.
+        anisotropy: as for ``learnable``.
 
-    Raises ValueError for an empty set, a matrix for a kernel, a mean of arms, a rate outside [0, 1).
+    Raises ValueError for an empty set, a matrix as a kernel, a mean of several numbers, a rate outside [0, 1), and a
+    rate above 0 with a ``SpatioTemporalKernel``.
     """
     check_priors(priors)
     validation.positive_integer("replicates", replicates)
     kernels, means, like = [], [], domain.bounds
     for p, prior in enumerate(priors):
         name, rate, mean = f"priors[{p}]", prior.forgetting_rate, prior.mean
-        expected = "a kernel over points, not a matrix of arms"
+        expected = "a kernel over points, not a matrix"
         validation.instance(f"{name}.kernel", prior.kernel, Kernel, expected)
         once = not (rate and isinstance(prior.kernel, SpatioTemporalKernel))
-        validation.require(once, f"{name}.forgetting_rate", rate, "0 with a kernel over time")
+        validation.require(once, f"{name}.forgetting_rate", rate, "0 for a kernel over time")
         kernel = copy.deepcopy(prior.kernel)
         kernels.append(_forgetting(kernel, rate) if rate else kernel)
         number = not isinstance(mean, Tensor) or mean.dim() == 0
-        validation.require(number, f"{name}.mean", mean, "a number: there are no arms")
+        validation.require(number, f"{name}.mean", mean, "a number")
         means.append(validation.rewards(f"{name}.mean", validation.numbers(f"{name}.mean", mean, like)))
     if any(isinstance(kernel, SpatioTemporalKernel) for kernel in kernels):
         kernels = [

@@ -1,4 +1,4 @@
-"""A quantity that is measured together with the reward: its prior, and the limits within which it must stay."""
+"""A quantity that is measured together with the reward: its prior and the limits that it must keep."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from bandits_torch import validation
 @validation.names_arguments
 @dataclass(frozen=True, eq=False)
 class OutcomeConstraint:
-    """A measured outcome g with low <= g(x, t) <= high, and its prior: a Gaussian process over the arms.
+    """A measured outcome g with low <= g(x, t) <= high. Its prior is a Gaussian process over the arms.
 
     Attributes:
-        name: of the outcome; not ``"reward"``, which is the reward itself.
-        low, high: limits in the outcome's unit, at least one finite.
+        name: of the outcome, other than ``"reward"``.
+        low, high: limits in the unit of the outcome, at least one finite.
         kernel: prior covariance over the arms, static; None: the kernel of the reward.
         noise_variance: of a measurement; None: the noise variance of the reward.
         prior_mean: a number or (N,).
         forgetting_rate: epsilon of exponential forgetting, per unit of time; None: the rate of the reward; 0: no drift.
 
-    Source: the safety constraints of Berkenkamp, Krause & Schoellig 2016, here with a limit on either side.
+    Source: the safety constraints of Berkenkamp, Krause & Schoellig 2016, here with limits on both sides.
 
-    Raises ValueError for limits that allow nothing or limit nothing, a name that is taken, and negative noise.
+    Raises ValueError unless low < high and one of them is finite, for an empty name or ``"reward"``, for a number
+    ``noise_variance`` that is not positive, and for a rate outside [0, 1).
     """
 
     name: str
@@ -48,7 +49,7 @@ class OutcomeConstraint:
 
 
 def check_limits(name: str, limits: tuple[float, float]) -> tuple[float, float]:
-    """(low, high) as floats, low < high, one of them finite; ValueError that names the outcome."""
+    """(low, high) as floats. Raises ValueError, with the name of the outcome, unless low < high and one is finite."""
     expected = "(low, high), two numbers with low < high, at least one finite"
     ok = isinstance(limits, tuple) and len(limits) == 2
     ok = ok and all(isinstance(x, float | int) and not isinstance(x, bool) for x in limits)
