@@ -1,4 +1,4 @@
-"""Cholesky factors: computed with jitter, solved with, and updated when an observation is removed."""
+"""Cholesky factors: with jitter, of independent rows, in triangular solves, and after an observation is removed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 _BLOCK = 16  # rows multiplied by one small matrix; 8 to 32 took the same time at t = 500, 1000 and 2000
-_PANEL = 256  # rows handled at a time: so many fit in a cache, and zeros on their left are skipped
+_PANEL = 256  # rows handled at a time: they fit in a cache, and the zeros on their left are skipped
 
 
 def safe_cholesky(matrices: Tensor, jitter: float = 0.0, scale: Tensor | None = None) -> Tensor:
     """Lower Cholesky factor of each positive semi-definite matrix plus ``jitter`` times its scale.
 
-    Where the factorisation fails, it is tried again with ten times the jitter; the other matrices of the batch keep
-    theirs. ``scale`` is by default the largest entry of the diagonal. Synchronises with the device. Raises RuntimeError
-    if a matrix still fails after twelve attempts.
+    A matrix whose factorisation fails is tried again with ten times the jitter, at least the machine epsilon; others of
+    the batch keep theirs. ``scale`` is by default the largest entry of the diagonal. Waits for the device. Raises
+    RuntimeError if a matrix still fails after twelve attempts.
 
-    linear_operator's ``psd_safe_cholesky`` is not suitable: it adds one number to the whole batch, whatever the scale.
-    A covariance with variances of 1e-12 gets 1e-8, ten thousand times as much. It also warns each time.
+    linear_operator's ``psd_safe_cholesky`` is not suitable: it adds one number to every matrix, whatever its scale. A
+    covariance with variances of 1e-12 gets 1e-8, ten thousand times as much. It also warns each time.
     """
     if matrices.shape[-1] == 0:
         return matrices
@@ -40,15 +40,15 @@ def safe_cholesky(matrices: Tensor, jitter: float = 0.0, scale: Tensor | None = 
 
 
 def batched_cholesky(matrices: Tensor) -> Tensor:
-    """``safe_cholesky`` for posterior covariances: jitter begins at 1e-12 (float32: 1e-6) of the largest variance."""
+    """``safe_cholesky`` with a first jitter of 1e-12 (float32: 1e-6) of the largest variance."""
     return safe_cholesky(matrices, 1e-12 if matrices.dtype == torch.float64 else 1e-6)
 
 
 def independent(matrix: Tensor, least: float) -> tuple[list[int], Tensor]:
     """Rows of a positive semi-definite matrix that do not depend linearly on earlier rows, and their Cholesky factor.
 
-    A row counts as dependent if its variance given the rows kept before is at most ``least``, which must be far above
-    the rounding errors of the matrix. No jitter is added: it would act as noise. Synchronises with the device.
+    A row counts as dependent if its variance given the rows kept so far is at most ``least``, which must be far above
+    the rounding errors of the matrix. No jitter is added: it would act as noise. Waits for the device.
     """
     factor, failed = torch.linalg.cholesky_ex(matrix)
     if not bool(failed) and bool((factor.diagonal().square() > least).all()):
@@ -67,7 +67,7 @@ def independent(matrix: Tensor, least: float) -> tuple[list[int], Tensor]:
 
 
 def solve_lower(lower: Tensor, right: Tensor) -> Tensor:
-    """lower^{-1} right. O(t^2) per column; ``upper.mT``, a factor stored as its transpose, is not copied."""
+    """lower^{-1} right, O(t^2) per column. A factor stored as its transpose, passed as ``upper.mT``, is not copied."""
     return torch.linalg.solve_triangular(lower, right, upper=False)
 
 
@@ -77,21 +77,20 @@ def bordered(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
 
 
 def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out: Tensor) -> Tensor:
-    """Remove an observation: the factor and the whitened residuals of the later ones.
+    """Remove an observation: write the factor of the later ones to ``out``, and return their whitened residuals.
 
-    Write the factor of the removed observation and the later ones as [[a, 0], [l, M]]. The later ones have the
-    covariance A = M M^T + l l^T. With p = M^{-1} l, A = M (I + p p^T) M^T, so its factor is M C with
-    C the Cholesky factor of I + p p^T. The inverse of I + p p^T is I - p p^T / (1 + p^T p), also for its
-    leading blocks, which gives C in closed form: with b_j = 1 + sum_{k <= j} p_k^2 and b_{-1} = 1,
+    Let [[a, 0], [l, M]] be the factor of the removed observation and the later ones, which have the covariance
+    A = M M^T + l l^T. With p = M^{-1} l, A = M (I + p p^T) M^T. Its factor is M C, with C the Cholesky factor of
+    I + p p^T. The inverse of I + p p^T, and of each leading block, is I - p p^T / (1 + p^T p). This gives C in closed
+    form: with b_j = 1 + sum_{k <= j} p_k^2 and b_{-1} = 1,
 
         C_jj = d_j = sqrt(b_j / b_{j-1}),    C_ij = p_i q_j for i > j,    q_j = p_j / sqrt(b_j b_{j-1}),
         (M C)_ij = M_ij d_j + q_j sum_{k > j} M_ik p_k.
 
-    The sum runs over all columns to the right of j. It is split into blocks of columns: inside a block it
-    is a product with a small triangular matrix; across blocks it is a cumulative sum of one number per row
-    and block. There are sums only, no differences: the step is as stable as adding l l^T to M M^T.
-    Of the residuals r = [a z_0, l z_0 + M z] the second part remains, l z_0 + M z = M C z'. So z' = C^{-1} v with
-    v = z + p z_0:
+    The sum over the columns right of j is split into blocks of columns. Inside a block it is a product with a small
+    triangular matrix; across blocks it is a cumulative sum of one number per row and block. No variance is subtracted:
+    the step is as stable as adding l l^T to M M^T. Of the residuals [a z_0, l z_0 + M z] the second part remains,
+    l z_0 + M z = M C z'. So z' = C^{-1} v with v = z + p z_0:
 
         z'_i = (v_i - p_i / b_{i-1} sum_{k < i} p_k v_k) / d_i.
 
@@ -100,8 +99,7 @@ def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out:
         row: l, ``batch x t``.
         whitened: z, ``batch' x t`` (``batch'`` broadcasts with ``batch``).
         first: z_0, ``batch' x 1``.
-        out: where (M C)^T goes, ``batch x t x t``, zero below the diagonal; may be the memory of ``upper``
-            moved up and to the left.
+        out: receives (M C)^T, ``batch x t x t``, zero below the diagonal; may overlap ``upper``, up and to the left.
 
     Returns:
         z'. Cost: O(t^2), one triangular solve and two passes over the factor.
@@ -122,7 +120,7 @@ def _multiply(upper: Tensor, p: Tensor, q: Tensor, diagonal: Tensor, out: Tensor
     whole = t // _BLOCK * _BLOCK
     edges = sorted({*range(0, whole, _PANEL), whole, t})
     panels = [slice(start, stop) for start, stop in pairwise(edges)]
-    # p^T times the rows below each panel, in the panel's columns; columns to the left of those rows are zero.
+    # For each panel: p^T times the rows below it, in the panel's columns. Those rows are zero left of their panel.
     below = [upper.new_zeros(*p.shape[:-1], 1, 0)]
     for panel in reversed(panels):
         last = pad(below[-1], (panel.stop - panel.start, 0))
@@ -135,7 +133,7 @@ def _multiply(upper: Tensor, p: Tensor, q: Tensor, diagonal: Tensor, out: Tensor
         blocks = rows.unflatten(-2, (-1, size))
         of_p, of_q, of_d = (v[..., panel].unflatten(-1, (-1, size)) for v in (p, q, diagonal))
         corner = torch.triu(of_q.unsqueeze(-1) * of_p.unsqueeze(-2), 1) + torch.diag_embed(of_d)
-        # One product for both, because in a batch PyTorch copies the rows for each product.
+        # One product for both, because PyTorch copies the rows of a batch for each product.
         both = torch.cat([corner, of_p.unsqueeze(-2)], -2) @ blocks
         product, sums = both[..., :-1, :], both[..., -1:, :]
         sums = sums.flip(-3).cumsum(-3).flip(-3) - sums + below[-1].unsqueeze(-3)
