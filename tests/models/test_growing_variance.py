@@ -68,6 +68,16 @@ def test_noise_that_the_observed_variance_has_outgrown_is_not_adopted():
     assert model.noise_variance == 1e-4
 
 
+def test_rows_that_cannot_be_held_replace_none():
+    model = models.OnlineGP(over_time(), 1e-8, input_dim=2)
+    model.observe(rows(0.0), rewards(0))
+    before = model.train_inputs[0].clone()
+    late = torch.cat([rows(1.0, 1), rows(1.7e9, 1)])  # the second has too large a variance
+    with pytest.raises(ValueError, match="X must be where noise_variance"):
+        model.hold(late, rewards(1, 2), torch.tensor([True, True]))
+    assert torch.equal(model.train_inputs[0], before)
+
+
 @pytest.mark.parametrize("start", [1.7e9, 1e12])
 def test_the_same_rows_counted_from_a_start_are_not_refused(start):
     model = models.OnlineGP(over_time(start), 1e-8, input_dim=2)

@@ -425,6 +425,7 @@ class OnlineGP(OnlineModel):
         """
         _points_and_targets(X, Y, self.batch_shape, self.data)
         check_held(held, self.batch_shape, X.shape[-2])
+        self._check_spread(X)
         self.reset(held.any(-1))
         for k in range(X.shape[-2]):
             self.observe(X[..., k : k + 1, :], Y[..., k : k + 1, :], where=held[..., k])
