@@ -100,6 +100,7 @@ def test_rows_within_the_span_of_others_are_left_out_and_no_others():
         (1e-12, 0.0, "noise_variance"),
         (math.nan, 0.0, "noise_variance"),
         (-1.0, 0.0, "noise_variance"),
+        (math.inf, 0.0, "noise_variance"),
         (0.1, math.inf, "prior_mean"),
     ],
 )

@@ -142,8 +142,9 @@ def noise_over(arms: Tensor, noise_variance: float | Tensor) -> Tensor:
 
 
 def check_ratio(noise_variance: Tensor, prior_variance: Tensor) -> None:
-    """Raises ValueError if the noise variance, (*batch), is too small relative to the prior variance (q, N) for its
-    dtype."""
+    """Raises ValueError if the noise variance, (*batch), is not finite or, for its dtype, too small relative to the
+    prior variance (q, N)."""
+    validation.finite_tensor("noise_variance", noise_variance)
     least = SMALLEST_RATIO.get(noise_variance.dtype, 1e-5)
     ratio = float(noise_variance.min()) / max(
         float(prior_variance.max()), torch.finfo(prior_variance.dtype).tiny
