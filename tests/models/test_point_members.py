@@ -11,7 +11,7 @@ from botorch.models.utils.gpytorch_modules import (
 from gpytorch.kernels import MaternKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel
-from bandits_torch.models import MemberMixture, PointMembers
+from bandits_torch.models import MemberMixture, PointMembers, WideningMembers
 from bandits_torch.models.points.member_posterior import covariance
 from bandits_torch.models.points.point_members import HeldRows, log_posterior, refine
 from tests.reference.plain_points import Process
@@ -43,6 +43,17 @@ def filled(steps, model, seed=0):
 def somewhere(n, S=1, seed=9):
     g = torch.Generator().manual_seed(seed)
     return BOX[0] + (BOX[1] - BOX[0]) * torch.rand(S, n, 3, generator=g, dtype=torch.float64)
+
+
+def test_replicates_with_boxes_of_their_own_compare_points_as_each_alone():
+    free, ones = torch.zeros(3, dtype=torch.bool), torch.ones(2, 3, dtype=torch.float64)
+    grid = [LENGTHS.new_tensor(one) for one in (NOISES, RATES, SCALES)]
+    both, alone = (WideningMembers(free, BOX, LENGTHS, *grid, replicates=S) for S in (2, 1))
+    X, Z = somewhere(4, S=2), somewhere(5)[0]
+    for t, x in enumerate(somewhere(6, S=2, seed=1).unbind(1)):
+        both.observe(x, ones, float(t), ones / 3)
+        alone.observe(x[1:], ones[1:], float(t), ones[1:] / 3)
+    assert torch.equal(both.likeness(X, Z)[1:], alone.likeness(X[1:], Z))
 
 
 def test_moments_are_those_of_gpytorchs_kernels():

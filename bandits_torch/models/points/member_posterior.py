@@ -164,8 +164,8 @@ class MemberPosterior:
     def likeness(self, X: Tensor, Z: Tensor) -> Tensor:
         """Squared prior correlation of points X (S, b, d) with Z (k, d) at one time, with the unknown mean subtracted:
         (S, P, b, k). A level that all points share carries no information about any one of them."""
-        left, right = self.unit_cube(X), self.unit_cube(Z)
-        return (covariance(left.unsqueeze(1), right, self.lengthscale) - CONSTANT).square()
+        left, right = self.unit_cube(X).unsqueeze(1), self.unit_cube(Z).unsqueeze(-3)
+        return (covariance(left, right, self.lengthscale) - CONSTANT).square()
 
     def of(self, member: Tensor) -> MemberPosterior:
         """Predictions of some members of each replicate alone, (S, K)."""
