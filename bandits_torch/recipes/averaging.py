@@ -1,4 +1,4 @@
-"""``auto``: a mixture over kernels, noises and rates of change, which needs only arms, or a domain of points."""
+"""``auto``: averages over kernels, noises and rates of change, and needs only arms or a domain of points."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ _RATES = (0.0, 0.01, 0.05, 0.3)  # per typical gap between observations
 _TIMESCALES = (10.0, 30.0, 100.0)  # in typical gaps
 _LENGTHSCALES = (0.2, 0.6)  # of the unit cube, times sqrt(d)
 _NOISE = 0.02  # share of the variance of the function
-_TOLD = 0.5  # given length-scales, of the box in which members then count
+_GIVEN_LENGTHSCALE = 0.5  # a given length-scale under contexts, as a share of the side of the members' box
 _CAPACITY = 200  # observations that a member holds
-_IGNORED = 10.0  # the length-scale of a context that hardly matters, of its range
+_IGNORED = 10.0  # length-scale of a context that hardly matters, as a multiple of its range
 
 
 def auto_over_points(
@@ -68,17 +68,17 @@ def auto_over_points(
     kind: type[PointAveraging] = PointAveraging,
     **options: Any,
 ) -> PointAveraging:
-    """``PointAveraging`` over seven kernels over time, without change to fast and smooth, times two length-scales.
+    """``PointAveraging`` with 14 members: seven kernels over time, from none to fast change, times two length-scales.
 
     Args:
-        kernel: None: not known; else squared exponential or Matern. The second half of the members begins with its
-            length-scales. All adapt.
-        noise_variance: given only with ``kernel``. That half begins with it, divided by the kernel's variance.
+        kernel: squared exponential or Matern, or None if unknown. The second half of the members begins with its
+            length-scales; later all members adapt theirs.
+        noise_variance: only with ``kernel``. The second half begins with it, divided by the kernel's variance.
         replicates: S.
         width, search, seed: of ``PointAveraging``.
         capacity: of ``PointMembers``.
-        kind: the class of the policy, a kind of ``PointAveraging``.
-        options: others of ``PointAveraging``.
+        kind: the class of the policy, ``PointAveraging`` or a subclass.
+        options: further arguments of ``PointAveraging``.
 
     Raises ValueError for bounds that differ between replicates, another kernel, and a noise variance without one.
     """
@@ -97,8 +97,8 @@ def auto_over_points(
 
 
 def _over_time(lengthscales: Tensor, noises: list[float]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Length-scales (P, d), noise variances, rates and time-scales (P,) of members: for each of these length-scales
-    (L, d) and noises one for each kernel over time."""
+    """Length-scales (P, d), noise variances, rates and time-scales (P,) of members: one member for each pair of a row
+    of ``lengthscales`` (L, d), with its noise, and a kernel over time."""
     over_time = [(rate, math.inf) for rate in _RATES] + [(0.0, scale) for scale in _TIMESCALES]
     rate, timescale = lengthscales.new_tensor(over_time).repeat(len(noises), 1).T
     noise = lengthscales.new_tensor(noises)
@@ -117,18 +117,19 @@ def _under_any_context(
     """``PointAveraging`` over the features of N arms, (N, d), joined with a context of ``context_dim`` numbers.
 
     Length-scales begin as shares of the ranges observed for features and contexts (``WideningMembers``). A third of the
-    members begins with contexts that hardly matter. All adapt, the length-scale of each input by itself, so the policy
-    learns which inputs matter. Arms without features have an input each, 1 for that arm.
+    members begins with contexts that hardly matter. All members adapt the length-scale of each input separately, so the
+    policy learns which inputs matter. Arms without features have one input each, which is 1 for this arm and 0 else.
 
-    The kernels, both or neither, are as for ``auto_over_points``, each over its own inputs.
+    The kernels over arms and over contexts, both or neither, are as in ``auto_over_points``.
     """
     kernel, first = setup.kernel, setup.grown_from
     n, d = arms.shape
     columns = list(range(context_dim) if matters is None else matters)
     counts = arms[:, 0] == torch.arange(n, device=arms.device) if d == 1 else arms.new_zeros(n).bool()
     counted = bool(counts.all())
-    goes_on = counted or not bool(counts[:first].all())
-    validation.require(goes_on, "features", arms[first:], "numbers that go on counting, as the first do")
+    consistent = counted or not bool(counts[:first].all())
+    expected = "their indices, as for the first arms"
+    validation.require(consistent, "features of new arms", arms[first:], expected)
     rows = torch.eye(n, dtype=torch.float64, device=arms.device) if counted else arms.double()
     d, c = rows.shape[-1], len(columns)
     bounds, known = rows.new_tensor([[0.0], [1.0]]).repeat(1, d + c), torch.arange(d + c) < d
@@ -142,11 +143,11 @@ def _under_any_context(
         of_arms, noise = _given_scales(_unit_box(d), cast(Kernel, kernel), setup.noise_variance)
         of_context, _ = _given_scales(_unit_box(context_dim), context_kernel, None)
         length = torch.cat([of_arms.expand(d), of_context.expand(context_dim)[columns]]).to(rows)
-        bounds, known = torch.stack([0 * length, length / _TOLD]), known | True
-        scales, noises = [_TOLD / 3, _TOLD], [_NOISE, noise, noise]
+        bounds, known = torch.stack([0 * length, length / _GIVEN_LENGTHSCALE]), known | True
+        scales, noises = [_GIVEN_LENGTHSCALE / 3, _GIVEN_LENGTHSCALE], [_NOISE, noise, noise]
     lengthscales = rows.new_tensor([*scales, scales[-1]]).unsqueeze(-1).repeat(1, d + c)
     lengthscales[-1, d:] = _IGNORED
-    if counted:  # arms that are added later have the last columns
+    if counted:  # the inputs of arms go last, so that arms added later extend them
         order = [*range(d, d + c), *range(d)]
         bounds, known, lengthscales = bounds[:, order], known[order], lengthscales[:, order]
     grid = _over_time(lengthscales, noises)
@@ -164,7 +165,7 @@ def _unit_box(dim: int) -> Domain:
 def _given_scales(
     domain: Domain, kernel: Kernel, noise_variance: float | Tensor | None
 ) -> tuple[Tensor, float]:
-    """Length-scales of the unit cube, (d,), and noise variance over the function's."""
+    """Length-scales as shares of the sides, (d,), and noise variance as a share of the kernel's variance."""
     base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
     expected = "squared exponential or Matern, over points"
     validation.instance("kernel", base, (RBFKernel, MaternKernel), expected)
@@ -183,16 +184,15 @@ def _given_scales(
 
 
 PLAUSIBLE = 4.0  # nats
-_LEARNED_UP_TO, _HARMONICS = 200, 2  # arms with cycles that are learned; harmonics of these
-# c of ``LookingAgain``: of arms that nothing relates, of arms with features, given a kernel that relates them, and of
-# arms with contexts that are related.
+_LEARNED_UP_TO, _HARMONICS = 200, 2  # most arms with learned cycles or a control; harmonics of such cycles
+# c of ``LookingAgain``: for unrelated arms, arms with features, arms related by a given kernel, related contexts.
 _LOOK_AGAIN, _LOOK_AGAIN_FEATURES, _LOOK_AGAIN_RELATED, _LOOK_AGAIN_CONTEXTS = 7.0, 8.5, 14.0, 12.0
-_MANY_PAIRS = 64  # of arm and context, above which nothing is looked at again where contexts are related
-_AT_ONCE = 6  # looks within c sqrt(t + 300), with a kernel that relates arms
-_WIDE = 2.0  # of ``ModelAveraging``, with a kernel
-_LEAST = 1e-6  # of the variance in a history: what is left about its cycles is at least that
-_SHARE = 0.1  # of the traffic, to a control
-_FEW = 16  # arms: without a kernel, up to this number are all tried, with features or not
+_MANY_PAIRS = 64  # of arm and related context; with more, no pair is looked at again by default
+_AT_ONCE = 6  # most looks within c sqrt(t + 300) steps if a kernel relates arms, or with many pairs
+_WIDE = 2.0  # ``wide`` of ``ModelAveraging``, with a kernel
+_LEAST = 1e-6  # share of the history's variance, added to the residual variance of cycles
+_SHARE = 0.1  # of the traffic, for a control
+_FEW = 16  # without a kernel, up to this number of arms all are tried, with features or not
 
 
 @recipe(takes=(*RUN, "prior_mean", "search"), optional=True, points=True, contexts=True, scale_free=True)
@@ -220,66 +220,66 @@ def auto(
 ) -> Policy:
     """Needs only the choices: averages over kernels, noises and rates of change by how well each predicts.
 
-    ``ModelAveraging`` weighs the members. Given only the choices, multiplying or shifting rewards, or another unit of
-    time, does not change what it chooses. Without a kernel, all arms are tried in due course if there are up to 16 or
-    if they have no features (``try_all``), and a quarter of the weight is on members whose rewards drift smoothly
-    (``SmoothMembers``). A given kernel or noise variance is
-    used; members without it stay, so a wrong one costs little. Up to 500 arms there are also members with a kernel of
-    shorter range (``sharper``: length-scales divided by 3 and 5). Over a ``Domain`` it expects less of the ends of
-    ranges than of their middle, until it knows more.
+    ``ModelAveraging`` weighs the members by their predictions. Given only the choices, multiplying or shifting rewards,
+    or another unit of time, does not change what it chooses. Without a kernel, all arms are tried in turn if there are
+    up to 16 or they have no features (``try_all``). Up to 500 arms, a quarter of the weight is then on members whose
+    rewards drift smoothly (``SmoothMembers``). Members with a given kernel have 9/10 of the prior weight; the others
+    limit the cost of a wrong kernel. Up to 500 arms there are also members with a kernel of shorter range
+    (``sharper``: length-scales divided by 3 and 5). Over a ``Domain`` it first expects less of the ends of ranges than
+    of their middle.
 
     Args:
-        kernel: None: not known; else as for the other recipes.
-        noise_variance: None: not known; given only with ``kernel`` or ``history``.
-        prior_mean: given only with ``kernel``.
-        history: (T, N) past rewards of the arms, NaN where missing, in place of ``kernel`` and ``prior_mean``: their
-            covariance (``estimate_covariance``) and means are used.
-        history_times: (T,) times of its rows, in the unit in which the policy counts time; None: a row for each unit,
-            the last at time 0, as in ``Replay``. Only cycles use them.
-        cycles: of the rewards. A period, or several, in units of time. ``"find"``: those found in the history
-            (``find_periods``); None: none. A history shows each arm's cycle (``fit_cycles``), up to 500 arms; half of
-            the prior weight is on members with this cycle as prior mean (``CyclicMembers``) and the covariance of the
-            residuals. Without a history such members learn the cycles, up to 200 arms; one member then costs as much
-            memory as 25 others. ``Cycles``: known together with a ``kernel``, as from a replayed table.
+        kernel: None if unknown, else as for the other recipes.
+        noise_variance: None if unknown; only with ``kernel`` or ``history``.
+        prior_mean: only with ``kernel``.
+        history: (T, N) past rewards of the arms, NaN where missing. Their covariance (``estimate_covariance``) and
+            means replace ``kernel`` and ``prior_mean``.
+        history_times: (T,) times of its rows, in the policy's unit of time. None: the rows are one unit apart, the last
+            at time 0, as in ``Replay``. Only cycles use them.
+        cycles: one or several periods of the rewards, in units of time; ``"find"``: those found in the history
+            (``find_periods``); None: none. From a history each arm's cycle is fitted (``fit_cycles``), up to 500 arms.
+            Half of the prior weight is then on members with this cycle as prior mean (``CyclicMembers``) and the
+            covariance of the residuals. Without a history these members learn the cycles, up to 200 arms; one member
+            then takes as much memory as 25 others. ``Cycles``: known together with a ``kernel``, as in ``Replay``.
         context_dim, context_kernel, contexts, matters: for steps with a context; see below.
-        log: a ``Log`` of past pulls, drawn in any way: each reward is learned with its time, in order, as if the policy
-            had pulled the arm. Times go on from there, in the same unit. ``reset`` forgets it. Only over arms. If
-            neither ``contexts`` nor ``context_dim`` is given, they are taken from the log.
-        control: an arm that the others are compared with, up to 200 arms. ``control_share`` of the traffic goes to it
-            at random (``ControlledPolicy``), members learn a level that is common to all arms and moves faster than
-            they differ (``LevelMembers``), and arms are chosen by their lift over the control; ``AskTell.lift`` shows
-            lifts with their intervals. A kernel or a history is used for the correlations of what arms do not have in
-            common. Means, unit and noise are learned, and cycles as part of the level.
+        log: a ``Log`` of past pulls, drawn in any way. Each reward is learned with its time, in order, as if the policy
+            had pulled the arm. Later times count in the same unit. ``reset`` forgets the log. Only over arms. It also
+            sets the contexts if neither ``contexts`` nor ``context_dim`` is given.
+        control: an arm with which the others are compared, among up to 200 arms. ``control_share`` of the traffic goes
+            to it at random (``ControlledPolicy``). Members learn a level that is common to all arms and changes faster
+            than their differences (``LevelMembers``). Arms are chosen by their lift over the control;
+            ``AskTell.lift`` shows lifts with intervals. A kernel or history sets the correlations of the arms'
+            differences. Means, unit and noise are learned, and cycles as part of the level.
         control_share: in (0, 1/2].
-        width: multiplies the mixture's standard deviation; by default 1.25, with a kernel or history 2 at every
-            tenth choice, over a ``Domain`` 1.
+        width: multiplies the mixture's standard deviation. None: 1.25; with a kernel or history 2 at every tenth
+            choice; over a ``Domain`` and under contexts that are not listed 1.
         share, behind: of ``FixedShare``.
-        look_again: c of ``ModelAveraging``, by default 7, with features and no kernel 8.5, and 14 with a kernel that
-            relates arms (a squared correlation of 1/2 or more), with at most six looks within c sqrt(t + 300) there;
-            over a ``Domain`` of ``PointAveraging``, by default 7. 0: never.
-        max_move, move_price, start_at: of ``CostlyMoves``, around the policy if any is given: how far a setting of a
-            ``Domain`` may move in a step, as a share of its range; the price of a move, or of a switch of arms.
-        plausible: of ``ModelAveraging``; not for a ``Domain``, where there are no such checks.
+        look_again: c of ``ModelAveraging``. None: 7, but 8.5 with features and no kernel, and 14 with a kernel that
+            relates arms (a squared correlation of 1/2 or more), then with at most six looks within c sqrt(t + 300)
+            steps. Over a ``Domain``: c of ``PointAveraging``, None for 7. 0: never.
+        max_move, move_price, start_at: of ``CostlyMoves``, which wraps the policy if any of them is given: how far a
+            setting of a ``Domain`` may move in a step, as a share of its range; the price of a move or of a switch of
+            arms.
+        plausible: of ``ModelAveraging``; not for a ``Domain``, which has no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says how it uses a ``kernel``).
 
-    Members: P = 21 (arms without features) to 123 up to 500 arms, fewer and of rank 100 above, up to 144 with a history
-    that has cycles; memory O(S P N^2), above 500 arms O(S P N). How many arms there were at first decides: members stay
-    what they are as arms are added. Above 500 arms, a new arm that the others say too little about adds to the rank,
-    up to 200.
+    Members: up to 500 arms P = 21 (without features) to 129, with cycles up to 213 for one period; above 500 arms about
+    30, of rank 100. Memory O(S P N^2), above 500 arms O(S P N). The number of arms at the start decides: members do not
+    change when arms are added. Above 500 arms, a new arm that is little correlated with the others adds to the rank, up
+    to 200.
 
     Under a context (``ArmContext``; ``context_dim`` numbers a step) ``contexts`` lists all that can occur, (M, c), or
     gives their number, for contexts 0 to M - 1. The members are then over the N M pairs of arm and context
-    (``PairAveraging``). Otherwise they are over features and context (``ContextAveraging``), hold 200 observations, and
-    learn length-scales as over a ``Domain``. Members differ in whether the context matters at all, and in which of its
-    numbers do; ``matters`` gives the columns that do. ``context_kernel`` is given with ``kernel``, and only then. Pairs
-    are looked at again like arms: ``look_again`` is 7 if contexts are only counted, and 12 if numbers or a kernel
-    relate them, up to 64 pairs. With more pairs, and for contexts that are not listed, nothing is looked at again,
-    because looks at many related pairs cost too much while nothing changes. For listed contexts ``look_again`` may
-    still be given. There are then at most six looks within c sqrt(t + 300), and a look is lost if no pair of the step's
-    context is due.
+    (``PairAveraging``). If contexts are not listed, members are over features and context (``ContextAveraging``), hold
+    200 observations, and learn length-scales as over a ``Domain``. Members differ in whether the context matters at
+    all, and in which of its numbers do; ``matters`` names the columns that do. ``context_kernel`` is given if and only
+    if ``kernel`` is. By default ``look_again`` is 7 for pairs with contexts that are only counted, and 12 if numbers or
+    a kernel relate up to 64 pairs. With more pairs, and for contexts that are not listed, it is 0, because looks at
+    many related pairs cost too much while nothing changes. If it is given for more than 64 related pairs, there are at
+    most six looks within c sqrt(t + 300) steps, and a look is lost if no pair of the step's context is due.
 
     Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned online and the checks are ours. No
-    theorem bounds its regret. Raises ValueError for arguments that contradict each other or cannot be used, and for
+    theorem bounds its regret. Raises ValueError for arguments that contradict each other or have no effect, and for
     more than 500 arms without features or a kernel.
     """
     of_contexts: dict[str, Any] = {
@@ -325,7 +325,7 @@ def auto(
         if control is None:
             left = control_share == _SHARE
             validation.require(left, "control_share", control_share, f"{_SHARE} without a control")
-        else:  # the level has the cycles
+        else:  # the level learns cycles
             unsaid = isinstance(cycles, Cycles) or cycles in (None, FIND)
             validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None with a control")
             cycles = None
@@ -338,7 +338,7 @@ def auto(
                 _learn_log(under, log, features)
             return under
         _left_out("None without a context (context_dim 0)", **of_contexts)
-        of_kernel = isinstance(cycles, Cycles)  # whose noise is what it is beside cycles that are not known
+        of_kernel = isinstance(cycles, Cycles)  # its noise variance was estimated without the cycles
         policy = _over_arms(setup, features, kernel, prior_mean, known, of_kernel, control, settings, sharing)
         if log is not None:
             _learn_log(policy, log, features)
@@ -348,13 +348,16 @@ def auto(
 
 
 def _left_out(expected: str, **given: Any) -> None:
-    """Raises ValueError that names the argument unless all of these are None."""
+    """Raise a ValueError that names the first of these arguments that is not None."""
     for name, value in given.items():
         validation.require(value is None, name, value, expected)
 
 
 def _prior_of(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Tensor | None, Number | Tensor]:
-    """Features, kernel and prior mean, given or of a history. Raises ValueError for what is given twice, or unused."""
+    """Features, kernel and prior mean, given or estimated from the history.
+
+    Raises ValueError for an argument that the history determines, or that would have no effect.
+    """
     choices = setup.choices
     if isinstance(choices, Tensor) and (choices.is_floating_point() or choices.is_complex()):
         fits = choices.dtype in (torch.float32, torch.float64)
@@ -379,7 +382,7 @@ def _prior_of(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Te
         except ValueError as error:
             raise ValueError(f"history: {error}") from error
         differ = bool(kernel.diagonal().mean() > 0)
-        validation.require(differ, "history", history, "of rewards that differ, some of an arm's at least")
+        validation.require(differ, "history", history, "of rewards that differ within an arm")
     used, expected = kernel is not None, "None if neither kernel nor history is given"
     validation.require(used or noise_variance is None, "noise_variance", noise_variance, expected)
     validation.require(used or _is_zero(prior_mean), "prior_mean", prior_mean, "0 if no kernel is given")
@@ -408,11 +411,11 @@ def _over_arms(
         residuals = None
         if len(known.residuals):
             residuals = estimate_covariance(torch.from_numpy(known.residuals).to(features))
-            least = _LEAST * groups[0].shape.diagonal().mean()  # where cycles leave nothing
+            least = _LEAST * groups[0].shape.diagonal().mean()  # for arms that the cycles explain completely
             residuals = residuals + least * torch.eye(len(features)).to(features)
         groups = with_cycles(groups, features, residuals, None if of_kernel else setup.noise_variance)
     K, related = groups[0].shape[:first, :first], setup.kernel is not None
-    if related and K.shape[0] == K.shape[1]:  # whether a play of one arm says much about another
+    if related and K.shape[0] == K.shape[1]:  # whether any two arms are strongly correlated
         variance = K.diagonal()
         related = bool((K.square() >= 0.5 * variance.unsqueeze(-1) * variance).sum() > len(K))
     if control is not None:
@@ -455,7 +458,7 @@ def _learn_log(policy: Policy, log: Log, features: Tensor) -> None:
 def _under_contexts(
     setup: Setup, arms: Tensor, given: dict[str, Any], own: dict[str, Any]
 ) -> PairAveraging | ContextAveraging:
-    """``auto`` under contexts that are listed, or any."""
+    """``auto`` under contexts, listed or not."""
     contexts, context_kernel, matters = given["contexts"], given["context_kernel"], given["matters"]
     if isinstance(contexts, int):
         contexts = torch.arange(validation.positive_integer("contexts", contexts)).to(arms).unsqueeze(-1)
@@ -510,8 +513,8 @@ def _cycles(
     times: Tensor | None,
     given: str | float | Sequence[float] | Cycles | None,
 ) -> Cycles | None:
-    """The given cycles, or those found in a history; without residuals if only their periods are known. The ``first``
-    arms decide (None: all)."""
+    """The given cycles, or those found in the history; without residuals if only their periods are known. Limits on the
+    number of arms count the ``first`` arms (None: all)."""
     n = len(features)
     if times is not None:
         validation.require(history is not None, "history_times", times, "None if there is no history")
@@ -567,7 +570,7 @@ def _policy(
         profile, level = (torch.from_numpy(part).to(features) for part in (cycles.profile, cycles.levels))
         whole: dict[str, Any] = {"periods": cycles.periods, "harmonics": cycles.harmonics, "profile": profile}
         kinds += [(partial(CyclicMembers, **whole), cyclic, level)]
-    elif cycles is not None:  # a member learns one cycle: a period that is none then misleads none of another
+    elif cycles is not None:  # each member learns one cycle: a wrong period then misleads no other member
         each = [replace(family, weight=family.weight / len(cycles.periods)) for family in cyclic]
         for period, count in zip(cycles.periods, cycles.harmonics, strict=True):
             kinds += [(partial(CyclicMembers, periods=[period], harmonics=[count]), each, mean.expand(n))]
@@ -594,7 +597,7 @@ def _members(
     prior_mean: Tensor,
     replicates: int,
 ) -> tuple[RecursiveMembers, list[float], list[float]]:
-    """A model of the members of these families, and the prior weight and the strength of each."""
+    """A model of the members of these families, with the prior weight and the strength of each member."""
     members = [
         (g, noise, rate, family.weight / (len(family.noises) * len(family.rates)), strength)
         for g, family in enumerate(groups)
