@@ -298,8 +298,12 @@ def auto(
     settings: dict[str, Any] = {"width": width, "plausible": plausible, "look_again": look_again}
     sharing: dict[str, Any] = {"share": share, "behind": behind}
     policy: Policy
+    if control is None:
+        left = control_share == _SHARE
+        validation.require(left, "control_share", control_share, f"{_SHARE} without a control")
     if setup.domain is not None:
-        _left_out("None if the choices are a Domain", log=log, control=control, history=history)
+        past = {"log": log, "history": history, "history_times": history_times}
+        _left_out("None if the choices are a Domain", control=control, **past)
         _left_out("left out over a Domain, where a context is a fixed feature", **of_contexts)
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None if the choices are a Domain")
@@ -322,10 +326,7 @@ def auto(
         )
     else:
         features, kernel, prior_mean = _prior_of(setup, history)
-        if control is None:
-            left = control_share == _SHARE
-            validation.require(left, "control_share", control_share, f"{_SHARE} without a control")
-        else:  # the level learns cycles
+        if control is not None:  # the level learns cycles
             unsaid = isinstance(cycles, Cycles) or cycles in (None, FIND)
             validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None with a control")
             cycles = None

@@ -140,6 +140,13 @@ def test_a_setup_is_frozen_complete_and_checked():
         recipes.gp_ucb(setup, RBFKernel())
 
 
+@pytest.mark.parametrize("options", [{"control_share": 0.3}, {"history_times": torch.arange(3.0)}])
+def test_auto_over_a_domain_refuses_what_is_for_arms(options):
+    box = Domain(torch.tensor([[0.0], [1.0]]))
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
+        recipes.auto(box, **options)
+
+
 @pytest.mark.parametrize("domain", [None, 3])
 def test_a_memory_length_over_points_needs_their_domain(domain):
     model = OnlineGP(rbf(0.2), 0.1, input_dim=1)
