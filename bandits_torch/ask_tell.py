@@ -27,7 +27,7 @@ from bandits_torch.threads import Turn, fitting
 from bandits_torch.watch import Watch, Watched
 
 _BEFORE = (
-    "before other arms"  # key in ``Choice.why``, for choices made before the policy restarted with other arms
+    "before other arms"  # key in ``Choice.why``: the policy has restarted with other arms since the choice
 )
 
 

@@ -1,8 +1,8 @@
-"""How an object was built, as plain values by path: to compare two objects, name the differences, and build one anew.
+"""Descriptions of how objects were built, as plain values by path: to compare two objects, or build one anew.
 
-A ``Described`` notes the arguments that it is built with; a subclass needs no code for this. The description then
-follows parts into their arguments, kernels into structure and hyperparameters, functions into the values they enclose,
-and other objects into their attributes. What an object learns later does not belong to it.
+A ``Described`` records its constructor's arguments; a subclass needs no code for this. Its description contains the
+arguments of its parts, the structure and hyperparameters of kernels, the values that functions enclose, and the
+attributes of other objects. It does not contain what the object learns later.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from bandits_torch import validation
 
 _PLAIN = (bool, int, float, str, type(None))
 _LOOKED_INTO = (__name__.partition(".")[0], "builtins", "collections", "functools")
-_WHOLE = 4096  # numbers of a tensor that is written down; of a larger one a digest is
-_LIST = 32  # numbers of a list that are looked at one by one; a longer one is taken for a tensor
-_DIGITS = 26  # bits of the mantissa that a digest looks at
-_ALIKE = 1e-9  # relative: numbers computed on another machine or thread count differ by less
-_SAID = 8  # differences in a message
+_WHOLE = 4096  # size of a tensor that is recorded; a larger one is described by digests
+_LIST = 32  # length of a list of numbers that is described one by one; a longer one is treated as a tensor
+_BITS = 26  # bits of the mantissa in a digest
+_ALIKE = 1e-9  # relative tolerance; numbers computed on another machine or by other threads differ by less
+_SAID = 8  # number of differences in a message
 
 
 class BuiltWith:
-    """The arguments of a constructor, with kernels as they were at that time; copies of the object share them."""
+    """The arguments of a constructor. Kernels are copied, because they may change; copies of the object share it."""
 
     __slots__ = ("_bound", "_kind")
 
@@ -41,7 +41,7 @@ class BuiltWith:
         self._bound = [_kept(value) for value in args], {key: _kept(value) for key, value in kwargs.items()}
 
     def arguments(self, part: Any) -> dict[str, Any]:
-        """Arguments by name, with defaults. A part that ``part`` now holds under the name replaces the given one."""
+        """Arguments by name, with defaults; replaced by a ``Described`` attribute of ``part`` with the same name."""
         args, kwargs = self._bound
         bound = inspect.signature(self._kind).bind(*args, **kwargs)
         bound.apply_defaults()
@@ -60,15 +60,15 @@ class BuiltWith:
 
 
 def _kept(value: Any) -> Any:
-    """An argument in its present state: its owner may change a kernel later."""
+    """The argument, or a copy if it is a kernel, which its owner may change later."""
     is_kernel = isinstance(value, torch.nn.Module) and not isinstance(value, Described)
     return copy.deepcopy(value) if is_kernel else value
 
 
 class Described:
-    """Notes its constructor's arguments; the base of policies and of their parts."""
+    """Records its constructor's arguments; the base class of policies and of their parts."""
 
-    built_with: BuiltWith | None = None  # None for one that no constructor has built
+    built_with: BuiltWith | None = None  # None if no constructor was called
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -77,8 +77,8 @@ class Described:
         init = cls.__init__
 
         @functools.wraps(init)
-        def noting(self: Any, *args: Any, **kwargs: Any) -> None:
-            if self.built_with is None:  # else a base's constructor, called by its subclass's
+        def recording(self: Any, *args: Any, **kwargs: Any) -> None:
+            if self.built_with is None:  # not yet set by a subclass's constructor
                 self.__dict__["built_with"] = BuiltWith(type(self), args, kwargs)
             try:
                 init(self, *args, **kwargs)
@@ -87,14 +87,14 @@ class Described:
                 validation.check_number(cls, args, kwargs)
                 raise
 
-        cls.__init__ = noting  # type: ignore[method-assign]
+        cls.__init__ = recording  # type: ignore[method-assign]
 
 
 def description(thing: Any, name: str, *, foreign: bool = True) -> dict[str, Any]:
-    """What ``thing`` was built with, by path: numbers, words and tensors, and its structure in angle brackets.
+    """How ``thing`` was built, by path: numbers, words and tensors, and kinds of objects in angle brackets.
 
-    ``foreign=False``: for an object of another library, such as a simulator, which may have a state of its own, only
-    its kind counts. Containers, functions and modules of torch are always described by their contents.
+    ``foreign=False``: an object of another library, such as a simulator, which may change, is described only by its
+    kind. Containers, functions and modules of torch are always described by their contents.
     """
     return dict(_walk(thing, name, {}, foreign))
 
@@ -110,7 +110,7 @@ def _walk(
         yield path, f"<{seen[id(value)][0]}>"
         return
     if not isinstance(value, (tuple, type)):
-        seen[id(value)] = path, value  # which keeps it alive, and the number its own
+        seen[id(value)] = path, value  # keeps the value alive, so that no other object gets its id
     yield path, f"<{_name(value)}>"
     library = type(value).__module__.partition(".")[0]
     if foreign or library in _LOOKED_INTO or isinstance(value, torch.nn.Module):
@@ -119,7 +119,7 @@ def _walk(
 
 
 def leaf_of(value: Any) -> Any:
-    """The entry of a value that is recorded as it is; None for one whose contents are described."""
+    """The entry for a plain value or a tensor; None for an object whose contents are described."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, _PLAIN):
@@ -141,12 +141,12 @@ def leaf_of(value: Any) -> Any:
 
 
 def _digests(value: Tensor) -> list[str]:
-    """Digests of numbers cut to this many bits, on two grids: rounding moves a number over a step of at most one."""
+    """Digests of numbers cut to 26 bits, on two grids half a step apart: a rounding error changes at most one."""
     if not value.is_floating_point():
         grids = [value]
     else:
         mantissa, exponent = torch.frexp(value.double())
-        steps = mantissa * 2.0**_DIGITS
+        steps = mantissa * 2.0**_BITS
         grids = [torch.stack([torch.floor(steps + half), exponent.double()]) for half in (0.0, 0.5)]
     return [hashlib.blake2b(g.contiguous().numpy().tobytes(), digest_size=8).hexdigest() for g in grids]
 
@@ -163,7 +163,7 @@ def _name(value: Any) -> str:
 
 
 def items_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """The contents of an object, each with its place in the path."""
+    """The contents of an object, each with its part of the path."""
     if isinstance(value, Described) and value.built_with is not None:
         pairs: Any = value.built_with.arguments(value).items()
     elif isinstance(value, torch.nn.Module):
@@ -189,7 +189,7 @@ def items_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def module_items_of(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
-    """Hyperparameters of a GPyTorch module, transformed and under their own names; settings; parts."""
+    """Hyperparameters of a GPyTorch module, transformed and without ``raw_`` in their names; settings; parts."""
     for name, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
         meant = name.removeprefix("raw_")
         yield meant, getattr(module, meant, tensor)
@@ -198,7 +198,7 @@ def module_items_of(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
         if setting and isinstance(value, (bool, int, float, str, tuple)):
             yield name, value
     for name, child in module.named_children():
-        if isinstance(child, gpytorch.Module) or child.state_dict():  # others are tools of some kernels
+        if isinstance(child, gpytorch.Module) or child.state_dict():  # other children hold no setting
             yield name, child
 
 
@@ -217,7 +217,7 @@ def _enclosed(function: Any) -> Iterator[tuple[str, Any]]:
     for name, cell in cells.items():
         try:
             yield name, cell.cell_contents
-        except ValueError:  # not filled: a function that names itself
+        except ValueError:  # an empty cell, of a function that is still being defined
             continue
     defaults = inspect.signature(function).parameters.values()
     yield from ((p.name, p.default) for p in defaults if p.default is not p.empty)
@@ -228,11 +228,11 @@ def is_structure(leaf: Any) -> bool:
     return isinstance(leaf, str) and leaf.startswith("<")
 
 
-# --- in what two descriptions differ ---
+# --- differences of two descriptions ---
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Paths at which two descriptions differ; where the kinds differ, the paths below are left out."""
+    """Paths at which two descriptions differ, without the paths below another one."""
     found: list[str] = []
     for path in (*one, *(path for path in other if path not in one)):
         below = any(path.startswith((f"{top}.", f"{top}[")) for top in found)
@@ -243,7 +243,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def said_differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """``differences`` in words: the first few, and how many more there are; empty if there are none."""
+    """``differences`` in words: the first eight, and how many more there are; empty if there are none."""
     found, none = differences(was, now), "<nothing>"
     said = [
         f"{path} was {shown(was.get(path, none))} and is {shown(now.get(path, none))}"
@@ -254,7 +254,7 @@ def said_differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two entries are equal: integers exactly, other numbers up to rounding, digests on either grid."""
+    """Whether two entries are equal: integers exactly, others up to a relative 1e-9, digests on one of the grids."""
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         fits = isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape
         if not fits or one.dtype != other.dtype or not one.is_floating_point():
@@ -265,7 +265,7 @@ def alike(one: Any, other: Any) -> bool:
         kind, digests = _split_digests(one)
         other_kind, other_digests = _split_digests(other)
         return kind == other_kind and (not digests or any(map(str.__eq__, digests, other_digests)))
-    if type(one) is type(other) and not isinstance(one, float):  # of large seeds, each is its own
+    if type(one) is type(other) and not isinstance(one, float):  # exactly: close large seeds are different
         return one == other
     if not (validation.is_number(one) and validation.is_number(other)):
         return False

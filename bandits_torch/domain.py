@@ -1,4 +1,4 @@
-"""Where points may be played: a box, linear constraints, and coordinates that are fixed (a context)."""
+"""Domains of points that may be played: a box with linear constraints, and coordinates that are fixed (a context)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from bandits_torch import validation
 
 Constraint = tuple[Tensor, Tensor, float]
-_OVERSAMPLED = 16  # Sobol points tried per feasible point wanted, before the slower polytope sampler
-_BURN_IN = 1000
+_OVERSAMPLED = 16  # Sobol points tried for each feasible point needed, before the slower polytope sampler
+_BURN_IN = 1000  # steps of that sampler before its first point
 
 
 @validation.names_arguments
@@ -23,16 +23,16 @@ class Domain:
     """The points x of a box with A x >= b; some coordinates may be fixed (a context).
 
     Attributes:
-        bounds: (2, d), lower and upper bounds of each coordinate; (2, S, d) where replicates have different
-            bounds (``within``).
+        bounds: (2, d), lower and upper bounds of each coordinate; (2, S, d) if replicates have different bounds
+            (``within``).
         inequality_constraints: as in BoTorch's ``optimize_acqf``: (indices, coefficients, rhs) for
             sum_i coefficients_i x_{indices_i} >= rhs.
-        fixed_features: as in ``optimize_acqf``: values of the fixed coordinates, by index; a number, or a tensor (S,)
-            with one per replicate, up to 1e140 in size. They may lie outside the bounds, as there.
+        fixed_features: values of the fixed coordinates, by index, as in ``optimize_acqf``: a number, or a tensor (S,)
+            with one per replicate, up to 1e140 in size. They may lie outside the bounds.
 
     Raises:
-        ValueError: bounds that are not finite (2, d) with lower < upper (or equal, where fixed); an index out
-            of range; no coordinate left free; constraints together with bounds or fixed values that differ between
+        ValueError: bounds that are not finite, or not lower < upper (in fixed coordinates lower <= upper); an index out
+            of range; no free coordinate; constraints together with bounds or fixed values that differ between
             replicates.
     """
 
@@ -95,8 +95,8 @@ class Domain:
         return X
 
     def contains(self, X: Tensor, tolerance: float = 1e-6) -> Tensor:
-        """Which rows of X, ``... x d``, lie in the domain, up to a tolerance in shares of the box's sides; fixed values
-        are not checked."""
+        """Which rows of X, ``... x d``, lie in the domain, up to ``tolerance`` as a share of the box's sides. Fixed
+        coordinates may lie outside the bounds."""
         low, high = self.bounds.to(X)
         slack = tolerance * (high - low)
         free = [column for column in range(self.dim) if column not in self.fixed_features]
@@ -110,10 +110,10 @@ class Domain:
     def within(self, low: Tensor, high: Tensor) -> Domain:
         """The part with low <= x <= high, (S, d) each, except in fixed coordinates.
 
-        Raises ValueError if that leaves nothing of the box, and for several replicates with constraints.
+        Raises ValueError if a free coordinate is left without an interval, and for several replicates with constraints.
         """
         least, most = self.bounds
-        low, high = torch.maximum(low, least), torch.minimum(high, most)  # (S, d), not those given
+        low, high = torch.maximum(low, least), torch.minimum(high, most)  # (S, d), copies
         for column in self.fixed_features:
             low[:, column], high[:, column] = least[..., column], most[..., column]
         left = bool((low <= high).all())
@@ -123,10 +123,10 @@ class Domain:
         return replace(self, bounds=bounds.squeeze(1) if self.inequality_constraints else bounds)
 
     def sample(self, n: int, seed: int) -> Tensor:
-        """n scrambled Sobol points (n, d) of the domain, determined by the seed; (n, S, d) where bounds differ.
+        """n scrambled Sobol points (n, d) of the domain, determined by the seed; (n, S, d) if bounds differ.
 
-        ``fix`` sets fixed coordinates that differ between replicates. If constraints leave little of the box, the
-        points are random (hit and run). Raises ValueError if they leave nothing.
+        Fixed values that differ between replicates are not set: ``fix`` sets them. If fewer than n of 16 n Sobol points
+        are feasible, the points are random (hit and run). Raises ValueError if constraints leave nothing of the box.
         """
         if self.bounds.dim() == 3:
             low, high = self.bounds
@@ -140,7 +140,7 @@ class Domain:
             return found[:n]
         whole, (low, high) = self.bounds.new_ones(1), self.bounds.clone()
         fixed = [(torch.tensor([i]), whole, float(value)) for i, value in self.fixed_features.items()]
-        for i, value in self.fixed_features.items():  # it may lie outside
+        for i, value in self.fixed_features.items():  # the sampler needs bounds that include the fixed values
             low[i], high[i] = low[i].clamp_max(float(value)), high[i].clamp_min(float(value))
         try:
             points = get_polytope_samples(
@@ -158,11 +158,11 @@ class Domain:
         return self._shared(points.to(self.bounds))
 
     def samples(self, n: int, seed: int, replicates: int) -> Tensor:
-        """``sample`` for each of S replicates, (n, S, d), with the coordinates that are fixed."""
+        """``sample`` for each of S replicates, (n, S, d), with all fixed values set."""
         return self.fix(self.sample(n, seed).reshape(n, -1, self.dim).expand(-1, replicates, -1).clone())
 
     def _shared(self, X: Tensor) -> Tensor:
-        """X with the fixed coordinates that all replicates share."""
+        """X with the fixed values that all replicates share, set in place."""
         for column, value in self.fixed_features.items():
             if not self.differs(value):
                 X[..., column] = torch.as_tensor(value, dtype=X.dtype, device=X.device)

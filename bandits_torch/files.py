@@ -1,4 +1,4 @@
-"""Atomic writes, a lock and delayed interrupts: a reader finds the old file or the new one, never a part of one."""
+"""Atomic writes, a lock and delayed interrupts: a reader finds the old file or the new file, never a part of one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    if os.name != "nt":  # Windows has no such call, and needs none
+    if os.name != "nt":  # Windows cannot open a folder
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -50,10 +50,10 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 @contextmanager
 def interrupts_held_back() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM until the block is over. The first one received then takes effect.
+    """Delay SIGINT and SIGTERM until the block is over. Then the first one received takes effect.
 
-    This matters in the main thread, where Python handles signals; in other threads nothing interrupts a block. NumPy's
-    archive writers do not survive an exception at an arbitrary place: some versions print a traceback of their own.
+    Python handles signals in the main thread, so in other threads this does nothing. NumPy's archive writers need it:
+    after an exception at an arbitrary place some versions print a second traceback.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -74,7 +74,7 @@ def interrupts_held_back() -> Iterator[None]:
 
 
 def remove_parts(path: str | os.PathLike[str]) -> None:
-    """Remove the temporary files that killed writers of ``path`` left. Nobody else may be writing ``path``."""
+    """Remove the temporary files that killed writers of ``path`` left. No other process may be writing ``path``."""
     target = _target(path)
     for part in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}{_PART}"):
         part.unlink(missing_ok=True)
@@ -82,10 +82,10 @@ def remove_parts(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def writing_alone(path: str | os.PathLike[str]) -> Iterator[bool]:
-    """Lock the folder of ``path`` against other callers of this function; yield whether there is a lock.
+    """Lock the folder of ``path`` against other callers of this function. Yields whether it is locked.
 
-    Waits until the lock is free. The system releases it when its holder ends, even if killed. Yields False at once on
-    Windows, and on file systems without locks.
+    Waits until the lock is free. The system releases the lock when its process ends, even if killed. Yields False at
+    once on Windows, and on file systems without locks.
     """
     folder = _target(path).parent
     folder.mkdir(parents=True, exist_ok=True)

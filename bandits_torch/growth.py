@@ -1,4 +1,4 @@
-"""Arms that come and go in a live system: those present, and a policy over more arms that keeps what was learned."""
+"""Arms that come and go in a live system: the list of all arms, and a new policy over them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _NAMES = ("first", "names", "retired", "features", "covariance", "prior_mean")
 
 @dataclass(frozen=True, eq=False)
 class Roster:
-    """The arms of a live system: those at the start, and the arguments given for those added later.
+    """The arms of a live system, retired ones included, and the arguments given for arms added after the start.
 
     Attributes:
         first: number of arms at the start.
-        retired: (N,) booleans, arms that are never asked again.
+        retired: (N,) booleans, True for arms that are never asked again.
         names: of all arms, or None.
         features: (N - first, d) or (S, N - first, d) of added arms; None if arms have no features.
         covariance: (N, N) or (S, N, N) of all arms, if the given kernel is a matrix.
@@ -49,7 +49,7 @@ class Roster:
         return len(self.retired)
 
     def numbers(self, name: str, arms: Any) -> list[int]:
-        """The numbers of arms, given by name or number. Raises ValueError for other arms, and for an empty list."""
+        """Numbers of arms, given by name or number. Raises ValueError for an unknown or repeated arm, and for none."""
         listed = list(arms) if isinstance(arms, (list, tuple)) else []
         found = [number for arm in listed if (number := self._number(arm)) is not None]
         right = len(listed) == len(found) == len(set(found)) > 0
@@ -65,7 +65,7 @@ class Roster:
         return operator.index(arm) if whole and 0 <= operator.index(arm) < self.num_arms else None
 
     def without(self, arms: Any) -> Roster:
-        """The roster with these arms retired. Raises ValueError if none would be left, and for one retired already."""
+        """The roster with these arms retired. Raises ValueError if no arm would be left, or one is retired already."""
         at = self.numbers("arms", arms)
         gone = [one for one, k in zip(arms, at, strict=True) if bool(self.retired[k])]
         validation.require(not gone, "arms", gone, "not retired already")
@@ -76,8 +76,8 @@ class Roster:
         return replace(self, retired=retired)
 
     def with_arms(self, arms: Any, **given: Any) -> tuple[Roster, list[int]]:
-        """The roster with these arms added, and their numbers. Arms are given by name, retired ones too; without names,
-        by how many are new, or by the numbers of retired ones.
+        """The roster with these arms added or brought back, and their numbers. ``arms``: names; if arms have no names,
+        the number of new arms, or the numbers of retired ones.
 
         ``given``: features, covariance and prior_mean of ``AskTell.add_arms``. Raises ValueError if they do not fit.
         """
@@ -102,7 +102,7 @@ class Roster:
         return grown, at
 
     def _values_of(self, new: int, given: Mapping[str, Tensor | None]) -> dict[str, Any]:
-        """The values given for new arms, appended to the values for arms added before."""
+        """The covariance, and the values for all added arms: those given now appended to those given before."""
         covariance, N = given["covariance"], self.num_arms + new
         if covariance is not None:
             validation.finite_tensor("covariance", covariance)
@@ -133,14 +133,13 @@ class Roster:
             left = bool(here.any(-1).all())
             validation.require(left, "available", mask, "with at least one arm that is not retired")
         elif mask is not None:
-            return available  # no mask of these arms: the policy says so
+            return available  # a wrong mask, which the policy refuses
         return replace(available, available=here) if isinstance(available, ArmContext) else here
 
     # -- a policy over these arms ----------------------------------------------------------------------
 
     def policy(self, origin: Origin | None, *, restarts: bool = False) -> Policy:
-        """A new policy over all arms, built as the one over the first arms was; with ``restarts``, over those that are
-        not retired.
+        """A new policy over all arms, built like the first one; with ``restarts``, over the arms that are not retired.
 
         Raises ValueError for a policy that no recipe made, and for values that are missing or do not fit.
         """
@@ -148,7 +147,7 @@ class Roster:
         validation.require(origin is not None, "policy", "one built otherwise", expected)
         assert origin is not None
         options = {**origin.options}
-        log = options.pop("log", None)  # what it tells is a state, but for its contexts
+        log = options.pop("log", None)  # the old policy has learned it; only its contexts are settings
         if isinstance(log, Log) and not options.get("context_dim") and options.get("contexts") is None:
             options |= log.context_options
         setup, here = origin.setup, ~self.retired
@@ -161,8 +160,8 @@ class Roster:
             setup = replace(setup, **self._setup(setup))
         if not restarts or bool(here.all()):
             return origin.recipe(setup, **options)
-        expected = "over features, or a matrix, for a policy that starts again with other arms"
-        validation.require(not _counts_arms(setup.kernel), "kernel", type(setup.kernel).__name__, expected)
+        expected = "over features, or a matrix, for a policy that restarts with other arms"
+        validation.require(not _by_index(setup.kernel), "kernel", type(setup.kernel).__name__, expected)
         return SomeArms(origin.recipe(setup.of_arms(here), **options), here)
 
     def _setup(self, setup: Any) -> dict[str, Any]:
@@ -170,7 +169,7 @@ class Roster:
         choices, kernel, mean = setup.choices, setup.kernel, setup.prior_mean
         grown: dict[str, Any] = {"grown_from": self.first}
         own, has_features = self.features, isinstance(choices, Tensor)
-        expected = "given: the other arms have some" if has_features else "None: the other arms have none"
+        expected = "given: the other arms have features" if has_features else "None: the other arms have none"
         validation.require((own is not None) == has_features, "features", own, expected)
         grown["choices"] = self.num_arms
         if own is not None:
@@ -179,39 +178,39 @@ class Roster:
             validation.shape_is("features", own, fits, f"rows of {d} numbers")
             grown["choices"] = torch.cat([choices, own.expand(*choices.shape[:-2], -1, d)], -2)
         C, by_matrix, none = self.covariance, isinstance(kernel, Tensor), "None: no matrix was given"
-        expected = "of all arms, as the given kernel is a matrix" if by_matrix else none
+        expected = "given for all arms: the kernel is a matrix" if by_matrix else none
         validation.require((C is not None) == by_matrix, "covariance", C, expected)
         if C is not None:
             n, C = self.first, C.to(kernel)
             same = C[..., :n, :n].shape == kernel.shape and bool(torch.allclose(C[..., :n, :n], kernel))
-            validation.require(same, "covariance", C, f"that given before, for the first {n} arms")
+            validation.require(same, "covariance", C, f"as given before for the first {n} arms")
             grown["kernel"] = C
         expected = "over features, or a matrix: a kernel over indices says nothing about new arms"
-        validation.require(not _counts_arms(kernel), "kernel", type(kernel).__name__, expected)
+        validation.require(not _by_index(kernel), "kernel", type(kernel).__name__, expected)
         several = isinstance(mean, Tensor) and mean.dim() > 0 and mean.shape[-1] == self.first > 1
-        expected = "one for each new arm: the others have one each" if several else "None: all arms share one"
+        expected = "given for each new arm: the others have one" if several else "None: all arms share one"
         new = self.prior_mean
         validation.require((new is not None) == several, "prior_mean", new, expected)
         if new is not None:
             grown["prior_mean"] = torch.cat([mean, new.to(mean).expand(*mean.shape[:-1], -1)], -1)
         for prior in setup.priors or ():
             one = not isinstance(prior.mean, Tensor) or prior.mean.numel() == 1
-            over_features = not isinstance(prior.kernel, Tensor) and not _counts_arms(prior.kernel) and one
-            expected = "kernels over features, with one mean each: others say nothing about new arms"
+            over_features = not isinstance(prior.kernel, Tensor) and not _by_index(prior.kernel) and one
+            expected = "kernels over features, each with one mean: others say nothing about new arms"
             validation.require(over_features, "priors", type(prior.kernel).__name__, expected)
         return grown
 
     # -- as plain data ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it."""
+        """All attributes."""
         own = {name: getattr(self, name) for name in _NAMES}
         return own | {"names": None if self.names is None else list(self.names)}
 
     def in_state(self, state: Mapping[str, Any] | None) -> Roster:
-        """The arms of the system that gave ``state``, which began with these first arms or some of them. Raises
-        ValueError for the state of another system."""
-        if state is None:  # of a version in which arms neither came nor went
+        """The roster of the system that saved ``state``. That system must have started with the first arms of this one,
+        or with some of them and then added the others. Raises ValueError for the state of another system."""
+        if state is None:  # saved by a version without rosters
             return self
         validation.require(set(state) == set(_NAMES), "state['arms']", sorted(state), f"with {_NAMES}")
         first, retired, names = validation.natural("first", state["first"]), state["retired"], state["names"]
@@ -227,7 +226,7 @@ class Roster:
         if len(retired) == self.first:
             return Roster(self.first, retired.clone(), names)
         given = {"covariance": state["covariance"]}
-        for name, dim in (("features", -2), ("prior_mean", -1)):  # some of these may be here from the start
+        for name, dim in (("features", -2), ("prior_mean", -1)):  # only of arms not here from the start
             value, here = state[name], self.first - first
             if value is not None:
                 fits = isinstance(value, Tensor) and value.dim() >= -dim and value.shape[dim] > here
@@ -237,7 +236,7 @@ class Roster:
         return Roster(self.first, retired.clone(), names, **given)
 
     def is_over(self, other: Roster, *, restarts: bool = False) -> bool:
-        """Whether arms and the values given for them are the same; others may be retired, unless ``restarts``."""
+        """Whether both have the same arms and values; with ``restarts``, also the same retired arms."""
         if restarts and not torch.equal(self.retired, other.retired):
             return False
         rosters = ({**roster.state_dict(), "retired": roster.num_arms} for roster in (self, other))
@@ -245,7 +244,7 @@ class Roster:
         return not differing(one, two)
 
 
-def _counts_arms(kernel: Any) -> bool:
-    """Whether this is a kernel over the indices of arms."""
+def _by_index(kernel: Any) -> bool:
+    """Whether this is a kernel over the indices of arms, not over features."""
     parts = kernel.modules() if isinstance(kernel, Kernel) else ()
     return any(isinstance(one, ArmCovarianceKernel) for one in parts)
