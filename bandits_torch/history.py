@@ -1,5 +1,5 @@
-"""What happened in a run, step by step and replicate by replicate; and the recorder that writes it while the run
-goes on: it checks, scores and stores each step without waiting for a GPU."""
+"""The history of a run, by replicate and step, and the recorder that checks, scores and stores each step during the run
+without waiting for a GPU."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class History:
         times: (T,) time of each step, in the problem's unit.
         seconds: (T,) wall-clock time of ``choose`` plus ``learn`` for all replicates. On a GPU this is the time to
             launch the work; ``meta["wall_seconds"]`` is exact on any device.
-        trace: values that the policy reported at each step, by name, (S, T) or (T,); NaN if it reported none.
+        trace: values that policy and problem reported at each step, by name, (S, T) or (T,); NaN if none was reported.
         meta: plain values: names of policy and problem, seed, device, versions, wall_seconds.
 
     Raises ValueError for a tensor of another shape, and for a name in ``trace`` that is one of ``COLUMNS``.
@@ -89,12 +89,12 @@ class History:
 
     @property
     def cumulative_regret(self) -> Tensor:
-        """Regret summed up to each step, (S, T)."""
+        """Sum of the regret up to and including each step, (S, T)."""
         return self.regret.cumsum(-1)
 
     @property
     def mean_cumulative_regret(self) -> float:
-        """Mean over the replicates of the regret summed over the whole run."""
+        """Total regret of the run, averaged over replicates."""
         return float(self.regret.sum(-1).mean())
 
     @property
@@ -104,8 +104,8 @@ class History:
 
     @property
     def identical(self) -> bool:
-        """Whether all replicates pulled the same arms and saw the same rewards without noise. Then nothing in the run
-        was random, and their spread of 0 measures nothing."""
+        """Whether all replicates have the same arms, rewards and expected rewards. Then nothing in the run was random,
+        and the spread of 0 does not measure an error."""
         seen = (self.arms, self.rewards, self.expected_rewards)
         return all(bool((values == values[:1]).all()) for values in seen)
 
@@ -118,11 +118,10 @@ class History:
         return 1e3 * total / self.horizon
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per replicate and step: the columns ``COLUMNS``, then one per trace name.
+        """One row per replicate and step: the columns ``COLUMNS``, then one per name in ``trace``.
 
-        On a continuous domain, the coordinates' columns x0, x1, ... replace ``arm``.
-
-        Replicates are numbered from ``meta["first_replicate"]``, steps from 1.
+        On a continuous domain, columns x0, x1, ... of the coordinates replace ``arm``. Replicates are numbered from
+        ``meta["first_replicate"]``, steps from 1.
         """
         S, T = self.arms.shape[:2]
         points = self.arms.dim() == 3
@@ -141,7 +140,7 @@ class History:
         return pd.DataFrame({name: value.reshape(-1).numpy() for name, value in columns.items()})
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a compressed ``.npz`` of plain arrays and a JSON header, whole or not at all."""
+        """Write a compressed ``.npz`` of plain arrays and a JSON header, atomically."""
         header = {"format": FORMAT, "version": FORMAT_VERSION, "meta": self.meta, "trace": list(self.trace)}
         arrays = {name: getattr(self, name).numpy() for name in PER_REPLICATE + _PER_STEP}
         arrays |= {f"trace{i}": value.numpy() for i, value in enumerate(self.trace.values())}
@@ -196,7 +195,8 @@ class Recorder:
         policy, problem: of the run; the recorder only reads sizes, names and expected rewards.
         horizon: T.
 
-    Cost of a step: O(S), and that of ``Problem.score``. A CPU run is checked every step, any other every 100 steps.
+    Cost of a step: O(S), and the cost of ``Problem.score``. A run on a CPU is checked at every step, on a GPU every 100
+    steps.
     """
 
     def __init__(self, policy: Policy, problem: Problem, horizon: int) -> None:
@@ -234,7 +234,7 @@ class Recorder:
 
     def block(self, first: int, times: list[float], rows: Mapping[str, Tensor], seconds: float) -> None:
         """Record k steps from ``first`` on that were played together: rows (k, S) of arm, reward, expected and best,
-        and (k,) or (k, S) of the policy's trace; ``seconds``: of all steps. They are checked like single steps."""
+        and (k,) or (k, S) of the policy's trace; ``seconds`` of all steps together. They are checked at their end."""
         k = len(times)
         at, last = slice(first - 1, first - 1 + k), first + k - 1
         values = dict(rows)
@@ -243,13 +243,13 @@ class Recorder:
         self._best[at] = values.pop("best")
         self._times[at], self._seconds[at], self._done = times, seconds / k, last
         for name, value in values.items():
-            held = self._trace_rows(name, value[0])
-            held[at] = value if value.dim() == held.dim() else value.unsqueeze(-1)
+            written = self._trace_rows(name, value[0])
+            written[at] = value if value.dim() == written.dim() else value.unsqueeze(-1)
         if self._on_cpu or last // _CHECK_EVERY > (first - 1) // _CHECK_EVERY:
             self._check(last)
 
     def one_a_step(self, names: tuple[str, ...]) -> None:
-        """Keep one value a step for these names, whose values are the same for all replicates."""
+        """Keep one value per step of these names, whose values are the same for all replicates."""
         for name in names:
             if (rows := self._trace.get(name)) is not None and rows.dim() > 1:
                 self._trace[name] = rows[:, 0].clone()
@@ -287,7 +287,7 @@ class Recorder:
     def _check(self, last: int) -> None:
         """Refuse rewards that are not finite and arms that were not available, in the steps since the last check."""
         rows = slice(self._checked, last)
-        # One sum tells: minus infinity marks an arm that was not available, and NaN or infinity survive.
+        # One sum is enough: an arm that was not available has minus infinity, and a sum keeps NaN and infinity.
         total = self._rewards[rows] + self._expected[rows] + self._best[rows]
         if not math.isfinite(total.sum().item()):
             kinds = {"rewards": self._rewards, "expected rewards": self._expected}
@@ -305,7 +305,7 @@ class Recorder:
         self._checked = last
 
     def _trace_rows(self, name: str, value: Tensor | float) -> Tensor:
-        """Rows wide enough for a name's values, NaN where none was given; those written so far are kept."""
+        """The rows of a name, (T,) or (T, S), made or widened to hold ``value``; NaN where none was written."""
         rows = self._trace.get(name)
         shape = value.shape if isinstance(value, Tensor) else ()
         if rows is not None and rows.dim() > len(shape):
@@ -322,5 +322,5 @@ class Recorder:
 
 
 def name_of(thing: object) -> str:
-    """The name of a policy or problem: its ``name`` if it has one, else its class."""
+    """The name of a policy or problem: its ``name`` if it has one, else the name of its class."""
     return str(getattr(thing, "name", type(thing).__name__))

@@ -1,4 +1,4 @@
-"""The loop that plays a policy against a problem. It never grows features: wrap the policy or the problem."""
+"""The loop that plays a policy against a problem. To extend it, wrap the policy or the problem."""
 
 from __future__ import annotations
 
@@ -45,33 +45,33 @@ def run(
         first_replicate: number of the first replicate, so that replicate k can be run alone.
         checkpoint: a file for the state of the run, written every ``every`` steps and after the last. A call with the
             same arguments and a newly built policy continues from there, and gives the result of an uninterrupted run
-            bit for bit; a finished run returns its History again. One process at a time.
+            bit for bit; a finished run returns its History again. Only one process may use the file at a time.
         every: steps between checkpoints; each writes and flushes the whole state (``RunCheckpoint``).
-        capture: play many steps in one launch: a CUDA graph on a GPU; on a CPU a loop compiled by numba (the extra
+        capture: play many steps in one launch: on a GPU a CUDA graph; on a CPU a loop compiled by numba (the extra
             ``fast``) if it can play the policy, else plain calls of many steps. True: a suitable number of steps; an
-            integer: that number. The History is the same up to rounding. ``seconds`` spreads the time of a block evenly
-            over its steps, and bad rewards are found at the end of a block. For index policies over ``ArmGP`` and
-            ``auto`` over arms; the docs' page on GPUs says what cannot be captured. "auto": plays what cannot be
-            captured step by step. How steps were played is in ``history.meta["steps"]``.
+            integer: that number; "auto": also plays step by step if steps cannot be captured. The History is the same
+            up to rounding. ``seconds`` spreads the time of a block evenly over its steps, and bad rewards are found at
+            the end of a block. For index policies over ``ArmGP`` and ``auto`` over arms; the docs' page on GPUs says
+            what cannot be captured. ``history.meta["steps"]`` says how steps were played.
 
-    Cost: the policy's and the problem's, and that of ``Recorder``.
+    Cost: the costs of the policy, the problem and ``Recorder``.
 
-    CPU threads: a run uses one thread if a step passes over fewer than two million numbers
-    (``Policy.numbers_per_step``). More threads would gain little, and could make a step tens of times slower if another
-    process needs the cores. Afterwards PyTorch's number is restored; other threads are not affected. A number that you
-    set yourself stays: by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, or by ``torch.set_num_threads`` to another number
-    than PyTorch's default.
+    CPU threads: a run uses one thread if a step reads fewer than two million numbers (``Policy.numbers_per_step``).
+    More threads would gain little, and could make a step tens of times slower if another process needs the cores.
+    Afterwards the number of threads is restored; other threads are not affected. A number that you set yourself stays:
+    by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, or by ``torch.set_num_threads`` to another number than PyTorch's
+    default.
 
-    The same arguments give the same History, bit for bit, and a replicate gives the same run alone as in a batch.
-    Another number of CPU threads (in operations on more than 32 768 numbers) or a GPU uses the same random numbers, but
-    sums in another order: posteriors agree up to rounding, and arms differ only where two indices are that close.
+    The same arguments give the same History, bit for bit, and a replicate gives the same run alone as in a batch. With
+    another number of CPU threads (in operations on more than 32 768 numbers) or on a GPU, random numbers are the same,
+    but sums are in another order: posteriors agree up to rounding, and arms differ only if two indices are that close.
     In the tests, every recipe chooses the same arms with one thread and with two.
 
-    Raises ValueError before the first step when sizes disagree or the problem ends before ``horizon``; and when a
-    reward is NaN or infinite or an arm was not available. On a CPU this happens before the policy learns the reward, on
-    a GPU up to 100 steps later. An interruption propagates; a KeyboardInterrupt says after which step. Also raises
-    ValueError for a checkpoint that is damaged, of a newer format version, or of a different run; the message names the
-    differences; and with ``capture`` for a policy or a problem whose steps cannot be captured, with the reason.
+    Raises ValueError before the first step if sizes disagree, if the problem ends before ``horizon``, if steps cannot
+    be captured (with the reason), and for a checkpoint that is damaged, of another format version or of another run
+    (with the differences). Raises ValueError during the run if a reward is NaN or infinite or an arm was not available:
+    on a CPU before the policy learns the reward, on a GPU up to 100 steps later. An interruption propagates; a
+    KeyboardInterrupt says after which step.
     """
     _check_sizes(policy, problem, horizon)
     if not isinstance(capture, bool) and capture != "auto":
@@ -89,7 +89,7 @@ def run(
     with ExitStack() as around:
         around.enter_context(fitting(policy.numbers_per_step(horizon)))
         done = saved.resume()
-        begun, launched = _wall_clock(device), "one by one"
+        started, launched = _wall_clock(device), "one by one"
         advance = around.enter_context(_counted(progress, name_of(policy), done, horizon))
 
         def played(step: int) -> None:
@@ -133,7 +133,7 @@ def run(
             "first_replicate": first_replicate,
             "device": str(device),
             "steps": launched,
-            "wall_seconds": saved.earlier_seconds + _wall_clock(device) - begun,
+            "wall_seconds": saved.earlier_seconds + _wall_clock(device) - started,
             "versions": versions(),
         }
     )
@@ -158,7 +158,7 @@ def _check_sizes(policy: Policy, problem: Problem, horizon: int) -> None:
 
 
 def _wall_clock(device: torch.device) -> float:
-    """Seconds of the clock, once the device has finished its work."""
+    """The clock in seconds, read after the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return perf_counter()
@@ -166,8 +166,8 @@ def _wall_clock(device: torch.device) -> float:
 
 @contextmanager
 def _counted(progress: bool | str, title: str, done: int, horizon: int) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of every completed step. It redraws the bar a few times a second, and Ctrl-C
-    reports how many steps were completed."""
+    """A function to call with the number of every completed step. It redraws the bar a few times a second. A
+    KeyboardInterrupt in the block gets the number of completed steps as its message."""
     bar, reached, drawn = None, done, perf_counter()
     with ExitStack() as shown:
         if progress:

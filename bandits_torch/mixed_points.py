@@ -1,4 +1,4 @@
-"""Named settings as points of the unit cube: ranges, logarithms, steps, unordered choices."""
+"""Named settings as points of the unit cube: ranges, logarithmic ranges, discrete steps and unordered choices."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.wrapping import StandardisedPolicy
 
-_CLIMBS = 20  # most rounds of one-step moves
+_CLIMBS = 20  # largest number of moves to a neighbour
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter: a column of the unit cube, or one for each of its choices.
+    """One setting: a column of the unit cube, or a column for each of its choices.
 
     Attributes:
-        low, high: of its range, low < high.
+        low, high: ends of the range, low < high.
         log: whether the column is linear in the logarithm, for low > 0.
-        step: its values are low, low + step, ...; None: all numbers. Each value has an equal share of the column.
+        step: distance of neighbouring values low, low + step, ..., high; None: all numbers. Without ``log`` each value
+            has an equal share of the column.
         choices: number of unordered values 0, 1, ... instead of a range, with a column for each (one-hot).
     """
 
@@ -54,12 +55,12 @@ class Axis:
 
     @property
     def discrete(self) -> bool:
-        """Whether only some places in its columns are values."""
+        """Whether the setting has finitely many values."""
         return self.choices > 0 or self.step is not None
 
     @property
     def ends(self) -> tuple[float, float]:
-        """What lies at 0 and at 1 of its column, on the scale of the column."""
+        """The numbers at 0 and 1 of the column, half a step beyond the range; with ``log`` their logarithms."""
         half = 0.5 * (self.step or 0.0)
         low, high = self.low - half, self.high + half
         if not self.log:
@@ -67,24 +68,24 @@ class Axis:
         return math.log(low if low > 0 else 0.5 * self.low), math.log(high)
 
     def to_unit(self, x: Tensor) -> Tensor:
-        """Values of a range as numbers of its column."""
+        """Numbers of the range as places in the column."""
         low, high = self.ends
         return ((x.log() if self.log else x) - low) / (high - low)
 
     def from_unit(self, u: Tensor) -> Tensor:
-        """The nearest values of the range."""
+        """The values nearest to places in the column."""
         low, high = self.ends
         x = low + u * (high - low)
         return self.nearest(x.exp() if self.log else x)
 
     def nearest(self, x: Tensor) -> Tensor:
-        """The values of the range nearest to numbers."""
+        """The values nearest to numbers."""
         if self.step is not None:
             x = self.low + ((x - self.low) / self.step).round() * self.step
         return x.clamp(self.low, self.high)
 
     def encode(self, value: float) -> Tensor:
-        """The columns (columns,) of a value; zeros for a choice that is none of its own."""
+        """The columns (columns,) of a value; zeros for an unknown choice."""
         if self.choices:
             return (torch.arange(self.choices) == value).double()
         return self.to_unit(torch.tensor([value], dtype=torch.float64))
@@ -113,7 +114,7 @@ class Axis:
         return self.to_unit(least.clamp_min(0.5 * self.low) if self.log else least), self.to_unit(most)
 
     def moves(self, U: Tensor) -> list[Tensor]:
-        """The columns (S, columns) after every move by one step, or to every choice; moves stop at the ends."""
+        """The columns (S, columns) after each move: a step down or up, but not beyond the ends, or to each choice."""
         if self.choices:
             return [unit.expand_as(U) for unit in torch.eye(self.choices).to(U)]
         if self.step is None:
@@ -123,7 +124,7 @@ class Axis:
 
 
 class Space:
-    """Named axes, side by side in the unit cube.
+    """Named settings, side by side in the unit cube.
 
     Args:
         axes: by name, in order; at least one.
@@ -176,7 +177,7 @@ class Space:
         return {name: axis.decode(point[self.columns[name]]) for name, axis in self.axes.items()}
 
     def snap(self, X: Tensor) -> Tensor:
-        """The nearest points ``... x d`` that are values."""
+        """The nearest points ``... x d`` at which all settings have values."""
         return torch.cat([axis.snap(X[..., self.columns[name]]) for name, axis in self.axes.items()], -1)
 
     def inward(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,7 +188,7 @@ class Space:
         return least, most
 
     def neighbours(self, X: Tensor) -> Tensor:
-        """Points (m, S, d) that differ from X (S, d) by one step or by the choice of one axis."""
+        """Points (m, S, d) that differ from X (S, d) by one step or by the choice of one setting."""
         found = []
         for name, axis in self.axes.items():
             for moved in axis.moves(X[..., self.columns[name]]):
@@ -199,10 +200,10 @@ class Space:
 
 @dataclass(frozen=True)
 class MixedSearch(PointSearch):
-    """``PointSearch`` over the points of a ``Space`` that are values.
+    """``PointSearch`` over the points of a ``Space`` at which all settings have values.
 
-    The optimum over the whole cube and the raw samples are rounded to values. The best of them climbs by moves of one
-    step or one choice until no move is better. Then the continuous columns are searched again with the others fixed.
+    The optimum over the whole cube and the raw samples are rounded to values. From the best of them, up to 20 moves of
+    one step or one choice lead to better points. Then the continuous columns are searched with the others fixed.
 
     Attributes:
         space: the space of the points.
@@ -213,7 +214,7 @@ class MixedSearch(PointSearch):
     space: Space = field(default_factory=lambda: Space({"x": Axis()}))
 
     def values(self, X: Tensor) -> Tensor:
-        """The nearest values of the space."""
+        """See ``Space.snap``."""
         return self.space.snap(X)
 
     def inward(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -230,7 +231,7 @@ class MixedSearch(PointSearch):
         starts: Tensor | None = None,
         seed: int = 0,
     ) -> tuple[Tensor, Tensor]:
-        """See ``PointSearch``; the points are values."""
+        """See ``PointSearch``; all settings have values at the points."""
         about: dict[str, Any] = {"replicates": replicates, "time": time}
         points, values = super().maximise(acquisition, domain, **about, starts=starts, seed=seed)
         discrete = self.space.discrete
@@ -265,11 +266,11 @@ class MixedSearch(PointSearch):
 def policy_over(
     space: Space, build: Callable[..., Policy], *, initial: int | None, seed: int, standardise: bool
 ) -> Policy:
-    """A new policy over a space, built as ``build(domain, search=, seed=)``.
+    """A new policy over a space: ``build(domain, search=..., seed=...)``.
 
     Args:
         initial: number of Sobol points played first; None: 2 (d + 1).
-        standardise: whether rewards are learned in units of their spread.
+        standardise: whether the policy learns standardised rewards (``StandardisedPolicy``).
 
     Raises ValueError if ``build`` does not return a ``Policy``.
     """

@@ -1,5 +1,5 @@
-"""Names: error messages that suggest the name probably meant, and a lookup of recipes, problems and kernels of other
-packages by entry point or ``module:name``. Importing this module is fast."""
+"""Names: error messages that suggest a similar name, and lookup of recipes, problems and kernels of other packages by
+entry point or ``module:name``. Importing this module is fast."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def some(names: Collection[str], shown: int = _SHOWN) -> str:
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:
-    """The closest known name, None if none is close. Case is ignored, and - counts as _."""
-    from difflib import get_close_matches  # slow to import, and needed for messages only
+    """The closest known name, or None if none is close. Case is ignored, and - counts as _."""
+    from difflib import get_close_matches  # slow to import, and only needed for messages
 
     by_plain = {_plain(one): one for one in known}
     close = get_close_matches(_plain(name), by_plain, n=1, cutoff=0.75)
@@ -38,10 +38,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_name(what: str, name: object, known: Collection[str], more: str = "") -> str:
-    """The message for an unknown name: it suggests the name that was probably meant, and lists known names.
-
-    Of many known names it lists the first; ``more`` then says where to find all of them.
-    """
+    """The message for an unknown name: it suggests a similar name, and lists the known names. If there are many, it
+    lists the first eight, and ``more`` says where to find all of them."""
     guess = did_you_mean(name, known) if isinstance(name, str) else ""
     if len(known) <= _SHOWN:
         return f"{what} must be one of {', '.join(known)}, got {name!r}{guess}"
