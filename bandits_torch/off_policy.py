@@ -1,4 +1,4 @@
-"""What a policy would have earned, estimated from a log of other pulls."""
+"""Off-policy evaluation: the mean reward that a policy would have earned, estimated from a log of another's pulls."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from bandits_torch.problems.logs import Log
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.tables import RewardTable
 
-_FEWEST = 10.0  # effective rows
-_ROWS_OF_AN_ARM = 20  # of each arm that counts
-_COUNTS = 0.05  # an arm counts with this share of the sum of squared weights
-_CHANCE = 1e-4  # that a log of uniformly drawn arms is refused, for each of two tests
-_MEMORIES = np.array([[20.0], [100.0], [1e9]])  # pulls, of the model of rewards
-_PARTS = 4  # of a context's range, in which draws are tested
-_PER_TEST = 5  # rows that such a test needs for each arm
-_PRODUCTS_UP_TO = 5  # numbers of a context whose products rewards are regressed on
-_PER_ARM = 10  # rows of a stretch that rows are drawn again from, for each arm
+_FEWEST = 10.0  # least effective number of rows
+_ROWS_OF_AN_ARM = 20  # least number of rows of each arm that counts
+_COUNTS = 0.05  # share of the sum of squared weights from which on an arm counts
+_CHANCE = 1e-4  # probability that each of two tests refuses a log of uniformly drawn arms
+_MEMORIES = np.array([[20.0], [100.0], [1e9]])  # memories of the regressions of rewards, in pulls
+_PARTS = 4  # parts of a context's range in which draws are tested
+_PER_TEST = 5  # least number of rows per arm in such a test
+_PRODUCTS_UP_TO = 5  # largest dimension of a context whose products are regressors
+_PER_ARM = 10  # length, per arm, of the stretch from which a row is resampled
 
 
 @validation.names_arguments
@@ -40,11 +40,11 @@ class Value:
         estimator: ``"replay"``, ``"snips"`` or ``"dr"``.
         value, low, high: the estimate and its 90 % interval, in units of reward.
         effective: the effective number of rows, (sum w)^2 / sum w^2 over the weights w.
-        matched: number of rows in which the policy may pull the arm that was logged.
+        matched: number of rows in which the policy pulls the logged arm with positive probability.
         learned: number of rows that the policy learned from; 0 for a fixed policy.
-        rows: number of rows examined.
+        rows: number of rows valued.
         logged: the mean reward of the log in these rows.
-        narrow: why the interval may be too narrow, in words (see ``value``); empty if nothing says so.
+        narrow: why the interval may be too narrow, in words (see ``value``); empty if there is no sign of it.
     """
 
     estimator: str
@@ -74,49 +74,48 @@ def value(
     Row i has time t, arm a, reward r and propensity p. The policy pulls arm b with probability pi_i(b), given what it
     learned from rows before; w = pi_i(a) / p.
 
-    * ``"snips"``: sum w r / sum w (Swaminathan & Joachims 2015). Without propensities it is ``"replay"``, the mean
-      reward of the rows where policy and log agree (Li et al. 2011); arms must then have been drawn uniformly, which
-      is tested.
+    * ``"snips"``: sum w r / sum w (Swaminathan & Joachims 2015). Without propensities it is ``"replay"``: p is 1 over
+      the number of available arms, so if all arms are always available, this is the mean reward of the rows in which
+      policy and log agree (Li et al. 2011). Arms must then have been drawn uniformly, which is tested.
     * ``"dr"``: the mean of sum_b pi_i(b) q_i(b) + w (r - q_i(a)), doubly robust (Dudik et al. 2014). q_i is predicted
-      from the rows before i alone, so that every term is unbiased however rewards drift.
+      only from the rows before i, so every term is unbiased however rewards drift.
 
-    Under contexts q_i depends on the context of row i, a policy that takes contexts is asked with it, and the value is
+    With contexts, q_i and the choices of a policy that takes contexts depend on the context of row i, and the value is
     the mean over the contexts of the log.
 
-    A fixed policy (probabilities) is valued as it is. A policy that learns sees the log in order of time. It learns a
-    row that it agrees with only with probability (least p) / p, so the rows that it learns from are a random part of
-    the log, whatever it chose (rejection sampling, Dudik et al. 2012; Mandel et al. 2016). So it is valued as a policy
-    that learns from that part (one row in N of a log of N arms drawn uniformly). Live, with every row, it learns
-    faster.
+    A fixed policy (probabilities) is valued as it is. A policy that learns sees the log in order of time. If it agrees
+    with a row, it learns the row with probability (least p) / p, so the rows that it learns are a random part of the
+    log, whatever it chose (rejection sampling, Dudik et al. 2012; Mandel et al. 2016). It is valued as a policy that
+    learns only this part (one row in N of a log of N arms drawn uniformly). A live policy learns every row, so it
+    learns faster.
 
     Intervals: terms are martingale differences about the policy's value. For a fixed policy their variance is estimated
     from differences of neighbours, in which drift cancels. For a policy that learns, the log is resampled ``replays``
-    times, each row from a short stretch of rows around it (a bootstrap that keeps the drift), and played again. Where
-    most rewards are one number, such as 0, the variance is as if two more of the others had come: a policy's rows may
-    hold none of them.
+    times, each row from a short stretch of rows around it (a bootstrap that keeps the drift), and played again. If most
+    rewards are equal, for example 0, the variance includes two more rewards of the rare kind, because a policy's rows
+    may contain none.
 
-    An interval may be too narrow if an arm that counts was rarely drawn, however many effective rows others give. With
-    a fixed policy, three arms and a propensity of 0.004 of one, 2 000 simulated logs each: intervals of 90 % held in 67
-    to 86 % of the logs with 4 rows of that arm on average, in 84 to 88 % with 10, in 87 to 89 % with 20, in 89 to 90 %
-    with 40. ``Value.narrow`` says so if an arm with a twentieth of the sum of w^2 has fewer than 20 rows.
+    An interval may be too narrow if an arm that counts was rarely drawn, even if the effective number of rows is large.
+    In 2 000 simulated logs with a fixed policy and three arms, one with a propensity of 0.004, intervals of 90 % held
+    in 67 to 86 % of the logs with 4 rows of that arm on average, in 84 to 88 % with 10, in 87 to 89 % with 20, and in
+    89 to 90 % with 40. ``Value.narrow`` says so if an arm with a twentieth of the sum of w^2 has fewer than 20 rows.
 
     Args:
-        policy: the name of a recipe; a ``Policy`` of one replicate, which stays as it is; or the (N,) probabilities of
-            the arms, or (n, N) of each row of the log, renormalised where not all are available. A recipe that takes
-            contexts gets the contexts of the log, and other knowledge by ``options``; ``auto`` needs none.
-        estimator: ``"auto"``: ``"dr"`` where propensities are known, else ``"replay"``.
-        warm_up: share of the log, from its beginning, that is not valued: recipes estimate their prior knowledge from
-            it.
-        replays: >= 2.
+        policy: the name of a recipe; a ``Policy`` of one replicate, which stays unchanged; or probabilities of the
+            arms, (N,) or (n, N) for each row of the log, renormalised if not all arms are available. A recipe that
+            takes contexts gets the contexts of the log. ``options`` gives other knowledge; ``auto`` needs none.
+        estimator: ``"snips"``, ``"dr"``, ``"replay"``, or ``"auto"``: ``"dr"`` with propensities, else ``"replay"``.
+        warm_up: share of the log, from its beginning, from which recipes estimate their prior knowledge; not valued.
+        replays: number of resampled logs, >= 2.
         seed: of all random numbers.
         options: of the recipe.
 
-    Cost: that of ``replays`` + 1 runs over all rows; of ``"dr"``, under c numbers or M listed contexts, O(N p^3) a row,
-    p = 1 + M, or 1 + c + c (c + 1) / 2 up to five numbers and 1 + c above.
+    Cost: ``replays`` + 1 runs over all rows; for ``"dr"`` or contexts also O(N p^3) a row, with p = 1, with M listed
+    contexts 1 + M, with contexts of c numbers 1 + c + c (c + 1) / 2 for c <= 5, else 1 + c.
 
     Raises ValueError if the log does not determine the value: arms that were not drawn at random, a propensity of 1
-    where the policy may pull another arm, an arm never logged, and a policy that agrees with fewer than ten effective
-    rows.
+    although the policy may pull another arm, an arm never logged, and a policy that agrees with fewer than ten
+    effective rows.
     """
     validation.instance("log", log, Log, "a Log")
     validation.instance("policy", policy, (str, Policy, Tensor), "a recipe's name, a Policy or probabilities")
@@ -153,7 +152,7 @@ def value(
         else:
             found = float((w * r).sum() / w.sum()) if w.any() else np.nan
             terms = w * (r - found) * n / max(w.sum(), 1e-300)
-        return found, terms if seen is None else terms - total, w  # the contexts are those that came
+        return found, terms if seen is None else terms - total, w  # the variance is given the contexts
 
     rows = np.arange(n)
     if isinstance(policy, Tensor):
@@ -202,20 +201,20 @@ def value(
 
 
 def _narrow(names: Sequence[str], arms: np.ndarray, w: np.ndarray) -> str:
-    """Which of the arms that count has too few rows for its interval, in words."""
+    """A warning about the first arm that counts but has too few rows; empty if there is none."""
     for k, name in enumerate(names):
-        own = w[(arms == k) & (w > 0)]
-        if len(own) < _ROWS_OF_AN_ARM and np.square(own).sum() > _COUNTS * np.square(w).sum():
-            return f"the interval may be too narrow: it rests on {len(own)} rows of arm {name!r}"
+        of_arm = w[(arms == k) & (w > 0)]
+        if len(of_arm) < _ROWS_OF_AN_ARM and np.square(of_arm).sum() > _COUNTS * np.square(w).sum():
+            return f"the interval may be too narrow: it rests on {len(of_arm)} rows of arm {name!r}"
     return ""
 
 
 def _refuse_unless_uniform(log: Log) -> None:
-    """Raises ValueError unless the arms of a log without propensities look uniformly and independently drawn."""
+    """Raise ValueError unless the arms of a log without propensities look uniformly and independently drawn."""
     arms, N = log.arms.numpy(), log.num_arms
     can = np.ones((len(arms), N), bool) if log.available is None else log.available.numpy()
     fair = can / can.sum(1, keepdims=True)
-    why = "propensity must be given, as the arms were not drawn uniformly at random"
+    why = "propensity must be given, because the arms were not drawn uniformly at random"
     parts = [("", np.ones(len(arms), dtype=bool))]
     for k, column in enumerate([] if log.contexts is None else log.contexts.numpy().T):
         values = np.unique(column)
@@ -240,12 +239,12 @@ def _refuse_unless_uniform(log: Log) -> None:
 
 
 def _predicted(log: Log) -> np.ndarray:
-    """Rewards of every arm (n, N) predicted before each row by regressions on the rows before.
+    """Rewards of every arm, (n, N), predicted for each row by regressions on the rows before it.
 
-    With x = 1, or 1 and the context, or 1, the context and its squares and products, w = (1 - 1/m)^age and y the mean
-    reward of all arms by w, arm b has y + x' (sum w x x' + I)^{-1} sum w x (r - y), the sums over its own rows. Without
-    a context this is the mean of its rewards, shrunk towards y by one pull. The pair of x and m that predicted best so
-    far is used.
+    The regressors x are 1; 1 and the context; or 1, the context, its squares and its products. Weights are w =
+    (1 - 1/m)^age. With y the weighted mean reward of all arms, arm b is predicted to pay
+    y + x' (sum w x x' + I)^{-1} sum w x (r - y), with sums over the rows of b. For x = 1 this is the mean of its
+    rewards, shrunk towards y by one pull. Each row uses the x and m that predicted best before.
     """
     each = [_regression(log, x) for x in _features(log)]
     means = np.concatenate([mean for mean, _ in each], 1)  # (n, K, N)
@@ -271,7 +270,7 @@ def _features(log: Log) -> list[np.ndarray]:
 
 
 def _regression(log: Log, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions before each row for every memory, (n, 3, N), and their squared errors of the arm pulled, (n, 3)."""
+    """Predictions for each row with each memory, (n, 3, N), and their squared errors for the arm pulled, (n, 3)."""
     kept, p = 1 - 1 / _MEMORIES[:, None], x.shape[1]  # (3, 1, 1)
     gram, total = np.zeros((3, log.num_arms, p, p)), np.zeros((3, log.num_arms, p))
     means, errors = [], []
@@ -288,7 +287,7 @@ def _regression(log: Log, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fixed(probabilities: Tensor, can: np.ndarray, log: Log, first: int) -> np.ndarray:
-    """Probabilities (N,) or of each row, renormalised over the available arms of the rows from the first: (n, N)."""
+    """Given probabilities, renormalised over the available arms of each row, for the rows from ``first`` on: (n, N)."""
     validation.finite_tensor("policy", probabilities)
     N, rows = log.num_arms, len(log.arms)
     validation.of_shape("policy", probabilities, (N,), (rows, N), note=", probabilities")
@@ -305,7 +304,7 @@ def _fixed(probabilities: Tensor, can: np.ndarray, log: Log, first: int) -> np.n
 def _player(
     log: Log, policy: str | Policy, first: int, n: int, seed: int, options: dict[str, object]
 ) -> tuple[Callable[[int], Policy], list[float]]:
-    """A function that builds the policy of a replay by its number, and the times of the rows for that policy."""
+    """A function that builds the policy for a replay, given its number, and the times of the rows for that policy."""
     if isinstance(policy, Policy):
         validation.require(not options, "options", options, "none for a policy that is built")
         validation.require(policy.replicates == 1, "policy.replicates", policy.replicates, "1")
@@ -321,8 +320,8 @@ def _player(
             known["horizon"] = n
 
         def under_contexts(number: int) -> Policy:
-            own = {"seed": seed + number} if recipe.seeded else {}
-            return recipe.call(log.num_arms, **(known | own | options))
+            seeded = {"seed": seed + number} if recipe.seeded else {}
+            return recipe.call(log.num_arms, **(known | seeded | options))
 
         return under_contexts, log.times[first:].tolist()
     validation.known_names(f"options of {policy}", options, recipes.registered(policy).options)
@@ -340,8 +339,8 @@ def _player(
 
 
 def _one_by_one(times: Tensor) -> Tensor:
-    """Times since the first that increase from row to row: k rows of one time are spread evenly over the gap to the
-    next time, or over a usual gap if that is shorter."""
+    """Times since the first, made strictly increasing: k rows of one time are spread evenly over the gap to the next
+    time, or over the median gap if that is shorter."""
     moments, group, counts = (times - times[0]).unique_consecutive(return_inverse=True, return_counts=True)
     gaps = moments.diff() if len(moments) > 1 else torch.ones(1, dtype=torch.float64)
     usual = gaps.median()

@@ -1,4 +1,4 @@
-"""Files that move policies between processes: a policy's state and how it was built."""
+"""Files that move policies between processes: they hold a policy's state and a description of how it was built."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from bandits_torch.files import remove_parts, writing_alone
 from bandits_torch.history import name_of
 from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
 
-# By policy and path: the mark of the save that the policy loaded or wrote last.
+# The mark of the save that a policy loaded or wrote last, by policy and path.
 _saved_as: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
 
 
 def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bool = False) -> None:
     """Write a policy (or an ``AskTell`` around one) to a file: its state and how it was built.
 
-    Every save has a number and a unique mark. An existing file must be the one that this policy loaded or saved last;
-    otherwise another process has saved in the meantime, and its state would be lost. Load the file and repeat the calls
-    made since. Partial files of killed saves are removed; a symbolic link stays one, and a file keeps its mode.
+    Every save has a number and a unique mark. An existing file must be the one that this policy loaded or saved last.
+    Otherwise another process has saved in the meantime, and its state would be lost: load the file and repeat the calls
+    made since. A symbolic link stays one, and a file keeps its mode.
 
-    A file lock, released when its process ends, makes check and write one atomic step. On Windows, and on file systems
-    without locks, two saves within the same milliseconds may both be accepted.
+    A file lock makes check and write one atomic step, and allows partial files of killed saves to be removed. On
+    Windows, and on file systems without locks, two saves within the same milliseconds may both be accepted.
 
     Args:
         path: of the file, written atomically.
@@ -73,7 +73,7 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
 
 
 def _alone(policy: Any) -> AbstractContextManager[Any]:
-    """Within the block, calls of other threads wait; only an ``AskTell`` has threads."""
+    """Within the block, calls of other threads wait; only an ``AskTell`` can be shared by threads."""
     return policy.alone() if isinstance(policy, AskTell) else nullcontext()
 
 
@@ -89,39 +89,35 @@ def _own_save(place: str, policy: Stateful) -> int:
         header = read_header(place)
     except ValueError as error:
         raise ValueError(
-            f"path must be of a policy's file, or of none yet, got {place!r}: {error}"
+            f"path must be of a policy's file, or of a new file, got {place!r}: {error}"
         ) from error
     known = _saved_as.get(policy, {}).get(place)
     if header.get("mark") != known or known is None:
         last = "never loaded or saved it" if known is None else "loaded or saved an earlier one"
         raise ValueError(
             f"path must be of a file that this policy loaded or saved last, got {place!r}: it holds save "
-            f"{header.get('save')} of {header.get('policy')}, and this policy {last}. Load it and do anew "
-            "what was done since (at the command line: run the command again), or save with overwrite=True, which "
-            "loses what others learned"
+            f"{header.get('save')} of {header.get('policy')}, and this policy {last}. Load it and repeat the calls "
+            "made since (at the command line: run the command again), or save with overwrite=True, which loses what "
+            "others learned"
         )
     return int(header["save"])
 
 
 def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference: str = "error") -> None:
-    """Load the state that ``save_policy`` wrote into a policy.
+    """Load a state that ``save_policy`` wrote into a policy.
 
     The file describes, part by part, how the saved policy was built: classes, numbers, arms, kernels before learning.
-    Where this differs from ``policy``:
-
-    * ``"error"``: a ValueError lists all differences.
-    * ``"file"``: the policy takes the file's settings, but no other structure (classes, arms, functions). It is rebuilt
-      with all its parts and continues exactly as the saved one; references to its former parts become invalid.
-
-    Meanwhile the calls of other threads wait (``AskTell``).
 
     Args:
         path: of the file that ``save_policy`` wrote.
-        policy: built in the same way; its state is replaced.
-        on_difference: see above.
+        policy: built in the same way; its state is replaced. If it is an ``AskTell``, calls of other threads wait.
+        on_difference: what to do if ``policy`` was built otherwise. ``"error"``: a ValueError lists the differences.
+            ``"file"``: the policy takes the file's settings, but no other structure (classes, arms, functions). It is
+            rebuilt with all its parts and continues exactly as the saved one; references to its former parts become
+            invalid.
 
     Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or format, or of a policy that
-    differs; the policy then stays unchanged. Warns of other package versions.
+    differs; the policy then stays unchanged. Warns if package versions or the number of threads differ.
     """
     known = on_difference in ("error", "file")
     validation.require(known, "on_difference", on_difference, "'error' or 'file'")
@@ -159,18 +155,18 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
             vars(policy).clear()
             vars(policy).update(vars(target))
     _saved_as.setdefault(policy, {})[os.path.realpath(path)] = mark
-    with _alone(policy):  # on as many threads as its steps are computed on
+    with _alone(policy):  # sets the number of threads that its steps use
         warn_of_versions(name, made_by)
 
 
-# --- a policy built anew with the settings of a file ---
+# --- a policy rebuilt with the settings of a file ---
 
 
 def _as_in_file(said: str, policy: Stateful, built: Mapping[str, Any]) -> Any:
-    """``policy`` built anew with the values of another description of the same structure.
+    """``policy`` rebuilt with the values of another description of the same structure.
 
-    Raises ValueError that names what cannot be taken over: structure, sizes, tensors that the file holds only as
-    digests, and values enclosed in functions.
+    Raises ValueError, which begins with ``said`` and names what cannot be taken over: structure, sizes, tensors of which
+    the file holds only digests, and values enclosed in functions.
     """
     try:
         made = _value_rebuilt(policy, "policy", built, {})
