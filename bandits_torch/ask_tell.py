@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast, overload
@@ -173,7 +173,8 @@ class AskTell(Watched, Described):
             knowledge: other keywords of ``recipes.auto``, such as a log of past pulls, a kernel, or replicates. In
                 addition, ``cycles`` may be "day" and "week" if times are dates, ``contexts`` a list of names,
                 ``control`` the name of an arm; ``max_move``, ``move_price`` and ``start_at`` may be given by name of
-                setting (``Settings.moves``).
+                setting (``Settings.moves``). ``history_times`` may be a list or an index of dates. Without it, the rows
+                of a history are counted, and later times must be numbers, unless ``cycles`` is None.
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
@@ -210,6 +211,9 @@ class AskTell(Watched, Described):
                 knowledge["log"] = log.over(names)
         if isinstance(cycles := knowledge.get("cycles"), (str, list, tuple)):
             knowledge["cycles"] = border.periods_of(cycles, time_unit)
+        zone, moments = "", knowledge.get("history_times")
+        if isinstance(moments, Iterable) and not isinstance(moments, Tensor):
+            knowledge["history_times"], zone = border.numbers_of_times("history_times", moments, time_unit)
         for argument in ("control", "start_at"):
             if isinstance(arm := knowledge.get(argument), str):
                 knowledge[argument] = border.number_of_arm(argument, arm, names)
@@ -232,6 +236,15 @@ class AskTell(Watched, Described):
             live._latest = float(knowledge["log"].times[-1])
         if dated:
             live._times.zone = {None: "date", False: "none", True: "zone"}[cast(Log, log).zoned]
+        elif (
+            knowledge.get("history") is not None
+            and knowledge.get("cycles", "") is not None
+            and moments is None
+        ):
+            live._times.zone = "number"
+            live._times.reason = "as the rows of history are counted: history_times= may give their dates"
+        elif zone:
+            live._times.zone = zone
         return live
 
     @property

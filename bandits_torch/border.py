@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -94,6 +94,7 @@ class Times:
         zone: "": no time was given yet; "number": times are numbers; "date": times will be dates, with or without a
             zone; "zone": times will be dates with a zone; "none": dates without a zone; else the zone of the dates, a
             name such as "Europe/Berlin", or an offset such as "+01:00".
+        reason: why times must be of this kind, for messages.
 
     Raises ValueError for another unit.
     """
@@ -101,7 +102,7 @@ class Times:
     def __init__(self, time_unit: str) -> None:
         known = isinstance(time_unit, str) and time_unit in SECONDS
         validation.require(known, "time_unit", time_unit, f"one of {[*SECONDS]}")
-        self.unit, self.zone = time_unit, ""
+        self.unit, self.zone, self.reason = time_unit, "", "as the times before"
 
     def read(self, name: str, value: Any) -> tuple[float, str]:
         """The number of a time, and the value of ``zone`` once the time is accepted; changes nothing. Raises ValueError
@@ -122,7 +123,7 @@ class Times:
         kinds = {"number": "a number", "date": "a date", "none": "a date without a zone", "zone": zoned}
         before, now = (kinds.get(kind, zoned) for kind in (self.zone, zone))
         where = "" if self.zone in kinds else f", in zone {self.zone!r}"
-        expected = f"{before}, as the times before{where}"
+        expected = f"{before}, {self.reason}{where}"
         fits = not self.zone or before == now or (self.zone == "date" and zone != "number")
         validation.require(fits, name, value, expected)
         return number, zone if self.zone in ("", *_UNKNOWN_ZONES) else self.zone
@@ -154,6 +155,15 @@ class Times:
         if self.zone in ("date", "none"):
             return datetime(1970, 1, 1) + since
         return (datetime(1970, 1, 1, tzinfo=UTC) + since).astimezone(_zone_called(self.zone))
+
+
+def numbers_of_times(name: str, values: Iterable[Any], time_unit: str) -> tuple[Tensor, str]:
+    """The numbers (T,) of times, and the ``zone`` of ``Times``. Raises ValueError unless all are of one kind."""
+    times, numbers = Times(time_unit), []
+    for value in values:
+        number, times.zone = times.read(name, value)
+        numbers.append(number)
+    return torch.tensor(numbers, dtype=torch.float64), times.zone
 
 
 def _zone_called(zone: str) -> Any:

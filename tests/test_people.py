@@ -108,6 +108,24 @@ def test_a_day_is_its_midnight():
     assert live.ask(NOON).time == NOON
 
 
+def test_a_history_and_the_questions_after_it_are_in_dates_or_both_are_counted():
+    days = pd.date_range("2026-01-01", periods=70)
+    best = torch.arange(70).unsqueeze(-1) % 7 == torch.arange(7)  # one arm for each day of the week
+    table = best + 0.1 * torch.randn(70, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    counted = AskTell.auto(7, history=table)
+    said = "time must be a number, as the rows of history are counted: history_times= may give their dates"
+    refused(counted, lambda: counted.ask(NOON), said)
+    AskTell.auto(7, history=table, cycles=None).ask(NOON)  # no use is made of its times
+    for times in (days, list(days), [day.date() for day in days]):
+        dated = AskTell.auto(7, history=table, history_times=times, time_unit="D")
+        refused(dated, lambda dated=dated: dated.ask(1.0), "time must be a date without a zone")
+        for ahead in range(3):
+            mean = dated.predict(days[-1] + dt.timedelta(days=1 + ahead))[0]
+            assert mean.argmax() == ahead == counted.predict(1.0 + ahead)[0].argmax()
+    with pytest.raises(ValueError, match="history_times must be a date"):
+        AskTell.auto(7, history=table, history_times=[*days[:69], 5.0])
+
+
 def test_kinds_of_time_are_never_mixed_and_the_zone_outlives_a_file(tmp_path):
     live = AskTell.auto(["a", "b"])
     assert live.ask(NOON.replace(tzinfo=BERLIN)).time == NOON.replace(tzinfo=BERLIN)
