@@ -207,7 +207,9 @@ def test_values_of_a_policy_that_learns_have_no_bias(skewed, drift):
 def test_what_nothing_identifies_is_refused():
     log, _ = drawn(4)
     times, rewards = log.times, log.rewards
-    with pytest.raises(ValueError, match="propensity must be given, because the arms were not drawn uniformly"):
+    with pytest.raises(
+        ValueError, match="propensity must be given, because the arms were not drawn uniformly"
+    ):
         value(Log(times, drawn(4, skewed=True)[0].arms, rewards), one(0))
     in_turn = torch.arange(400) % 4
     with pytest.raises(ValueError, match="an arm follows itself 0 times, not 100"):
