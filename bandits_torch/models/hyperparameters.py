@@ -1,4 +1,4 @@
-"""Hyperparameters learned from the observations held: kernels that can be, their priors, and BoTorch's fit of them."""
+"""Learning hyperparameters from the observations held: learnable kernels, their priors, and BoTorch's fit."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ from bandits_torch.models.online_model import require_within
 from bandits_torch.models.points.botorch_twin import TransformedKernel
 from bandits_torch.models.points.online_gp import OnlineGP
 
-_SPREAD = 1.0  # standard deviation of the logarithm of a rate or an outputscale under its prior
+_SPREAD = 1.0  # standard deviation, under its prior, of the logarithm of a rate or an outputscale
 _SPREAD_OF_TIME = 0.3  # of a length-scale or a period over time; chosen in benchmarks/continuous/PROTOCOL.md
-ANISOTROPY = 0.3  # default: of the ratio of a length-scale to the geometric mean of all
-_SMALLEST_NOISE = 1e-4  # of the outputscale; BoTorch's floor
-_TINY = 1e-9  # keeps a step of the optimiser from where a prior has no density
-_ROUNDS = 75  # of L-BFGS-B in a fit: it begins where the last one ended
-_GAIN = 1e-6  # relative, of the likelihood in a round, below which a fit ends: SciPy's 2e-9 costs a third more rounds
+ANISOTROPY = 0.3  # of a length-scale over the geometric mean of all, by default
+_SMALLEST_NOISE = 1e-4  # in units of the outputscale; BoTorch's floor
+_TINY = 1e-9  # lower bound of outputscales and rates: a log-normal prior has no density at 0
+_ROUNDS = 75  # of L-BFGS-B in a fit; few are enough, because a fit begins at the present values
+_GAIN = 1e-6  # a fit ends when a round gains less, relatively: with SciPy's 2e-9 it takes a third more rounds
 
 
 def learnable(
@@ -66,35 +66,34 @@ def learnable(
 ) -> Kernel:
     """A kernel of the same kind with learnable hyperparameters per replicate, and priors on them.
 
-    * Squared exponential and Matern kernels get a length-scale for each of the ``dim`` inputs, beginning at the one
-      given, with BoTorch's prior: log-normal around exp(sqrt(2)) sqrt(dim) (Hvarfner et al. 2024), in units of
-      ``ranges``; and a prior on each over their geometric mean, log-normal with mode 1. It keeps length-scales similar
-      until rewards distinguish them: a few coordinates alone explain a dozen rewards in five dimensions, and a policy
-      with such a fit plays corners. If only some coordinates matter, raise ``anisotropy``. The outputscale has a
-      log-normal prior with the given value (or 1) as mode. It is not relative to the rewards, so that a policy with
-      similar rewards so far does not conclude that the function is flat.
-    * The rate of ``ExponentialForgettingKernel`` gets a prior on how fast correlations decay, -ln(1 - eps)/2
-      per unit of time: log-normal, its mode the value given, so that eps can collapse neither to 0 nor to 1. So does
-      the drift variance of ``WienerKernel``.
-    * Length-scales and periods over time, also within sums and products, get such a prior, a third as wide, unless they
-      have one. They are fitted in units of the values given.
-    * Any other kernel over space is copied, with the priors it comes with, for one replicate alone.
+    * Squared exponential and Matern kernels get a length-scale for each of the ``dim`` inputs. It begins at the given
+      one (at least 0.03), with BoTorch's prior: log-normal with median exp(sqrt(2)) sqrt(dim) (Hvarfner et al. 2024),
+      both in units of ``ranges``. Each length-scale over their geometric mean has a log-normal prior with mode 1, which
+      keeps them similar until rewards distinguish them: in five dimensions a few coordinates alone can explain a dozen
+      rewards, and a policy with such a fit plays corners. If only some coordinates matter, raise ``anisotropy``. The
+      outputscale has a log-normal prior whose mode is the given value (or 1), not the scale of the rewards, so that a
+      policy does not conclude from similar rewards that the function is flat.
+    * The rate eps of ``ExponentialForgettingKernel`` gets a log-normal prior on the decay of correlations per unit of
+      time, -ln(1 - eps)/2. Its mode is the given value, so eps can collapse neither to 0 nor to 1; a rate below 1e-9
+      is not learned. The drift variance of ``WienerKernel`` gets such a prior too.
+    * Length-scales and periods over time, also within sums and products, get such a prior with a third of the standard
+      deviation, unless they have one. They are fitted in units of the given values, unless they have a constraint.
+    * Any other kernel over space or time is copied with its priors, for one replicate only.
 
-    It sees the columns that ``kernel`` sees (``active_dims``).
+    The new kernel has the ``active_dims`` of ``kernel``.
 
     Args:
         kernel: over space, or a ``SpatioTemporalKernel``. It is not changed.
-        dim: number of inputs of space; that of the kernel's length-scales, if it has several.
+        dim: number of inputs of space; if the kernel has several length-scales, their number.
         replicates: S; the batch shape is (S,), or () for one.
         anisotropy: standard deviation, under the prior, of the logarithm of a length-scale over their geometric mean;
             infinity: no such prior, as in BoTorch.
-        ranges: (dim,), or (S, dim) where those of replicates differ: how far each input reaches, used as the nearest
-            power of 2; 0 counts as 1. None: 1, a unit cube.
+        ranges: (dim,), or (S, dim) if replicates differ: the range of each input, rounded to a power of 2; 0 counts as
+            1. None: 1, a unit cube.
 
-    Raises ValueError for a ``kernel`` that is not one or of another batch, counts that are not integers >= 1, a ``dim``
-    that is not the kernel's, ``active_dims`` of a ``SpatioTemporalKernel`` itself, an ``anisotropy`` that is not
-    positive, ``ranges`` of another shape, negative or not finite, and several replicates of a kernel that is neither
-    squared exponential nor Matern.
+    Raises ValueError for a ``kernel`` of another type or batch shape, counts that are not integers >= 1, a ``dim``
+    that does not fit the kernel, ``active_dims`` of a ``SpatioTemporalKernel``, an ``anisotropy`` that is not positive,
+    ``ranges`` of another shape, negative or not finite, and several replicates of a kernel that is copied.
     """
     validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
     validation.positive_integer("dim", dim)
@@ -144,10 +143,10 @@ def learnable(
 
 
 def _powers_of_two(ranges: Tensor, dim: int, replicates: int) -> Tensor:
-    """Units in which inputs reach about as far as 1, (dim,) or (S, 1, dim); they round nothing. Raises ValueError for
-    ``ranges`` of another shape, negative or not finite."""
+    """``ranges`` rounded to powers of 2, so that a change of units is exact: (dim,) or (S, 1, dim). Raises ValueError
+    for ``ranges`` of another shape, negative or not finite."""
     shaped = validation.tensor("ranges", ranges).shape in ((dim,), (replicates, dim))
-    expected = f"({dim},), one of each input, or ({replicates}, {dim})"
+    expected = f"({dim},), one number for each input, or ({replicates}, {dim})"
     validation.require(shaped, "ranges", tuple(ranges.shape), expected)
     right = bool((ranges.isfinite() & (ranges >= 0)).all())
     validation.require(right, "ranges", ranges, "finite, >= 0")
@@ -156,10 +155,10 @@ def _powers_of_two(ranges: Tensor, dim: int, replicates: int) -> Tensor:
 
 
 def _rescale_inputs(kernel: RBFKernel | MaternKernel, factor: Tensor) -> None:
-    """Length-scales, their prior and their bound in another unit of each input."""
+    """Convert length-scales, their prior and their bound to another unit of each input."""
     bound = kernel.raw_lengthscale_constraint.lower_bound * factor
     with torch.no_grad():
-        kernel.raw_lengthscale.mul_(factor)  # BoTorch's bound has no transform
+        kernel.raw_lengthscale.mul_(factor)  # raw = value: BoTorch's constraint has no transform
     kernel.register_constraint("raw_lengthscale", GreaterThan(bound, transform=None))
     _rescale_prior(kernel, "lengthscale_prior", factor.log())
 
@@ -168,7 +167,9 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
     new: Kernel
     if isinstance(kernel, ExponentialForgettingKernel):
         if _is_static(kernel):
-            return copy.deepcopy(kernel).double()  # and so it stays: nothing pulls at a rate so small
+            return copy.deepcopy(
+                kernel
+            ).double()  # not learned: the likelihood does not depend on so small a rate
         rate = kernel.forgetting_rate.detach().double().squeeze(-1)
         inside = Interval(_TINY, 1 - _TINY)
         new = ExponentialForgettingKernel(rate.expand(batch), None, inside, batch_shape=batch)
@@ -203,10 +204,12 @@ def _is_static(kernel: Kernel) -> bool:
 
 
 def _lengths_of_time(kernel: Kernel) -> list[tuple[Kernel, str]]:
-    """The parts of a kernel over time that have a length-scale or a period in units of time, and its name."""
+    """Each part of a kernel over time that has a length-scale or a period in units of time, with the name of that."""
     lengths = []
     for part in kernel.modules():
-        if isinstance(part, PeriodicKernel | CosineKernel):  # the former's length-scale has no unit
+        if isinstance(
+            part, PeriodicKernel | CosineKernel
+        ):  # the length-scale of a periodic kernel has no unit
             lengths.append((part, "period_length"))
         elif isinstance(part, Kernel) and part.has_lengthscale:
             lengths.append((part, "lengthscale"))
@@ -233,7 +236,7 @@ def _unit_of_time(kernel: Kernel) -> float:
 
 
 def _rescale_time(kernel: Kernel, factor: float) -> None:
-    """Length-scales, periods and rates of a kernel over time, and their priors, in another unit of time."""
+    """Convert length-scales, periods and rates of a kernel over time, and their priors, to another unit of time."""
     for part, name in _lengths_of_time(kernel):
         setattr(part, name, factor * getattr(part, name).detach())
         _rescale_prior(part, f"{name}_prior", math.log(factor))
@@ -243,7 +246,7 @@ def _rescale_time(kernel: Kernel, factor: float) -> None:
 
 
 def _around(value: Tensor, spread: float = _SPREAD) -> LogNormalPrior:
-    """A log-normal prior whose mode is the value: its log density falls with the square of the log's distance."""
+    """A log-normal prior with this mode and this standard deviation of the logarithm."""
     return LogNormalPrior(math.log(float(value.detach())) + spread**2, spread)
 
 
@@ -267,8 +270,7 @@ def _set_decay(kernel: ExponentialForgettingKernel, value: Tensor) -> None:
 
 
 def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
-    """What a member of a batch of replicates holds, oldest first: inputs (n, D), features of arms, and targets (n,), of
-    which ``mean_offsets`` are subtracted."""
+    """The observations of one member, oldest first: kernel inputs (n, D), and rewards less ``mean_offsets``, (n,)."""
     if isinstance(model, OnlineGP):
         rows = model.data.of(member)
         return rows.inputs[rows.held], rows.targets[rows.held]
@@ -278,8 +280,8 @@ def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
 
 
 def mean_offsets(model: ArmGP | OnlineGP, X: Tensor, member: int) -> Tensor:
-    """By how much prior means at a model's inputs (n, D) exceed that of the first arm, (n,); 0 over points. A fit
-    learns the mean of the first arm, and these differences stay."""
+    """Prior means at a model's inputs (n, D) minus the prior mean of the first arm, (n,); 0 over points. A fit learns
+    the mean of the first arm, and these differences stay."""
     if isinstance(model, OnlineGP):
         return model.noise_variance.new_zeros(len(X))
     means = model.prior_mean.reshape(-1, model.num_arms)[member]
@@ -287,7 +289,7 @@ def mean_offsets(model: ArmGP | OnlineGP, X: Tensor, member: int) -> Tensor:
 
 
 def kernel_inputs(model: ArmGP | OnlineGP, X: Tensor, member: int) -> Tensor:
-    """A model's inputs (n, D) as its kernel takes them: features in place of the indices of arms."""
+    """A model's inputs (n, D) with features in place of arm indices, for its kernel."""
     if isinstance(model, OnlineGP):
         return X
     N, d = model.prior.inputs.shape[-2:]
@@ -302,32 +304,32 @@ def fit_hyperparameters(
     data: Mapping[int, tuple[Tensor, Tensor]] | None = None,
     seconds: float | None = None,
 ) -> list[int]:
-    """Maximise each member's marginal likelihood times its priors, then rebuild the model once.
+    """Maximise the marginal likelihood times the priors for each member, then rebuild the model once.
 
-    Kernel, noise variance and a constant prior mean are learned by BoTorch's ``fit_gpytorch_mll``, begun at their
-    present values, member by member, so that a replicate's do not depend on the others. Where arms have different prior
-    means, that of the first arm is learned, and the differences stay. Noise has BoTorch's log-normal prior, around
-    exp(-4) times the outputscale that ``learnable`` was given. In place of a ``fit_gpytorch_mll`` of one's own::
+    BoTorch's ``fit_gpytorch_mll`` learns kernel, noise variance and a constant prior mean. It begins at the present
+    values and fits one member after the other, so that replicates do not depend on each other. If arms have different
+    prior means, the mean of the first arm is learned, and the differences stay. The noise has BoTorch's log-normal
+    prior, with median exp(-4) in units of the outputscale that ``learnable`` was given. For a single model::
 
         model = OnlineGP(learnable(MaternKernel(), dim=2), noise_variance=0.1, input_dim=2)
         model.observe(X, Y)
-        fit_hyperparameters(model, [0])      # a single model is its only member
+        fit_hyperparameters(model, [0])  # do not call fit_gpytorch_mll
 
     Args:
-        model: of batch shape () or (S,), with a ``learnable`` kernel, or (S, P) with a ``StackedKernel`` of P.
-        members: which members of the batch, flattened.
-        most: the latest so many observations are used.
-        data: kernel's inputs (n, D) and rewards (n,) less ``mean_offsets``, to fit in place of what the model holds, by
-            member.
-        seconds: of all fits together, each with an equal share; a fit whose share is over stops after the round it is
-            in and keeps what it has found. None: no limit, so that the result does not depend on the clock.
+        model: of batch shape () or (S,) with a ``learnable`` kernel, or (S, P) with a ``StackedKernel`` of P.
+        members: indices into the flattened batch.
+        most: at most this many of the latest observations are used.
+        data: for some members, kernel inputs (n, D) and rewards less ``mean_offsets`` (n,), to fit in place of the
+            observations held.
+        seconds: limit for all fits together, shared equally. A fit stops after the round in which its share ends, and
+            keeps the values found. None: no limit, so that the result does not depend on the clock.
 
-    Returns the members fitted; one whose fit fails, or that has fewer than 2 rewards, stays as it is.
-    Cost: O(n^3) a round, n <= most, up to 75 rounds a member; and a rebuild.
+    Returns the members fitted. A member whose fit fails, or that has fewer than 2 rewards, does not change.
+    Cost: O(n^3) a round for n <= ``most`` observations, up to 75 rounds a member; and a rebuild.
 
-    Raises ValueError for another model, a kernel that members share, an ``OnlineGP`` whose prior mean is no
-    ``ConstantMean``, ``members`` it does not have, ``most`` that is no integer >= 1, and ``seconds`` that are not
-    positive; the model is then as before.
+    Raises ValueError for another type of model, a kernel that members share, an ``OnlineGP`` whose prior mean is not a
+    ``ConstantMean``, rewards with noise variances of their own, ``members`` out of range, ``most`` that is not an
+    integer >= 1, and ``seconds`` that are not positive. The model is then as before.
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("most", most)
@@ -354,7 +356,7 @@ def fit_hyperparameters(
         if len(y) < 2:
             continue
         part, index = kernel, member
-        if isinstance(kernel, StackedKernel):  # priors come last in a model's batch
+        if isinstance(kernel, StackedKernel):  # its kernels are the last dimension of the batch
             index, prior = divmod(member, len(kernel.kernels))
             part = kernel.kernels[prior]
         own = _member(part, index)
@@ -376,23 +378,23 @@ def fit_hyperparameters(
 
 
 def _check_of_members(kernel: Kernel, count: int) -> None:
-    """Raise ValueError unless each of ``count`` members has its own hyperparameters: what is fitted to one member's
-    rewards would be that of all."""
+    """Raise ValueError unless each of ``count`` members has its own hyperparameters: otherwise all would get the values
+    fitted to the rewards of one."""
     replicates = count // len(kernel.kernels) if isinstance(kernel, StackedKernel) else count
     for part in kernel.modules():
         learns = isinstance(part, Kernel) and next(part.parameters(recurse=False), None) is not None
         if learns and not _is_static(part):
             own, shape = part.batch_shape.numel() == replicates, tuple(part.batch_shape)
-            expected = f"({replicates},), as of learnable(..., replicates={replicates})"
+            expected = f"({replicates},), as from learnable(..., replicates={replicates})"
             validation.require(own, "model's kernel.batch_shape", shape, expected)
 
 
 def _member(kernel: Kernel, index: int) -> Kernel:
-    """A copy of a kernel, of one member of its batch, with its own priors."""
+    """A copy of the kernel of one member of the batch, with the priors of that member."""
     one = kernel_of_member(kernel, index)
     for part in (part for part in one.modules() if isinstance(part, Kernel)):
         prior, *closures = part._priors.get("lengthscale_prior", [None])
-        if isinstance(prior, LogNormalPrior) and prior.loc.dim() == 3:  # of ``ranges`` that differ
+        if isinstance(prior, LogNormalPrior) and prior.loc.dim() == 3:  # replicates have different ``ranges``
             own = LogNormalPrior(prior.loc[index, 0], prior.scale[index, 0])
             part.register_prior("lengthscale_prior", own, *closures)
             bound = part.raw_lengthscale_constraint.lower_bound[index, 0]
@@ -405,14 +407,14 @@ def _fit_one(
 ) -> tuple[Kernel, Tensor, Tensor] | None:
     """Kernel, noise variance and mean learned from (n, D) inputs and (n,) targets; None if the fit failed.
 
-    It computes in the dtype of the inputs, which with times is float64 in a model of float32, too, in a unit of
-    rewards in which the outputscale of a ``learnable`` kernel began near 1, and in units of inputs and of time in which
-    its ranges and what it was given are near 1. The optimiser's bounds and tolerances are made for these."""
+    The fit has the dtype of the inputs, which is float64 if they include a time. The bounds and tolerances of the
+    optimiser suit values near 1, so rewards, inputs and time are converted to units in which the outputscale, the
+    ranges and the length-scales over time that ``learnable`` was given are near 1."""
     least, y = SMALLEST_RATIO[y.dtype], y.to(X)
     scale: Any = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
     prior, square = getattr(scale, "outputscale_prior", None), 1.0
     if isinstance(prior, LogNormalPrior) and not scale.raw_outputscale_constraint.enforced:
-        # Of ``learnable``; a power of 4 rounds nothing.
+        # A kernel of ``learnable``. Scaling by a power of 4, and rewards by its root, is exact.
         square = 4.0 ** round(math.log2(float(prior.mode)) / 2)
     if square != 1:
         _rescale(scale, 1 / square)
@@ -465,7 +467,8 @@ def _fit_one(
 
 
 def _units_of(scale: ScaleKernel | None) -> Tensor | None:
-    """The ranges for which ``learnable`` made the length-scales' prior, (dim,); None: a unit cube, or it made none."""
+    """The ``ranges`` of a ``learnable`` kernel, (dim,), from the prior of its length-scales; None: a unit cube, or
+    another prior."""
     space = getattr(scale, "base_kernel", None)
     prior = getattr(space, "lengthscale_prior", None)
     if not (
@@ -480,20 +483,20 @@ def _units_of(scale: ScaleKernel | None) -> Tensor | None:
 
 
 def _rescale(scale: ScaleKernel, factor: float) -> None:
-    """The outputscale and its log-normal prior in another unit."""
+    """Convert the outputscale and its log-normal prior to another unit."""
     scale.outputscale = factor * scale.outputscale.detach()
     _rescale_prior(scale, "outputscale_prior", math.log(factor))
 
 
 def _rescale_prior(kernel: Kernel, name: str, log_factor: Tensor | float) -> None:
-    """A log-normal prior in another unit, or in one of each input."""
+    """Convert a log-normal prior to another unit, or to one unit for each input."""
     prior, *closures = kernel._priors[name]
     loc = prior.loc + log_factor
     kernel.register_prior(name, LogNormalPrior(loc, prior.scale.expand(loc.shape)), *closures)
 
 
 def _prior_means(model: ArmGP | OnlineGP) -> Tensor:
-    """The prior mean of each member, (S,); over arms that of the first."""
+    """The prior mean of each member, (b,); over arms the mean of the first arm."""
     if isinstance(model, ArmGP):
         return model.prior_mean.reshape(-1, model.num_arms)[:, 0].clone()
     constant = model.prior_mean(model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim))
