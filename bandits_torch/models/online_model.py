@@ -1,5 +1,5 @@
-"""The contract of a model that learns and forgets one observation at a time, and common parts of such models: states
-that change size, posteriors known by their marginals, checks of batch shapes; and a view of a model at one moment.
+"""The interface of models that learn and forget one observation at a time, parts that such models share (states that
+change size, posteriors from marginals, checks of batch shapes), and a view of a model at one time.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
     ``posterior`` is BoTorch's. In addition:
 
     * ``observe(X, Y)`` adds observations, ``forget(count)`` removes the oldest, ``reset()`` removes all. They change
-      the model in place, at the cost that each model states, without a refit.
-    * ``where``, a boolean tensor of ``batch_shape``, restricts any of them to some members of the batch
-      (replicates, priors); the others stay as they are.
+      the model in place without a refit; each model states the cost.
+    * ``where``, a boolean tensor of ``batch_shape``, restricts each of them to some members of the batch
+      (replicates, priors); the others do not change.
     * ``condition_on_observations`` is BoTorch's: it returns a changed copy. Calling the model, ``model(X)``, gives the
       posterior as a distribution, as GPyTorch's models in evaluation mode do.
 
     Attributes:
         noise_variance: lambda, a tensor that broadcasts to ``batch_shape``.
-        tells_past: whether the posterior at a time before the latest observation is that of all observations.
+        tells_past: whether the model predicts at times before the latest observation, from all observations.
     """
 
     noise_variance: Tensor
@@ -52,8 +52,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 
     @property
     def likelihood(self) -> Any:
-        """Raises ValueError: there is no likelihood. The message names ``fit_hyperparameters``, which learns
-        hyperparameters."""
+        """Raises ValueError: there is no likelihood. The message names ``fit_hyperparameters`` instead."""
         raise ValueError(
             f"{type(self).__name__} has no likelihood (its noise is noise_variance): fit_gpytorch_mll cannot fit it. "
             "To learn kernel, noise and mean from what an OnlineGP or ArmGP has observed, build it with a kernel from "
@@ -62,18 +61,18 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 
     @property
     def input_dtype(self) -> torch.dtype:
-        """The dtype of the inputs held: the model's, or float64 if inputs include a time."""
+        """The dtype of stored inputs: the model's, or float64 if inputs include a time."""
         return self.noise_variance.dtype
 
     @property
     @abstractmethod
     def num_observations(self) -> Tensor:
-        """How many observations each member of the batch holds now, shape ``batch_shape``."""
+        """The number of observations that each member holds, ``batch_shape``."""
 
     @property
     @abstractmethod
     def information_gain(self) -> Tensor:
-        """Realised gain 1/2 log det(I + K_t / lambda) of the data held now, shape ``batch_shape``."""
+        """Realised gain 1/2 log det(I + K_t / lambda) of the observations held, ``batch_shape``."""
 
     @property
     def can_forget(self) -> bool:
@@ -99,24 +98,24 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
-        """Within the block the model may ``expect`` pending observations; at its end it is as before, to the last bit.
+        """Within the block the model may ``expect`` pending observations; afterwards it is restored, bit for bit.
 
-        Cost: a copy of what observations change.
+        Cost: a copy of everything that observations change.
         """
         with put_back(self, shared=self.lasting):
             yield
 
     @property
     def lasting(self) -> tuple[Any, ...]:
-        """Objects other than numbers that no observation changes: they need not be copied."""
+        """Objects that no observation changes: ``provisional`` does not copy them."""
         return ()
 
     def expect(self, X: Tensor) -> None:
-        """Condition on an observation at X, ``batch_shape x 1 x d``, whose target is still to come: X is pending.
+        """Condition on a pending observation at X, ``batch_shape x 1 x d``: its target is not known yet.
 
-        The effect is that of observing the posterior mean: variances fall, the mean stays (Desautels, Krause & Burdick
+        This is equivalent to observing the posterior mean: variances fall, the mean stays (Desautels, Krause & Burdick
         2014, section 3.2). Call it only within ``provisional``. ``num_observations``, ``information_gain`` and the
-        likelihood do not count it, except in ``SketchedGP``. Cost: that of an observation.
+        likelihood do not count it, except in ``SketchedGP``. It costs as much as an observation.
         """
         self.observe(X, self._gaussian(X).mean)
 
@@ -124,7 +123,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
     def unmoved(self) -> Iterator[None]:
         """Within the block ``to`` and similar calls change nothing. BoTorch's analytic acquisitions move their model to
         the dtype of their inputs, and inputs with a time are in float64 even for a float32 model."""
-        own = vars(self)  # past ``__setattr__`` of a module, which takes longer than a small sum
+        own = vars(self)  # a module's ``__setattr__`` takes longer than a small sum
         before, own["_stays"] = self._stays, True
         try:
             yield
@@ -141,8 +140,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         """A copy whose batch shape is ``batch_shape``, to which the shape of the model must broadcast."""
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> OnlineModel:
-        """A model with these arms, (n, d), after the present ones (``ArmGP``). Raises ValueError for a model without
-        arms."""
+        """A model with these arms, (n, d), after the present ones. Raises ValueError unless it is an ``ArmGP``."""
         raise ValueError(f"model must be an ArmGP to take up more arms, got {type(self).__name__}")
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -152,7 +150,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> OnlineModel:
         """A copy that has observed (X, Y); extra batch dimensions of X or Y (fantasies) widen the copy.
 
-        Raises ValueError for ``noise`` that is not ``noise_variance``, the only noise that this model knows.
+        Raises ValueError for ``noise`` other than ``noise_variance``, except in ``OnlineGP``.
         """
         noise = kwargs.get("noise")
         if noise is not None:
@@ -167,13 +165,14 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
     def fantasize(
         self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any
     ) -> OnlineModel:
-        """BoTorch's: a copy that has observed draws of the noisy posterior at X, ``batch x n x d``, one for each draw.
+        """A copy with a batch member for each draw from the noisy posterior at X, ``batch x n x d``, which it has
+        observed.
 
-        ``observation_noise``: variances, as in BoTorch, in place of ``noise_variance``.
+        ``observation_noise``: variances, as in BoTorch. Only ``OnlineGP`` takes others than ``noise_variance``.
         """
         if observation_noise is not None:
             return super().fantasize(X, sampler, observation_noise, **kwargs)
-        kwargs.pop("propagate_grads", None)  # they always are
+        kwargs.pop("propagate_grads", None)  # gradients always propagate
         if X.shape[-2]:
             return self.condition_on_observations(
                 X, sampler(self.posterior(X, observation_noise=True)), **kwargs
@@ -186,7 +185,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         return self.condition_on_observations(inputs, targets.unsqueeze(-1), **kwargs)
 
     def subset_output(self, idcs: list[int]) -> OnlineModel:
-        """A copy, for ``idcs`` [0]: there is one output. Raises ValueError for others."""
+        """A copy. Raises ValueError unless ``idcs`` is [0]: there is one output."""
         validation.require(list(idcs) == [0], "idcs", idcs, "[0]: one output")
         return copy.deepcopy(self)
 
@@ -200,14 +199,13 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         """Joint posterior at X, ``t_batch x q x d``; ``t_batch`` broadcasts with ``batch_shape``.
 
         Args:
-            X: inputs; of a model over arms indices (and time).
+            X: inputs; for a model over arms, indices (and time).
             output_indices: None or [0].
-            observation_noise: True adds ``noise_variance``; a tensor of variances, ``t_batch x q x 1``, is added as it
-                is.
+            observation_noise: True adds ``noise_variance``; a tensor holds variances to add, ``t_batch x q x 1``.
             posterior_transform: as in BoTorch.
 
-        Raises ValueError for inputs and variances that do not fit the model, negative variances, and a time before the
-        latest observation.
+        Raises ValueError for inputs and variances that do not fit the model, negative variances and, unless
+        ``tells_past``, a time before the latest observation.
         """
         plain = observation_noise is False and output_indices is None
         noise = 0.0 if plain else noise_added(self, X, output_indices, observation_noise)
@@ -216,15 +214,14 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 
     @abstractmethod
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-        """``posterior`` of the only output, with these variances, which broadcast to ``batch x q``, added to its
-        own."""
+        """``posterior`` with the variances ``noise`` added, which broadcast to ``batch x q``."""
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """The joint posterior at X, ``t_batch x q x d``, as a distribution."""
         return self._gaussian(X).distribution
 
     def _gaussian(self, X: Tensor) -> GPyTorchPosterior:
-        """``posterior`` as it is without a transform."""
+        """``posterior`` with its type."""
         posterior = self.posterior(X)
         assert isinstance(posterior, GPyTorchPosterior)
         return posterior
@@ -232,7 +229,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
 
 @contextmanager
 def put_back(*things: Any, shared: Iterable[Any] = ()) -> Iterator[None]:
-    """Within the block deep copies replace the attributes of ``things``; the originals are put back at its end.
+    """Within the block, deep copies replace the attributes of ``things``; afterwards the originals are back.
 
     ``shared``: objects that are not copied, because nothing in the block changes them.
     """
@@ -250,18 +247,18 @@ def put_back(*things: Any, shared: Iterable[Any] = ()) -> Iterator[None]:
 
 
 def held_elsewhere(module: torch.nn.Module, **parts: Any) -> None:
-    """Give ``module`` parts that belong to another module, so that they are saved once and moved once."""
+    """Set attributes of ``module`` that another module owns, so that they are saved once and moved once."""
     vars(module).update(parts)
 
 
 class PlainState(torch.nn.Module):
-    """A module whose state has, in addition to its buffers, the attributes that ``_PLAIN`` names: numbers, words, and
-    lists and dictionaries of them or of tensors. Their names in the state have no leading underscore."""
+    """A module whose state has, in addition to its buffers, the attributes that ``_PLAIN`` names: numbers, strings, and
+    lists and dictionaries of those or of tensors. Their names in the state have no leading underscore."""
 
     _PLAIN: tuple[str, ...] = ()
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The state that is not in the buffers."""
+        """The attributes that ``_PLAIN`` names."""
         return {name.lstrip("_"): copy.deepcopy(getattr(self, name)) for name in self._PLAIN}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -271,11 +268,10 @@ class PlainState(torch.nn.Module):
 
 
 class ResizableState(PlainState):
-    """A module whose buffers grow with the data: ``load_state_dict`` takes buffers of any length.
+    """A module whose buffers grow with the data: ``load_state_dict`` takes buffers of any shape.
 
-    It also keeps their memory layout, because sums over a matrix in another layout may differ in the last bits.
-
-    Tensors in lists, tuples and dictionaries of the attributes that ``_LOOSE`` names move with the buffers.
+    It also keeps their memory layout, because sums over a matrix in another layout may differ in the last bits. The
+    attributes that ``_LOOSE`` names, with their tensors in lists, tuples and dictionaries, move with the buffers.
     """
 
     _LOOSE: tuple[str, ...] = ()
@@ -296,8 +292,8 @@ class ResizableState(PlainState):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Buffers, and values that cannot be part of a module, skip PyTorch's search of parameters and submodules,
-        which takes longer than a small sum."""
+        """Skips PyTorch's search of parameters and submodules, which takes longer than a small sum, for buffers and
+        for values that are neither."""
         buffers = vars(self).get("_buffers", {})
         if type(value) is Tensor and name in buffers:
             buffers[name] = value
@@ -321,16 +317,16 @@ def joint_posterior(mean: Tensor, covariance: Tensor, noise: float | Tensor) -> 
         return MarginalPosterior(mean, covariance.squeeze(-1) + noise)
     if isinstance(noise, Tensor):
         covariance = covariance + torch.diag_embed(noise.expand(mean.shape))
-    # A linear operator is factorised only for sampling, with jitter if needed. A tensor would be factorised here, and
-    # would be singular for repeated points.
+    # A linear operator is factorised only for sampling, with jitter if needed. A tensor would be factorised here, which
+    # fails for repeated points.
     return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
 
 
 class MarginalPosterior(GPyTorchPosterior):
-    """``GPyTorchPosterior`` over q = 1 point whose distribution is built only if somebody samples from it.
+    """``GPyTorchPosterior`` over q = 1 point whose distribution is built only when it is read.
 
-    Reading ``mean`` and ``variance`` costs nothing: it needs no linear operator, and none of the checks of
-    values for which ``MultivariateNormal`` would wait for a GPU.
+    ``mean`` and ``variance`` need no linear operator, and no checks of values, for which ``MultivariateNormal`` would
+    wait for a GPU.
 
     Args:
         mean, variance: ``batch_shape x 1`` tensors.
@@ -364,13 +360,13 @@ def within(batch_shape: torch.Size, shape: torch.Size) -> bool:
 
 
 def require_within(batch_shape: torch.Size, shape: torch.Size, name: str) -> None:
-    """Raises ValueError unless ``shape`` broadcasts to ``batch_shape``."""
+    """Raise ValueError unless ``shape`` broadcasts to ``batch_shape``."""
     expected = f"a shape that broadcasts to batch_shape {tuple(batch_shape)}"
     validation.require(within(batch_shape, shape), name, tuple(shape), expected)
 
 
 def broadcast(name: str, *shapes: Sequence[int]) -> torch.Size:
-    """The shape that the shapes broadcast to. Raises ValueError if they do not."""
+    """The shape that these shapes broadcast to. Raises ValueError, which names ``name``, if they do not."""
     try:
         return torch.broadcast_shapes(*map(torch.Size, shapes))
     except RuntimeError as error:
@@ -381,8 +377,7 @@ def broadcast(name: str, *shapes: Sequence[int]) -> torch.Size:
 def noise_added(
     model: OnlineModel, X: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor
 ) -> float | Tensor:
-    """Variances to add to a posterior of one output at X, as BoTorch's arguments request, broadcasting to
-    ``batch x q``."""
+    """Variances to add to a posterior at X for BoTorch's arguments; they broadcast to ``batch x q``."""
     one = output_indices in (None, [0])
     validation.require(one, "output_indices", output_indices, "None or [0]: one output")
     if not isinstance(observation_noise, Tensor):
@@ -400,7 +395,7 @@ def noise_added(
 
 
 def empty(values: Iterable[Tensor], where: Tensor | None = None) -> None:
-    """Set tensors to 0 in place, in the members with ``where`` True: booleans of their first dimensions."""
+    """Set tensors to 0 in place, in the members with ``where`` True (booleans over their first dimensions)."""
     for value in values:
         if where is None:
             value.zero_()
@@ -409,7 +404,7 @@ def empty(values: Iterable[Tensor], where: Tensor | None = None) -> None:
 
 
 def check_held(held: Tensor, batch_shape: torch.Size, n: int) -> None:
-    """Raises ValueError unless these are booleans, ``batch x n``: which of n rows each member holds."""
+    """Raise ValueError unless ``held`` is a boolean ``batch_shape x n``: which of n rows each member holds."""
     boolean = isinstance(held, Tensor) and held.dtype == torch.bool
     validation.require(boolean, "held", held, "a boolean tensor")
     shape = (*batch_shape, n)
@@ -417,23 +412,23 @@ def check_held(held: Tensor, batch_shape: torch.Size, n: int) -> None:
 
 
 def with_time(X: Tensor, time: float) -> Tensor:
-    """Inputs ``... x d`` with a last column of this time, ``... x (d + 1)``, in float64 for any dtype of X: float32
-    resolves a clock of seconds since 1970 to two minutes."""
+    """Inputs ``... x d`` with the time as a last column, ``... x (d + 1)``. They are float64 whatever X is, because
+    float32 resolves seconds since 1970 to two minutes."""
     return pad(X.double(), (0, 1), value=time)
 
 
 @validation.names_arguments
 class AtTime(Model, FantasizeMixin):
-    """A BoTorch model whose last input is time, seen as a model over the other inputs: f( . , time).
+    """A BoTorch model whose last input is time, viewed as a model of f( . , time) over the other inputs.
 
-    Some acquisition functions add the observed inputs to the candidates (max-value entropy, noisy expected improvement
-    from ``train_inputs``, proximal weights). Given the model, they evaluate f at the times of observation; given this
-    view, at ``time``. Conditioning observes at ``time``.
+    Some acquisition functions also evaluate the model at the observed inputs (max-value entropy, noisy expected
+    improvement from ``train_inputs``, proximal weights). Given the model, they use the times of observation; given this
+    view, ``time``. Conditioning observes at ``time``.
 
     Args:
         model: any BoTorch model over inputs ``x, time``: an ``OnlineGP`` or ``ArmGP`` with a ``SpatioTemporalKernel``,
             or a ``SingleTaskGP`` with one.
-        time: the moment. ``ArmGP`` predicts at or after its latest observation only.
+        time: a finite number. ``ArmGP`` predicts only at or after its latest observation.
 
     The view changes as the model learns. Raises ValueError for a ``model`` that is not a BoTorch model, an ``ArmGP``
     without a time column and a ``time`` that is not finite.
@@ -449,27 +444,27 @@ class AtTime(Model, FantasizeMixin):
 
     @property
     def num_outputs(self) -> int:
-        """As of the model."""
+        """As in the model."""
         return self.model.num_outputs
 
     @property
     def batch_shape(self) -> torch.Size:
-        """As of the model."""
+        """As in the model."""
         return self.model.batch_shape
 
     @property
     def likelihood(self) -> Any:
-        """As of the model."""
+        """As in the model."""
         return self.model.likelihood
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
-        """Inputs observed, without their times."""
+        """The inputs observed, without their times."""
         return (self.model.train_inputs[0][..., :-1],)
 
     @property
     def train_targets(self) -> Tensor:
-        """As of the model."""
+        """As in the model."""
         return self.model.train_targets
 
     def posterior(  # type: ignore[override]
@@ -479,7 +474,7 @@ class AtTime(Model, FantasizeMixin):
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
     ) -> Posterior:
-        """Joint posterior at X, ``t_batch x q x d``, and the moment."""
+        """Joint posterior at X, ``t_batch x q x d``, and ``time``."""
         return self.model.posterior(self._inputs(X), output_indices, observation_noise, posterior_transform)
 
     def forward(self, X: Tensor) -> MultivariateNormal:
@@ -489,13 +484,13 @@ class AtTime(Model, FantasizeMixin):
         return posterior.distribution
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> AtTime:
-        """A view of a copy of the model that has observed Y at X and this moment."""
+        """A view of a copy of the model that has observed Y at X and ``time``."""
         return AtTime(self.model.condition_on_observations(self._inputs(X), Y, **kwargs), self.time)
 
     def fantasize(
         self, X: Tensor, sampler: MCSampler, observation_noise: Tensor | None = None, **kwargs: Any
     ) -> AtTime:
-        """A view of the fantasies of the model at X and this moment."""
+        """A view of the fantasies of the model at X and ``time``."""
         return AtTime(self.model.fantasize(self._inputs(X), sampler, observation_noise, **kwargs), self.time)
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, **kwargs: Any) -> AtTime:
@@ -503,7 +498,7 @@ class AtTime(Model, FantasizeMixin):
         return self.condition_on_observations(inputs, targets.unsqueeze(-1), **kwargs)
 
     def subset_output(self, idcs: list[int]) -> AtTime:
-        """A view of that subset of the outputs of the model."""
+        """A view of the model with these outputs only."""
         return AtTime(self.model.subset_output(idcs), self.time)
 
     def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
