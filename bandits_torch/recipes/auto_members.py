@@ -1,4 +1,4 @@
-"""The members of ``auto`` over arms: covariances, noises and rates of change, with a given kernel or without one."""
+"""The members of ``auto`` over arms: covariances, noises and rates of change, with or without a given kernel."""
 
 from __future__ import annotations
 
@@ -27,31 +27,34 @@ _TIMESCALES = (15.0, 40.0, 120.0)  # of smooth drift, in typical gaps
 _SMOOTH_NOISES, _SMOOTH_LENGTHSCALES, _SMOOTH_WEIGHT = (0.01, 0.1), (0.1, 0.4), 0.25
 _FEW_NOISES = (0.01, 0.3)
 _GIVEN_NOISES = (0.25, 1.0, 4.0)  # times the given noise variance
-_STRENGTH, _FIRM = 10.0, 1000.0  # of the given unit, in observations; where the noise is the given one, too
-_PARTS = ((0.0, 0.6), (0.03, 0.2), (0.3, 0.2))  # independent part of each arm, of the variance; weight
-_SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations; of the given kernel's weight
+_STRENGTH, _FIRM = (
+    10.0,
+    1000.0,
+)  # of the prior on the given unit, in observations; with exactly the given noise
+_PARTS = ((0.0, 0.6), (0.03, 0.2), (0.3, 0.2))  # share of the variance independent for each arm; weight
+_SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations; share of the given kernel's weight
 _GIVEN = 0.9  # prior weight of the members with the given kernel
-_CYCLIC = 0.5  # prior weight of the members with cycles, where there are some
-_SHARES = (0.3, 0.7)  # of the variance, of cycles that are learned
-# Where arms share a level: variances of the arms' parts, in variances of the noise, and their rates of change;
-# variances of the level likewise with its time-scale.
+_CYCLIC = 0.5  # prior weight of the members with cycles, if there are any
+_CYCLE_SHARES = (0.3, 0.7)  # of the variance, for cycles that are learned
+# If arms share a level: variances of the arms' parts, relative to the noise, and their rates of change; pairs of the
+# level's variance, relative to the noise, and its time-scale.
 LIFTS, LEVEL_RATES = (0.03, 0.3, 3.0), (0.0, 0.01)
 _LEVELS = tuple(product((10.0, 100.0), (20.0, 80.0, 320.0)))
-_OF_PAIRS = (0.1, 0.3, 0.8)  # length-scales, of arms and of contexts
-_RATES_OF_PAIRS = (0.0, 0.01, 0.03, 0.1)
-_SHIFT = 4.0  # variance of what a context adds to all rewards, in those of the arms
-_ALONE = 4  # columns of contexts up to which each is also looked at alone
-FULL_UP_TO, _RANK = 500, 100  # arms, at first, with a covariance of their own; above, rank of the members
+_PAIR_SCALES = (0.1, 0.3, 0.8)  # length-scales, of arms and of contexts
+_PAIR_RATES = (0.0, 0.01, 0.03, 0.1)
+_SHIFT = 4.0  # variance of what a context adds to the rewards of all arms, relative to the variance of an arm
+_ALONE = 4  # with up to this many columns of contexts, some members depend on one of them alone
+FULL_UP_TO, _RANK = 500, 100  # most arms at the start with full covariances; with more, the members' rank
 
 
 @dataclass(frozen=True)
 class Family:
-    """Members that share a covariance (or its root): each noise is combined with each rate.
+    """Members that share a covariance or its root ``shape``, one for each noise and rate.
 
-    ``strengths``: for each noise, the strength of the prior on the unit (``MemberScale``); empty if none is given.
-    ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales.
-    ``cycle``: they learn cycles (``CyclicMembers``), which have this share of their variance.
-    ``level``: their arms share a level (``LevelMembers``): its variance relative to the noise, and its time-scale.
+    ``strengths``: for each noise, the strength of the prior on the unit (``MemberScale``); empty if the unit is
+    unknown. ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales. ``cycle``: they have
+    cycles (``CyclicMembers``), which have this share of their variance. ``level``: their arms share a level
+    (``LevelMembers``) with this variance, relative to the noise, and time-scale.
     """
 
     shape: Tensor
@@ -67,11 +70,11 @@ class Family:
 def families(
     features: Tensor, kernel: Kernel | Tensor | None, noise_variance: Number | None, first: int | None = None
 ) -> list[Family]:
-    """The members, with ``kernel`` or without one; above 500 arms there are few, of low rank. Only the ``first`` arms,
-    those at the start (None: all), decide the spread of features and the rank."""
+    """The members, with or without a ``kernel``; above 500 arms fewer, of low rank. The spread of features and the rank
+    depend only on the ``first`` arms, those at the start (None: all)."""
     many, x = len(features[:first]) > FULL_UP_TO, spread(features, first)
     if many and x is None and kernel is None:
-        expected = f"features, or at most {FULL_UP_TO} of them without a kernel"
+        expected = f"features, or at most {FULL_UP_TO} arms if there is no kernel"
         validation.require(False, "arms", len(features), expected)
     if kernel is None and many:
         return _unknown(features, x, first, 1.0, _LENGTHSCALES, _FEW_NOISES, _FEW_RATES)
@@ -87,7 +90,7 @@ def families(
 def _with_kernel(
     features: Tensor, kernel: Kernel | Tensor, noise_variance: Number | None, first: int | None
 ) -> list[Family]:
-    """Members with the given kernel, with an independent part for each arm added to it, and with sharper ones."""
+    """Members with the given kernel, with an independent part added for each arm, and with sharper correlations."""
     n, own = len(features), inputs.kernel_over(features, kernel)
     if isinstance(kernel, Tensor):
         features = torch.arange(n, dtype=features.dtype, device=features.device).unsqueeze(-1)
@@ -121,7 +124,7 @@ def with_cycles(
     """These families, and families with cycles.
 
     ``residuals``: (N, N), the covariance about the known cycles. None: only the periods are known. Members then learn
-    the cycles, with the given covariance, or with those of a few members if none is given.
+    the cycles, with the given kernel, or without one with the covariances and every second noise of ``groups``.
     """
     kept = [replace(one, weight=(1 - _CYCLIC) * one.weight) for one in groups]
     if residuals is not None:
@@ -133,13 +136,13 @@ def with_cycles(
         given = [one for one in groups if one.strengths][: len(_PARTS)]
         some = given or [replace(one, noises=one.noises[::2]) for one in plain]
         some = [replace(one, rates=_FEW_RATES) for one in some]
-        of_cycles = [replace(one, cycle=share) for one in some for share in _SHARES]
+        of_cycles = [replace(one, cycle=share) for one in some for share in _CYCLE_SHARES]
     total = sum(one.weight for one in of_cycles)
     return kept + [replace(one, weight=_CYCLIC * one.weight / total) for one in of_cycles]
 
 
 def with_level(groups: Sequence[Family]) -> list[Family]:
-    """Families whose arms share a level. Their unit is learned.
+    """Families whose arms share a level and whose unit is learned.
 
     With a given kernel: its correlations without the part common to all arms, with and without an independent part,
     and independent arms. Without one: independent arms, and two length-scales if there are features.
@@ -162,7 +165,7 @@ def with_level(groups: Sequence[Family]) -> list[Family]:
 
 
 def _apart(K: Tensor) -> Tensor:
-    """The covariance of f minus its mean over arms, of mean variance 1, plus 1 as in families without a kernel."""
+    """The covariance of f minus its mean over arms, scaled to mean variance 1, plus 1 as in ``_unknown``."""
     rows = K.mean(-1, keepdim=True)
     rest = K - rows - rows.mT + rows.mean(-2, keepdim=True)
     return rest / rest.diagonal().mean().clamp_min(torch.finfo(K.dtype).tiny) + 1.0
@@ -176,18 +179,18 @@ def families_of_pairs(
     first: int | None,
     matters: list[int] | None,
 ) -> list[Family]:
-    """The members over the N M pairs of arms and contexts; ``kernel``: over the joined features of both, or None.
+    """The members over the N M pairs of arms and contexts, sorted by arm; ``kernel``: over the joined features of both.
 
-    Members without the kernel have covariances built from the features of both, or without features:
+    Members without the kernel have covariances
 
-        K = A (x) C + 1,    A (x) 1 + 4 (1 (x) C) + 1,    A (x) (1 + C) + 4 (1 (x) C) + 1,    by arms.
+        K = A (x) C + 1,    A (x) 1 + 4 (1 (x) C) + 1,    A (x) (1 + C) + 4 (1 (x) C) + 1.
 
-    A: Matern over the arms' features, or I for unrelated arms. C: all 1, if the context does not matter; Matern over
-    the contexts' features, all together and, if there are up to four, each alone; or I for unrelated contexts. In the
-    second and third K, of which there is one each, a context shifts the rewards of all arms. Their predictions decide
-    which of them matter. Above 500 pairs K is of low rank.
+    A is Matern over the arms' features, or I for unrelated arms. C is 1 everywhere, if the context does not matter;
+    Matern over the contexts' features, all together and, if there are two to four, each alone; I for unrelated
+    contexts; or without features the mean of 1 and I. In the second and third K, one of each, a context shifts the
+    rewards of all arms. Above 500 pairs K is of low rank.
 
-    ``first``: the number of arms at the start (None: all); only these decide the spread of features and the rank.
+    ``first``: the number of arms at the start (None: all), which alone decide the spread of features and the rank.
     ``matters``: the columns of the contexts that count (None: all).
     """
     given, m = [], len(contexts)
@@ -198,11 +201,11 @@ def families_of_pairs(
     x, z = spread(arms, first), spread(contexts if matters is None else contexts[:, matters])
     own, apart = (torch.eye(len(rows), dtype=arms.dtype, device=arms.device) for rows in (arms, contexts))
     same = torch.ones_like(apart)
-    related = [] if x is None else [_matern(x, x, scale * math.sqrt(x.shape[-1])) for scale in _OF_PAIRS]
-    alike = [] if z is None else [_matern(z, z, scale * math.sqrt(z.shape[-1])) for scale in _OF_PAIRS]
+    related = [] if x is None else [_matern(x, x, scale * math.sqrt(x.shape[-1])) for scale in _PAIR_SCALES]
+    alike = [] if z is None else [_matern(z, z, scale * math.sqrt(z.shape[-1])) for scale in _PAIR_SCALES]
     middle = alike[1:2] or [(same + apart) / 2]
     if z is not None and 1 < z.shape[-1] <= _ALONE:
-        alike += [_matern(column, column, _OF_PAIRS[1]) for column in z.split(1, -1)]
+        alike += [_matern(column, column, _PAIR_SCALES[1]) for column in z.split(1, -1)]
     shapes: list[tuple[tuple[Tensor, Tensor], ...]] = [((A, C),) for A, C in product(related, [same, *alike])]
     shapes += [((own, C),) for C in (same, *middle, apart)] + [((A, apart),) for A in related[1:2]]
     A, C = [*related[1:2], own][0], [*alike[1:2], apart][0]
@@ -216,17 +219,17 @@ def families_of_pairs(
         expected = f"features, or at most {FULL_UP_TO} pairs of arm and context"
         validation.require(z is not None and len(covariances) > 0, "contexts", m, expected)
     noises = [arms.new_tensor(share) for share in _FEW_NOISES]
-    without = [Family(K, noises, _RATES_OF_PAIRS, weight / len(covariances)) for K in covariances]
+    without = [Family(K, noises, _PAIR_RATES, weight / len(covariances)) for K in covariances]
     return in_one_unit(given + without, pairs)
 
 
 def in_one_unit(groups: Sequence[Family], first: int | None) -> list[Family]:
-    """These families, where those without a unit begin with that of a given kernel, the root of its mean variance over
-    the ``first`` arms, those at the start (None: all)."""
+    """These families, of which those without a unit begin with the unit of the given kernel, the root of its mean
+    variance over the ``first`` arms (None: all)."""
     root = groups[0].shape
     full = root.shape[0] == root.shape[1]
     variance = (root.diagonal() if full else root.square().sum(-1))[:first].mean()
-    if not groups[0].strengths or variance == 0:  # no kernel is given, or one without a unit
+    if not groups[0].strengths or variance == 0:  # no kernel is given, or it is 0
         return list(groups)
     factor = variance if full else variance.sqrt()
     return [
@@ -255,16 +258,16 @@ def _with_constant(root: Tensor) -> Tensor:
 
 
 def sharper(covariance: Tensor, power: int) -> Tensor:
-    """The covariance with the same variances and with correlations to a power, (N, N).
+    """The covariance with the same variances, and with the correlations raised to a power, (N, N).
 
         K'_ij = s_i s_j (K_ij / (s_i s_j))^p,   s_i = sqrt(K_ii).
 
-    For a squared exponential kernel this divides length-scales by sqrt(p), whatever the arms' dimension. It needs no
-    features. Positive semi-definite for every whole p >= 1 by Schur's product theorem (Horn & Johnson 2013, 7.5.3).
+    For a squared exponential kernel this divides length-scales by sqrt(p) in any dimension. It needs no features.
+    Positive semi-definite for every integer p >= 1 by Schur's product theorem (Horn & Johnson 2013, 7.5.3).
 
     Args:
         covariance: K, (N, N), positive semi-definite.
-        power: p, a whole number >= 1.
+        power: p, an integer >= 1.
     """
     deviation = covariance.diagonal().sqrt()
     sizes = deviation.unsqueeze(-1) * deviation
@@ -281,7 +284,8 @@ def _unknown(
     noises: Sequence[float],
     rates: Sequence[float],
 ) -> list[Family]:
-    """Members that know only the features, or nothing. Rewards are relative to the first, hence the constant part."""
+    """Members without a given kernel, over features, if there are any. The constant part of their covariances is needed
+    because rewards are relative to the first ones."""
     n, smooth = len(features), []
     full = len(features[:first]) <= FULL_UP_TO
     if x is not None:
@@ -298,8 +302,9 @@ def _unknown(
 
 
 def spread(features: Tensor, first: int | None = None) -> Tensor | None:
-    """Features scaled to the spread of the uniform distribution on the unit interval, without those that are constant
-    or count the arms; None if none is left. ``first``: the number of arms that decide the scale (None: all)."""
+    """Features scaled to the standard deviation of the uniform distribution on the unit interval, without constant
+    columns and without a first column of arm indices; None if no column is left. ``first``: the number of arms that
+    decide the scale (None: all)."""
     x = features
     index = torch.arange(x.shape[-2], dtype=x.dtype, device=x.device)
     if x.shape[-1] > 0 and torch.equal(x[:first, 0], index[:first]):
@@ -317,7 +322,7 @@ def _matern(x: Tensor, y: Tensor, lengthscale: float) -> Tensor:
 
 
 def _matern_root(x: Tensor, lengthscale: float, first: int | None) -> Tensor:
-    """A root of it over many arms, of low rank."""
+    """A root of low rank of the Matern 5/2 covariance of the rows of x."""
     return pivoted_root(
         lambda i: _matern(x, x[i : i + 1], lengthscale).squeeze(-1), x.new_ones(len(x)), _RANK, first=first
     )
