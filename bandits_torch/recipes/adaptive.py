@@ -1,13 +1,12 @@
-"""Algorithms for unknown changes: MASTER, detection augmented learning, weighted GP-UCB, OPKB, phased elimination.
+"""Recipes for rewards that change: MASTER, detection augmented learning, weighted GP-UCB, OPKB, phased elimination.
 
-The OPKB family plays balanced designs in blocks; the others take the unit of rewards from kernel and noise variance.
-Arguments of the OPKB family:
+The OPKB family plays balanced designs in blocks. ``constants``: ``"tuned"``, ``"theory"`` or a ``Constants``.
+``reward_scale``: divides the rewards minus ``prior_mean``. In section 2 of Hong, Li & Tewari (2023) it is S + B, with S
+a bound on the noise and B one on the rewards; see also ``subgaussian_scale``. ``"warm-up"``: centre and scale are
+learned in block 0. None: the scale of ``constants``, by default 1. With a scale other than 1, the kernel is divided by
+its largest variance, because the paper assumes k(x, x) <= 1 (Assumption 1).
 
-* ``constants``: ``"tuned"``, ``"theory"`` or a ``Constants``;
-* ``reward_scale``: rewards minus ``prior_mean`` are divided by it: S + B of section 2 of Hong, Li & Tewari (2023),
-  with S a bound on the noise and B one on the rewards, or ``subgaussian_scale``; ``"warm-up"``: centre and scale are
-  learned in block 0; None: the scale of ``constants``, 1. With a scale other than 1, the kernel is divided by its
-  largest variance: the paper assumes k(x, x) <= 1 (Assumption 1).
+The other recipes take the unit of rewards from kernel and noise variance.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ from bandits_torch.theory.optimal_design import features_of_covariance
 from bandits_torch.theory.widths import IGPWidth, MaximumGain, PermutationWidth, RealisedGain, Width, checked
 
 _TAKES = (*RUN, "prior_mean")
-_SIMULATED = 16  # number of runs from which MASTER's rho is calibrated
+_SIMULATED = 16  # runs that calibrate MASTER's rho
 _NETWORK = {"hidden": 16, "training_steps": 5}
 _RACED_NETWORK: dict[str, dict[str, Any]] = {"": {"hidden": 64, "training_steps": 50}}
 
@@ -77,9 +76,10 @@ def master_gp_ucb(
     """MASTER over GP-UCB (Wei & Luo 2021; Hong et al. 2023, appendix E).
 
     ``thresholds="theory"``: rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), as in Lemma E.3, with the tests of Wei
-    & Luo. ``"calibrated"`` or a ``MasterThresholds``: rho(t) from GP-UCB runs of the whole horizon on 16 draws of the
-    prior (``simulated_rate``), which takes some seconds in advance at T = 10 000. All replicates share one rho, for
-    their largest B and mean noise, so a replicate alone repeats its run only if all have the same B and noise.
+    & Luo. ``"calibrated"`` or a ``MasterThresholds``: rho(t) from GP-UCB runs over the whole horizon on 16 draws of the
+    prior (``simulated_rate``); at T = 10 000 these runs take some seconds when the policy is built. All replicates
+    share one rho, for their largest B and mean noise. So a replicate played alone repeats its run only if all
+    replicates have the same B and noise.
 
     Raises ValueError for other ``thresholds``.
     """
@@ -89,7 +89,7 @@ def master_gp_ucb(
     validation.positive_integer("horizon", horizon)
     lam = one_noise(setup)
     bound = torch.as_tensor(checked(validation.non_negative, "rkhs_bound", rkhs_bound))
-    # Base policies are made later, when the caller may have changed the kernel.
+    # The caller may change the kernel before the base policies are built.
     setup = replace(setup, kernel=copy.deepcopy(setup.kernel))
     gp_ucb = partial(_gp_ucb, setup, lam, as_width(width), noise_scale, delta)
     prior, largest = _gp(setup, lam), float(bound.max())
@@ -128,17 +128,17 @@ def dal(
 ) -> Policy:
     """Detection augmented learning around any stationary recipe (Gerogiannis et al. 2025, arXiv 2501.19401).
 
-    The base plays; some arms are tried in turn; a likelihood ratio test of each arm's rewards resets the base. No
-    knowledge of the changes is needed (``DetectionAugmented`` says which parts of the papers were read, and where the
-    constants come from). With a kernel, the arms tried in turn are picked one by one, each the most uncertain given
+    The base plays, some arms are tried in turn, and a likelihood ratio test of each arm's rewards resets the base. No
+    knowledge of the changes is needed. ``DetectionAugmented`` says which parts of the papers were read, and where the
+    constants come from. With a kernel, the arms tried in turn are picked one by one, each the most uncertain given
     those before, until no arm has more than half of the largest prior variance left. Without a kernel, all are tried.
 
-    ``base``: the name of a recipe, or a function of a ``Setup`` such as a recipe; ``horizon`` and ``width`` are passed
-    on to a named one that takes them. ``delta``: of the test, by default 1 / sqrt(``horizon``);  ``exploration``: rate
-    of forced exploration.
+    ``base``: the name of a recipe, or a function of a ``Setup``; a named recipe that takes ``horizon`` or ``width``
+    gets them. ``delta``: failure probability of the test, by default 1 / sqrt(``horizon``), at most
+    1/2;  ``exploration``: rate of forced exploration, by default sqrt(M ln T / T) for M arms tried, at most 0.1.
 
-    Raises ValueError over a ``Domain``, for an unknown ``base`` or one that must choose what it learns, and if neither
-    the noise variance nor ``noise_scale`` is given.
+    Raises ValueError over a ``Domain``, for an unknown ``base`` or one that cannot learn from forced pulls, and if
+    neither the noise variance nor ``noise_scale`` is given.
     """
     scale: Any = None if noise_scale is None else checked(validation.positive, "noise_scale", noise_scale)
     if scale is None:
@@ -175,20 +175,20 @@ def dal(
 def _gp_ucb(
     setup: Setup, lam: float, width: Width | None, scale: Number | None, delta: float, B: Number, copies: int
 ) -> IndexPolicy:
-    """GP-UCB of Chowdhury & Gopalan over so many replicates, with this width or IGP-UCB's."""
+    """IGP-UCB over ``copies`` replicates, with this ``width``, or its theorem's if it is None."""
     used = width or IGPWidth(B, scale, delta, RealisedGain())
     return IndexPolicy(_gp(setup, lam, copies), UpperConfidenceBound, width=used)
 
 
 def _of_step(rate: list[float], t: int) -> float:
-    """The rate of step t, counted from 1; of the last step beyond it."""
+    """rho(t), t >= 1, from the list of rho(1), rho(2), ...; constant after its end."""
     return rate[min(t, len(rate)) - 1]
 
 
 class _LemmaE3:
-    """rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant beyond T.
+    """rho(t) = s width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant after T.
 
-    The lemma assumes k(x, x) <= 1; rho is in the unit of rewards with this kernel.
+    s^2 = max k(x, x) gives rho the unit of rewards, because the lemma assumes k(x, x) <= 1.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ def w_gp_ucb(
 ) -> Policy:
     """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022).
 
-    Raises ValueError for a ``discount`` outside (0, 1] and ``replicates`` below 1.
+    Raises ValueError for a ``discount`` outside (0, 1].
     """
     model = WeightedGP(**over_arms(setup), discount=discount)
     theorem = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain())
@@ -270,8 +270,8 @@ def ada_opkb(
 def ada_opkb_calibrated(setup: Setup, *, run_length: float = 1e5) -> Policy:
     """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
 
-    ``run_length``: mean number of steps between false alarms. ``CalibratedOPKB`` lists the changes to its source
-    (Hong et al. 2023). Raises ValueError for ``replicates`` below 1.
+    ``run_length``: least mean number of steps between false alarms. ``CalibratedOPKB`` lists the differences from its
+    source (Hong et al. 2023).
     """
     return CalibratedOPKB(cast(ArmGP, model_over(setup)), run_length=run_length, **setup.seeds)
 
@@ -326,8 +326,8 @@ def _in_blocks(
     reward_scale: float | str | None,
     network: tuple[int, int, int, float] | None = None,
 ) -> Policy:
-    """A policy of a ``kind`` on the features of the kernel, or on those of a ``network`` (width, depth, training steps,
-    regulariser). It gets rewards minus their prior mean, because it has no prior mean itself."""
+    """A policy of a ``kind`` on the features of the kernel, or of a ``network`` (hidden, depth, training_steps,
+    regulariser). A wrapper subtracts the prior mean from its rewards, because OPKB has none."""
     if not isinstance(constants, Constants):
         named = {"tuned": Constants.tuned, "theory": Constants.theory}
         known = isinstance(constants, str) and constants in named
@@ -340,7 +340,7 @@ def _in_blocks(
         validation.positive_integer("hidden", network[0])
         arms = cast(Tensor, setup.choices)
         features = NeuralFeatures(arms, *network, setup.replicates, **setup.seeds)
-    else:  # phi (N, p), phi phi^T the kernel's matrix, divided by its largest variance if rewards are scaled
+    else:
         matrix = _gp(setup, one_noise(setup)).prior.matrix().squeeze(0)
         if constants.reward_scale != 1:
             matrix = matrix / matrix.diagonal().max().clamp_min(torch.finfo(matrix.dtype).tiny)
@@ -364,9 +364,9 @@ def r_perp(
 ) -> Policy:
     """R-PERP: phased elimination in random order, restarted every ``interval`` steps (Iwazaki & Takeno 2024).
 
-    ``interval``: None for gamma_T^{1/3} (s T / P_T)^{2/3}, s^2 = max k(x, x), which balances the drift within an
-    interval, P_T H / T per step, and s sqrt(gamma / H). ``variation_budget``: P_T, the sum of the largest changes of an
-    arm; None if unknown: s in that formula. The width's V is P_T, or 2 B s if that is less.
+    ``interval``: H; None for gamma_T^{1/3} (s T / P_T)^{2/3}, s^2 = max k(x, x), which balances the drift within an
+    interval, P_T H / T per step, and s sqrt(gamma / H). ``variation_budget``: P_T, the sum over time of the largest
+    change of an arm; None if unknown, which counts as s in that formula. The width's V is the less of P_T and 2 B s.
 
     Raises ValueError unless ``horizon`` and ``interval`` are integers >= 1.
     """

@@ -1,11 +1,11 @@
-"""Algorithms for an unknown prior: a set of candidate priors, or a kernel whose length-scale is unknown.
+"""Recipes for an unknown prior: a set of candidate priors, or a kernel whose length-scale is unknown.
 
-Algorithms for candidates are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence
-of ``CandidatePrior``; all but the oracle and the two Thompson samplers also take a ``Domain`` of points. All but
+Recipes for candidates are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence
+of ``CandidatePrior``. All but the oracle and the two Thompson samplers also take a ``Domain`` of points. All but
 ``hp_gp_ts`` use the width of PE-GP-UCB's theorem, so they differ only in how they handle the priors. The oracle
-``known_prior_gp_ucb`` gets the true ``prior``.
+``known_prior_gp_ucb`` takes the true ``prior`` instead of the candidates.
 
-The algorithms for an unknown length-scale, ``a_gp_ucb`` and ``lb_gp_ucb``, start from an upper bound of it and have
+The recipes for an unknown length-scale, ``a_gp_ucb`` and ``lb_gp_ucb``, start from an upper bound of it and have
 regret bounds.
 """
 
@@ -55,7 +55,7 @@ from bandits_torch.theory.widths import IGPWidth, RealisedGain, Width, checked
 
 Priors = Sequence[CandidatePrior]
 _TAKES = (*RUN, "form")
-_FLAT = 1e-12  # b of a prior whose functions are constant
+_LEAST_B = 1e-12  # the width's b for a prior of constant functions
 
 
 @recipe(
@@ -102,9 +102,9 @@ def pe_gp_ts(
 ) -> Policy:
     """PE-GP-TS: the best of draws under all surviving priors (Sandberg & Haghir Chehreghani 2025, arXiv 2502.01226).
 
-    ``pe_gp_ucb`` with draws f^p ~ GP(mu^p, k^p) in place of upper bounds; it drops priors that predict badly by the
-    same test, and only the test uses ``width`` (``PriorElimination`` says what was read, and what is ours). ``xi``: as
-    for ``pe_gp_ucb``.
+    ``pe_gp_ucb`` with draws f^p ~ GP(mu^p, k^p) in place of upper bounds. It drops priors that predict badly by the
+    same test; only this test uses ``width``. ``PriorElimination`` says which parts of the paper were read, and what is
+    ours. ``xi``: as for ``pe_gp_ucb``.
 
     Raises ValueError over a ``Domain``.
     """
@@ -116,8 +116,8 @@ def pe_gp_ts(
 def hp_gp_ts(setup: Setup) -> Policy:
     """HP-GP-TS: a prior drawn from its posterior, then f (Sandberg & Haghir Chehreghani 2025, arXiv 2502.01226).
 
-    Thompson sampling with an unknown prior: one of the candidates, which are equally probable in advance
-    (``SampledPriorPolicy``). It takes neither width nor horizon. Raises ValueError over a ``Domain``.
+    Thompson sampling with an unknown prior (``SampledPriorPolicy``). The candidates have equal prior probabilities. It
+    takes neither width nor horizon. Raises ValueError over a ``Domain``.
     """
     return SampledPriorPolicy(_over_arms(setup), **setup.seeds)
 
@@ -160,10 +160,7 @@ def regret_balancing(
 
 @recipe(belief="prior", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
 def known_prior_gp_ucb(setup: Setup, *, horizon: int, delta: float = 0.1, width: Any = None) -> Policy:
-    """The oracle: GP-UCB with the true prior and PE-GP-UCB's width.
-
-    ``prior`` is the true one. Width: that of PE-GP-UCB (Ziomek et al. 2024, Theorem 4.1 A).
-    """
+    """The oracle: GP-UCB with the true ``prior`` and PE-GP-UCB's width (Ziomek et al. 2024, Theorem 4.1 A)."""
     prior, noise = cast(CandidatePrior, setup.prior), cast(Number, setup.noise_variance)
     arms = cast(Tensor | int, setup.choices)
     model = arm_gp_of_prior(arms, prior, noise, replicates=setup.replicates, form=setup.form)
@@ -202,13 +199,13 @@ def _over_arms(setup: Setup) -> ArmGP:
 def _width(
     width: Any, model: ArmGP | OnlineGP, horizon: int, delta: float, domain: Domain | None = None
 ) -> Width:
-    """The given width, or the theorem's; over a domain with a = 1 (as ``bayesian_width``) and a b for each prior."""
+    """The given width, or the theorem's; over a domain with a = 1, as in ``bayesian_width``, and a b for each prior."""
     if width is not None:
         return cast(Width, as_width(width))
     if domain is None:
         return PriorEliminationFiniteWidth(cast(ArmGP, model).num_arms, horizon, delta)
     side = float((domain.bounds[1] - domain.bounds[0]).max())
-    b = (math.sqrt(2) * relative_steepness(cast(OnlineGP, model), domain)).clamp_min(_FLAT)
+    b = (math.sqrt(2) * relative_steepness(cast(OnlineGP, model), domain)).clamp_min(_LEAST_B)
     return PriorEliminationContinuousWidth(domain.dim, horizon, side, 1.0, b, delta)
 
 
@@ -226,9 +223,9 @@ def a_gp_ucb(
     """A-GP-UCB: the length-scale shrinks, the norm bound grows (Berkenkamp et al. 2019, Algorithm 1).
 
     The kernel's length-scale theta_0 is an upper bound of the true one; B = ``rkhs_bound`` bounds the norm under this
-    kernel. At step t the length-scale is theta_0 / g, g = t^``shrink``. The norm is then at most g^{d/2} B (Bull 2011,
-    Lemma 4; tested), which the width uses; the paper's g^d B is larger. For squared exponential and Matern kernels over
-    features.
+    kernel. At step t the length-scale is theta_0 / g, with g = t^``shrink`` rounded up to e^{p/d}, p = 0, 1, ...; after
+    ``horizon`` it stays. The width uses the norm bound g^{d/2} B (Bull 2011, Lemma 4; tested). The paper's g^d B is
+    larger. For squared exponential and Matern kernels over features.
 
     Raises ValueError for another kernel, and arms without features.
     """
@@ -255,8 +252,8 @@ def lb_gp_ucb(
     """LB-GP-UCB: regret balancing between length-scales; shorter ones enter later (Ziomek et al. 2024, 2410.10384).
 
     The kernel's length-scale theta_0 is an upper bound of the true one; B = ``rkhs_bound`` bounds the norm under the
-    kernel with the true one. Candidates are theta_0 e^{-p/d}, p = 0, 1, ..., each from t^``shrink`` >= e^{p/d} on. For
-    functions that do not change, and squared exponential and Matern kernels over features.
+    kernel with the true length-scale. Candidates are theta_0 e^{-p/d}, p = 0, 1, ...; each enters once t^``shrink`` >=
+    e^{p/d}. For functions that do not change, and squared exponential and Matern kernels over features.
 
     Raises ValueError for another kernel, and arms without features.
     """
@@ -277,7 +274,8 @@ def lb_gp_ucb(
 
 
 def _candidates(setup: Setup, horizon: int, shrink: float) -> tuple[ArmGP, list[float], float]:
-    """A model of batch shape (S, P), the factors e^{p/d} up to g(T), and the geometric mean of theta_0."""
+    """A model of batch shape (S, P), the factors e^{p/d} up to the first >= T^``shrink``, and theta_0 (geometric
+    mean)."""
     kernel = setup.kernel
     expected = "features (N, d), which a length-scale needs"
     validation.require(isinstance(setup.choices, Tensor), "arms", setup.choices, expected)
@@ -297,7 +295,7 @@ def _candidates(setup: Setup, horizon: int, shrink: float) -> tuple[ArmGP, list[
 
 
 def _stationary(kernel: Any) -> RBFKernel | MaternKernel:
-    """The part of a kernel with the length-scale."""
+    """The base kernel, which has the length-scale."""
     base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
     expected = "a squared exponential or Matern kernel over features, scaled or not"
     validation.require(isinstance(base, RBFKernel | MaternKernel), "kernel", kernel, expected)
