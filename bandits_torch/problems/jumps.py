@@ -1,4 +1,4 @@
-"""Jumps in records of rewards, separated from drift and noise: their time, arms and significance."""
+"""Finds jumps of arms' mean rewards in a record, beside drift and noise: when, which arms, how significant."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from scipy.stats import chi2
 
 from bandits_torch.problems.smoothing import mean_of_held
 
-# Of the drift's variance in a gap to the noise's.
+# Variances of the drift in a gap, over the variance of the noise.
 RATIOS = np.array([0.0, 1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0])
-MOST = 6  # jumps named
-_LOG_LEVEL = np.log(0.01)  # of the largest p-value named
-_BINS = 1500  # rows looked at; of longer records neighbouring rows are averaged
-_DIFFUSE = 1e7
+MOST = 6  # jumps returned
+_LOG_LEVEL = np.log(0.01)  # logarithm of the largest p-value returned
+_BINS = 1500  # in longer records neighbouring rows are averaged to at most this many
+_DIFFUSE = 1e7  # variance of an unknown level
 _FEWEST = 40  # rows
-_EDGE = 5  # rows on either side of a jump, with a reward of the arm
-_SHARES = ((0.8, 1.28), (0.95, 1.96))  # of distances, and their quantile in normal noise
+_EDGE = 5  # rewards that an arm must have on either side of a jump
+_SHARES = ((0.8, 1.28), (0.95, 1.96))  # shares of distances, and their quantiles in normal noise
 _BEYOND = 3.0  # robust deviations from the neighbours
-_DROP = 4.6  # of twice the log-likelihood: the 90 % interval of two unknowns
-_RARE = 0.2  # share of an arm's rewards that differ from its usual one, below which they must also be more or fewer
+_DROP = 4.6  # in twice the log-likelihood: 90 % quantile of the chi-square distribution with two degrees of freedom
+# If a smaller share of an arm's rewards differs from their median, a jump must also show in the rate of such rewards.
+_RARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,11 @@ class Jump:
     """A jump of the level of some arms, between two rows.
 
     Attributes:
-        before, after: the rows, counted from 0, between which it is most likely; in a record of more than 1500 rows
-            they are as far apart as the number of rows averaged.
+        before, after: rows, counted from 0, between which it most likely lies: neighbours, or, if m rows are averaged
+            (records of more than 1500 rows), the first and last of 2 m rows.
         first, last: rows between which it lies with a probability of about 90 %.
-        arms: arms that surely jumped, by index; empty if only all arms together show it.
-        p_value: probability that a record of the same length that only drifts shows a jump as clear anywhere.
+        arms: indices of the arms whose jump is significant alone; empty if only all arms together show it.
+        p_value: bound on the probability that a record of this length that only drifts shows a jump as clear anywhere.
     """
 
     before: int
@@ -48,15 +49,15 @@ class Jump:
 
 @dataclass(frozen=True)
 class Levels:
-    """What ``find_jumps`` found about the levels of arms.
+    """The result of ``find_jumps``.
 
     Attributes:
         jumps: in order of time.
-        drift: (N,) variance by which an arm's level changes in a median gap, in squared units of reward.
+        drift: (N,) variance of the change of an arm's level in a median gap, in squared units of reward.
         noise: (N,) variance of the noise of a row.
         p_drift: p-value of the hypothesis that no level drifts between jumps.
-        outliers: share of outliers among the last 1500 rows' rewards: .001 for normal noise, .01 and more for noise
-            with heavy tails.
+        outliers: share of outliers among the rewards of the last 1500 rows: .001 for normal noise, .01 and more for
+            noise with heavy tails, 0 for ``bounded`` rewards.
     """
 
     jumps: tuple[Jump, ...]
@@ -67,36 +68,34 @@ class Levels:
 
 
 def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False) -> Levels | None:
-    """Jumps of arms' levels, one after the other, the clearest first; None for fewer than 40 rows.
+    """Jumps of arms' levels, found one by one, the clearest first; None for fewer than 40 rows.
 
-    An arm's rewards are a drifting level plus noise (the local level model): y_t = f_t + e_t, f_t = f_s + d_t with
-    Var d_t = q (t - s). Let r_t be the innovations of the Kalman filter, added up backwards, and N_t their variance.
-    Then r_t^2 / N_t is the fall of the sum of squares by a step of the level before row t (Harvey & Koopman 1992; de
-    Jong & Penzer 1998), and gives the generalised likelihood ratio. Both hypotheses have their own q (from a grid) and
-    noise variance, so a record that drifts shows a jump only where it exceeds its drift. The ratios are added over the
-    arms, and compared with a chi-square distribution whose degrees of freedom allow for arms that move together
-    (Satterthwaite 1946). The largest ratio of a single arm is tested, too. p-values are multiplied by the number of
-    rows, and by four for two tests that each choose q anew. After a jump is found, the level behind it is free, and the
-    search continues.
+    The local level model: y_t = f_t + e_t, f_t = f_s + d_t, Var d_t = q (t - s). Let r_t be the innovations of the
+    Kalman filter, accumulated backwards, and N_t their variance. A step of the level before row t reduces the sum of
+    squares by r_t^2 / N_t (Harvey & Koopman 1992; de Jong & Penzer 1998), which gives the generalised likelihood ratio.
+    Both hypotheses have their own q (from a grid) and noise variance, so a record that drifts shows a jump only if it
+    exceeds the drift. The ratios are summed over the arms and compared with a chi-square distribution whose degrees of
+    freedom allow for correlated arms (Satterthwaite 1946). The largest ratio of a single arm is also tested. p-values
+    are multiplied by the number of gaps between rows, and by four for two tests that each choose q anew. The level
+    after a jump is unknown again, and the search continues.
 
-    To keep heavy-tailed noise from counting as jumps, rewards far from the medians of five rows on either side are
-    first clipped at three robust deviations from them (Hampel 1974's filter, with a median for each side, which keeps
-    jumps).
+    Heavy-tailed noise must not count as jumps. So rewards are first clipped at three robust deviations from the medians
+    of five rows on either side (the filter of Hampel 1974, with a median for each side, which keeps jumps).
 
     Args:
         rewards: (T, N), NaN where missing, without cycles.
         times: (T,) increasing.
-        bounded: of rewards that cannot lie far out, as 0/1; none is drawn in.
+        bounded: whether rewards have no outliers, such as 0/1, and are not clipped.
 
-    At most six are returned, of p-values up to 1 %. Of more than 1500 rows neighbours are averaged. Cost: O(T N) for
-    each jump, with T as limited.
+    Returns at most six jumps, with p-values up to 1 %. Records of more than 1500 rows are averaged over neighbouring
+    rows. Cost: O(T N) for each jump, T at most 1500.
     """
     T, N = rewards.shape
     if T < _FEWEST:
         return None
     outliers, last = 0.0, rewards[-_BINS:, (~np.isnan(rewards[-_BINS:])).any(0)]
     if last.size and not bounded:
-        outliers = float((np.abs(last - _drawn_in(last)) > 0).sum() / (~np.isnan(last)).sum())
+        outliers = float((np.abs(last - _clipped(last)) > 0).sum() / (~np.isnan(last)).sum())
     size = -(-T // _BINS)
     rows = np.minimum(np.arange(0, T, size)[:, None] + np.arange(size), T - 1)  # bins x size
     usual = np.nan_to_num(pd.DataFrame(rewards[::size]).median().to_numpy())
@@ -115,7 +114,7 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
     if not len(kept):
         return Levels((), np.zeros(N), np.zeros(N), 1.0, outliers)
     y = (rewards[:, kept] - means[kept]) / spread[kept]
-    y = y if bounded else _drawn_in(y)
+    y = y if bounded else _clipped(y)
     gaps = np.diff(times) / np.median(np.diff(times))
     fresh = np.zeros((len(y) - 1, len(kept)), dtype=bool)
     found: list[Jump] = []
@@ -126,13 +125,13 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
             break
         for k, n in enumerate(kept):
             if rare[n]:
-                most = _of_rates(others[:, n], seen[:, n], fresh[:, k])
+                most = _ratios_of_shares(others[:, n], seen[:, n], fresh[:, k])
                 ratios[:, k] = np.minimum(ratios[:, k], most)
         if (jump := _clearest(ratios, residuals)) is None:
             break
         t, arms, low, high, p, all_arms = jump
         merged = next((at for at in places if abs(at - t) < _EDGE), None)
-        if merged is not None:  # of further arms
+        if merged is not None:  # further arms jump there
             if fresh[merged].all():
                 break
             fresh[merged] = True
@@ -148,11 +147,11 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
     return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, p_drift, outliers)
 
 
-def _drawn_in(y: np.ndarray) -> np.ndarray:
+def _clipped(y: np.ndarray) -> np.ndarray:
     """Rewards (T, N) with outliers clipped at three robust deviations from the medians of five rows on either side.
 
-    The deviation is the larger of two: the distances from the mean of the two medians that 80 and 95 % of an arm's
-    rewards keep, over 1.28 and 1.96. After a jump rewards are near the later median.
+    The robust deviation is the larger of two: the 80 and 95 % quantiles of an arm's distances from the mean of the two
+    medians, divided by 1.28 and 1.96.
     """
     frame = pd.DataFrame(y)
     sides = frame.rolling(_EDGE, min_periods=1)
@@ -170,8 +169,9 @@ def _drawn_in(y: np.ndarray) -> np.ndarray:
 def _likelihood_ratios(
     y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray
 ) -> tuple[tuple[np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]:
-    """The fit without another jump: variances of drift and noise, (N,), the p-value of drift, residuals (T - 1, N),
-    standard normal where nothing jumps. And twice the log-likelihood ratio of a jump after each row, (T - 1, N)."""
+    """Two results. The fit without another jump: variances of drift and noise, (N,), the p-value of drift, and
+    residuals (T - 1, N), standard normal without jumps. Twice the log-likelihood ratio of a jump after each row,
+    (T - 1, N)."""
     T, N = y.shape
     G = len(RATIOS)
     held = ~np.isnan(y)
@@ -187,7 +187,7 @@ def _likelihood_ratios(
         spread = spread * (1 - K[t])
         if t < T - 1:
             spread = spread + ratio * gaps[t] + _DIFFUSE * fresh[t]
-    known = held[:, None] & (F < 0.01 * _DIFFUSE)  # the first reward of a level says nothing of the rest
+    known = held[:, None] & (F < 0.01 * _DIFFUSE)  # the first reward of a level only sets it
     count = known.sum(0)[0].clip(1)
     squares = (known * v * v / F).sum(0)  # G x N
     log_det = (known * np.log(F)).sum(0)
@@ -215,8 +215,9 @@ def _likelihood_ratios(
     return (RATIOS[best] * scale, scale, p_drift, residuals * enough), over
 
 
-def _of_rates(others: np.ndarray, seen: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """Twice the log-likelihood ratio of a jump of the rate ``others`` / ``seen``, (T,), after each row, (T - 1,)."""
+def _ratios_of_shares(others: np.ndarray, seen: np.ndarray, fresh: np.ndarray) -> np.ndarray:
+    """Twice the binomial log-likelihood ratio (T - 1,) of a jump, after each row, of the share ``others`` / ``seen``,
+    (T,) each; between known jumps ``fresh`` (T - 1,)."""
     ratios = np.zeros(len(seen) - 1)
     for start, end in itertools.pairwise([0, *(np.flatnonzero(fresh) + 1), len(seen)]):
         k, m = others[start:end].cumsum(), seen[start:end].cumsum()
@@ -227,17 +228,17 @@ def _of_rates(others: np.ndarray, seen: np.ndarray, fresh: np.ndarray) -> np.nda
 
 
 def _inflation(residuals: np.ndarray) -> float:
-    """Sum of squared correlations of arms, divided by their number: 1 for uncorrelated arms."""
+    """The sum of squared correlations between arms, over their number; 1 for uncorrelated arms."""
     varies = residuals.std(0) > 1e-9
     if varies.sum() < 2:
         return 1.0
     correlation = np.corrcoef(residuals[:, varies].T)
-    noise = (correlation.size - len(correlation)) / max(1, len(residuals) // _EDGE)  # of arms without any
+    noise = (correlation.size - len(correlation)) / max(1, len(residuals) // _EDGE)  # under independence
     return float(max(1.0, (np.square(correlation).sum() - noise) / len(correlation)))
 
 
 def _two_sided(held: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """Whether a jump after row t can be seen, (T - 1, N): some rewards on both sides, up to the next jump found."""
+    """Whether a jump after row t can be seen, (T - 1, N): five rewards on either side, up to the next known jump."""
     enough = np.zeros(fresh.shape, dtype=bool)
     for n in range(held.shape[1]):
         seen = np.flatnonzero(held[:, n])
@@ -252,10 +253,8 @@ def _two_sided(held: np.ndarray, fresh: np.ndarray) -> np.ndarray:
 def _clearest(
     ratios: np.ndarray, residuals: np.ndarray
 ) -> tuple[int, list[int], int, int, float, bool] | None:
-    """Row before the clearest jump, its arms, its interval, its p-value, and whether all arms together show it.
-
-    None if no jump is clear.
-    """
+    """Row before the clearest jump, its arms, first and last row of its interval, its p-value, and whether all arms
+    together show it. None if no jump is significant."""
     T, N = ratios.shape
     factor = _inflation(residuals)
     together = chi2.logsf(ratios.sum(1) / factor, N / factor)

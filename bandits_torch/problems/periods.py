@@ -1,4 +1,4 @@
-"""Cycles in records of rewards: their periods, and their significance in the presence of drift."""
+"""Finds the periods of cycles in a record of rewards, tests them against drift, and fits each arm's cycle."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 
 from bandits_torch import validation
 
-ROWS = 2048  # the last rows looked at
-_SERIES, _MOST = 3, 3  # leading common movements; cycles that arms share
+ROWS = 2048  # the last rows with a reward, which are searched
+_SERIES, _MOST = 3, 3  # principal components; common cycles returned
 _LEVEL = 0.01  # the largest p-value of a cycle
-_FEWEST, _CYCLES = 40, 4  # rows; cycles that a record must hold
+_FEWEST, _CYCLES = 40, 4  # rows and repetitions that a cycle needs
 _EULER = 0.5772156649  # minus the mean of the logarithm of an Exp(1) variable
-_SAME = 0.03  # relative difference of periods
-_DENSEST = 8  # times as many rows are looked at as there are, at most
-_OUTLIER = 4.0  # times the background: left out of it
-_MOST_HARMONICS, _RIDGE = 6, 1.0  # of a period; what is added to the squares of a wave, in rows
-_WORSE = 12.0  # of twice the log-likelihood: so much a whole number of rows may cost
-_LOG_SPREAD, _CUT = 1.2825, 0.05  # of log Exp(1): its deviation, and what the cut takes
-_LEAST = float(np.finfo(np.float64).tiny)  # a p-value: never 0, nor below by rounding
-_UPPER = 1.645  # 95 % of N(0, 1)
+_SAME = 0.03  # relative difference of periods that count as equal
+_DENSEST = 8  # rows of the regular grid per row of the record, at most
+_OUTLIER = 4.0  # power over background that is left out of the background's fit
+_MOST_HARMONICS, _RIDGE = 6, 1.0  # harmonics of a period; ridge of their regression, in rows
+_WORSE = 12.0  # loss of twice the log-likelihood for which a period is rounded to whole gaps
+_LOG_SPREAD, _CUT = 1.2825, 0.05  # of log Exp(1): standard deviation, and bias of the mean without outliers
+_LEAST = float(np.finfo(np.float64).tiny)  # smallest p-value: rounding gives no 0
+_UPPER = 1.645  # 95 % quantile of N(0, 1)
 
 
 @dataclass(frozen=True)
@@ -30,41 +30,41 @@ class Period:
     """A cycle.
 
     Attributes:
-        length: of the cycle, in units of the times.
-        p_value: probability that a record that only drifts would show a cycle as clear at any period.
+        length: in units of the times.
+        p_value: probability that a record that only drifts shows a cycle as clear at any period.
     """
 
     length: float
     p_value: float
 
     def rounded(self, span: float, size: float = 1.0) -> float:
-        """The length in units of ``size``: a whole number if a record of length ``span`` can hardly distinguish it from
-        the length found, whose frequency is known to about a fifth of 1 / ``span``."""
+        """The length in units of ``size``, rounded to a whole number if that changes the frequency by at most a fifth
+        of 1 / ``span``, the precision that a record of length ``span`` gives."""
         number = self.length / size
         whole = max(round(number), 1)
         return whole if abs(1 / whole - 1 / number) <= 0.2 * size / span else number
 
 
 def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[Period]:
-    """At most three cycles that arms have in common, the clearest first; none for a record of fewer than 40 rows.
+    """At most three cycles that arms have in common, the clearest first; none for fewer than 40 rows.
 
-    A Lomb-Scargle periodogram (Lomb 1976; Scargle 1982) of each of the three leading principal components of the
-    centred rewards, tapered by Hann's window. Drift shows as a background that falls smoothly with frequency: a cubic
-    in log frequency, fitted to log power without its peaks (as Vaughan 2005 fits a line). Power over background, taken
-    at the upper end of its 95 % interval, is then at most Exp(1), and p = 1 - (1 - exp(-ratio))^M over the M
-    frequencies, times the number of components. Only peaks count; harmonics of a clearer cycle are left out.
-    If the second or third harmonic is clearer than its cycle, the cycle is returned in its place. A cycle that occurs
-    fewer than eight times in the record is often missed, because drift looks the same. p-values above 1 % are not
-    returned.
+    A straight line is subtracted from each arm's rewards, which are then divided by their standard deviation. Each of
+    the three leading principal components has a Lomb-Scargle periodogram (Lomb 1976; Scargle 1982), with a Hann window.
+    Drift gives a background that varies smoothly with frequency: a cubic in log frequency, fitted to log power without
+    its peaks (Vaughan 2005 fits a line). Power over the background's upper 95 % confidence limit is at most Exp(1), so
+    p = 1 - (1 - exp(-ratio))^M over M frequencies, times the number of components. p-values up to 1 % are returned.
 
-    Drift that is seen only at regular times, such as weekdays, looks like a cycle. So if the missing rewards of an arm
-    have a cycle of their own, its rewards are bridged by straight lines. A short cycle between such gaps then also
-    appears at the sums and differences of its frequency with theirs. Straight lines hold nothing of cycles shorter than
-    two of the arm's typical gaps, which are not looked for in it; an arm that leaves half of the frequencies of another
-    or fewer does not count for common cycles.
+    Only peaks count. Harmonics of a clearer cycle are left out. If the second or third harmonic is clearer than its
+    cycle, the cycle is returned with the harmonic's p-value. A cycle that occurs fewer than eight times in the record
+    is often missed, because drift looks the same.
+
+    Drift that is seen only at regular times, such as weekdays, looks like a cycle. So if an arm's rewards are missing
+    periodically, the gaps are bridged by straight lines. A short cycle between such gaps then also appears at the sums
+    and differences of its frequency with theirs. In such an arm no cycle shorter than two of its median gaps is
+    searched for. If at most half of the frequencies remain, the arm does not count for common cycles.
 
     Args:
-        rewards: (T, N), NaN where missing. Only the last 2048 rows are examined.
+        rewards: (T, N), NaN where missing. Only the last 2048 rows with a reward are used.
         times: (T,) increasing; None: 0, 1, ...
 
     Cost: O(T^2), at most some 10^7 operations.
@@ -74,12 +74,12 @@ def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[P
 
 
 class Record:
-    """The last rows of a record, each arm detrended and in units of its spread, and their periodograms.
+    """The last rows of a record, detrended and in units of each arm's standard deviation, and their periodograms.
 
     Args:
         rewards: (T, N), NaN where missing.
         times: (T,) increasing.
-        k: how often the record holds each period that is looked at, and, first, one fewer.
+        k: frequencies as cycles in the record: consecutive integers. The first only serves to recognise peaks.
     """
 
     def __init__(self, rewards: np.ndarray, times: np.ndarray, k: np.ndarray) -> None:
@@ -96,7 +96,7 @@ class Record:
             spread = residual.std()
             if spread > 1e-12 * np.abs(rewards[at, n]).max():
                 self.centred[at, n] = residual / spread
-        # Drift that is seen at regular times alone looks like a cycle.
+        # Periodic gaps are bridged: see ``find_periods``.
         self.resolved = np.full(rewards.shape[1], len(k))  # how many frequencies an arm's rewards resolve
         gappy = np.flatnonzero(~held.all(0))
         for n, regular in zip(gappy, self._peaks(held[:, gappy].astype(float), _LEVEL, 1), strict=True):
@@ -116,13 +116,11 @@ class Record:
         rewards, times = rewards[seen][-ROWS:], times[seen][-ROWS:]
         if len(times) < _FEWEST:
             return None
-        # Events of one moment make no finer record.
         steps = np.diff(times)
-        gap = max(float(np.median(steps)), float(np.mean(steps)) / _DENSEST)
-        # Where times lie further apart there are rows of NaN between, unless it is an eighth of the record: fewer than
-        # eight gaps are no cycle. The last 4096 rows stay.
-        few = steps <= (times[-1] - times[0]) / 8
-        row = np.cumsum([0, *np.where(few, np.maximum(np.rint(steps / gap), 1), 1).astype(int)])
+        gap = max(float(np.median(steps)), float(np.mean(steps)) / _DENSEST)  # most times may nearly coincide
+        # Longer gaps are filled with rows of NaN, except gaps above an eighth of the record, which are not periodic.
+        filled = steps <= (times[-1] - times[0]) / 8
+        row = np.cumsum([0, *np.where(filled, np.maximum(np.rint(steps / gap), 1), 1).astype(int)])
         more = np.full((row[-1] + 1, rewards.shape[1]), np.nan)
         more[row] = rewards
         rewards, times = more[-2 * ROWS :], np.interp(np.arange(len(more)), row, times)[-2 * ROWS :]
@@ -130,7 +128,7 @@ class Record:
         return Record(rewards, times, k) if len(k) > _FEWEST // 4 else None
 
     def common_periods(self) -> list[Period]:
-        """Cycles that arms have in common: see ``find_periods``."""
+        """The cycles that ``find_periods`` returns."""
         together = 2 * self.resolved > self.resolved.max()
         u, s, _ = np.linalg.svd(self.centred * together, full_matrices=False)
         resolved = np.full(u.shape[1], self.resolved[together].min(initial=len(self.frequency)))
@@ -145,7 +143,7 @@ class Record:
             if any(self._repeats(one, other, range(1, 7)) for other in clear):
                 continue
             parts = [other for other in clear if self._repeats(other, one, (2, 3))]
-            if parts:  # a day whose second wave is clearer than its first
+            if parts:  # such as a day whose second harmonic is clearer than its first
                 clear[clear.index(parts[0])] = Period(one.length, parts[0].p_value)
                 clear = [other for other in clear if other not in parts]
             elif len(clear) < _MOST:
@@ -153,14 +151,15 @@ class Record:
         return clear
 
     def _repeats(self, one: Period, other: Period, orders: Iterable[int]) -> bool:
-        """Whether one cycle is a harmonic of the other with one of these orders, within the record's resolution."""
+        """Whether ``one`` is a harmonic, of one of these orders, of ``other``, within the record's resolution."""
         return any(abs(1 / one.length - m / other.length) < 3 / self.span for m in orders)
 
     def own_periods(self, common: Sequence[Period] = ()) -> dict[int, Period]:
-        """The clearest cycle of each arm by itself, by the arm's index, if it is not one of the ``common`` cycles.
+        """The clearest cycle of each arm alone, by index, beside the ``common`` cycles.
 
-        Each arm is examined like a principal component in ``find_periods``, and p-values are multiplied by the number
-        of arms. A cycle within 3 % of a common one, of its harmonics, or that it is a harmonic of, is left out.
+        Each arm is tested like a principal component in ``find_periods``; p-values are multiplied by the number of
+        arms. Of its four clearest cycles, those within 3 % of a common cycle, or of m times or 1/m of its length for m
+        up to 6, are left out.
 
         Cost: O(T^2 N).
         """
@@ -178,8 +177,8 @@ class Record:
     def _peaks(
         self, series: np.ndarray, level: float, most: int, resolved: np.ndarray | None = None
     ) -> Iterator[Iterator[Period]]:
-        """The clearest cycles of each series (T, n) with a p-value up to ``level``, among the first ``resolved``
-        frequencies (n,); None: among all."""
+        """For each series of (T, n), its ``most`` clearest cycles with a p-value up to ``level``, among its first
+        ``resolved`` frequencies (n,); None: among all."""
         tapered = (series - series.mean(0)) * self.taper
         counts = np.full(series.shape[1], len(self.frequency)) if resolved is None else resolved
         for n, power in enumerate(self.waves.powers(tapered)):
@@ -208,7 +207,7 @@ class Waves:
 
     def __init__(self, times: np.ndarray, frequency: np.ndarray) -> None:
         step = (frequency[-1] - frequency[0]) / max(1, len(frequency) - 1)
-        # e^{i w t}: each row a turn of the one before
+        # e^{i w t}: each row is the one before, turned by the frequency step
         turn = np.empty((len(frequency), len(times)), dtype=complex)
         turn[0], once = np.exp(2j * np.pi * frequency[0] * times), np.exp(2j * np.pi * step * times)
         for k in range(1, len(turn)):
@@ -219,17 +218,17 @@ class Waves:
         self.cs = square.imag / 2
 
     def powers(self, series: np.ndarray) -> np.ndarray:
-        """Lomb and Scargle's power of each series (T, n), (n, K): of the best sine and cosine at each frequency."""
+        """Lomb-Scargle power (n, K) of each series (T, n): of the best sine and cosine at each frequency."""
         cc, ss, cs = self.cc, self.ss, self.cs
         a, b = (self.c @ series).T, (self.s @ series).T
-        apart = cc * ss - cs * cs
-        two = apart > 1e-6 * (cc + ss) ** 2  # at half the sampling rate sine and cosine are one wave
-        power = (a * a * ss - 2 * a * b * cs + b * b * cc) / (2 * np.where(two, apart, 1.0))
+        determinant = cc * ss - cs * cs
+        two = determinant > 1e-6 * (cc + ss) ** 2  # at half the sampling rate sine and cosine coincide
+        power = (a * a * ss - 2 * a * b * cs + b * b * cc) / (2 * np.where(two, determinant, 1.0))
         return np.asarray(np.where(two, power, (a * a + b * b) / (2 * (cc + ss))))
 
 
 def _background(log_frequency: np.ndarray, power: np.ndarray) -> np.ndarray:
-    """An upper bound (95 %) on the mean power of a record without a cycle, at each frequency."""
+    """The upper 95 % confidence limit of the mean power of a record without a cycle, at each frequency."""
     log_power = np.log(np.maximum(power, 1e-300)) + _EULER
     z = (log_frequency - log_frequency.mean()) / log_frequency.std()
     design = np.stack([z**0, z, z**2, z**3], 1)
@@ -247,10 +246,10 @@ class Cycles:
     """The cycle of each arm: y_n(t) = levels_n + sum_j (cos(w_j t) a_jn + sin(w_j t) b_jn) + residuals.
 
     Attributes:
-        periods: of the cycles, in units of the times.
-        harmonics: of each period.
+        periods: in units of the times.
+        harmonics: their number, for each period.
         levels: (N,).
-        profile: (2 J, N), the a_j and b_j in turn, periods one after the other.
+        profile: (2 J, N), a_j and b_j by turns, period by period.
         residuals: (T, N), NaN where a reward is missing.
     """
 
@@ -267,20 +266,19 @@ FIND = "find"
 def fit_cycles(
     rewards: np.ndarray, times: np.ndarray | None = None, periods: str | float | Sequence[float] | None = FIND
 ) -> Cycles | None:
-    """The cycle that each arm has in a record, by least squares; None if there is none.
+    """Each arm's cycle in a record, by least squares; None if there is none.
 
-    The number of harmonics, 1 to 6 of each period, minimises the BIC over all arms; none is shorter than two typical
-    gaps. A period that was found is refined to the length with the least squares, within the record's resolution, or
-    to a whole number of typical gaps if that fits nearly as well.
+    All periods have the same number of harmonics, 1 to 6, which minimises the BIC (Schwarz 1978) over all arms. No
+    harmonic beyond the first is shorter than two median gaps. A period that was found is refined to the one with the
+    least squares within the record's resolution, or to a whole number of median gaps if that fits nearly as well.
 
     Args:
         rewards: (T, N), NaN where missing.
         times: (T,) increasing; None: 1 - T, ..., 0.
-        periods: of the cycles, in units of the times, a number or several; ``"find"``: those of ``find_periods``; None:
-            no cycles.
+        periods: a number or several, in units of the times; ``"find"``: those of ``find_periods``; None: no cycles.
 
-    Cost: O(T N J) for each of some hundred fits. Source: least squares; BIC of Schwarz 1978. Raises ValueError for
-    periods that are not finite and > 0, times that do not increase, and fewer than two rows.
+    Cost: O(T N J) for each of some hundred fits, with missing rewards O(T N J^2). Raises ValueError for periods that
+    are not finite, positive and different, times that do not increase, and cycles in fewer than two rows.
     """
     rewards = np.asarray(rewards, dtype=np.float64)
     T, seen = len(rewards), ~np.isnan(rewards)
@@ -325,7 +323,7 @@ def fit_cycles(
 
 
 def checked_periods(periods: object) -> list[float]:
-    """The given periods as numbers; none for None and for ``"find"``. Raises ValueError for anything else."""
+    """The given periods as floats; an empty list for None and ``"find"``. Raises ValueError for anything else."""
     if periods is None or (isinstance(periods, str) and periods == FIND):
         return []
     several = isinstance(periods, (list, tuple)) and len(periods) > 0

@@ -1,4 +1,4 @@
-"""Denoises a table of rewards: each row is estimated from the others, weighted by their distance in time."""
+"""Smooths a table of rewards: each row is estimated from the others, weighted by their distance in time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _NEGLIGIBLE = 1e-12
 
 
 def mean_of_held(values: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Means along a dimension over values that are not missing (NaN); NaN if all are."""
+    """Means along an axis, without missing values (NaN); NaN if all are missing."""
     means = values.mean(axis)
     if not np.isnan(means).any():
         return np.asarray(means)
@@ -20,25 +20,25 @@ def mean_of_held(values: np.ndarray, axis: int = 0) -> np.ndarray:
 def others_smoothed(rewards: np.ndarray, times: np.ndarray, bandwidth: float) -> np.ndarray:
     """An estimate of each reward from the other rows: their mean, weighted by exp(-|t - s| / bandwidth).
 
-    A row's own rewards do not enter its values, so neither does its noise, if noise is independent between rows.
+    A row's own rewards, and so their noise, do not enter its estimates.
 
     Args:
         rewards: (T, N), NaN where missing.
         times: (T,) increasing.
         bandwidth: above 0, in units of the times; infinity weighs all rows alike.
 
-    Returns (T, N); NaN for an arm without a reward in any other row. Where all weights vanish, the others' plain mean.
+    Returns (T, N): the plain mean of the other rows if all weights vanish, NaN if no other row has a reward of the arm.
 
     Cost: O(T N log T), by doubling.
     """
     held = ~np.isnan(rewards)
-    same = held[:, :1] if held.all() else held  # weights are alike for arms that miss nothing
+    same = held[:, :1] if held.all() else held  # without missing rewards all arms have the same weights
     sums, counts = np.where(held, rewards, 0.0), same.astype(float)
     near = [_around(sums, times, bandwidth), _around(counts, times, bandwidth)]
-    alone = near[1] <= _NEGLIGIBLE
-    if alone.any():
+    vanish = near[1] <= _NEGLIGIBLE
+    if vanish.any():
         plain = [_around(sums, times, np.inf), _around(counts, times, np.inf)]
-        near = [np.where(alone, whole, part) for whole, part in zip(plain, near, strict=True)]
+        near = [np.where(vanish, whole, part) for whole, part in zip(plain, near, strict=True)]
     with np.errstate(invalid="ignore"):
         return np.asarray(near[0] / near[1])
 
@@ -65,23 +65,23 @@ def _past(values: np.ndarray, fade: np.ndarray) -> np.ndarray:
 
 
 def best_smoothed(rewards: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """The value of the best arm of each row, estimated from the other rows; which arm that is; and the bandwidth.
+    """The estimated value of the best arm of each row, that arm, and the bandwidth, all from the other rows.
 
-    The part common to a row is subtracted first: the mean over its arms of their rewards minus the arms' own means. It
-    does not affect which arm is the best, and would otherwise determine the bandwidth. The bandwidths tried are half a
-    median gap, then larger ones by factors of 2 up to half of the record, and infinity. The error is the mean square of
-    a row's rewards minus their estimates from the others (leave-one-out cross-validation, Stone 1974).
+    The common part of a row is subtracted first: the mean over its arms of reward minus the arm's mean. It does not
+    affect which arm is best, but would determine the bandwidth. Bandwidths are half a median gap, its doublings up to
+    half of the record, and infinity; the best has the least mean square of rewards minus their estimates (leave-one-out
+    cross-validation, Stone 1974).
 
-    The largest of several smoothed values is too large by chance. So values are shrunk towards their mean, by the slope
-    of the regression of rewards on their estimates: 1 if the estimates are right, 0 if everything is noise.
+    The largest of several smoothed values is too large by chance. So values are shrunk towards their mean by the slope
+    of the regression of rewards on estimates (1: the estimates are right, 0: all is noise).
 
     Args:
         rewards: (T, N), NaN where missing; a reward in every row.
         times: (T,) increasing.
 
     Returns:
-        (T,) values, including the part common to the row; (T,) arms, among those with a reward; the bandwidth in units
-        of the times. A row whose arms have no reward in another row has its own mean as value.
+        (T,) values, common part included; (T,) arms, among those with a reward; the bandwidth in units of the times. A
+        row whose arms have no reward in another row has its own mean as value.
 
     Cost: O(T N (log T)^2).
     """
@@ -89,24 +89,24 @@ def best_smoothed(rewards: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, n
     filled = np.where(held, rewards, 0.0)
     centred = np.where(held, rewards - filled.sum(0) / np.maximum(held.sum(0), 1), 0.0)
     common = centred.sum(1, keepdims=True) / np.maximum(held.sum(1, keepdims=True), 1)
-    alone = rewards - common
+    rest = rewards - common
     tried = [np.inf]
     if len(times) > 2:
         gap, span = float(np.median(np.diff(times))), float(times[-1] - times[0])
         tried += list(gap * 2.0 ** np.arange(-1, max(0, np.floor(np.log2(span / (2 * gap)))) + 1))
-    best, least, values = np.inf, np.inf, np.full_like(alone, np.nan)
+    best, least, values = np.inf, np.inf, np.full_like(rest, np.nan)
     for bandwidth in tried:
-        said = others_smoothed(alone, times, float(bandwidth))
-        has_value = ~np.isnan(said) & held
-        error = float(np.square(np.where(has_value, alone - said, 0.0)).sum() / max(1, has_value.sum()))
+        estimates = others_smoothed(rest, times, float(bandwidth))
+        has_value = ~np.isnan(estimates) & held
+        error = float(np.square(np.where(has_value, rest - estimates, 0.0)).sum() / max(1, has_value.sum()))
         if error < least:
-            best, least, values = float(bandwidth), error, said
+            best, least, values = float(bandwidth), error, estimates
     has_value = ~np.isnan(values) & held
     if not has_value.any():
         return filled.sum(1) / held.sum(1), held.argmax(1), best
-    said, seen = values[has_value], alone[has_value]
-    middle, spread = said.mean(), said.var()
-    slope = float(np.mean((said - middle) * (seen - middle)) / spread) if spread > 0 else 0.0
+    estimated, seen = values[has_value], rest[has_value]
+    middle, spread = estimated.mean(), estimated.var()
+    slope = float(np.mean((estimated - middle) * (seen - middle)) / spread) if spread > 0 else 0.0
     known = np.where(has_value, values, -np.inf)
     arm = np.where(has_value.any(1), known.argmax(1), held.argmax(1))
     worth = middle + min(1.0, max(0.0, slope)) * (known.max(1) - middle) + common[:, 0]

@@ -7,7 +7,7 @@ from scipy.signal import lombscargle
 from scipy.stats import binom
 
 from bandits_torch import diagnose
-from bandits_torch.problems.jumps import RATIOS, _drawn_in, _likelihood_ratios, _of_rates, find_jumps
+from bandits_torch.problems.jumps import RATIOS, _clipped, _likelihood_ratios, _ratios_of_shares, find_jumps
 from bandits_torch.problems.periods import Period, Record, Waves
 
 
@@ -94,7 +94,7 @@ def test_rare_rewards_are_hardly_ever_called_a_jump_unless_they_become_common(si
 def test_a_jump_of_the_rate_of_rare_rewards_has_the_likelihood_ratio_of_two_rates():
     others, seen = np.array([0, 1, 0, 2, 1, 3]), np.array([2, 2, 1, 3, 2, 3])
     fresh = np.array([False, False, True, False, False])
-    found = _of_rates(others, seen, fresh)
+    found = _ratios_of_shares(others, seen, fresh)
 
     def likelihood(k, m):
         return binom.logpmf(k, m, k / m) - binom.logpmf(k, m, 0.5) + m * np.log(0.5)
@@ -114,7 +114,7 @@ def test_rewards_are_drawn_in_to_the_medians_of_their_neighbours():
     y = g.standard_t(3, (60, 2))
     y[30:] += 20
     y[g.random(y.shape) < 0.2] = np.nan
-    found = _drawn_in(y)
+    found = _clipped(y)
     assert (np.isnan(found) == np.isnan(y)).all()
     assert np.nanmin(found[30:]) > 10 > np.nanmax(found[:30])
     for n in range(2):
