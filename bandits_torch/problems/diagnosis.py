@@ -1,4 +1,4 @@
-"""Describes a table of rewards in figures and sentences: values, noise, drift, jumps, cycles, possible gain."""
+"""Describes a table of rewards in numbers and sentences: values, noise, drift, jumps, cycles, possible gain."""
 
 from __future__ import annotations
 
@@ -17,47 +17,50 @@ from bandits_torch.problems.periods import ROWS, Period, Record, Waves
 from bandits_torch.problems.smoothing import best_smoothed, mean_of_held
 from bandits_torch.problems.tables import RewardTable
 
-_FEWEST, _BLOCKS = 40, 20  # rows for noise, jumps and sharing; blocks of the interval
-_T_90 = 1.729  # of Student's t with 19 degrees of freedom, two-sided
-_BLOCK = 100_000  # values looked at together
-_ROWS = 10_000  # the last rows, of which it is said what could be gained
-_SHARED_ROWS, _SHIFTS, _FLIPS, _CHANGES = 2000, 99, 999, 8
-_HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is taken off; in gaps
-_SURE, _HEAVY = 0.01, 0.01
-_OWN_TOLD = 4  # cycles of single arms
-_FINEST, _ALIKE = 24.5, 0.003  # of parts of a cycle: the least, relative error
+_FEWEST, _BLOCKS = 40, 20  # rows that noise, correlation and gain need; blocks of their intervals
+_T_90 = 1.729  # Student's t with 19 degrees of freedom, two-sided 90 %
+_BLOCK = 100_000  # values handled at once
+_ROWS = 10_000  # last rows for the possible gain; rows sampled for cycles, noise and correlation
+_SHARED_ROWS, _SHIFTS, _FLIPS, _CHANGES = 2000, 99, 999, 8  # of ``_sharing``: rows, tables, fewest means
+_HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is subtracted: their number; the shortest, in gaps
+_SURE, _HEAVY = 0.01, 0.01  # significance level; share of outliers that is reported
+_MOST_OF_ONE_ARM = 4  # cycles of single arms that are listed
+_LARGEST_RATIO, _RATIO_ERROR = 24.5, 0.003  # of a cycle to 1/n of it: limit of n, relative error
 UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The result of ``diagnose``; ``str`` of it gives sentences. None: cannot be determined.
+    """The result of ``diagnose``; ``str`` gives it in sentences. None: cannot be determined.
 
     Attributes:
         rows, arms: T and N.
         values: ``"0/1"``, ``"counts"``, ``"numbers"`` or ``"none"``.
         missing: share of the rewards, in [0, 1].
-        unit: of the times: ``"rows"``, ``"seconds"``, or ``"times"`` if they are numbers in an unknown unit.
-        gap: median time from a row to the next.
+        unit: of the times: ``"rows"``, ``"seconds"``, or ``"times"`` for numbers in an unknown unit.
+        gap: median time between neighbouring rows.
         irregular: share of gaps that differ from it by more than a tenth.
-        noise: standard deviation of the noise: the part of rewards that neighbouring rows do not share, over all arms.
+        noise: standard deviation, over all arms, of the part of rewards that neighbouring rows do not share.
         noise_interval: its approximate 90 % interval.
-        outliers: share of rewards that lie far from their neighbours: .001 with normal noise, .01 and more with heavy
-            tails. They count as noise, not as jumps.
-        correlation: mean correlation of two arms' rewards.
-        shared: whether arms have more in common than chance can explain.
-        periods: of cycles that arms share, in units of the times.
-        own_periods: of cycles that are clear in one arm alone, by its name.
+        outliers: share of rewards far from their neighbours: .001 with normal noise, .01 and more with heavy tails.
+            They count as noise, not as jumps.
+        correlation: mean correlation between arms.
+        shared: whether arms have more in common than chance explains.
+        periods: common cycles of the arms, in units of the times.
+        own_periods: cycles of single arms, by name.
         drift: standard deviation of the change of a typical arm's level in 100 gaps, without cycles and jumps; 0: no
-            drift is clear.
-        jumps: jumps of arms' levels: rows counted from 0, arms by index.
-        jump_times: for each jump, the times of the rows on both sides, as they are printed.
-        random: mean reward of an arm drawn at random from those with a reward, in the table's unit.
-        best_arm: the name of the single arm that earns most in hindsight, and its mean reward per row, with random
-            draws where it has no reward.
-        best_fixed: the same for the last 10 000 rows.
-        best_moving: mean reward per row of the arms that are best by the other rows (``smoothing.best_smoothed``).
-        moving_interval: the 90 % interval of ``best_moving`` minus ``best_fixed``.
+            significant drift.
+        jumps: jumps of arms' levels, with rows counted from 0 and arms by index.
+        jump_times: for each jump, the printed times of ``before`` and ``after``.
+        jump_arms: for each jump, the names of its arms.
+        random: mean reward of a random arm among those with a reward, in the table's unit.
+        best_arm: name and mean reward per row of the arm that earns most in hindsight; a row without its reward counts
+            with the mean of the others.
+        best_fixed: mean reward per row of the best arm of the last 10 000 rows, computed likewise.
+        best_moving: estimated mean reward per row, there, of the arms that are best by the other rows
+            (``smoothing.best_smoothed``).
+        moving_interval: 90 % interval of the mean of what these arms paid minus ``best_fixed``. ``best_moving`` minus
+            ``best_fixed`` need not be its middle.
         bandwidth: of the smoothing, in units of the times; None: all rows have the same weight.
     """
 
@@ -91,7 +94,7 @@ class Diagnosis:
         return asdict(self)
 
     def span(self, length: float | Period) -> str:
-        """A length of time in words; for a cycle, a whole number if the record can hardly distinguish it."""
+        """A length of time in words; the length of a cycle is rounded as by ``Period.rounded``."""
         exact = length.length if isinstance(length, Period) else length
         name, size = ("row" if self.unit == "rows" else "unit"), 1
         if self.unit == "seconds":
@@ -102,7 +105,7 @@ class Diagnosis:
 
     @property
     def record(self) -> float:
-        """The length of the record that is searched for cycles, in units of the times."""
+        """Typical length of the record that is searched for cycles, in units of the times."""
         return min(self.rows, ROWS) * self.gap
 
     def __str__(self) -> str:
@@ -158,7 +161,7 @@ class Diagnosis:
         for (name, one), part in zip(self.own_periods.items(), parts[len(sentences) :], strict=True):
             sentences += [f"{self.span(one)} in {name} alone{part}"]
         if sentences:
-            more = len(self.own_periods) - _OWN_TOLD
+            more = len(self.own_periods) - _MOST_OF_ONE_ARM
             if more > 0:
                 sentences[-more:] = [f"cycles of {more} more arms alone"]
             shape = " What is 1/n of a cycle belongs to its shape, as edges do." if any(parts) else ""
@@ -173,7 +176,7 @@ class Diagnosis:
         """``", 1/n of"`` a longer common cycle, or an empty string."""
         for other in self.periods:
             ratio = other.length / one.length
-            if 1.5 < ratio < _FINEST and abs(ratio / round(ratio) - 1) < _ALIKE:
+            if 1.5 < ratio < _LARGEST_RATIO and abs(ratio / round(ratio) - 1) < _RATIO_ERROR:
                 return f", 1/{round(ratio)} of {self.span(other)}"
         return ""
 
@@ -214,7 +217,7 @@ class Diagnosis:
 
 def kind_of_values(rewards: Tensor) -> str:
     """``"0/1"``, ``"counts"`` (integers >= 0), ``"numbers"``, or ``"none"`` if all are missing (NaN)."""
-    values = rewards.numpy(force=True).ravel(order="K")  # as they lie in memory
+    values = rewards.numpy(force=True).ravel(order="K")  # in the order of memory, which copies nothing
     low, high = np.inf, -np.inf
     for start in range(0, values.size, _BLOCK):
         block = values[start : start + _BLOCK]
@@ -227,12 +230,12 @@ def kind_of_values(rewards: Tensor) -> str:
 
 
 def two_more_rare(rewards: np.ndarray) -> float:
-    """What two more rare rewards add to the variance of a sum of rewards; 0 unless more than half of the rewards are
-    one number, which makes the others rare. If all are 0, or all 1, the other of these is taken to be the rare one.
+    """What two more rare rewards would add to the variance of a sum of rewards; 0 unless more than half of the rewards
+    are one number: the others are then rare. If all are 0, or all 1, the other of the two is the rare one.
 
-    Rewards without a rare one have no variance at all, which says little. A Poisson number k with the interval
-    k +- 1.645 sqrt(k + 2) lies so low that its mean is above the interval in about one case in ten, whatever the mean,
-    and hardly ever so high that it is below.
+    Without a rare reward the sample variance is 0, which says little. With the correction, the interval
+    k +- 1.645 sqrt(k + 2) of a Poisson count k lies below its mean in at most 10.4 % of cases, and above in at most
+    5 %, whatever the mean.
     """
     values, counts = np.unique(rewards, return_counts=True)
     usual = values[counts.argmax()]
@@ -245,23 +248,23 @@ def two_more_rare(rewards: np.ndarray) -> float:
 def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     """Describe a table of rewards.
 
-    Cycles come first (``find_periods``: of all arms, then of each alone), and are removed by a regression on three
-    harmonics of each, of the length that fits all rows best. The rest is divided into jumps, drift and noise
-    (``find_jumps``). The variance of the noise is the mean square of y_{t-1} - 2 y_t + y_{t+1} over each arm's
-    neighbouring rows, divided by 6, minus a third of the drift's variance; straight lines do not affect it. Its
-    interval is Student's t over 20 blocks of rows, for the logarithm of the standard deviation. Arms share
-    something if one of two tests says so, each at the level .01. Their mean correlation is compared with that of 999
-    tables in which the deviations of some arms have the other sign; the correlations of their changes, from row to row
-    and between means of 2, 4, ... rows, with 99 tables whose arms are shifted in time against each other. The first
-    sees common levels and needs eight arms, the second common changes. Correlations of levels alone would not do: those
-    of two arms that drift, each by itself, are large. Noise that is large in all arms at the same times counts as
-    shared, too.
+    Cycles come first (``find_periods``, then ``Record.own_periods``). A regression on up to three harmonics of each, at
+    the length that fits all rows best, removes them. ``find_jumps`` divides the rest into jumps, drift and noise. The
+    variance of the noise is the mean square of y_{t-1} - 2 y_t + y_{t+1} over each arm's neighbouring rows, divided by
+    6, minus a third of the drift's variance; straight lines do not affect it. Its interval is Student's t over 20
+    blocks of rows, for the logarithm of the standard deviation.
+
+    Arms share something if one of two tests, each at the level .01, is significant. The first tests common levels: the
+    mean correlation against 999 tables with the signs of random arms changed; it needs eight arms. The second tests
+    common changes, from row to row and between means of 2, 4, ... rows: their correlations against 99 tables whose arms
+    are shifted in time. (Independent drift alone makes levels correlate.) Noise that is large in all arms at the same
+    times counts as shared, too.
 
     Args:
         table: a ``RewardTable``, or (T, N) rewards, NaN where missing.
 
-    Cost: O(T N), and at most some 10^7 operations for the cycles of each arm. Raises ValueError if ``table`` is not a
-    table.
+    Cost: O(T N + N^2), and at most some 10^7 operations for the cycles of each arm. Raises ValueError if ``table`` is
+    not a table.
     """
     if not isinstance(table, RewardTable):
         table = RewardTable(validation.tensor("table", table))
@@ -365,8 +368,8 @@ def _without_cycles(
 
 
 def _over_all_rows(length: float, rewards: np.ndarray, times: np.ndarray) -> float:
-    """The length of a cycle, more exactly, because a small error of it adds up over a record. It was found in the last
-    ``ROWS`` rows; in those it is the clearest near the length so far, in four times as many near that, and so on."""
+    """The length of a cycle found in the last ``ROWS`` rows, refined on these, then on four times as many, and so on,
+    because a small error adds up over a long record."""
     rows = 0
     while rows < len(times):
         rows = min(max(ROWS, 4 * rows), len(times))
@@ -391,9 +394,9 @@ def _sampled(rows: int) -> np.ndarray:
 
 def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None, tuple[float, float] | None]:
     """Standard deviation of the noise, with its 90 % interval."""
-    short = plain[_sampled(len(plain))]  # where blocks meet, a few bends are of rows far apart
+    short = plain[_sampled(len(plain))]
     bends = np.square(short[:-2] - 2 * short[1:-1] + short[2:]) / 6
-    if len(plain) > _ROWS:
+    if len(plain) > _ROWS:  # without those across two blocks
         length = _ROWS // _BLOCKS
         meet = np.arange(length, _ROWS, length)
         bends = np.delete(bends, np.concatenate([meet - 2, meet - 1]), axis=0)
@@ -413,8 +416,7 @@ def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None
 
 
 def _at_random_and_alone(rewards: np.ndarray) -> tuple[float, np.ndarray]:
-    """Mean reward per row of drawing arms at random, and of each arm alone, with the row's mean where it has no
-    reward."""
+    """Mean reward per row of a random arm, and of each arm, with the row's mean where it has no reward."""
     at_random, alone, rows = 0.0, np.zeros(rewards.shape[1]), 0
     size = max(1, _BLOCK // rewards.shape[1])
     for start in range(0, len(rewards), size):
@@ -433,8 +435,7 @@ def _at_random_and_alone(rewards: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
-    """Mean correlation of two arms in rows where both have a reward, and whether chance cannot explain how alike they
-    are."""
+    """Mean correlation between arms in rows where both have a reward, and whether they share more than by chance."""
     rewards = rewards[_sampled(len(rewards))]
     count = (~np.isnan(rewards)).sum(0)
     rewards = rewards[:, count >= _FEWEST]
@@ -446,7 +447,7 @@ def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
     held = (~np.isnan(standard)).sum(1)
     if (held >= 2).sum() < _FEWEST:
         return None, None
-    filled = np.nan_to_num(standard)  # a missing reward is at its arm's mean
+    filled = np.nan_to_num(standard)  # a missing reward counts as its arm's mean
     products = filled.T @ filled
     mean = float((products.sum() - products.trace()) / (held * (held - 1)).sum())
     g = np.random.default_rng(0)
@@ -456,11 +457,10 @@ def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
 
 
 def _change_together(rewards: np.ndarray, g: np.random.Generator) -> bool:
-    """Whether arms' changes, from the mean of 1, 2, 4, ... rows to the next, are more alike than if arms are shifted in
-    time.
+    """Whether the changes of arms, between means of 1, 2, 4, ... rows, correlate more than after shifts in time.
 
-    How alike they are is the sum of the squared correlations, its cube root, which is nearly normal (Wilson & Hilferty
-    1931), standardised over the shifts; the clearest number of rows counts.
+    The statistic is the cube root of the sum of squared correlations, which is nearly normal (Wilson & Hilferty 1931),
+    standardised over the shifts; its maximum over the numbers of rows counts.
     """
     rows, arms = rewards.shape
     shifts = g.integers(0, rows, (1 + _SHIFTS, arms))
@@ -482,8 +482,7 @@ def _change_together(rewards: np.ndarray, g: np.random.Generator) -> bool:
 def _gain(
     rewards: np.ndarray, times: np.ndarray
 ) -> tuple[float | None, float | None, tuple[float, float] | None, float | None]:
-    """Mean reward per row of the best single arm and of the best moving one, the interval of the difference, the
-    bandwidth."""
+    """``best_fixed``, ``best_moving``, ``moving_interval`` and ``bandwidth`` of a ``Diagnosis``."""
     seen = ~np.isnan(rewards).all(1)
     rewards, times = rewards[seen], times[seen]
     if len(rewards) < _FEWEST:
@@ -491,7 +490,7 @@ def _gain(
     worth, arm, bandwidth = best_smoothed(rewards, times)
     filled = np.where(np.isnan(rewards), np.nanmean(rewards, 1, keepdims=True), rewards)
     fixed = filled[:, filled.sum(0).argmax()]
-    more = filled[np.arange(len(rewards)), arm] - fixed  # what was paid: no choice has luck in it
+    more = filled[np.arange(len(rewards)), arm] - fixed  # rewards that did not enter the choice of their arm
     blocks = np.array([block.mean() for block in np.array_split(more, _BLOCKS)])
     half = _T_90 * float(blocks.std(ddof=1)) / _BLOCKS**0.5
     interval = (float(more.mean()) - half, float(more.mean()) + half)

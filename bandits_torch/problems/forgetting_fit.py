@@ -1,4 +1,4 @@
-"""Maximum likelihood estimates of the forgetting rate and the noise variance of a table of rewards."""
+"""Maximum likelihood estimates of the forgetting rate and the noise variance from a table of rewards."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
 
-RATES = (1e-5, 0.99)  # the slowest and the fastest looked for
-_COARSE, _FINE = 17, 9
+RATES = (1e-5, 0.99)  # range searched
+_COARSE, _FINE = 17, 9  # rates tried
 _LOG_TWO_PI = math.log(2 * math.pi)
 
 
 def _check_record(table: Tensor, times: Tensor, covariance: Tensor) -> None:
-    """Raises ValueError unless these are rewards (T, N), their times (T,) and the covariance (N, N) of their arms."""
+    """Raises ValueError unless these are rewards (T, N), their times (T,) and their arms' covariance (N, N)."""
     validation.tensor("table", table)
     validation.shape_is("table", table, table.dim() == 2 and len(table) >= 2, "(T, N) with T >= 2")
     T, N = table.shape
@@ -39,7 +39,7 @@ def fit_forgetting_rate(
     max_rows: int = 1000,
     max_arms: int = 50,
 ) -> float:
-    """The maximum likelihood estimate of the rate eps if f ~ GP(0, C (1 - eps)^{|t - t'|/2}) is observed with noise.
+    """The maximum likelihood estimate of the rate eps of f ~ GP(0, C (1 - eps)^{|t - t'|/2}), observed with noise.
 
     Args:
         table: (T, N) rewards, NaN where missing. Each arm is centred by its own mean.
@@ -50,8 +50,8 @@ def fit_forgetting_rate(
             evenly spaced arms.
 
     Returns:
-        eps between 1e-5 and 0.99: the best of 17 rates evenly spaced in logarithm, refined by 9 between its
-        neighbours. An end of the range means that the data suggest a value outside it.
+        eps between 1e-5 and 0.99: the best of 17 rates, refined by 9 between its neighbours, evenly spaced in
+        logarithm. An end of the range means that the data suggest a value outside it.
 
     Raises:
         ValueError: bad shapes, infinities, noise_variance not above 0, times that do not increase.
@@ -98,7 +98,7 @@ def forgetting_log_likelihood(
         seen = ~torch.isnan(row)
         if not bool(seen.any()):
             continue
-        # A missing arm counts as an observation of 0 with variance 1, uncorrelated with everything else.
+        # A missing reward counts as an observation of 0 with variance 1, uncorrelated with all others.
         held = seen.to(row.dtype)
         cross = spread * held  # (G, N, N): covariance of all arms with the observed ones
         system = held.unsqueeze(-1) * cross + torch.diag(noise_variance * held + (1 - held))
@@ -115,29 +115,29 @@ def forgetting_log_likelihood(
 
 # --- rate and noise together ---
 
-_SHARES = (0.01, 0.99)  # noise, as a share of the arms' average variance: smoother is fitted no closer
-_GRID = (13, 9)
+_SHARES = (0.01, 0.99)  # range of the noise, as a share of the arms' average variance
+_GRID = (13, 9)  # rates and shares
 _FACTOR_SPREAD = 1.0  # prior standard deviation of the logarithm of the factor
-_STEPS, _CLOSE, _SPACING = 20, 1e-3, 0.05
-_DRAWS = 64
-_NINETY_FIVE = 1.959964  # of the standard normal, two-sided
+_STEPS, _CLOSE, _SPACING = 20, 1e-3, 0.05  # Newton steps, tolerance, spacing of differences
+_DRAWS = 64  # tables drawn for the intervals
+_NINETY_FIVE = 1.959964  # standard normal, two-sided 95 %
 _SMALLEST_CURVATURE = 0.05
 _NAMES = ("forgetting_rate", "noise_variance")
 
 
 @dataclass(frozen=True)
 class ForgettingFit:
-    """A forgetting rate and a noise variance fitted together, and the covariance between arms without the noise.
+    """A forgetting rate and a noise variance, fitted together, and the covariance between arms without the noise.
 
     Attributes:
         forgetting_rate: eps, per unit of time.
         noise_variance: lambda, in squared units of reward.
         covariance: C, (N, N): the given one minus the noise on its diagonal, times ``factor``.
-        factor: variance of the process over the variance of its rows about their own mean.
-        rate_interval, noise_interval: approximate 95 % confidence intervals of eps and lambda; for an estimate at an
-            end of its range, the whole range (of the noise: from 0).
-        at_end: those of "forgetting_rate" and "noise_variance" that lie at an end of the range searched: the data
-            suggest a value outside the range, or do not determine it.
+        factor: variance of the process over the variance of the record about its own mean.
+        rate_interval, noise_interval: approximate 95 % confidence intervals. If eps is at an end of its range, its
+            interval is the range; if lambda is, its interval begins at 0.
+        at_end: which of "forgetting_rate" and "noise_variance" lie at an end of the range searched: the data suggest a
+            value outside it, or do not determine the value.
     """
 
     forgetting_rate: float
@@ -161,20 +161,20 @@ class ForgettingFit:
 def fit_forgetting(
     table: Tensor, times: Tensor, covariance: Tensor, *, max_rows: int = 1000
 ) -> ForgettingFit:
-    """Forgetting rate and noise variance together, from rewards and the covariance that was estimated from them.
+    """Forgetting rate and noise variance together, from rewards and the covariance estimated from them.
 
-    The likelihood is the product of the arms' likelihoods (a composite likelihood, Varin, Reid & Firth 2011), each with
-    its mean integrated out and with one signal variance for all. The likelihood of whole rows would treat the
-    covariance, which is estimated from the same rows, as exact, and give a rate several times too high. To account for
-    correlated arms, the likelihood is raised to the power N_eff / N, N_eff = tr(C)^2 / tr(C^2).
+    Maximises the product of the arms' likelihoods (a composite likelihood, Varin, Reid & Firth 2011), each with its
+    mean integrated out, and all with one signal variance. The likelihood of whole rows would treat the covariance,
+    estimated from the same rows, as exact, and give a rate several times too high. For correlated arms the product is
+    raised to the power N_eff / N, N_eff = tr(C)^2 / tr(C^2).
 
-    A slow process varies more than its rows do about their own mean. Its variance is ``factor`` times theirs, with a
-    log-normal prior around 1 (standard deviation 1 of the logarithm). Without this prior, a record shorter than the
-    process's memory fits a random walk of any variance.
+    A slow process varies more than a record of it about the record's own mean: its variance is ``factor`` times larger.
+    The factor has a log-normal prior around 1 (standard deviation 1 of the logarithm). Without it, a record shorter
+    than the process's memory fits a random walk of any variance.
 
-    The intervals are normal in log(-log(1 - eps)) and log(lambda), of the sandwich covariance A^-1 (J + P) A^-1, with
-    A the curvature of the penalised likelihood, P the curvature of the prior alone, and J the covariance of the score
-    over 64 tables drawn from the fit (with a fixed seed, so the result is deterministic).
+    The intervals are normal in log(-log(1 - eps)) and log(lambda). Their covariance is the sandwich
+    A^-1 (J + P) A^-1: A is the curvature of the penalised likelihood, P that of the prior, and J the covariance of the
+    score over 64 tables drawn from the fit (with a fixed seed, so the result is deterministic).
 
     Args:
         table: (T, N) rewards, NaN where missing.
@@ -186,22 +186,22 @@ def fit_forgetting(
         eps in [1e-5, 0.99], lambda between 1 and 99 % of the average variance (times ``factor``).
 
     Warns:
-        UserWarning: eps at an end of its range, or lambda at its upper end. Noise below 1 % is common (readings of
-            good sensors) and appears only in ``at_end``.
+        UserWarning: eps at an end of its range, or lambda at its upper end. At its lower end, common for good
+            sensors, lambda appears only in ``at_end``.
 
     Raises:
         ValueError: bad shapes, times that do not increase, a covariance of 0, no arm with two rewards.
 
-    Cost: O(T N) for each of some hundred evaluations, and 5 x 64 for the intervals.
+    Cost: O(T N) for each of some hundreds of evaluations, 320 of them for the intervals.
     """
     return _fitted(table, times, covariance, max_rows)
 
 
 def fit_forgetting_of_shares(table: Tensor, times: Tensor, covariance: Tensor) -> ForgettingFit:
-    """``fit_forgetting`` of rewards of 0 and 1, in units of each arm's own deviation.
+    """``fit_forgetting`` of rewards of 0 and 1, in units of each arm's standard deviation.
 
-    The noise variance of 0 and 1 with probability p is p (1 - p), a share of the arm's variance that depends little on
-    p. With one noise for all arms, the larger noise of an arm near 1/2 would count as change.
+    The noise variance of 0 and 1 with probability p is p (1 - p), a share of the arm's variance that hardly depends on
+    p. With one noise variance for all arms, the larger noise of an arm near 1/2 would count as change.
     """
     variance = covariance.diagonal()
     deviation = torch.where(variance > 0, variance, 1.0).sqrt()
@@ -217,8 +217,8 @@ def _fitted(
     both: Tensor | float = 1.0,
     usual: float = 1.0,
 ) -> ForgettingFit:
-    """The fit, with its covariances in units of ``both`` and its noise in units of ``usual``; warns the caller's
-    caller of estimates at an end of the range searched."""
+    """The fit, its covariance times ``both`` and its noise variance times ``usual``; warnings are those of
+    ``fit_forgetting``, at the line of its caller."""
     _check_record(table, times, covariance)
     covariance = ArmCovarianceKernel(covariance).covariance.double()
     validation.require(float(covariance.diagonal().mean()) > 0, "covariance", covariance, "not 0")
@@ -241,7 +241,7 @@ def _fitted(
             ends[name] = "low" if at <= lowest + _CLOSE else "high"
     low, high = float(arms.low[0]), float(arms.high[0])
     z = [min(max(float(place[0]) + s * rate_spread, low), high) for s in (-1, 1)]
-    if "forgetting_rate" in ends:  # nothing bends the likelihood there: any rate may be
+    if "forgetting_rate" in ends:  # the curvature there says nothing
         z = [low, high]
     least = 0.0 if "noise_variance" in ends else noise * math.exp(-noise_spread)
     fit = ForgettingFit(
@@ -260,7 +260,7 @@ def _fitted(
 
 
 def without_noise(covariance: Tensor, noise_variance: float) -> Tensor:
-    """Covariance of the rewards' means: without the noise on the diagonal, negative eigenvalues set to 0."""
+    """The covariance minus the noise on its diagonal, with negative eigenvalues set to 0."""
     values, vectors = torch.linalg.eigh(covariance)
     means = (vectors * (values - noise_variance).clamp_min(0.0)) @ vectors.mT
     return (means + means.mT) / 2
@@ -269,7 +269,7 @@ def without_noise(covariance: Tensor, noise_variance: float) -> Tensor:
 class _Arms:
     """The penalised composite likelihood of rewards with average variance 1.
 
-    A place is (log(-log(1 - eps)), log of the noise's share), and with a third number the log of the factor.
+    A place is (log(-log(1 - eps)), log of the noise's share), sometimes with the log of the factor as third number.
     """
 
     def __init__(self, rows: Tensor, times: Tensor, covariance: Tensor) -> None:
@@ -290,12 +290,12 @@ class _Arms:
         return -self.weight * (form * (-log_factor).exp() + log_det + self.count * log_factor) / 2
 
     def penalised(self, places: Tensor) -> Tensor:
-        """The same at places (G, 3), with the factor's prior."""
+        """The score (G,) at places (G, 3), with the factor's prior."""
         k = places[:, 2]
         return self.score(*self.evidence(places), k) - k.square() / (2 * _FACTOR_SPREAD**2)
 
     def concentrated(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Penalised likelihood (G,) at places (G, 2) with their best factors, and the logarithms of the factors."""
+        """Penalised likelihood (G,) at places (G, 2), each with its best factor, and the logs of the factors."""
         form, log_det = self.evidence(places)
         k = (form / self.count).log()
         for _ in range(_STEPS):  # Newton on the concave function of the log factor
@@ -305,8 +305,7 @@ class _Arms:
         return self.score(form, log_det, k) - k.square() / (2 * _FACTOR_SPREAD**2), k
 
     def climb(self) -> Tensor:
-        """The best place (2,): first of a grid, then by Newton steps within the range, each with the best of eight
-        lengths."""
+        """The best place (2,), from a grid and then by Newton steps in the range, each with the best of 8 lengths."""
         ranges = zip(self.low.tolist(), self.high.tolist(), _GRID, strict=True)
         grid = torch.cartesian_prod(*(torch.linspace(*one) for one in ranges)).double()
         place = grid[int(self.concentrated(grid)[0].argmax())]
@@ -364,15 +363,14 @@ def _derivatives(function: Callable[[Tensor], Tensor], place: Tensor) -> tuple[T
 def arm_evidence(
     rows: Tensor, times: Tensor, variances: Tensor, noise_variance: Tensor, rates: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Quadratic form and log-determinant (G,) of G batch members, each summed over the arms.
+    """Quadratic form and log-determinant (G,) of G batch members, each summed over the arms, by scalar Kalman filters.
 
-    An arm's rewards are m + f_t + noise, f_t = a f_s + sqrt(1 - a^2) g, a = (1 - eps)^{(t - s)/2}, g ~ N(0, variance):
-    a scalar Kalman filter. A flat prior on m (Rasmussen & Williams 2006, equation 2.45) uses up one of an arm's n
-    rewards; up to a constant their log density is -(form + log-determinant) / 2.
+    An arm's rewards are m + f_t + noise, f_t = a f_s + sqrt(1 - a^2) g, a = (1 - eps)^{(t - s)/2}, g ~ N(0, variance),
+    with a flat prior on m (Rasmussen & Williams 2006, equation 2.45), which costs one of the arm's n rewards. Up to a
+    constant, their log density is -(form + log-determinant) / 2.
 
     Args:
-        rows: (T, N), or (T, G, N) with a table for each member; NaN where a reward is missing, and at least one
-            reward of every arm.
+        rows: (T, N), or (T, G, N) with a table for each member; NaN where missing; at least one reward of every arm.
         times: (T,) increasing.
         variances, noise_variance, rates: (G,), one for all arms of a member.
 
@@ -388,7 +386,7 @@ def arm_evidence(
         spread, mean = square * spread + (1 - square) * prior, fade * mean
         total = spread + noise
         gain = seen * spread / total
-        # Of the reward, and of the mean's 1.
+        # Innovations of the reward, and of the regressor 1 of the mean m.
         error = torch.stack([row.expand_as(total), torch.ones_like(total)]) - mean
         mean, spread = mean + gain * error, spread * (1 - gain)
         pairs = torch.stack([error[0].square(), error[0] * error[1], error[1].square()])
@@ -398,10 +396,8 @@ def arm_evidence(
 
 
 def draw_tables(covariance: Tensor, noise_variance: float, rate: float, times: Tensor, count: int) -> Tensor:
-    """Tables (T, count, N) of the process f_t = a f_s + sqrt(1 - a^2) g, g ~ N(0, covariance), seen in noise.
-
-    Always the same ones.
-    """
+    """Tables (T, count, N) of the process f_t = a f_s + sqrt(1 - a^2) g, g ~ N(0, covariance), with noise; the same
+    at every call."""
     values, vectors = torch.linalg.eigh(covariance)
     root = (vectors * values.clamp_min(0.0).sqrt()).mT
     generator = torch.Generator().manual_seed(0)
@@ -414,6 +410,6 @@ def draw_tables(covariance: Tensor, noise_variance: float, rate: float, times: T
 
 
 def fades(times: Tensor, rates: Tensor) -> Tensor:
-    """a between each row and the one before it, (T, G, 1); 1 for the first, before which f is stationary."""
+    """a between each row and the row before, (T, G, 1); 1 for the first row, which has the stationary law."""
     gaps = torch.cat([times.new_zeros(1), times.diff()])
     return ((1 - rates) ** (gaps.unsqueeze(-1) / 2)).unsqueeze(-1)
