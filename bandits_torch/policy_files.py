@@ -165,8 +165,8 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
 def _as_in_file(said: str, policy: Stateful, built: Mapping[str, Any]) -> Any:
     """``policy`` rebuilt with the values of another description of the same structure.
 
-    Raises ValueError, which begins with ``said`` and names what cannot be taken over: structure, sizes, tensors of
-    which the file holds only digests, and values enclosed in functions.
+    Raises ValueError with ``said`` and what cannot be taken over: structure, sizes, tensors of which the file holds
+    only digests, and values enclosed in functions.
     """
     try:
         made = _value_rebuilt(policy, "policy", built, {})

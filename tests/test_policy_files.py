@@ -428,7 +428,7 @@ def test_of_two_that_load_one_save_the_second_to_save_is_refused(tmp_path):
         save_policy(tmp_path / "live", live())
     save_policy(tmp_path / "live", live(), overwrite=True)
     (tmp_path / "text").write_text("mine")
-    with pytest.raises(ValueError, match="path must be of a policy's file, or of none yet"):
+    with pytest.raises(ValueError, match="path must be of a policy's file, or of a new file"):
         save_policy(tmp_path / "text", live())
     assert (tmp_path / "text").read_text() == "mine"
 
