@@ -1,7 +1,8 @@
-"""State that observations change: declared once, then saved, loaded, copied, reset in some replicates, and put aside.
+"""State that observations change. A class declares it once, and can then be saved, loaded, grown, reset in some
+replicates, and restored after provisional changes.
 
-A policy, or a part of one, returns from ``_fresh`` the attributes that observations change, with their initial values,
-and names in ``_parts`` the attributes that have a state of their own. All else follows::
+``_fresh`` of a policy, or of a part of one, returns the attributes that observations change, with their initial values.
+``_parts`` names the attributes that are objects with a state::
 
     class MovingAverage(Policy):
         _parts = ("_streams",)
@@ -33,17 +34,17 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class HasState:
-    """A base class with attributes that observations change: those that ``_fresh`` names, and those of its parts.
+    """Base class of objects that observations change. Their state is made of values, named by ``_fresh``, and parts.
 
     A value is a tensor, a number, a word, None, or a dictionary, list or tuple of these. A dataclass among them is
-    saved as the dictionary of its fields, which ``state_changed`` must convert back. A part is a ``HasState``, a
-    model, anything else with ``state_dict`` and ``load_state_dict`` (and ``reset``, unless it lasts), None, or a list,
-    tuple or dictionary of these.
+    saved as the dictionary of its fields, and ``state_changed`` must convert it back. A part is a ``HasState``, a
+    model, any other object with ``state_dict`` and ``load_state_dict`` (and ``reset``, unless a reset does not change
+    it), None, or a list, tuple or dictionary of these.
 
     Attributes:
         _parts: names of the attributes that are parts.
         _lasting: names in ``_fresh`` whose values a reset does not change.
-        _clocks: names in ``_fresh`` of numbers that begin at 0 and become tensors (S,) once some replicates restart.
+        _clocks: names in ``_fresh`` of counts that start at 0 and become tensors (S,) once some replicates restart.
         _expects: names of the values and parts that a pending pull changes; None: all.
     """
 
@@ -52,26 +53,26 @@ class HasState:
     _clocks: ClassVar[tuple[str, ...]] = ()
     _expects: ClassVar[tuple[str, ...] | None] = None
 
-    # -- what a class says -----------------------------------------------------------------------------
+    # -- to be overridden ------------------------------------------------------------------------------
 
     def _fresh(self) -> dict[str, Any]:
-        """New values by the attribute's name, as before the first observation. Tensors have the replicates as first
-        dimension, and length 0 in dimensions that grow."""
+        """Initial values by the attribute's name. The first dimension of a tensor is the replicates; dimensions that
+        grow have length 0."""
         return {}
 
     def state_changed(self) -> None:
-        """Hook: all values may have changed at once. Values computed from them are no longer valid."""
+        """Hook: all values may have changed, so values computed from them are no longer valid."""
 
     def _restarted(self, where: Tensor | None) -> None:
-        """Hook: values were reset, in the replicates with ``where`` (S,) True. Called before ``state_changed``."""
+        """Hook, called before ``state_changed``: values were reset, in the replicates with ``where`` (S,) True."""
 
     def _make_room(self, state: Mapping[str, Any]) -> None:
-        """Hook: this state is about to be loaded; make the parts that it needs, if they are otherwise made later."""
+        """Hook, called before this state is loaded: make parts that it needs and that do not exist yet."""
 
-    # -- what follows ----------------------------------------------------------------------------------
+    # -- provided --------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Set the initial values; parts stay as they are. A constructor calls it."""
+        """Set the initial values, but not the parts. The constructor must call it."""
         names = sorted(map(_key, (*self.state_names, *self._parts)))
         validation.require(len(set(names)) == len(names), "names of the state", names, "different without _")
         for name, value in self._fresh().items():
@@ -80,7 +81,7 @@ class HasState:
 
     @property
     def state_names(self) -> tuple[str, ...]:
-        """Names of the attributes that observations change, without the parts."""
+        """Names of the values, without the parts."""
         return tuple(self._fresh())
 
     def reset(self, where: Tensor | None = None) -> None:
@@ -89,9 +90,11 @@ class HasState:
         Random streams go on. With ``where``, only tensors with their initial shape are reset, also in dictionaries: a
         number, a list or None belongs to all replicates together, and stays.
         """
-        for part in (part for part in self._leaves() if hasattr(part, "reset")):  # random streams go on
+        for part in (part for part in self._leaves() if hasattr(part, "reset")):
             within: Any = where
-            if where is not None and isinstance(part, torch.nn.Module):  # of replicates, and of members
+            if where is not None and isinstance(
+                part, torch.nn.Module
+            ):  # a model may have more batch dimensions
                 batch: Any = part.batch_shape
                 within = where.reshape((*batch[:1], *[1] * (len(batch) - 1))).expand(batch)
             part.reset(within)
@@ -125,7 +128,7 @@ class HasState:
             self._make_room(before)
             self._take_state(before)
             raise ValueError(
-                f"state must be that of a {type(self).__name__} built as this one, got one that does not fit: {error}"
+                f"state must be of a {type(self).__name__} built like this one, got one that does not fit: {error}"
             ) from error
 
     def _take_state(self, state: Mapping[str, Any]) -> None:
@@ -136,11 +139,11 @@ class HasState:
         self.state_changed()
 
     def grow_from(self, small: Any) -> None:
-        """Continue from ``small``, an object built like this one over the first of its arms: take over what it learned.
-        The new arms are as before the first observation.
+        """Take over what ``small`` learned, an object built like this one over the first of its arms. New arms start as
+        before the first observation.
 
-        An entry that is larger here than in ``small`` at the start has a dimension of arms. Raises ValueError for a
-        part that cannot take over what the other learned; this object is then unusable.
+        Dimensions that are initially longer here than in ``small`` are those of arms. Raises ValueError for a part that
+        cannot take over what the other learned; this object is then unusable.
         """
         self._make_room(small.state_dict())
         there, here = small._fresh(), self._fresh()
@@ -159,14 +162,14 @@ class HasState:
             if isinstance(part, HasState):
                 yield from part.random_streams()
             elif isinstance(part, torch.nn.Module):
-                held = [value for module in part.modules() for value in vars(module).values()]
-                yield from (value for value in held if isinstance(value, ReplicateStreams))
+                values = [value for module in part.modules() for value in vars(module).values()]
+                yield from (value for value in values if isinstance(value, ReplicateStreams))
             elif isinstance(part, ReplicateStreams):
                 yield part
 
     @property
     def snapshot(self) -> dict[str, Tensor]:
-        """The present tensors by name, for an object that, when it observes, replaces its tensors and changes none."""
+        """The present tensors by name, for an object that replaces its tensors and never changes them in place."""
         own = {name: getattr(self, name) for name in self.state_names}
         return {name: value for name, value in own.items() if isinstance(value, Tensor)}
 
@@ -178,9 +181,8 @@ class HasState:
 
     @contextmanager
     def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
-        """Within the block, copies replace the values and parts of these names (None: those of ``_expects``) and may be
-        changed; at its end everything is as before, to the last bit. A model may only ``expect`` within the block.
-        Random streams go on."""
+        """Within the block, copies replace the values of these names (None: ``_expects``), and parts of these names may
+        be changed, models only by ``expect``. At its end all are restored, to the last bit; random streams go on."""
         names = self._expects if names is None else names
         names = (*self.state_names, *self._parts) if names is None else tuple(names)
         kept = {name: getattr(self, name) for name in names if name not in self._parts}
@@ -207,22 +209,22 @@ class HasState:
         self._make_room(state)
         for part, own, place in self._with_states(state, where):
             if isinstance(part, HasState) and type(part).load_state_dict is HasState.load_state_dict:
-                part._check_has(own, place)  # of one with a state of its own making nothing is known
+                part._check_has(own, place)  # the names of another kind of state are not known
 
     def _leaves(self) -> Iterator[Any]:
         return _leaves([getattr(self, name) for name in self._parts])
 
     def _with_states(self, state: Mapping[str, Any], where: str) -> Iterator[tuple[Any, Any, str]]:
-        """Parts with their states, and the places of the states."""
+        """The parts, each with its state and the place of the state."""
         for name in self._parts:
             yield from _with_states(getattr(self, name), state[_key(name)], f"{where}[{_key(name)!r}]")
 
 
 @contextmanager
 def only_where(where: Tensor | None, *parts: HasState) -> Iterator[None]:
-    """At the end of the block, restore ``parts`` in the replicates with ``where`` (S,) False; None: in none.
+    """At the end of the block, restore ``parts`` in the replicates with ``where`` (S,) False; None: in no replicate.
 
-    They must be parts that replace their tensors when they observe and change none in place (``snapshot``).
+    The parts must replace their tensors and never change them in place (``snapshot``).
     """
     before = [] if where is None else [(part, part.snapshot) for part in parts]
     yield
@@ -232,8 +234,7 @@ def only_where(where: Tensor | None, *parts: HasState) -> Iterator[None]:
 
 
 def copied(value: Any) -> Any:
-    """A value with its tensors copied, also in dictionaries, lists and tuples; a dataclass becomes a dictionary of
-    fields."""
+    """A copy of a value, its tensors copied too. A dataclass becomes the dictionary of its fields."""
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, Mapping):
@@ -268,8 +269,8 @@ def _key(name: str) -> str:
 
 
 def _check_like(value: Any, fresh: Any, where: str) -> None:
-    """Raise ValueError unless tensors are in the same places as in ``fresh`` and have the same shapes. A dimension that
-    is empty at the start may have any length."""
+    """Raise ValueError unless ``value`` has the tensors of ``fresh`` in the same shapes. A dimension that is empty in
+    ``fresh`` may have any length."""
     if isinstance(fresh, Tensor):
         shape = validation.tensor(where, value).shape
         fits = len(shape) == fresh.dim() and all(
@@ -293,8 +294,8 @@ def _restored(now: Any, fresh: Any, where: Tensor) -> Any:
 
 
 def _grown(now: Any, there: Any, here: Any, name: str) -> Any:
-    """``now``, whose initial value was ``there``, extended to the initial value ``here``: dimensions of arms continue
-    with the entries of ``here``, or with zeros if other dimensions have grown."""
+    """``now``, which started as ``there``, extended along dimensions in which ``here`` is longer: with the entries of
+    ``here``, or with zeros if other dimensions have grown."""
     if isinstance(here, dict) and isinstance(there, dict):
         extra = {key: value for key, value in now.items() if key not in here}
         return copied(extra) | {key: _grown(now[key], there[key], here[key], f"{name}.{key}") for key in here}
@@ -318,7 +319,7 @@ def _grown(now: Any, there: Any, here: Any, name: str) -> Any:
 
 
 def _leaves(part: Any) -> Iterator[Any]:
-    """The parts in lists, tuples and dictionaries of them."""
+    """The parts in nested lists, tuples and dictionaries."""
     if isinstance(part, dict | list | tuple):
         for one in part.values() if isinstance(part, dict) else part:
             yield from _leaves(one)
@@ -337,7 +338,7 @@ def _state_of(part: Any) -> Any:
 
 
 def _with_states(part: Any, state: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
-    """Each of ``_leaves`` with its state, and the place of the state."""
+    """Each of ``_leaves`` with its state and the place of the state."""
     if isinstance(part, dict | list | tuple):
         kind = Mapping if isinstance(part, dict) else list | tuple
         places = list(part) if isinstance(part, dict) else list(range(len(part)))

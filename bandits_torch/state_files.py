@@ -1,11 +1,12 @@
 """Nested state (dicts, lists, tensors, plain values) as a file that is read without executing anything.
 
 The file is a NumPy archive: ``np.load`` reads it. Each tensor is an array, named by its path in the state, such as
-``policy/state/model/mean``; ``header`` is JSON, as bytes: the kind of the file, and whatever is not a tensor. The
-archive's checksums detect damage.
-``torch.save`` and ``torch.load(weights_only=True)`` are not used: there a flipped bit in a tensor passes unnoticed, and
-a row of a matrix is written with the whole matrix. Also, this module names the place in the state of a value that
-cannot be written, and recognises a file of another kind or of a newer version from its header alone.
+``policy/state/model/mean``. The array ``header`` holds JSON as bytes: the kind of the file, and all that is not a
+tensor. The archive's checksums detect damage.
+
+``torch.save`` and ``torch.load(weights_only=True)`` are not used: they do not detect a flipped bit in a tensor, and
+write the whole matrix with one of its rows. This module also names the place of a value that cannot be written, and
+recognises files of another kind or version by their header.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from bandits_torch.files import atomic_write, interrupts_held_back
 
 FORMAT = "bandits_torch state"
 FORMAT_VERSION = 6
-_OLDER = {  # what the versions that are no longer read lacked
+_OLDER = {  # why each older version is no longer read
     1: "which did not say how the policy was built",
     2: "in which models stored their kernels and noise several times",
     3: "in which every policy named its state in its own way",
@@ -42,7 +43,7 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
 
     Args:
         path: the file; missing folders are created.
-        kind: kind of the state; readers of another kind refuse it.
+        kind: a word; ``read_state`` refuses a file of another kind.
         header: plain values in addition to the state.
         state: tensors and plain values in nested dicts, lists and tuples.
 
@@ -60,8 +61,8 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
 def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], Any]:
     """Header and state of a file that ``write_state`` wrote. Tensors return to the device they were on.
 
-    Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, of another kind or of a newer
-    format version, or whose tensors belong on a missing device.
+    Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, or of another kind or format
+    version, and for tensors of a device that is missing.
     """
     name, (header, arrays) = os.fspath(path), read_archive(path, kind, FORMAT)
     version = header.get("version")
@@ -82,14 +83,14 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
 def read_archive(
     path: str | os.PathLike[str], kind: str, form: str
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The JSON in the array ``header`` of an archive of this format, and its other arrays; errors as ``read_state``."""
+    """JSON in the array ``header`` of an archive of format ``form``, and its other arrays; raises as ``read_state``."""
     name = os.fspath(path)
     if not os.path.exists(path):
         raise FileNotFoundError(f"no {kind} file at {name!r}")
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{name!r} is not a whole {kind} file: truncated, or of another kind")
     with whole_or_refused(name, kind), open(path, "rb") as file:
-        with zipfile.ZipFile(file) as entries:  # NumPy checks no array to its end
+        with zipfile.ZipFile(file) as entries:  # NumPy does not check whole arrays
             damaged = entries.testzip()
         if damaged is not None:
             raise ValueError(f"{damaged} is damaged")
@@ -103,7 +104,7 @@ def read_archive(
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Only the header of a file that ``write_state`` wrote. Raises ValueError for any other file."""
+    """The header of a file that ``write_state`` wrote. Raises ValueError for a file without a header."""
     name = os.fspath(path)
     with (
         whole_or_refused(name, "state"),
@@ -117,7 +118,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 @contextmanager
 def whole_or_refused(name: str, kind: str) -> Iterator[None]:
-    """Within the block, any error in reading the file of this name becomes a ValueError that names it."""
+    """Within the block, any error in reading the file ``name`` becomes a ValueError that names it."""
     try:
         yield
     except Exception as error:  # a crafted file makes its readers fail in many ways
@@ -126,11 +127,10 @@ def whole_or_refused(name: str, kind: str) -> Iterator[None]:
 
 
 def check_kinds(state: Any, mine: Any, where: str) -> None:
-    """Raise ValueError if ``state`` has words in place of the numbers of ``mine``, or tensors of another dtype.
+    """Raise ValueError if ``state`` has another kind of value than ``mine`` at some path, or a tensor of another dtype.
 
-    ``mine`` is the state of the object that will load it, which may have learned more or less. So sizes may differ, a
-    value that is None in one may be anything in the other, and a clock may be a number in one and a tensor in the
-    other.
+    ``mine`` is the state of the object that will load ``state``, and may have learned more or less. So sizes may
+    differ, a value may be None in one of them, and a count may be a number in one and a tensor in the other.
     """
     kinds = dict(_described_kinds(state, where))
     for place, kind in _described_kinds(mine, where):
@@ -142,7 +142,7 @@ def check_kinds(state: Any, mine: Any, where: str) -> None:
 
 
 def _described_kinds(value: Any, where: str) -> Iterator[tuple[str, tuple[str, str] | None]]:
-    """Number or word, with the dtype of tensors, by path."""
+    """By path: group, number or word, with the dtype of tensors; None for None."""
     if isinstance(value, (Mapping, list, tuple)):
         yield where, ("group", "")
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
@@ -155,8 +155,8 @@ def _described_kinds(value: Any, where: str) -> Iterator[tuple[str, tuple[str, s
 
 
 def _packed(value: Any, where: str, name: str, tensors: dict[str, np.ndarray]) -> Any:
-    """``value`` for JSON: an object has one key, ``tensor``, ``tuple`` or ``dict``; lists are lists. Its tensors are
-    added to ``tensors``."""
+    """``value`` for JSON. Tensors, tuples and dicts become objects with the key ``tensor``, ``tuple`` or ``dict``; the
+    arrays of tensors are added to ``tensors``."""
     if isinstance(value, Mapping):
         pairs = [
             [_packed(key, where, name, tensors), _packed(item, f"{where}[{key!r}]", f"{name}/{key}", tensors)]
@@ -170,13 +170,13 @@ def _packed(value: Any, where: str, name: str, tensors: dict[str, np.ndarray]) -
         if not isinstance(value, _PLAIN):
             raise TypeError(f"{where} must be a tensor or a plain value, got {type(value).__name__}")
         return value
-    while name in tensors:  # keys 1 and "1" have one name
+    while name in tensors:  # keys 1 and "1" have the same name
         name += "'"
     try:
         tensors[name] = array = value.detach().cpu().numpy()
     except TypeError as error:
         raise TypeError(f"{where} must be of a dtype that NumPy has, got {value.dtype}") from error
-    # Dimensions in the order of memory, slowest first: sums in another layout may differ in the last bits.
+    # Dimensions in the order of memory, slowest first. With another layout sums may differ in the last bits.
     strides, order = value.stride(), list(range(value.dim()))
     by_stride = sorted(order, key=lambda k: (-strides[k], k))
     order = by_stride if value.permute(by_stride).is_contiguous() else order
@@ -206,10 +206,10 @@ def _unpacked(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def described(value: Any, where: str = "") -> dict[str, Any]:
-    """Every number of a nested state by its path, tensors as a few digits, to compare states and name differences.
+    """The plain values of a nested state by path, and summaries of its tensors, to compare states and name differences.
 
-    Integers and booleans are described by a checksum. Floating-point tensors are described by their shape, the sum of
-    magnitudes, and the sum as a share of it, to six digits, which do not depend on the last bits.
+    A tensor of integers or booleans is described by its shape and a checksum; a floating-point tensor by its shape, the
+    sum of magnitudes, and the sum as a share of that, to six digits, which seldom depend on the last bits.
     """
     if isinstance(value, (Mapping, list, tuple)):
         if isinstance(value, Mapping):
