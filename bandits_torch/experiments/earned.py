@@ -23,6 +23,7 @@ from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.smoothing import best_smoothed
 
 WRITTEN_OUT = 1e12  # regrets below are written without an exponent
+_ROUNDED = 1e-12  # a total below this share of another is a rounding error
 
 
 def random_regret(problem: Problem, horizon: int) -> Tensor:
@@ -288,6 +289,9 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
             rewards = rewards.double().cpu()
             mean = at_random[: len(rewards), step - 1 : step]
             sums = sums + torch.where(rewards.isfinite(), rewards, mean)
+    drawn = float(at_random.sum(1).mean())
+    if abs(drawn) < _ROUNDED * abs(maximum):
+        drawn = 0.0  # the arms' rewards sum to 0 up to rounding
     best_arm = None
     if sums is not None and len(sums) == 1:
         names = getattr(problem, "arm_names", None) or range(problem.num_arms)
@@ -312,7 +316,7 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
         noun,
         totals,
         more,
-        float(at_random.sum(1).mean()),
+        drawn,
         best_arm,
         attainable,
         bandwidth,

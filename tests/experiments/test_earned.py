@@ -152,6 +152,12 @@ def test_an_arm_far_ahead_of_all_others_loses_nothing_and_not_minus_nothing():
     assert "loses 0 % of what random play loses" in found.about_regret()[0]
 
 
+def test_arms_whose_rewards_cancel_earn_nothing_and_not_a_rounding_error_at_random():
+    found = played(np.cos(2 * np.pi * (np.arange(100)[:, None] / 50 + np.arange(12) / 12)))[0]
+    assert found.random == 0.0
+    assert "drawing arms at random 0 (" in found.sentence("random")
+
+
 def test_six_advertisements_are_told_in_conversions(tmp_path):
     """Regret to the noisy maximum says 92 % of random where 27 % more was earned."""
     g, t = np.random.default_rng(1), np.arange(1000)
