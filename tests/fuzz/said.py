@@ -145,7 +145,7 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
     def learn(**changes: Any) -> None:
         policy.learn(replace(right, **changes))
 
-    points = BAD_POINTS if policy.dim else BAD_ARMS
+    points = BAD_POINTS if policy.dim else BAD_ARMS | {"one too large": torch.tensor([0, policy.num_arms])}
     yield from each("learn: arm", points, lambda bad: learn(arm=bad), "arm")
     yield from each("learn: reward", BAD_REWARDS, lambda bad: learn(reward=bad), "reward", "rewards", "Y")
     yield from each("learn: time", BAD_TIMES, lambda bad: learn(time=bad), "time")
@@ -229,6 +229,7 @@ def _to_arms(model: Any, time: float | None) -> Iterator[Said]:
     """Arms, rewards, masks and times that cannot be, of a model over arms that is told by index."""
     arm, reward = torch.tensor([0, 1]), torch.ones(S).double()
     arms = {what: BAD_ARMS[what] for what in ("too large", "negative", "floats", "booleans", "too many")}
+    arms["one too large"] = torch.tensor([0, model.num_arms])
     yield from each("arms: arm", arms, lambda bad: model.observe_arms(bad, reward, time), "arm")
     rewards = {what: BAD_REWARDS[what] for what in ("NaN", "minus infinity", "too many")}
     yield from each("arms: reward", rewards, lambda bad: model.observe_arms(arm, bad, time), "reward")
