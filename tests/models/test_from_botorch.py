@@ -245,7 +245,7 @@ def test_units_follow_the_data_of_one_model_alone(fitted):
         lambda model: model.forget(),
     )
     for change in changes:
-        with pytest.raises(ValueError, match="one model"):
+        with pytest.raises(ValueError, match="running=True follows one model"):
             change(many)
     OnlineGP.from_botorch(fitted["standardised"]).expand(torch.Size([3])).observe(
         points(1, 0), outcomes(points(1, 0), 1)

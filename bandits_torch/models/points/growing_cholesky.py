@@ -1,7 +1,7 @@
 """Observations and the Cholesky factor of their covariance, in buffers that grow and shrink in place; and the
-algebra of conditioning a Gaussian process on them: new rows of the factor, all rows, and predictions.
+algebra of conditioning a Gaussian process on them: new rows of the factor, a new factor, and predictions.
 
-Notation: L L^T = K + lambda I over the t observations held, z = L^{-1} (y - m), V = L^{-1} k(x) for candidates x.
+Notation: L L^T = K + lambda I for t observations, z = L^{-1} (y - m), V = L^{-1} k(x) for candidates x.
 Then mean(x) = m(x) + V^T z and cov(x, x') = k(x, x') - V^T V' (Rasmussen & Williams 2006, algorithm 2.1).
 """
 
@@ -27,12 +27,11 @@ from bandits_torch.models.online_model import ResizableState
 def fold(X: Tensor, factor_shape: tuple[int, ...]) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Move every batch dimension of X, ``t_batch x q x d``, that the factors do not have into the points.
 
-    Factors of shape ``factor_shape x t x t`` would be copied once per candidate. They see ``factor_shape x (candidates
-    q) x d`` points instead.
+    Otherwise PyTorch would copy the factors, ``factor_shape x t x t``, once per candidate.
 
-    Returns the points, ``shape x m x d`` with ``shape`` as long as ``factor_shape`` and broadcasting to it; and the way
-    back, from ``factor_shape x t x m`` to ``batch x t x q`` with ``batch`` broadcasting to the broadcast of ``t_batch``
-    and ``factor_shape``. Both are views where PyTorch allows.
+    Returns the points, ``shape x m x d`` with ``shape`` as long as ``factor_shape`` and broadcasting to it; and the
+    inverse map, from ``factor_shape x t x m`` to ``batch x t x q`` with ``batch`` broadcasting to the broadcast of
+    ``t_batch`` and ``factor_shape``. Both return views if PyTorch allows.
     """
     k, (q, d) = len(factor_shape), X.shape[-2:]
     batch = (1,) * (k - (X.dim() - 2)) + tuple(X.shape[:-2])
@@ -41,8 +40,8 @@ def fold(X: Tensor, factor_shape: tuple[int, ...]) -> tuple[Tensor, Callable[[Te
     free = [i for i in range(len(batch)) if i not in kept]
     free_sizes = [batch[i] for i in free]
     points = X.reshape(*batch, q, d).permute(*kept, *free, len(batch), len(batch) + 1)
-    own = [batch[lead + i] if size > 1 else 1 for i, size in enumerate(factor_shape)]
-    points = points.reshape(*own, prod(free_sizes) * q, d)
+    shape = [batch[lead + i] if size > 1 else 1 for i, size in enumerate(factor_shape)]
+    points = points.reshape(*shape, prod(free_sizes) * q, d)
 
     def unfold(V: Tensor) -> Tensor:
         V = V.reshape(*[size for size in factor_shape if size > 1], V.shape[-2], *free_sizes, q)
@@ -54,9 +53,9 @@ def fold(X: Tensor, factor_shape: tuple[int, ...]) -> tuple[Tensor, Callable[[Te
 
 @dataclass(frozen=True)
 class GaussianPrior:
-    """The prior: k, m and lambda (which broadcasts to the batch).
+    """Prior covariance k, prior mean m and noise variance lambda, which broadcasts to the batch.
 
-    k and m are evaluated in the dtype of the inputs, and given in that of lambda.
+    k and m are evaluated in the dtype of the inputs and returned in the dtype of lambda.
     """
 
     kernel: Kernel
@@ -68,7 +67,7 @@ class GaussianPrior:
         return self.prior_mean(x).to(self.noise_variance)
 
     def covariance(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """k(x1, x2) as a tensor, evaluated at once, so that GPyTorch's settings have no effect."""
+        """k(x1, x2) as a tensor, never lazy, so that GPyTorch's settings have no effect."""
         batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
         x1, x2 = (x.expand(*batch, *x.shape[-2:]) for x in (x1, x2))
         with lazily_evaluate_kernels(False):
@@ -76,7 +75,7 @@ class GaussianPrior:
 
     def variance(self, x: Tensor) -> Tensor:
         """k(x, x), point by point."""
-        # In the kernel's batch: GPyTorch takes the result of n points under n kernels for a matrix.
+        # Without the kernel's batch shape, GPyTorch mistakes the diagonal of n points under n kernels for a matrix.
         batch = torch.broadcast_shapes(x.shape[:-2], self.kernel.batch_shape)
         x = x.expand(*batch, *x.shape[-2:])
         with lazily_evaluate_kernels(False):
@@ -91,10 +90,13 @@ def new_rows(
     where: Tensor | None,
     variances: Tensor | None = None,
 ) -> Rows:
-    """The rows that observations X, ``batch x n x d``, and Y, ``batch x n``, add, with ``variances``, ``batch x n``, of
-    their noise in place of lambda; null rows for members with ``where``, ``batch``, False. O(n t^2 + n^3).
+    """The rows that observations X, ``batch x n x d``, and Y, ``batch x n``, add. O(n t^2 + n^3).
 
     [[L, 0], [V^T, D]] is the factor of [[L L^T, B], [B^T, C]] with V = L^{-1} B and D D^T = C - V^T V.
+
+    Args:
+        where: booleans, ``batch``; members with False get null rows.
+        variances: noise variances, ``batch x n``, in place of lambda.
     """
     old, noise = data.rows(), prior.noise_variance[..., None, None]
     if variances is not None:
@@ -103,7 +105,7 @@ def new_rows(
     held = torch.ones(1, dtype=torch.bool, device=X.device) if where is None else where.unsqueeze(-1)
     V = _whiten(prior, data, X) * held.unsqueeze(-1)
     left = prior.covariance(X, X) + noise * one - V.mT @ V
-    # C - V^T V = lambda + posterior variance, so lambda bounds what rounding may do to a single one.
+    # C - V^T V is lambda plus the posterior covariance. Rounding must not make it less than lambda.
     single = X.shape[-2] == 1
     D = torch.maximum(left, noise).sqrt() if single else torch.linalg.cholesky(left)
     D = torch.where(held.unsqueeze(-1), D, one)
@@ -114,7 +116,7 @@ def new_rows(
 
 
 def factor_anew(prior: GaussianPrior, data: GrowingCholesky) -> tuple[Tensor, Tensor]:
-    """(L^T, z) of all observations held, computed from the data alone. O(t^3)."""
+    """(L^T, z) of all observations, computed from the data alone. O(t^3)."""
     old = data.rows()
     one = torch.eye(data.size, dtype=old.corner.dtype, device=old.corner.device)
     both = old.held.unsqueeze(-1) & old.held.unsqueeze(-2)
@@ -127,7 +129,7 @@ def factor_anew(prior: GaussianPrior, data: GrowingCholesky) -> tuple[Tensor, Te
 def predict(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> tuple[Tensor, Tensor]:
     """Mean, ``batch x q``, and variance, ``batch x 1`` (q = 1), or covariance, ``batch x q x q``, at X.
 
-    The kernel sees the training inputs once for all of X, and one triangular solve serves all points.
+    One evaluation of the kernel and one triangular solve serve all points of X.
     """
     mean, marginal = prior.mean(X), X.shape[-2] == 1
     spread = prior.variance(X) if marginal else prior.covariance(X, X)
@@ -140,40 +142,39 @@ def predict(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> tuple[Ten
     mean = mean + (V * data.rows().whitened.unsqueeze(-1)).sum(-2)
     if not marginal:
         return mean, spread - V.mT @ V
-    # What rounding leaves below machine precision of the prior variance is no information.
+    # Below machine epsilon times the prior variance the difference is only a rounding error.
     return mean, torch.maximum(spread - V.square().sum(-2), torch.finfo(spread.dtype).eps * spread)
 
 
 def _whiten(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> Tensor:
-    """V = L^{-1} k(X) with k set to 0 in rows that a member does not hold, ``batch x t x n``."""
+    """V = L^{-1} k(X), ``batch x t x n``, with k set to 0 in null rows."""
     old = data.rows()
     points, unfold = fold(X, data.factor_shape)
     cross = prior.covariance(old.inputs, points)
     return unfold(data.solve(cross * old.held.unsqueeze(-1) if data.ragged else cross))
 
 
-FROM = 512  # rows, below which a copy at every row costs little
-_STEP = 64  # rows between two copies
+FROM = 512  # with fewer rows than this, copying the factor whenever it changes costs little
+_STEP = 64  # new rows from one copy of the factor to the next
 _SMALLEST_CAPACITY = 32
-_FULL = 0.75  # a buffer fuller than this after compaction is doubled
+_FULL = 0.75  # buffers are doubled if a larger part than this is in use after compaction
 
 
 class PaddedFactor:
-    """L^T of t rows in the first ones of P = [[L^T, 0], [0, I]], contiguous, of the next multiple of 64 rows above t.
+    """A contiguous copy of L^T, padded to [[L^T, 0], [0, I]] with the next multiple of 64 above t as its size.
 
-    LAPACK takes no view of a larger matrix. A copy of t^2 numbers at every new row, most of it into fresh pages, takes
-    longer than a solve with some 20 columns. Here a new row costs O(t), and a solve takes at most 128 / t longer than
-    without the rows of I, which do not change the solution of the others. Their number depends on t alone, so that
-    results do not depend on the past.
+    PyTorch's triangular solve copies a view of a larger matrix. Copying t^2 numbers at every new row takes longer than
+    a solve with some 20 columns. Here a new row costs O(t). The rows of I lengthen a solve by about 128 / t of its time
+    and do not change the solution of the others. Their number depends on t alone, so results do not depend on the past.
 
-    Methods take L^T as ``upper``, ``batch x c x c``, a buffer of which the first ``size`` rows and columns are in use.
+    Methods take L^T as ``upper``, ``batch x c x c``, a buffer whose first ``size`` rows and columns are in use.
     """
 
     def __init__(self, upper: Tensor) -> None:
         self.solid = upper.new_zeros(*upper.shape[:-2], 0, 0)
 
     def take(self, upper: Tensor, size: int) -> None:
-        """Copy the rows unless they are held already, into the present memory if it fits. O(t^2)."""
+        """Copy the rows, unless the copy is up to date. Reuses the memory if the size is the same. O(t^2)."""
         if self.holds(upper, size):
             return
         shape = (*upper.shape[:-2], _padded(size), _padded(size))
@@ -183,21 +184,21 @@ class PaddedFactor:
         self.solid[..., size:, :size] = 0.0
         self.solid.diagonal(dim1=-2, dim2=-1)[..., size:] = 1.0
         self.solid[..., :size, :size] = upper[..., :size, :size]
-        self._seen(upper, size)
+        self._record(upper, size)
 
     def holds(self, upper: Tensor, size: int) -> bool:
-        """Whether it holds these rows of this buffer, unchanged since."""
+        """Whether the copy is up to date: made of these rows of this buffer, unchanged since."""
         same = self.solid.shape[-1] > 0 and self._upper is upper
         return same and self._version == upper._version and self._size == size
 
     def append(self, upper: Tensor, size: int) -> None:
-        """Copy the rows written since, if there is room. O(t) each."""
+        """Copy the rows added since the last copy, if they fit. O(t) each."""
         if _padded(size) == self.solid.shape[-1]:
             old = self._size
             self.solid[..., :size, old:size] = upper[..., :size, old:size]
-            self._seen(upper, size)
+            self._record(upper, size)
 
-    def _seen(self, upper: Tensor, size: int) -> None:
+    def _record(self, upper: Tensor, size: int) -> None:
         self._upper, self._version, self._size = upper, upper._version, size
 
     def solve(self, right: Tensor) -> Tensor:
@@ -218,35 +219,34 @@ def pays(upper: Tensor, size: int) -> bool:
 
 @dataclass
 class Rows:
-    """n new observations: their part of the data and of the factor."""
+    """n new observations after t old ones: their part of the data and of the factor."""
 
     inputs: Tensor  # batch x n x d
     targets: Tensor  # batch x n
-    columns: Tensor  # batch x t x n, the new columns of L^T to the right of the old ones
+    columns: Tensor  # batch x t x n, the new columns of L^T above the corner
     corner: Tensor  # batch x n x n, the new diagonal block of L^T
     whitened: Tensor  # batch x n
-    held: Tensor  # batch x n, False for members that do not learn these
+    held: Tensor  # batch x n, False for null rows: the member does not have this observation
 
 
 class GrowingCholesky(ResizableState):
     """t observations of each member of a batch, and L with L L^T = K + lambda I.
 
-    Members can hold different observations: a row that a member does not hold is a null row of its factor
-    (1 on the diagonal, 0 elsewhere), so that shapes stay rectangular and null rows change nothing.
+    Members can hold different observations. An observation that a member does not hold is a null row of its factor
+    (1 on the diagonal, 0 elsewhere): shapes stay rectangular, and null rows do not affect the others.
 
     Inputs, factor and ``held`` have ``factor_shape``, which is ``batch_shape`` with 1 in dimensions whose
-    members share inputs and kernel (fantasies of one design): there the work is done once.
+    members share inputs and kernel (fantasies of one design), so that the work is done once for all of these.
 
     Buffers (capacity c >= t): ``inputs`` (c x d, in float64 if they are ``exact``), ``upper`` = L^T (c x c, zero below
     the diagonal) and ``held`` (c) over ``factor_shape``; ``targets`` and ``whitened`` = L^{-1}(targets - prior mean),
     both (c), over ``batch_shape``.
 
     Attributes:
-        size: t, how many rows there are.
-        ragged: whether members may hold different rows. False is certain; True is looked up again (which
-            waits for the device) whenever the rows are compacted: once in t/4 calls of ``drop_oldest``, or
-            when the buffers are full.
-        own_noise: whether some rows came with noise variances of their own, which only the factor holds.
+        size: t, the number of rows.
+        ragged: whether members may hold different rows. False is certain. True is checked again (which waits for the
+            device) whenever the rows are compacted: after max(16, t / 4) removals, or when the buffers are full.
+        own_noise: whether some rows were added with their own noise variances. These are stored in the factor alone.
     """
 
     inputs: Tensor
@@ -276,7 +276,7 @@ class GrowingCholesky(ResizableState):
         self.size, self.ragged, self._drops, self.own_noise = 0, False, 0, False
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``; states of before ``own_noise`` was kept have none."""
+        """Counterpart of ``get_extra_state``. Older states have no ``own_noise``."""
         super().set_extra_state({"own_noise": False} | state)
 
     @property
@@ -295,7 +295,7 @@ class GrowingCholesky(ResizableState):
         return self.whitened.shape[-1]
 
     def rows(self) -> Rows:
-        """What is held now, without columns: views of the buffers."""
+        """All present rows as views of the buffers; ``columns`` is empty."""
         t = self.size
         empty, upper = self.upper[..., :0, :t], self.upper[..., :t, :t]
         targets, whitened = self.targets[..., :t], self.whitened[..., :t]
@@ -309,8 +309,8 @@ class GrowingCholesky(ResizableState):
         return Rows(*(part.reshape(batch.numel(), *part.shape[len(batch) :])[member] for part in wide))
 
     def solid(self) -> Tensor:
-        """L^T of the rows there are, in one piece of memory, which every solve would copy first, and its gradient
-        twice: kept until the buffer changes. O(t^2) when it has."""
+        """L^T, contiguous and cached until the buffer changes. Every solve with a view would copy it, and its gradient
+        twice. O(t^2) if the buffer has changed."""
         upper, t = self.upper, self.size
         if t == self.capacity or upper.requires_grad or upper.is_inference():
             return upper[..., :t, :t]
@@ -332,14 +332,14 @@ class GrowingCholesky(ResizableState):
     _padded: PaddedFactor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without caches, and without a graph, which ``condition_on_observations`` records: a deep copy of
-        tensors with one is refused."""
+        """The state without caches and without the graph that ``condition_on_observations`` records: PyTorch refuses
+        to deep-copy tensors with a graph."""
         state = {name: value for name, value in vars(self).items() if name not in ("_solid", "_padded")}
         buffers = {name: buffer.detach() for name, buffer in self.named_buffers(recurse=False)}
         return state | {"_buffers": buffers}
 
     def widen(self, shape: torch.Size) -> None:
-        """Give every member that differs along ``shape`` a factor of its own."""
+        """Store separate factors along the dimensions of ``shape`` that are larger than 1."""
         shape = torch.broadcast_shapes(self.factor_shape, shape)
         if shape != self.factor_shape:
             for name, trailing in (("inputs", 2), ("upper", 2), ("held", 1)):
@@ -347,7 +347,7 @@ class GrowingCholesky(ResizableState):
                 setattr(self, name, buffer.expand(*shape, *buffer.shape[-trailing:]).contiguous())
 
     def make_room(self, n: int) -> None:
-        """Make n rows fit: compact if that may help, otherwise double the buffers."""
+        """Make n rows fit: compact if members differ, then double the buffers if more than 3/4 would be in use."""
         if self.size + n <= self.capacity:
             return
         if self.ragged:
@@ -356,7 +356,7 @@ class GrowingCholesky(ResizableState):
             self._replace(self.rows(), max(_SMALLEST_CAPACITY, 2 * self.capacity, self.size + n))
 
     def append(self, new: Rows) -> None:
-        """Write new rows behind those there are, after ``make_room``. O(t n) beyond their computation."""
+        """Write new rows after the present ones. Call ``make_room`` first. O(t n)."""
         s, e = self.size, self.size + new.targets.shape[-1]
         padded = self._padded if self._padded and self._padded.holds(self.upper, s) else None
         self.inputs[..., s:e, :] = new.inputs
@@ -370,7 +370,7 @@ class GrowingCholesky(ResizableState):
             padded.append(self.upper, e)
 
     def join(self, new: Rows) -> None:
-        """Like ``append``, but into new tensors, which keeps the graph of autograd; widens as needed. O(t^2)."""
+        """Like ``append``, but into new tensors, which keeps autograd's graph; widens as needed. O(t^2)."""
         old, t, n = self.rows(), self.size, new.targets.shape[-1]
         batch, d = self.batch_shape, self.inputs.shape[-1]
         factor = torch.broadcast_shapes(self.factor_shape, new.columns.shape[:-2], new.corner.shape[:-2])
@@ -384,13 +384,13 @@ class GrowingCholesky(ResizableState):
         self.size = t + n
 
     def drop_oldest(self, where: Tensor | None = None) -> None:
-        """Forget each member's oldest row, if it has one (of the members with ``where`` True). O(t^2)."""
+        """Remove the oldest row of each member (with ``where`` True) that has one. O(t^2)."""
         t = self.size
         if where is not None or self.ragged:
             if t:
                 if where is not None:
                     self.widen(where.shape)
-                self._drop(self.rows().held.to(torch.uint8).argmax(-1), where)  # the first of the rows held
+                self._drop(self.rows().held.to(torch.uint8).argmax(-1), where)  # argmax: the first True
             return
         if t > 1:
             self.whitened[..., : t - 1] = remove_row(
@@ -405,12 +405,12 @@ class GrowingCholesky(ResizableState):
         self.size = t - 1
 
     def drop_row(self, row: Tensor, where: Tensor | None = None) -> None:
-        """Remove a row of each member, by its number among the present rows, where it is held. O(t^2)."""
+        """Remove one row of each member, given its index in ``rows()``, if the member holds it. O(t^2)."""
         self.widen(row.shape if where is None else torch.broadcast_shapes(row.shape, where.shape))
         self._drop(row.expand(self.factor_shape), where)
 
     def _drop(self, row: Tensor, where: Tensor | None) -> None:
-        """Make a row of each member a null row: ``remove_row`` with l the part of its column below it."""
+        """Turn a row of each member into a null row: ``remove_row`` with l the part of L's column below it."""
         old, row = self.rows(), row.unsqueeze(-1)
         goes = (torch.arange(self.size, device=row.device) == row) & old.held
         if where is not None:
@@ -429,7 +429,7 @@ class GrowingCholesky(ResizableState):
             self.compact()
 
     def clear(self, where: Tensor | None = None) -> None:
-        """Forget everything (of the members with ``where`` True). O(1), or O(t^2) with ``where``."""
+        """Remove all rows of all members (with ``where`` True). O(1), or O(t^2) with ``where``."""
         if where is None:
             self.size, self.ragged, self._drops, self.own_noise = 0, False, 0, False
             return
@@ -442,8 +442,8 @@ class GrowingCholesky(ResizableState):
         self.ragged = True
 
     def compact(self) -> None:
-        """Move the rows that each member holds to the front, and cut off rows that no member holds. Exact: null rows
-        are independent of all others. Waits for the device."""
+        """Move the rows that each member holds to the front, and remove rows that no member holds. Exact, because null
+        rows are independent of all others. Waits for the device."""
         old = self.rows()
         counts = old.held.sum(-1)
         size, same = (int(counts.max()), bool(counts.min() == counts.max())) if self.size else (0, True)
@@ -458,7 +458,7 @@ class GrowingCholesky(ResizableState):
         self._replace(Rows(inputs, targets, upper[..., :0, :], upper, whitened, held), self.capacity)
 
     def expanded(self, batch_shape: torch.Size) -> GrowingCholesky:
-        """A copy for a batch to which this one broadcasts; shares no memory."""
+        """A copy of shape ``batch_shape``, to which the present shape broadcasts; shares no memory."""
         padding = (1,) * (len(batch_shape) - len(self.batch_shape))
         copy = GrowingCholesky(0, torch.Size(), torch.Size(), self.upper.dtype, self.upper.device, self.exact)
         old, t = self.rows(), self.size
@@ -470,7 +470,7 @@ class GrowingCholesky(ResizableState):
         return copy
 
     def _replace(self, rows: Rows, capacity: int) -> None:
-        """New buffers of this capacity that begin with these rows."""
+        """Make new buffers of this capacity that begin with these rows."""
         t, factor, batch = self.size, rows.held.shape[:-1], rows.targets.shape[:-1]
         new = {
             "inputs": rows.inputs.new_zeros(*factor, capacity, rows.inputs.shape[-1]),
@@ -487,7 +487,7 @@ class GrowingCholesky(ResizableState):
             setattr(self, name, buffer)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> GrowingCholesky:
-        """``model.to(float32)`` leaves inputs that are exact in float64."""
+        """``model.to(float32)`` leaves ``exact`` inputs in float64."""
         inputs = self.inputs
         super()._apply(fn, recurse)
         if self.exact:
@@ -495,11 +495,11 @@ class GrowingCholesky(ResizableState):
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Buffers of any length, but for the same batch and kind of inputs."""
-        own = (*self.batch_shape, self.inputs.shape[-1])
+        """Load buffers of any length. Raises ValueError for another batch shape or number of input columns."""
+        expected = (*self.batch_shape, self.inputs.shape[-1])
         complete = {prefix + "whitened", prefix + "inputs"} <= state_dict.keys()
         validation.require(complete, "state_dict", sorted(state_dict), "the state of such a model")
         theirs = (*state_dict[prefix + "whitened"].shape[:-1], state_dict[prefix + "inputs"].shape[-1])
         name = "(*batch_shape, input_dim) of state_dict"
-        validation.require(own == theirs, name, theirs, f"{own}, the model's")
+        validation.require(expected == theirs, name, theirs, f"{expected}, the model's")
         super()._load_from_state_dict(state_dict, prefix, *args)

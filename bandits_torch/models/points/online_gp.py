@@ -53,48 +53,47 @@ class OnlineGP(OnlineModel):
         mean(x) = m(x) + k(x)^T (K + lambda I)^{-1} (y - m)
         cov(x, x') = k(x, x') - k(x)^T (K + lambda I)^{-1} k(x')
 
-    (Rasmussen & Williams 2006, equations 2.25-2.26), from a Cholesky factor of K + lambda I. Rows are appended and
-    removed (``remove_row``) without a new factorisation. Unlike GPyTorch's models, it is exact for every t and
-    all settings of GPyTorch.
+    (Rasmussen & Williams 2006, equations 2.25-2.26 with a prior mean), from a Cholesky factor of K + lambda I. Rows are
+    appended and removed (``remove_row``) without a new factorisation. Unlike GPyTorch's models, it is exact for every
+    t and under all settings of GPyTorch.
 
     Args:
         kernel: any GPyTorch kernel; its batch shape must broadcast to ``batch_shape`` (candidate priors).
             The model holds a copy in its ``dtype`` and on its ``device``; call ``rebuild`` after changing the copy's
             hyperparameters.
         noise_variance: lambda > 0, in squared units of the targets: a number or a tensor that broadcasts to
-            ``batch_shape``; at least 1e-10 of the prior variance at the origin (1e-5 in float32).
+            ``batch_shape``; at least 1e-10 times the prior variance at the origin (float32: 1e-5).
         prior_mean: m, a number or a ``gpytorch.means.Mean``.
         input_dim: d, the number of input columns, including time if the kernel has it.
         batch_shape: shape of a batch of models (replicates, priors).
         dtype, device: of the data and the hyperparameters. With a kernel over time (``SpatioTemporalKernel``), or over
-            periods (``PeriodKernel``), inputs and kernel are always in float64, so that clocks of 1e9 seconds lose
-            nothing: give X in float64.
+            periods (``PeriodKernel``), inputs, kernel and prior mean are always in float64, because float32 cannot
+            resolve clocks of 1e9 seconds: give X in float64.
 
     Attributes:
         kernel, prior_mean: the GPyTorch modules.
         noise_variance: lambda.
 
-    If members of the batch hold different observations (``where``), a row that a member does not hold is a null row of
-    its factor, and rows are compacted from time to time: t is then at most about 3 times the largest number of
-    observations of a member. Memory: O(t^2) per member, O(t A) to predict at
-    A points.
+    If members of the batch hold different observations (``where``), an observation that a member does not hold is a
+    null row of its factor. Rows are compacted from time to time, so t is at most about 3 times the largest number of
+    observations that a member has held so far. Memory: O(t^2) per member, O(t A) to predict at A points.
 
-    On devices other than the CPU the values (not the shapes) of X and Y are not checked, and a member that
-    holds fewer than ``count`` observations forgets those it has: both checks would synchronise with the device.
+    On devices other than the CPU the values (not the shapes) of X and Y are not checked, and ``forget`` takes from a
+    member that holds fewer than ``count`` observations all of them: both checks would synchronise with the device.
 
     ``observe``, ``forget``, ``reset`` and ``rebuild`` record no graph. The posterior is differentiable with
     respect to X and, after ``condition_on_observations``, to the X and Y conditioned on.
 
-    Raises ValueError for another ``dtype``, an ``input_dim`` below 1, a ``noise_variance`` too small and batches that
-    do not broadcast; TypeError for a ``kernel`` that is not a kernel.
+    Raises ValueError for another ``dtype``, an ``input_dim`` below 1, a ``noise_variance`` too small, batches that do
+    not broadcast, and a ``kernel`` that is not a GPyTorch kernel over ``input_dim`` columns with one output.
     """
 
     kernel: Kernel
     prior_mean: Mean
     noise_variance: Tensor
     data: GrowingCholesky
-    _without_pending: GrowingCholesky | None = None  # while pulls are pending: the observations without them
-    _likelihood: Any = None  # of the SingleTaskGP that it was taken from, with the prior of its noise
+    _without_pending: GrowingCholesky | None = None  # within ``provisional``: the data without pending rows
+    _likelihood: Any = None  # that of ``fitted`` in ``from_botorch``, with its prior over the noise
 
     def __init__(
         self,
@@ -118,12 +117,12 @@ class OnlineGP(OnlineModel):
         if not isinstance(prior_mean, Mean):
             constant = torch.tensor(validation.finite_number("prior_mean", prior_mean), dtype=torch.float64)
             number = float(validation.rewards("prior_mean", constant, dtype))
-            prior_mean = ConstantMean().to(dtype)  # first: the default dtype would round the number
+            prior_mean = ConstantMean().to(dtype)  # before it is filled: float32 would round the number
             prior_mean.constant.data.fill_(number)
             prior_mean.requires_grad_(False)
         exact = any(isinstance(part, SpatioTemporalKernel | PeriodKernel) for part in kernel.modules())
-        own = torch.broadcast_shapes(kernel.batch_shape, noise.shape, (1,) * len(shape))
-        self.data = GrowingCholesky(input_dim, shape, own, dtype, device, exact)
+        factors = torch.broadcast_shapes(kernel.batch_shape, noise.shape, (1,) * len(shape))
+        self.data = GrowingCholesky(input_dim, shape, factors, dtype, device, exact)
         self.kernel = copy.deepcopy(kernel).to(self.data.inputs)
         self.prior_mean = copy.deepcopy(prior_mean).to(self.data.inputs)
         self.register_buffer("noise_variance", noise)
@@ -134,20 +133,20 @@ class OnlineGP(OnlineModel):
 
     @classmethod
     def from_botorch(cls, fitted: SingleTaskGP, *, running: bool = False) -> OnlineGP:
-        """A model that predicts as a fitted ``SingleTaskGP`` and then learns and forgets in place.
+        """A model that predicts like a fitted ``SingleTaskGP`` and then learns and forgets in place.
 
-        Kernel, noise, prior mean, input transform, ``Standardize`` and data are copied; inputs and outcomes stay in the
-        units in which they were given. The transforms keep what they have learned, as in BoTorch's
+        Kernel, noise, prior mean, input transform, ``Standardize`` and data are copied. Inputs and outcomes stay in the
+        units of the data given to ``fitted``. The transforms keep their fitted parameters, as in BoTorch's
         ``condition_on_observations``.
 
         Args:
-            fitted: of one output and no batch, with one noise variance; its outcome transform is ``Standardize`` or
-                none, its input transform any that acts on every point alike (``Normalize``, ``Warp``, ``Round``, ...).
-            running: True to standardise by mean and deviation of the outcomes held now, after each ``observe`` and
+            fitted: a model with one output, no batch and one noise variance. Its outcome transform is ``Standardize``
+                or none; its input transform treats every point alike (``Normalize``, ``Warp``, ``Round``, ...).
+            running: True to standardise by mean and deviation of the present observations, after each ``observe`` and
                 ``forget``: the predictions are those of a new ``SingleTaskGP`` with the same hyperparameters. With
                 ``forget``, level and scale follow a drift. Costs O(t^2) more per observation.
 
-        ``refit`` learns the hyperparameters anew. Cost: O(n^3). Raises ValueError for any other ``fitted``.
+        ``refit`` learns the hyperparameters again. Cost: O(n^3). Raises ValueError for any other ``fitted``.
         """
         arguments, X, Y, likelihood = parts_of(fitted, running)
         model = cls(**arguments)
@@ -156,23 +155,23 @@ class OnlineGP(OnlineModel):
         return model
 
     def to_botorch(self) -> SingleTaskGP:
-        """A ``SingleTaskGP`` with the hyperparameters, transforms and observations held now. O(t^3) when it predicts.
+        """A ``SingleTaskGP`` with the present hyperparameters, transforms and observations. O(t^3) when it predicts.
 
-        Raises ValueError for a batch of models, without observations, and if some had their own noise variances.
+        Raises ValueError for a batch of models, without observations, and if some have their own noise variances.
         """
         self.check_one_noise()
         return twin_of(self, self._likelihood)
 
     def check_one_noise(self) -> None:
-        """Raise ValueError if observations have noise variances of their own."""
-        expected = "one whose noise is noise_variance alone"
-        validation.require(not self.data.own_noise, "model", "conditioned with noise=", expected)
+        """Raise ValueError if observations have their own noise variances."""
+        expected = "one whose observations all have its noise_variance"
+        validation.require(not self.data.own_noise, "model", "one conditioned with noise=", expected)
 
     def refit(self, **options: Any) -> None:
-        """Learn kernel, noise, prior mean and transforms from the observations held, as BoTorch does, and take them.
+        """Fit kernel, noise, prior mean and transforms to the present observations, as BoTorch does.
 
-        ``options``: of ``fit_gpytorch_mll``. Cost: O(t^3) a round. Raises ValueError for a batch of models and without
-        observations; on any error of the fit the model is as before.
+        ``options``: of ``fit_gpytorch_mll``. Cost: O(t^3) per iteration. Raises ValueError for a batch of models and
+        without observations. If the fit fails, the model does not change.
         """
         self.check_one_noise()
         twin = twin_of(self, self._likelihood, anew=True)
@@ -186,19 +185,19 @@ class OnlineGP(OnlineModel):
 
     @property
     def _follows(self) -> bool:
-        """Whether mean and deviation of the outcomes follow the data."""
+        """Whether the outcomes are standardised again after each change of the data."""
         return isinstance(self.kernel, TransformedKernel) and self.kernel.running
 
     def _check_follows(self) -> None:
-        """Raise ValueError if mean and deviation should follow the data, and cannot: the factor alone has noise
-        variances of single observations, which do not scale with the deviation."""
+        """Raise ValueError if a ``running`` model cannot be standardised again. With their own noise variances it
+        cannot: these are in the factor alone and do not scale with the deviation."""
         if self._follows:
-            shape, expected = tuple(self.batch_shape), "one model, whose units follow its data"
-            validation.require(not shape, "model", shape, expected)
+            shape = tuple(self.batch_shape)
+            validation.require(not shape, "model.batch_shape", shape, "(): running=True follows one model")
             self.check_one_noise()
 
     def _follow(self) -> None:
-        """Set mean and deviation to those of the outcomes held: L is scaled, and targets are whitened again. O(t^2)."""
+        """Standardise a ``running`` model again: L is scaled, and targets are whitened again. O(t^2)."""
         if not self._follows or int(self.num_observations) == 0:
             return
         before = self.kernel.scale.clone()
@@ -209,7 +208,7 @@ class OnlineGP(OnlineModel):
         self.data.rows().corner.mul_(ratio)
         self._whiten_anew()
 
-    # -- what is held ----------------------------------------------------------------------------------
+    # -- observations ----------------------------------------------------------------------------------
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -218,7 +217,7 @@ class OnlineGP(OnlineModel):
 
     @property
     def input_dtype(self) -> torch.dtype:
-        """float64 with a kernel over time, or over periods; else the model's."""
+        """float64 with a kernel over time or over periods, otherwise the model's dtype."""
         return self.data.inputs.dtype
 
     @property
@@ -228,7 +227,7 @@ class OnlineGP(OnlineModel):
 
     @property
     def information_gain(self) -> Tensor:
-        """1/2 log det(I + K / lambda) = sum log L_ii - n/2 log lambda of the data held, ``batch_shape``."""
+        """1/2 log det(I + K / lambda) = sum log L_ii - n/2 log lambda of n observations, ``batch_shape``. O(t)."""
         rows = self._learned()
         log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         gain = log_diagonal - 0.5 * rows.held.sum(-1).to(log_diagonal) * self.noise_variance.log()
@@ -236,10 +235,10 @@ class OnlineGP(OnlineModel):
 
     @property
     def log_likelihood(self) -> Tensor:
-        """Log marginal likelihood of the data held, ``batch_shape``, from the predictive densities kept. O(t).
+        """Log marginal likelihood of the n present observations, ``batch_shape``. O(t).
 
-        The diagonal of L holds the predictive deviation of each target given those before it, and L^{-1}(y - m)
-        its error in these units. The result is -1/2 |L^{-1}(y - m)|^2 - sum log L_ii - n/2 log 2 pi, without a solve.
+        L_ii is the predictive deviation of target i given those before it, and z_i, z = L^{-1} (y - m), is its
+        prediction error in units of L_ii. The result is -1/2 |z|^2 - sum log L_ii - n/2 log 2 pi, without a solve.
         """
         rows = self._learned()
         log_diagonal = rows.corner.diagonal(dim1=-2, dim2=-1).log().sum(-1)
@@ -248,23 +247,23 @@ class OnlineGP(OnlineModel):
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
-        """Inputs held, oldest first, ``(batch_shape x n x d,)``. Raises ValueError if numbers held differ."""
+        """Inputs, oldest first, ``(batch_shape x n x d,)``. Raises ValueError if members hold different numbers."""
         rows = self._rectangular()
         return (rows.inputs.expand(*self.batch_shape, *rows.inputs.shape[-2:]),)
 
     @property
     def train_targets(self) -> Tensor:
-        """Targets held, oldest first, ``batch_shape x n``. Raises ValueError if numbers held differ."""
+        """Targets, oldest first, ``batch_shape x n``. Raises ValueError if members hold different numbers."""
         return self._rectangular().targets
 
     def _learned(self) -> Rows:
-        """The rows of what has been observed."""
+        """The rows without pending ones."""
         return (self.data if self._without_pending is None else self._without_pending).rows()
 
     def _rectangular(self) -> Rows:
         if self.data.ragged:
             self.data.compact()
-        expected = "the same in every member to list data"
+        expected = "the same in every member: otherwise the data are not one tensor"
         validation.require(not self.data.ragged, "num_observations", self.num_observations, expected)
         return self.data.rows()
 
@@ -276,11 +275,11 @@ class OnlineGP(OnlineModel):
         Args:
             X: ``batch x n x d`` inputs, in any order of time.
             Y: ``batch x n x 1`` targets. Both batches broadcast to ``batch_shape``.
-            where: boolean, broadcasts to ``batch_shape``: the members that learn.
+            where: booleans, broadcast to ``batch_shape``: the members that learn.
 
         Raises:
-            ValueError: on another shape, or NaN or infinity in X or Y, or where the prior variance at X has grown to
-                more than 1e15 (in float32: 2e6) times the noise variance (on the CPU), with nothing changed.
+            ValueError: for another shape, NaN or infinity in X or Y, and a prior variance at X of more than 1e15
+                (float32: 2e6) times the noise variance, with nothing changed. Values are checked on the CPU only.
         """
         X, Y = _points_and_targets(X, Y, self.batch_shape, self.data)
         where = self._mask(where)
@@ -300,7 +299,7 @@ class OnlineGP(OnlineModel):
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
-        """See ``OnlineModel``: O(t^2) to copy."""
+        """See ``OnlineModel``: copies the data in O(t^2)."""
         kept, before = self.data, self._without_pending
         try:
             self.data = kept.expanded(self.batch_shape)
@@ -312,28 +311,29 @@ class OnlineGP(OnlineModel):
 
     @torch.no_grad()
     def expect(self, X: Tensor) -> None:
-        """See ``OnlineModel``; of any time. O(t^2)."""
+        """See ``OnlineModel``; X may be at any time. O(t^2)."""
         super().expect(X)
 
     def _new_rows(
         self, X: Tensor, Y: Tensor, where: Tensor | None, ratio: float, noise: Tensor | None = None
     ) -> Iterator[Rows]:
-        """The rows that observations add, all at once; or one after the other if rounding makes their joint matrix
-        indefinite, as a small ``ratio`` of noise to prior variance can. The caller must hold each row before it asks
-        for the next."""
+        """The rows that observations add, as one block. If rounding makes their joint matrix indefinite and ``ratio``,
+        noise to prior variance, is small enough to explain that: one row at a time. The caller must append each row
+        before it asks for the next."""
         try:
             yield new_rows(self.prior, self.data, X, Y, where, noise)
             return
         except torch.linalg.LinAlgError:
             if ratio >= SMALLEST_RATIO[Y.dtype]:
-                raise  # the kernel is at fault
+                raise  # the kernel is not positive semi-definite
         for k in range(X.shape[-2]):
-            one, own = slice(k, k + 1), None if noise is None else noise[..., k : k + 1]
-            yield new_rows(self.prior, self.data, X[..., one, :], Y[..., one], where, own)
+            one = slice(k, k + 1)
+            variance = None if noise is None else noise[..., one]
+            yield new_rows(self.prior, self.data, X[..., one, :], Y[..., one], where, variance)
 
     def _check_spread(self, X: Tensor, noise_variance: Tensor | None = None) -> float:
-        """The smallest ratio of noise to prior variance at X; 1 if it is not checked here, as for a stationary kernel,
-        which was checked at construction. Raises ValueError if rounding would destroy an observation."""
+        """The smallest ratio of noise to prior variance at X. Raises ValueError if rounding would destroy an
+        observation. 1, without a check, off the CPU and for a stationary kernel, which the constructor checked."""
         if self.kernel.is_stationary or not X.is_cpu or X.shape[-2] == 0:
             return 1.0
         with torch.no_grad():
@@ -351,20 +351,20 @@ class OnlineGP(OnlineModel):
         """Remove the ``count`` oldest observations exactly and in place. O(t^2) each.
 
         Raises:
-            ValueError: if ``count`` is not an integer >= 1, or exceeds what a member (with ``where`` True) holds
-                (on the CPU; elsewhere only if all members have always learned and forgotten together).
+            ValueError: if ``count`` is not an integer >= 1, or more than a member (with ``where`` True) holds. The
+                latter is checked on the CPU; elsewhere only without ``where`` while ``data.ragged`` is False.
         """
         validation.positive_integer("count", count)
         self._check_follows()
         where = self._mask(where)
         if where is None and not self.data.ragged:
             held = self.data.size
-            validation.require(count <= held, "count", count, f"at most the {held} observations held")
+            validation.require(count <= held, "count", count, f"at most {held}, the number of observations")
         elif self.data.held.device.type == "cpu":
             short = self.num_observations < count
             ok = not bool((short if where is None else short & where).any())
             numbers = self.num_observations.tolist()
-            validation.require(ok, "count", count, f"at most the number held, {numbers}")
+            validation.require(ok, "count", count, f"at most {numbers}, the numbers of observations")
         with torch.no_grad():
             for _ in range(count):
                 self.data.drop_oldest(where)
@@ -372,14 +372,15 @@ class OnlineGP(OnlineModel):
             self._follow()
 
     def remove(self, row: Tensor, where: Tensor | None = None) -> None:
-        """Forget one observation of each member exactly, in place: that of number ``row`` in ``data.rows()``. O(t^2).
+        """Forget one observation of each member exactly and in place: row number ``row`` of ``data.rows()``. O(t^2).
 
-        ``row``: integers, ``batch_shape``. Raises ValueError for a number that no row has, and another shape.
+        ``row``: int64, ``batch_shape``. Raises ValueError for another dtype or shape and, on the CPU, for a number
+        outside 0 to t - 1. A member that does not hold its row stays as it is.
         """
         fits = validation.tensor("row", row).shape == self.batch_shape and row.dtype == torch.long
         validation.shape_is("row", row, fits, f"{tuple(self.batch_shape)} and dtype int64")
-        among = not row.is_cpu or bool(((row >= 0) & (row < self.data.size)).all())
-        validation.require(among, "row", row, f"from 0 to {self.data.size - 1}")
+        in_range = not row.is_cpu or bool(((row >= 0) & (row < self.data.size)).all())
+        validation.require(in_range, "row", row, f"from 0 to {self.data.size - 1}")
         self._check_follows()
         where = self._mask(where)
         with torch.no_grad():
@@ -388,8 +389,8 @@ class OnlineGP(OnlineModel):
             self._follow()
 
     def _whiten_anew(self) -> None:
-        """Recompute L^{-1} (y - m) from the targets held. Removed targets may have been a million times as large and
-        left rounding errors of their size. O(t^2)."""
+        """Recompute L^{-1} (y - m) from the present targets: a removed one leaves rounding errors of its size, and may
+        have been a million times as large. O(t^2)."""
         rows = self.data.rows()
         residual = torch.where(rows.held, rows.targets - self.prior.mean(rows.inputs), 0.0)
         rows.whitened.copy_(self.data.solve(residual.unsqueeze(-1)).squeeze(-1))
@@ -406,7 +407,7 @@ class OnlineGP(OnlineModel):
         return GaussianPrior(self.kernel, self.prior_mean, self.noise_variance)
 
     def _mask(self, where: Tensor | None) -> Tensor | None:
-        """``where`` checked, on the model's device; None if all are True (asked on the CPU only)."""
+        """``where``, checked, on the model's device; None if all are True (tested on the CPU only)."""
         if where is None:
             return None
         boolean = isinstance(where, Tensor) and where.dtype == torch.bool
@@ -418,7 +419,7 @@ class OnlineGP(OnlineModel):
         return where.to(self.data.inputs.device)
 
     def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
-        """Replace all observations by these: rows with ``held`` True, in members that have any. O(n t^2).
+        """In members with any ``held`` row, replace all observations by the rows with ``held`` True. O(n t^2).
 
         X: ``batch x n x d``, Y: ``batch x n x 1``, oldest first; held: booleans, ``batch x n``. Raises ValueError on
         bad input, with nothing changed.
@@ -431,7 +432,7 @@ class OnlineGP(OnlineModel):
             self.observe(X[..., k : k + 1, :], Y[..., k : k + 1, :], where=held[..., k])
 
     def rebuild(self) -> None:
-        """Factor anew after ``kernel``, ``prior_mean`` or ``noise_variance`` changed. O(t^3)."""
+        """Compute the factor again after ``kernel``, ``prior_mean`` or ``noise_variance`` changed. O(t^3)."""
         self.check_one_noise()
         with torch.no_grad():
             self.data.widen(self.kernel.batch_shape)
@@ -439,7 +440,7 @@ class OnlineGP(OnlineModel):
             rows = self.data.rows()
             try:
                 upper, whitened = factor_anew(self.prior, self.data)
-            except torch.linalg.LinAlgError:  # one after the other, of which each is at least the noise
+            except torch.linalg.LinAlgError:  # row by row it cannot fail: L_ii^2 is at least the noise
                 if self._check_spread(rows.inputs) >= SMALLEST_RATIO[rows.targets.dtype]:
                     raise
                 self.data.size, size = 0, self.data.size
@@ -452,29 +453,30 @@ class OnlineGP(OnlineModel):
             rows.whitened.copy_(whitened)
 
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
-        """Set the noise variance and the prior mean, ``batch_shape`` each (or one for all), and ``rebuild``. O(t^3).
+        """Set the noise variance and the prior mean, as many numbers of each as the model has, and ``rebuild``. O(t^3).
 
         Raises ValueError if the model's prior mean is not a ``ConstantMean``, if observations have noise variances of
-        their own, for another shape, and for values that the constructor refuses, with nothing changed.
+        their own, for another number of elements, and for values that the constructor or ``observe`` would refuse, with
+        nothing changed.
         """
         self.check_one_noise()
         constant = isinstance(self.prior_mean, ConstantMean)
         validation.require(constant, "model.prior_mean", self.prior_mean, "a ConstantMean, to be learned")
-        taken = ((self.noise_variance, noise_variance), (self.prior_mean.constant.data, prior_mean))
-        for own, new in taken:
+        changes = ((self.noise_variance, noise_variance), (self.prior_mean.constant.data, prior_mean))
+        for present, new in changes:
             both = "noise_variance and prior_mean"
-            fits = own.numel() == validation.tensor(both, new).numel()
-            validation.shape_is(both, new, fits, f"{tuple(own.shape)}, as the model's")
+            fits = present.numel() == validation.tensor(both, new).numel()
+            validation.shape_is(both, new, fits, f"{tuple(present.shape)}, as the model's")
         noise_variance = noise_variance.to(self.noise_variance)
         check_ratio(noise_variance, self._variance_at_origin())
         self._check_spread(self.data.rows().inputs, noise_variance.reshape(self.noise_variance.shape))
         validation.rewards("prior_mean", prior_mean, self.data.targets.dtype)
-        for own, new in taken:
-            own.copy_(new.reshape(own.shape))
+        for present, new in changes:
+            present.copy_(new.reshape(present.shape))
         self.rebuild()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> OnlineGP:
-        """``model.to(float32)``: kernel and prior mean have the dtype of the inputs that they are evaluated at."""
+        """``model.to(float32)``: kernel and prior mean keep the dtype of the inputs."""
         super()._apply(fn, recurse)
         for part in (self.kernel, self.prior_mean):
             part.to(self.data.inputs.dtype)
@@ -486,10 +488,10 @@ class OnlineGP(OnlineModel):
         Extra batch dimensions (fantasies) widen it; those that only Y has share one factor. Cost: O(t^2) per
         factor and new observation.
 
-        As in BoTorch, ``noise`` may hold the variances of these observations, of Y's shape, instead of
-        ``noise_variance``; such a copy cannot be rebuilt, with ``running=True`` it learns and forgets no more, and its
-        information gain uses ``noise_variance``. They are in squared units of Y, also for a model made by
-        ``from_botorch`` (BoTorch expects those of standardised outcomes).
+        As in BoTorch, ``noise`` may give the variances of these observations, in Y's shape, in place of
+        ``noise_variance``. Such a copy cannot be rebuilt. Its information gain uses ``noise_variance``. If it is
+        ``running``, it can neither observe nor forget. The variances are in squared units of Y, also after
+        ``from_botorch`` (BoTorch expects the units of standardised outcomes).
         """
         for name, value in (("X", X), ("Y", Y)):
             validation.tensor(name, value)
@@ -508,13 +510,13 @@ class OnlineGP(OnlineModel):
         return model
 
     def expand(self, batch_shape: torch.Size) -> OnlineGP:
-        """A copy of shape ``batch_shape``, to which the shape of the model must broadcast; shares no memory."""
+        """A copy of shape ``batch_shape``, to which the model's shape must broadcast; shares no memory."""
         require_within(torch.Size(batch_shape), self.batch_shape, "the model's batch shape")
         expanded = self.data.expanded(torch.Size(batch_shape))
-        return copy.deepcopy(self, {id(self.data): expanded})  # a copy whose data are these
+        return copy.deepcopy(self, {id(self.data): expanded})  # the memo replaces the data
 
     def _variance_at_origin(self) -> Tensor:
-        """The prior variance at the origin; of a stationary kernel, the prior variance everywhere."""
+        """The prior variance at the origin. For a stationary kernel it is the prior variance everywhere."""
         origin = self.data.inputs.new_zeros(1, self.input_dim)
         with torch.no_grad():
             return self.prior.variance(origin)
@@ -522,8 +524,7 @@ class OnlineGP(OnlineModel):
     # -- predicting ------------------------------------------------------------------------------------
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-        """See ``OnlineModel``: marginals, without a matrix, for q = 1. The kernel evaluates the training inputs once,
-        and one triangular solve serves all points: O(t^2) per point."""
+        """See ``OnlineModel``. O(t^2) per point. For q = 1 it computes marginals without a matrix."""
         validation.tensor("X", X)
         ok = X.dim() >= 2 and X.shape[-1] == self.input_dim and X.shape[-2] > 0
         validation.shape_is("X", X, ok, f"t_batch x q x {self.input_dim} with q >= 1")
@@ -541,7 +542,7 @@ class OnlineGP(OnlineModel):
 def _points_and_targets(
     X: Tensor, Y: Tensor, batch_shape: torch.Size, data: GrowingCholesky
 ) -> tuple[Tensor, Tensor]:
-    """X, ``batch x n x d``, and Y, ``batch x n x 1``, checked; as ``batch x n x d`` and ``batch x n`` with
+    """Check X, ``batch x n x d``, and Y, ``batch x n x 1``; return them as ``batch x n x d`` and ``batch x n`` with
     the dtypes and the device of ``data``, whose inputs have d columns. Values are checked on the CPU only."""
     name, d = tuple(batch_shape), data.inputs.shape[-1]
     validation.tensor("X", X)
