@@ -5,7 +5,8 @@ A width is the number that multiplies the posterior standard deviation sigma: wi
     |f(x) - mu_{t-1}(x)| <= width_t sigma_{t-1}(x)    for every arm x and every step t.
 
 Papers write it beta_t (Chowdhury & Gopalan, Zhou & Shroff, Ziomek et al.), sqrt(beta_t) (Srinivas et al., Bogunovic et
-al.) or v_t (GP-TS). BoTorch's ``beta`` is its square. Every width states its theorem, symbol there and validity.
+al.) or v_t (GP-TS). BoTorch's ``beta`` is its square. Every width states its theorem, the theorem's symbol for it, and
+when it is valid.
 
     symbol   in code                   meaning                                               used by
     t        step                      step of a choice; t - 1 observations precede it       all widths
@@ -21,15 +22,16 @@ al.) or v_t (GP-TS). BoTorch's ``beta`` is its square. Every width states its th
     V        drift                     bound on the change of f among the observations held  forgetting, mixtures
     epsilon  sampling.epsilon (model)  accuracy of a sketch, in (0, 1)                       BKBWidth
     rho      -                         bound on the distance between f and the rewards       mixtures
-    alpha    -                         ridge (mixtures); factor of accuracy (BKBWidth)       mixtures, BKBWidth
+    alpha    -                         ridge; (1 + epsilon) / (1 - epsilon)                  mixtures; BKBWidth
     xi_t     elimination_xi            threshold of prior elimination                        priors
     phi, p   features                  features of the arms, and their number                designs
     r, beta  ridge, beta               sigma/T of the paper; weight of exploration           designs
 
 Parameters are numbers, or tensors that broadcast to the model's batch shape, for example one B per candidate prior. A
-value out of range raises ValueError at construction, and an integer step below 1 in the call. Unless a class says
+value out of range raises ValueError at construction, an integer step below 1 at the call. Unless a class says
 otherwise, a call costs O(1) and does not synchronise with the device if its tensors are on the model's device.
-``Width.bind`` reads a window or interval from the policy's forgetting rule; ValueError for a value that contradicts it.
+``Width.bind`` reads a window or interval from the policy's forgetting rule, and raises ValueError if the width has
+another, or neither has one.
 """
 
 from bandits_torch.theory.mixture_widths import DualMixtureWidth, RealisedInformationWidth

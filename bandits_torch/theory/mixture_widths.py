@@ -5,11 +5,11 @@ With f of RKHS norm at most B, conditionally R-sub-Gaussian noise and n observat
     ||f(X) - y||^2 <= rho^2 = y^T (I + c K/R^2)^{-1} y + R^2 log det(I + c K/R^2) + 2 R^2 ln(m/delta)      (1)
     ||f||^2 <= B^2                                                                                          (2)
 
-(1) holds at all n at once with probability 1 - delta/m. Proof: Z_n(h) = exp(sum_s ((h_s - f_s) eps_s / R^2
-- (h_s - f_s)^2 / (2 R^2))), eps_s = y_s - f(x_s), is a supermartingale for every predictable sequence h. So is its
-mixture over h ~ GP(0, c k), which is the ratio of the Gaussian densities of y under N(0, c K + R^2 I) and
-N(f(X), R^2 I), and Ville's inequality bounds it by m/delta. For every alpha > 0 the sum of (1) and alpha times (2)
-is an ellipsoid around the regression with ridge alpha,
+(1) holds at all n at once with probability 1 - delta/m, m the number of events in a union bound. Proof: Z_n(h) =
+exp(sum_s ((h_s - f_s) eps_s / R^2 - (h_s - f_s)^2 / (2 R^2))), eps_s = y_s - f(x_s), is a supermartingale for every
+predictable sequence h. So is its mixture over h ~ GP(0, c k), which is the ratio of the Gaussian densities of y under
+N(0, c K + R^2 I) and N(f(X), R^2 I), and Ville's inequality bounds it by m/delta. For every alpha > 0 the sum of (1)
+and alpha times (2) is an ellipsoid around the regression with ridge alpha,
 
     |f(x) - mu_alpha(x)| <= r_alpha sigma_alpha(x),
     alpha r_alpha^2 = rho^2 + alpha B^2 - y^T (I + K/alpha)^{-1} y,
@@ -40,8 +40,8 @@ class RealisedInformationWidth(NormWidth):
     For custom index policies; no recipe uses it. No paper has a symbol for it. Source: the likelihood-ratio
     supermartingale, mixed over GP(0, (R^2/lambda) k), and Ville's inequality (Flynn & Reeb 2024 prove bounds of this
     kind): with V = Phi^T Phi + lambda I, ||f - mu||_V^2 <= lambda B^2 + R^2 (log det(I + K/lambda) + 2 ln(1/delta)),
-    and |f(x) - mu(x)| <= sigma(x) ||f - mu||_V / sqrt(lambda). It is never above ``IGPWidth`` in its theory form with
-    the realised gain, since sqrt(a^2 + b^2) <= a + b.
+    and |f(x) - mu(x)| <= sigma(x) ||f - mu||_V / sqrt(lambda). It is never above the theory form of ``IGPWidth`` with
+    the realised gain, because sqrt(a^2 + b^2) <= a + b.
 
     Valid for R-sub-Gaussian noise and every lambda > 0, at all steps at once while data only grow (m = 1). With
     windows, or a function that changes independently of the noise, use a union bound over steps: m = T, the
@@ -73,29 +73,29 @@ class RealisedInformationWidth(NormWidth):
 class DualMixtureWidth(NormWidth):
     """The least width that contains the bounds of Flynn & Reeb (DMM) at every arm, in units of sigma.
 
-    ``bounds`` returns the bounds L and U, which differ between arms and need not be symmetric about the mean;
-    ``DualMixtureBound`` is an acquisition function of U. As one number that multiplies sigma:
-    max_x max(U(x) - mu(x), mu(x) - L(x)) / sigma(x).
+    ``bounds`` returns the bounds L and U of each arm, which need not be symmetric about the mean. ``DualMixtureBound``
+    is the acquisition function U. The width is max_x max(U(x) - mu(x), mu(x) - L(x)) / sigma(x).
 
-    Source: Flynn & Reeb 2024 (arXiv 2403.12732), derived at the head of this module. Without ``drift`` it is never
-    wider than ``RealisedInformationWidth`` with the same B, R, delta and horizon: alpha = lambda is among the
-    17 ridges lambda 2^{-8}, ..., lambda 2^8, and c = R^2/lambda. The bounds hold for all alpha at once, so the best
-    may be taken after the rewards are seen; |f(x)| <= B sqrt(k(x, x)) is among them. No paper has a symbol for it.
+    Source: Flynn & Reeb 2024 (arXiv 2403.12732), derived at the head of this module, with c = R^2/lambda. Without
+    ``drift`` it is never wider than ``RealisedInformationWidth`` with the same B, R, delta and horizon, because
+    alpha = lambda is among the 17 ridges lambda 2^{-8}, ..., lambda 2^8. The bounds hold for all alpha at once, so the
+    best may be chosen after the rewards are seen. |f(x)| <= B sqrt(k(x, x)) is also among them. No paper has a symbol
+    for it.
 
-    Valid for conditionally R-sub-Gaussian noise and every lambda > 0, at all steps while data only grow (m = 1), also
-    if f changes: (1) concerns the values f_s(x_s) when they were observed. For windows give the ``horizon`` T: a
-    window begins at one of T steps (m = T). For a function that moves by at most ``drift`` V among the observations
-    held, ||f_t(X) - y|| <= rho + V sqrt(n) replaces (1); B then bounds the norm of f_t alone.
+    Valid for conditionally R-sub-Gaussian noise and every lambda > 0, at all steps while data only grow (m = 1), even
+    if f changes, because (1) concerns the values f_s(x_s) when they were observed. For windows pass the ``horizon`` T:
+    a window begins at one of T steps (m = T). If the function moves by at most ``drift`` V among the observations held,
+    ||f_t(X) - y|| <= rho + V sqrt(n) replaces (1), and B bounds the norm of f_t alone.
 
     Args:
         rkhs_bound, noise_scale, delta: B, R (None: sqrt(lambda)) and delta.
         horizon: T >= 1, for windows and restarts; None for growing data.
-        drift: V >= 0, a bound on max_x |f_s(x) - f_t(x)| between now and every observation held.
+        drift: V >= 0, a bound on max_x |f_s(x) - f_t(x)| between now, t, and the time s of every observation held.
 
     Cost: O(N^3) a step for N arms.
 
-    Raises ValueError unless B >= 0, R > 0, 0 < delta < 1, V >= 0 and ``horizon`` (if given) is an integer >= 1; in a
-    call, for a model that is not an ``ArmGP``, or one that drifts and so is not the ridge regression above.
+    Raises ValueError unless B >= 0, R > 0, 0 < delta < 1, V >= 0 and ``horizon`` (if given) is an integer >= 1. A call
+    raises it for a model that is not an ``ArmGP``, or that drifts, because it is then not the ridge regression above.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class DualMixtureWidth(NormWidth):
         assert isinstance(model, ArmGP)
         mean, variance = model.marginals()
         reach = torch.maximum(upper - mean, mean - lower)
-        least = 1e-12 * model.prior.diagonal().amax()  # of arms that are known: their reach is rounding
+        least = 1e-12 * model.prior.diagonal().amax()  # below it an arm is known, and its reach is rounding
         return (reach / torch.maximum(variance, least).sqrt()).amax(-1)
 
     @torch.no_grad()
@@ -124,12 +124,12 @@ class DualMixtureWidth(NormWidth):
         """Lower and upper bounds of f at every arm, ``batch_shape x N`` each."""
         validation.instance("model", model, ArmGP, "an ArmGP")
         assert isinstance(model, ArmGP)
-        validation.require(not model.drifts, "model", "one that drifts", "static; give the width a drift")
+        validation.require(not model.drifts, "model", "one that drifts", "static; set the width's drift")
         arm, reward, _, held = model.held()
         b, N = arm.shape[0], model.num_arms  # the members of the batch, flattened
         noise, prior_mean = model.noise_variance.reshape(b, 1), model.prior_mean.reshape(b, N)
         y = torch.where(held, reward - prior_mean.gather(-1, arm), 0.0)
-        # By arm: D, the pulls, and D^{-1/2} times the rewards, in the basis of the eigenvectors of D^{1/2} K D^{1/2}.
+        # By arm: D counts the pulls; D^{-1/2} times the sums of rewards, in the eigenbasis of D^{1/2} K D^{1/2}.
         zeros, K = prior_mean.new_zeros(b, N), model.prior.matrix()
         root = zeros.scatter_add(-1, arm, held.to(zeros)).sqrt()
         sums = zeros.scatter_add(-1, arm, y) / root.clamp_min(1.0)

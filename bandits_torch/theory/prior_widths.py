@@ -1,9 +1,9 @@
 """Widths for a reward function drawn from the model's prior (the Bayesian setting).
 
 With f ~ GP(prior) and Gaussian noise of variance lambda, f(x) given the data is exactly
-N(mu_{t-1}(x), sigma_{t-1}^2(x)). The widths are union bounds over arms and steps, or over the limits of one arm, and a
-quantile of the joint posterior over all arms of one step. The model must hold all observations that its choices
-depended on, so they are not valid for sliding windows.
+N(mu_{t-1}(x), sigma_{t-1}^2(x)). Most widths are union bounds, over arms and steps or over the limits of one arm.
+``simultaneous_width`` is a quantile of the joint posterior over all arms of one step. The model must hold all
+observations on which the choices depended, so the widths are not valid for sliding windows.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from bandits_torch.theory.widths import Parameter, Width, check_step, checked, c
 class SrinivasBayesianWidth(Width):
     """GP-UCB on N arms: width_t = sqrt(2 ln(N pi^2 t^2 / (6 delta))).
 
-    Source: Srinivas et al. 2010, Theorem 1 (Lemma 5.1); equals sqrt(beta_t). Also TV-GP-UCB (Bogunovic et al.
-    2016) with a model that drifts as the function does. Valid for f drawn from the prior and Gaussian noise
-    of variance lambda; after a restart, ``step`` counts from 1 again and the guarantee is per interval.
+    Source: Srinivas et al. 2010, Theorem 1 (Lemma 5.1); equals sqrt(beta_t). Also for TV-GP-UCB (Bogunovic et al.
+    2016), whose model drifts as the function does. Valid for f drawn from the prior and Gaussian noise of variance
+    lambda. After a restart ``step`` counts from 1 again, and the guarantee holds for each interval separately.
 
     Args:
         num_arms: N >= 1.
@@ -50,9 +50,9 @@ class CGPUCBWidth(SrinivasBayesianWidth):
     Valid for f over the pairs drawn from the model's prior and Gaussian noise of variance lambda, for any sequence of
     contexts, even one that depends on f.
 
-    With ``num_contexts`` 1 the union is over the N pairs of each step's context. It is valid for any number of
-    contexts, also infinitely many, that do not depend on f given the past observations (drawn at random, or by rules
-    that use rewards alone). Then f at these pairs given the past is N(mu_{t-1}, sigma_{t-1}^2), as in Srinivas et
+    With ``num_contexts`` 1 the union is over the N pairs of each step's context. This is valid for any number of
+    contexts, even infinitely many, if they do not depend on f given the past observations (drawn at random, or by rules
+    that use rewards alone). Given the past, f at these pairs is then N(mu_{t-1}, sigma_{t-1}^2), as in Srinivas et
     al. 2010, Lemma 5.1, and the regret bound of Theorem 1 needs no other pairs.
 
     Args:
@@ -71,7 +71,7 @@ class SrinivasContinuousWidth(Width):
     """GP-UCB on [0, r]^d: width_t = sqrt(2 ln(2 pi^2 t^2/(3 delta)) + 2 d ln(d t^2 b r sqrt(ln(4 d a/delta)))).
 
     Source: Srinivas et al. 2010, Theorem 2; equals sqrt(beta_t). Valid for f drawn from the prior with
-    P(sup_x |df/dx_j| > L) <= a exp(-(L/b)^2) for every j, and Gaussian noise of variance lambda; at the points
+    P(sup_x |df/dx_j| > L) <= a exp(-(L/b)^2) for every j, and Gaussian noise of variance lambda. It holds at the points
     played, and elsewhere at the nearest grid point, up to 1/t^2.
 
     Args:
@@ -107,10 +107,10 @@ class SrinivasContinuousWidth(Width):
 class PriorEliminationFiniteWidth(Width):
     """PE-GP-UCB on N arms: width_t = sqrt(2 ln(T N pi^2 t^2 / (3 delta))).
 
-    Source: Ziomek et al. 2024, Theorem 4.1 (A); equals their beta_t^p. It is their Theorem 3.1 at
-    delta_A = delta/2: the other half covers the noise of the elimination test, so the band fails with
-    probability at most delta/2. T counts the times at which the function is predicted: with a space-time prior, the
-    band holds at every arm and time. Valid under the true prior, with Gaussian noise of variance lambda.
+    Source: Ziomek et al. 2024, Theorem 4.1 (A); equals their beta_t^p. It is their Theorem 3.1 at delta_A = delta/2, so
+    the band fails with probability at most delta/2; the other half covers the noise of the elimination test. T is the
+    number of times at which the function is predicted: with a space-time prior, the band holds at every arm and time.
+    Valid under the true prior, with Gaussian noise of variance lambda.
 
     Args:
         num_arms: N >= 1.
@@ -136,10 +136,10 @@ class PriorEliminationContinuousWidth(SrinivasContinuousWidth):
     Source: Ziomek et al. 2024, Theorem 4.1 (B); equals their beta_t^p; D is their delta_A. Two corrections.
     The theorem leaves delta_A open: here D = delta/2, as in part (A). And b is defined as by Srinivas et al. 2010,
     P(sup_x |df/dx_j| > L) <= a exp(-(L/b)^2) for every j and all times. The exp(-L^2/b) printed in their
-    Assumption 3.2 would need sqrt(b) in the width, and makes the width too small where b < 1.
+    Assumption 3.2 would need sqrt(b) in the width, and makes the width too small if b < 1.
 
-    Valid at the points played, and elsewhere at the nearest grid point, up to 1/t^2; under the true
-    prior, with Gaussian noise of variance lambda. T enters to the power d where the proof needs it once. At T = 1 it is
+    Valid under the true prior, with Gaussian noise of variance lambda, at the points played, and elsewhere at the
+    nearest grid point, up to 1/t^2. The print has T to the power d, although the proof needs only T. At T = 1 it is
     ``SrinivasContinuousWidth``.
 
     Args:
@@ -149,8 +149,8 @@ class PriorEliminationContinuousWidth(SrinivasContinuousWidth):
         a, b: constants of the derivative bound, > 0, with 2 d a > delta/2; b in units of reward over length.
         delta: failure probability of the whole algorithm.
 
-    Raises ValueError unless ``dim`` and ``horizon`` are integers >= 1, and when 2 d a <= delta/2: the inner logarithm
-    would not be positive.
+    Raises ValueError unless ``dim`` and ``horizon`` are integers >= 1 and 2 d a > delta/2, because the inner logarithm
+    must be positive.
     """
 
     def __init__(
@@ -165,8 +165,8 @@ def elimination_xi(
 ) -> float | Tensor:
     """xi_t = 2 R^2 ln(2 |U| pi^2 t^2 / (3 delta)): |sum of n noises| <= sqrt(xi_t n) for every prior and step.
 
-    Source: Ziomek et al. 2024, Lemma 5.1 at delta_B = delta/2, so it fails with probability at most delta/2. The
-    paper prints no 2 inside the logarithm; since the event is two-sided, that form fails with probability up to delta.
+    Source: Ziomek et al. 2024, Lemma 5.1 at delta_B = delta/2, so it fails with probability at most delta/2. The paper
+    prints no 2 inside the logarithm. That form fails with probability up to delta, because the event is two-sided.
 
     Args:
         step: t >= 1.
@@ -190,25 +190,24 @@ def elimination_xi(
 def xi_at(
     step: int | Tensor, num_priors: int, noise_scale: float | Tensor, delta: float, sides: int
 ) -> float | Tensor:
-    """``elimination_xi`` without checks, which a step need not repeat; ``sides``: 2, or 1 as printed."""
+    """``elimination_xi`` without checks, for use at every step; ``sides``: 2, or 1 as printed."""
     events = sides * num_priors * math.pi**2 * step**2 / (3 * delta)
     return 2 * noise_scale**2 * (torch.log(events) if isinstance(events, Tensor) else math.log(events))
 
 
 class PosteriorSafetyWidth(Width):
-    """Distance that a safe arm keeps from each limit: width_t = z(1 - delta_t / k), z the normal quantile, k limits.
+    """A safe arm's distance from each limit, in sigma: width_t = z(1 - delta_t / k), z the normal quantile, k limits.
 
-    ``guarantee="step"``, delta_t = delta: at each step, the arm chosen breaks a limit with probability at most delta.
-    ``guarantee="run"``, delta_t = 6 delta / (pi^2 t^2): with probability 1 - delta, no arm chosen ever does. Safe
-    policies count choices: t is one more than the rewards learned and the questions open. So the
-    guarantee does not cover questions whose rewards never came.
+    ``guarantee="step"``, delta_t = delta: at each step, the chosen arm breaks a limit with probability at most delta.
+    ``guarantee="run"``, delta_t = 6 delta / (pi^2 t^2): with probability 1 - delta, no chosen arm ever breaks one. Safe
+    policies count choices: t is one more than the rewards learned plus the open questions. So the guarantee does not
+    cover questions that never got a reward.
 
-    Valid for functions drawn from their models' priors, drift included, and Gaussian noise of known variance. Given
-    the data, g(x, t) is normal with the posterior's moments, and a chosen arm is a function of the data. So it breaks a
-    limit that is width_t deviations away with probability at most delta_t / k; then sum over limits and steps.
-    There is no sum over the arms, unlike in widths that hold for all arms at once (``SrinivasBayesianWidth``). Not
-    valid for functions of bounded RKHS norm (use ``IGPWidth``), nor for models that forget data that choices depended
-    on.
+    Valid for functions drawn from their models' priors, including drift, and Gaussian noise of known variance. Given
+    the data, g(x, t) is normal with the posterior's moments, and the chosen arm is a function of the data. So it breaks
+    a limit that is width_t deviations away with probability at most delta_t / k. The union is over limits and steps,
+    not over arms, unlike in widths that hold for all arms at once (``SrinivasBayesianWidth``). Not valid for functions
+    of bounded RKHS norm (use ``IGPWidth``), nor for models that forget data on which choices depended.
 
     Source: the union bound of Srinivas et al. 2010, Lemma 5.1, over chosen arms only; the width is ours.
 
@@ -254,13 +253,13 @@ def simultaneous_width(draws: Tensor, deviation: Tensor, delta: float) -> Tensor
 
         |f(x) - mu(x)| <= width sigma(x)    for all arms x at once.
 
-    The probability is exactly k/(M + 1) for a continuous law: there is no union bound over correlated arms, and no
-    error of simulation. Valid at each step, for any rule that chose the arms before; over T steps at once with delta/T.
-    Srinivas et al. 2010, Theorem 1, has a union bound in place of the quantile.
+    For a continuous distribution the probability is exactly k/(M + 1): there is no union bound over correlated arms,
+    and no simulation error. Valid at each step, for any rule that chose the earlier arms; with delta/T, over T steps at
+    once. Srinivas et al. 2010, Theorem 1, has a union bound in place of the quantile.
 
     Args:
         draws: ``... x M x N`` of N(0, C).
-        deviation: sigma, ``... x N``; arms with sigma = 0 are left out.
+        deviation: sigma, ``... x N``; arms with sigma = 0 do not count.
         delta: failure probability.
 
     Raises ValueError unless 0 < ``delta`` < 1 and M >= 1/delta - 1.
@@ -274,18 +273,18 @@ def simultaneous_width(draws: Tensor, deviation: Tensor, delta: float) -> Tensor
 def mean_excess(delta: float, draws: int) -> float:
     """E h(A), h(a) = phi(c_a) - c_a a, A ~ Beta(M + 1 - k, k): bounds the mean excess over a band from M draws.
 
-    Theorem. For Gaussian g with sigma = 1 and P(max_x |g(x)| > w) = a: E (max_x |g(x)| - w)_+ <= h(a), c_a the 1 - a
-    quantile of N(0, 1). Proof: max_x |g(x)| is a function of standard normal numbers with Lipschitz constant 1, and by
-    the Gaussian isoperimetric inequality (Borell 1975) P(max_x |g(x)| > w + u) <= 1 - Phi(c_a + u); integrate over
-    u >= 0. The k-th of M draws is exceeded with a probability A that has this Beta law.
+    Theorem. Let g be Gaussian with sigma = 1 and P(max_x |g(x)| > w) = a. Then E (max_x |g(x)| - w)_+ <= h(a), with c_a
+    the 1 - a quantile of N(0, 1). Proof: max_x |g(x)| is a function of standard normal numbers with Lipschitz constant
+    1, so by the Gaussian isoperimetric inequality (Borell 1975) P(max_x |g(x)| > w + u) <= 1 - Phi(c_a + u). Integrate
+    over u >= 0. The k-th least of M draws is exceeded with a probability A that has this Beta distribution.
 
-    So a band that holds at each step with probability 1 - delta bounds the regret, where the proof of GP-UCB needs a
-    band that holds at all steps at once. Given the past, for the arm x_t of the largest mu + w_t sigma,
+    So a band that holds at each step with probability 1 - delta suffices for a regret bound, although the proof of
+    GP-UCB uses one that holds at all steps at once. Given the past, for the arm x_t of the largest mu + w_t sigma,
 
         E [max_x f_t(x) - f_t(x_t)] <= E [w_t sigma_t(x_t)] + E h(A) max_x sigma_t(x),
 
     since f_t(x*) <= mu(x*) + w sigma(x*) + (Z - w)_+ sigma(x*) with Z the largest ratio, and E f_t(x_t) = mu(x_t).
-    It is .048 at delta = .1 and 199 draws. Raises ValueError as ``simultaneous_width`` does.
+    E h(A) is .048 at delta = .1 and 199 draws. Raises ValueError as ``simultaneous_width`` does.
     """
     k = rank(draws, delta)
     cells = 10_000  # of a sum that approximates the integral over [0, 1]

@@ -1,5 +1,5 @@
-"""Widths: the interface, the widths for a function of bounded RKHS norm, while data only grow and with forgetting, and
-the maximum information gain gamma_n that they use. The head of the package has the definition and the symbols.
+"""The interface of widths, the widths for a function of bounded RKHS norm, with growing data and with forgetting, and
+the maximum information gain gamma_n that they use. The package's docstring defines a width and the symbols.
 
 gamma_n = max over n points of 1/2 log det(I + K_n / lambda). Every provider is called the same way,
 
@@ -33,9 +33,9 @@ _KINDS = ("squared_exponential", "matern", "linear")
 class RealisedGain:
     """The gain of the observations held, 1/2 log det(I + K_t / lambda); ``points`` is ignored.
 
-    Never above gamma_n. Valid where the proof uses gamma_n only as a bound on this log determinant, as for
-    the widths of Chowdhury & Gopalan (2017) and Zhou & Shroff (2021). Theorem 3 of Srinivas et al. (2010) is
-    stated for the maximum. Cost: O(1); the model keeps it.
+    Never above gamma_n. Valid if the proof uses gamma_n only as a bound on this log determinant, as for the widths of
+    Chowdhury & Gopalan (2017) and Zhou & Shroff (2021). Theorem 3 of Srinivas et al. (2010) is stated for the maximum.
+    Cost: O(1), because the model keeps it.
     """
 
     counts_points = False  # a width need not compute ``points``
@@ -47,24 +47,23 @@ class RealisedGain:
 
 @validation.names_arguments
 class MaximumGain:
-    """The maximum over a finite arm set with repeated pulls, computed greedily.
+    """The greedy maximum over a finite arm set with repeated pulls.
 
-    Each pick is the arm of largest posterior variance. The gain is monotone and submodular, so greedy
-    reaches at least 1 - 1/e of gamma_n (Nemhauser, Wolsey & Fisher 1978):
-    greedy_n <= gamma_n <= greedy_n / (1 - 1/e).
+    Each pick is the arm of largest posterior variance. The gain is monotone and submodular, so (Nemhauser, Wolsey &
+    Fisher 1978) greedy_n <= gamma_n <= greedy_n / (1 - 1/e).
 
     Args:
         covariance: prior covariance K over the arms, N x N or P x N x N.
         noise_variance: lambda > 0, a number or a tensor that broadcasts to the covariance's batch (P,).
         max_points: the largest n of any call.
-        upper_bound: True gives greedy_n / (1 - 1/e), what a confidence width needs; False gives greedy_n.
+        upper_bound: True gives greedy_n / (1 - 1/e), which a confidence width needs; False gives greedy_n.
 
     Cost: O(P N^2) for each of ``max_points`` picks, once (in float64 on the CPU); O(1) per call.
     Values have the model's dtype; keep ``covariance`` on the model's device.
 
-    Raises ValueError when built on a matrix that is not a covariance, a noise variance that is not positive or
-    ``max_points`` below 1; when called with an n outside 0..``max_points`` (of a tensor on a GPU, where a check would
-    synchronise, such entries give NaN instead).
+    Raises ValueError at construction for a matrix that is not a covariance, a noise variance that is not positive and
+    ``max_points`` below 1, and at a call for an n outside 0..``max_points``. On a GPU a check would synchronise, so
+    such entries of a tensor give NaN instead.
     """
 
     def __init__(
@@ -115,9 +114,9 @@ class GrowthBound:
       Srinivas et al. (2010), as Chowdhury & Gopalan (2017) quote them, had n^{d(d+1)/(2 nu + d(d+1))} ln n
     * ``"linear"``: d ln n
 
-    These are orders of growth on a compact domain: the true factor depends on the length-scale, the domain and lambda,
-    so a width built on them is guaranteed only if ``constant`` is known to be large enough. An n from 1 to e counts as
-    e, since gamma_1 > 0 = ln 1; gamma_0 = 0.
+    These are orders of growth on a compact domain. The true factor depends on the length-scale, the domain and lambda,
+    so a width built on them is guaranteed only if ``constant`` is large enough. An n from 1 to e counts as e, because
+    gamma_1 > 0 = ln 1; gamma_0 = 0.
 
     Args:
         kind: one of the three names above.
@@ -125,10 +124,10 @@ class GrowthBound:
         nu: smoothness of the Matern kernel, for ``"matern"`` only.
         constant: the unknown factor, > 0.
 
-    Raises ValueError on an unknown kind, a missing or superfluous ``nu``, or a number out of range.
+    Raises ValueError for another kind, a missing or superfluous ``nu``, and a number out of range.
     """
 
-    of_points_alone = True  # and not of the model's state
+    of_points_alone = True  # whether it depends on the number of points alone, not on the model's state
 
     def __init__(self, kind: str, dim: int, nu: float | None = None, constant: float = 1.0) -> None:
         validation.one_of("kind", kind, *_KINDS)
@@ -162,10 +161,10 @@ _FORMS = ("theory", "printed")
 class Width(Described, ABC):
     """A rule for the number that multiplies sigma. Subclasses implement ``at``."""
 
-    of_steps_alone = False  # and not of what the model has learned
+    of_steps_alone = False  # whether it depends on the step alone, not on what the model has learned
 
     def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        """``at``, after checks: ValueError for an integer step below 1, and for a width that needs ``bind`` first."""
+        """``at``, after checks: ValueError for an integer step below 1, and for a width that must be bound first."""
         check_step(step)
         self.check_bound()
         return self.at(step, model)
@@ -176,7 +175,7 @@ class Width(Described, ABC):
 
         Args:
             step: 1, 2, ... since the last restart, an integer or an integer tensor that broadcasts to
-                ``model.batch_shape``. n = step - 1 observations have been made since then.
+                ``model.batch_shape``. Since that restart, n = step - 1 observations have been made.
             model: the model whose sigma the width multiplies.
 
         Returns:
@@ -184,7 +183,7 @@ class Width(Described, ABC):
         """
 
     def root_of_gain(self, step: Tensor, model: OnlineModel) -> tuple[Any, Any, Any] | None:
-        """(A, P, Q) with ``at`` = A + sqrt(P g + Q) at these steps, (k, 1), g the model's realised information gain.
+        """(A, P, Q) such that ``at`` is A + sqrt(P g + Q) at these steps, (k, 1), g the model's realised gain.
 
         None for a width of another form. Compiled blocks of steps use it.
         """
@@ -193,7 +192,7 @@ class Width(Described, ABC):
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
         """The width for a policy with this forgetting rule: itself, or a copy with values read from the rule.
 
-        Raises ValueError if a value of the width contradicts the rule, or if neither has one.
+        Raises ValueError if the width and the rule have different values, or if neither has one.
         """
         return self
 
@@ -202,7 +201,7 @@ class Width(Described, ABC):
 
 
 class WidthAround(Width):
-    """Base of widths that modify another one, ``base``."""
+    """Base class of widths that modify another width, ``base``."""
 
     base: Width
 
@@ -220,10 +219,7 @@ class WidthAround(Width):
 
 
 class ConstantWidth(Width):
-    """width = c, a number >= 0, for tuning. No theorem covers it.
-
-    Raises ValueError unless c >= 0.
-    """
+    """width = c, for tuning. No theorem covers it. Raises ValueError unless c >= 0."""
 
     of_steps_alone = True
 
@@ -235,7 +231,7 @@ class ConstantWidth(Width):
 
 
 class NormWidth(Width):
-    """Base of widths for a function of bounded RKHS norm: checks B, R and delta."""
+    """Base class of widths for a function of bounded RKHS norm: checks B, R and delta."""
 
     def __init__(self, rkhs_bound: Parameter, noise_scale: Parameter | None, delta: Parameter) -> None:
         self.rkhs_bound = checked(validation.non_negative, "rkhs_bound", rkhs_bound)
@@ -254,7 +250,7 @@ class SrinivasRKHSWidth(Width):
 
     Source: Srinivas et al. 2010, Theorem 3, as quoted by Chowdhury & Gopalan 2017, section 3.1; equals their
     beta~_t, and sqrt(beta_t) of Srinivas. Valid for noise bounded by R almost surely in a model with
-    lambda = R^2, growing data, and the maximum gain gamma_n. Very loose: it is here for comparison.
+    lambda = R^2, growing data, and the maximum gain gamma_n. It is very loose, and kept for comparison.
 
     Args:
         rkhs_bound, delta, gain: B, delta and the provider of gamma_n.
@@ -275,14 +271,14 @@ class SrinivasRKHSWidth(Width):
 
 
 class SelfNormalisedWidth(NormWidth):
-    """Base of the widths that follow from Theorem 1 of Chowdhury & Gopalan 2017.
+    """Base class of the widths that follow from Theorem 1 of Chowdhury & Gopalan 2017.
 
-    ``form="theory"``: B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), for every lambda > 0 (Zhou &
-    Shroff 2021, equation 8; at lambda = 1 + 2/T it implies Chowdhury & Gopalan's Theorem 2).
-    ``form="printed"``: B + R sqrt(2 (gamma + 1 + ln(m/delta))), proved for lambda = 1 + 2/T. For
-    lambda >= 1 it is the wider form, and so valid too. For lambda < 1 it lacks the factor 1/sqrt(lambda) and is not
-    valid, although the experiments of Chowdhury & Gopalan use it with lambda = R^2.
-    m (``_events``) is the number of events in the union bound, each of probability delta/m.
+    ``form="theory"``: B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), for every lambda > 0 (Zhou & Shroff 2021,
+    equation 8; at lambda = 1 + 2/T it implies Chowdhury & Gopalan's Theorem 2). ``form="printed"``: B + R sqrt(2 (gamma
+    + 1 + ln(m/delta))), proved for lambda = 1 + 2/T. For lambda >= 1 it is wider than the theory form, so it is also
+    valid. For lambda < 1 it lacks the factor 1/sqrt(lambda) and is not valid, although the experiments of Chowdhury &
+    Gopalan use it with lambda = R^2. m (``_events``) is the number of events in the union bound, each of probability
+    delta/m.
     """
 
     _events = 1
@@ -305,7 +301,7 @@ class SelfNormalisedWidth(NormWidth):
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         noise, w = model.noise_variance, self._most
         B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
-        points: int | Tensor = 0  # a gain that reads the model ignores them: nothing is launched
+        points: int | Tensor = 0  # unused by a gain that reads the model, so no kernel is launched on a GPU
         if getattr(self.gain, "counts_points", True):
             points = step - 1
             if w is not None:
@@ -347,7 +343,7 @@ class GPTSWidth(SelfNormalisedWidth):
     Source: Chowdhury & Gopalan 2017, Algorithm 2 (f_t ~ GP(mu_{t-1}, v_t^2 k_{t-1})) and Lemma 6; equals
     their v_t. Printed: B + R sqrt(2 (gamma_{t-1} + 1 + ln(2/delta))), ``form="printed"``, for lambda >= 1.
     As a confidence band it fails with probability at most delta/2; the other half covers the sampling. Validity and
-    arguments are those of ``IGPWidth``.
+    arguments are as for ``IGPWidth``.
     """
 
     _events = 2
@@ -359,26 +355,25 @@ class BKBWidth(NormWidth):
     d_t = sum_s sigma~_t^2(x_s) over the observations, sigma~ with its 1/lambda (the model's
     ``effective_dimension``); l_t = 1 + ln(1 + kappa^2 t / lambda), kappa^2 = max k(x, x).
 
-    Source: Calandriello et al. 2019, Theorem 2; equals their beta~_t / sqrt(lambda), since theirs multiplies
+    Source: Calandriello et al. 2019, Theorem 2; equals their beta~_t / sqrt(lambda), because theirs multiplies
     sigma~ = sigma / sqrt(lambda). Correction: the print has l_t = ln(kappa^2 t), ``form="printed"``, which is 0 at
-    t = kappa = 1 and ignores lambda, while its source, equation 6, has 1 + ln(|K| / lambda + 1) with
-    |K| <= kappa^2 t.
+    t = kappa = 1 and ignores lambda. Its source, equation 6, has 1 + ln(|K| / lambda + 1) with |K| <= kappa^2 t.
     Valid for R-sub-Gaussian noise and every lambda > 0, at all steps at once with probability 1 - delta, if the
-    model's variances are within a factor alpha of the exact ones (``LeverageSampling.theory``). Loose:
-    ``RealisedInformationWidth`` is several times narrower, but proved for the exact posterior only.
+    model's variances are within a factor alpha of the exact ones (``LeverageSampling.theory``). It is loose:
+    ``RealisedInformationWidth`` is several times narrower, but proved only for the exact posterior.
 
     Args:
         rkhs_bound, noise_scale, delta: B (their F), R (their xi; None: the square root of the model's lambda), delta.
         form: ``"theory"`` (default) or ``"printed"``.
-        stretch: C >= 1, for batch BKB, where means are frozen while variances fall by a factor of up to C. The
-            width is multiplied by sqrt(C), since sigma_frozen^2 <= (1 + sum sigma~^2(x_s) / lambda) sigma_now^2.
+        stretch: C >= 1, for batch BKB, which freezes means while variances fall by a factor of up to C. It multiplies
+            the width by sqrt(C), because sigma_frozen^2 <= (1 + sum sigma~^2(x_s) / lambda) sigma_now^2.
         bound_is_guess: B is a first guess F_0 of an unknown norm. The width uses the least F_0 2^k that the data do
             not refute: some w with ||w|| <= F_0 2^k lies in the theorem's confidence set,
             ||w - w~_t||_A~ <= beta~_t(F_0 2^k). The paper says only that "standard guess-and-double techniques can
             be applied"; this is our reading. The noise enters the set in the same way for every guess, so delta is
             not split: with probability 1 - delta no guess at or above the norm is ever refuted, and the width stays
-            below the one for twice the norm (or for F_0). The theorem's regret bound holds from the first guess at or
-            above the norm; until a lower one is refuted its width is too small, and an arm whose value only a larger
+            below the width for twice the norm (or for F_0). The theorem's regret bound holds from the first guess at or
+            above the norm. Until a lower guess is refuted, its width is too small, and an arm whose value only a larger
             norm explains may not be played. ``a_gp_ucb`` instead raises its bound with time, whatever the data.
 
     Cost: O(m^3). Raises ValueError unless B >= 0 (> 0 for a guess), R > 0 and 0 < delta < 1, and when called with a
@@ -428,22 +423,22 @@ class GPBUCBWidth(WidthAround):
     The mean uses the rewards learned; the deviation sigma_{t-1} also counts the pending pulls:
     sigma_learned(x) / sigma_{t-1}(x) = exp(I(f(x); pending | learned)) <= exp(C), I the conditional mutual
     information. So if the base is valid, |f - mu| <= base sigma_learned, then |f - mu| <= exp(C) base sigma_{t-1},
-    and regret is at most exp(C) times that of one choice at a time.
+    and the regret bound grows by at most the factor exp(C) over that for one choice at a time.
 
     Source: Desautels, Krause & Burdick 2014 (JMLR 15), section 4. It equals the root of their
     beta_t = exp(2 C) alpha_fb[t], with their C after uncertainty sampling: each of its n pulls takes the largest
     variance, so the gains do not increase, the last is at most gamma_n / n, and no later pull gains more.
 
-    Valid if ``base`` counts the learned rewards alone (widths are evaluated at the step after the last reward), at most
+    Valid if ``base`` counts only the learned rewards (widths are evaluated at the step after the last reward), at most
     B - 1 pulls are pending at a choice, the model holds n observations chosen by ``uncertainty_sampling`` and forgets
     nothing, and the kernel has no time part. With drift or forgetting, or without the first n pulls, no theorem holds.
-    For many pending pulls the factor is large; in practice it is often set to a constant such as 1 (their section 6).
+    For many pending pulls the factor is large. In practice it is often set to a constant such as 1 (their section 6).
 
     Args:
         base: the width for one choice at a time.
         count: B, the number of choices without a reward between them, or of questions open at once.
         initial: n.
-        gain: a provider of gamma_n. The argument needs the gain of the first n pulls only, which
+        gain: a provider of gamma_n. The proof needs only the gain of the first n pulls, which
             ``MaximumGain(..., max_points=n, upper_bound=False)`` gives. ``RealisedGain`` counts all data held now and
             is not valid here.
 
@@ -458,7 +453,7 @@ class GPBUCBWidth(WidthAround):
         self.initial = validation.positive_integer("initial", initial)
 
     def information(self, model: OnlineModel) -> Tensor:
-        """C, broadcasting to ``model.batch_shape``."""
+        """C, which broadcasts to ``model.batch_shape``."""
         return (self.count - 1) * self.gain(self.initial, model) / self.initial
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
@@ -467,9 +462,9 @@ class GPBUCBWidth(WidthAround):
 
 @torch.no_grad()
 def uncertainty_sampling(model: ArmModel, count: int, time: float = 0.0) -> Tensor:
-    """``count`` arms, ``count x batch_shape``, each of the largest variance after the ones before it are observed.
+    """``count`` arms, ``count x batch_shape``, each with the largest variance after the arms before it are observed.
 
-    The choice needs no reward: pull them all, learn, and ``GPBUCBWidth`` holds from then on. The model does not
+    The choice needs no reward. Once all of them are pulled and learned, ``GPBUCBWidth`` is valid. The model does not
     change. Source: Desautels, Krause & Burdick 2014, section 4. Cost: one step of the model for each arm.
 
     Args:
@@ -491,17 +486,17 @@ def uncertainty_sampling(model: ArmModel, count: int, time: float = 0.0) -> Tens
 
 
 # Functions that change: restarts, windows, batches in random order, and a term for the drift. A forgetting rule keeps
-# only part of the data, which breaks the martingale behind the widths above; each class says which union bound repairs
-# it. Interval and window are read from the policy's forgetting rule.
+# only part of the data, which breaks the martingale behind the widths above. Each class names the union bound that
+# repairs it. Interval and window are read from the policy's forgetting rule.
 
 
 class RestartWidth(SelfNormalisedWidth):
     """R-GP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-t0} + 2 ln(M/delta)), restarted at t0.
 
     Source: Zhou & Shroff 2021, Algorithm 1 and Lemma 1; equals their beta_t. ``step`` counts from the
-    restart, so n = t - t0. Correction: the paper has ln(1/delta), and its Lemma 1 covers one interval;
+    restart, so n = t - t0. Correction: the paper has ln(1/delta), but its Lemma 1 covers one interval;
     ln(M/delta) is the union bound over the M = ceil(T/H) intervals of a run.
-    Valid while f does not change inside an interval; wrap in ``DriftAwareWidth`` otherwise.
+    Valid if f does not change inside an interval; otherwise wrap it in ``DriftAwareWidth``.
 
     Args:
         num_intervals: M, the number of intervals that the guarantee covers, >= 1; 1 gives the paper's width. None:
@@ -551,7 +546,7 @@ class SlidingWindowWidth(SelfNormalisedWidth):
     Source: Zhou & Shroff 2021, Lemma 2; equals the beta_t there. Correction: their Algorithm 2 prints
     B + R sqrt(2 (gamma_{min(t,w)} + 1 + ln(1/delta))). Removing observations breaks the martingale, so the
     guarantee is a union bound over T steps (Lemma 2): both forms use ln(T/delta).
-    Valid at steps up to T, for f unchanged inside each window; wrap in ``DriftAwareWidth`` otherwise.
+    Valid at steps up to T if f does not change inside a window; otherwise wrap it in ``DriftAwareWidth``.
 
     Args:
         window: w, the largest number of observations held, >= 1; None: the window of the policy's rule.
@@ -590,15 +585,15 @@ class SlidingWindowWidth(SelfNormalisedWidth):
 class PermutationWidth(NormWidth):
     """width = B + sqrt((R^2 + V^2)/lambda) sqrt(2 ln(2 N M/delta)), for the average function of a batch.
 
-    Theorem. Let n arms be fixed, pulled in a uniformly random order, and f_t have averages f over the batch with
-    ||f|| <= B and |f_s(x) - f_t(x)| <= V for all arms and all s, t in the batch. With the posterior of the batch alone,
-    |f(x) - mu(x)| <= width sigma(x) for N arms and M batches at once, with probability at least 1 - delta.
+    Theorem. Let n fixed arms be pulled in a uniformly random order. Let f be the average of f_t over the batch, with
+    ||f|| <= B, and |f_s(x) - f_t(x)| <= V for all arms and all s, t in the batch. With the posterior of the batch
+    alone, |f(x) - mu(x)| <= width sigma(x) for N arms and M batches at once, with probability at least 1 - delta.
 
     Proof. mu(x) = sum_j a_j y_j. The error due to f is at most B sigma(x). The noise is sub-Gaussian with
     R^2 |a|^2. The rest, sum_j a_j (f_{tau(j)}(x_j) - f(x_j)), tau the random order, has mean 0. Reveal tau(j) in
-    descending order of |a_j|: two values of one tau(j) are coupled by a swap with a later one and change the sum by at
-    most 2 V |a_j|, so by Azuma and Hoeffding it is sub-Gaussian with V^2 |a|^2. Both are independent, and
-    lambda |a|^2 <= sigma^2(x). Without the random order drift costs V sqrt(n/lambda) (``DriftAwareWidth``).
+    descending order of |a_j|. Two values of one tau(j) are coupled by a swap with a later one and change the sum by at
+    most 2 V |a_j|, so by Azuma and Hoeffding the sum is sub-Gaussian with V^2 |a|^2. The two are independent, and
+    lambda |a|^2 <= sigma^2(x). Without the random order, drift costs V sqrt(n/lambda) (``DriftAwareWidth``).
 
     Source: Iwazaki & Takeno 2024 (arXiv 2410.16052) for the idea and the existence of such a bound; the constants are
     derived here. It contains no information gain, because the arms of a batch do not depend on its rewards.
@@ -661,7 +656,7 @@ class DriftAwareWidth(WidthAround):
 
 
 def _value_of_rule(name: str, given: int | None, of_rule: int | None, what: str) -> int:
-    """The value of the forgetting rule. Raises ValueError if the rule has none, or if the width has another."""
+    """The value ``of_rule``. Raises ValueError if the rule has none, or if the width has another value."""
     if of_rule is None:
         raise ValueError(f"{name} of the width must come from a forgetting rule with {what}")
     fits = given is None or given == of_rule
@@ -679,7 +674,7 @@ def checked(check: Callable[[str, Any], Any], name: str, value: Any) -> Any:
 
 
 def scale_of(noise: Tensor, noise_scale: Parameter | None) -> Parameter:
-    """R as given, or else sqrt(lambda), lambda = ``noise``."""
+    """R, or sqrt(lambda) if it is None, with lambda = ``noise``."""
     return noise.sqrt() if noise_scale is None else like(noise, noise_scale)
 
 
