@@ -1,4 +1,4 @@
-"""Problems over a continuous domain, with points in place of arms; and standard test functions that move."""
+"""Problems over a continuous domain: points take the place of arms. Standard test functions that change with time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise, n
 from bandits_torch.problems.simulated import SMALLEST_RIDGE, covariance, regularised_norm
 from bandits_torch.streams import ReplicateStreams
 
-_RAW, _LOCAL = 4096, 8  # points looked at, and local searches, for the best value of a step
-_RADII, _NEAR = (0.1, 0.03, 0.01), 128  # then again near the best, within these shares of the box
-_SAMPLE = 512
+_RAW, _LOCAL = 4096, 8  # for the maximum of a step: points evaluated, local searches from the best
+_RADII, _NEAR = (0.1, 0.03, 0.01), 128  # further points around the best, within these shares of the box
+_SAMPLE = 512  # points for the mean of a step
 
 
 class ContinuousProblem(Problem):
@@ -36,8 +36,8 @@ class ContinuousProblem(Problem):
         domain: the set of points; ``available(step)`` is the ``Domain`` of a step, or None for this one.
         dim: d.
         noise_scale: R, standard deviation of the normal noise, (replicates,).
-        functions_differ: whether each replicate has its own function.
-        hints: (k, d) points that may lie near a maximum at some step, as further starts for ``best``.
+        functions_differ: whether replicates have different functions.
+        hints: (k, d) points that may be near a maximum at some step: further starts for ``best``.
     """
 
     domain: Domain
@@ -55,15 +55,13 @@ class ContinuousProblem(Problem):
         self._best: dict[int, Tensor] = {}
 
     def available(self, step: int) -> Domain | None:  # type: ignore[override]
-        """The domain of this step if it is not the usual one: other bounds, constraints, a context."""
+        """The domain of this step if it differs, by bounds, constraints or a context; None for the usual one."""
         return None
 
     @abstractmethod
     def expected(self, step: int, X: Tensor) -> Tensor:
-        """Mean rewards at step 1, 2, ... of points X, ``... x S x d``, one per replicate: ``... x S``.
-
-        Differentiable in X. For the scorer and ``pull`` only.
-        """
+        """Mean rewards ``... x S`` at step 1, 2, ... of points X, ``... x S x d``, one per replicate; differentiable
+        in X. For the scorer and ``pull`` only."""
 
     @property
     def choices(self) -> Domain:
@@ -71,7 +69,7 @@ class ContinuousProblem(Problem):
         return self.domain
 
     def score(self, step: int, points: Tensor, available: Domain | None) -> tuple[Tensor, Tensor]:
-        """Expected rewards of points (S, d), minus infinity outside the domain of the step; and the maximum over it."""
+        """Expected rewards (S,) of points (S, d), minus infinity outside the step's domain; and ``best``."""
         domain = self.domain if available is None else available
         inside = domain.contains(points) & (points - domain.fix(points)).eq(0).all(-1)
         return self.expected(step, points).where(inside, -math.inf), self.best(step)
@@ -91,11 +89,8 @@ class ContinuousProblem(Problem):
         return gaussian_noise(self.noise_scale, streams)
 
     def best(self, step: int) -> Tensor:
-        """max over the domain of the step of the expected reward, (replicates,); computed once per step.
-
-        Computed numerically (``maximum``): never above the true maximum, and within 1e-6 of known maxima
-        (tests/problems).
-        """
+        """Maximum (replicates,) of the expected reward over the step's domain, computed once, by ``maximum``: not above
+        the true one, and within 1e-6 of known maxima (tests/problems)."""
         self.check_step(step)
         if step not in self._best:
             domain = self.available(step) or self.domain
@@ -106,7 +101,7 @@ class ContinuousProblem(Problem):
         return self._best[step].to(self.arms)
 
     def random_reward(self, step: int) -> Tensor:
-        """Mean of the expected reward over the domain of the step, from 512 evenly spread points, (replicates,)."""
+        """Mean (replicates,) of the expected reward over the step's domain, from 512 evenly spread points."""
         domain = self.available(step) or self.domain
         with torch.no_grad():
             return self.expected(step, domain.samples(_SAMPLE, 0, self.replicates)).mean(0)
@@ -115,13 +110,10 @@ class ContinuousProblem(Problem):
 def maximum(
     function: Callable[[Tensor], Tensor], domain: Domain, replicates: int = 1, *, hints: Tensor | None = None
 ) -> Tensor:
-    """max over x in the domain of function(x), (replicates,).
+    """The maximum (replicates,) of a differentiable function, ``n x replicates x d`` to ``n x replicates``.
 
-    Local searches from the best of 4 096 evenly spread points and of the hints (k, d), then from the best of 128
-    random ones in ever smaller boxes around the best found.
-
-    Args:
-        function: from ``n x replicates x d`` to ``n x replicates``, differentiable.
+    Local searches start from the best of 4 096 evenly spread points and the hints (k, d), then from the best of 128
+    random points in ever smaller boxes around the best point so far.
     """
     raw = domain.sample(_RAW, 0)
     if hints is not None:
@@ -144,7 +136,7 @@ def _maximum_of(function: Callable[[Tensor], Tensor], domain: Domain, raw: Tenso
     for radius in (*_RADII, 0.0):
         with torch.no_grad():
             order = of_replicate(points).topk(_LOCAL).indices
-        with warnings.catch_warnings(record=True):  # at a cusp a line search ends early, and says so
+        with warnings.catch_warnings(record=True):  # a line search that ends early at a cusp warns
             X, values = gen_candidates_scipy(
                 points[order],
                 of_replicate,  # type: ignore[arg-type]
@@ -166,29 +158,27 @@ def _maximum_of(function: Callable[[Tensor], Tensor], domain: Domain, raw: Tenso
 
 # --- standard test functions that move ---
 
-_POINTS, _MOMENTS = 256, 11  # what the knowledge is estimated from
-_LAG = 0.1  # of the horizon, at which the correlation over time is measured
+_POINTS, _MOMENTS = 256, 11  # from which knowledge is estimated
+_LAG = 0.1  # between two of the moments, as a share of the horizon
 
 
 class DynamicFunction(ContinuousProblem):
     """A BoTorch test function of d + 1 inputs, negated, whose last input is time: f_t(x) = -F(x, t / T).
 
-    Points are the domain of the first d inputs scaled to [0, 1]^d; the last input goes through its own bounds
-    from step 1 to step T, however long a step takes. Rewards are scaled to mean 0 and standard deviation 1 over
-    points and steps. ``time(step)`` is the step.
+    All inputs are scaled from F's bounds to [0, 1]. Rewards have mean 0 and standard deviation 1 over 256 points and 11
+    moments from step 1 to T. ``time(step)`` is the step. ``best``, the reference of the regret, is computed
+    numerically.
 
-    Known beforehand: a Matern kernel of smoothness 5/2, lengthscale 0.3 sqrt(d) (a guess: the function is not a
-    draw of it), noise variance R^2; estimated from the function at 256 points and 11 moments: B = the largest
-    norm of its fit there, the forgetting rate that gives the correlation over a tenth of the horizon, and both
-    variation budgets (the one in the RKHS norm from these fits); and four candidate priors: that kernel
-    without change, with forgetting at that rate, and times a Matern kernel over time of lengthscale T/10 and T/3.
-
-    ``best``, the reference of the regret, is computed numerically.
+    Known beforehand: a Matern 5/2 kernel of lengthscale 0.3 sqrt(d) (a guess: the function is not a draw from it);
+    noise variance R^2, at least 1e-6; from these points and moments, B = the largest norm of the function's fits
+    (``regularised_norm``), the forgetting rate that gives the correlation over a tenth of the horizon, and both
+    variation budgets (in the RKHS norm those of such fits to the changes); and four candidate priors: that kernel
+    without change, with forgetting at that rate, and times a Matern 5/2 kernel over time of lengthscale T/10 and T/3.
 
     Args:
         function: a BoTorch test function, to be minimised.
         horizon: T.
-        noise_scale: R, in standard deviations of the function.
+        noise_scale: R, in units of the scaled rewards.
         replicates: all have the same function, and independent noise.
 
     Raises ValueError unless ``horizon`` and ``replicates`` are integers >= 1 and ``noise_scale`` >= 0.
@@ -211,7 +201,7 @@ class DynamicFunction(ContinuousProblem):
         super().__init__(Domain(box), replicates, noise_scale, horizon)
         self._function = function.to(torch.float64)
         self._low, self._high = torch.as_tensor(function.bounds, dtype=torch.float64)
-        with contextlib.suppress(NotImplementedError):  # BoTorch knows no optima of Hartmann's of four inputs
+        with contextlib.suppress(NotImplementedError):  # as for Hartmann's function of four inputs
             if isinstance(function.optimizers, Tensor):
                 optima = function.optimizers.to(box)
                 self.hints = ((optima - self._low) / (self._high - self._low))[:, :-1]
@@ -223,7 +213,7 @@ class DynamicFunction(ContinuousProblem):
         self.knowledge = self._known((values - self._mean) / self._deviation, points, horizon)
 
     def expected(self, step: int, X: Tensor) -> Tensor:
-        """-F(x, t / T), scaled."""
+        """-F(x, step / T), scaled."""
         self.check_step(step)
         return (self._at(step, X) - self._mean) / self._deviation
 
@@ -234,7 +224,7 @@ class DynamicFunction(ContinuousProblem):
         return -self._function.evaluate_true(flat).reshape(X.shape[:-1])
 
     def _known(self, values: Tensor, points: Tensor, horizon: int) -> Knowledge:
-        """The knowledge that a user could have, from values (moments x points)."""
+        """The knowledge estimated from scaled values (moments x points)."""
         kernel = MaternKernel(nu=2.5).double()
         kernel.lengthscale = 0.3 * math.sqrt(self.dim)
         noise_variance = max(float(self.noise_scale[0]) ** 2, SMALLEST_RIDGE)
@@ -263,7 +253,7 @@ class DynamicFunction(ContinuousProblem):
 
 
 class _OfAnyDimension(DynamicFunction):
-    """A function that exists in every dimension: ``function`` makes it in d + 1."""
+    """A function that exists in every dimension; ``function`` makes it with d + 1 inputs."""
 
     function: ClassVar[Callable[..., SyntheticTestFunction]]
 
@@ -274,7 +264,7 @@ class _OfAnyDimension(DynamicFunction):
 
 @named("dynamic-ackley")
 class DynamicAckley(_OfAnyDimension):
-    """Ackley's function, its last input time: many local optima around one basin whose floor rises and falls.
+    """Ackley's function, with time as last input: many local optima around one basin whose floor rises and falls.
 
     Args:
         dim: d, coordinates of a point.
@@ -286,7 +276,7 @@ class DynamicAckley(_OfAnyDimension):
 
 @named("dynamic-hartmann6")
 class DynamicHartmann6(DynamicFunction):
-    """Hartmann's function in six dimensions, the sixth time: hills that rise and sink by turns.
+    """Hartmann's function of six inputs, the sixth of them time: hills that rise and sink by turns.
 
     Args:
         options: of ``DynamicFunction``.
@@ -298,7 +288,7 @@ class DynamicHartmann6(DynamicFunction):
 
 @named("dynamic-shekel")
 class DynamicShekel(DynamicFunction):
-    """Shekel's function in four dimensions, the fourth time: narrow peaks that come and go.
+    """Shekel's function of four inputs, the fourth of them time: narrow peaks that come and go.
 
     Args:
         options: of ``DynamicFunction``.
@@ -310,7 +300,7 @@ class DynamicShekel(DynamicFunction):
 
 @named("dynamic-griewank")
 class DynamicGriewank(_OfAnyDimension):
-    """Griewank's function, its last input time: ripples that move over a wide bowl.
+    """Griewank's function, with time as last input: ripples that move over a wide bowl.
 
     Args: as for ``DynamicAckley``.
     """
@@ -323,7 +313,7 @@ class DynamicGriewank(_OfAnyDimension):
 
 @named("dynamic-levy")
 class DynamicLevy(_OfAnyDimension):
-    """Levy's function, its last input time: a ridged valley that is lifted as time passes.
+    """Levy's function, with time as last input: a ridged valley that is lifted as time passes.
 
     Args: as for ``DynamicAckley``.
     """
@@ -333,7 +323,7 @@ class DynamicLevy(_OfAnyDimension):
 
 @named("dynamic-styblinski-tang")
 class DynamicStyblinskiTang(_OfAnyDimension):
-    """Styblinski and Tang's function, its last input time: two wells a coordinate, lifted as time passes.
+    """Styblinski and Tang's function, with time as last input: two wells a coordinate, lifted as time passes.
 
     Args: as for ``DynamicAckley``.
     """

@@ -1,4 +1,4 @@
-"""Functions that change: at switches, by a moving phase, as moving peaks."""
+"""Problems whose reward functions change: at switches, by a moving phase, as moving peaks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from bandits_torch.streams import ReplicateStreams
 
 _AMPLITUDE = 0.8
 _FREQUENCY = 3.0
-_PHASE_BREAKS = (0.1, 0.3, 0.4, 0.6)  # of the horizon: the phase rises between the first two and the last two
+# Shares of the horizon: the phase rises between the first two and between the last two.
+_PHASE_BREAKS = (0.1, 0.3, 0.4, 0.6)
 
 
 @named("switching", random=True)
@@ -41,12 +42,12 @@ class SwitchingFunctions(SimulatedProblem):
     The switching environment of Hong, Li & Tewari (2023), section 6: r ~ N(0, K), scaled to max |r| = 0.8,
     noise of scale 0.1, 10 000 steps with a switch at 3000 (``switches=(0.3,)``) or at 1500 and 5000
     (``(0.15, 0.5)``). They place the arms on the unit sphere of R^10 (``layout="sphere", dim=10``), where a
-    lengthscale of 0.2 leaves the arms nearly independent; the default here is correlated arms in [0, 1].
+    lengthscale of 0.2 leaves arms nearly independent; the default here is correlated arms in [0, 1].
 
     Known beforehand: the kernel of the draws before scaling, noise variance R^2, B = the largest RKHS norm
-    among the pieces, both variation budgets (sums over the switches, of the largest change of any arm and of the RKHS
-    norm of the change), and a forgetting rate whose correlation over time is the average over switches at random
-    steps: (1 - eps)^{1/2} = 1 - m/T for m fresh draws, 1 - 2m/T for m changes of sign.
+    among the pieces, both variation budgets (sums over the switches of the largest change of any arm, and of the
+    RKHS norm of the change), and a forgetting rate. With m switches at random steps, its correlation of successive
+    steps is their average correlation: (1 - eps)^{1/2} = 1 - m/T for fresh draws, 1 - 2m/T for changes of sign.
 
     Args:
         horizon: T.
@@ -56,8 +57,8 @@ class SwitchingFunctions(SimulatedProblem):
         noise_scale: R.
         kernel, lengthscale, nu, num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``.
 
-    Raises ValueError for another ``change``, a negative ``noise_scale``, and switches that, with shares of the horizon
-    rounded to steps, are not increasing steps from 2 to T.
+    Raises ValueError for another ``change``, a negative ``noise_scale``, and switches that are not increasing steps
+    from 2 to T, after fractions are rounded to steps.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class SwitchingFunctions(SimulatedProblem):
         )
 
     def expected_rewards(self, step: int) -> Tensor:
-        """Scaled draws (replicates, N) of the piece that contains the step; a view, nothing is computed."""
+        """The scaled draws (replicates, N) of the step's piece, a view."""
         self.check_step(step)
         return self.functions[bisect.bisect_right(self.switches, step)]
 
@@ -120,7 +121,7 @@ class SwitchingFunctions(SimulatedProblem):
 class SphereOneSwitch(SwitchingFunctions):
     """First environment of Hong, Li & Tewari (2023), section 6: arms on a sphere in R^10, a switch at 0.3 T.
 
-    ``change`` is ``"flip"``, the sign change of their published code, or ``"fresh"``, the new draw of their
+    ``change`` is ``"flip"``, the sign change in their published code, or ``"fresh"``, the new draw in their
     text. They truncate the noise so that |reward| <= 1; here it is normal. Other options: ``SwitchingFunctions``.
     """
 
@@ -151,16 +152,15 @@ class SphereTwoSwitches(SphereOneSwitch):
 class DriftingCosine(SimulatedProblem):
     """A cosine wave whose phase moves: r_t(x) = 0.8 cos(3 x^T theta + phi(t)).
 
-    The direction theta is uniform on the unit sphere. Hong, Li & Tewari (2023), appendix J.3. At T = 10 000
+    Hong, Li & Tewari (2023), appendix J.3. The direction theta is uniform on the unit sphere. At T = 10 000
     the phase phi is 0 until step 1000, rises linearly to pi at 3000, stays, rises from 4000 to 2 pi at 6000
     and stays; other horizons scale these steps.
 
-    Known beforehand: noise variance R^2; a squared exponential kernel of variance 0.8^2/2 whose lengthscale
-    is sqrt(d)/3 unless given (with this default the kernel equals the covariance of r averaged over theta and phase, to
-    second order in the distance); B = the largest norm over all phases of the wave fitted on the arms to within the
-    noise (``regularised_norm``); both variation budgets exactly, in the RKHS norm on the arms
-    (``norm_on_arms``); a forgetting rate, eps = 1 - 2^{-12/T}, that halves the correlation while the phase moves by
-    pi/3 at its mean speed 2 pi / T.
+    Known beforehand: noise variance R^2; a squared exponential kernel of variance 0.8^2/2 and, unless another is given,
+    lengthscale sqrt(d)/3 (to second order in the distance, the covariance of r averaged over theta and phase);
+    B = the largest norm, over all phases, of the wave fitted on the arms to within the noise (``regularised_norm``);
+    both variation budgets, exactly, one in the RKHS norm on the arms (``norm_on_arms``); and the forgetting rate
+    eps = 1 - 2^{-12/T}, which halves the correlation while the phase moves by pi/3 at its mean speed 2 pi / T.
 
     Args:
         horizon: T.
@@ -233,14 +233,13 @@ class DriftingCosine(SimulatedProblem):
         return self._latest
 
     def _gram(self, norm: Callable[[Tensor], Tensor]) -> Tensor:
-        """Inner products (replicates, 2, 2) of u and v, the cosine and the sine, from the norms of u, v and u + v."""
+        """Inner products (replicates, 2, 2) of the cosine u and the sine v, from the norms of u, v and u + v."""
         u, v, sums = norm(self._cosine), norm(self._sine), norm(self._cosine + self._sine)
         cross = (sums**2 - u**2 - v**2) / 2
         return torch.stack([u**2, cross, cross, v**2], dim=-1).reshape(-1, 2, 2)
 
     def _variation(self, root: Tensor) -> tuple[Tensor, Tensor]:
-        """Sums over the steps of the largest change of any arm and of the change's norm, (replicates,) each; 256 steps
-        at a time."""
+        """Both variation budgets, (replicates,) each, computed for 256 steps at a time."""
         phases = torch.tensor([self.phase(t) for t in range(1, (self.horizon or 0) + 1)], dtype=torch.float64)
         moving = phases.diff() > 0
         largest, in_norm = torch.zeros(2, self.replicates, dtype=torch.float64)
@@ -257,11 +256,11 @@ class DriftingCosine(SimulatedProblem):
 
 # --- Branke's moving peaks ---
 
-# Scenario 2, in units of a domain of side 1 and of rewards divided by 100: heights 30 to 70, widths (slopes
-# of the cones) 1 to 12 per unit of a domain of side 100.
+# Scenario 2 has heights of 30 to 70 and widths (slopes of the cones) of 1 to 12 on a domain of side 100. Here the side
+# is 1, and rewards are divided by 100.
 _HEIGHTS = (0.30, 0.70)
 _WIDTHS = (1.0, 12.0)
-_LANDSCAPES = 256  # draws that estimate the mean and variance which a user of the benchmark knows
+_LANDSCAPES = 256  # draws from which the known mean and variance are estimated
 
 
 @named("moving-peaks", random=True)
@@ -271,15 +270,15 @@ class MovingPeaks(SimulatedProblem):
     Every ``period`` steps each height and width moves by a normal step and each centre by a step of fixed
     length in a random direction; all bounce off their limits. Defaults are scenario 2 (10 cones, heights 30
     to 70 with severity 7, widths 1 to 12 with severity 1, centres in [0, 100]^d moving by 1, uncorrelated),
-    with the domain scaled to [0, 1]^d and rewards divided by 100. The original has d = 5 and a change every
-    5000 evaluations; here d = 2, so that 100 arms see the peaks, and ``period`` is 500. Its starting
-    heights are all 50; here they are uniform, as widths and centres are. The original has no noise.
+    with the domain scaled to [0, 1]^d and rewards divided by 100. The original has d = 5, a change every 5000
+    evaluations, starting heights of 50 and no noise. Here d = 2, so that 100 arms resolve the peaks, ``period``
+    is 500, and starting heights are uniform, as widths and centres are.
 
-    Known beforehand: noise variance R^2; mean and variance of a landscape of these settings, from 256
-    others; a kernel of that variance (Matern 3/2 with lengthscale 0.3 makes those 256 likeliest among the
-    squared exponential and Matern kernels tried, at the default settings); B = the largest norm of a
+    Known beforehand: noise variance R^2; mean and variance of a landscape with these settings, from 256
+    others; a kernel of that variance (at the default settings Matern 3/2 with lengthscale 0.3 has the highest
+    likelihood of those 256 among the squared exponential and Matern kernels tried); B = the largest norm of a
     landscape of the run, fitted about the mean to within the noise (``regularised_norm``); both variation
-    budgets of the run, the one in the RKHS norm from these fits.
+    budgets of the run, in the RKHS norm those of such fits to the changes.
 
     Args:
         horizon: T.
@@ -290,8 +289,7 @@ class MovingPeaks(SimulatedProblem):
             (rewards per side of the domain).
         noise_scale: R.
         kernel, lengthscale, nu: of the known kernel.
-        num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``; a sphere makes no
-        sense here.
+        num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``, without ``"sphere"``.
 
     Raises ValueError unless 0 <= ``shift`` < 1, counts are integers >= 1, severities and ``noise_scale`` >= 0, and
     ``layout`` is ``"uniform"`` or ``"grid"``.
@@ -336,7 +334,7 @@ class MovingPeaks(SimulatedProblem):
         self.knowledge = self._know(make_kernel(kernel, lengthscale, nu))
 
     def expected_rewards(self, step: int) -> Tensor:
-        """The landscape (replicates, N) at this step: computed when it changes, otherwise the same tensor."""
+        """The landscape (replicates, N) at this step; the same tensor until it changes."""
         self.check_step(step)
         piece = (step - 1) // self.period
         if piece != self._piece:
@@ -380,7 +378,7 @@ def _move(peaks: Tensor, normals: Tensor, shift: float, severities: Tensor) -> T
     directions = torch.nn.functional.normalize(normals[..., 2:], dim=-1)
     steps = torch.cat([normals[..., :2] * severities, shift * directions], -1)
     low, high = _limits(peaks.shape[-1] - 2)
-    # Reflected at both limits, however far the step goes: a walk on a circle of twice the length.
+    # Reflection at both limits, however long the step, is a walk on a circle of twice the length.
     length = high - low
     around = torch.remainder(peaks + steps - low, 2 * length)
     return low + torch.minimum(around, 2 * length - around)

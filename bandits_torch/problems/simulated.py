@@ -1,5 +1,5 @@
-"""Simulated problems: their parts (arms, kernels, draws from a Gaussian process, noise), and functions that do not
-change: draws of a Gaussian process, members of its RKHS, standard test functions, hills."""
+"""Simulated problems: their common parts (arms, kernels, Gaussian-process draws, noise), and static functions: draws of
+a Gaussian process, members of its RKHS, standard test functions, hills."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bandits_torch.streams import ReplicateStreams
 
 _RELATIVE_RANK_TOLERANCE = 1e-12  # eigenvalues below this share of the largest are rounding noise
 _LAYOUTS = ("uniform", "grid", "sphere")
-SMALLEST_RIDGE = 1e-6  # of regularised_norm, where the noise is smaller
+SMALLEST_RIDGE = 1e-6  # of ``regularised_norm``, if the noise variance is smaller
 
 
 class SimulatedProblem(Problem):
@@ -30,9 +30,10 @@ class SimulatedProblem(Problem):
         arms: (N, d) features, shared by all replicates.
         replicates: number of reward functions.
         noise_scale: R, standard deviation of the noise, a number or (replicates,).
-        horizon: the last step, None if there is no end.
+        horizon: the last step, None without an end.
 
-    Raises ValueError for arms of another shape or that are not finite, and a ``noise_scale`` below 0.
+    Raises ValueError for arms of another shape or that are not finite, ``replicates`` below 1 and a ``noise_scale``
+    below 0.
     """
 
     noise_is_added = True
@@ -50,7 +51,7 @@ class SimulatedProblem(Problem):
         self.noise_scale = scale.expand(replicates).clone()
 
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """Normal noise (S,) of the problem's ``noise_scale``, the same at every step and arm."""
+        """Normal noise (S,) of standard deviation ``noise_scale``."""
         return gaussian_noise(self.noise_scale, streams)
 
 
@@ -58,9 +59,9 @@ def place_arms(layout: str, num_arms: int, dim: int, seed: int) -> Tensor:
     """Arms (num_arms, dim), the same for every replicate.
 
     Args:
-        layout: ``"uniform"``: uniform on [0, 1]^dim; ``"grid"``: an even grid of [0, 1]^dim, which needs
-            ``num_arms`` to be a whole number to the power ``dim``; ``"sphere"``: uniform on the unit sphere.
-        seed: of the random layouts; independent of the draws of the reward functions.
+        layout: ``"uniform"``: random on [0, 1]^dim; ``"grid"``: an even grid of [0, 1]^dim, for which
+            ``num_arms`` must be a whole number to the power ``dim``; ``"sphere"``: random on the unit sphere.
+        seed: of random layouts; reward functions are drawn independently of them.
     """
     validation.one_of("layout", layout, *_LAYOUTS)
     validation.positive_integer("num_arms", num_arms)
@@ -95,7 +96,7 @@ def covariance(kernel: Kernel, arms: Tensor) -> Tensor:
 def covariance_root(K: Tensor) -> Tensor:
     """A root A (N, r) with A A^T = K, from the eigenvectors of K, largest eigenvalue first.
 
-    Eigenvalues below 1e-12 of the largest are dropped, so it works on the nearly singular matrices of smooth kernels,
+    Eigenvalues below 1e-12 of the largest are dropped. So it works on the nearly singular matrices of smooth kernels,
     where a Cholesky decomposition needs jitter. A draw f = A z has RKHS norm |z| on these points. Cost: O(N^3).
     """
     values, vectors = torch.linalg.eigh(K)
@@ -105,9 +106,9 @@ def covariance_root(K: Tensor) -> Tensor:
 
 
 def gp_draws(root: Tensor, weights: Tensor) -> Tensor:
-    """Draws f = A z, (..., N), of the root A (N, r) and the first r standard normal ``weights`` (..., N).
+    """Draws f = A z, (..., N), from a root A (N, r) and the first r of the standard normal ``weights`` (..., N).
 
-    One product per draw, on a copy: otherwise its last bits would depend on the number of draws and on the alignment.
+    One product per draw, on a copy: otherwise its last bits would depend on the number of draws and their alignment.
     """
     rank = root.shape[1]
     flat = weights.reshape(-1, weights.shape[-1])
@@ -117,8 +118,8 @@ def gp_draws(root: Tensor, weights: Tensor) -> Tensor:
 def norm_on_arms(root: Tensor, f: Tensor) -> Tensor:
     """sqrt(f^T K^+ f), (...), for f (..., N): the least RKHS norm of a function with these values at the arms.
 
-    ``root``: from ``covariance_root``. The part of f outside the span of its columns (rounding errors, for a draw) is
-    ignored. Cost: O(N r) each.
+    ``root``: from ``covariance_root``. The part of f outside its column space (for a draw, rounding errors) is ignored.
+    Cost: O(N r) each.
     """
     return (f @ root / root.square().sum(0)).norm(dim=-1)
 
@@ -126,9 +127,9 @@ def norm_on_arms(root: Tensor, f: Tensor) -> Tensor:
 def regularised_norm(K: Tensor, f: Tensor, ridge: float) -> Tensor:
     """RKHS norm (...) of the function sum_i alpha_i k(x_i, .), alpha = (K + ridge I)^{-1} f, for f (..., N).
 
-    An estimate for functions of unknown norm: the norm of a fit within sqrt(ridge) |f|_K / 2 of f, at most the norm of
-    f. On nearly singular K, the norm sqrt(f^T K^{-1} f) of the exact interpolant depends on rounding, and it is huge
-    where f is rougher than k.
+    An estimate if the norm of f is unknown: the norm of a fit that is within sqrt(ridge) |f|_K / 2 of f, and at most
+    |f|_K. The norm sqrt(f^T K^{-1} f) of the exact interpolant depends on rounding if K is nearly singular, and is huge
+    if f is rougher than k.
     """
     factor = torch.linalg.cholesky(K + ridge * torch.eye(len(K), dtype=K.dtype))
     alpha = torch.cholesky_solve(f.reshape(-1, len(K)).T, factor).T.reshape(f.shape)
@@ -136,9 +137,9 @@ def regularised_norm(K: Tensor, f: Tensor, ridge: float) -> Tensor:
 
 
 def range_noise_scale(functions: Tensor, noise_scale: float | None) -> Tensor:
-    """R of each function (S, N): ``noise_scale`` if given, else R^2 = 1 % of the function's range max - min.
+    """R of each function (S, N): ``noise_scale`` if given, else R^2 = 1 % of the range max - min.
 
-    As in Chowdhury & Gopalan (2017), section 6; as there, the variance R^2 is a share of the range itself.
+    Chowdhury & Gopalan (2017), section 6, also take the variance R^2 as a share of the range itself.
     """
     if noise_scale is not None:
         return torch.full(functions.shape[:1], validation.non_negative("noise_scale", noise_scale)).double()
@@ -146,11 +147,11 @@ def range_noise_scale(functions: Tensor, noise_scale: float | None) -> Tensor:
 
 
 def problem_streams(seed: int, replicates: int, first_replicate: int) -> ReplicateStreams:
-    """The streams that replicates ``first_replicate``, ... of a problem are drawn from."""
+    """The random streams of a problem's replicates ``first_replicate``, ``first_replicate + 1``, ..."""
     return ReplicateStreams(seed, replicates, purpose="problem", first=first_replicate)
 
 
-# --- functions that stay as they are ---
+# --- functions that do not change ---
 
 
 class StationaryProblem(SimulatedProblem):
@@ -161,7 +162,7 @@ class StationaryProblem(SimulatedProblem):
         functions: (replicates, N), the expected rewards.
         noise_scale: R, a number or (replicates,).
 
-    Raises ValueError for arms or functions of another shape, or that are not finite.
+    Raises ValueError for arms or functions that have another shape or are not finite.
     """
 
     def __init__(self, arms: Tensor, functions: Tensor, noise_scale: float | Tensor) -> None:
@@ -187,12 +188,12 @@ class GPDraws(StationaryProblem):
     Known beforehand: the kernel, noise variance R^2, B = the RKHS norm of the draw on the arms.
 
     Args:
-        kernel: ``"se"`` or ``"matern"``; ``nu`` is the smoothness of the latter.
+        kernel: ``"se"`` or ``"matern"``, with smoothness ``nu``.
         lengthscale: of the kernel, in units of the arms' features.
         num_arms, dim, layout: N, d and the placement of the arms (see ``place_arms``).
         noise_scale: R; None: R^2 = 1 % of each function's range (max - min).
-        replicates, seed, first_replicate: replicate ``first_replicate + k`` of a seed is always the same
-            function; all replicates share their arms.
+        replicates, seed, first_replicate: a seed gives replicate ``first_replicate + k`` always the same
+            function; all replicates have the same arms.
     """
 
     def __init__(
@@ -225,8 +226,8 @@ class RKHSFunctions(GPDraws):
     """Functions of known RKHS norm: posterior means of a Gaussian process given a noisy sample of a draw.
 
     The first experiment of Chowdhury & Gopalan (2017), section 6: draw y on the arms, then take the posterior
-    mean f = K alpha, alpha = (K + s I)^{-1} y. The paper does not give the posterior's noise variance s; here y
-    is a draw of the process plus noise of variance s = ``sample_noise``. Its RKHS norm is
+    mean f = K alpha, alpha = (K + s I)^{-1} y. The paper draws y ~ N(0, K) and does not give the posterior's noise
+    variance s; here y is such a draw plus noise of variance s = ``sample_noise``. The RKHS norm of f is
     B = sqrt(alpha^T K alpha) (the paper prints B^2 = f^T K f; f^T K^{-1} f is meant, and equals this).
 
     Known beforehand: the kernel, noise variance R^2, B exactly.
@@ -254,10 +255,11 @@ class RKHSFunctions(GPDraws):
 
 @named("variance-starvation", stationary=True, random=True)
 class VarianceStarvation(GPDraws):
-    """A test of variance starvation: a draw on [0, 1] of which only [0, 0.5] can be pulled.
+    """A test for variance starvation: a draw on [0, 1], where only arms in [0, 0.5] can be pulled.
 
-    The setting of Figure 2 in Calandriello et al. (2019), after Wang et al. (2018): squared exponential kernel
-    of inverse squared lengthscale 100. Beyond 0.5 an accurate variance stays at the prior's.
+    The setting of Figure 2 in Calandriello et al. (2019), after Wang et al. (2018): squared exponential kernel of
+    lengthscale 0.1 (they print sigma^2 = 100, read as the inverse squared lengthscale). Well beyond 0.5, an accurate
+    variance stays at the prior's.
 
     Args:
         num_arms: N, an even grid.
@@ -308,10 +310,10 @@ class StandardFunction(StationaryProblem):
     """A BoTorch test function, negated so that its minimum is the best arm, on random points of its domain.
 
     Chowdhury & Gopalan (2017), section 6: 100 d points uniform in the domain, squared exponential kernel of
-    lengthscale 0.2, R^2 = 1 % of the range. The paper does not give its scaling; here the arms' features are
-    the domain scaled to [0, 1]^d, and rewards are scaled.
+    lengthscale 0.2, R^2 = 1 % of the range. The paper does not give its scaling; here the domain is scaled to
+    [0, 1]^d, and rewards are scaled.
 
-    Known beforehand: the kernel (a guess: the function is not a draw of it), noise variance R^2,
+    Known beforehand: the kernel (a guess: the function is not a draw from it), noise variance R^2,
     B = the norm of the function fitted on the arms to within the noise (``regularised_norm``).
 
     Args:
@@ -389,25 +391,25 @@ class Hartmann3(StandardFunction):
 
 # --- one tall hill among short ones ---
 
-_ROUNDING = 1e-9  # of distances between arms and hills, so that both ends of a region count
+_ROUNDING = 1e-9  # tolerance of distances, so that both ends of the excluded region belong to it
 
 
 @named("hills", stationary=True, random=True)
 class Hills(StationaryProblem):
-    """Find the tall hill: draws of one of eleven Gaussian-process priors whose means differ in one hill.
+    """Find the tall hill: a draw from one of eleven Gaussian-process priors whose means differ in one hill.
 
-    The toy problem of Ziomek et al. (2024), section 7. Hill h of ten stands at (h - 1)/10 on [0, 1]; prior 0
-    has ten short hills, prior n its n-th tall, and all share the kernel amplitude exp(-|x - x'|^2 / (2 l)), with
-    l where l^2 is usual. The truth is a draw from prior 2. At odd steps all arms are available, at even steps
-    those farther than ``excluded`` from the top of the true tall hill.
+    The toy problem of Ziomek et al. (2024), section 7. Hill h of ten is at (h - 1)/10 on [0, 1]. All hills of prior 0
+    are short; hill n of prior n is tall. All priors have the kernel amplitude exp(-|x - x'|^2 / (2 l)), with l in
+    place of the usual l^2. The truth is a draw from prior 2. All arms are available at odd steps; at even steps those
+    farther than ``excluded`` from the top of the true tall hill.
 
     The paper does not give the heights, the hills' shape and width, l, the noise, the arms and the excluded region.
     With the defaults, a hill's height shows only on the hill itself, as the paper's results require. Hills of width
     0.015 or 0.02 reach the neighbouring tops, where even 1e-10 of their height identifies the prior without a visit
     (benchmarks/papers: sensitivity table).
 
-    Known beforehand: the eleven priors and the noise variance R^2, but not which prior is true. The prior mean
-    is the average over the priors, and B the norm of the draw's fit about it.
+    Known beforehand: the eleven priors and the noise variance R^2, but not which prior is true; the prior mean,
+    averaged over the priors; and B = the norm of the draw's fit about that mean (``regularised_norm``).
 
     Args:
         short, tall: heights of the hills, in units of reward.
@@ -415,7 +417,7 @@ class Hills(StationaryProblem):
         amplitude: prior variance of the function about its mean.
         squared_lengthscale: l.
         excluded: half-width of the region that is unavailable at even steps.
-        true_prior: number of the prior that functions are drawn from, 1 to 10.
+        true_prior: number, 1 to 10, of the prior from which functions are drawn.
         noise_scale: R.
         num_arms: N, an even grid of [0, 1]; 101 puts an arm on every top.
         replicates, seed, first_replicate: as for ``GPDraws``.
@@ -454,7 +456,7 @@ class Hills(StationaryProblem):
         kernel.requires_grad_(False)
         tops = torch.arange(10, dtype=torch.float64) / 10
         bumps = torch.exp(-((arms - tops) ** 2) / (2 * hill_width**2))  # N x hills
-        heights = torch.full((11, 10), float(short), dtype=arms.dtype)  # all short, then each of them tall
+        heights = torch.full((11, 10), float(short), dtype=arms.dtype)  # of hill h in prior n
         heights[1:].fill_diagonal_(float(tall))
         priors = [
             CandidatePrior(kernel, mean, name=f"hill {n} tall" if n else "no hill tall")
@@ -468,7 +470,7 @@ class Hills(StationaryProblem):
         validation.require(bool(self._outside.any()), "excluded", excluded, "small enough to leave an arm")
         average = torch.stack([torch.as_tensor(prior.mean) for prior in priors]).mean(0)
         ridge = max(noise_scale**2, SMALLEST_RIDGE)
-        # One at a time: so small a ridge multiplies the rounding by which replicates in a batch differ from one alone.
+        # One replicate at a time: with so small a ridge, a batch gives visibly other norms by rounding.
         norm = torch.cat([regularised_norm(K, one, ridge) for one in (self.functions - average).split(1)])
         self.knowledge = replace(stationary_knowledge(self, kernel, norm), prior_mean=average, priors=priors)
 
