@@ -1,8 +1,8 @@
 """Real data sets as problems: sensors of a laboratory, weather stations, air quality; and regression data as arms.
 
-Each reader takes the path of an NPZ file, or of the folder it lies in. Rows are times (integer seconds
-since 1970), columns are arms. In a checkout, ``python -m benchmarks.data.download`` makes such
-files from the official sources.
+All but ``RegressionTable`` read an NPZ file, given by its path or its folder: rows are times (integer seconds since
+1970), columns are arms. In a checkout, ``python -m benchmarks.data.download`` makes these files from the official
+sources.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from bandits_torch.streams import ReplicateStreams
 
 _DAY = 86_400
 _HOUR = 3_600
-_LEAST_SHARE_SEEN = 0.5  # of the played day's readings, for a sensor to be an arm
+_LEAST_SHARE_SEEN = 0.5  # share of the played steps in which a sensor that is an arm has readings
 
 
 @named("intel-temperature")
 class IntelTemperature(Replay):
     """Find the hottest spot of the Intel Berkeley laboratory: one day of temperatures.
 
-    Rewards in degrees C, one step is ten minutes, arms are sensors: those that gave a reading in at least
-    half of the played day's steps (on 14 March 2004: 46 of 52) and two or more before.
+    Rewards are in degrees C, one step is ten minutes. Arms are the sensors with a reading in at least half of the
+    played steps (on 14 March 2004: 46 of 52) and two or more readings before.
 
     All prior knowledge is estimated from actual readings of the days before the played one, from 1 March 2004 (28
-    and 29 February are missing). Filled values are not used, because the file fills long gaps from a fit on the whole
-    record, which includes the played day.
+    and 29 February are missing). Filled values are not used for it, because the file fills long gaps from a fit to the
+    whole record, which includes the played day.
 
     Args:
         data: ``intel_temperature.npz``, or its folder.
-        day: the played day, or the first of them, year-month-day.
-        days: how many days to play.
-        filled: play filled values where a reading is missing; False masks them.
+        day: the first played day, year-month-day.
+        days: number of days to play.
+        filled: whether filled values are played if a reading is missing; False masks them.
         options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
     """
 
@@ -66,9 +66,9 @@ class IntelTemperature(Replay):
 class IntelLight(Replay):
     """Find the brightest spot of the Intel Berkeley laboratory: one day of light.
 
-    Rewards in lux (sensors saturate at 1847); missing rewards are masked. Otherwise as ``IntelTemperature``. The file
-    interpolates gaps of up to an hour linearly, so the history leaves out the last hour before the played day: a gap
-    across midnight would use the played day.
+    Rewards are in lux (sensors saturate at 1847); missing rewards are masked; otherwise as ``IntelTemperature``. The
+    file interpolates gaps of up to an hour linearly. So the history leaves out the last hour before the played day,
+    because a gap across midnight is filled from the played day.
 
     Args:
         data: ``intel_light_humidity.npz``, or its folder.
@@ -79,7 +79,7 @@ class IntelLight(Replay):
 
     def __init__(self, data: str | Path, *, day: str = "2004-03-14", days: int = 1, **options: Any) -> None:
         arrays = _load(data, "intel_light_humidity.npz", (self._quantity, "time", "xy", "mote_id"))
-        readings = arrays[self._quantity]  # the file does not say which of them are interpolated
+        readings = arrays[self._quantity]  # the file does not mark interpolated ones
         super().__init__(**_intel_days(arrays, readings, readings, day, days, skipped=_HOUR), **options)
 
 
@@ -87,7 +87,7 @@ class IntelLight(Replay):
 class IntelHumidity(IntelLight):
     """Find the dampest spot of the Intel Berkeley laboratory: one day of relative humidity.
 
-    Rewards in percent; otherwise as ``IntelLight``.
+    Rewards are in percent; otherwise as ``IntelLight``.
 
     Args:
         data: ``intel_light_humidity.npz``, or its folder.
@@ -101,8 +101,8 @@ class IntelHumidity(IntelLight):
 class MoleneWind(Replay):
     """Find the windiest weather station of Brittany: January 2014, hour by hour.
 
-    Rewards in m/s, one step is one hour, arms are 31 stations, with their position in km if the file has
-    it. The first ``warm_up`` of the month (default 20 %, six days) is history and is not played.
+    Rewards are in m/s, one step is one hour, arms are 31 stations, with positions in km if the file has
+    them. The first ``warm_up`` of the month (by default 20 %, six days) is history and is not played.
 
     Args:
         data: ``molene_weather.npz``, or its folder.
@@ -124,7 +124,7 @@ class MoleneWind(Replay):
 class MoleneTemperature(MoleneWind):
     """Find the warmest weather station of Brittany: January 2014, hour by hour.
 
-    Rewards in degrees C, arms are 37 stations; otherwise as ``MoleneWind``.
+    Rewards are in degrees C, arms are 37 stations; otherwise as ``MoleneWind``.
 
     Args:
         data: ``molene_weather.npz``, or its folder.
@@ -138,16 +138,16 @@ class MoleneTemperature(MoleneWind):
 class BeijingPM25(Replay):
     """Find the most polluted of twelve sites in Beijing: fine dust (PM2.5), hour by hour.
 
-    Rewards in ug/m3, one step is one hour. The highest value is best: detecting pollution peaks. (For the
-    lowest, negate the table and use ``Replay``.) History is the ``history_days`` before ``start``, real
-    readings only.
+    Rewards are in ug/m3, one step is one hour. The highest value is best, as in a search for peaks of pollution. (For
+    the lowest, negate the table and use ``Replay``.) History is the ``history_days`` before ``start``, actual readings
+    only.
 
     Args:
         data: ``beijing_air.npz``, or its folder.
         start: first played day, year-month-day; the record runs from March 2013 to February 2017.
-        history_days: how many days before it to learn from.
-        filled: play filled values where a reading is missing; False masks them.
-        horizon: how many hours to play; None: to the end of the record.
+        history_days: number of days of history.
+        filled: whether filled values are played if a reading is missing; False masks them.
+        horizon: number of hours to play; None: to the end of the record.
         options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, replicates.
 
     Raises ValueError for ``history_days`` below 1, and what ``Replay`` refuses.
@@ -185,8 +185,8 @@ class BeijingPM25(Replay):
 def _intel_days(
     arrays: Arrays, values: np.ndarray, readings: np.ndarray, day: str, days: int, skipped: int = 0
 ) -> dict[str, Any]:
-    """``Replay``'s arguments: ``values`` of the days to play, ``readings`` (NaN where none) up to ``skipped``
-    seconds before them as history, sensors that worked in both."""
+    """Arguments of ``Replay``: ``values`` of the days to play; as history, ``readings`` (NaN where missing) that end
+    ``skipped`` seconds before them; of sensors that worked in both."""
     validation.positive_integer("days", days)
     time, first = arrays["time"], _day_start("day", day)
     played, past = (time >= first) & (time < first + days * _DAY), time < first - skipped
@@ -206,7 +206,7 @@ def _intel_days(
 def _load(
     data: str | Path, file_name: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> Arrays:
-    """The file's arrays ``needed`` (a table of rewards first), and those of ``optional`` that are there."""
+    """The ``needed`` arrays of a file, a table of rewards first, and the ``optional`` ones that it has."""
     validation.instance("data", data, (str, Path), "the path of a file or folder")
     path = Path(data)
     path = path / file_name if path.is_dir() else path
@@ -222,7 +222,7 @@ def _load(
 
 
 def _day_start(name: str, day: str) -> int:
-    """Seconds since 1970 at the start of a day, by the clock of the data."""
+    """The start of a day, in seconds since 1970 by the clock of the data."""
     try:
         return int(np.datetime64(day, "D").astype(np.int64)) * _DAY
     except (TypeError, ValueError):
@@ -250,23 +250,22 @@ class IntelTemperaturePriors(IntelTemperature):
     """Find the hottest spot of the Intel laboratory, with a candidate prior from every earlier day.
 
     The second experiment of Ziomek et al. (2024), section 7: on 14 March 2004 there are 13 priors, one from each
-    earlier day of the record, with kernel Cov(i, i') (1 - eps)^{|t - t'|/2}: Cov is the covariance between sensors over
-    that day's readings, shrunk towards independent sensors (``estimate_covariance``), minus the noise, and eps is that
-    day's rate of greatest likelihood (``fit_forgetting_rate``). A day on which an arm has fewer than two readings gives
-    no prior.
+    earlier day of the record, with kernel Cov(i, i') (1 - eps)^{|t - t'|/2}. Cov is the covariance between sensors in
+    that day's readings, shrunk towards independent sensors (``estimate_covariance``), minus the noise; eps is the
+    maximum likelihood rate of that day (``fit_forgetting_rate``). A day on which an arm has fewer than two readings
+    gives no prior.
 
-    The paper leaves two choices open. Its priors have mean zero, but temperatures are about 22 degrees; here
-    every prior's mean is ``prior_mean`` of ``Replay``, by default the average over the earlier days, which is the
-    same as a zero mean on centred rewards. The paper does not say how seeds differ; here rewards carry normal noise of
-    standard deviation ``noise_scale``, by default the R that the policies know.
+    The paper leaves two choices open. Its priors have mean zero, but temperatures are about 22 degrees. Here the mean
+    of every prior is ``prior_mean`` of ``Replay``, by default the average over the earlier days, which is the same as a
+    zero mean of centred rewards. The paper does not say how seeds differ. Here rewards have normal noise of standard
+    deviation ``noise_scale``.
 
-    ``true_prior``, for an oracle only, is made from the played day itself in the same way: the best of its kind in
-    hindsight, with the day's own covariance.
+    ``true_prior``, for an oracle only, is made from the played day in the same way: the best of its kind in hindsight.
 
     Args:
         data, day, filled: as for ``IntelTemperature``.
-        shrinkage: of the days' covariances, ``"auto"`` or a number in [0, 1].
-        noise_scale: of the rewards, in degrees C.
+        shrinkage: of the covariances, ``"auto"`` or a number in [0, 1].
+        noise_scale: of the rewards, in degrees C; None: the R that policies know.
         prior_mean, options: as for ``Replay``.
     """
 
@@ -322,15 +321,15 @@ class IntelTemperaturePriors(IntelTemperature):
 class RegressionTable(StationaryProblem):
     """Regression data as a bandit: each row is an arm, and its target is the expected reward.
 
-    Features and target are standardised; rows with a missing value are dropped. Known beforehand: a squared
-    exponential kernel whose lengthscale is the median distance between rows (of at most 1 000) and R^2.
+    Features (other columns of numbers) and target are standardised; rows with a missing value are dropped. Known
+    beforehand: a squared exponential kernel and the noise variance R^2, at least 1e-6.
 
     Args:
         data: path of a CSV or Parquet file with a header, or of an NPZ file with arrays ``X`` (N, d) and ``y`` (N,).
         target: the column to maximise; None: the last. Not used for NPZ.
-        noise_scale: R, of the noise added to the standardised target.
-        lengthscale: in standard deviations; None: the median distance.
-        replicates: runs on the same table.
+        noise_scale: R, standard deviation of the noise added to the standardised target.
+        lengthscale: of the kernel, in standardised units; None: the median distance between rows (at most 1 000).
+        replicates: number of runs on the same table.
 
     Raises ValueError for a table with fewer than two complete rows, ``replicates`` below 1 and a negative
     ``noise_scale``.
@@ -351,7 +350,7 @@ class RegressionTable(StationaryProblem):
         whole = np.isfinite(features).all(1) & np.isfinite(values)
         validation.require(int(whole.sum()) >= 2, "data", str(data), "a table with two complete rows or more")
         parts = [torch.from_numpy(part[whole]).double() for part in (features, values)]
-        spreads = [torch.where(part.std(0) > 0, part.std(0), 1.0) for part in parts]  # constant columns: 0
+        spreads = [torch.where(part.std(0) > 0, part.std(0), 1.0) for part in parts]  # constant columns become 0
         arms, rewards = ((part - part.mean(0)) / spread for part, spread in zip(parts, spreads, strict=True))
         if lengthscale is None:
             order = torch.randperm(len(arms), generator=torch.Generator().manual_seed(0))[:1000]

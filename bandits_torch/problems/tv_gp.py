@@ -1,4 +1,4 @@
-"""Gaussian-process draws that drift at a known rate, some with a measured outcome or with contexts."""
+"""Gaussian-process draws that drift at a known rate: plain, with a measured outcome, with contexts, on a large grid."""
 
 from __future__ import annotations
 
@@ -34,17 +34,15 @@ class TVGPDraws(SimulatedProblem):
     """Gaussian-process draws that drift: f_{t+1} = sqrt(1 - eps) f_t + sqrt(eps) g_t.
 
     f_1 and all g_t are independent draws of GP(0, k). The model of TV-GP-UCB (Bogunovic, Scarlett & Cevher
-    2016), simulated exactly: at every step f_t ~ GP(0, k), and Cov(f_t(x), f_s(x')) = k(x, x') (1 -
-    eps)^{|t - s|/2}.
+    2016), simulated exactly: Cov(f_t(x), f_s(x')) = k(x, x') (1 - eps)^{|t - s|/2} at all steps.
 
-    ``expected_rewards`` takes any step in any order and is deterministic. Steps are simulated in blocks of 128, of
-    which the last two are kept: a step forward, or back by up to 128 steps, costs O(N^2); going further back simulates
-    again from step 1. Memory does not grow with the horizon.
+    ``expected_rewards`` takes steps in any order and is deterministic. Steps are simulated in blocks of 128, of
+    which the last two are kept: a step forward, or back by up to 128 steps, costs O(N^2); a step further back
+    simulates again from step 1. Memory does not grow with the horizon.
 
-    Known beforehand: the kernel, noise variance R^2, eps, and a bound B on the RKHS norm at all of the first
-    10 000 steps (or ``horizon``) with probability 0.9: the squared norm is chi-square with r = rank K
-    degrees of freedom, at most r + 2 sqrt(r x) + 2 x with x = ln(T / 0.1) (Laurent & Massart 2000, lemma
-    1).
+    Known beforehand: the kernel, noise variance R^2, eps, and a bound B on the RKHS norm at all of T steps
+    (``horizon``, or 10 000) with probability 0.9: the squared norm is chi-square with r = rank K degrees of
+    freedom, at most r + 2 sqrt(r x) + 2 x with x = ln(T / 0.1) (Laurent & Massart 2000, lemma 1).
 
     Args:
         forgetting_rate: eps per step, strictly between 0 and 1.
@@ -87,20 +85,19 @@ class TVGPDraws(SimulatedProblem):
         )
 
     def expected_rewards(self, step: int) -> Tensor:
-        """f_step, (replicates, N): a view of the block the step lies in."""
+        """f_step, (replicates, N): a view of its block."""
         self.check_step(step)
         return self._path.at(step, self.arms)
 
 
 def likely_norm(rank: int, horizon: int | None) -> float:
-    """A bound on the norms of draws from this many normal numbers, at all of ``horizon`` (or 10 000) steps with
-    probability 0.9: the chi-square tail of Laurent & Massart 2000, Lemma 1, at every step."""
+    """The bound B of ``TVGPDraws``, for covariances of this rank."""
     x = math.log((horizon or 10_000) / _FAILURE_PROBABILITY)
     return math.sqrt(rank + 2 * math.sqrt(rank * x) + 2 * x)
 
 
 class DriftingPath:
-    """The path f_1, f_2, ... block by block, always on the CPU in float64: the same path on every device.
+    """The path f_1, f_2, ..., simulated in blocks, on the CPU in float64: the same path on every device.
 
     Args:
         root: (N, r), A A^T = K.
@@ -120,12 +117,12 @@ class DriftingPath:
 
     def _restart(self) -> None:
         self._streams = problem_streams(*self._source)
-        # One step before the first block: f_0 ~ GP(0, k), so that f_1 has the stationary law too.
+        # f_0 ~ GP(0, k), one step before the first block, so that f_1 has the stationary law too.
         self._last = gp_draws(self._root, self._streams.normal(len(self._root)))  # (replicates, N)
         self._next = 0
 
     def at(self, step: int, like: Tensor) -> Tensor:
-        """f_step, (replicates, N), on the device and in the dtype of ``like``: a view of the block it lies in."""
+        """f_step, (replicates, N), on the device and in the dtype of ``like``: a view of its block."""
         number, place = divmod(step - 1, _BLOCK_STEPS)
         if number not in self._blocks:
             self._blocks[number] = self._block(number).to(like)
@@ -145,7 +142,7 @@ class DriftingPath:
             weights = self._streams.normal(_BLOCK_STEPS, len(self._root))
             steps = []
             for last, normal in zip(self._last, weights, strict=True):
-                innovations = normal[:, :rank].clone() @ self._root.T  # of each replicate: see gp_draws
+                innovations = normal[:, :rank].clone() @ self._root.T  # for each replicate: see ``gp_draws``
                 steps.append(torch.outer(self._fade, last) + self._mix @ innovations)
             block = torch.stack(steps, dim=1)
             self._last, self._next = block[-1], self._next + 1
@@ -159,25 +156,26 @@ _OF_OUTCOME = 1_000_003  # added to the seed for the path of the outcome
 
 @named("safe-tv-gp", random=True)
 class SafeTVGPDraws(TVGPDraws):
-    """Drifting Gaussian-process draws with a measured outcome, a drifting draw too, that must stay below a limit.
+    """Drifting Gaussian-process draws with a measured outcome, a drifting draw too, that must not exceed a limit.
 
-    The outcome "load" of arm x is g_t(x) = climb (|x - c| / r - 1) + h_t(x), with h_t an independent draw of the same
-    process, c the middle arm's features and r the distance of the farthest arm; its limit is g <= ``limit``. With
-    ``climb`` 0 any arm may become unsafe; with 4, say, arms near the middle hardly ever do, by a known prior mean.
+    The outcome "load" of arm x is g_t(x) = climb (|x - c| / r - 1) + h_t(x): h_t is an independent draw of the same
+    process, with ``outcome_forgetting_rate``; c is arm N // 2, and r the distance of the farthest arm from it. The
+    limit is g <= ``limit``. With ``climb`` 0 any arm may become unsafe. With 4, say, arms near c hardly ever do, as the
+    known prior mean shows.
 
-    Regret is measured against the best arm within the limit, or, if there is none at a step, the arm with the smallest
-    outcome. A policy that breaks the limit may therefore have negative regret. The record of a run has ``violation``, 1
-    if the arm's expected outcome is above the limit, and ``feasible``, the share of arms below it.
+    Regret is measured against the best arm within the limit, or, if a step has none, the arm with the smallest outcome.
+    So a policy that exceeds the limit may have negative regret. The record of a run has ``violation``, 1 if the
+    expected outcome of the arm exceeds the limit, and ``feasible``, the share of arms within it.
 
     Known beforehand: everything known for ``TVGPDraws``, the prior and limit of the outcome, and as ``safe_arms`` the
     arm with the smallest outcome at step 1.
 
     Args:
         limit: of the outcome, whose standard deviation is 1.
-        climb: how far the prior mean rises from the middle arm to the farthest, >= 0.
+        climb: rise of the outcome's prior mean from c to the farthest arm, >= 0.
         outcome_forgetting_rate: epsilon of the outcome; None: ``forgetting_rate``.
         outcome_noise_scale: standard deviation of a measurement; None: ``noise_scale``.
-        options: those of ``TVGPDraws``.
+        options: as for ``TVGPDraws``.
 
     Source: ours, after the model of Bogunovic, Scarlett & Cevher 2016. Raises ValueError for numbers out of range.
     """
@@ -228,7 +226,7 @@ class SafeTVGPDraws(TVGPDraws):
         return (self._at(step, arm) + gaussian_noise(self._outcome_scale, streams)).unsqueeze(-1)
 
     def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
-        """Expected rewards of what was chosen, and of the best arm within the limit."""
+        """Expected rewards (S,) of the arms (S,) chosen, and of the arm that regret is measured against."""
         outcome = self.expected_outcomes(step)[..., 0]
         allowed = (outcome <= self.limit) | (outcome == outcome.amin(-1, keepdim=True))
         if available is not None:
@@ -250,33 +248,32 @@ class SafeTVGPDraws(TVGPDraws):
 
 # --- contexts ---
 
-_CONTEXTS_AHEAD = 1024  # contexts are drawn in blocks of so many steps
-_CONTEXTS = 7  # keeps their seeds apart from those of ``ReplicateStreams``
+_CONTEXTS_AHEAD = 1024  # contexts are drawn in blocks of this many steps
+_CONTEXTS = 7  # separates their seeds from those of ``ReplicateStreams``
 
 
 @named("contextual-gp", random=True)
 class ContextualGPDraws(SimulatedProblem):
     """Draws over arm x context, Cov = k(x, x') h(z, z') (1 - eps)^{|t - t'|/2}; each step has one of M contexts.
 
-    The simulated setting of Krause & Ong (2011, section 6), with drift. Contexts are points drawn uniformly on
-    [0, 1]^c once, and one of them at every step, uniformly and independently of the rewards, the same in all
-    replicates; ``available`` gives it as an ``ArmContext``. Functions are drawn exactly, from the roots of both
-    covariances.
+    The simulated setting of Krause & Ong (2011, section 6), with drift. M points are drawn once, uniformly on [0, 1]^c.
+    Each step has one of them as its context, drawn uniformly and independently of the rewards, the same in all
+    replicates; ``available`` gives it as an ``ArmContext``. Functions are drawn exactly.
 
     Known beforehand: both kernels, c, the noise variance R^2, eps, and a bound on the RKHS norm over arm x context at
-    all steps (up to ``horizon``, or 10 000) with probability 0.9, as for ``TVGPDraws``.
+    all steps with probability 0.9, as for ``TVGPDraws``.
 
     Args:
         num_contexts: M.
         context_dim: c.
-        context_lengthscale: of h, a squared exponential kernel or a Matern kernel, as ``kernel`` says.
+        context_lengthscale: of h, a kernel of the same kind as ``kernel``.
         forgetting_rate: eps per step, in [0, 1); 0 for functions that do not change.
         horizon: the last step, None for no end.
         noise_scale: R; 0.1 against functions of standard deviation 1.
         kernel, lengthscale, nu, num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``.
 
     Cost: O((N M)^2) a step with drift, O(N) without. Raises ValueError for a ``forgetting_rate`` outside [0, 1),
-    ``noise_scale`` < 0, and numbers below 1.
+    ``context_lengthscale`` <= 0, ``noise_scale`` < 0, and numbers below 1.
     """
 
     def __init__(
@@ -325,7 +322,7 @@ class ContextualGPDraws(SimulatedProblem):
         )
 
     def context_of(self, step: int) -> int:
-        """The number, 0 to M - 1, of the context of a step."""
+        """The number of the step's context, 0 to M - 1."""
         self.check_step(step)
         block, place = divmod(step - 1, _CONTEXTS_AHEAD)
         if self._ahead[0] != block:
@@ -352,19 +349,19 @@ class ContextualGPDraws(SimulatedProblem):
 class GridDraws(SimulatedProblem):
     """Draws of a Gaussian process on a large grid of [0, 1]^dim, static or drifting, without an N x N matrix.
 
-    The squared exponential kernel is a product over the axes, so a draw is (A x ... x A) z with A the root of the
-    kernel on one axis (side x r, r small) and z r^dim normal numbers: N = side^dim may be in the millions. With a
-    ``forgetting_rate`` eps the function drifts, z_{t+1} = sqrt(1 - eps) z_t + sqrt(eps) g: TV-GP-UCB's model.
+    The squared exponential kernel is a product over the axes. So a draw is (A x ... x A) z, where A (side x r, r small)
+    is the root of the kernel on one axis and z are r^dim normal numbers: N = side^dim may be in the millions. With a
+    ``forgetting_rate`` eps the function drifts, z_{t+1} = sqrt(1 - eps) z_t + sqrt(eps) g, the model of TV-GP-UCB.
 
-    ``expected_rewards`` takes any step and keeps the z of each, r^dim numbers. Cost of a step: O(side^dim r). Known
-    beforehand: kernel, R^2, eps.
+    ``expected_rewards`` takes any step and keeps the z of all steps so far, r^dim numbers each. Cost of a step:
+    O(side^dim r). Known beforehand: kernel, R^2, eps.
 
     Args:
         side: points per axis. dim: axes.
         lengthscale: in units of the axes.
         forgetting_rate: eps in [0, 1); 0: a static function.
         noise_scale: R.
-        replicates, seed, first_replicate: replicate ``first_replicate + k`` of a seed is always the same function.
+        replicates, seed, first_replicate: as for ``GPDraws``.
 
     Raises ValueError unless ``side`` and ``dim`` >= 1, ``noise_scale`` >= 0 and 0 <= ``forgetting_rate`` < 1.
     """
@@ -393,12 +390,12 @@ class GridDraws(SimulatedProblem):
         self._dim, self._rate = dim, forgetting_rate
         self._streams = problem_streams(seed, replicates, first_replicate)
         self._weights = [self._normal()]
-        self._place, self._latest = -1, self.arms[:0]  # of the f drawn last
+        self._place, self._latest = -1, self.arms[:0]  # the f drawn last
         variance = float(noise_scale) ** 2
         self.knowledge = Knowledge(kernel, variance, forgetting_rate=forgetting_rate)
 
     def expected_rewards(self, step: int) -> Tensor:
-        """f_step, (replicates, N): the same tensor as long as f stays."""
+        """f_step, (replicates, N); the same tensor until f changes."""
         self.check_step(step)
         place = 0 if self._rate == 0 else step - 1
         if self._place != place:
@@ -419,10 +416,7 @@ class GridDraws(SimulatedProblem):
         return self._streams.normal(*[self._root.shape[1]] * self._dim)
 
     def _draw(self, weights: Tensor) -> Tensor:
-        """(A x ... x A) z for z (replicates, r, ..., r): axis by axis, on a copy for each replicate.
-
-        Without the copy, the last bits of a draw would depend on the number of replicates and the alignment in memory.
-        """
+        """(A x ... x A) z for z (replicates, r, ..., r), axis by axis; copies as in ``gp_draws``."""
         root, draws = self._root.to(weights), []
         for z in weights:
             f = z.clone()
