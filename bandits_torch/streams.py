@@ -1,7 +1,6 @@
 """Random numbers for replicates in a batch.
 
-Replicate k gives the same run in a batch of S as alone. Each replicate therefore has its own generator, seeded by
-(seed, purpose, k).
+Each replicate k has its own generator, seeded by (seed, purpose, k), so that it gives the same run alone as in a batch.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from torch import Tensor
 
 from bandits_torch import validation
 
-_BLOCK_NUMBERS = 16_384  # numbers drawn ahead per replicate and refill, so a step seldom calls a generator
-_MANY_NUMBERS, _THREADS = 2**19, 8  # so many numbers are drawn by up to so many threads
+_BLOCK_NUMBERS = 16_384  # numbers drawn ahead per replicate, so that a step seldom calls a generator
+_MANY_NUMBERS, _THREADS = 2**19, 8  # a block of this many numbers or more is drawn by up to eight threads
 _PURPOSES = {
     "noise": 0,
     "problem": 1,
@@ -45,8 +44,8 @@ class ReplicateStreams:
             ``"network"`` (initial weights of neural networks) or ``"control"`` (which steps play a control); streams of
             different purposes are independent.
         first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
-        dtype, device: of the numbers returned. Drawn on the CPU in float64: the same noise on a GPU and a CPU.
-        like: a tensor whose dtype and device these are.
+        dtype, device: of the numbers returned. They are drawn on the CPU in float64, so a GPU gets the same noise.
+        like: a tensor whose dtype and device replace these.
 
     Numbers are drawn ahead in blocks, whose length depends on the shape requested but not on S.
     """
@@ -69,9 +68,10 @@ class ReplicateStreams:
         self.dtype, self.device = (dtype, torch.device(device)) if like is None else (like.dtype, like.device)
         self._generators = []
         for k in range(first, first + replicates):
-            own = np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], k))
-            self._generators.append(torch.Generator().manual_seed(int(own.generate_state(1, np.uint64)[0])))
-        # Numbers drawn ahead, how many of them are used, and the states of the generators before they drew them.
+            sequence = np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], k))
+            number = int(sequence.generate_state(1, np.uint64)[0])
+            self._generators.append(torch.Generator().manual_seed(number))
+        # The numbers drawn ahead, how many rows of them are used, and the generators' states before they were drawn.
         self._blocks: dict[_Key, tuple[Tensor, int, Tensor]] = {}
 
     def normal(self, *shape: int) -> Tensor:
@@ -109,21 +109,20 @@ class ReplicateStreams:
         if block.numel() < _MANY_NUMBERS:
             for k in range(self.replicates):
                 fill(k)
-        else:  # every replicate has a generator of its own: who draws first makes no difference
+        else:  # each replicate has its own generator, so the order of drawing makes no difference
             with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
                 list(pool.map(fill, range(self.replicates)))
         return block.transpose(0, 1).to(dtype=self.dtype, device=self.device).contiguous()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of all generators: 5 KB per replicate, and as much again per kind and shape of numbers requested.
-        Loading draws the numbers ahead, up to 131 KB, again.
-        """
+        """The state of all generators: 5 KB per replicate, and as much for each kind and shape of numbers requested.
+        Loading draws the blocks again, of 131 KB per replicate at most unless a single request is larger."""
         drawn = self._blocks.items()
         blocks = [(kind, list(shape), used, before.clone()) for (kind, shape), (_, used, before) in drawn]
         return {"generators": self._states(), "blocks": blocks}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where the streams that gave ``state`` stood."""
+        """Continue from ``state``. Raises ValueError for another number of replicates."""
         count = len(state["generators"])
         expected = f"{self.replicates} replicates"
         validation.require(count == self.replicates, "state['generators']", count, expected)

@@ -1,6 +1,6 @@
-"""Laws that every recipe, problem and kernel obeys, as classes that a plug-in's tests inherit.
+"""Laws that every recipe, problem and kernel obeys, as base classes for a plug-in's tests.
 
-For pytest, write a subclass named ``Test...`` that sets ``name``, or for a kernel one that defines ``build``::
+For pytest, write a subclass named ``Test...`` that sets ``name``, or that defines ``build`` for a kernel::
 
     from bandits_torch.testing import RecipeLaws
 
@@ -28,18 +28,17 @@ from bandits_torch.state import differing
 
 
 class RecipeLaws:
-    """Laws of a recipe over arms: a choice changes nothing, a stop loses nothing, replicates share nothing.
+    """Laws of a recipe over arms: a choice changes nothing, a resumed run loses nothing, replicates share nothing.
 
     Attributes:
         name: of the recipe, for ``recipes.build``.
         options: its options in these tests, in addition to its ``quick`` ones.
-        horizon: steps of a run.
-        together: what its replicates share or a reset keeps, if anything; the laws about restarts are then skipped.
-        ordered: why the order of arms matters beyond ties, if it does; the law about their order is then skipped, as it
-            is for a recipe that draws.
-        scaled: why the unit of rewards matters, if it does; the law about it is then skipped.
-
-    The law about the scale of rewards is skipped unless the recipe says ``scale_free`` (``recipe``).
+        horizon: number of steps of a run.
+        together: what replicates share or a reset keeps; a text skips the laws about restarts.
+        ordered: why the order of arms matters beyond ties; a text skips the law about their order. A recipe that draws
+            random numbers skips it, too.
+        scaled: why the unit of rewards matters; a text skips the law about it. A recipe not registered as
+            ``scale_free`` skips it, too.
     """
 
     name: ClassVar[str]
@@ -50,7 +49,7 @@ class RecipeLaws:
     scaled: ClassVar[str] = ""
 
     def build(self, replicates: int = 3, first: int = 0) -> tuple[Policy, Problem]:
-        """The recipe and a problem for it, replicates ``first`` and on: override it for a problem of another kind."""
+        """The policy and a problem for it, with replicates from ``first`` on. Override it for another problem."""
         about = recipes.registered(self.name)
         common: dict[str, Any] = {"replicates": replicates, "seed": 3, "first_replicate": first}
         if about.belief in (None, "kernel"):
@@ -62,7 +61,7 @@ class RecipeLaws:
         return recipes.build(self.name, problem, replicates=replicates, seed=3, **options), problem
 
     def test_a_choice_changes_nothing(self) -> None:
-        """Two calls of ``choose`` give the same choice, and the state is as before, except for random numbers."""
+        """Two calls of ``choose`` give the same choice, and change no state except that of random numbers."""
         policy, problem = self.build()
         seeded = recipes.registered(self.name).seeded
         for step in range(1, self.horizon + 1):
@@ -77,7 +76,7 @@ class RecipeLaws:
             policy.learn(Observation(float(step), first.arm, _reward(problem, first.arm, step), first.why))
 
     def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(self) -> None:
-        """A fresh policy that loads the state in the middle of a run chooses like one that never stopped."""
+        """A new policy that loads the state in the middle of a run chooses like the policy that continues."""
         (policy, problem), (fresh, _), half = self.build(), self.build(), self.horizon // 2
         for step in range(1, half):
             _play(policy, problem, step)
@@ -93,17 +92,17 @@ class RecipeLaws:
         assert torch.equal(together.arms[1], alone.arms[0]), f"{together.arms[1]}, alone {alone.arms[0]}"
 
     def test_a_reset_policy_is_a_fresh_one(self) -> None:
-        """After ``reset`` it chooses, learns and reports like a new policy that has drawn as many random numbers."""
+        """After ``reset`` the policy behaves like a new one that has drawn as many random numbers."""
         _skip_for(self.together)
         self._begins_anew(None)
 
     def test_a_restart_of_some_replicates_begins_anew_there_alone(self) -> None:
-        """After ``reset(where)`` these replicates go on as in a new policy, and the others as before."""
+        """After ``reset(where)`` these replicates continue as in a new policy, and the others as before."""
         _skip_for(self.together)
         self._begins_anew(torch.tensor([True, False, True]))
 
     def _begins_anew(self, where: Tensor | None) -> None:
-        """Play, restart, and play on with the opposite rewards, so that policies that look for changes find some."""
+        """Play, reset, and continue with negated rewards, so that policies that detect changes find some."""
         (policy, problem), (fresh, _) = self.build(), self.build()
         for step in range(1, self.horizon + 1):
             _play(policy, problem, step)
@@ -111,21 +110,21 @@ class RecipeLaws:
         _draw_alike(policy, fresh)
         for one in both:
             one.reset(where)
-        _draw_alike(policy, other)  # what the restart drew
-        begun = torch.ones(policy.replicates, dtype=torch.bool) if where is None else where
+        _draw_alike(policy, other)  # the reset may have drawn numbers
+        restarted = torch.ones(policy.replicates, dtype=torch.bool) if where is None else where
         for step in range(self.horizon + 1, 2 * self.horizon + 1):
             found, new, same = (_play(one, problem, step, -1.0) for one in (*both, other))
-            expected = torch.where(begun, new, same)
+            expected = torch.where(restarted, new, same)
             assert torch.equal(found, expected), f"step {step}: {found}, expected {expected}"
         for name in policy.trace():
             traces = (torch.as_tensor(one.trace()[name]).double() for one in (*both, other))
             found, new, same = (value.expand(policy.replicates) for value in traces)
-            expected = torch.where(begun, new, same)
+            expected = torch.where(restarted, new, same)
             close = torch.allclose(found, expected, rtol=1e-7, atol=1e-7, equal_nan=True)
             assert close, f"trace {name}: {found}, expected {expected}"
 
     def test_rewards_in_another_unit_are_the_same(self) -> None:
-        """Rewards times 8 lead to the same choices; a recipe with optional prior knowledge gets none here."""
+        """Rewards times 8 lead to the same choices. If prior knowledge is optional, the recipe gets none."""
         free = recipes.registered(self.name).scale_free
         _skip_for(self.scaled if free else f"{self.name} does not declare scale_free")
         policy, problem = self.build()
@@ -139,7 +138,7 @@ class RecipeLaws:
             assert torch.equal(one, two), f"step {step}: {one}, of rewards times 8 {two}"
 
     def test_the_order_of_arms_does_not_matter(self) -> None:
-        """Once every arm was played, so that none ties, the order of the arms does not change the choices."""
+        """Once every arm was played, so that there are no ties, the order of the arms does not change the choices."""
         draws = f"{self.name} draws" if recipes.registered(self.name).seeded else ""
         _skip_for(self.ordered or draws)
         policy, problem = self.build()
@@ -154,7 +153,7 @@ class RecipeLaws:
             if isinstance(value, Tensor) and value.shape[-1:] == order.shape
         }
         other = origin.recipe(origin.setup.of_arms(order), **{**origin.options, **of_arms})
-        for step in range(1, N + 1):  # this arm alone
+        for step in range(1, N + 1):  # each arm once
             arm = torch.full((policy.replicates,), step - 1)
             _play(policy, problem, step, only=arm, sees=torch.arange(N))
             _play(other, problem, step, only=places[arm], sees=order)
@@ -164,7 +163,7 @@ class RecipeLaws:
 
 
 class ProblemLaws:
-    """Laws of a problem: the seed fixes it, reading changes nothing, and every reward is a number.
+    """Laws of a problem: the seed determines it, reading changes nothing, and every reward is finite.
 
     Attributes:
         name: of the problem, for ``make``.
@@ -182,7 +181,7 @@ class ProblemLaws:
         return problems.make(self.name, **{"replicates": 2, "horizon": self.horizon, "seed": seed} | options)
 
     def test_expected_rewards_are_numbers_that_asking_does_not_change(self) -> None:
-        """Two problems with one seed agree at every step, in any order of steps; there is one reward for each arm."""
+        """Two problems with one seed agree at every step, in any order of steps, with a finite reward for each arm."""
         one, other = self.build(), self.build()
         steps = range(1, self.horizon + 1)
         backwards = {step: other.expected_rewards(step).clone() for step in reversed(steps)}
@@ -204,7 +203,7 @@ class ProblemLaws:
 
 
 class KernelLaws:
-    """Laws of a kernel: symmetric, positive semidefinite, its diagonal the diagonal of its matrix.
+    """Laws of a kernel: its matrix is symmetric and positive semidefinite, and ``diag=True`` gives the diagonal.
 
     Attributes:
         dim: number of input columns.
@@ -221,7 +220,7 @@ class KernelLaws:
 
     @torch.no_grad()
     def test_its_matrix_is_symmetric_and_positive_semidefinite(self) -> None:
-        """No eigenvalue is below -1e-8 of the largest."""
+        """No eigenvalue is below -1e-8 times the largest."""
         matrix = self.build().double()(self._inputs()).to_dense()
         assert torch.allclose(matrix, matrix.mT)
         values = torch.linalg.eigvalsh(matrix)
@@ -242,9 +241,9 @@ def _skip_for(reason: str) -> None:
 
 
 def _draw_alike(policy: Policy, other: Policy) -> None:
-    """The other goes on with the random numbers of the policy."""
-    for theirs, own in zip(policy.random_streams(), other.random_streams(), strict=False):
-        own.load_state_dict(theirs.state_dict())
+    """Make ``other`` continue with the random numbers of ``policy``."""
+    for source, target in zip(policy.random_streams(), other.random_streams(), strict=False):
+        target.load_state_dict(source.state_dict())
 
 
 def _play(
@@ -257,7 +256,7 @@ def _play(
 ) -> Tensor:
     """Choose at a step and learn the reward times ``scale``; returns the arms (S,).
 
-    ``only``: the arms (S,) that are available; ``sees``: the problem's arm for each of the policy's arms, (N,).
+    ``only``: (S,), the only available arms; ``sees``: (N,), the problem's arm for each of the policy's arms.
     """
     mask = None if only is None else torch.nn.functional.one_hot(only, policy.num_arms).bool()
     choice = policy.choose(float(step), mask)

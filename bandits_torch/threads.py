@@ -1,7 +1,7 @@
-"""Threads: how many CPU threads a step uses, and a lock for an object that threads share.
+"""Threads: the number of CPU threads of a step, and a lock for an object that threads share.
 
-PyTorch uses one thread for each core. Its threads wait for each other by spinning. If another process uses the cores as
-well, a step of less than a millisecond on one thread takes tens or hundreds of milliseconds on two threads. So a small
+PyTorch uses one thread for each core. Its threads wait for each other by spinning. If another process uses the cores,
+too, a step of less than a millisecond on one thread takes tens or hundreds of milliseconds on two threads. So a small
 step uses one thread, unless the user has set a number.
 """
 
@@ -17,18 +17,18 @@ import torch
 
 
 class Turn:
-    """A reentrant lock for the threads of the process that made it."""
+    """A reentrant lock for the threads of one process; entering it in a fork of that process raises RuntimeError."""
 
     def __init__(self) -> None:
         self.own()
 
     def own(self) -> None:
-        """Make the present process the owner."""
+        """Make the present process the one that may enter."""
         if getattr(self, "_process", None) != os.getpid():
             self._lock, self._process = threading.RLock(), os.getpid()
 
     def any_process(self) -> threading.RLock:
-        """Hold the lock, also in a forked child, where a thread that is gone may have held the parent's lock."""
+        """The lock, or in a fork a new one: a thread that does not exist there may have held the lock."""
         return self._lock if self._process == os.getpid() else threading.RLock()
 
     def __enter__(self) -> None:
@@ -49,11 +49,11 @@ class Turn:
         return Turn, ()
 
 
-# Numbers that a step passes over (``Policy.numbers_per_step``). On two cores that nobody else wanted, two threads were
-# 0.6 to 1.4 times as fast as one in steps below, and 1.0 to 1.8 times from there on.
+# Numbers that a step reads (``Policy.numbers_per_step``) from which on it uses several threads. On two idle cores, two
+# threads were 0.6 to 1.4 times as fast as one for smaller steps, and 1.0 to 1.8 times for larger ones.
 SHARED_FROM = 2_000_000
 _VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-_set = threading.local()  # ``depth``: how many blocks of ``exactly`` this thread is in
+_set = threading.local()  # ``depth``: number of nested blocks of ``exactly`` in this thread
 
 
 def cores() -> int:
@@ -62,18 +62,18 @@ def cores() -> int:
 
 
 def untouched(threads: int) -> int | None:
-    """``threads`` if that is PyTorch's own choice, one for each CPU or each pair that shares a core; else None."""
+    """``threads`` if it is PyTorch's default, one for each CPU or each pair of CPUs that shares a core; else None."""
     return threads if threads in (cores(), cores() // 2) else None
 
 
-DEFAULT = untouched(torch.get_num_threads())  # at import; None: somebody had set another number before
+DEFAULT = untouched(torch.get_num_threads())  # at import; None: another number was set before
 
 
 def threads_for(numbers: int) -> int:
-    """The number of threads for a step that reads this many numbers: one if they are few, else PyTorch's number.
+    """The number of threads for a step that reads this many numbers: one below two million, else the present number.
 
-    It is always PyTorch's number if the user has set it: by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, by ``exactly``,
-    or by ``torch.set_num_threads`` to a number other than the default.
+    It is always the present number if the user has set it: by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, by
+    ``exactly``, or by ``torch.set_num_threads`` to a number other than the default.
     """
     now = torch.get_num_threads()
     named = any(os.environ.get(name) for name in _VARIABLES) or getattr(_set, "depth", 0) > 0
@@ -91,7 +91,7 @@ def fitting(numbers: int) -> Iterator[None]:
     try:
         if threading.active_count() > 1:
             # A thread that uses PyTorch for the first time takes, and keeps, the number that any thread set last.
-            with suppress(RuntimeError):  # no thread can be started at the end of a process
+            with suppress(RuntimeError):  # at the end of a process no thread can be started
                 other = threading.Thread(target=torch.set_num_threads, args=(before,))
                 other.start()
                 other.join()
@@ -103,7 +103,7 @@ def fitting(numbers: int) -> Iterator[None]:
 
 @contextmanager
 def exactly(threads: int) -> Iterator[None]:
-    """Within the block, this thread computes on so many threads, whatever the steps; afterwards as before."""
+    """Within the block, this thread computes on ``threads`` threads, however small its steps."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     _set.depth = getattr(_set, "depth", 0) + 1

@@ -13,11 +13,11 @@ from typing import Any, TypeGuard, TypeVar
 import torch
 from torch import Tensor
 
-_SHOWN_BITS = 100  # of an integer in an error message, which would be filled by its digits
+_SHOWN_BITS = 100  # of the largest integer that an error message shows
 
 
 def _shown(value: Any) -> str:
-    """A value as an error message shows it: whole if short, else shape and kind."""
+    """A value as an error message shows it: in full if short, else its shape or type."""
     if isinstance(value, Tensor) and value.numel() > 8:
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, Tensor):
@@ -26,7 +26,7 @@ def _shown(value: Any) -> str:
         return f"an integer of {value.bit_length()} bits"
     try:
         return repr(value)
-    except ValueError:  # Python writes no integer of more than some 4 300 digits, inside a fraction either
+    except ValueError:  # Python refuses to write integers of more than 4 300 digits, also inside a fraction
         return f"a {type(value).__name__} too long to write"
 
 
@@ -43,7 +43,7 @@ def one_of(name: str, value: Any, *known: str | None) -> None:
 
 
 def _number(expected: str, holds: Callable[[float], bool]) -> Callable[[str, Any], float]:
-    """A function that checks a number and returns it as a float; NaN fails every check."""
+    """A function that checks a number with ``holds`` and returns it as a float. NaN fails every check."""
 
     def check(name: str, value: Any) -> float:
         require(is_number(value) and holds(value), name, value, expected)
@@ -64,13 +64,13 @@ finite_number = _number("a finite number", math.isfinite)
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """An integer at or above 1 that fits into a tensor."""
+    """An integer >= 1 that fits into a tensor."""
     _require_integer(name, value, 1, 63)
     return value
 
 
 def natural(name: str, value: int) -> int:
-    """An integer at or above 0 that fits into a seed."""
+    """An integer >= 0 that fits into a seed."""
     _require_integer(name, value, 0, 64)
     return value
 
@@ -82,7 +82,7 @@ def _require_integer(name: str, value: Any, least: int, bits: int) -> None:
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
-    """Raise a ValueError that names the type found, unless the value is of the kind."""
+    """Raise a ValueError that names the type of the value, unless it is of this kind."""
     if not isinstance(value, kind):
         raise ValueError(f"{name} must be {expected}, got {_shown(value)} of type {type(value).__name__}")
 
@@ -99,7 +99,7 @@ def tensor(name: str, value: Any) -> Tensor:
 
 
 def numbers(name: str, value: Any, like: Tensor) -> Tensor:
-    """A number or a tensor of numbers, at least one, as a tensor of the dtype and device of ``like``, detached."""
+    """A number or a non-empty tensor of numbers, as a detached tensor of the dtype and device of ``like``."""
     ok = (isinstance(value, Tensor) and value.numel() > 0) or is_number(value)
     require(ok, name, value, "a number or a tensor of numbers")
     return torch.as_tensor(value, dtype=like.dtype, device=like.device).detach()
@@ -109,15 +109,15 @@ def finite_tensor(name: str, value: Tensor) -> Tensor:
     """A tensor without NaN or infinity. Reads the values, so it waits for the device."""
     tensor(name, value)
     if value.is_floating_point() and math.isfinite(value.detach().sum()):
-        return value  # a sum is finite only if all its terms are, and is had for a third of the time
+        return value  # a sum is finite only if all its terms are, and takes a third of the time
     if not bool(torch.isfinite(value).all()):
         bad = value[~torch.isfinite(value)]
         raise ValueError(f"{name} must be finite, got {bad.numel()} values such as {bad.flatten()[0].item()}")
     return value
 
 
-# The largest reward, of either sign, by the dtype that computes with it. Squares of such, sums of 1e10 of them, and
-# those over a noise variance of 1e-10 are finite: 1e280 1e10 / 1e-10 = 1e300; in float32 1e24 leaves 1e14 for both.
+# The largest absolute reward, by the dtype that computes with it. Sums of 1e10 squares divided by a noise variance of
+# 1e-10 are then finite: 1e280 1e10 / 1e-10 = 1e300. In float32 squares of 1e24 leave a factor of 1e14 for both.
 LARGEST_REWARD = {torch.float64: 1e140, torch.float32: 1e12}
 
 
@@ -127,10 +127,10 @@ def largest_reward(dtype: torch.dtype) -> float:
 
 
 def rewards(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Finite rewards, or prior means, none too large for ``dtype``, by default their own. Waits for the device.
+    """Finite rewards or prior means that are not too large for ``dtype``, by default their own. Waits for the device.
 
-    Small rewards are never refused: below 1e-150 (float32: 1e-20) their squares are 0, and so is their contribution to
-    a likelihood, but means are linear in rewards and keep them.
+    Small rewards are accepted, although their squares, and so their contributions to a likelihood, may be 0 (below
+    1e-150; float32: 1e-20): posterior means are linear in rewards.
     """
     require(tensor(name, value).dtype != torch.bool, name, value, "numbers, not booleans")
     dtype = value.dtype if dtype is None else dtype
@@ -162,7 +162,7 @@ def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
 
 
 def of_shape(name: str, value: Any, *shapes: tuple[int | str, ...], note: str = "") -> Tensor:
-    """A tensor of one of these shapes, in which a word stands for any size; the message ends with the note."""
+    """A tensor of one of these shapes, in which a word stands for any size. ``note``: the end of the message."""
     found = tensor(name, value).shape
     alike = (zip(shape, found, strict=True) for shape in shapes if len(shape) == len(found))
     fits = any(all(isinstance(one, str) or one == size for one, size in pairs) for pairs in alike)
@@ -206,7 +206,7 @@ class ArgumentError(ValueError, TypeError):
 
 
 def known_names(what: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise an ``ArgumentError`` that names the unknown argument, and the one that was probably meant."""
+    """Raise an ``ArgumentError`` that names the unknown names and suggests similar ones, if there are unknown names."""
     unknown = sorted(set(given) - set(known))
     if not unknown:
         return
@@ -222,12 +222,12 @@ Class = TypeVar("Class", bound=type)
 
 
 def names_arguments(cls: Class) -> Class:
-    """A class (a dataclass too) whose constructor raises ``ArgumentError`` for arguments that it does not take."""
+    """Make the constructor of a class or dataclass raise ``ArgumentError`` for arguments that it does not take."""
     init = cls.__init__  # type: ignore[misc]
 
     @functools.wraps(init)
     def checked(self: Any, *args: Any, **kwargs: Any) -> None:
-        check_names(cls, kwargs)  # first: GPyTorch's kernels take any name, and do nothing with it
+        check_names(cls, kwargs)  # before the call, because GPyTorch's kernels ignore unknown names
         try:
             init(self, *args, **kwargs)
         except TypeError:
@@ -239,19 +239,19 @@ def names_arguments(cls: Class) -> Class:
 
 
 def check_names(cls: type, kwargs: dict[str, Any]) -> None:
-    """Raise ``ArgumentError`` for arguments of other names than a constructor takes."""
+    """Raise ``ArgumentError`` for keyword arguments that a constructor does not take."""
     taken: list[str] = []
     for one in cls.__mro__:
         if "__init__" in vars(one):
             _, *own = inspect.signature(vars(one)["__init__"]).parameters.values()
             taken += [p.name for p in own if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
             if not any(p.kind is p.VAR_KEYWORD for p in own) or not one.__module__.startswith(__package__):
-                break  # this one hands no names on, or (a kernel of GPyTorch) to none that reads them
+                break  # it passes no names on, or it is of another library, which ignores them
     known_names(f"arguments of {cls.__name__}", kwargs, dict.fromkeys(taken))
 
 
 def check_number(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise ``ArgumentError`` if a constructor got too few arguments, or too many."""
+    """Raise ``ArgumentError`` if a constructor got too few or too many arguments."""
     try:
         inspect.signature(cls).bind(*args, **kwargs)
     except TypeError as error:
