@@ -1,5 +1,5 @@
-"""What policies earned, in the user's units, compared with random play, the best single arm, and the attainable
-total; and summaries of regret."""
+"""Total rewards of policies, compared with random play, the best single arm and the attainable total; and summaries of
+regret."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ _ROUNDED = 1e-12  # a total below this share of another is a rounding error
 
 
 def random_regret(problem: Problem, horizon: int) -> Tensor:
-    """Exact expected regret of a uniformly random available arm, max_x f_t(x) - mean_x f_t(x).
+    """Expected regret of a uniformly random available arm, max_x f_t(x) - mean_x f_t(x).
 
-    The maximum is the one that runs are scored by (``Problem.score``): with limits, over the arms within them. On a
-    continuous domain, the mean is over 512 quasi-random points.
+    It is exact over arms; on a continuous domain, the mean is over 512 quasi-random points. The maximum is the one by
+    which runs are scored (``Problem.score``): with limits, over the arms within them.
 
-    Returns (R, horizon) on the CPU, R the problem's replicates (or its masks', if those are per replicate).
-    The oracle, which plays the best available arm, has regret 0. Cost O(R N) per step.
+    Returns (R, horizon) on the CPU, with R the replicates of the problem, or of its masks. Cost O(R N) per step.
 
     Raises ValueError for a ``horizon`` below 1.
     """
@@ -56,7 +55,7 @@ def best_arms(problem: Problem, horizon: int) -> Tensor:
     """The available arm of largest expected reward at each step; ties go to the smallest index.
 
     Args:
-        problem: asked for ``expected_rewards`` and ``available`` of steps 1 to T.
+        problem: over arms; read at steps 1 to T.
         horizon: T, number of steps.
 
     Returns (R, T) integers on the CPU, R as for ``random_regret``. Cost O(R N) per step. Raises ValueError for a
@@ -70,10 +69,7 @@ def best_arms(problem: Problem, horizon: int) -> Tensor:
 
 
 def summary(histories: Mapping[str, History]) -> pd.DataFrame:
-    """One row per policy: mean_cumulative_regret over the replicates, its standard_error, ms_per_step.
-
-    ``histories``: by policy.
-    """
+    """One row for each policy of ``histories``: mean_cumulative_regret, its standard_error, ms_per_step."""
     rows = {
         name: {
             "mean_cumulative_regret": history.mean_cumulative_regret,
@@ -88,8 +84,8 @@ def summary(histories: Mapping[str, History]) -> pd.DataFrame:
 def standings(histories: Mapping[str, History], random: Tensor) -> tuple[pd.DataFrame, float]:
     """``summary``, the best policy first, and the expected total regret of drawing arms at random.
 
-    ``random``: (R, T) expected regret of drawing at random. A column ``of_random`` has the regret in % of that; NaN
-    where nothing could be lost.
+    ``random``: (R, T) expected regret of drawing at random. The column ``of_random`` is the regret in % of its total;
+    NaN if nothing could be lost.
     """
     frame, at_random = summary(histories), float(random.sum(-1).mean())
     share = 100 * frame["mean_cumulative_regret"] / at_random if at_random > 0 else math.nan
@@ -97,11 +93,8 @@ def standings(histories: Mapping[str, History], random: Tensor) -> tuple[pd.Data
 
 
 def per_step(histories: Mapping[str, History]) -> pd.DataFrame:
-    """One row per policy and step, over the replicates: mean regret of the step, mean cumulative regret up to
-    it, and the standard error of the latter (NaN for a single replicate).
-
-    ``histories``: by policy. Raises ValueError if there is none.
-    """
+    """One row for each policy of ``histories`` and step: time, mean regret of the step, mean cumulative regret, and the
+    standard error of the latter (NaN for a single replicate). Raises ValueError without a history."""
     validation.require(len(histories) > 0, "histories", dict(histories), "of one policy or more")
     parts = []
     for name, history in histories.items():
@@ -118,11 +111,11 @@ def per_step(histories: Mapping[str, History]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-_CLEARLY = 0.1  # of what could be gained
+_CLEARLY = 0.1  # of the possible gain over random play
 
 
 def _quantile(share: float, freedom: int | None) -> float:
-    """Of Student's t, or of the standard normal distribution without a ``freedom``."""
+    """The ``share`` quantile of Student's t, or of the standard normal distribution if ``freedom`` is None."""
     return float(stats.norm.ppf(share) if freedom is None else stats.t.ppf(share, freedom))
 
 
@@ -131,20 +124,19 @@ class Earned:
     """Total rewards of a run, averaged over replicates.
 
     Attributes:
-        steps: T.
+        steps: T, the number of steps.
         noun: the name of the rewards: ``"conversions"`` for 0/1 and counts, else ``"reward"``.
         policies: total of each policy, the largest first; for a simulation the expected total, without noise.
         more: by policy, the 90 % interval of its gain over drawing at random; None if it is unknown.
         random: expected total of drawing available arms at random.
-        best_arm: the name of the single arm that earns most in hindsight, and its total, with random draws where it is
-            not available. None: there are no arms, or replicates have different ones.
-        attainable: total of the best arm of each step, without knowing the noise.
-        bandwidth: bandwidth with which a table was smoothed for that, in units of ``unit``; None for a simulation,
-            where ``attainable`` is known.
-        maximum: total of the largest reward of each step, its noise included.
-        ratio: whether percentages of rewards make sense: no reward is negative.
+        best_arm: name and total of the single arm that earns most in hindsight, with random draws while it is not
+            available. None: there are no arms, or replicates have different functions.
+        attainable: total of the best arm of each step; for a table, estimated without the row's own noise.
+        bandwidth: with which a table was smoothed for ``attainable``; None for a simulation.
+        maximum: total of the largest reward of each step; for a table, noise included.
+        ratio: whether percentages of rewards make sense: rewards of a table, none of them negative.
         unit: of ``bandwidth``.
-        freedom: degrees of freedom of the intervals: of a simulation, one less than replicates; None for a table.
+        freedom: degrees of freedom of the intervals: for a simulation, one less than replicates; None for a table.
     """
 
     steps: int
@@ -166,7 +158,7 @@ class Earned:
         return self.bandwidth is not None
 
     def gain(self, total: float) -> float:
-        """The share that a total has of the possible gain over drawing at random; NaN if there was none."""
+        """The gain of a total over drawing at random, as a share of the possible gain; NaN if no gain was possible."""
         could = self.attainable - self.random
         return (total - self.random) / could if could > 0 else math.nan
 
@@ -176,8 +168,8 @@ class Earned:
         return "" if math.isnan(gain) else f"{100 * min(1.0, gain):z.0f} %"
 
     def ahead(self) -> tuple[str, ...]:
-        """Policies that surely earned more than random play, by a tenth or more of the possible gain. The confidence is
-        95 % for all of them together."""
+        """Policies that surely gained over random play, at least a tenth of the possible gain; the confidence is 95 %
+        for all of them together."""
         raced = [name for name in self.policies if name != "random"]
         needed = _quantile(1 - 0.05 / max(1, len(raced)), self.freedom)
         found = []
@@ -194,8 +186,8 @@ class Earned:
         gains = {name: self.gain(total) for name, total in self.policies.items()}
         shares = {name: None if math.isnan(gain) else gain for name, gain in gains.items()}
         a_step = {name: total / self.steps for name, total in self.policies.items()}
-        own = {"bandwidth": self.bandwidth if finite else "infinite", "a_step": a_step, "gain": shares}
-        return asdict(self) | own | {"smoothing": self.smoothing}
+        derived = {"bandwidth": self.bandwidth if finite else "infinite", "a_step": a_step, "gain": shares}
+        return asdict(self) | derived | {"smoothing": self.smoothing}
 
     @property
     def smoothing(self) -> str | None:
@@ -203,12 +195,12 @@ class Earned:
         if self.bandwidth is None:
             return None
         unit = self.unit.removesuffix("s") if self.bandwidth == 1 else self.unit
-        weights = f"weighted by exp(-distance / {self.bandwidth:.3g} {unit})"
+        weights = f"weights exp(-distance / {self.bandwidth:.3g} {unit})"
         if math.isinf(self.bandwidth):
-            weights = "all weighted alike"
+            weights = "equal weights"
         return (
-            "at each row, the arm that is best by the other rows (before and after), "
-            f"{weights}, as cross-validation chose"
+            "at each row, the arm that is best by the other rows (before and after), with "
+            f"{weights}, which cross-validation chose"
         )
 
     def above_random(self, total: float) -> str:
@@ -224,7 +216,7 @@ class Earned:
         return f"{value:.5g}"
 
     def sentence(self, name: str) -> str:
-        """What a policy earned, and what it is compared with."""
+        """A sentence: what a policy earned, compared with ``random``, ``best_arm`` and ``attainable``."""
         total = self.total(self.policies[name])
         what = f"{total} conversions" if self.noun == "conversions" else f"a reward of {total}"
         words = f"{name} earned {what} in {self.steps} steps, "
@@ -248,8 +240,8 @@ class Earned:
         lost, at_random = max(0.0, self.maximum - self.attainable), self.maximum - self.random
         share = f"{100 * lost / at_random:.0f} % of what random play loses" if at_random > 0 else "nothing"
         return [
-            "Regret here is against the largest reward of each row, its noise included, which nobody can know "
-            f"beforehand: even the best arm by the smoothed table loses {share}.",
+            "Regret here is measured against the largest reward of each row, noise included, which cannot be known "
+            f"in advance: even the best arm by the smoothed table loses {share}.",
             f"The smoothed table: {self.smoothing}.",
         ]
 
@@ -258,12 +250,13 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     """What the policies of a race earned, and what random play, a single arm and the best arm of each step would have.
 
     The rewards of a table (``Replay``) are noisy, so the largest reward of a row is partly luck. The attainable total
-    is therefore estimated from all other rows: they determine the best arm of a row (``smoothing.best_smoothed``), so
-    the row's own noise has no influence. This estimate is low if arms change faster than their noise can be averaged
-    out. The intervals for a table concern its noise: the sum over rows of a policy's reward minus the row's mean is a
-    martingale if nothing can be learned, with the sum of squares as its variance. Where most rewards are one number,
-    such as 0, it is as if two more of the others had come. Those for a simulation concern its replicates, whose sums
-    are taken to be normal.
+    is therefore estimated: the best arm of a row is chosen from all other rows (``smoothing.best_smoothed``), so that
+    the row's own noise has no influence. The estimate is low if arms change faster than noise can be averaged out.
+
+    The intervals for a table are about its noise: if nothing can be learned, the sum over rows of a policy's reward
+    minus the row's mean is a martingale, whose variance is estimated by the sum of squares. If most rewards are equal,
+    for example 0, two rewards of the rare kind are added (``two_more_rare``). The intervals for a simulation are about
+    its replicates, whose totals are taken to be normal.
 
     ``problem`` is the one that was played; ``histories`` and ``random`` as for ``standings``.
 

@@ -1,4 +1,4 @@
-"""The report of a race: files with a table, a picture and a record of all settings, and a table on the screen."""
+"""The report of a race: files with a table, a picture and a record of all settings, and tables for the screen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bandits_torch.history import History, versions
 NOISY_REGRET = "regret to noisy maximum"
 REPORT = ("regret.csv", "regret.png", "report.html", "run.json")
 FORMAT = "bandits_torch race"
-FORMAT_VERSION = 2  # 1 does not say what the problem was built for
+FORMAT_VERSION = 2  # version 1 lacks the size for which the problem was built
 
 
 def write_report(
@@ -39,12 +39,12 @@ def write_report(
         histories: by policy.
         random: (R, T) expected regret of the random policy (``random_regret``).
         settings: plain values added at the top level of ``run.json``.
-        page: the text of ``report.html`` (``page.page``); None: none is written.
+        page: the text of ``report.html`` (``page.page``); None: that file is not written.
 
-    Returns the paths written. ``run.json`` holds, under ``results``, for every policy its
-    ``mean_cumulative_regret``, ``standard_error`` (null for one replicate or identical ones),
-    ``ms_per_step``, ``wall_seconds``, ``cumulative_regret`` of every replicate and the ``arms`` it pulled, a list
-    of each replicate; under ``references`` the mean cumulative regret of the random policy and of the oracle.
+    Returns the paths written. In ``run.json``, ``results`` holds for every policy its ``mean_cumulative_regret``,
+    ``standard_error`` (null for one replicate or identical ones), ``ms_per_step``, ``wall_seconds``, and for each
+    replicate the ``cumulative_regret`` and a list of the ``arms`` pulled; ``references`` holds the mean cumulative
+    regret of the random policy and of the oracle.
     """
     results = {
         name: {
@@ -83,7 +83,7 @@ def write_report(
 def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a ``run.json``: the settings given to ``write_report`` and the report's own keys.
 
-    Raises OSError, and ValueError for a file that is not a record of a race or has a newer format version.
+    Raises OSError, and ValueError for a file that is not a record of a race or has another format version.
     """
     with open(path, encoding="utf-8") as file:
         try:
@@ -101,7 +101,7 @@ def read_settings(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _json(value: Any, indent: str = "") -> str:
-    """JSON, indented; a list of plain values, however long, in one line."""
+    """Indented JSON, with each list of plain values on one line."""
     inner = indent + "  "
     if isinstance(value, Mapping) and value:
         items = [f"{json.dumps(str(key))}: {_json(item, inner)}" for key, item in value.items()]
@@ -140,14 +140,13 @@ def earned_table(title: str, earned: Earned) -> Table:
 def results_table(
     title: str, histories: Mapping[str, History], random: Tensor, *, attainable: float | None = None
 ) -> Table:
-    """Policies from best to worst, then random play and the oracle.
+    """The policies from best to worst, then random play and the oracle.
 
-    ``attainable``: regret of the best arms by the smoothed table, if regret is measured against the largest rewards of
-    a noisy table; None if regret has no noise.
+    ``attainable``: for a noisy table, the regret of the best arms by the smoothed table; None if regret has no noise.
     """
     frame, at_random = standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].abs().max()))
-    digits = ".2f" if most == 0 or 1 <= most < WRITTEN_OUT else ".4g"  # all in the unit of the rewards
+    digits = ".2f" if most == 0 or 1 <= most < WRITTEN_OUT else ".4g"
 
     def written(value: float, form: str) -> str:
         return "" if math.isnan(value) else f"{value:{form}}"
@@ -181,6 +180,6 @@ def why_no_error(histories: Mapping[str, History]) -> Iterator[str]:
     same = [name for name, history in histories.items() if history.replicates > 1 and history.identical]
     if same:
         yield (
-            f"no standard error of {', '.join(same)}: all replicates are identical, as neither the rewards nor the "
-            "policy has anything random"
+            f"no standard error of {', '.join(same)}: all replicates are identical, because neither the rewards nor "
+            "the policy are random"
         )
