@@ -1,4 +1,4 @@
-"""The cells of a sweep, and where they run: here, in processes of this machine, or on Ray.
+"""The cells of a sweep, and the engines that run them: this process, processes of this machine, or Ray.
 
 A cell is one policy on one problem, for one block of replicates. Its result is the same wherever it runs.
 """
@@ -41,12 +41,12 @@ class Block:
     """A batch of replicates.
 
     Args:
-        replicates: their number; they are numbered from ``first_replicate``.
-        horizon: number of steps of each.
-        first_replicate: number of the first.
-        seed: of all random numbers.
+        replicates: how many there are, >= 1.
+        horizon: number of steps of each, >= 1.
+        first_replicate: number of the first, >= 0.
+        seed: of all random numbers, >= 0.
 
-    Raises ValueError for numbers below 1, or below 0 for the last two.
+    Raises ValueError for numbers out of range.
     """
 
     replicates: int
@@ -63,12 +63,12 @@ class Block:
 
 @dataclass(frozen=True)
 class ProblemSetting:
-    """A problem by its name, with its options: built for any block of replicates.
+    """A problem's name and options, from which the problem is built for any block of replicates.
 
     Args:
         name: a key of ``problems.PROBLEMS``.
-        options: the problem's own (``problems.options_of``), plain values.
-        data: path of a problem that replays real data; its steps are the rows of the data.
+        options: plain values (``problems.options_of``).
+        data: path of the data, for a problem that replays data; its steps are the rows of the data.
     """
 
     name: str
@@ -91,11 +91,11 @@ class ProblemSetting:
 
 @dataclass(frozen=True)
 class RecipeSetting:
-    """A recipe by its name, with its options: built for a problem and a block of its replicates.
+    """A recipe's name and options, from which the policy is built for a problem and a block of its replicates.
 
     Args:
         name: a key of ``recipes.RECIPES``.
-        options: the recipe's own (``recipes.options_of``), plain values.
+        options: plain values (``recipes.options_of``).
     """
 
     name: str
@@ -137,7 +137,7 @@ class Cell:
     block: Block
 
     def run(self) -> History:
-        """Build problem and policy, and play. The result depends on the cell alone (and on torch's threads)."""
+        """Build problem and policy, and play. The result depends only on the cell (and the number of torch threads)."""
         problem = self.make_problem(self.block)
         steps = min(self.block.horizon, problem.horizon or self.block.horizon)
         block = replace(self.block, horizon=steps)
@@ -154,11 +154,11 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """File name of the result: readable labels and replicates, then a digest of all that determines the result.
+        """File name of the result: readable labels and replicates, then a digest of what determines the result.
 
-        The digest covers problem and policy with all options, block, seed and this package's version; of real data, the
-        path but not the content. Raises ValueError for settings that cannot be described: a lambda, an option that is
-        an object.
+        The digest covers problem and policy with all options, block, seed and this package's version; for data, the
+        path but not the content. Raises ValueError for settings that cannot be described: a lambda, or an option that
+        is an object.
         """
         parts = {"block": asdict(self.block), "labels": [self.problem, self.policy], "version": __version__}
         for name, maker in (("problem", self.make_problem), ("policy", self.make_policy)):
@@ -182,8 +182,7 @@ def make_cells(
 ) -> list[Cell]:
     """Every policy on every problem, problem by problem, in blocks of at most ``size`` replicates (None: one block).
 
-    A policy may choose a setting, such as a window, by an average over the replicates of its block. The division into
-    blocks is therefore part of what defines a result.
+    Results may depend on ``size``: a policy may choose a setting, such as a window, by an average over its block.
     """
     size = block.replicates if size is None else validation.positive_integer("block", size)
     end = block.first_replicate + block.replicates
@@ -200,7 +199,8 @@ def make_cells(
 
 
 def join_blocks(histories: Sequence[History]) -> History:
-    """The history of all replicates of blocks that follow one another; seconds are the sum over the blocks."""
+    """The history of all replicates of consecutive blocks; seconds are summed over the blocks. Names that are not in
+    every block's trace are left out."""
     if len(histories) == 1:
         return histories[0]
     ends = {history.horizon for history in histories}
@@ -219,23 +219,24 @@ def join_blocks(histories: Sequence[History]) -> History:
 
 
 def _plain(value: Any) -> Any:
-    """Plain values for what JSON cannot write: a tensor, a mapping, a dataclass with its class, a function's place."""
+    """Plain values for what JSON cannot write: tensors, mappings, dataclasses and functions, the last two by name.
+    Raises TypeError for anything else."""
     if isinstance(value, torch.Tensor):
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
     if is_dataclass(value) and not isinstance(value, type):
-        held = {item.name: getattr(value, item.name) for item in fields(value)}
-        return {"class": f"{type(value).__module__}.{type(value).__qualname__}", **held}
-    place = getattr(value, "__qualname__", "<")
-    if "<" in place:
+        content = {item.name: getattr(value, item.name) for item in fields(value)}
+        return {"class": f"{type(value).__module__}.{type(value).__qualname__}", **content}
+    name = getattr(value, "__qualname__", "<")
+    if "<" in name:  # an object, a lambda or a local function
         raise TypeError(repr(value))
-    return f"{value.__module__}.{place}"
+    return f"{value.__module__}.{name}"
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A cell that raised: the error in a line, and where it happened."""
+    """The outcome of a cell that raised: its error in one line, and the traceback."""
 
     error: str
     trace: str
@@ -264,23 +265,22 @@ def play(cell: Cell, threads: int) -> Outcome:
 
 
 def here(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:
-    """One after the other, in this process."""
+    """Run the cells one after the other in this process; ``jobs`` is ignored."""
     for cell in cells:
         yield cell, play(cell, threads)
 
 
 def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:
-    """``jobs`` processes of this machine, each on ``threads`` threads; yields cells as they end.
+    """Run the cells in ``jobs`` processes of this machine, each on ``threads`` threads; yields cells as they end.
 
-    The processes are started afresh, not forked (a fork of a process with threads may hang), so a script that
-    sweeps must guard its main part by ``if __name__ == "__main__"``. A process that dies, for example for lack of
-    memory, fails all unfinished cells: run the sweep again to continue. The processes end when this process is
-    interrupted or ends for any other reason. Raises ValueError for policies or problems defined in a notebook, from
-    which the processes cannot import them.
+    The processes are spawned, not forked (a fork of a process with threads may hang), so a script that sweeps must
+    guard its main part by ``if __name__ == "__main__"``. If a process dies, for example for lack of memory, all
+    unfinished cells fail: run the sweep again to continue. The processes end when this process ends, for any reason.
+    Raises ValueError for policies or problems defined in a notebook, because the processes cannot import them.
 
-    Joblib is not used: when this process is terminated or killed, joblib's workers finish their cells, and there is no
-    public way to let them watch their parent. Outcomes are passed in files: if a process ends while it sends a long
-    message, the pool waits for the rest forever.
+    Joblib is not used: if this process is killed, joblib's workers finish their cells, and there is no public way to
+    let them watch their parent. Outcomes are passed in files, because the pool would wait forever for the rest of a
+    long message from a process that has died.
     """
     _require_importable(cells)
     context = multiprocessing.get_context("spawn")
@@ -308,7 +308,7 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
 
 
 def _end_with(parent: Connection) -> None:
-    """End this process as soon as the other end of the connection is closed, whatever it is doing."""
+    """End this process as soon as the other end of the connection is closed."""
 
     def wait() -> None:
         with suppress(EOFError, OSError):
@@ -320,7 +320,7 @@ def _end_with(parent: Connection) -> None:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Delay Ctrl-C until the block is over; processes started in it never see it, and their parent ends them."""
+    """Delay Ctrl-C until the block is over. Processes started within it ignore Ctrl-C; their parent ends them."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -332,11 +332,11 @@ def _interrupts_held_back() -> Iterator[None]:
 
 
 def on_ray(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:
-    """Tasks of Ray, ``threads`` CPUs each; yields cells as they end. Needs the extra ``ray``.
+    """Run the cells as tasks of Ray, ``threads`` CPUs each; yields cells as they end. Needs the extra ``ray``.
 
-    Uses the Ray instance to which the caller is connected, or else the cluster that ``RAY_ADDRESS`` names (its machines
-    need this package and the data's paths). Without either, it starts Ray on this machine with ``jobs`` parallel tasks
-    and stops it afterwards.
+    Uses the Ray instance to which the caller is connected, or else the cluster named by ``RAY_ADDRESS`` (its machines
+    need this package and the data at the same paths). Without either, starts Ray on this machine for ``jobs`` parallel
+    tasks, and stops it afterwards.
     """
     ray = _import_ray()
     started = not ray.is_initialized()
@@ -367,10 +367,10 @@ ENGINES: dict[str, Engine] = {"local": here, "processes": processes, "ray": on_r
 
 
 def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]:
-    """The engine of that name and the number of cells that it runs at once, by default as many as the CPUs allow.
+    """The engine of this name and the number of cells that it runs at once, by default as many as the CPUs allow.
 
-    Raises ValueError for an unknown name, more threads than CPUs, or, in processes of this machine, more threads times
-    processes than CPUs; ImportError where Ray is not installed.
+    Raises ValueError for an unknown name, for more threads than CPUs (except on Ray), and for processes with more
+    threads in all than CPUs; ImportError if Ray is needed but not installed.
     """
     validation.require(name in ENGINES, "engine", name, f"one of {', '.join(ENGINES)}")
     validation.positive_integer("threads", threads)
@@ -387,12 +387,12 @@ def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]
 
 
 def _play_packed(cell: Cell, threads: int) -> bytes:
-    """``play`` with its outcome as plain bytes, because tensors would be sent as open files."""
+    """``play``, with its outcome pickled, because tensors would be sent as open files."""
     return pickle.dumps(play(cell, threads))
 
 
 def _play_into(file: Path, cell: Cell, threads: int) -> None:
-    """``_play_packed`` into a file."""
+    """Write the outcome of ``_play_packed`` to a file."""
     file.write_bytes(_play_packed(cell, threads))
 
 
@@ -407,7 +407,7 @@ def _require_importable(cells: Sequence[Cell]) -> None:
             continue
         if b"__main__" in packed:
             raise ValueError(
-                f"engine must be 'local' or 'ray' where policies or problems are defined in a notebook (here those of "
+                f"engine must be 'local' or 'ray' if policies or problems are defined in a notebook (here those of "
                 f"{cell.title}), got 'processes', which cannot import them: move them into a file.py beside the "
                 "notebook and import them from there"
             )

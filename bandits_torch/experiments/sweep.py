@@ -1,6 +1,5 @@
-"""Policies against problems: a race in memory, a sweep that can be interrupted, continued and spread out, and the same
-problem from several starts, to compare policies on one stretch after another of a record.
-"""
+"""Plays of policies against problems: a race in memory; a sweep that can be interrupted, continued and run in parallel;
+and plays from several starts, to compare policies on consecutive stretches of a record."""
 
 from __future__ import annotations
 
@@ -58,10 +57,9 @@ def race(
 
     Args:
         policies: by their names in tables and plots; each continues from its current state.
-        problem, horizon, seed, first_replicate, progress: as for ``run``.
-        capture: as for ``run``; "auto" plays many steps at once if possible.
+        problem, horizon, seed, first_replicate, progress, capture: as for ``run``.
 
-    Raises ValueError for an empty race, and whatever ``run`` refuses.
+    Raises ValueError without a policy, and as ``run``.
     """
     validation.require(len(policies) > 0, "policies", dict(policies), "at least one policy")
     histories = {}
@@ -91,23 +89,22 @@ def sweep(
 
     Args:
         problems: by name, each a ``ProblemSetting`` or a function of a ``Block`` that builds the problem.
-        policies: by name, each a ``RecipeSetting`` or a function of a problem and a ``Block``.
-        horizon: T, cut to a problem's own horizon where that is shorter.
+        policies: by name, each a ``RecipeSetting`` or a function of a problem and a ``Block`` that builds the policy.
+        horizon: T, or the problem's horizon if that is shorter.
         replicates: S of each policy on each problem.
-        block: replicates per cell of the sweep; None: all of them. A window or interval that a recipe takes from the
-            problem's variation budget is averaged over the replicates of a cell, so it depends on the block.
+        block: replicates per cell of the sweep; None: all. A window or interval that a recipe takes from the problem's
+            variation budget is averaged over the replicates of a cell, so it depends on ``block``.
         seed: of all random numbers.
-        engine: ``"local"`` in this process, ``"processes"`` of this machine, or ``"ray"``. Results are the same bit for
-            bit, except times.
+        engine: ``"local"`` for this process, ``"processes"`` for processes of this machine, or ``"ray"``. Results are
+            the same bit for bit, except times.
         threads: torch threads per cell with any engine; results with another number may differ in the last bits.
         jobs: number of parallel cells; None: as many as the CPUs allow. ``"local"`` runs one at a time.
         out: folder for the finished cells, one file each. Cells whose files exist do not run again, so an interrupted
             sweep continues. None: no files.
         progress: show a progress bar on standard error, if that is a terminal.
 
-    Returns the histories by problem, then policy.
-
-    Raises ``SweepFailed`` when cells failed, after all the others have run. Raises ValueError for bad arguments.
+    Returns the histories by problem, then policy. Raises ``SweepFailed`` if cells failed, after all others have run,
+    and ValueError for bad arguments.
     """
     cells = make_cells(problems, policies, Block(replicates, horizon, 0, seed), block)
     where: Any = {"engine": engine, "threads": threads, "jobs": jobs, "out": out}
@@ -130,7 +127,7 @@ class SweepFailed(RuntimeError):
     """Some cells of a sweep failed.
 
     Attributes:
-        histories: by problem, then policy, where all cells succeeded.
+        histories: by problem, then policy, if all their cells succeeded.
         failures: error and traceback, by title of the cell.
     """
 
@@ -149,9 +146,9 @@ def run_cells(
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Iterator[tuple[Cell, Outcome]]:
-    """Run cells, or read their files in ``out``; yields each with its history or ``Failure``, as it ends.
+    """Run cells, or read their files in ``out``; yields each with its history or ``Failure`` as it ends.
 
-    Arguments as for ``sweep``. Files are written atomically. Cells read from files come first.
+    Arguments as for ``sweep``. Cells read from files come first. Files are written atomically.
     """
     validation.require(len(cells) > 0, "cells", list(cells), "at least one problem and one policy")
     runs, at_once = find_engine(engine, threads, jobs)
@@ -181,11 +178,9 @@ Build = Callable[[Problem, int], Policy]
 
 
 class FromStep(Problem):
-    """A problem without the first steps of another: its step 1 is step ``first`` of the other.
+    """``horizon`` steps of another problem over arms: step 1 is step ``first`` of the other.
 
-    Prior knowledge and clock are those of the other; every method asks the other about its own step.
-
-    Its ``horizon`` is the number of steps from there.
+    Prior knowledge and times are those of the other problem.
 
     Raises ValueError for steps that the problem does not have, and for a problem over the points of a domain.
     """
@@ -229,11 +224,11 @@ class FromStep(Problem):
 
 @dataclass(frozen=True)
 class Starts:
-    """Regret of policies that were begun anew at several starts.
+    """Regret of policies that were built anew at each of K starts.
 
     Attributes:
-        regret: by policy, (K,) mean regret of a step from each start to the next, over the replicates.
-        random: (K,) the same, in expectation, for drawing arms at random.
+        regret: by policy, (K,) mean regret per step from each start to the next, averaged over replicates.
+        random: (K,) the expected value of the same for drawing arms at random.
         steps: number of steps from one start to the next; 0 if there are no starts.
     """
 
@@ -242,7 +237,7 @@ class Starts:
     steps: int
 
     def of_whole(self, regret: Tensor) -> Tensor:
-        """(K,) mean regret per step and replicate on the same stretches, from one play of the whole, (S, T)."""
+        """(K,) mean regret per step on the same stretches, from the regret (S, T) of one play of the whole record."""
         K = len(self.random)
         return regret[:, : K * self.steps].mean(0).reshape(K, self.steps).mean(-1)
 
@@ -262,10 +257,10 @@ def play_starts(
         problem: its first T steps are cut into stretches (``starts_of``).
         policies: by name, each a function of a problem and its number of steps that builds the policy.
         horizon: T.
-        seed: of the noise; start k plays with ``seed`` + k.
+        seed: of the noise; start k = 0, 1, ... plays with ``seed`` + k.
         progress: show a bar for each play.
 
-    Cost: about that of playing each policy once for T steps. Raises whatever ``run`` refuses.
+    Cost: about one play of each policy for T steps. Raises ValueError as ``run``.
     """
     firsts = starts_of(validation.positive_integer("horizon", horizon))
     steps = horizon // len(firsts) if firsts else 0

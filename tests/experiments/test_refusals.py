@@ -16,7 +16,7 @@ GP_UCB = recipes.build("gp_ucb", make("switching", num_arms=3), replicates=2, ho
     [
         (lambda: plot_arms(PLAYED, replicate=True), "replicate must be an integer in 0, ..., 1, got True"),
         (lambda: plot_pulls(PLAYED, torch.zeros(2, 4)), "best must be integers, got torch.float32"),
-        (lambda: plot_regret([PLAYED]), "histories must be a History, or several by name"),
+        (lambda: plot_regret([PLAYED]), "histories must be a History, or a mapping"),
         (lambda: plot_regret(PLAYED, random=torch.ones(4)), r"random must have shape \(R, T\), got shape"),
         (lambda: plot_regret(PLAYED, random=[1.0] * 4), "random must be a tensor"),
         (

@@ -301,7 +301,7 @@ def test_processes_of_a_notebook_take_what_is_imported_and_refuse_what_it_define
     named, here, refused = done.stdout.splitlines()
     assert (named, here) == ("imported: (1, 5000)", "here: 3")
     assert refused.startswith(
-        "ValueError engine must be 'local' or 'ray' where policies or problems are defined in a "
+        "ValueError engine must be 'local' or 'ray' if policies or problems are defined in a "
     )
     assert "(here those of gp, mine, replicates 0 to 0), got 'processes'" in refused
     assert refused.endswith("move them into a file.py beside the notebook and import them from there")

@@ -1,4 +1,4 @@
-"""A picture of what a table holds: levels of the arms over time, jumps, and the shape of the clearest cycle."""
+"""A plot of a table's diagnosis: levels of the arms over time, jumps, and the shape of the clearest cycle."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _ARMS, _BINS, _PHASES, _SMOOTH = 6, 1000, 24, 60
 
 
 def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None = None) -> Figure:
-    """Draw the levels of the arms, smoothed over a sixtieth of the time, jumps as dotted lines, and the clearest
-    cycle of the last rows, those in which it was found.
+    """Draw the levels of the arms, smoothed over a sixtieth of the time; jumps as dotted lines; and the clearest cycle,
+    from the last rows, in which it was found.
 
-    ``found``: what ``diagnose`` says of the table. ``figure``: where to draw; None: a new one. Of more than six
-    arms, the five with the largest means and the one with the smallest are drawn, in a colour each.
+    ``found``: the result of ``diagnose`` for the table. ``figure``: where to draw; None: a new one. If there are more
+    than six arms, the five with the largest means and the one with the smallest mean are drawn.
     """
     figure = Figure(figsize=(8.0, 5.0), dpi=150, layout="constrained") if figure is None else figure
     rewards = table.rewards.numpy()
@@ -43,7 +43,8 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     binned = np.stack([mean_of_held(rewards[part][:, shown]) for part in bins])
     levels = others_smoothed(binned, middle, max(1e-9, float(times[-1] - times[0])) / _SMOOTH)
     for colour, n, line in zip(COLOURS, shown, levels.T, strict=False):
-        name = table.arm_names[n].replace("$", r"\$").lstrip("_")  # so that matplotlib reads no mathematics
+        # Matplotlib reads mathematics between dollars, and leaves names with a leading underscore out of the legend.
+        name = table.arm_names[n].replace("$", r"\$").lstrip("_")
         ax.plot(x, line, color=colour, linewidth=1.3, label=shortened(name, 14))
     for one in found.jumps or ():
         where = place(np.array([(times[one.before] + times[one.after]) / 2]))
@@ -57,14 +58,14 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     figure.legend(frameon=False, fontsize=8, ncols=columns, loc="outside lower center")
     if cycle is not None:
         ax = axes[1]
-        rewards, times = rewards[-ROWS:], times[-ROWS:]  # over more, an error of the length would smear it
+        rewards, times = rewards[-ROWS:], times[-ROWS:]  # an error of the length would blur a longer average
         phases = int(np.clip(len(times) / 30, 8, _PHASES))
         phase = np.floor(phases * ((times - times[0]) / cycle.length % 1.0)).astype(int) % phases
         centred = rewards - np.nan_to_num(mean_of_held(rewards))
         for colour, n in zip(COLOURS, shown, strict=False):
-            held = ~np.isnan(centred[:, n])
-            counts = np.bincount(phase[held], minlength=phases)
-            sums = np.bincount(phase[held], centred[held, n], minlength=phases)
+            known = ~np.isnan(centred[:, n])
+            counts = np.bincount(phase[known], minlength=phases)
+            sums = np.bincount(phase[known], centred[known, n], minlength=phases)
             curve = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
             ax.plot((np.arange(phases) + 0.5) / phases, curve, color=colour, linewidth=1.1)
         finish(ax, f"A cycle of {found.span(cycle)}", "share of the cycle", "minus the arm's mean")

@@ -1,4 +1,4 @@
-"""The common style of all pictures: colours, fonts, grids, and legends outside the data."""
+"""The common style of all plots: colours, dashes, grids, and legends outside the data."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.history import History
 
-# Okabe and Ito's colours, told apart with any kind of colour vision; the eighth line starts over, dashed.
+# Okabe and Ito's colours, which differ for every kind of colour vision; from the eighth line on they repeat, dashed.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-ON_DARK = ("#4FA9E2", "#F0843F", "#2FC498", "#DD94C0", "#EFB23F", "#86CDF2")  # all but black, on a dark page
+ON_DARK = ("#4FA9E2", "#F0843F", "#2FC498", "#DD94C0", "#EFB23F", "#86CDF2")  # for a dark page, without black
 DASHES = ("-", "--", ":", "-.")
 GREY, GREY_ON_DARK = "#777777", "#9AA1AB"
 GRID = "#DDDDDD"
@@ -24,7 +24,7 @@ _MOST_POINTS = 1000  # of a line
 
 
 def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Colour and dashes of each line by its name; ``random`` is grey, so that leaving it out changes no other."""
+    """Colour and dashes of each line by its name; ``random`` is grey, so that leaving it out changes no other line."""
     lines = [name for name in names if name != "random"]
     numbered = {
         name: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])
@@ -34,12 +34,12 @@ def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def axes_or_new(ax: Axes | None, height: float = 5.0) -> Axes:
-    """The axes given, or those of a new figure, 8 inches wide, which pyplot does not manage."""
+    """``ax``, or the axes of a new figure, 8 inches wide, which pyplot does not manage."""
     return ax or Figure(figsize=(8.0, height), dpi=150, layout="constrained").add_subplot()
 
 
 def label_rows(ax: Axes, names: Sequence[str], **look: Any) -> None:
-    """Names at the rows 0, 1, ... of a picture, from top to bottom, as they are written: an arm may be called $x$."""
+    """Write names at the rows 0, 1, ..., from top to bottom, literally: a name such as $x$ is not mathematics."""
     ax.set_yticks(range(len(names)), names, **look)
     for label in ax.get_yticklabels():
         label.set_parse_math(False)
@@ -47,7 +47,7 @@ def label_rows(ax: Axes, names: Sequence[str], **look: Any) -> None:
 
 
 def shortened(name: str, most: int) -> str:
-    """A name of at most this many characters."""
+    """The name, cut to at most ``most`` characters."""
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
@@ -59,7 +59,7 @@ def in_dates(ax: Axes, **about: Any) -> None:
 
 
 def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: bool = False) -> Axes:
-    """Title, labels, a light grid, and a legend in a row of its own between title and axes."""
+    """Set the title, labels, a light grid, and a legend in one row between title and axes."""
     if legend:
         ax.legend(
             loc="lower left",
@@ -83,7 +83,7 @@ def named(histories: History | Mapping[str, History]) -> dict[str, History]:
     """Histories by name; a single history gets the name of its policy."""
     if isinstance(histories, History):
         return {str(histories.meta.get("policy", "policy")): histories}
-    validation.instance("histories", histories, Mapping, "a History, or several by name")
+    validation.instance("histories", histories, Mapping, "a History, or a mapping of names to histories")
     validation.require(len(histories) > 0, "histories", dict(histories), "at least one history")
     return dict(histories)
 
@@ -97,12 +97,12 @@ def with_trace(histories: Mapping[str, History], names: Sequence[str]) -> dict[s
 
 
 def traced(history: History, name: str) -> Tensor:
-    """What the trace says under a name for every replicate, (S, T): it may hold one value a step for all of them."""
+    """The trace of this name for every replicate, (S, T), also if the history has one value per step for all."""
     return history.trace[name].expand(history.arms.shape[:2])
 
 
 def title_of(histories: Mapping[str, History], text: str) -> str:
-    """The text after the names of the problems played, if the histories have them."""
+    """The names of the problems played, if known, followed by the text."""
     names = {str(history.meta["problem"]) for history in histories.values() if "problem" in history.meta}
     return f"{', '.join(sorted(names))}: {text}" if names else text
 
