@@ -11,6 +11,7 @@ from bandits_torch import ArmGP, IndexPolicy, OnlineGP, ThompsonSampling, UpperC
 from bandits_torch.acquisition import StepContext
 from bandits_torch.policies import Observation
 from bandits_torch.policies.choices import choices_of
+from bandits_torch.state import differing
 from bandits_torch.theory import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, S, arm_gp, drifting, play
@@ -198,3 +199,13 @@ def test_a_policy_that_forgets_cannot_learn_in_some_replicates():
     observation = Observation(1.0, torch.zeros(S, dtype=torch.long), torch.ones(S, dtype=torch.float64))
     with pytest.raises(ValueError, match="policy must be one over an ArmGP that keeps everything"):
         policy.learn_where(observation, torch.ones(S, dtype=torch.bool))
+
+
+def test_reset_refuses_where_of_another_shape():
+    policy = POLICIES["ucb"]()
+    play(policy, 5)
+    before = policy.state_dict()
+    for shape in ((S, 1), (1, S)):
+        with pytest.raises(ValueError, match=rf"where must have shape \({S},\), got shape"):
+            policy.reset(torch.ones(shape, dtype=torch.bool))
+    assert not differing(policy.state_dict(), before)
