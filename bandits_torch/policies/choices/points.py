@@ -46,21 +46,25 @@ class Points(Choices):
         validation.require(fits, "available", available, f"a Domain of {self.dim} dimensions")
 
     def draw(self, streams: ReplicateStreams, available: Domain | None) -> Tensor:
-        """Uniform points (S, d) of the domain. Raises ValueError if 1 000 draws find none that meets the
-        constraints."""
+        """Uniform points (S, d) of the domain. Raises ValueError if 1 000 repetitions find none that meets the
+        constraints; the streams then do not advance."""
         if available is not None:
             self.check_available(available)
         domain = self.domain if available is None else available
+        constrained = len(domain.inequality_constraints) > 0
+        before = streams.state_dict() if constrained else {}
         low, high = domain.bounds
         points = domain.fix(low + (high - low) * streams.uniform(self.dim))
-        for _ in range(_MOST_DRAWS if domain.inequality_constraints else 0):
+        for _ in range(_MOST_DRAWS if constrained else 0):
             outside = ~domain.contains(points, 0.0)
             if not bool(outside.any()):
                 break
             again = domain.fix(low + (high - low) * streams.uniform(self.dim))
             points = torch.where(outside.unsqueeze(-1), again, points)
-        found = bool(domain.contains(points, 0.0).all())
-        validation.require(found, "available", domain, "a domain whose constraints leave some of its box")
+        if constrained and not bool(domain.contains(points, 0.0).all()):
+            streams.load_state_dict(before)
+            expected = f"a domain with a point that meets the constraints among {_MOST_DRAWS} uniform draws"
+            validation.require(False, "available", domain, expected)
         return points
 
     def _inside(self, arm: Tensor) -> bool:
