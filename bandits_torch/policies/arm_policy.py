@@ -22,18 +22,17 @@ State = dict[str, Any]
 class ArmPolicy(Policy):
     """A policy over N arms that consists of its settings and one state.
 
-    Its author writes only four methods::
+    Its author writes three methods, and ``trace``, ``means`` and ``check`` if they are needed::
 
         init() -> state                                   before the first observation
         choice(state, time, available, streams) -> Choice of every replicate; changes nothing
-        learned(state, observation) -> state              after it; may change the one given
-        trace() -> dict                                   if there is something to record of self.state
+        learned(state, observation) -> state              after the observation; may change the given state
 
     The state is a dictionary of tensors with the replicates as first dimension. The settings are the annotated fields
-    of the class; as in a dataclass, they are arguments of its constructor. ``__post_init__`` checks them, and then
-    calls that of this class.
+    of the class; as in a dataclass, they are arguments of its constructor. A subclass that checks them does so in
+    ``__post_init__``, and then calls ``super().__post_init__()``.
 
-    The class derives from them what users call: ``choose`` and ``learn``, which check their arguments and keep the
+    The class derives from them what users call: ``choose`` and ``learn``, which check their arguments and store the
     state, ``choose_many``, ``state_dict``, ``load_state_dict`` and ``reset``. Checkpoints, files and captured steps
     work, too.
 
@@ -45,7 +44,7 @@ class ArmPolicy(Policy):
     Attributes:
         state: what observations change.
         needed: names of tensors (S,) in ``why`` that ``learned`` reads. An observation without them is refused.
-        fixed: whether a step reads no value and its tensors keep their shapes, so that steps can be captured
+        fixed: whether a step reads no value of a tensor and all shapes stay the same, so that steps can be captured
             (``run(..., capture=True)``).
 
     Raises ValueError unless sizes are integers >= 1.
@@ -93,7 +92,7 @@ class ArmPolicy(Policy):
         """The state after an observation, which has been checked. The given state may be changed in place."""
 
     def means(self, state: State) -> Tensor | None:
-        """The expected reward of every arm, (S, N): a pending pull counts as one that paid it. None: pending pulls are
+        """The expected reward of every arm, (S, N), which a pending pull counts as its reward. None: pending pulls are
         ignored, which is right if every choice is an independent draw."""
         return None
 
@@ -118,7 +117,7 @@ class ArmPolicy(Policy):
         return available.expand(self.replicates, self.num_arms)
 
     def best(self, scores: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The largest of the scores (S, N) that is available, and its arm, (S,) each; ties go to the smaller index."""
+        """The largest score (S, N) of an available arm, and the arm, (S,) each; ties go to the smaller index."""
         return best_available(scores.mT, available)
 
     # -- what users call -------------------------------------------------------------------------------
@@ -139,7 +138,7 @@ class ArmPolicy(Policy):
         self.state = self.learned(self.state, observation)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """The state becomes that after a reward equal to the mean, if there are ``means``."""
+        """Learn a reward equal to the arm's mean, if there are ``means``."""
         means = self.means(self.state)
         if means is not None:
             reward = means.gather(-1, pending.arm.unsqueeze(-1)).squeeze(-1)

@@ -18,7 +18,7 @@ from bandits_torch.state import HasState
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """The call of a recipe: ``recipe(setup, **options)``. Copies of its policy share it."""
+    """The recipe call that made a policy, ``recipe(setup, **options)``. Copies of the policy share it."""
 
     recipe: Callable[..., Policy]
     setup: Any
@@ -52,8 +52,7 @@ class Observation:
         why: the ``why`` of the choice.
         outcomes: (S, m) quantities measured with the reward, in the order of the policy's ``outcome_names``; None for
             a policy that learns none.
-        noise_variance: (S,), of these rewards alone; None: that of the policy's model. Policies that cannot use it
-            refuse it.
+        noise_variance: (S,), of these rewards; None: the model's. Policies that cannot use it refuse it.
     """
 
     time: float
@@ -69,7 +68,7 @@ class Pending:
     """A choice whose reward is not known yet: what BoTorch calls a pending point.
 
     Attributes:
-        time: when it was made, in the problem's unit.
+        time: when the choice was made, in the problem's unit.
         arm: (S,) integers or (S, d) points.
         why: the ``why`` of the choice.
     """
@@ -91,8 +90,8 @@ class Policy(Described, HasState, ABC):
     ``choose`` advances the random streams and changes nothing else; ``learn`` updates the policy. ``run`` alternates
     the two. A live system may not; then every policy behaves as follows:
 
-    * Missing: a choice without a reward has no effect. Every clock (of widths, windows, restarts) counts observations
-      learned, not choices.
+    * Missing: nothing is learned from a choice without a reward. Every clock (of widths, windows, restarts) counts
+      learned observations, not choices.
     * Late or out of order: each policy documents whether it learns late rewards; otherwise they raise ValueError. By
       default, windows, weights, restarts and tests use the order of arrival.
     * Twice: an observation learned twice counts twice, because it has no number. ``AskTell`` numbers them.
@@ -109,7 +108,7 @@ class Policy(Described, HasState, ABC):
         restarts_with_arms: why it starts again when arms are added or retired (``AskTell.add_arms``); empty if it
             continues.
         origin: how a recipe made it; None for a policy built otherwise.
-        takes_contexts: whether ``choose`` takes an ``ArmContext`` with a context, and ``marginals`` one.
+        takes_contexts: whether ``choose`` and ``marginals`` take a context.
         knows_past: whether its posterior is also right at times before the latest reward learned, because it holds all
             rewards.
     """
@@ -123,7 +122,7 @@ class Policy(Described, HasState, ABC):
     origin: Origin | None = None
     takes_contexts: bool = False
     knows_past: bool = False
-    _expects: ClassVar[tuple[str, ...] | None] = ()  # as long as ``expect`` changes nothing
+    _expects: ClassVar[tuple[str, ...] | None] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Refuse a class that overrides ``expecting``, because policies around it would not use that method."""
@@ -142,26 +141,24 @@ class Policy(Described, HasState, ABC):
     def choose(self, time: float, available: Any = None) -> Choice:
         """Choose at ``time`` among the arms with ``available`` True ((N,) or (S, N); None: all).
 
-        On a continuous domain ``available`` is the ``Domain`` of this step; None: the policy's own. Over arms under a
-        context it is an ``ArmContext``, which only policies that take one accept. An arm that is not
-        available is never chosen.
+        On a continuous domain ``available`` is the ``Domain`` of this step; None: the policy's own. Policies over arms
+        that take contexts also accept an ``ArmContext``. An arm that is not available is never chosen.
         """
 
     def choose_many(
         self, time: float, count: int, available: Any = None, pending: Sequence[Pending] = ()
     ) -> list[Choice]:
-        """``count`` choices at ``time``, one after the other, each of which counts those before it and ``pending``.
+        """Make ``count`` choices at ``time``, one after the other. Each counts those before it as pending.
 
-        This is like BoTorch's sequential batches with ``X_pending``. A pending pull lowers the variance at once; the
-        mean waits for its reward. The posterior is that of a model that observed its own posterior mean (GP-BUCB,
-        Desautels, Krause & Burdick 2014, section 3.2). Policies that draw make independent draws. Policies without a
-        model do something similar (``expecting``). Like ``choose``, it advances the random streams and changes nothing
-        else.
+        This is like BoTorch's sequential batches with ``X_pending``. A pending pull lowers the variance at once, but
+        does not change the mean: the posterior is as if the model had observed its own posterior mean (GP-BUCB,
+        Desautels, Krause & Burdick 2014, section 3.2). Policies that draw make independent draws. For policies without
+        a model see ``expect``. Like ``choose``, it advances the random streams and changes nothing else.
 
         Args:
-            time, available: see ``choose``, for all.
+            time, available: see ``choose``; the same for all choices.
             count: q >= 1.
-            pending: choices made and not learned yet. A choice at a later time than ``time`` counts as made at
+            pending: earlier choices that are not learned yet. One at a later time than ``time`` counts as made at
                 ``time``.
 
         Cost: a copy of the belief, and a step for each of ``pending`` and of the choices. Raises ValueError as
@@ -184,14 +181,13 @@ class Policy(Described, HasState, ABC):
         return choices
 
     def _check_pending(self, one: Any) -> None:
-        """Raise ValueError unless this is a ``Pending`` choice of every replicate (values are seen on a CPU only)."""
+        """Raise ValueError unless this is a ``Pending`` choice of every replicate (values are checked on a CPU
+        only)."""
         validation.instance("pending", one, Pending, "Pending choices")
         validation.finite_number("pending.time", one.time)
         validation.instance("pending.why", one.why, Mapping, "a mapping, the why of the choice")
-        arm, shape = (
-            validation.tensor("pending.arm", one.arm),
-            (self.replicates, *[self.dim] * (self.dim > 0)),
-        )
+        arm = validation.tensor("pending.arm", one.arm)
+        shape = (self.replicates, self.dim) if self.dim else (self.replicates,)
         validation.shape_is("pending.arm", arm, arm.shape == shape, f"{shape}")
         right = arm.is_floating_point() if self.dim else arm.dtype == torch.long
         if right and arm.is_cpu:
@@ -201,20 +197,18 @@ class Policy(Described, HasState, ABC):
 
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:
-        """Within the block, choices at ``time`` count the pulls passed to the function it yields as pending. Afterwards
-        the policy is as before, to the last bit, except for its random streams.
-
-        Without an ``expect`` of its own the policy ignores them, which is right if it draws every choice independently.
-        """
+        """Yields a function. Within the block, choices at ``time`` count the pulls passed to it as pending. Afterwards
+        the policy is as before, to the last bit, except for its random streams."""
         with self.put_aside():
             yield torch.no_grad()(lambda pending: self.expect(pending, time))
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Count a pull as pending, for choices at ``time``. It may change what ``_expects`` names, and is called only
-        while that is ``put_aside``."""
+        """Count a pull as pending, for choices at ``time``. This changes only what ``_expects`` names, and is called
+        only while that is ``put_aside``. A policy without this method ignores pending pulls, which is right if it
+        draws every choice independently."""
 
     def dropped(self, pending: Pending) -> None:
-        """The reward of this choice will never come. Most policies learn nothing from that."""
+        """The reward of this choice will never come. Most policies ignore this."""
 
     def numbers_per_step(self, observations: int) -> int:
         """About how many numbers a step reads: the covariance of all arms, or of the observations over a domain.
@@ -245,18 +239,18 @@ class Policy(Described, HasState, ABC):
         super().reset(where)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Numbers to record of the last step, each a scalar or (S,); the loop records them."""
+        """Numbers that the loop records after a step, each a scalar or (S,)."""
         return {}
 
 
 def natural_in(one: Observation | Pending, name: str, usual: int) -> int:
-    """The integer >= 0 of this name in ``why``, ``usual`` if it has none; ValueError for anything else."""
+    """The integer >= 0 of this name in ``why``, or ``usual`` if there is none. Raises ValueError for other values."""
     validation.instance("why", one.why, Mapping, "a mapping, the why of the choice")
     return validation.natural(f"why[{name!r}]", one.why.get(name, usual))
 
 
 def check_turn(observation: Observation, turn: int) -> None:
-    """Raise ValueError if the observation says that its choice (``why["turn"]``) was made before the last reward."""
+    """Raise ValueError if ``why["turn"]``, the number of rewards before the choice, is not the present number."""
     made = natural_in(observation, "turn", turn)
-    expected = f"{turn}, of a choice made since the last reward: this policy cannot learn late or twice"
+    expected = f"{turn}, of a choice made since the last reward: this policy learns no reward late or twice"
     validation.require(made == turn, "why['turn']", made, expected)

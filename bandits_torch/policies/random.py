@@ -13,11 +13,11 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class RandomPolicy(Policy):
-    """Draws uniformly among the available arms or points, independently in each replicate: the baseline of a race.
+    """Draws uniformly among the available arms or points, independently in each replicate.
 
     Args:
-        choices: N, the number of arms, or their features (N, d); or a ``Domain``, whose points it draws. Inequality
-            constraints are met by rejection, up to 1 000 times.
+        choices: N, the number of arms, or their features (N, d); or a ``Domain``, whose points it draws, by rejection
+            with at most 1 000 repetitions under inequality constraints.
         replicates: S.
         seed: of the draws, an integer >= 0.
         first_replicate: number of the first replicate, so that replicate k can be run alone.
@@ -43,7 +43,7 @@ class RandomPolicy(Policy):
         self.choices = choices_of(choices, replicates)
         self.replicates, self.num_arms = replicates, self.choices.num_arms
         self.dim = self.choices.dim
-        # float64 for arms whatever the problem's dtype: a float32 draw can round up to 1 and name arm N.
+        # float64 for arms: in float32 the product of a draw below 1 and N can round up to N.
         like = torch.zeros((), dtype=torch.float64, device=device)
         like = choices.bounds if isinstance(choices, Domain) else like
         self._streams = ReplicateStreams(seed, replicates, purpose="policy", first=first_replicate, like=like)
