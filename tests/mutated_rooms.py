@@ -76,7 +76,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "policies/counted.py": "test_ask_tell_rewards.py",
         "policies/looking_again.py": "policies/test_looking_again.py",
         "policies/point_averaging.py": "policies/test_point_averaging.py policies/test_continuous.py",
-        "policies/stale_observations.py": "policies/test_stale_observations.py",
+        "policies/stale_observations.py": "policies/test_stale_observations.py policies/test_wasserstein_forgetting.py",
         "policies/choices/arms.py": "policies/test_index.py policies/test_choose_many.py test_loop.py",
         "policies/choices/contexts.py": "policies/test_contextual.py policies/test_context_averaging.py",
         "policies/choices/points.py": "policies/test_continuous.py",

@@ -117,6 +117,15 @@ def test_one_reward_changes_the_belief_as_quadrature_says(kind, variance, mean):
         assert found == pytest.approx(exact[0], abs=2e-5 * math.sqrt(exact[1]) + 1e-9)
 
 
+def test_one_reward_changes_an_almost_flat_belief_as_quadrature_says():
+    """Newton's steps towards the mode of this belief go back and forth across it, inside any bracket."""
+    mean, variance = -2.881, 8835.5
+    z, r = as_gaussian("binary", *(torch.tensor([x], **DOUBLE) for x in (1.0, mean, variance)))
+    after, narrowed = by_quadrature("binary", [1.0], mean, variance)
+    assert float(r) == pytest.approx(1 / (1 / narrowed - 1 / variance), rel=1e-6)
+    assert float(z) == pytest.approx(float(r) * (after / narrowed - mean / variance), rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("kind", "rewards"), [("binary", [1, 0, 1, 1, 1, 0, 1, 1] * 4), ("counts", [3, 5, 4, 6, 2, 4, 3, 5])]
 )

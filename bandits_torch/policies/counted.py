@@ -15,7 +15,7 @@ from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.wrapping import WrappingPolicy
 
 KINDS = ("binary", "counts")
-_STEPS, _NODES = 80, 200  # of the search for a mode; of the quadrature about it
+_STEPS, _NODES = 80, 200  # halvings of the bracket of a mode; nodes of the quadrature around it
 _REACH = 9.0  # deviations to both sides that an expectation is taken over
 
 
@@ -141,16 +141,13 @@ def _slopes(kind: str, y: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _mode(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """The mode of N(f; mean, variance) p(y | f), by Newton's steps, or by bisection when they leave the bracket."""
+    """The mode of N(f; mean, variance) p(y | f), by bisection."""
     pull = variance * _slopes(kind, y, mean)[0]
     low, high = torch.minimum(mean, mean + pull), torch.maximum(mean, mean + pull)
     if kind == "counts":  # where exp f = y the likelihood has its own maximum, which the mode does not pass
         high = torch.where(pull > 0, torch.minimum(high, y.log()), high)
-    f = high.clone()
     for _ in range(_STEPS):
-        slope, curvature = _slopes(kind, y, f)
-        rise = slope - (f - mean) / variance
-        low, high = torch.where(rise > 0, f, low), torch.where(rise > 0, high, f)
-        step = f + rise / (curvature + 1 / variance)
-        f = torch.where((step > low) & (step < high), step, (low + high) / 2)
-    return f
+        f = (low + high) / 2
+        rises = _slopes(kind, y, f)[0] > (f - mean) / variance
+        low, high = torch.where(rises, f, low), torch.where(rises, high, f)
+    return (low + high) / 2
