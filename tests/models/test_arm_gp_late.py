@@ -76,7 +76,9 @@ def test_new_arms_have_prior_means_of_their_own():
     model = ArmGP(ARMS, SPACE, NOISE, prior_mean=means, batch_shape=(2,))
     wider = model.with_arms(MORE, torch.tensor([7.0, 8.0]))
     assert wider.marginals()[0].tolist() == [list(range(N + 2))] * 2
-    with pytest.raises(ValueError, match="prior_mean must be given, because the present arms have several"):
+    with pytest.raises(
+        ValueError, match="prior_mean must be given, because the present arms have different means"
+    ):
         model.with_arms(MORE)
 
 

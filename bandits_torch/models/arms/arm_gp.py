@@ -27,35 +27,36 @@ from bandits_torch.models.online_model import (
     with_time,
 )
 
-_FIRST = 16  # pulls of each member that the first comparison of the two forms assumes
-_GROWING_VARIANCE_UP_TO = 1_500  # most arms for the covariance form, if the prior variance grows with time
+_FIRST = 16  # arms pulled by each member that the first comparison of the two forms assumes
+_GROWING_VARIANCE_UP_TO = 1_500  # largest N for the covariance form if the prior variance grows with time
 
 
 class ArmGP(ArmModel):
     """Exact GP posterior over N arms, in O(N^2) or O(uN + n^2) per step for any number of steps.
 
-    Inputs are arms by index, ``X[..., 0] = 0, ..., N - 1``; with a spatio-temporal kernel the last column
-    is time, ``X = [index, time]``, at or after the latest observation. Arms need no coordinates, and any
-    BoTorch acquisition function works; ``candidates(time)`` returns the inputs of all arms.
+    Inputs are indices of arms, ``X[..., 0] = 0, ..., N - 1``; with a spatio-temporal kernel the last column is time,
+    ``X = [index, time]``, at or after the latest observation. Arms need no coordinates, and any BoTorch acquisition
+    function works; ``candidates(time)`` returns the inputs of all arms.
 
     Args:
-        arms: ``(*arms_batch, N, d)`` features, stored as ``model.arms``; or N, the number of arms.
+        arms: ``(*arms_batch, N, d)`` features, stored as ``model.arms``; or N.
         kernel: prior covariance over the arms: a GPyTorch kernel over features, an ``ArmCovarianceKernel``, or an
             ``(*batch, N, N)`` covariance matrix over indices. A ``SpatioTemporalKernel`` of one of these and a Markov
             time kernel makes the function drift (TV-GP-UCB, uncertainty injection). Other time kernels with a state
             space (Matern, periodic, quasi-periodic), and sums of ``SpatioTemporalKernel``s, describe cycles and smooth
-            drift: see ``StateSpaceForm``. Hyperparameters are read once. ``model.prior.kernel`` is a copy of the kernel
-            given; call ``rebuild`` after changing its hyperparameters.
+            drift: see ``StateSpaceForm``. The model has a copy, ``model.prior.kernel``, whose hyperparameters it reads
+            once; call ``rebuild`` after changing them.
         noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``;
             at least 1e-10 of the largest prior variance (1e-5 in float32).
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
-        form: ``"covariance"`` holds an N x N matrix: O(N^2) a step. ``"factor"`` holds n points of u distinct arms:
-            O(uN + n^2) a step, and no N x N memory. ``"auto"`` begins with the cheaper one (``covariance_pays``). It
-            changes from factor to covariance, exactly, once that is cheaper or a draw needs a root. A drifting model
-            that has to ``forget`` changes to the factor form, the only one that supports both. If the prior variance
-            grows with time, ``"auto"`` takes the covariance form up to 1 500 arms, and does not compare again.
-            With a state space the covariance is that of all states: O((s N)^2) a step for s numbers per arm, as one
-            product of matrices every 24 steps. ``forget`` then learns the remaining observations again.
+        form: ``"covariance"`` stores an N x N matrix: O(N^2) a step. ``"factor"`` stores n points of u distinct arms:
+            O(uN + n^2) a step, and no N x N matrix. ``"auto"`` begins with the cheaper one (``covariance_pays``). It
+            changes from factor to covariance, exactly, once that is cheaper; ``joint_root`` of a static model compares
+            them as if all arms were pulled. To ``forget`` under drift it changes to the factor form, which alone
+            supports this. If the prior variance grows with time, it takes the covariance form up to 1 500 arms and does
+            not compare again.
+            With a state space the model stores the covariance of s numbers per arm: O((s N)^2) a step, as one product
+            of matrices every 24 steps. ``forget`` then learns the remaining observations again.
         batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
 
@@ -63,12 +64,12 @@ class ArmGP(ArmModel):
         arms: the features.
         now: time of the latest observation, None before the first (always 0 for a static kernel).
 
-    Memory: observations are kept (16 to 24 bytes each), so that they can be removed.
+    Memory: observations are stored (24 bytes each; float32: 20), so that they can be removed.
 
     Source: Rasmussen & Williams 2006, ch. 2, in the recursive form derived in ``CovarianceForm`` and ``FactorForm``.
 
-    Raises ValueError for an unknown ``form``, a ``noise_variance`` not positive or too small, a ``prior_mean`` of
-    another shape or not finite, a kernel that is not positive semi-definite over the arms, and batches that do not
+    Raises ValueError for an unknown ``form``, a ``noise_variance`` that is not positive or too small, a ``prior_mean``
+    of another shape or not finite, a covariance matrix that is not positive semi-definite, and batches that do not
     broadcast.
     """
 
@@ -118,7 +119,7 @@ class ArmGP(ArmModel):
 
     @property
     def belief(self) -> ArmBelief:
-        """The state that observations change, with the batch flattened to one dimension. Captured steps work on it."""
+        """The state that observations change, with a flat batch; captured steps work on it."""
         return self._belief
 
     @property
@@ -128,7 +129,7 @@ class ArmGP(ArmModel):
 
     @property
     def num_observations(self) -> Tensor:
-        """How many observations each member holds now, ``batch_shape``."""
+        """The number of observations that each member holds, ``batch_shape``."""
         return self._belief.observations.count.reshape(self.batch_shape)
 
     @property
@@ -138,13 +139,12 @@ class ArmGP(ArmModel):
 
     @property
     def log_likelihood(self) -> Tensor:
-        """Log marginal likelihood of the observations held, ``batch_shape``, from their predictive densities; O(1)."""
+        """Log evidence of the observations held, ``batch_shape``, the sum of their log predictive densities; O(1)."""
         return self._belief.log_likelihood().reshape(self.batch_shape)
 
     @property
     def can_forget(self) -> bool:
-        """False for a drifting model with ``form="covariance"``. ``"auto"`` changes form to forget, and a model with a
-        state space learns the remaining observations again."""
+        """False for a drifting model with ``form="covariance"``, unless it has a state space."""
         return not self.drifts or self.form != "covariance" or isinstance(self.prior, StateSpacePrior)
 
     @property
@@ -155,7 +155,7 @@ class ArmGP(ArmModel):
     @property
     def train_inputs(self) -> tuple[Tensor]:
         """Inputs of the observations held, ``(batch_shape x n x d,)``. Raises ValueError if members hold different
-        numbers."""
+        numbers of observations."""
         arm, _, time = self._rectangular()
         columns = [c.to(self.input_dtype) for c in ((arm, time) if self.drifts else (arm,))]
         return (torch.stack(columns, -1).reshape(*self.batch_shape, -1, len(columns)),)
@@ -168,15 +168,15 @@ class ArmGP(ArmModel):
     def held(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The observations held, oldest first: arm, reward, time and a mask of valid rows, (b, n) each.
 
-        b is ``batch_shape`` flattened, and n the largest number that a member holds; padding comes last. Raises
-        ValueError if rewards came with noise variances of their own.
+        b is the size of ``batch_shape``, and n the largest number that a member holds; padding comes last. Raises
+        ValueError if rewards have noise variances of their own.
         """
         self._belief.check_one_noise()
         return self._belief.observations.held()
 
     def _rectangular(self) -> tuple[Tensor, Tensor, Tensor]:
         arm, reward, time, valid = self._belief.observations.held()
-        expected = "the same in every batch member to list them"
+        expected = "the same in every batch member"
         validation.require(bool(valid.all()), "num_observations", self.num_observations, expected)
         return arm, reward, time
 
@@ -216,15 +216,15 @@ class ArmGP(ArmModel):
             reward: numbers that broadcast to ``batch_shape``.
             time: the time of the pulls; needed if the model drifts.
             where: booleans of ``batch_shape``.
-            late: accept a time before the latest observation. Exact, at the cost of learning all observations again.
-                ``forget`` then removes the oldest by time.
+            late: accept a time before the latest observation. The model then learns all observations again, in order
+                of time, and ``forget`` removes the oldest by time.
             noise_variance: of these rewards alone, in place of the model's; numbers that broadcast to ``batch_shape``.
-                Exact, but only in the covariance form (which ``form="auto"`` then takes) and without ``where``. A model
-                that has learned such rewards cannot ``forget`` single ones.
+                Only the covariance form supports it (``form="auto"`` changes to that), without ``where``. A model with
+                such rewards cannot ``forget``.
 
         Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range, or a time before the
-        latest observation without ``late``; nothing has then changed. Values are checked on the CPU only, because a
-        check would synchronise with a GPU (``run`` checks there).
+        latest observation without ``late``, with nothing changed. Values are checked on the CPU only, because a check
+        would wait for a GPU; there ``run`` checks them.
         """
         time = time.item() if isinstance(time, Tensor | np.generic) else time
         moment = self.check_not_past(time, late) if self.drifts else 0.0
@@ -235,9 +235,9 @@ class ArmGP(ArmModel):
             in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
             validation.require(in_range, "arm", arm, expected)
         if noise_variance is not None:
-            expected = "None for form='factor', for arms with a state, and for a model that forgets"
+            expected = "None for form='factor', for a kernel with a state space, and for a model that forgets"
             validation.require(self.takes_noise, "noise_variance", noise_variance, expected)
-            validation.require(where is None, "where", where, "None with a noise_variance")
+            validation.require(where is None, "where", where, "None if noise_variance is given")
             noise_variance = validation.own_noise(noise_variance).to(self.arms.dtype)
             noise_variance = inputs.flat("noise_variance", noise_variance, self.batch_shape)
         flat_arm = inputs.flat("arm", arm, self.batch_shape)
@@ -246,12 +246,12 @@ class ArmGP(ArmModel):
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
-        """See ``OnlineModel``: O(N^2) to copy, or O(u N + n^2) in the factor form."""
+        """See ``OnlineModel``: a copy of O(N^2), in the factor form O(u N + n^2)."""
         with self._belief.provisional():
             yield
 
     def expect(self, X: Tensor) -> None:
-        """See ``OnlineModel``. Under drift, a pull before the latest observation counts as made at its time."""
+        """See ``OnlineModel``. Under drift, an earlier time counts as the time of the latest observation."""
         index, times = inputs.split(X, self.num_arms, self.drifts)
         validation.shape_is("X", X, X.shape[-2] == 1, "batch_shape x 1 x d")
         self.expect_arms(index.squeeze(-1), 0.0 if times is None else float(times.max()))
@@ -264,10 +264,10 @@ class ArmGP(ArmModel):
         self._belief.expect(inputs.flat("arm", arm, self.batch_shape), moment)
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
-        """Forget the ``count`` oldest observations, exactly and in place; members that hold fewer are emptied.
+        """Forget the ``count`` oldest observations, exactly and in place. With ``where``, a member may hold fewer.
 
-        Raises ValueError if this form cannot (covariance form under drift), or, without ``where``, if some
-        member holds fewer than ``count``.
+        Raises ValueError for a drifting model with ``form="covariance"``, for rewards with noise variances of their own
+        and, without ``where``, if a member holds fewer than ``count``.
         """
         validation.positive_integer("count", count)
         expected = "'factor' or 'auto': under drift the covariance form cannot forget"
@@ -284,10 +284,10 @@ class ArmGP(ArmModel):
         self._belief.reset(self._mask(where))
 
     def hold(self, X: Tensor, Y: Tensor, held: Tensor) -> None:
-        """Replace all observations by these: rows with ``held`` True, in members that have any.
+        """Replace all observations by the rows with ``held`` True, in members that have such rows.
 
         X: ``batch x n x 1`` indices (x 2 with time, the same in every member), Y: ``batch x n x 1``, oldest first;
-        held: booleans, ``batch x n``. Cost: n steps; under drift the steps of all observations held by any member.
+        held: booleans, ``batch x n``. Cost: n steps; under drift all observations of all members are learned again.
         Raises ValueError on bad input, with nothing changed.
         """
         index, rewards, times = inputs.arms_and_rewards(
@@ -304,20 +304,20 @@ class ArmGP(ArmModel):
     def take(
         self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False, where: Tensor | None = None
     ) -> None:
-        """``observe_arms`` for values that the caller has checked."""
+        """``observe_arms`` for checked values."""
         if not late and self.drifts:
             self.check_not_past(time)
         moment = float(time) if self.drifts else 0.0
         self._belief.take(self._flat(arm), self._flat(reward.to(self.arms.dtype)), moment, where)
 
     def _flat(self, value: Tensor) -> Tensor:
-        """A value of each member, (b,)."""
+        """A value for each member, (b,)."""
         b = self.batch_shape.numel()
         return value if value.shape == (b,) else value.expand(self.batch_shape).reshape(b)
 
     @property
     def takes_noise(self) -> bool:
-        """Whether rewards may have noise variances of their own: in the covariance form, or if "auto" may choose it."""
+        """Whether rewards may have noise variances of their own."""
         of_states = isinstance(self.prior, StateSpacePrior)
         return self.form != "factor" and not of_states and not self._belief.forgets
 
@@ -329,18 +329,18 @@ class ArmGP(ArmModel):
         self._belief.take(arm, reward, float(time) if self.drifts else 0.0, noise=noise)
 
     def slide(self, window: int) -> None:
-        """Forget the oldest observation in the members that hold more than ``window``."""
+        """Forget the oldest observation of the members that hold more than ``window``."""
         self._belief.forget(1, self._belief.observations.count > window)
 
     def rebuild(self) -> None:
-        """Read the kernel's hyperparameters again, and learn the observations held again. Cost: one step for each."""
+        """Read the kernel's hyperparameters and learn the observations held again. Cost: one step for each."""
         self._belief.relearn(self._belief.form_name)
 
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
-        """Set the noise variance and the prior mean of the first arm, ``batch_shape`` each, and ``rebuild``. The prior
-        means of other arms keep their differences from it.
+        """Set the noise variance and the prior mean of the first arm, ``batch_shape`` each, and ``rebuild``.
 
-        Raises ValueError for another shape, and for values that the constructor refuses, with nothing changed.
+        The prior means of other arms keep their differences from it. Raises ValueError for another shape, and for
+        values that the constructor refuses, with nothing changed.
         """
         for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
             fits = validation.tensor(name, value).shape == self.batch_shape
@@ -356,8 +356,8 @@ class ArmGP(ArmModel):
         return None if where is None else inputs.flat_mask(where, self.batch_shape)
 
     def check_not_past(self, time: float | None, late: bool = False) -> float:
-        """``time`` as a number. Raises ValueError if it is not finite, or before the latest observation and not
-        ``late``."""
+        """``time`` as a number. Raises ValueError if it is not finite, or unless ``late`` before the latest
+        observation."""
         validation.require(time is not None, "time", time, "a number: the kernel has a time part")
         moment, now = validation.finite_number("time", time), self._belief.now
         if now is not None and moment < now and not late:
@@ -393,8 +393,8 @@ class ArmGP(ArmModel):
         return mean.reshape(shape), covariance.reshape(*shape, self.num_arms)
 
     def joint_root(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """``joint`` with a root of the covariance. Without drift, the covariance form keeps a root up to date at O(N^2)
-        an observation after the first call, which costs O(N^3). Otherwise it is a Cholesky factor, computed anew."""
+        """See ``ArmModel``. Without drift, the covariance form keeps a root after the first call, which costs O(N^3),
+        and updates it at O(N^2) an observation. Otherwise every call computes a Cholesky factor."""
         self._belief.want_root()
         root = self._belief.form.joint_root()
         if root is None:
@@ -402,10 +402,10 @@ class ArmGP(ArmModel):
         return self.marginals(time)[0], root.reshape(*self.batch_shape, self.num_arms, self.num_arms)
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-        """See ``OnlineModel``: for q = 1 marginals, looked up."""
+        """See ``OnlineModel``; for ``candidates``, and for q = 1, from the stored marginals."""
         if X is not None and X is self._candidates:
             time, now = self._candidates_time, self._belief.now
-            if now is not None and time < now:  # it has learned since
+            if now is not None and time < now:  # the model has learned since ``candidates`` checked the time
                 self.check_not_past(time)
             mean, variance = self._belief.marginals(time)
             shape = (-1, *self.batch_shape, 1)
@@ -437,14 +437,14 @@ class ArmGP(ArmModel):
         return model
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
-        """A model over the present arms and these, which get the indices from N on. It equals one built with all arms.
+        """A model that also has these arms, with indices from N on; it equals one built with all arms.
 
         Args:
             arms: features of the new arms, ``(n, d)``.
             prior_mean: of the new arms, a number or ``(*batch, n)``. Default: the mean that the present arms share.
 
-        Cost: a step for every observation held. Raises ValueError for a covariance by index, because it lacks the
-        covariance of the new arms with the present ones: build a model with the larger matrix, and observe again.
+        Cost: a step for every observation held. Raises ValueError for a covariance by index, which lacks the new arms:
+        build a model with the larger matrix and observe again.
         """
         own = self.arms
         rows = validation.tensor("arms", arms).dim() == 2 and arms.shape[0] >= 1
@@ -453,7 +453,7 @@ class ArmGP(ArmModel):
         )
         means = self._belief.prior_mean
         if prior_mean is None:
-            expected = "given, because the present arms have several"
+            expected = "given, because the present arms have different means"
             validation.require(bool((means == means[0, 0]).all()), "prior_mean", None, expected)
             prior_mean = float(means[0, 0])
         new = inputs.prior_mean_over(arms.to(own), prior_mean)
@@ -471,8 +471,8 @@ class ArmGP(ArmModel):
         return model
 
     def grow_from(self, small: ArmGP) -> None:  # type: ignore[override]
-        """Take over the observations and hyperparameters of ``small``, a model over the first of these arms.
-        Cost: a step for every observation held."""
+        """Take the observations and hyperparameters of ``small``, a model over the first of these arms. Cost: a step
+        for every observation held."""
         n, learned = small.num_arms, small.prior.kernel.state_dict()
         own = self.prior.kernel.state_dict()
         same = {name: value for name, value in learned.items() if value.shape == own[name].shape}
