@@ -1,4 +1,4 @@
-"""What models over a finite set of arms share: inputs are indices, and all arms are scored from cached marginals."""
+"""The base class of models over a finite set of arms, whose inputs are indices of arms."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from bandits_torch.models.online_model import OnlineModel, broadcast, with_time
 
 
 class ArmModel(OnlineModel):
-    """An ``OnlineModel`` whose inputs are arms by index, ``X[..., 0] = 0, ..., N - 1`` (and time, if it drifts).
+    """An ``OnlineModel`` whose inputs are indices of arms, ``X[..., 0] = 0, ..., N - 1`` (and time, if it drifts).
 
     Attributes:
         arms: ``(*arms_batch, N, d)`` features.
         num_arms: N.
         batch_shape: all batch dimensions: replicates and candidate priors.
         drifts: whether inputs have a time column.
-        can_condition_mean: False; ``ArmMembers``, which can set its mean anew, has True.
+        can_condition_mean: whether it has ``condition_mean``, as ``MembersOverArms`` has.
     """
 
     arms: Tensor
@@ -37,7 +37,7 @@ class ArmModel(OnlineModel):
 
     @property
     def tells_past(self) -> bool:  # type: ignore[override]
-        """False under drift: posteriors are for the latest observation's time and later."""
+        """False under drift: the model predicts only at and after the time of the latest observation."""
         return not self.drifts
 
     def _take_settings(
@@ -48,9 +48,9 @@ class ArmModel(OnlineModel):
         prior_mean: float | Tensor,
         batch_shape: tuple[int, ...] | torch.Size,
     ) -> tuple[Tensor, Tensor]:
-        """Check the arguments common to all models over arms, and store arms, prior and batch shape.
+        """Check the arguments that all models over arms share, and store arms, prior and batch shape.
 
-        Returns noise variance and prior mean in the arms' dtype, with their shapes unchanged.
+        Returns noise variance and prior mean in the dtype of the arms, in the shapes given.
         """
         self.register_buffer("arms", arms)
         self.num_arms = arms.shape[-2]
@@ -75,29 +75,29 @@ class ArmModel(OnlineModel):
 
     @property
     def input_dtype(self) -> torch.dtype:
-        """float64 under drift, else the arms'."""
+        """float64 under drift, else the dtype of the arms."""
         return torch.float64 if self.drifts else self.arms.dtype
 
     def grow_from(self, small: ArmModel) -> None:
-        """Take over what ``small`` learned, a model built like this one over the first of these arms. Raises ValueError
+        """Take what ``small`` has learned, a model built like this one over the first of these arms. Raises ValueError
         if its state does not determine that."""
         raise ValueError(f"model must be one that can take up more arms, got {type(self).__name__}")
 
     def candidates(self, time: float | None = None) -> Tensor:
-        """Inputs of all arms (at ``time``, under drift): ``N x 1 x d``, with a 1 for each batch dimension in between.
-        ``posterior`` answers this very tensor from the marginals."""
+        """Inputs of all arms (at ``time``, under drift): ``N x 1 x d``, with a 1 for each batch dimension after N.
+        ``ArmGP.posterior`` of this same object reads the stored marginals."""
         if self._candidates is None:
             self._candidates = self._indices()
         return self._candidates
 
     def _indices(self) -> Tensor:
-        """Indices of all arms, ``N x 1 x 1`` with a 1 for each batch dimension in between."""
+        """Indices of all arms, ``N x 1 x 1``, with a 1 for each batch dimension after N."""
         index = torch.arange(self.num_arms, dtype=self.input_dtype, device=self.arms.device)
         return index.reshape(-1, *[1] * len(self.batch_shape), 1, 1)
 
     @abstractmethod
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of every arm, ``batch_shape x N`` each."""
+        """Posterior mean and variance of every arm at ``time`` (default: now), ``batch_shape x N`` each."""
 
     def at(self, arm: Tensor, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one arm per replicate, ``arm`` (S,), in every member: ``batch_shape`` each."""
@@ -119,12 +119,12 @@ class ArmModel(OnlineModel):
 
     @abstractmethod
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N`` of all arms."""
+        """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N`` of all arms at ``time``."""
 
     def joint_root(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean ``batch_shape x N`` and a root ``batch_shape x N x N`` of the covariance, root root^T.
+        """Posterior mean ``batch_shape x N`` and a root of the covariance, root root^T, ``batch_shape x N x N``.
 
-        Here a Cholesky factor, O(N^3); a model that has a cheaper root overrides this.
+        It is a Cholesky factor, O(N^3), unless a subclass has a cheaper root.
         """
         mean, covariance = self.joint(time)
         return mean, batched_cholesky(covariance)
@@ -141,12 +141,11 @@ class ArmModel(OnlineModel):
         self.expect(with_time(X, time) if self.drifts else X)
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """``observe_arms`` in every member, for values that a policy has checked; ``late``: also at a past time, if it
-        can."""
+        """``observe_arms`` in every member, for checked values; ``late``: accept a past time, if the model can."""
         self.observe_arms(arm, reward, time)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Part of ``model.to(...)``: forget the cached candidates, which have the old dtype and device."""
+        """Drops the cached candidates, which have the old dtype and device."""
         self._candidates = None
         return super()._apply(fn, recurse)
 

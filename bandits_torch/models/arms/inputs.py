@@ -1,4 +1,4 @@
-"""How the arguments of models over arms are read and checked: settings, arm indices, times, batches."""
+"""Checks and conversions of the arguments of models over arms: settings, arm indices, times, batches."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels import ArmCovarianceKernel
 
-# A covariance K + lambda I is known to eps k, of which its inverse makes eps k / lambda: of a posterior in float64
-# nothing is left at 1e-16, in float32 at 1e-7, and repeated pulls of an arm take their part of that too.
+# Smallest noise variance lambda, relative to the prior variance k. K + lambda I is exact to eps k, and its inverse to
+# eps k / lambda: a ratio of 1e-16 (float32: 1e-7) leaves no digit, and repeated pulls of an arm cost more of them.
 SMALLEST_RATIO = {torch.float64: 1e-10, torch.float32: 1e-5}
-# The same for a prior variance that grows with time or place. Below this ratio an observation leaves no trace: repeated
-# pulls differ only in digits that K + lambda I cannot hold.
+# The same for a prior variance that grows with time or place. Below this ratio K + lambda I is K up to rounding, and
+# repeated pulls make it singular.
 SMALLEST_SPREAD = {torch.float64: 1e-15, torch.float32: 5e-7}
 
 
 def features_of(arms: Tensor | int, dtype: torch.dtype | None, device: torch.device | str | None) -> Tensor:
-    """Arms as ``(*batch, N, d)`` features; a number N stands for the indices 0, ..., N - 1."""
+    """Arms as ``(*batch, N, d)`` features; for a number N, the indices 0, ..., N - 1."""
     if isinstance(arms, int):
         validation.positive_integer("arms", arms)
         return torch.arange(arms, dtype=dtype or torch.float64, device=device).unsqueeze(-1)
@@ -34,7 +34,7 @@ def features_of(arms: Tensor | int, dtype: torch.dtype | None, device: torch.dev
 
 
 def split(X: Tensor, num_arms: int, drifts: bool, fewest: int = 1) -> tuple[Tensor, Tensor | None]:
-    """Indices (integers) and times (None without drift) of inputs X, ``batch x q x 1`` or ``batch x q x 2``."""
+    """Indices (int64) and times (None without drift) of inputs X, ``batch x q x 1``, under drift ``x 2``."""
     width = 2 if drifts else 1
     columns = "[arm index, time]" if drifts else "[arm index]"
     validation.tensor("X", X)
@@ -50,8 +50,8 @@ def split(X: Tensor, num_arms: int, drifts: bool, fewest: int = 1) -> tuple[Tens
 def arms_and_rewards(
     X: Tensor, Y: Tensor, num_arms: int, drifts: bool, batch_shape: torch.Size, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Arms (b, n) and rewards (b, n) of a block of observations, and their times as X has them (None without drift).
-    X: ``batch x n x 1`` (or 2), Y: ``batch x n x 1``; dtype: of the model."""
+    """Arms (b, n), rewards (b, n) and times ``batch x n`` (None without drift) of a block of observations. X:
+    ``batch x n x 1`` (under drift ``x 2``), Y: ``batch x n x 1``; dtype: of the model."""
     index, times = split(X, num_arms, drifts, fewest=0)
     validation.tensor("Y", Y)
     validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-1] == 1, "batch_shape x n x 1")
@@ -62,8 +62,8 @@ def arms_and_rewards(
 
 
 def moments(times: Tensor | None, n: int, in_order: bool = True) -> list[float]:
-    """The n times of a block of observations: the same in every batch member, and in order (if that matters);
-    0 without drift."""
+    """The n times of a block of observations, 0 without drift. Raises ValueError unless they are the same in every
+    member and, if ``in_order``, do not decrease."""
     if times is None:
         return [0.0] * n
     first = times.reshape(-1)[:n]
@@ -77,7 +77,7 @@ def moments(times: Tensor | None, n: int, in_order: bool = True) -> list[float]:
 
 
 def flat(name: str, value: Tensor, batch_shape: torch.Size, *tail: int) -> Tensor:
-    """``value``, which must broadcast to ``(*batch_shape, *tail)``, with the batch in one dimension: (b, *tail)."""
+    """``value``, which must broadcast to ``(*batch_shape, *tail)``, with a flat batch: (b, *tail)."""
     try:
         return value.expand((*batch_shape, *tail)).reshape((batch_shape.numel(), *tail))
     except RuntimeError as error:
@@ -93,13 +93,13 @@ def flat_mask(where: Tensor, batch_shape: torch.Size) -> Tensor:
 
 
 def points_of(X: Tensor, batch_shape: torch.Size) -> torch.Size:
-    """The shape that X's batch and the model's broadcast to, ``(..., *batch_shape)``."""
+    """The shape that the batches of X and of the model broadcast to, ``(..., *batch_shape)``."""
     members = len(batch_shape)
     try:
         out = torch.broadcast_shapes(X.shape[:-2], batch_shape)
     except RuntimeError:
         out = torch.Size([-1] * members)
-    # X must not widen a batch dimension of size 1, which would mix up the members if there are several.
+    # X must not widen a batch dimension of size 1 if there are several members, which would be mixed up.
     ok = out[len(out) - members :] == batch_shape or batch_shape.numel() == 1
     validation.shape_is(
         "X", X, ok and -1 not in out, f"t_batch x q x d, t_batch broadcasting to (..., *{tuple(batch_shape)})"
@@ -108,10 +108,9 @@ def points_of(X: Tensor, batch_shape: torch.Size) -> torch.Size:
 
 
 def kernel_over(arms: Tensor, kernel: Kernel | Tensor) -> Kernel:
-    """A copy of the kernel in the arms' dtype and on their device; for a covariance matrix, a kernel over indices.
+    """A copy of the kernel, with dtype and device of the arms; for a covariance matrix, a kernel over indices.
 
-    It is a copy because a model writes into its kernel when it loads a state or learns, and others may hold the
-    original.
+    It is a copy because a model changes its kernel when it loads a state or learns hyperparameters.
     """
     if isinstance(kernel, Tensor):
         return ArmCovarianceKernel(kernel.to(arms))
@@ -121,7 +120,7 @@ def kernel_over(arms: Tensor, kernel: Kernel | Tensor) -> Kernel:
 
 @contextmanager
 def takes_columns(kernel: Kernel, count: int) -> Iterator[None]:
-    """Within the block a kernel is evaluated at inputs with this many columns. Raises ValueError if that fails, and for
+    """Within the block the kernel is evaluated at inputs of ``count`` columns. Raises ValueError if that fails, and for
     a kernel of several outputs."""
     x, kind = torch.zeros(1, count), type(kernel).__name__
     one = kernel.num_outputs_per_input(x, x) == 1
@@ -134,7 +133,7 @@ def takes_columns(kernel: Kernel, count: int) -> Iterator[None]:
 
 
 def noise_over(arms: Tensor, noise_variance: float | Tensor) -> Tensor:
-    """Noise variance > 0, a copy: ``load_state_dict`` writes into buffers, and must not write into the caller's."""
+    """Noise variance > 0. It is a copy, because ``load_state_dict`` writes into buffers."""
     noise = validation.numbers("noise_variance", noise_variance, arms).clone()
     ok = bool((torch.isfinite(noise) & (noise > 0)).all())
     validation.require(ok, "noise_variance", noise, "finite and > 0")
@@ -142,8 +141,8 @@ def noise_over(arms: Tensor, noise_variance: float | Tensor) -> Tensor:
 
 
 def check_ratio(noise_variance: Tensor, prior_variance: Tensor) -> None:
-    """Raises ValueError if the noise variance, (*batch), is not finite or, for its dtype, too small relative to the
-    prior variance (q, N)."""
+    """Raises ValueError if the noise variance, (*batch), is not finite, or if its minimum is, for its dtype, too small
+    relative to the largest prior variance, of (q, N)."""
     validation.finite_tensor("noise_variance", noise_variance)
     least = SMALLEST_RATIO.get(noise_variance.dtype, 1e-5)
     ratio = float(noise_variance.min()) / max(
@@ -154,7 +153,7 @@ def check_ratio(noise_variance: Tensor, prior_variance: Tensor) -> None:
 
 
 def prior_mean_over(arms: Tensor, prior_mean: float | Tensor) -> Tensor:
-    """Finite prior mean, () or (*batch, N), a copy."""
+    """A copy of the prior mean, finite, () or (*batch, N)."""
     mean = validation.numbers("prior_mean", prior_mean, arms).clone()
     validation.rewards("prior_mean", mean)
     num_arms = arms.shape[-2]

@@ -11,19 +11,19 @@ from torch.nn.functional import pad
 
 from bandits_torch.models.online_model import ResizableState
 
-_ROOM = 64  # observations of a member for which memory is first allocated
+_ROOM = 64  # first capacity, in observations of each member
 
 
 class ObservationBuffer(ResizableState):
     """A first-in, first-out store of (arm, reward, time) for each of b batch members.
 
-    Members can hold different numbers of observations. Every operation is O(b) but for the rare
-    moments when the buffer is full: then it is packed, and doubled if more than half of it is in use.
+    Members can hold different numbers of observations. Adding or removing one costs O(b), unless the buffer is full:
+    then it is packed, and doubled if more than half of it is in use.
 
     Attributes:
         arm, reward, time: (b, capacity); member k holds columns ``start[k] .. end[k] - 1``.
         start, end: (b,) integers.
-        noise: (b, capacity), noise variances of single observations, NaN for the model's; None until there is one.
+        noise: (b, capacity), noise variances of single observations, NaN for the model's; None if there are none.
     """
 
     arm: Tensor
@@ -42,33 +42,33 @@ class ObservationBuffer(ResizableState):
         self.register_buffer("start", torch.zeros(batch, dtype=torch.long, device=device))
         self.register_buffer("end", torch.zeros(batch, dtype=torch.long, device=device))
         self.register_buffer("noise", None)
-        self._end_bound = 0  # no member's end exceeds it; known without asking the device
+        self._end_bound = 0  # at least every end; known without waiting for the device
 
     @property
     def count(self) -> Tensor:
-        """How many observations each member holds, (b,)."""
+        """The number of observations that each member holds, (b,)."""
         return self.end - self.start
 
     def append(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None) -> None:
-        """Add one observation to each member (or to those with ``where`` True)."""
+        """Add one observation to each member with ``where`` True (None: to all)."""
         if self._end_bound == self.arm.shape[-1]:
             self._make_room()
         at = self.end.unsqueeze(-1)
-        # A member left out is written to as well, just past its end, where nothing is read.
+        # Other members are written to as well, just past their end, where nothing is read.
         self.arm.scatter_(-1, at, arm.unsqueeze(-1))
         self.reward.scatter_(-1, at, reward.unsqueeze(-1))
         self.time.scatter_(-1, at, time)
         self.end.add_(1 if where is None else where)
-        self.__dict__["_end_bound"] += 1  # past ``__setattr__``, which takes longer than the sum
+        self.__dict__["_end_bound"] += 1  # ``__setattr__`` takes longer than the sum
 
     def reserve(self, more: int, length: int) -> None:
-        """Make room for ``more`` observations of every member; ``length``: the largest present count."""
+        """Make room for ``more`` observations of every member; ``length``: the largest count."""
         if self._end_bound + more > self.arm.shape[-1]:
             self._pack(length, max(self.arm.shape[-1], length + more))
 
     def extend(self, arm: Tensor, reward: Tensor, times: Tensor, length: int) -> None:
-        """Add k observations to each member, arm and reward (b, k), times (k,), oldest first; ``length``: the largest
-        count before. O(b k), without a look at the device."""
+        """Add k observations to each member, oldest first: arm and reward (b, k), times (k,); ``length``: the largest
+        count before. O(b k), does not wait for the device."""
         k = len(times)
         if self._end_bound + k > self.arm.shape[-1]:
             capacity = self.arm.shape[-1]
@@ -81,7 +81,7 @@ class ObservationBuffer(ResizableState):
         self._end_bound += k
 
     def note_noise(self, noise: Tensor, where: Tensor | None = None) -> None:
-        """Set the noise variance (b,) of the observation added next, in the members with ``where`` True."""
+        """Set the noise variance (b,) of the next observation, in the members with ``where`` True."""
         if self._end_bound == self.arm.shape[-1]:
             self._make_room()
         if self.noise is None:
@@ -91,8 +91,8 @@ class ObservationBuffer(ResizableState):
         self.noise.scatter_(-1, self.end.unsqueeze(-1), noise.unsqueeze(-1))
 
     def noises(self, otherwise: Tensor | float, length: int | None = None) -> Tensor | None:
-        """The noise variances of the observations ``held``, (b, n); ``otherwise`` (b, 1) where none was given. None if
-        none was ever given."""
+        """Noise variances of the observations ``held``, (b, n), and ``otherwise`` (b, 1) for those without; None if
+        ``noise`` is."""
         if self.noise is None:
             return None
         at, valid = self._columns(length)
@@ -102,7 +102,7 @@ class ObservationBuffer(ResizableState):
     def pop(self, where: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Remove the oldest observation of the members with ``where`` True that hold any.
 
-        Returns the oldest (arm, reward, time) of each member, (b,) each, meaningless if it is empty, and the mask of
+        Returns the oldest (arm, reward, time) of each member, (b,) each, undefined for empty members, and the mask of
         members that lost one.
         """
         held, at = where & (self.end > self.start), self.start.clamp(max=self.arm.shape[-1] - 1).unsqueeze(-1)
@@ -111,12 +111,12 @@ class ObservationBuffer(ResizableState):
         return arm.squeeze(-1), reward.squeeze(-1), time.squeeze(-1), held
 
     def drop_oldest(self, where: Tensor | int) -> None:
-        """Remove the oldest observation of the members with ``where`` True; a number ``where`` removes so many of every
-        member."""
+        """Remove the oldest observation of the members with ``where`` True, or a number of them from every member. They
+        must hold that many."""
         self.start.add_(where)
 
     def clear(self, where: Tensor | None, but: Tensor | int = 0) -> None:
-        """Remove all observations (of the members with ``where`` True, except the latest ``but``)."""
+        """Remove all observations of all members; or, with ``where``, all but the latest ``but`` of those with True."""
         if where is None:
             self.start.zero_()
             self.end.zero_()
@@ -126,25 +126,25 @@ class ObservationBuffer(ResizableState):
             self.start.copy_(torch.where(where, self.end - but, self.start))
 
     def held(self, length: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """(arm, reward, time, valid), each (b, n) with n the largest count (``length``: as it is known); older first,
-        padding last."""
+        """(arm, reward, time, valid), (b, n) each, oldest first, padding last. n is the largest count; reading it waits
+        for the device unless it is given as ``length``."""
         at, valid = self._columns(length)
         return self.arm.gather(-1, at), self.reward.gather(-1, at), self.time.gather(-1, at), valid
 
     def _columns(self, length: int | None) -> tuple[Tensor, Tensor]:
-        """Where each member's observations are, oldest first, and which of these columns it holds, (b, n) each."""
+        """The columns of each member's observations, oldest first, and whether it holds that many, (b, n) each."""
         count = self.count
         column = torch.arange(int(count.max()) if length is None else length, device=count.device)
         at = (self.start.unsqueeze(-1) + column).clamp(max=self.arm.shape[-1] - 1)
         return at, column < count.unsqueeze(-1)
 
     def _make_room(self) -> None:
-        """Pack every member to the front; double the capacity if more than half of it stays in use."""
+        """Pack; double the capacity if more than half of it stays in use."""
         length, capacity = int(self.count.max()), self.arm.shape[-1]
         self._pack(length, 2 * capacity if 2 * length > capacity else capacity)
 
     def _pack(self, length: int, capacity: int) -> None:
-        """Every member to the front, none of which holds more than ``length``."""
+        """Move all observations to the front; ``length``: the largest count."""
         arm, reward, time, _ = self.held(length)
         noise = self.noises(torch.nan, length)
         room = (0, capacity - length)
@@ -156,7 +156,7 @@ class ObservationBuffer(ResizableState):
         self._end_bound = length
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ObservationBuffer:
-        """``model.to(float32)`` leaves times in float64: a clock of seconds has more digits than float32."""
+        """``model.to(float32)`` leaves times in float64: float32 has too few digits for a clock of seconds."""
         exact = self.time
         super()._apply(fn, recurse)
         self.time = exact.to(self.time.device)
