@@ -81,7 +81,9 @@ def test_what_needs_one_noise_variance_refuses_several():
     model = ArmGP(ARMS, SPACE, NOISE)
     model.observe_arms(torch.tensor(1), torch.tensor(0.25).double(), noise_variance=torch.tensor(0.2))
     for act in (model.forget, model.held, lambda: model.slide(3)):
-        with pytest.raises(ValueError, match="noise_variance of single rewards must be the model's"):
+        with pytest.raises(
+            ValueError, match="noise_variance of single rewards must be None for every reward held"
+        ):
             act()
     assert model.train_targets.tolist() == [0.25]
     factor = ArmGP(ARMS, SPACE, NOISE, form="factor")

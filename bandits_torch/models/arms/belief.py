@@ -1,5 +1,4 @@
-"""The posterior of a batch of models over their arms: it takes observations and returns means and covariances over
-time."""
+"""The posterior of f over arms in time, for a batch of models: observations, forms and checks of rounding errors."""
 
 from __future__ import annotations
 
@@ -21,30 +20,29 @@ from bandits_torch.models.arms.prior import ArmPrior, StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceForm
 from bandits_torch.models.online_model import PlainState, empty, held_elsewhere
 
-_FIRST_PAUSE = 64  # observations before the first look
-_LARGEST = 2 * 2**30  # bytes of covariance matrices that ``form="auto"`` takes
-LAUNCHES = 1_000_000  # numbers of C that pass while the factor form launches what it launches more
+_FIRST_PAUSE = 64  # observations before the first check of rounding errors
+_LARGEST = 2 * 2**30  # largest size in bytes of the covariance matrices that ``form="auto"`` takes
+LAUNCHES = 1_000_000  # F in ``covariance_pays``
 FORMS: dict[str, Any] = {"covariance": CovarianceForm, "factor": FactorForm, "state-space": StateSpaceForm}
 _SMALLEST_SPREAD = SMALLEST_SPREAD[torch.float64]  # the factor form computes in float64
 
 
 def covariance_pays(prior_mean: Tensor, drifts: bool, room: int, rows: int) -> bool:
-    """Whether the covariance form fits into 2 GiB, and its step costs less than the factor form's.
+    """Whether the covariance form fits into 2 GiB, and costs less per step than the factor form.
 
-    With b members over N arms (``prior_mean``, b x N), ``room`` for n points in each and the prior ``rows`` of u arms,
-    its step costs less on a CPU if
+    With b members over N arms (``prior_mean``, b x N), ``room`` for n points in each and prior ``rows`` of u arms, it
+    costs less on a CPU if
 
         b N^2 <= k F   or   b N^2 <= 10 k b n^2 + 7 min(b, 4) u N,   F = 10^6 and k = 1, under drift k = 5.
 
-    The unit is the cost of one number of C in float64, or two in float32: about 0.07 ns a step, because C is read once
-    in 32 steps. F
-    is the cost of the factor form's additional launches, k F under drift. The factor form passes over n x n matrices
-    several times at every step, hence 10 k, and over u rows of N once. A product of matrices shares that pass among
-    members only if there are many.
+    The unit is the cost of one number of C in float64, or two in float32: about 0.07 ns a step, because a fold reads C
+    once in 32 steps. k F is the cost of the operations that the factor form launches in addition. It passes over n x n
+    matrices several times a step, hence 10 k, and over u rows of N once; in a product of matrices only many members
+    share that pass.
 
     Fitted to steps of UCB at b = 1, 5, 25, N = 100 to 8 000 and n = 10 to 1 000, in both dtypes. At 60 other sizes the
-    form taken is at most 1.21 times slower than the other (``benchmarks.speed form_choice``). On a GPU (not measured)
-    launches take longer than 1/32 of a pass over 2 GiB, so the covariance form is taken wherever it fits.
+    chosen form is at most 1.21 times slower than the other (``benchmarks.speed form_choice``). On a GPU (not measured)
+    launches take longer than 1/32 of a pass over 2 GiB, so the covariance form is chosen whenever it fits.
     """
     members, arms = prior_mean.shape
     size = members * arms**2 * prior_mean.itemsize
@@ -56,26 +54,24 @@ def covariance_pays(prior_mean: Tensor, drifts: bool, room: int, rows: int) -> b
 
 
 class ArmBelief(PlainState):
-    """Posterior of f over N arms for b flattened batch members, with the observations it rests on.
+    """Posterior of f over N arms for a flat batch of b members, with the observations that it holds.
 
-    ``ArmGP`` checks arguments and converts shapes; here everything is flat and valid. The clock ``now`` is the time of
-    the latest observation; nothing changes until the next one comes (``Form``).
+    ``ArmGP`` checks arguments and converts shapes; here everything is flat and valid.
 
     Attributes:
-        form: ``CovarianceForm`` or ``FactorForm``, the mean and covariance at ``now``; of a ``StateSpacePrior`` a
-            ``StateSpaceForm``, which has no removal: forgetting learns the remaining observations again, because under
-            drift removing one is not a rank-one change of the state.
+        form: ``CovarianceForm`` or ``FactorForm``, the mean and covariance at ``now``; for a ``StateSpacePrior`` a
+            ``StateSpaceForm``, which cannot remove an observation: forgetting learns the remaining ones again.
         observations: observations learned and not forgotten, oldest first.
         now: time of the latest observation; None before the first; 0 for a static prior.
     """
 
-    form: CovarianceForm | FactorForm  # or StateSpaceForm, which has no removal
+    form: CovarianceForm | FactorForm  # or StateSpaceForm, which has no ``remove``
     observations: ObservationBuffer
     prior_mean: Tensor
     now: float | None
     drifts: bool
-    grows: bool  # whether the prior variance does, with time
-    changes_form = False  # whether the factor form gives way to the covariance form once that is cheaper
+    grows: bool  # whether the prior variance grows with time
+    changes_form = False  # whether to change from the factor to the covariance form once that is cheaper
     _PLAIN = ("now", "forgets", "_learned", "_pauses", "_looks", "_next_look")
 
     def __init__(self, prior: ArmPrior, prior_mean: Tensor, noise_variance: Tensor, form: str) -> None:
@@ -101,7 +97,7 @@ class ArmBelief(PlainState):
         return self.form.name
 
     def start(self, form: str, noise_variance: Tensor | None = None) -> None:
-        """Begin without observations, in the given form, with the present prior."""
+        """Start without observations, in the given form, with the present hyperparameters."""
         self.prior.forget_hyperparameters()
         b = self.prior_mean.shape[0]
         noise = self._own(self.noise_variance) if noise_variance is None else noise_variance
@@ -110,14 +106,13 @@ class ArmBelief(PlainState):
             self.form.keeps_faint_points = self.forgets
         self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
         self.now = None if self.drifts else 0.0
-        self._watch(b)
+        self._schedule_checks(b)
 
     # -- learning --------------------------------------------------------------------------------------
 
     def check_spread(self, time: float | None, form: str | None = None) -> None:
-        """Raises ValueError if the prior variance at ``time`` has grown too large compared with the noise, so that
-        rounding would destroy a posterior in ``form`` (default: the present one). Not checked on a GPU, to avoid
-        waiting for it.
+        """Raise ValueError if the prior variance at ``time`` is so large compared with the noise that rounding would
+        destroy a posterior in ``form`` (default: the present one). Not checked on a GPU, to avoid waiting for it.
         """
         if not self.grows or time is None or (form or self.form_name) == "covariance":
             return
@@ -125,8 +120,8 @@ class ArmBelief(PlainState):
             prior = self.form.prior_variance.amax(-1, keepdim=True) * self.form.prior.present(time)
             ratio = float((self.noise_variance / prior).min())
             expected = (
-                f"where noise_variance is at least {_SMALLEST_SPREAD:g} of the prior variance at that time "
-                f"(it is {ratio:.1e}): give the time kernel a start near the first observation, or form='covariance'"
+                f"a time at which noise_variance is at least {_SMALLEST_SPREAD:g} of the prior variance (it is "
+                f"{ratio:.1e}): give the time kernel a start near the first observation, or use form='covariance'"
             )
             validation.require(ratio >= _SMALLEST_SPREAD, "time", time, expected)
 
@@ -140,7 +135,7 @@ class ArmBelief(PlainState):
     ) -> None:
         """Observe ``reward`` (b,) of ``arm`` (b,) at ``time``, in the members with ``where`` True.
 
-        ``noise``: its own variance (b, 1), in the covariance form.
+        ``noise``: noise variances of these rewards, (b, 1), in the covariance form only.
         """
         residual = self.residual(arm, reward)
         if time != self.now:
@@ -148,25 +143,25 @@ class ArmBelief(PlainState):
         if noise is None:
             self.form.add(arm, residual, time, where)
         else:
-            assert isinstance(self.form, CovarianceForm)  # which alone takes it
+            assert isinstance(self.form, CovarianceForm)
             self.form.add(arm, residual, time, where, noise)
         self.observations.append(arm, reward, time, where)
         self.count(1)
 
     def residual(self, arm: Tensor, reward: Tensor) -> Tensor:
-        """Rewards less the prior means of their arms, (b,) or (b, n)."""
+        """Rewards minus the prior means of their arms, (b,) or (b, n)."""
         one = arm.dim() == 1
         mean = self.prior_mean.gather(-1, arm.unsqueeze(-1) if one else arm)
         return reward - (mean.squeeze(-1) if one else mean)
 
     def move_prior_mean(self, first: Tensor) -> None:
-        """Let the prior mean of the first arm be ``first`` (b, 1), and that of others differ from it as it did."""
+        """Set the prior mean of the first arm to ``first`` (b, 1), and shift the others by the same difference."""
         own = self.prior_mean
         own.copy_(torch.where(first == own[:, :1], own, first + (own - own[:, :1])))
 
     def keep(self, arm: Tensor, reward: Tensor, times: Sequence[float], held: int) -> None:
-        """Hold observations (b, k) at these times, oldest first, that the form has learned already; call ``count`` for
-        them afterwards. ``held``: the largest number that a member held before."""
+        """Store observations (b, k) at these times, oldest first, that the form has learned already; call ``count``
+        afterwards. ``held``: the largest number that a member held before."""
         moments = times if self.drifts else [0.0] * len(times)
         at = torch.tensor(moments, dtype=torch.float64, device=reward.device)
         self.observations.extend(arm, reward, at, held)
@@ -180,10 +175,10 @@ class ArmBelief(PlainState):
         where: Tensor | None = None,
         noise: Tensor | None = None,
     ) -> None:
-        """``learn``, also at a time before ``now``: then all held observations are learned again in order of time.
+        """``learn``, also at a time before ``now``: then all observations are learned again in order of time.
 
-        ``noise``: variances (b,) of these rewards. Only the covariance form takes them, so a form that may change does
-        so here. Raises ValueError as ``check_spread``, with nothing changed.
+        ``noise``: noise variances of these rewards, (b,); the factor form changes to the covariance form for them.
+        Raises ValueError as ``check_spread`` does, with nothing changed.
         """
         if self.grows:
             self.check_spread(time)
@@ -202,7 +197,7 @@ class ArmBelief(PlainState):
 
     def check_one_noise(self) -> None:
         """Raise ValueError if some of the rewards held have noise variances of their own."""
-        held, expected = self.observations.noise, "the model's for every reward held"
+        held, expected = self.observations.noise, "None for every reward held"
         validation.require(held is None, "noise_variance of single rewards", held, expected)
 
     def _as_form(self, noise: Tensor) -> Tensor:
@@ -211,32 +206,32 @@ class ArmBelief(PlainState):
     def count(self, learned: int) -> None:
         """Count newly learned observations. Check rounding errors and the choice of the form if that is due.
 
-        The form is weighed after every 16, from 256 on after a sixteenth to an eighth of those learned. The forms agree
-        up to rounding, so a replicate is not affected by the influence of others on the moment of a change.
+        The form is chosen again after every 16 observations, from 256 on after a sixteenth to an eighth of those
+        learned. Other replicates may influence when it changes, but both forms agree up to rounding.
         """
         self._learned += learned
         if self._learned >= self._next_look:
             self._mend(self.now or 0.0, [look <= self._learned for look in self._looks])
         if not isinstance(self.form, FactorForm) or (self.drifts and self.forgets):
-            return  # under drift the factor form alone can forget
+            return  # under drift only the factor form can forget
         if (self._learned - learned) // self._pause < self._learned // self._pause:
             self._change_over_if_cheaper(self.form, self.form.size, int(self.form.rows.used))
 
     # -- rounding errors -------------------------------------------------------------------------------
 
-    # They are checked for each member separately, so that a replicate does not depend on the others.
+    # Each member is checked separately, so that a replicate does not depend on the others.
 
-    def _watch(self, b: int) -> None:
-        """Initial values of the checks, for b members that have learned nothing."""
+    def _schedule_checks(self, b: int) -> None:
+        """The first checks of b members that have learned nothing."""
         self._learned, self._pauses, self._looks = 0, [_FIRST_PAUSE] * b, [_FIRST_PAUSE] * b
         self._next_look = _FIRST_PAUSE
 
     def _mend(self, time: float, look: list[bool]) -> None:
-        """Rebuild members whose rounding errors have grown, and check again sooner; otherwise later.
+        """Rebuild the members whose rounding errors have grown and check them sooner next time; others later.
 
-        ``look``: the members to check. Checks and rebuilds are at most so frequent that they cost no more than the
-        steps. Waits for a GPU. The covariance form under drift is not checked: it keeps no points to rebuild from, and
-        its errors fade.
+        ``look``: the members to check. The pauses are so long that checks and rebuilds cost no more than the steps.
+        Waits for a GPU. The covariance form under drift is not checked: it cannot be rebuilt from counts, and its
+        errors fade.
         """
         size = self.form.size
         shortest, longest = max(16, size // 4, self._learned // 500), max(1000, 10 * size)
@@ -245,7 +240,7 @@ class ArmBelief(PlainState):
         if self.form.can_forget:
             count, total, squares = self._counts()
             if isinstance(self.form, FactorForm):
-                # Of each point, (b, n): the form's own running sums keep rounding errors of forgotten observations.
+                # Sums for each point, (b, n): the form's running sums keep rounding errors of forgotten observations.
                 point, points = self.form.point_arm, self.form.point_count > 0
                 if self.drifts:
                     arm, reward, moment, valid = self.observations.held()
@@ -262,9 +257,8 @@ class ArmBelief(PlainState):
         self._next_look = min(self._looks)
 
     def _counts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """How often each arm was observed, the sum of its residuals, (b, N), and all their squares, (b,); float64.
-
-        An observation of noise variance r counts lambda / r times.
+        """Observations of each arm and the sum of their residuals, (b, N) each, and the sum of all squared residuals,
+        (b,); float64. An observation with noise variance r counts lambda / r times.
         """
         arm, reward, _, valid = self.observations.held()
         residual = self.residual(arm, reward).double() * valid
@@ -277,8 +271,7 @@ class ArmBelief(PlainState):
         return count, zeros.scatter_add(-1, arm, residual * times), (residual.square() * times).sum(-1)
 
     def settle(self, emptied: Tensor) -> None:
-        """After removals, learn suspect members again; members that are ``emptied`` (b,) become as before the first
-        observation, to the last bit.
+        """After removals, rebuild suspect members, and reset ``emptied`` members (b,) to the prior, bit for bit.
 
         It does not wait for a GPU: there the next check repairs suspect members, and the covariance of empty ones.
         """
@@ -291,24 +284,23 @@ class ArmBelief(PlainState):
                 self._mend(self.now or 0.0, (suspect & ~emptied).tolist())
 
     def _present(self) -> Tensor | float:
-        """The present prior variance, relative to the prior variance over the arms."""
+        """k_time(now, now): the present prior covariance in units of K."""
         return 1.0 if self.now is None else self.form.prior.present(self.now)
 
     # -- the form --------------------------------------------------------------------------------------
 
     @property
     def _pause(self) -> int:
-        """Number of observations from one check of the form to the next."""
+        """The number of observations from one choice of the form to the next."""
         return 1 << max(4, self._learned.bit_length() - 4)
 
     def before_look(self, steps: int) -> int:
-        """How many of the next steps can be counted together, so that the form changes after the same step as if each
-        were counted alone."""
+        """How many of the next steps can be counted together without a change of form inside them."""
         may_change = self.changes_form and isinstance(self.form, FactorForm)
         return min(steps, self._pause - self._learned % self._pause) if may_change else steps
 
     def want_root(self) -> None:
-        """Prepare for draws: they need a root of the covariance, which only a static covariance form keeps."""
+        """Prepare for joint draws: they need a root of the covariance, which only a static covariance form keeps."""
         if isinstance(self.form, FactorForm) and not self.drifts:
             arms = self.prior_mean.shape[-1]
             self._change_over_if_cheaper(self.form, arms, arms)
@@ -318,15 +310,15 @@ class ArmBelief(PlainState):
             self._change_over(form)
 
     def _change_over(self, old: FactorForm) -> None:
-        """The same posterior in the covariance form: O(N^2 n + N n^2) once."""
+        """Change to the covariance form with the same posterior: O(N^2 n + N n^2), once."""
         full = old.full(self.now or 0.0)
-        for one in full:  # one at a time stays in the cache
+        for one in full:  # one matrix at a time stays in the cache
             one.add_(one.mT.clone()).mul_(0.5)
         noise = self._own(old.noise_variance)
         new = CovarianceForm(self.prior, len(self.prior_mean), noise, self._own(full))
         new.covariance.diagonal(dim1=-2, dim2=-1).copy_(old.variance)
         new.variance.copy_(old.variance)
-        if not self.drifts:  # P among the points keeps digits that differences lose
+        if not self.drifts:  # P among the points has digits that the differences in ``full`` lose
             for m, held in enumerate(old.point_count > 0):
                 arm = old.point_arm[m, held]
                 new.covariance[m, arm.unsqueeze(-1), arm] = self._own(old.covariance[m, held][:, held])
@@ -335,8 +327,7 @@ class ArmBelief(PlainState):
         self.form = new
 
     def hold(self, arm: Tensor, reward: Tensor, times: list[float], held: Tensor) -> None:
-        """Learn the rows (b, n) with ``held`` True, oldest first; they replace all observations of members with such
-        rows.
+        """Replace all observations by the rows (b, n) with ``held`` True, oldest first, in members with such rows.
 
         Row k has the same time in all members. Under drift all members are learned again.
         """
@@ -353,10 +344,10 @@ class ArmBelief(PlainState):
     def forget(self, count: int, where: Tensor) -> None:
         """Forget the ``count`` oldest observations of the members with ``where`` True that hold any.
 
-        Under drift the first call may have to relearn the others, because the form has dropped observations or cannot
-        forget. From then on no observation held is dropped.
+        Under drift, a form that has dropped points or cannot forget relearns the others. The factor form drops no point
+        from then on.
         """
-        if not self.forgets:  # from then on no reward has a noise of its own: ``ArmGP.takes_noise``
+        if not self.forgets:  # afterwards ``ArmGP.takes_noise`` is False, so one check is enough
             self.check_one_noise()
             self.check_spread(self.now, "factor")
             self.forgets = True
@@ -383,7 +374,7 @@ class ArmBelief(PlainState):
             self.now = None
 
     def relearn(self, form: str) -> None:
-        """Start over in the given form, with the present prior, and learn the observations held again."""
+        """Start again in the given form, with the present hyperparameters, and learn the observations held."""
         arm, reward, time, valid = self.observations.held()
         noise = self.observations.noises(torch.nan)
         latest = self.now
@@ -392,7 +383,7 @@ class ArmBelief(PlainState):
             at_moment = valid & (time == moment)
             for k in torch.nonzero(at_moment.any(0)).flatten().tolist():
                 own, at = None, at_moment[:, k]
-                if noise is not None:  # NaN: lambda
+                if noise is not None:  # NaN stands for lambda
                     self.observations.note_noise(noise[:, k], at)
                     one = self._as_form(noise[:, k])
                     own = torch.where(one.isnan(), self.noise_variance, one)
@@ -407,11 +398,11 @@ class ArmBelief(PlainState):
             self.form.move(self.now, time)
         self.now = time
 
-    # -- what is pending -------------------------------------------------------------------------------
+    # -- pending pulls and copies ----------------------------------------------------------------------
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
-        """Within the block, a copy replaces the form."""
+        """Within the block, a copy replaces the form; afterwards form and time are restored."""
         kept = self.form, self.now
         try:
             self.form = copy.deepcopy(self.form, {id(one): one for one in self.form.lasting})
@@ -420,7 +411,7 @@ class ArmBelief(PlainState):
             self.form, self.now = kept
 
     def expect(self, arm: Tensor, time: float) -> None:
-        """Condition the form on pulls of ``arm`` (b,) at ``time``, or now if that is later, of unknown rewards."""
+        """Condition the form on pending pulls of ``arm`` (b,) at ``time``, or at ``now`` if that is later."""
         now = 0.0 if not self.drifts else time if self.now is None else max(time, self.now)
         if now != self.now:
             self._move_to(now)
@@ -440,18 +431,18 @@ class ArmBelief(PlainState):
         self._pauses, self._looks = ([old[m] for m in source.tolist()] for old in (self._pauses, self._looks))
 
     def log_likelihood(self) -> Tensor:
-        """log N(r; 0, K_t + lambda I) of the residuals held, (b,). O(1), whatever was observed or forgotten."""
+        """log N(r; 0, K_t + lambda I) of the residuals r held, (b,). O(1), with single noise variances O(n)."""
         n = self.observations.count
         constant = n * torch.log(2 * math.pi * self.noise_variance.squeeze(-1)) / 2
         noise = self.observations.noises(self.noise_variance)
-        if noise is not None:  # rows beyond a member's count are of lambda, whose ratio to itself is 1
+        if noise is not None:  # rows beyond a member's count have lambda and contribute log 1
             constant = constant + torch.log(noise / self.noise_variance).sum(-1) / 2
         return self._own(-self.form.surprise / 2 - self.form.gain - constant)
 
     # -- predicting ------------------------------------------------------------------------------------
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every arm at ``time`` (default: now), (b, N) each. O(N), of s states O(s^2 N)."""
+        """Mean and variance of every arm at ``time`` (default: now), (b, N) each. O(N), with s states O(s^2 N)."""
         mean, variance = self.form.at_time(self.now, time)
         prior = self.prior_mean
         return (mean + prior).to(prior.dtype), variance.clamp_min(0.0).to(prior.dtype)
@@ -468,11 +459,11 @@ class ArmBelief(PlainState):
         return self._own(mean), self._own(covariance)
 
     def _own(self, value: Tensor) -> Tensor:
-        """In the model's dtype: the factor form computes in float64."""
+        """``value`` in the dtype of the model: the factor form computes in float64."""
         return value.to(self.prior_mean.dtype)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The extra state, with the name of the form that holds the tensors."""
+        """The extra state and the name of the form."""
         return super().get_extra_state() | {"form_name": self.form_name}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
